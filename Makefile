@@ -1,0 +1,83 @@
+# `make demo` and `make test` do all of their own set-up; `make help` lists the rest.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/bash
+
+BIN := .venv/bin
+PYTEST_ARGS ?=
+BENCH ?=
+
+# pyo3 is built for the Python of the environment, whatever `python3` is.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# Where rustup puts cargo; only login shells have it on the PATH.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help demo test setup packages lint fmt rust-lint rust-test py-lint py-test docs docs-check \
+  web web-check bench lock wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## set up, diagnose the example scenario and write demo-report/
+	@scripts/setup.sh run
+	@$(BIN)/tailback diagnose examples/demo/demo.toml --out demo-report --force
+	@printf '\nThe report: %s\n' "$$(ls $(CURDIR)/demo-report/*.html)"
+
+test: packages lint web-check docs-check rust-test py-test ## set up and check everything (what CI runs)
+
+setup: ## make the development environment .venv
+	@scripts/setup.sh dev
+
+packages: ## install (as root) or name the Debian packages that some tests drive
+	@scripts/debian-packages.sh test
+
+lint: rust-lint py-lint ## formatting, lints, types, import rules
+
+fmt: setup ## format the Rust and Python sources
+	cargo fmt --all
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+rust-lint: setup ## rustfmt and clippy
+	@scripts/rust-components.sh
+	@! cargo fmt --version >/dev/null 2>&1 || { set -x; cargo fmt --all --check; }
+	@! cargo clippy --version >/dev/null 2>&1 || \
+	  { set -x; cargo clippy --workspace --all-targets --locked --quiet -- -D warnings; }
+
+py-lint: setup ## ruff, mypy, import-linter
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	scripts/import-rules.sh
+
+rust-test: setup ## unit and property tests of the Rust crates
+	cargo test --workspace --locked --quiet
+
+py-test: setup ## all Python tests, documentation examples and browser tests
+	$(BIN)/pytest --numprocesses auto $(PYTEST_ARGS)
+
+docs: setup ## write the documentation pages made from the sources
+	@scripts/docs.sh build
+
+docs-check: setup ## those pages are what the sources give
+	@scripts/docs.sh check
+
+web: setup ## build the report viewer into the package
+	@scripts/web.sh build
+
+web-check: setup ## the viewer in the package is the one its sources give
+	@scripts/web.sh check
+
+bench: setup ## list the benchmarks, or run one: make bench BENCH=name
+	@$(BIN)/python scripts/bench.py $(BENCH)
+
+lock: setup ## resolve the dependencies of pyproject.toml again
+	@scripts/lock.sh
+
+wheel: setup ## build a wheel into dist/
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --out dist
+
+clean: ## remove everything that is built
+	rm -rf .venv .tools target dist demo-report web/node_modules python/tailback/_core*.so
+	find python tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,15 @@
+//! `tailback._core`: converts, raises, releases the GIL. No logic.
+
+mod network;
+mod run;
+mod trace;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<network::Network>()?;
+    m.add_function(wrap_pyfunction!(network::fat_tree, m)?)?;
+    m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
+    trace::register(m)
+}

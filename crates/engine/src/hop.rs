@@ -1,0 +1,235 @@
+//! One hop: arrival at a switch, choice of output, credit, departure.
+//!
+//! A link serves packets in the order they obtain credit, and credit is given in the order of
+//! arrival. So a packet's departure can be computed the moment it has credit, and nothing happens
+//! between that moment and its arrival at the next switch: one event a hop. Credit is a fact noted
+//! ahead of time ([`crate::link::Link::returns`]); an event for it exists only while somebody waits.
+
+use crate::link::{NEVER, NIL};
+use crate::probe::{Probe, Sent};
+use crate::queue::{Class, Event};
+use crate::rng::{Stream, below, random};
+use crate::settings::{Buffering, Routing, Rule, Switching, When};
+use crate::sim::Sim;
+
+impl<P: Probe> Sim<'_, P> {
+    /// A packet's head reaches a switch, or its tail its node.
+    pub fn on_arrival(&mut self, link: u32, slot: u32) {
+        let dst = self.links.state[link as usize].dst;
+        if self.fabric.is_node(dst) {
+            return self.deliver(slot);
+        }
+        let delay = self.settings.switch_delay_ps;
+        let wire = self.packets[slot].wire;
+        let tail = self.now + self.links.state[link as usize].serialization(wire.into());
+        let out = self.choose(dst - self.fabric.n_nodes, slot);
+        let packet = &mut self.packets[slot];
+        packet.in_link = link;
+        packet.tail_ready = tail + delay;
+        packet.ready = match self.settings.switching {
+            Switching::CutThrough => self.now + delay,
+            Switching::StoreAndForward => tail + delay,
+        };
+        packet.hops += 1;
+        self.packet_hops += 1;
+        if P::ON && self.settings.when == When::Arrival {
+            self.mark(out, slot, true);
+        }
+        let state = &mut self.links.state[out as usize];
+        if !state.starving && state.take(wire, self.now) {
+            self.depart(out, slot, 0);
+        } else {
+            self.wait(out, slot);
+        }
+    }
+
+    /// Credit came back to a link somebody waits at.
+    pub fn on_credit(&mut self, link: u32) {
+        let state = &mut self.links.state[link as usize];
+        if state.wake_at != self.now {
+            return; // An earlier event has done it.
+        }
+        state.wake_at = NEVER;
+        let src = self.fabric.link_src[link as usize];
+        if self.fabric.is_node(src) {
+            return self.adapter_send(src);
+        }
+        loop {
+            let state = &mut self.links.state[link as usize];
+            let slot = state.wait_head;
+            if slot == NIL {
+                state.starving = false;
+                return;
+            }
+            let wire = self.packets[slot].wire;
+            if !state.take(wire, self.now) {
+                return self.wake(link);
+            }
+            state.wait_head = self.packets[slot].next;
+            state.wait_bytes -= u64::from(wire);
+            self.links.wait_ps[link as usize] -= state.serialization(wire.into());
+            let had_data_since = self.packets[slot].ready.max(self.links.free_at[link as usize]);
+            self.depart(link, slot, self.now.saturating_sub(had_data_since));
+        }
+    }
+
+    /// Marks a packet as its head leaves.
+    pub fn on_departure(&mut self, link: u32, slot: u32) {
+        self.mark(link, slot, false);
+    }
+
+    /// Makes sure there is an event when the next credit reaches `link`, where somebody waits.
+    pub fn wake(&mut self, link: u32) {
+        let state = &mut self.links.state[link as usize];
+        let time = state.next_return();
+        if time < state.wake_at {
+            state.wake_at = time;
+            self.queue.push(Event::new(time, Class::Credit, link, 0));
+        }
+    }
+
+    /// Gives `link` back the buffer space of a packet at `time`.
+    fn return_credit(&mut self, link: u32, time: u64, wire: u32) {
+        let state = &mut self.links.state[link as usize];
+        let time = time + state.delay;
+        state.returns(time, wire);
+        if state.starving && time < state.wake_at {
+            state.wake_at = time;
+            self.queue.push(Event::new(time, Class::Credit, link, 0));
+        }
+    }
+
+    /// Puts a packet at the end of the line for `out`'s credit.
+    fn wait(&mut self, out: u32, slot: u32) {
+        let packet = &mut self.packets[slot];
+        packet.next = NIL;
+        let wire = packet.wire;
+        let state = &mut self.links.state[out as usize];
+        if state.wait_head == NIL {
+            state.wait_head = slot;
+        } else {
+            self.packets[state.wait_tail].next = slot;
+        }
+        state.wait_tail = slot;
+        state.starving = true;
+        state.wait_bytes += u64::from(wire);
+        self.links.wait_ps[out as usize] += state.serialization(wire.into());
+        self.wake(out);
+    }
+
+    /// Computes when a packet with credit for `out` leaves, arrives, and frees its buffer.
+    fn depart(&mut self, out: u32, slot: u32, stall_ps: u64) {
+        let packet = self.packets[slot];
+        let state = &self.links.state[out as usize];
+        let busy = state.serialization(packet.wire.into());
+        let delay = state.delay;
+        let free = &mut self.links.free_at[out as usize];
+        // On a faster link the head holds back, so that the tail is there when it is due.
+        let start =
+            packet.ready.max(*free).max(self.now).max(packet.tail_ready.saturating_sub(busy));
+        let end = start + busy;
+        *free = end;
+        let freed = match self.settings.buffering {
+            Buffering::Input => end,
+            Buffering::Output => (packet.tail_ready - self.settings.switch_delay_ps).max(self.now),
+        };
+        let to_node = self.fabric.is_node(state.dst);
+        self.return_credit(packet.in_link, freed, packet.wire);
+        let arrival = if to_node {
+            // The node takes everything at line rate: its credit comes back as the tail arrives.
+            self.return_credit(out, end + delay, packet.wire);
+            end + delay
+        } else {
+            start + delay
+        };
+        if P::ON {
+            match self.settings.when {
+                When::Arrival => {}
+                When::Insertion => self.mark(out, slot, false),
+                When::Departure => self.queue.push(Event::new(start, Class::Departure, out, slot)),
+            }
+            let observed = self.observed(packet.message);
+            self.probe.sent(out, start, busy, stall_ps, Sent { wire: packet.wire, observed });
+        }
+        self.queue.push(Event::new(arrival, Class::Arrival, out, slot));
+    }
+
+    /// Chooses the output towards the packet's node.
+    fn choose(&self, switch: u32, slot: u32) -> u32 {
+        let packet = &self.packets[slot];
+        let ejection = self.routes.ejection[packet.node as usize];
+        if self.fabric.link_src[ejection as usize] == self.fabric.n_nodes + switch {
+            return ejection;
+        }
+        let candidates = self.routes.candidates(switch, packet.node);
+        let n = candidates.len();
+        if n == 1 {
+            return candidates[0];
+        }
+        let draw = || {
+            let bits = random(self.settings.seed, Stream::Route, packet.id, packet.hops.into());
+            below(bits, n as u32) as usize
+        };
+        match self.settings.routing {
+            Routing::Deterministic => {
+                candidates[(packet.node / self.routes.divisor[switch as usize]) as usize % n]
+            }
+            Routing::Random => candidates[draw()],
+            Routing::Adaptive => {
+                let (before, after) = candidates.split_at(draw());
+                let (mut best, mut least) = (NIL, NEVER);
+                for &link in after.iter().chain(before) {
+                    let backlog = self.links.backlog(link, self.now);
+                    if backlog < least {
+                        (best, least) = (link, backlog);
+                        if backlog == 0 {
+                            break;
+                        }
+                    }
+                }
+                best
+            }
+        }
+    }
+
+    /// Shows the packet's mark this hop. `queues` says the packet itself has yet to join the queue.
+    fn mark(&mut self, out: u32, slot: u32, queues: bool) {
+        let (id, hops, wire) = {
+            let packet = &self.packets[slot];
+            (packet.id, packet.hops, if queues { packet.wire } else { 0 })
+        };
+        let congested = self.congested(out, wire, id, hops);
+        let bits = random(self.settings.seed, Stream::Reservoir, id, hops.into());
+        let observed = self.observed(self.packets[slot].message);
+        let mark = &mut self.packets[slot].mark;
+        self.probe.hop(self.now, out, congested, observed, mark, bits);
+    }
+
+    /// The congestion rule (thesis §3.2, §5.10).
+    ///
+    /// A packet is booked on a link with its credit in hand, so booked bytes cancel out of "queue
+    /// exceeds credit": what waits for credit is compared with the credit that is left.
+    fn congested(&mut self, link: u32, joining: u32, id: u64, hops: u8) -> bool {
+        let now = self.now;
+        self.links.state[link as usize].collect(now);
+        let state = &self.links.state[link as usize];
+        let queued = || self.links.queued_bytes(link, now) + u64::from(joining);
+        match self.settings.rule {
+            Rule::QueueExceedsCredit => {
+                state.wait_bytes + u64::from(joining) > u64::from(state.credit)
+            }
+            Rule::Queue => queued() > self.settings.rule_bytes,
+            Rule::Credit => u64::from(state.credit) < self.settings.rule_bytes,
+            Rule::Proportional => {
+                let bits = random(self.settings.seed, Stream::Mark, id, hops.into()) >> 32;
+                u128::from(bits) * u128::from(self.settings.rule_bytes) < u128::from(queued()) << 32
+            }
+        }
+    }
+
+    #[inline]
+    pub fn observed(&self, message: u32) -> bool {
+        let label = self.program.messages[message as usize].label;
+        self.placement.label_observed[label as usize]
+    }
+}

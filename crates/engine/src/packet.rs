@@ -1,0 +1,97 @@
+//! Packets in flight: one cache line each, in a slab with a free list.
+
+use tailback_telemetry::Mark;
+
+use crate::link::NIL;
+
+/// What a packet is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Part of a message.
+    Data,
+    /// "I have a message for you": the first step of a rendezvous.
+    RequestToSend,
+    /// "Its receive is posted, go on."
+    ClearToSend,
+}
+
+/// One packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet {
+    /// Number over the whole run: what random numbers are drawn by.
+    pub id: u64,
+    /// Earliest time its head may leave the switch it is in.
+    pub ready: u64,
+    /// Earliest time its tail may.
+    pub tail_ready: u64,
+    pub message: u32,
+    /// Destination node.
+    pub node: u32,
+    /// Bytes on the wire.
+    pub wire: u32,
+    /// Bytes of the message in it.
+    pub payload: u32,
+    /// Link it came in by: whose buffer it holds.
+    pub in_link: u32,
+    /// Next in a waiting line or in the free list.
+    pub next: u32,
+    pub mark: Mark,
+    /// Switches visited.
+    pub hops: u8,
+    pub content: Content,
+}
+
+/// All packets in flight.
+#[derive(Debug)]
+pub(crate) struct Packets {
+    slots: Vec<Packet>,
+    free: u32,
+    live: usize,
+}
+
+impl Packets {
+    pub fn new() -> Self {
+        Self { slots: Vec::new(), free: NIL, live: 0 }
+    }
+
+    #[inline]
+    pub fn insert(&mut self, packet: Packet) -> u32 {
+        self.live += 1;
+        let slot = self.free;
+        if slot == NIL {
+            self.slots.push(packet);
+            return self.slots.len() as u32 - 1;
+        }
+        self.free = self.slots[slot as usize].next;
+        self.slots[slot as usize] = packet;
+        slot
+    }
+
+    #[inline]
+    pub fn remove(&mut self, slot: u32) -> Packet {
+        self.live -= 1;
+        let packet = self.slots[slot as usize];
+        self.slots[slot as usize].next = self.free;
+        self.free = slot;
+        packet
+    }
+
+    pub fn live(&self) -> usize {
+        self.live
+    }
+}
+
+impl std::ops::Index<u32> for Packets {
+    type Output = Packet;
+    #[inline]
+    fn index(&self, slot: u32) -> &Packet {
+        &self.slots[slot as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Packets {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut Packet {
+        &mut self.slots[slot as usize]
+    }
+}

@@ -1,0 +1,120 @@
+//! What the engine's tests share: default settings, and programs written down briefly.
+#![allow(dead_code)]
+
+use std::ops::ControlFlow;
+
+use tailback_engine::{
+    Buffering, EngineError, Injection, Outcome, Placement, Program, Routing, Rule, Settings,
+    Switching, When, simulate,
+};
+use tailback_fabric::fat_tree::{Shape, build};
+use tailback_fabric::{Fabric, Routes};
+
+/// Two-level tree: 4 leaves of 4 hosts, 2 spines, 100 Gb/s, 10 ns cables.
+pub const SMALL: Shape = Shape {
+    hosts_per_leaf: 4,
+    leaves: 4,
+    aggregation: 2,
+    pods: 0,
+    cores: 0,
+    leaf_cables: 1,
+    aggregation_uplinks: 0,
+    gbps: [100.0; 3],
+    delay_ps: [10_000; 3],
+};
+
+/// 4 KiB packets without header, 64 KiB buffers, 60 ns switches, no software delay.
+pub fn settings() -> Settings {
+    Settings {
+        seed: 1,
+        packet_bytes: 4096,
+        header_bytes: 0,
+        buffer_bytes: 65536,
+        buffering: Buffering::Input,
+        switching: Switching::CutThrough,
+        switch_delay_ps: 60_000,
+        routing: Routing::Adaptive,
+        injection: Injection::Fifo,
+        send_delay_ps: 0,
+        eager_bytes: u64::MAX,
+        local_gbps: 400.0,
+        local_delay_ps: 500_000,
+        contention: true,
+        measure: true,
+        rule: Rule::QueueExceedsCredit,
+        rule_bytes: 16384,
+        when: When::Arrival,
+        count_injection: false,
+        windows: 16,
+    }
+}
+
+/// One operation of a rank.
+#[derive(Clone, Copy)]
+pub enum Do {
+    Compute(u64),
+    Send(u32, u64),
+    Receive(u32, u64),
+    WaitAll,
+}
+
+pub fn program(ranks: &[Vec<Do>]) -> Program {
+    let mut p = Program { rank_start: vec![0], ..Program::default() };
+    for ops in ranks {
+        for (number, &op) in ops.iter().enumerate() {
+            let (kind, peer, amount) = match op {
+                Do::Compute(ps) => (0, -1, ps),
+                Do::Send(to, bytes) => (1, to as i32, bytes),
+                Do::Receive(from, bytes) => (2, from as i32, bytes),
+                Do::WaitAll => (4, -1, 0),
+            };
+            p.kind.push(kind);
+            p.peer.push(peer);
+            p.amount.push(amount);
+            p.tag.push(0);
+            p.request.push(number as i32);
+            p.label.push(0);
+        }
+        p.rank_start.push(p.kind.len() as u64);
+    }
+    p
+}
+
+/// Messages (source, destination, bytes), all posted at time 0.
+pub fn burst(ranks: usize, messages: &[(u32, u32, u64)]) -> Program {
+    let mut ops = vec![Vec::new(); ranks];
+    for &(src, dst, bytes) in messages {
+        ops[dst as usize].push(Do::Receive(src, bytes));
+    }
+    for &(src, dst, bytes) in messages {
+        ops[src as usize].push(Do::Send(dst, bytes));
+    }
+    for rank in &mut ops {
+        rank.push(Do::WaitAll);
+    }
+    program(&ops)
+}
+
+/// Rank i on node i, each a host of its own.
+pub fn in_order(ranks: usize) -> Placement {
+    Placement {
+        node: (0..ranks as u32).collect(),
+        host: (0..ranks as u32).collect(),
+        start_ps: vec![0; ranks],
+        label_observed: vec![true],
+    }
+}
+
+pub fn run_on(
+    fabric: &Fabric,
+    settings: &Settings,
+    program: &Program,
+) -> Result<Outcome, EngineError> {
+    let routes = Routes::up_down(fabric)?;
+    let placement = in_order(program.n_ranks());
+    simulate(fabric, &routes, settings, program, &placement, &mut |_| ControlFlow::Continue(()))
+}
+
+pub fn run(settings: &Settings, program: &Program) -> Outcome {
+    run_on(&build(&SMALL).unwrap(), settings, program).unwrap()
+}

@@ -1,0 +1,128 @@
+//! What must hold for every fabric, setting and program.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use tailback_engine::{Buffering, Injection, Outcome, Routing, Rule, Settings, Switching, When};
+use tailback_fabric::fat_tree::{Shape, build};
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    (
+        0u64..1000,
+        prop_oneof![Just(256u32), Just(2048), Just(4096)],
+        1u32..20,
+        prop_oneof![Just(Buffering::Input), Just(Buffering::Output)],
+        prop_oneof![Just(Switching::CutThrough), Just(Switching::StoreAndForward)],
+        prop_oneof![Just(Routing::Adaptive), Just(Routing::Random), Just(Routing::Deterministic)],
+        prop_oneof![Just(Injection::Fifo), Just(Injection::RoundRobin)],
+        prop_oneof![Just(0u64), Just(2000), Just(u64::MAX)],
+        prop_oneof![Just(When::Arrival), Just(When::Insertion), Just(When::Departure)],
+        any::<bool>(),
+    )
+        .prop_map(
+            |(
+                seed,
+                packet,
+                packets,
+                buffering,
+                switching,
+                routing,
+                injection,
+                eager,
+                when,
+                injected,
+            )| {
+                Settings {
+                    seed,
+                    packet_bytes: packet,
+                    buffer_bytes: packet * packets,
+                    buffering,
+                    switching,
+                    routing,
+                    injection,
+                    eager_bytes: eager,
+                    when,
+                    count_injection: injected,
+                    rule: Rule::QueueExceedsCredit,
+                    ..settings()
+                }
+            },
+        )
+}
+
+fn any_shape() -> impl Strategy<Value = Shape> {
+    (1u32..5, 1u32..4, 1u32..4, 0u32..3, 1u32..3, 0u64..200_000).prop_map(
+        |(hosts, leaves, aggregation, pods, cables, delay)| Shape {
+            hosts_per_leaf: hosts,
+            leaves,
+            aggregation,
+            pods,
+            cores: if pods == 0 { 0 } else { aggregation },
+            leaf_cables: cables,
+            aggregation_uplinks: if pods == 0 { 0 } else { 2 },
+            gbps: [100.0, 54.545_454, 200.0],
+            delay_ps: [delay; 3],
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Conservation is asserted inside every run; here: bytes and hops add up from outside, a run
+    /// repeats bit for bit, and measuring it changes nothing.
+    #[test]
+    fn runs_conserve_repeat_and_ignore_probes(
+        settings in any_settings(),
+        shape in any_shape(),
+        messages in proptest::collection::vec((0u32..64, 0u32..64, 0u64..40_000), 1..80),
+    ) {
+        let fabric = build(&shape).unwrap();
+        let nodes = fabric.n_nodes;
+        let messages: Vec<_> = messages
+            .into_iter()
+            .map(|(a, b, bytes)| (a % nodes, b % nodes, bytes))
+            .filter(|(a, b, _)| a != b)
+            .collect();
+        let program = burst(nodes as usize, &messages);
+        let run = |settings: &Settings| -> Outcome { run_on(&fabric, settings, &program).unwrap() };
+        let first = run(&settings);
+        prop_assert_eq!(&first, &run(&settings));
+
+        let silent = run(&Settings { measure: false, ..settings.clone() });
+        prop_assert_eq!(&silent.messages, &first.messages);
+        prop_assert_eq!(&silent.ranks, &first.ranks);
+
+        let bytes: u64 = messages.iter().map(|m| m.2).sum();
+        prop_assert_eq!(first.messages.bytes.iter().sum::<u64>(), bytes);
+        let hops: u64 = first.messages.switch_hops.iter().map(|&h| u64::from(h)).sum();
+        prop_assert!(hops <= first.packet_hops);
+        // Every data packet arrives with exactly one link in its hop reservoir.
+        let samples: u64 = first.samples.iter().map(|(_, sums)| sums.hop_samples).sum();
+        prop_assert_eq!(samples, first.packets);
+    }
+}
+
+/// With one packet size and one path there is nothing to overtake: packets of a flow arrive in the
+/// order they were sent, so messages of one pair finish in order.
+#[test]
+fn deterministic_routing_keeps_the_order_of_a_flow() {
+    let settings = Settings { routing: Routing::Deterministic, ..settings() };
+    let mut messages = Vec::new();
+    for src in 0..12u32 {
+        for k in 0..6 {
+            messages.push((src, 12 + (src + k) % 4, 3 * 4096));
+            messages.push((src, 15, 5 * 4096));
+        }
+    }
+    let outcome = run(&settings, &burst(16, &messages));
+    let log = &outcome.messages;
+    for a in 0..log.src.len() {
+        for b in a + 1..log.src.len() {
+            if (log.src[a], log.dst[a]) == (log.src[b], log.dst[b]) {
+                assert!(log.arrival_ps[a] < log.arrival_ps[b]);
+            }
+        }
+    }
+}

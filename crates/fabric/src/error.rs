@@ -1,0 +1,74 @@
+//! What can be wrong with a fabric.
+
+use thiserror::Error;
+
+/// A fabric that is inconsistent, impossible or cannot be routed.
+#[derive(Debug, Error, Clone, PartialEq)]
+pub enum FabricError {
+    /// An array has the wrong length.
+    #[error("{name} has {length} entries, expected {expected}")]
+    Length {
+        /// Array.
+        name: &'static str,
+        /// Its length.
+        length: usize,
+        /// What it should be.
+        expected: usize,
+    },
+    /// A link names a vertex that does not exist.
+    #[error("link {link} names a vertex beyond the {vertices} there are")]
+    Vertex {
+        /// Link.
+        link: usize,
+        /// Number of vertices.
+        vertices: usize,
+    },
+    /// Links are not sorted by source vertex.
+    #[error("link {link} is out of order: links must be sorted by source vertex and port")]
+    Order {
+        /// Link.
+        link: usize,
+    },
+    /// A link has no proper opposite.
+    #[error("link {link} has no opposite link of the same cable")]
+    Pair {
+        /// Link.
+        link: usize,
+    },
+    /// A link's rate is not a positive number.
+    #[error("link {link} has a rate of {gbps} Gb/s")]
+    Rate {
+        /// Link.
+        link: usize,
+        /// Its rate.
+        gbps: f64,
+    },
+    /// A node without exactly one cable to a switch.
+    #[error(
+        "node {node} has {cables} cables to switches; a node is one adapter port with one cable"
+    )]
+    NodeCables {
+        /// Node.
+        node: u32,
+        /// Cables it has.
+        cables: usize,
+    },
+    /// No path between two switches that carry nodes.
+    #[error("no path from switch {from} to switch {to}: the fabric is not connected")]
+    Unconnected {
+        /// Switch index.
+        from: u32,
+        /// Switch index.
+        to: u32,
+    },
+    /// Parameters of a builder that do not fit together.
+    #[error("{field} = {value}: {why}")]
+    Parameter {
+        /// Parameter.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+}

@@ -1,0 +1,342 @@
+//! Up/down routes: for every switch and destination, the links that lead on.
+//!
+//! A path climbs towards higher switches, then descends; once it can descend it does, and it never
+//! climbs again, so no cycle of buffers can form (up*/down* routing; Schroeder et al., Autonet, 1991).
+//! "Higher" is the tier, then the switch number. Where tiers leave two leaves without a common
+//! ancestor, the order is taken from a breadth-first tree instead, which always connects.
+
+use std::collections::HashMap;
+
+use crate::{Fabric, FabricError};
+
+const NONE: u32 = u32::MAX;
+
+/// Route candidates of every switch to every switch that carries nodes.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    /// Link by which each node injects.
+    pub injection: Vec<u32>,
+    /// Link by which each node is reached.
+    pub ejection: Vec<u32>,
+    /// Column of each node's switch in the table.
+    pub column: Vec<u32>,
+    /// Number of columns: switches that carry nodes.
+    pub columns: u32,
+    /// Candidate set of (switch, column), row-major; `u32::MAX` where there is no path.
+    pub table: Vec<u32>,
+    /// Candidate set `i` is `set_links[set_start[i]..set_start[i + 1]]`.
+    pub set_start: Vec<u32>,
+    /// Links of all candidate sets, ascending within a set.
+    pub set_links: Vec<u32>,
+    /// For D-mod-k: what to divide the destination by before the modulus, per switch.
+    pub divisor: Vec<u32>,
+}
+
+impl Routes {
+    /// Computes the routes of `fabric`.
+    ///
+    /// # Errors
+    /// A node without exactly one switch cable. Pairs without a path are left out: see
+    /// [`Routes::require`].
+    pub fn up_down(fabric: &Fabric) -> Result<Self, FabricError> {
+        let mut routes = Self::attach(fabric)?;
+        let by_tier: Vec<u64> = (0..fabric.n_switches as usize)
+            .map(|s| (((fabric.switch_tier[s] + 1).max(0) as u64) << 32) | s as u64)
+            .collect();
+        if !routes.fill(fabric, &by_tier) {
+            let mut again = Self::attach(fabric)?;
+            again.fill(fabric, &breadth_first_heights(fabric));
+            // Keep the tiers' routes where a broken fabric leaves pairs apart either way.
+            if again.table.iter().filter(|&&set| set == NONE).count()
+                < routes.table.iter().filter(|&&set| set == NONE).count()
+            {
+                routes = again;
+            }
+        }
+        Ok(routes)
+    }
+
+    /// The candidate links at `switch` towards `node`, which hangs off another switch.
+    pub fn candidates(&self, switch: u32, node: u32) -> &[u32] {
+        let set = self.table[(switch * self.columns + self.column[node as usize]) as usize];
+        let set = set as usize;
+        &self.set_links[self.set_start[set] as usize..self.set_start[set + 1] as usize]
+    }
+
+    /// Checks there is a path between the switches of two nodes.
+    ///
+    /// # Errors
+    /// [`FabricError::Unconnected`].
+    pub fn require(&self, fabric: &Fabric, from: u32, to: u32) -> Result<(), FabricError> {
+        let switch = fabric.link_dst[self.injection[from as usize] as usize] - fabric.n_nodes;
+        let target = fabric.link_src[self.ejection[to as usize] as usize] - fabric.n_nodes;
+        let entry = (switch * self.columns + self.column[to as usize]) as usize;
+        if switch != target && self.table[entry] == NONE {
+            return Err(FabricError::Unconnected { from: switch, to: target });
+        }
+        Ok(())
+    }
+
+    /// Finds each node's cable and gives every switch with nodes a column.
+    fn attach(fabric: &Fabric) -> Result<Self, FabricError> {
+        let nodes = fabric.n_nodes;
+        let mut column_of_switch = vec![NONE; fabric.n_switches as usize];
+        let mut routes = Routes {
+            injection: Vec::with_capacity(nodes as usize),
+            ejection: Vec::with_capacity(nodes as usize),
+            column: Vec::with_capacity(nodes as usize),
+            columns: 0,
+            table: Vec::new(),
+            set_start: vec![0],
+            set_links: Vec::new(),
+            divisor: vec![1; fabric.n_switches as usize],
+        };
+        for node in 0..nodes {
+            let links = fabric.out_links(node);
+            let link = links.start;
+            if links.len() != 1 || fabric.is_node(fabric.link_dst[link as usize]) {
+                return Err(FabricError::NodeCables { node, cables: links.len() });
+            }
+            let switch = (fabric.link_dst[link as usize] - nodes) as usize;
+            if column_of_switch[switch] == NONE {
+                column_of_switch[switch] = routes.columns;
+                routes.columns += 1;
+            }
+            routes.injection.push(link);
+            routes.ejection.push(fabric.link_reverse[link as usize]);
+            routes.column.push(column_of_switch[switch]);
+        }
+        Ok(routes)
+    }
+
+    /// Fills the table with `height` as the order of switches; true when every pair has a path.
+    fn fill(&mut self, fabric: &Fabric, height: &[u64]) -> bool {
+        let (nodes, switches) = (fabric.n_nodes, fabric.n_switches as usize);
+        let columns = self.columns as usize;
+        self.table = vec![NONE; switches * columns];
+        let mut target = vec![NONE; columns];
+        for node in 0..nodes as usize {
+            target[self.column[node] as usize] =
+                fabric.link_dst[self.injection[node] as usize] - nodes;
+        }
+        let mut order: Vec<u32> = (0..switches as u32).collect();
+        order.sort_unstable_by_key(|&s| std::cmp::Reverse(height[s as usize]));
+        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
+        let (mut down, mut any) = (vec![NONE; switches], vec![NONE; switches]);
+        let (mut frontier, mut set) = (Vec::new(), Vec::new());
+        let mut complete = true;
+        for (column, &goal) in target.iter().enumerate() {
+            descend(fabric, height, goal, &mut down, &mut frontier);
+            any.copy_from_slice(&down);
+            for &switch in &order {
+                let s = switch as usize;
+                if switch == goal {
+                    continue;
+                }
+                set.clear();
+                let climbing = down[s] == NONE;
+                let mut best = NONE;
+                for link in fabric.out_links(nodes + switch) {
+                    let dst = fabric.link_dst[link as usize];
+                    if fabric.is_node(dst) {
+                        continue;
+                    }
+                    let next = (dst - nodes) as usize;
+                    let distance = match (climbing, height[next] > height[s]) {
+                        (true, true) => any[next],
+                        (false, false) => down[next],
+                        _ => NONE,
+                    };
+                    if distance < best {
+                        best = distance;
+                        set.clear();
+                    }
+                    if distance == best && distance != NONE {
+                        set.push(link);
+                    }
+                }
+                if best == NONE {
+                    complete = false;
+                    continue;
+                }
+                any[s] = best + 1;
+                let entry = &mut self.table[s * columns + column];
+                *entry = match known.get(&set) {
+                    Some(&id) => id,
+                    None => {
+                        let id = self.set_start.len() as u32 - 1;
+                        self.set_links.extend_from_slice(&set);
+                        self.set_start.push(self.set_links.len() as u32);
+                        known.insert(set.clone(), id);
+                        id
+                    }
+                };
+            }
+        }
+        self.divide(fabric);
+        complete
+    }
+
+    /// D-mod-k: a switch spreads destinations that the switches below it do not tell apart.
+    fn divide(&mut self, fabric: &Fabric) {
+        let tiers = fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize;
+        let mut widest = vec![1u32; tiers + 1];
+        let columns = self.columns as usize;
+        for switch in 0..fabric.n_switches as usize {
+            let tier = fabric.switch_tier[switch].max(0) as usize;
+            for column in 0..columns {
+                let set = self.table[switch * columns + column];
+                if set != NONE {
+                    let width = self.set_start[set as usize + 1] - self.set_start[set as usize];
+                    widest[tier] = widest[tier].max(width);
+                }
+            }
+        }
+        for switch in 0..fabric.n_switches as usize {
+            let tier = fabric.switch_tier[switch].max(0) as usize;
+            self.divisor[switch] =
+                widest[..tier].iter().fold(1u32, |product, &width| product.saturating_mul(width));
+        }
+    }
+}
+
+/// Distance of every switch that reaches `goal` by descending alone.
+fn descend(fabric: &Fabric, height: &[u64], goal: u32, down: &mut [u32], frontier: &mut Vec<u32>) {
+    down.fill(NONE);
+    frontier.clear();
+    down[goal as usize] = 0;
+    frontier.push(goal);
+    let mut head = 0;
+    while head < frontier.len() {
+        let switch = frontier[head];
+        head += 1;
+        for link in fabric.out_links(fabric.n_nodes + switch) {
+            let dst = fabric.link_dst[link as usize];
+            if fabric.is_node(dst) {
+                continue;
+            }
+            let above = (dst - fabric.n_nodes) as usize;
+            if height[above] > height[switch as usize] && down[above] == NONE {
+                down[above] = down[switch as usize] + 1;
+                frontier.push(above as u32);
+            }
+        }
+    }
+}
+
+/// Heights from a breadth-first tree rooted at the highest, best connected switch of each part.
+fn breadth_first_heights(fabric: &Fabric) -> Vec<u64> {
+    let n = fabric.n_switches as usize;
+    let mut depth = vec![NONE; n];
+    let mut roots: Vec<u32> = (0..n as u32).collect();
+    roots.sort_unstable_by_key(|&s| {
+        let links = fabric.out_links(fabric.n_nodes + s).len();
+        (std::cmp::Reverse((fabric.switch_tier[s as usize], links)), s)
+    });
+    for root in roots {
+        if depth[root as usize] != NONE {
+            continue;
+        }
+        depth[root as usize] = 0;
+        let mut queue = vec![root];
+        let mut head = 0;
+        while head < queue.len() {
+            let switch = queue[head];
+            head += 1;
+            for link in fabric.out_links(fabric.n_nodes + switch) {
+                let dst = fabric.link_dst[link as usize];
+                if !fabric.is_node(dst) && depth[(dst - fabric.n_nodes) as usize] == NONE {
+                    depth[(dst - fabric.n_nodes) as usize] = depth[switch as usize] + 1;
+                    queue.push(dst - fabric.n_nodes);
+                }
+            }
+        }
+    }
+    (0..n).map(|s| ((u64::from(u32::MAX - depth[s])) << 32) | s as u64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fat_tree::{Shape, build};
+    use proptest::prelude::*;
+
+    /// Follows every candidate from every switch: returns the longest path in switches.
+    fn longest(fabric: &Fabric, routes: &Routes, from: u32, to: u32) -> usize {
+        let goal = fabric.link_src[routes.ejection[to as usize] as usize];
+        let mut at = vec![fabric.link_dst[routes.injection[from as usize] as usize]];
+        let mut steps = 1;
+        while at != [goal] {
+            let mut next: Vec<u32> = at
+                .iter()
+                .flat_map(|&v| routes.candidates(v - fabric.n_nodes, to))
+                .map(|&link| fabric.link_dst[link as usize])
+                .collect();
+            next.sort_unstable();
+            next.dedup();
+            at = next;
+            steps += 1;
+            assert!(steps <= 2 * fabric.n_switches as usize, "path does not end");
+        }
+        steps
+    }
+
+    #[test]
+    fn tapered_paths_visit_one_three_or_five_switches() {
+        let fabric = build(&Shape::TAPERED).unwrap();
+        let routes = Routes::up_down(&fabric).unwrap();
+        assert_eq!(longest(&fabric, &routes, 0, 31), 1);
+        assert_eq!(longest(&fabric, &routes, 0, 32), 3);
+        assert_eq!(longest(&fabric, &routes, 0, 24 * 32), 5);
+        // At a leaf every up-link is a candidate; from a core, eight links lead down into a pod.
+        assert_eq!(routes.candidates(0, 32).len(), 16);
+        assert_eq!(routes.candidates(144, 24 * 32).len(), 24);
+        assert_eq!(routes.candidates(240, 0).len(), 8);
+    }
+
+    proptest! {
+        #[test]
+        fn random_switch_graphs_route_every_connected_pair(
+            switches in 2u32..12,
+            extra in proptest::collection::vec((0u32..12, 0u32..12), 0..20),
+            tiers in proptest::collection::vec(0i32..3, 12),
+        ) {
+            // A random tree plus random extra cables, tiers that may be nonsense, a node a switch.
+            let mut cables = CableList::new(2 * switches as usize);
+            for s in 0..switches {
+                cables.add(s, switches + s, 100.0, 0);
+                if s > 0 {
+                    cables.add(switches + s, switches + s / 2, 100.0, 0);
+                }
+            }
+            for (a, b) in extra {
+                if a % switches != b % switches {
+                    cables.add(switches + a % switches, switches + b % switches, 100.0, 0);
+                }
+            }
+            let tier = tiers[..switches as usize].to_vec();
+            let fabric = cables.finish(switches, tier, vec![-1; switches as usize]).unwrap();
+            let routes = Routes::up_down(&fabric).unwrap();
+            for from in 0..switches {
+                for to in 0..switches {
+                    routes.require(&fabric, from, to).unwrap();
+                    if from != to {
+                        longest(&fabric, &routes, from, to);
+                    }
+                }
+            }
+        }
+    }
+
+    use crate::CableList;
+
+    #[test]
+    fn islands_are_named() {
+        let mut cables = CableList::new(4);
+        cables.add(0, 2, 100.0, 0);
+        cables.add(1, 3, 100.0, 0);
+        let fabric = cables.finish(2, vec![0, 0], vec![-1, -1]).unwrap();
+        let routes = Routes::up_down(&fabric).unwrap();
+        assert_eq!(routes.require(&fabric, 0, 1), Err(FabricError::Unconnected { from: 0, to: 1 }));
+    }
+}

@@ -1,0 +1,95 @@
+//! Full reservoirs of size one: a hop and a congested hop (Taffet, thesis §3.2, algorithms 2 and 3).
+
+/// The empty reservoir: "(no switch ID, no port ID)".
+pub const NO_LINK: u32 = u32::MAX;
+
+/// What travels in a packet: two reservoirs and their counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Link in the hop reservoir.
+    pub hop_link: u32,
+    /// Link in the congested reservoir.
+    pub congested_link: u32,
+    /// Hops so far.
+    pub hop_count: u8,
+    /// Congested hops so far.
+    pub congested_count: u8,
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl Mark {
+    /// Algorithm 2: what the sending adapter writes.
+    pub const EMPTY: Mark =
+        Mark { hop_link: NO_LINK, congested_link: NO_LINK, hop_count: 0, congested_count: 0 };
+
+    /// Algorithm 3: one switch. `random` is 64 fresh bits; the two decisions use its two halves.
+    #[inline]
+    pub fn visit(&mut self, link: u32, congested: bool, random: u64) {
+        if draw(random as u32, self.hop_count) {
+            self.hop_link = link;
+        }
+        self.hop_count = self.hop_count.saturating_add(1);
+        if congested {
+            if draw((random >> 32) as u32, self.congested_count) {
+                self.congested_link = link;
+            }
+            self.congested_count = self.congested_count.saturating_add(1);
+        }
+    }
+}
+
+/// True when a uniform integer of `0..=count` made from `random` is 0.
+#[inline]
+fn draw(random: u32, count: u8) -> bool {
+    // The high word of random × (count + 1) is uniform up to 2^-32 × (count + 1).
+    (u64::from(random) * (u64::from(count) + 1)) >> 32 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mix(mut x: u64) -> u64 {
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    #[test]
+    fn every_hop_is_equally_likely_to_be_carried() {
+        let (packets, hops) = (200_000u64, 5u64);
+        let (mut hop, mut congested) = ([0u64; 5], [0u64; 5]);
+        for packet in 0..packets {
+            let mut mark = Mark::EMPTY;
+            for h in 0..hops {
+                mark.visit(h as u32, h % 2 == 0, mix(packet * hops + h + 1));
+            }
+            hop[mark.hop_link as usize] += 1;
+            congested[mark.congested_link as usize] += 1;
+            assert_eq!((mark.hop_count, mark.congested_count), (5, 3));
+        }
+        // Binomial(N, 1/5) and (N, 1/3): six standard deviations.
+        for count in hop {
+            let sigma = (packets as f64 * 0.2 * 0.8).sqrt();
+            assert!((count as f64 - packets as f64 / 5.0).abs() < 6.0 * sigma, "{hop:?}");
+        }
+        for (h, count) in congested.into_iter().enumerate() {
+            let expected = if h % 2 == 0 { packets as f64 / 3.0 } else { 0.0 };
+            assert!((count as f64 - expected).abs() < 6.0 * 220.0, "{congested:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_congested_hop_always_fills_the_reservoir() {
+        let mut mark = Mark::EMPTY;
+        mark.visit(7, false, u64::MAX);
+        assert_eq!((mark.hop_link, mark.congested_link), (7, NO_LINK));
+        mark.visit(8, true, u64::MAX);
+        assert_eq!((mark.hop_link, mark.congested_link), (7, 8));
+    }
+}

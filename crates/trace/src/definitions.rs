@@ -1,0 +1,341 @@
+//! The global definitions of a trace, resolved: which location is which rank, who is in which
+//! communicator.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use crate::error::TraceError;
+use crate::events::RegionClass;
+use crate::ffi::Definition;
+
+const PARADIGM_MPI: u8 = 4;
+const ROLE_ARTIFICIAL: u8 = 31;
+const GROUP_COMM_LOCATIONS: u8 = 4;
+const GROUP_COMM_GROUP: u8 = 5;
+const GROUP_COMM_SELF: u8 = 6;
+const LOCATION_CPU_THREAD: u8 = 1;
+const UNDEFINED: u32 = u32::MAX;
+
+/// A communicator and its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Communicator {
+    /// Id in the trace.
+    pub id: u32,
+    /// Name, made up from the id where the trace has none.
+    pub name: String,
+    /// World rank of each member; empty for MPI_COMM_SELF, where it is whoever asks.
+    pub members: Vec<u32>,
+    /// World ranks of the other group of an inter-communicator.
+    pub remote: Option<Vec<u32>>,
+    /// Whether each process has one of its own with itself alone in it.
+    pub is_self: bool,
+}
+
+/// A Cartesian topology.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cartesian {
+    /// Communicator it is defined on.
+    pub comm: u32,
+    /// Extents in MPI's order, last dimension fastest.
+    pub extents: Vec<u32>,
+}
+
+/// The definitions of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Definitions {
+    /// Clock ticks per second.
+    pub ticks_per_second: u64,
+    /// First tick of the trace.
+    pub start: u64,
+    /// Length in ticks.
+    pub length: u64,
+    /// Number of ranks.
+    pub n_ranks: u32,
+    /// Locations that belong to a rank, with the rank, sorted by rank then location.
+    pub locations: Vec<(u64, u32)>,
+    /// Name of each region by id.
+    pub regions: BTreeMap<u32, String>,
+    /// Communicators by id.
+    pub communicators: BTreeMap<u32, Communicator>,
+    /// Cartesian topologies in the order of their definition.
+    pub cartesian: Vec<Cartesian>,
+    pub(crate) classes: HashMap<u32, RegionClass>,
+}
+
+struct Group {
+    kind: u8,
+    members: Vec<u64>,
+}
+
+/// The definitions as they were read, before ids are resolved.
+#[derive(Default)]
+struct Raw {
+    clock: Option<(u64, u64, u64)>,
+    strings: HashMap<u32, String>,
+    location_groups: Vec<u32>,
+    locations: BTreeMap<u64, u32>,
+    regions: Vec<(u32, u32, u8, u8)>,
+    // EZTrace defines group 0 twice: as the list of locations and as the group of the world.
+    world: Vec<u64>,
+    groups: HashMap<u32, Group>,
+    comms: Vec<(u32, u32, u32, Option<u32>)>,
+    dimensions: HashMap<u32, u32>,
+    topologies: Vec<(u32, Vec<u32>)>,
+}
+
+impl Raw {
+    fn collect(definitions: Vec<Definition>) -> Self {
+        let mut raw = Self::default();
+        for definition in definitions {
+            match definition {
+                Definition::Clock { ticks_per_second, start, length } => {
+                    raw.clock = Some((ticks_per_second, start, length));
+                }
+                Definition::String { id, text } => {
+                    raw.strings.insert(id, text);
+                }
+                Definition::LocationGroup { id } => raw.location_groups.push(id),
+                Definition::Location { id, kind, group } if kind == LOCATION_CPU_THREAD => {
+                    raw.locations.insert(id, group);
+                }
+                Definition::Location { .. } => {}
+                Definition::Region { id, name, role, paradigm } => {
+                    raw.regions.push((id, name, role, paradigm));
+                }
+                Definition::Group { id, kind, paradigm, members } => {
+                    raw.group(id, kind, paradigm, members);
+                }
+                Definition::Comm { id, name, group } => raw.comms.push((id, name, group, None)),
+                Definition::InterComm { id, name, group_a, group_b } => {
+                    raw.comms.push((id, name, group_a, Some(group_b)));
+                }
+                Definition::CartDimension { id, size } => {
+                    raw.dimensions.insert(id, size);
+                }
+                Definition::CartTopology { comm, dimensions } => {
+                    raw.topologies.push((comm, dimensions));
+                }
+            }
+        }
+        raw
+    }
+
+    fn group(&mut self, id: u32, kind: u8, paradigm: u8, members: Vec<u64>) {
+        if kind == GROUP_COMM_LOCATIONS && paradigm == PARADIGM_MPI && self.world.is_empty() {
+            self.world.clone_from(&members);
+        }
+        let known = self.groups.get(&id).is_some_and(|group| group.kind != GROUP_COMM_LOCATIONS);
+        if !known || kind != GROUP_COMM_LOCATIONS {
+            self.groups.insert(id, Group { kind, members });
+        }
+    }
+
+    fn name(&self, id: u32) -> Option<&str> {
+        self.strings.get(&id).map(String::as_str).filter(|name| !name.is_empty())
+    }
+}
+
+impl Definitions {
+    /// Resolves what was read from `file`.
+    ///
+    /// # Errors
+    /// [`TraceError::Definitions`] when the trace has no clock or no process, or when a group
+    /// names a location or rank that does not exist.
+    pub(crate) fn resolve(file: &Path, read: Vec<Definition>) -> Result<Self, TraceError> {
+        let bad = |place: String, reason: String| TraceError::Definitions {
+            file: file.to_path_buf(),
+            place,
+            reason,
+        };
+        let mut raw = Raw::collect(read);
+        let (ticks_per_second, start, length) =
+            raw.clock.filter(|clock| clock.0 > 0).ok_or_else(|| {
+                bad("clock".to_owned(), "the trace has no clock properties".to_owned())
+            })?;
+        if raw.world.is_empty() {
+            raw.world = first_location_of_each_process(&raw);
+        }
+        let ranks = ranks_of_locations(&raw).map_err(|(place, reason)| bad(place, reason))?;
+        let n_ranks = raw.world.len() as u32;
+        if n_ranks == 0 {
+            return Err(bad("locations".to_owned(), "the trace has no process".to_owned()));
+        }
+        let mut out = Self { ticks_per_second, start, length, n_ranks, ..Self::default() };
+        out.locations = ranks.iter().map(|(&location, &rank)| (location, rank)).collect();
+        out.locations.sort_by_key(|&(location, rank)| (rank, location));
+        for &(id, name, role, paradigm) in &raw.regions {
+            let name = raw.name(name).map_or_else(|| format!("region {id}"), str::to_owned);
+            out.classes.insert(id, class_of(&name, role, paradigm));
+            out.regions.insert(id, name);
+        }
+        for &(id, name, group, remote) in &raw.comms {
+            let place = || format!("communicator {id}");
+            let members = |group| members_of(&raw, group, &ranks, n_ranks);
+            let (list, is_self) = members(group).map_err(|reason| bad(place(), reason))?;
+            let remote = match remote {
+                Some(group) => Some(members(group).map_err(|reason| bad(place(), reason))?.0),
+                None => None,
+            };
+            let name = raw.name(name).map_or_else(|| format!("communicator {id}"), str::to_owned);
+            let communicator = Communicator { id, name, members: list, remote, is_self };
+            out.communicators.insert(id, communicator);
+        }
+        for (comm, dimensions) in &raw.topologies {
+            let extents: Option<Vec<u32>> =
+                dimensions.iter().map(|id| raw.dimensions.get(id).copied()).collect();
+            if let Some(extents) = extents {
+                out.cartesian.push(Cartesian { comm: *comm, extents });
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// The order of the ranks in a trace that does not list its MPI locations.
+fn first_location_of_each_process(raw: &Raw) -> Vec<u64> {
+    let mut first: BTreeMap<u32, u64> = BTreeMap::new();
+    for (&location, &group) in &raw.locations {
+        first.entry(group).or_insert(location);
+    }
+    raw.location_groups.iter().filter_map(|group| first.get(group).copied()).collect()
+}
+
+/// Rank of every location: its own, or that of the process it is a thread of.
+fn ranks_of_locations(raw: &Raw) -> Result<BTreeMap<u64, u32>, (String, String)> {
+    let mut of_process: HashMap<u32, u32> = HashMap::new();
+    let mut ranks = BTreeMap::new();
+    for (rank, location) in raw.world.iter().enumerate() {
+        let place = || format!("rank {rank}");
+        let group = raw
+            .locations
+            .get(location)
+            .ok_or_else(|| (place(), format!("location {location} is not defined")))?;
+        if ranks.insert(*location, rank as u32).is_some() {
+            return Err((place(), format!("location {location} belongs to two ranks")));
+        }
+        of_process.entry(*group).or_insert(rank as u32);
+    }
+    for (&location, group) in &raw.locations {
+        if let (false, Some(&rank)) = (ranks.contains_key(&location), of_process.get(group)) {
+            ranks.insert(location, rank);
+        }
+    }
+    Ok(ranks)
+}
+
+/// World ranks of a group, and whether it is the group of MPI_COMM_SELF.
+fn members_of(
+    raw: &Raw,
+    group: u32,
+    ranks: &BTreeMap<u64, u32>,
+    n_ranks: u32,
+) -> Result<(Vec<u32>, bool), String> {
+    if group == UNDEFINED {
+        return Ok((Vec::new(), false));
+    }
+    let found = raw.groups.get(&group).ok_or_else(|| format!("group {group} is not defined"))?;
+    let rank_of = |member: &u64| match found.kind {
+        GROUP_COMM_LOCATIONS => ranks
+            .get(member)
+            .copied()
+            .ok_or_else(|| format!("location {member} of group {group} is not defined")),
+        _ => u32::try_from(*member).ok().filter(|&rank| rank < n_ranks).ok_or_else(|| {
+            format!("rank {member} of group {group} is beyond the {n_ranks} there are")
+        }),
+    };
+    match found.kind {
+        GROUP_COMM_SELF => Ok((Vec::new(), true)),
+        GROUP_COMM_GROUP | GROUP_COMM_LOCATIONS => {
+            Ok((found.members.iter().map(rank_of).collect::<Result<_, _>>()?, false))
+        }
+        kind => Err(format!("group {group} is of type {kind}, not a group of processes")),
+    }
+}
+
+/// Tells MPI calls from phases of the application and from what encloses all of it.
+fn class_of(name: &str, role: u8, paradigm: u8) -> RegionClass {
+    let is_mpi_name = name.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("MPI_"));
+    if paradigm == PARADIGM_MPI || is_mpi_name {
+        return RegionClass::Mpi;
+    }
+    // "Working" and "EZTrace finalize" are EZTrace's own.
+    let outer = ["main", "MAIN__", "Working", "EZTrace finalize"].contains(&name)
+        || name.starts_with("int main(")
+        || role == ROLE_ARTIFICIAL;
+    if outer { RegionClass::Outer } else { RegionClass::Phase }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small_world() -> Vec<Definition> {
+        let mut read = vec![
+            Definition::Clock { ticks_per_second: 1_000, start: 5, length: 9 },
+            Definition::String { id: 0, text: "MPI_COMM_WORLD".to_owned() },
+            Definition::String { id: 1, text: "rows".to_owned() },
+        ];
+        // Location ids are not ranks: 40 is rank 0, 7 rank 1, 9 a second thread of rank 1.
+        for (location, group) in [(7, 1), (9, 1), (40, 0)] {
+            read.push(Definition::Location { id: location, kind: 1, group });
+        }
+        for group in 0..2 {
+            read.push(Definition::LocationGroup { id: group });
+        }
+        let group = |id, kind, members| Definition::Group { id, kind, paradigm: 4, members };
+        read.push(group(0, GROUP_COMM_LOCATIONS, vec![40, 7]));
+        read.push(group(0, GROUP_COMM_GROUP, vec![0, 1]));
+        read.push(group(3, GROUP_COMM_GROUP, vec![1]));
+        read.push(group(4, GROUP_COMM_SELF, vec![]));
+        read.push(Definition::Comm { id: 0, name: 0, group: 0 });
+        read.push(Definition::Comm { id: 3, name: 1, group: 3 });
+        read.push(Definition::Comm { id: 4, name: 99, group: 4 });
+        read
+    }
+
+    fn resolve(read: Vec<Definition>) -> Result<Definitions, TraceError> {
+        Definitions::resolve(Path::new("trace.def"), read)
+    }
+
+    #[test]
+    fn group_zero_twice_is_both_the_locations_and_the_world() {
+        let out = resolve(small_world()).unwrap();
+        assert_eq!(out.n_ranks, 2);
+        assert_eq!(out.locations, [(40, 0), (7, 1), (9, 1)]);
+        assert_eq!(out.communicators[&0].members, [0, 1]);
+        assert_eq!(out.communicators[&3].members, [1]);
+        assert_eq!(out.communicators[&3].name, "rows");
+        assert!(out.communicators[&4].is_self);
+        assert_eq!(out.communicators[&4].name, "communicator 4");
+    }
+
+    #[test]
+    fn a_member_that_does_not_exist_is_an_error() {
+        let mut read = small_world();
+        read.push(Definition::Group {
+            id: 3,
+            kind: GROUP_COMM_GROUP,
+            paradigm: 4,
+            members: vec![2],
+        });
+        let error = resolve(read).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "trace.def: communicator 3: rank 2 of group 3 is beyond the 2 there are"
+        );
+    }
+
+    #[test]
+    fn no_clock_is_an_error() {
+        assert!(resolve(Vec::new()).unwrap_err().to_string().contains("no clock"));
+    }
+
+    #[test]
+    fn regions_are_told_apart() {
+        assert_eq!(class_of("MPI_Send", 0, 1), RegionClass::Mpi);
+        assert_eq!(class_of("mpi_send_", 0, 1), RegionClass::Mpi);
+        assert_eq!(class_of("int main(int, char**)", 1, 2), RegionClass::Outer);
+        assert_eq!(class_of("TRACER_Loop", 1, 1), RegionClass::Phase);
+        assert_eq!(class_of("µé", 1, 1), RegionClass::Phase);
+    }
+}

@@ -1,0 +1,406 @@
+//! From the stream of one location's events to two tables: MPI calls and message records.
+
+use std::collections::HashMap;
+
+/// "None" in a `u32` column.
+pub const NONE: u32 = u32::MAX;
+
+/// Which record a row of [`Messages`] comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// MPI_Send and its like, finished when the call is left.
+    Send = 0,
+    /// A non-blocking send is posted.
+    Isend = 1,
+    /// A non-blocking send is complete.
+    IsendComplete = 2,
+    /// A non-blocking receive is posted; what it will match is not known yet.
+    IrecvRequest = 3,
+    /// MPI_Recv and its like; says who was matched.
+    Recv = 4,
+    /// A non-blocking receive is complete; says who was matched.
+    Irecv = 5,
+    /// A test found the request incomplete.
+    RequestTest = 6,
+    /// The request was cancelled.
+    RequestCancelled = 7,
+    /// A collective ends; says what it was.
+    CollectiveEnd = 8,
+}
+
+/// One event, as the library hands it over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Event {
+    Enter { region: u32 },
+    Leave { region: u32 },
+    MeasurementOnOff,
+    Send { peer: u32, comm: u32, tag: u32, bytes: u64 },
+    Isend { peer: u32, comm: u32, tag: u32, bytes: u64, request: u64 },
+    IsendComplete { request: u64 },
+    IrecvRequest { request: u64 },
+    Recv { peer: u32, comm: u32, tag: u32, bytes: u64 },
+    Irecv { peer: u32, comm: u32, tag: u32, bytes: u64, request: u64 },
+    RequestTest { request: u64 },
+    RequestCancelled { request: u64 },
+    CollectiveBegin,
+    CollectiveEnd { operation: u8, comm: u32, root: u32, sent: u64, received: u64 },
+}
+
+/// Takes the events of one location in order.
+pub(crate) trait EventSink {
+    /// Takes the `position`-th record of the location, counted from 1, at `time` ticks; `false`
+    /// stops the reading.
+    fn event(&mut self, position: u64, time: u64, event: Event) -> bool;
+}
+
+/// What a region is to the reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RegionClass {
+    /// A call of the MPI library.
+    Mpi,
+    /// Code of the application that names a phase.
+    Phase,
+    /// The whole program, or an artefact of the tracer.
+    Outer,
+}
+
+/// Outermost MPI calls of one location, in the order they were entered.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Calls {
+    /// Region of the call, shape (C,).
+    pub region: Vec<u32>,
+    /// When it was entered, ticks, shape (C,).
+    pub enter: Vec<u64>,
+    /// When it was left, ticks, shape (C,).
+    pub leave: Vec<u64>,
+    /// Whether recording was switched off and on again since the call before, shape (C,).
+    pub paused: Vec<bool>,
+    /// Event number of the enter, shape (C,).
+    pub enter_event: Vec<u64>,
+    /// Event number of the leave, shape (C,).
+    pub leave_event: Vec<u64>,
+}
+
+/// Message records of one location, in order. Columns that a kind does not have hold 0 or [`NONE`].
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Messages {
+    /// [`Kind`] of the record, shape (M,).
+    pub kind: Vec<u8>,
+    /// Ticks, shape (M,).
+    pub time: Vec<u64>,
+    /// Event number within the location, shape (M,).
+    pub event: Vec<u64>,
+    /// Row of [`Calls`] the record sits in, [`NONE`] outside of any, shape (M,).
+    pub call: Vec<u32>,
+    /// Region of the nearest enclosing phase of the application, [`NONE`] without, shape (M,).
+    pub phase: Vec<u32>,
+    /// Receiver, sender or root, local to the communicator, shape (M,).
+    pub peer: Vec<u32>,
+    /// Communicator, shape (M,).
+    pub comm: Vec<u32>,
+    /// MPI tag; for collectives the OTF2 operation, shape (M,).
+    pub tag: Vec<u32>,
+    /// Bytes of the message; for collectives bytes sent, shape (M,).
+    pub bytes: Vec<u64>,
+    /// For collectives bytes received, shape (M,).
+    pub received: Vec<u64>,
+    /// The row that posted the request this record completes or cancels, [`NONE`] if unknown,
+    /// shape (M,).
+    pub posted: Vec<u32>,
+}
+
+/// Everything read from one location.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct LocationEvents {
+    /// The location, as the trace numbers it.
+    pub location: u64,
+    /// Records in the file, of any kind.
+    pub records: u64,
+    /// Enter events.
+    pub enters: u64,
+    /// Leave events.
+    pub leaves: u64,
+    /// MPI calls.
+    pub calls: Calls,
+    /// Message records.
+    pub messages: Messages,
+}
+
+/// Builds [`LocationEvents`] from the stream.
+pub(crate) struct Collector<'a> {
+    classes: &'a HashMap<u32, RegionClass>,
+    /// More events than this cannot be in the file: a damaged file must not run for ever.
+    limit: u64,
+    seen: u64,
+    last_time: u64,
+    /// The first thing that cannot be, for the error.
+    pub fault: Option<String>,
+    /// Open MPI regions; the first is the call.
+    mpi_depth: u32,
+    paused: bool,
+    phases: Vec<u32>,
+    open: HashMap<u64, u32>,
+    out: LocationEvents,
+}
+
+impl<'a> Collector<'a> {
+    /// A collector for `location` that refuses more than `limit` events.
+    pub fn new(location: u64, classes: &'a HashMap<u32, RegionClass>, limit: u64) -> Self {
+        Self {
+            classes,
+            limit,
+            seen: 0,
+            last_time: 0,
+            fault: None,
+            mpi_depth: 0,
+            paused: false,
+            phases: Vec::new(),
+            open: HashMap::new(),
+            out: LocationEvents { location, ..LocationEvents::default() },
+        }
+    }
+
+    /// Records up to the last good one.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// The tables; a call that is still open ends with the last event.
+    pub fn finish(mut self, records: u64) -> LocationEvents {
+        if self.mpi_depth > 0 {
+            self.close_call(self.last_time);
+        }
+        self.out.records = records;
+        self.out
+    }
+
+    fn close_call(&mut self, time: u64) {
+        self.out.calls.leave.push(time);
+        self.out.calls.leave_event.push(self.seen);
+    }
+
+    fn enter(&mut self, time: u64, region: u32) -> Result<(), String> {
+        self.out.enters += 1;
+        match self.classes.get(&region) {
+            Some(RegionClass::Mpi) => {
+                if self.mpi_depth == 0 {
+                    self.out.calls.region.push(region);
+                    self.out.calls.enter.push(time);
+                    self.out.calls.paused.push(std::mem::take(&mut self.paused));
+                    self.out.calls.enter_event.push(self.seen);
+                }
+                self.mpi_depth += 1;
+            }
+            Some(RegionClass::Phase) => self.phases.push(region),
+            Some(RegionClass::Outer) => {}
+            None => return Err(format!("region {region} is not defined")),
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, time: u64, region: u32) -> Result<(), String> {
+        self.out.leaves += 1;
+        match self.classes.get(&region) {
+            Some(RegionClass::Mpi) => {
+                // A trace that was switched on inside a call leaves what it never entered.
+                if self.mpi_depth > 0 {
+                    self.mpi_depth -= 1;
+                    if self.mpi_depth == 0 {
+                        self.close_call(time);
+                    }
+                }
+            }
+            Some(RegionClass::Phase) => {
+                if let Some(at) = self.phases.iter().rposition(|&open| open == region) {
+                    self.phases.truncate(at);
+                }
+            }
+            Some(RegionClass::Outer) => {}
+            None => return Err(format!("region {region} is not defined")),
+        }
+        Ok(())
+    }
+
+    /// Appends a row; `what` is (peer, comm, tag, bytes).
+    fn push(
+        &mut self,
+        kind: Kind,
+        time: u64,
+        what: (u32, u32, u32, u64),
+        received: u64,
+        posted: u32,
+    ) {
+        let call = if self.mpi_depth > 0 {
+            // Below 2^32 rows, as `rows` checks.
+            self.out.calls.region.len() as u32 - 1
+        } else {
+            NONE
+        };
+        let m = &mut self.out.messages;
+        m.kind.push(kind as u8);
+        m.time.push(time);
+        m.event.push(self.seen);
+        m.call.push(call);
+        m.phase.push(self.phases.last().copied().unwrap_or(NONE));
+        m.peer.push(what.0);
+        m.comm.push(what.1);
+        m.tag.push(what.2);
+        m.bytes.push(what.3);
+        m.received.push(received);
+        m.posted.push(posted);
+    }
+
+    fn rows(&self) -> u32 {
+        self.out.messages.kind.len() as u32
+    }
+
+    fn take(&mut self, time: u64, event: Event) -> Result<(), String> {
+        const NOTHING: (u32, u32, u32, u64) = (NONE, NONE, 0, 0);
+        match event {
+            Event::Enter { region } => return self.enter(time, region),
+            Event::Leave { region } => return self.leave(time, region),
+            Event::MeasurementOnOff => self.paused = true,
+            Event::Send { peer, comm, tag, bytes } => {
+                self.push(Kind::Send, time, (peer, comm, tag, bytes), 0, NONE);
+            }
+            Event::Isend { peer, comm, tag, bytes, request } => {
+                self.open.insert(request, self.rows());
+                self.push(Kind::Isend, time, (peer, comm, tag, bytes), 0, NONE);
+            }
+            Event::IsendComplete { request } => {
+                let posted = self.open.remove(&request).unwrap_or(NONE);
+                self.push(Kind::IsendComplete, time, NOTHING, 0, posted);
+            }
+            Event::IrecvRequest { request } => {
+                self.open.insert(request, self.rows());
+                self.push(Kind::IrecvRequest, time, NOTHING, 0, NONE);
+            }
+            Event::Recv { peer, comm, tag, bytes } => {
+                self.push(Kind::Recv, time, (peer, comm, tag, bytes), 0, NONE);
+            }
+            Event::Irecv { peer, comm, tag, bytes, request } => {
+                let posted = self.open.remove(&request).unwrap_or(NONE);
+                self.push(Kind::Irecv, time, (peer, comm, tag, bytes), 0, posted);
+            }
+            Event::RequestTest { request } => {
+                let posted = self.open.get(&request).copied().unwrap_or(NONE);
+                self.push(Kind::RequestTest, time, NOTHING, 0, posted);
+            }
+            Event::RequestCancelled { request } => {
+                let posted = self.open.remove(&request).unwrap_or(NONE);
+                self.push(Kind::RequestCancelled, time, NOTHING, 0, posted);
+            }
+            Event::CollectiveBegin => {}
+            Event::CollectiveEnd { operation, comm, root, sent, received } => {
+                let what = (root, comm, u32::from(operation), sent);
+                self.push(Kind::CollectiveEnd, time, what, received, NONE);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl EventSink for Collector<'_> {
+    #[inline]
+    fn event(&mut self, position: u64, time: u64, event: Event) -> bool {
+        self.seen = position.saturating_sub(1);
+        if self.seen >= self.limit {
+            self.fault = Some("the file repeats itself without end".to_owned());
+            return false;
+        }
+        if time < self.last_time {
+            self.fault = Some(format!("time runs backwards, from {} to {time}", self.last_time));
+            return false;
+        }
+        self.last_time = time;
+        let taken = self.take(time, event);
+        if let Err(fault) = taken {
+            self.fault = Some(fault);
+            return false;
+        }
+        self.seen = position;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MPI_SEND: u32 = 1;
+    const SOLVE: u32 = 2;
+    const MAIN: u32 = 3;
+
+    fn classes() -> HashMap<u32, RegionClass> {
+        HashMap::from([
+            (MPI_SEND, RegionClass::Mpi),
+            (SOLVE, RegionClass::Phase),
+            (MAIN, RegionClass::Outer),
+        ])
+    }
+
+    #[test]
+    fn a_record_knows_its_call_and_its_phase() {
+        let classes = classes();
+        let mut collector = Collector::new(7, &classes, 100);
+        for (time, event) in [
+            (0, Event::Enter { region: MAIN }),
+            (1, Event::Enter { region: SOLVE }),
+            (2, Event::Enter { region: MPI_SEND }),
+            (3, Event::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
+            (4, Event::Leave { region: MPI_SEND }),
+            (5, Event::Leave { region: SOLVE }),
+            (6, Event::Enter { region: MPI_SEND }),
+            (7, Event::Send { peer: 4, comm: 0, tag: 9, bytes: 8 }),
+        ] {
+            assert!(collector.event(time + 1, time, event));
+        }
+        let out = collector.finish(8);
+        assert_eq!(out.messages.call, [0, 1]);
+        assert_eq!(out.messages.phase, [SOLVE, NONE]);
+        assert_eq!(out.calls.enter, [2, 6]);
+        // The second call is cut off by the end of the trace.
+        assert_eq!(out.calls.leave, [4, 7]);
+    }
+
+    #[test]
+    fn a_reused_request_completes_its_latest_post() {
+        let classes = classes();
+        let mut collector = Collector::new(0, &classes, 100);
+        let mut position = 0;
+        let irecv = Event::Irecv { peer: 0, comm: 0, tag: 0, bytes: 1, request: 5 };
+        for event in [
+            Event::IrecvRequest { request: 5 },
+            irecv,
+            Event::IrecvRequest { request: 5 },
+            Event::Isend { peer: 0, comm: 0, tag: 0, bytes: 1, request: 6 },
+            irecv,
+            Event::RequestCancelled { request: 6 },
+            Event::IsendComplete { request: 6 },
+        ] {
+            position += 1;
+            assert!(collector.event(position, 1, event));
+        }
+        let posted = collector.finish(7).messages.posted;
+        assert_eq!(posted, [NONE, 0, NONE, NONE, 2, 3, NONE]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let classes = classes();
+        let mut endless = Collector::new(0, &classes, 1);
+        assert!(endless.event(1, 0, Event::CollectiveBegin));
+        assert!(!endless.event(2, 0, Event::CollectiveBegin));
+        assert!(endless.fault.is_some_and(|fault| fault.contains("without end")));
+
+        let mut unknown = Collector::new(0, &classes, 9);
+        assert!(!unknown.event(1, 0, Event::Enter { region: 99 }));
+        assert_eq!(unknown.fault.as_deref(), Some("region 99 is not defined"));
+
+        let mut backwards = Collector::new(0, &classes, 9);
+        assert!(backwards.event(1, 5, Event::CollectiveBegin));
+        assert!(!backwards.event(2, 4, Event::CollectiveBegin));
+        assert!(backwards.fault.is_some());
+    }
+}

@@ -1,0 +1,571 @@
+//! The OTF2 C library behind a safe face; the only file of this crate with `unsafe` in it.
+//!
+//! The library is loaded at run time, because it comes inside a Python wheel. Declarations follow
+//! the OTF2 3.x reference; ids wider than the C API's are never passed. Soundness rests on these
+//! points:
+//!
+//! * every handle is used by the thread that opened it, and closed by the wrapper that owns it;
+//! * user data handed to C is a pointer to a sink that outlives the call that reads the records;
+//! * callbacks only append to Rust collections and never unwind into C;
+//! * pointers that C hands to a callback (strings, member lists) are copied before it returns.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::slice;
+
+use crate::error::TraceError;
+use crate::events::{Event, EventSink};
+
+type Handle = *mut c_void;
+type Code = c_int;
+
+const CONTINUE: Code = 0;
+const INTERRUPT: Code = 1;
+
+/// Receives the global definitions in the order of the file.
+///
+/// Ids are those of the trace; names are ids of strings, `u32::MAX` where undefined.
+#[derive(Debug)]
+pub(crate) enum Definition {
+    Clock { ticks_per_second: u64, start: u64, length: u64 },
+    String { id: u32, text: String },
+    LocationGroup { id: u32 },
+    Location { id: u64, kind: u8, group: u32 },
+    Region { id: u32, name: u32, role: u8, paradigm: u8 },
+    Group { id: u32, kind: u8, paradigm: u8, members: Vec<u64> },
+    Comm { id: u32, name: u32, group: u32 },
+    InterComm { id: u32, name: u32, group_a: u32, group_b: u32 },
+    CartDimension { id: u32, size: u32 },
+    CartTopology { comm: u32, dimensions: Vec<u32> },
+}
+
+macro_rules! api {
+    ($($name:ident = $symbol:literal: fn($($arg:ty),*) -> $ret:ty;)*) => {
+        struct Api { $($name: unsafe extern "C" fn($($arg),*) -> $ret,)* }
+
+        impl Api {
+            fn load(library: &libloading::Library) -> Result<Self, libloading::Error> {
+                // SAFETY: the types are those of the OTF2 headers for these symbols.
+                unsafe { Ok(Self { $($name: *library.get($symbol)?,)* }) }
+            }
+        }
+    };
+}
+
+api! {
+    register_error_callback = b"OTF2_Error_RegisterCallback\0": fn(*const c_void, Handle) -> *const c_void;
+    error_description = b"OTF2_Error_GetDescription\0": fn(Code) -> *const c_char;
+    open = b"OTF2_Reader_Open\0": fn(*const c_char) -> Handle;
+    close = b"OTF2_Reader_Close\0": fn(Handle) -> Code;
+    serial = b"OTF2_Reader_SetSerialCollectiveCallbacks\0": fn(Handle) -> Code;
+    number_of_locations = b"OTF2_Reader_GetNumberOfLocations\0": fn(Handle, *mut u64) -> Code;
+    number_of_definitions = b"OTF2_Reader_GetNumberOfGlobalDefinitions\0": fn(Handle, *mut u64) -> Code;
+    creator = b"OTF2_Reader_GetCreator\0": fn(Handle, *mut *mut c_char) -> Code;
+    get_global_defs = b"OTF2_Reader_GetGlobalDefReader\0": fn(Handle) -> Handle;
+    close_global_defs = b"OTF2_Reader_CloseGlobalDefReader\0": fn(Handle, Handle) -> Code;
+    register_global_defs = b"OTF2_Reader_RegisterGlobalDefCallbacks\0": fn(Handle, Handle, Handle, Handle) -> Code;
+    read_global_defs = b"OTF2_Reader_ReadAllGlobalDefinitions\0": fn(Handle, Handle, *mut u64) -> Code;
+    def_callbacks_new = b"OTF2_GlobalDefReaderCallbacks_New\0": fn() -> Handle;
+    def_callbacks_delete = b"OTF2_GlobalDefReaderCallbacks_Delete\0": fn(Handle) -> ();
+    on_clock = b"OTF2_GlobalDefReaderCallbacks_SetClockPropertiesCallback\0": fn(Handle, *const c_void) -> Code;
+    on_string = b"OTF2_GlobalDefReaderCallbacks_SetStringCallback\0": fn(Handle, *const c_void) -> Code;
+    on_location_group = b"OTF2_GlobalDefReaderCallbacks_SetLocationGroupCallback\0": fn(Handle, *const c_void) -> Code;
+    on_location = b"OTF2_GlobalDefReaderCallbacks_SetLocationCallback\0": fn(Handle, *const c_void) -> Code;
+    on_region = b"OTF2_GlobalDefReaderCallbacks_SetRegionCallback\0": fn(Handle, *const c_void) -> Code;
+    on_group = b"OTF2_GlobalDefReaderCallbacks_SetGroupCallback\0": fn(Handle, *const c_void) -> Code;
+    on_comm = b"OTF2_GlobalDefReaderCallbacks_SetCommCallback\0": fn(Handle, *const c_void) -> Code;
+    on_cart_dimension = b"OTF2_GlobalDefReaderCallbacks_SetCartDimensionCallback\0": fn(Handle, *const c_void) -> Code;
+    on_cart_topology = b"OTF2_GlobalDefReaderCallbacks_SetCartTopologyCallback\0": fn(Handle, *const c_void) -> Code;
+    on_inter_comm = b"OTF2_GlobalDefReaderCallbacks_SetInterCommCallback\0": fn(Handle, *const c_void) -> Code;
+    select = b"OTF2_Reader_SelectLocation\0": fn(Handle, u64) -> Code;
+    open_def_files = b"OTF2_Reader_OpenDefFiles\0": fn(Handle) -> Code;
+    close_def_files = b"OTF2_Reader_CloseDefFiles\0": fn(Handle) -> Code;
+    get_defs = b"OTF2_Reader_GetDefReader\0": fn(Handle, u64) -> Handle;
+    close_defs = b"OTF2_Reader_CloseDefReader\0": fn(Handle, Handle) -> Code;
+    read_defs = b"OTF2_Reader_ReadAllLocalDefinitions\0": fn(Handle, Handle, *mut u64) -> Code;
+    open_evt_files = b"OTF2_Reader_OpenEvtFiles\0": fn(Handle) -> Code;
+    close_evt_files = b"OTF2_Reader_CloseEvtFiles\0": fn(Handle) -> Code;
+    get_events = b"OTF2_Reader_GetEvtReader\0": fn(Handle, u64) -> Handle;
+    close_events = b"OTF2_Reader_CloseEvtReader\0": fn(Handle, Handle) -> Code;
+    register_events = b"OTF2_Reader_RegisterEvtCallbacks\0": fn(Handle, Handle, Handle, Handle) -> Code;
+    read_events = b"OTF2_Reader_ReadAllLocalEvents\0": fn(Handle, Handle, *mut u64) -> Code;
+    evt_callbacks_new = b"OTF2_EvtReaderCallbacks_New\0": fn() -> Handle;
+    evt_callbacks_delete = b"OTF2_EvtReaderCallbacks_Delete\0": fn(Handle) -> ();
+    on_enter = b"OTF2_EvtReaderCallbacks_SetEnterCallback\0": fn(Handle, *const c_void) -> Code;
+    on_leave = b"OTF2_EvtReaderCallbacks_SetLeaveCallback\0": fn(Handle, *const c_void) -> Code;
+    on_measurement = b"OTF2_EvtReaderCallbacks_SetMeasurementOnOffCallback\0": fn(Handle, *const c_void) -> Code;
+    on_send = b"OTF2_EvtReaderCallbacks_SetMpiSendCallback\0": fn(Handle, *const c_void) -> Code;
+    on_isend = b"OTF2_EvtReaderCallbacks_SetMpiIsendCallback\0": fn(Handle, *const c_void) -> Code;
+    on_isend_complete = b"OTF2_EvtReaderCallbacks_SetMpiIsendCompleteCallback\0": fn(Handle, *const c_void) -> Code;
+    on_irecv_request = b"OTF2_EvtReaderCallbacks_SetMpiIrecvRequestCallback\0": fn(Handle, *const c_void) -> Code;
+    on_recv = b"OTF2_EvtReaderCallbacks_SetMpiRecvCallback\0": fn(Handle, *const c_void) -> Code;
+    on_irecv = b"OTF2_EvtReaderCallbacks_SetMpiIrecvCallback\0": fn(Handle, *const c_void) -> Code;
+    on_test = b"OTF2_EvtReaderCallbacks_SetMpiRequestTestCallback\0": fn(Handle, *const c_void) -> Code;
+    on_cancelled = b"OTF2_EvtReaderCallbacks_SetMpiRequestCancelledCallback\0": fn(Handle, *const c_void) -> Code;
+    on_collective_begin = b"OTF2_EvtReaderCallbacks_SetMpiCollectiveBeginCallback\0": fn(Handle, *const c_void) -> Code;
+    on_collective_end = b"OTF2_EvtReaderCallbacks_SetMpiCollectiveEndCallback\0": fn(Handle, *const c_void) -> Code;
+}
+
+unsafe extern "C" {
+    /// The C library's; texts the OTF2 library hands over are allocated with its `malloc`.
+    fn free(memory: Handle);
+}
+
+thread_local! {
+    /// The first error the library reported on this thread since it was last cleared.
+    static FIRST_ERROR: Cell<Code> = const { Cell::new(0) };
+}
+
+/// Keeps the library from printing to standard error and remembers what it would have said.
+extern "C" fn remember_error(
+    _data: Handle,
+    _file: *const c_char,
+    _line: u64,
+    _function: *const c_char,
+    code: Code,
+    _format: *const c_char,
+    _arguments: Handle,
+) -> Code {
+    // Warnings are negative.
+    if code > 0 {
+        FIRST_ERROR.with(|first| {
+            if first.get() == 0 {
+                first.set(code);
+            }
+        });
+    }
+    code
+}
+
+/// The loaded OTF2 library.
+pub struct Library {
+    api: Api,
+    // Kept loaded as long as its functions may be called.
+    _library: libloading::Library,
+}
+
+impl Library {
+    /// Loads the shared library at `path`.
+    ///
+    /// # Errors
+    /// [`TraceError::Library`] when it cannot be loaded or lacks a function.
+    pub fn load(path: &Path) -> Result<Self, TraceError> {
+        let failed = |error: libloading::Error| TraceError::Library {
+            library: path.to_path_buf(),
+            reason: error.to_string(),
+        };
+        // SAFETY: loading runs the library's initialisers; OTF2 has none with side effects.
+        let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
+        let api = Api::load(&library).map_err(failed)?;
+        // SAFETY: the callback has the signature of OTF2_ErrorCallback (a `va_list` is passed as a
+        // pointer and is not touched) and needs no user data.
+        unsafe { (api.register_error_callback)(remember_error as *const c_void, ptr::null_mut()) };
+        Ok(Self { api, _library: library })
+    }
+
+    /// Opens the archive of an anchor file.
+    ///
+    /// # Errors
+    /// [`TraceError::Anchor`] when the library does not take it.
+    pub fn open(&self, anchor: &Path) -> Result<Archive<'_>, TraceError> {
+        let refused = |reason: String| TraceError::Anchor { file: anchor.to_path_buf(), reason };
+        let name = CString::new(anchor.as_os_str().as_encoded_bytes())
+            .map_err(|_| refused("the path holds a NUL byte".to_owned()))?;
+        FIRST_ERROR.set(0);
+        // SAFETY: `name` is a C string that outlives the call.
+        let reader = unsafe { (self.api.open)(name.as_ptr()) };
+        if reader.is_null() {
+            return Err(refused(format!("not an OTF2 anchor file ({})", self.last_error())));
+        }
+        let archive =
+            Archive { api: &self.api, library: self, reader, anchor: anchor.to_path_buf() };
+        // SAFETY: `reader` is open.
+        let code = unsafe { (self.api.serial)(reader) };
+        if code != 0 {
+            return Err(refused(format!("cannot be opened ({})", self.describe(code))));
+        }
+        Ok(archive)
+    }
+
+    fn describe(&self, code: Code) -> String {
+        // SAFETY: the library returns a static string or NULL.
+        let text = unsafe { (self.api.error_description)(code) };
+        if text.is_null() {
+            return format!("OTF2 error {code}");
+        }
+        // SAFETY: not NULL, terminated, static.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    fn last_error(&self) -> String {
+        match FIRST_ERROR.get() {
+            0 => "no reason given".to_owned(),
+            code => self.describe(code),
+        }
+    }
+
+    /// `Err` with a description when `code`, or an error reported on the way, is one.
+    fn check(&self, code: Code) -> Result<(), String> {
+        match (code, FIRST_ERROR.get()) {
+            (0, 0) => Ok(()),
+            (_, first) if first != 0 => Err(self.describe(first)),
+            (code, _) => Err(self.describe(code)),
+        }
+    }
+}
+
+/// An open archive; used by one thread.
+pub struct Archive<'a> {
+    api: &'a Api,
+    library: &'a Library,
+    reader: Handle,
+    anchor: PathBuf,
+}
+
+impl Drop for Archive<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `reader` is open and not used after this.
+        unsafe { (self.api.close)(self.reader) };
+    }
+}
+
+impl Archive<'_> {
+    /// Number of locations the anchor file announces.
+    pub fn n_locations(&self) -> u64 {
+        let mut number = 0;
+        // SAFETY: `reader` is open, `number` is valid for the call.
+        unsafe { (self.api.number_of_locations)(self.reader, &mut number) };
+        number
+    }
+
+    /// The tracer that wrote the archive, empty when it does not say.
+    pub fn creator(&self) -> String {
+        let mut text: *mut c_char = ptr::null_mut();
+        // SAFETY: `reader` is open, `text` is valid for the call.
+        let code = unsafe { (self.api.creator)(self.reader, &mut text) };
+        if code != 0 || text.is_null() {
+            return String::new();
+        }
+        // SAFETY: a terminated string that the caller has to free.
+        unsafe {
+            let creator = CStr::from_ptr(text).to_string_lossy().into_owned();
+            free(text.cast());
+            creator
+        }
+    }
+
+    /// Reads all global definitions.
+    ///
+    /// # Errors
+    /// [`TraceError::Definitions`] when the file is missing, cut short or damaged.
+    pub(crate) fn definitions(&self) -> Result<Vec<Definition>, TraceError> {
+        let file = self.anchor.with_extension("def");
+        let api = self.api;
+        FIRST_ERROR.set(0);
+        // SAFETY: `reader` is open; a NULL result is handled.
+        let defs = unsafe { (api.get_global_defs)(self.reader) };
+        if defs.is_null() {
+            let reason =
+                format!("the global definitions cannot be opened ({})", self.library.last_error());
+            return Err(TraceError::Definitions { file, place: "start".to_owned(), reason });
+        }
+        let mut sink: Vec<Definition> = Vec::new();
+        let mut read = 0;
+        // SAFETY: `sink` outlives the reading; the callback functions have the signatures of the
+        // OTF2 3.x headers (each ignores trailing arguments it does not name, which the C calling
+        // convention allows); `callbacks` is deleted after its last use.
+        let code = unsafe {
+            let callbacks = (api.def_callbacks_new)();
+            (api.on_clock)(callbacks, define_clock as *const c_void);
+            (api.on_string)(callbacks, define_string as *const c_void);
+            (api.on_location_group)(callbacks, define_location_group as *const c_void);
+            (api.on_location)(callbacks, define_location as *const c_void);
+            (api.on_region)(callbacks, define_region as *const c_void);
+            (api.on_group)(callbacks, define_group as *const c_void);
+            (api.on_comm)(callbacks, define_comm as *const c_void);
+            (api.on_inter_comm)(callbacks, define_inter_comm as *const c_void);
+            (api.on_cart_dimension)(callbacks, define_cart_dimension as *const c_void);
+            (api.on_cart_topology)(callbacks, define_cart_topology as *const c_void);
+            let data = (&raw mut sink).cast();
+            let mut code = (api.register_global_defs)(self.reader, defs, callbacks, data);
+            if code == 0 {
+                code = (api.read_global_defs)(self.reader, defs, &mut read);
+            }
+            (api.def_callbacks_delete)(callbacks);
+            code
+        };
+        let mut announced = read;
+        // SAFETY: `reader` is open, `announced` is valid for the call.
+        unsafe { (api.number_of_definitions)(self.reader, &mut announced) };
+        let outcome = self.library.check(code).and_then(|()| {
+            if read == announced {
+                Ok(())
+            } else {
+                Err(format!("the anchor file announces {announced} definitions"))
+            }
+        });
+        // SAFETY: `defs` came from this reader and is not used after this.
+        unsafe { (api.close_global_defs)(self.reader, defs) };
+        outcome.map_err(|reason| TraceError::Definitions {
+            file,
+            place: format!("definition {read}"),
+            reason,
+        })?;
+        Ok(sink)
+    }
+
+    /// Announces that `locations` will be read; to be called once, before [`Archive::events`].
+    ///
+    /// # Errors
+    /// [`TraceError::Anchor`] when the event files cannot be opened.
+    pub fn select(&self, locations: &[u64]) -> Result<(), TraceError> {
+        let api = self.api;
+        FIRST_ERROR.set(0);
+        // SAFETY: `reader` is open. Local definition files are optional, so failing to open them is
+        // not an error; they carry the tables from local to global ids and the clock offsets.
+        let code = unsafe {
+            for &location in locations {
+                (api.select)(self.reader, location);
+            }
+            let local = (api.open_def_files)(self.reader) == 0;
+            FIRST_ERROR.set(0);
+            let code = (api.open_evt_files)(self.reader);
+            if local {
+                for &location in locations {
+                    let defs = (api.get_defs)(self.reader, location);
+                    if !defs.is_null() {
+                        let mut read = 0;
+                        (api.read_defs)(self.reader, defs, &mut read);
+                        (api.close_defs)(self.reader, defs);
+                    }
+                }
+                (api.close_def_files)(self.reader);
+            }
+            code
+        };
+        if code != 0 {
+            return Err(TraceError::Anchor {
+                file: self.anchor.clone(),
+                reason: self.library.describe(code),
+            });
+        }
+        FIRST_ERROR.set(0);
+        Ok(())
+    }
+
+    /// Reads the events of one selected location into `sink`; returns the number of records read.
+    ///
+    /// # Errors
+    /// [`TraceError::Events`] when the file is missing, cut short or damaged.
+    pub(crate) fn events<S: EventSink>(
+        &self,
+        location: u64,
+        sink: &mut S,
+    ) -> Result<u64, TraceError> {
+        let api = self.api;
+        let failed = |event: u64, reason: String| TraceError::Events {
+            file: self.anchor.with_extension("").join(format!("{location}.evt")),
+            location,
+            event,
+            reason,
+        };
+        FIRST_ERROR.set(0);
+        // SAFETY: `reader` is open; a NULL result is handled.
+        let events = unsafe { (api.get_events)(self.reader, location) };
+        if events.is_null() {
+            return Err(failed(0, format!("cannot be opened ({})", self.library.last_error())));
+        }
+        let mut read = 0;
+        // SAFETY: as in `definitions`: the signatures are those of OTF2 3.x and `sink` outlives the
+        // call that uses it.
+        let code = unsafe {
+            let callbacks = (api.evt_callbacks_new)();
+            (api.on_enter)(callbacks, enter::<S> as *const c_void);
+            (api.on_leave)(callbacks, leave::<S> as *const c_void);
+            (api.on_measurement)(callbacks, measurement::<S> as *const c_void);
+            (api.on_send)(callbacks, send::<S> as *const c_void);
+            (api.on_isend)(callbacks, isend::<S> as *const c_void);
+            (api.on_isend_complete)(callbacks, isend_complete::<S> as *const c_void);
+            (api.on_irecv_request)(callbacks, irecv_request::<S> as *const c_void);
+            (api.on_recv)(callbacks, recv::<S> as *const c_void);
+            (api.on_irecv)(callbacks, irecv::<S> as *const c_void);
+            (api.on_test)(callbacks, test::<S> as *const c_void);
+            (api.on_cancelled)(callbacks, cancelled::<S> as *const c_void);
+            (api.on_collective_begin)(callbacks, collective_begin::<S> as *const c_void);
+            (api.on_collective_end)(callbacks, collective_end::<S> as *const c_void);
+            let data = ptr::from_mut(sink).cast();
+            let mut code = (api.register_events)(self.reader, events, callbacks, data);
+            (api.evt_callbacks_delete)(callbacks);
+            if code == 0 {
+                code = (api.read_events)(self.reader, events, &mut read);
+            }
+            code
+        };
+        let outcome = self.library.check(code);
+        // SAFETY: `events` came from this reader and is not used after this.
+        unsafe { (api.close_events)(self.reader, events) };
+        outcome.map_err(|reason| failed(read, reason))?;
+        Ok(read)
+    }
+
+    /// Closes the event files that [`Archive::select`] opened.
+    pub fn close_events(&self) {
+        // SAFETY: `reader` is open.
+        unsafe { (self.api.close_evt_files)(self.reader) };
+    }
+}
+
+/// Appends a definition to the sink behind `data`.
+///
+/// # Safety
+/// `data` is the pointer [`Archive::definitions`] registered.
+unsafe fn define(data: Handle, definition: Definition) -> Code {
+    // SAFETY: see above; no other reference to the sink is alive while the library reads.
+    unsafe { (*data.cast::<Vec<Definition>>()).push(definition) };
+    CONTINUE
+}
+
+/// Copies `n` numbers from C.
+///
+/// # Safety
+/// `first` points to `n` numbers, or `n` is 0.
+unsafe fn copied<T: Copy>(first: *const T, n: usize) -> Vec<T> {
+    if first.is_null() || n == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(first, n) }.to_vec()
+}
+
+// SAFETY of all functions below: called by the library with the user data registered beside them.
+
+unsafe extern "C" fn define_clock(
+    data: Handle,
+    ticks_per_second: u64,
+    start: u64,
+    length: u64,
+) -> Code {
+    unsafe { define(data, Definition::Clock { ticks_per_second, start, length }) }
+}
+
+unsafe extern "C" fn define_string(data: Handle, id: u32, text: *const c_char) -> Code {
+    let text = if text.is_null() {
+        String::new()
+    } else {
+        // SAFETY: a terminated string, valid during the call.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    };
+    unsafe { define(data, Definition::String { id, text }) }
+}
+
+unsafe extern "C" fn define_location_group(data: Handle, id: u32) -> Code {
+    unsafe { define(data, Definition::LocationGroup { id }) }
+}
+
+unsafe extern "C" fn define_location(
+    data: Handle,
+    id: u64,
+    _name: u32,
+    kind: u8,
+    _events: u64,
+    group: u32,
+) -> Code {
+    unsafe { define(data, Definition::Location { id, kind, group }) }
+}
+
+unsafe extern "C" fn define_region(
+    data: Handle,
+    id: u32,
+    name: u32,
+    _canonical: u32,
+    _description: u32,
+    role: u8,
+    paradigm: u8,
+) -> Code {
+    unsafe { define(data, Definition::Region { id, name, role, paradigm }) }
+}
+
+unsafe extern "C" fn define_group(
+    data: Handle,
+    id: u32,
+    _name: u32,
+    kind: u8,
+    paradigm: u8,
+    _flags: u32,
+    n: u32,
+    members: *const u64,
+) -> Code {
+    let members = unsafe { copied(members, n as usize) };
+    unsafe { define(data, Definition::Group { id, kind, paradigm, members }) }
+}
+
+unsafe extern "C" fn define_comm(data: Handle, id: u32, name: u32, group: u32) -> Code {
+    unsafe { define(data, Definition::Comm { id, name, group }) }
+}
+
+unsafe extern "C" fn define_inter_comm(
+    data: Handle,
+    id: u32,
+    name: u32,
+    group_a: u32,
+    group_b: u32,
+) -> Code {
+    unsafe { define(data, Definition::InterComm { id, name, group_a, group_b }) }
+}
+
+unsafe extern "C" fn define_cart_dimension(data: Handle, id: u32, _name: u32, size: u32) -> Code {
+    unsafe { define(data, Definition::CartDimension { id, size }) }
+}
+
+unsafe extern "C" fn define_cart_topology(
+    data: Handle,
+    _id: u32,
+    _name: u32,
+    comm: u32,
+    n: u8,
+    dimensions: *const u32,
+) -> Code {
+    let dimensions = unsafe { copied(dimensions, usize::from(n)) };
+    unsafe { define(data, Definition::CartTopology { comm, dimensions }) }
+}
+
+/// Hands an event to the sink behind `data`; tells the library to stop when the sink refuses it.
+///
+/// # Safety
+/// `data` is the pointer [`Archive::events`] registered for the same `S`.
+#[inline]
+unsafe fn emit<S: EventSink>(data: Handle, position: u64, time: u64, event: Event) -> Code {
+    // SAFETY: see above; no other reference to the sink is alive while the library reads.
+    if unsafe { (*data.cast::<S>()).event(position, time, event) } { CONTINUE } else { INTERRUPT }
+}
+
+macro_rules! event_callbacks {
+    ($($name:ident($($arg:ident: $type:ty),*) => $event:expr;)*) => {$(
+        unsafe extern "C" fn $name<S: EventSink>(
+            _location: u64, time: u64, position: u64, data: Handle, _attributes: Handle $(, $arg: $type)*
+        ) -> Code {
+            unsafe { emit::<S>(data, position, time, $event) }
+        }
+    )*};
+}
+
+event_callbacks! {
+    enter(region: u32) => Event::Enter { region };
+    leave(region: u32) => Event::Leave { region };
+    measurement(_mode: u8) => Event::MeasurementOnOff;
+    send(peer: u32, comm: u32, tag: u32, bytes: u64) => Event::Send { peer, comm, tag, bytes };
+    recv(peer: u32, comm: u32, tag: u32, bytes: u64) => Event::Recv { peer, comm, tag, bytes };
+    isend(peer: u32, comm: u32, tag: u32, bytes: u64, request: u64) =>
+        Event::Isend { peer, comm, tag, bytes, request };
+    isend_complete(request: u64) => Event::IsendComplete { request };
+    irecv_request(request: u64) => Event::IrecvRequest { request };
+    irecv(peer: u32, comm: u32, tag: u32, bytes: u64, request: u64) =>
+        Event::Irecv { peer, comm, tag, bytes, request };
+    test(request: u64) => Event::RequestTest { request };
+    cancelled(request: u64) => Event::RequestCancelled { request };
+    collective_begin() => Event::CollectiveBegin;
+    collective_end(operation: u8, comm: u32, root: u32, sent: u64, received: u64) =>
+        Event::CollectiveEnd { operation, comm, root, sent, received };
+}

@@ -1,0 +1,114 @@
+//! Opens an archive once a thread and reads the locations in parallel.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use crate::definitions::Definitions;
+use crate::error::TraceError;
+use crate::events::{Collector, LocationEvents};
+use crate::ffi::Library;
+
+/// A trace in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The tracer, empty when it does not say (EZTrace does not).
+    pub creator: String,
+    /// Ranks, regions, communicators.
+    pub definitions: Definitions,
+    /// Events, in the order of `definitions.locations`.
+    pub locations: Vec<LocationEvents>,
+}
+
+/// Reads the archive of `anchor` with the OTF2 library at `library` on up to `threads` threads.
+///
+/// The result does not depend on the number of threads.
+///
+/// # Errors
+/// [`TraceError`] when the library cannot be loaded or a file is missing, cut short or damaged; of
+/// several damaged locations the first in rank order is reported.
+pub fn read(library: &Path, anchor: &Path, threads: usize) -> Result<Trace, TraceError> {
+    let library = Library::load(library)?;
+    fs::metadata(anchor).map_err(|error| TraceError::Anchor {
+        file: anchor.to_path_buf(),
+        reason: error.to_string(),
+    })?;
+    let archive = library.open(anchor)?;
+    let announced = archive.n_locations();
+    let definitions = Definitions::resolve(&anchor.with_extension("def"), archive.definitions()?)?;
+    let creator = archive.creator();
+    drop(archive);
+    if (definitions.locations.len() as u64) > announced {
+        return Err(TraceError::Anchor {
+            file: anchor.to_path_buf(),
+            reason: format!(
+                "announces {announced} locations, the definitions hold {}",
+                definitions.locations.len()
+            ),
+        });
+    }
+    let locations = read_locations(&library, anchor, &definitions, threads)?;
+    Ok(Trace { creator, definitions, locations })
+}
+
+fn read_locations(
+    library: &Library,
+    anchor: &Path,
+    definitions: &Definitions,
+    threads: usize,
+) -> Result<Vec<LocationEvents>, TraceError> {
+    let total = definitions.locations.len();
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let work = || -> Vec<(usize, Result<LocationEvents, TraceError>)> {
+        let mut done = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(location, _)) = definitions.locations.get(index) else { break };
+            let outcome = read_location(library, anchor, definitions, location);
+            if outcome.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+            done.push((index, outcome));
+        }
+        done
+    };
+    let mut outcomes: Vec<(usize, Result<LocationEvents, TraceError>)> = thread::scope(|scope| {
+        let running: Vec<_> =
+            (0..threads.clamp(1, total.max(1))).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    });
+    outcomes.sort_by_key(|(index, _)| *index);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn read_location(
+    library: &Library,
+    anchor: &Path,
+    definitions: &Definitions,
+    location: u64,
+) -> Result<LocationEvents, TraceError> {
+    let file = anchor.with_extension("").join(format!("{location}.evt"));
+    let fault = |event: u64, reason: String| TraceError::Events {
+        file: file.clone(),
+        location,
+        event,
+        reason,
+    };
+    let size = fs::metadata(&file).map_err(|error| fault(0, error.to_string()))?.len();
+    let archive = library.open(anchor)?;
+    archive.select(&[location])?;
+    // An event takes a byte at the very least.
+    let mut collector = Collector::new(location, &definitions.classes, size);
+    let outcome = archive.events(location, &mut collector);
+    archive.close_events();
+    if let Some(reason) = collector.fault.take() {
+        return Err(fault(collector.seen(), reason));
+    }
+    let records = outcome.map_err(|error| match error {
+        TraceError::Events { reason, event, .. } => fault(event.max(collector.seen()), reason),
+        other => other,
+    })?;
+    Ok(collector.finish(records))
+}

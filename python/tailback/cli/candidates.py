@@ -1,0 +1,60 @@
+"""The placements worth trying for a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import PlacementError
+from tailback.placement import place, switch_congestion
+from tailback.run import Run
+from tailback.simulate import Prepared
+from tailback.telemetry.estimate import Selection, link_estimates, select
+
+SENSIBLE = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2")
+"""Everything but what needs a file or is a coin toss."""
+
+
+def make_candidates(
+    prepared: Prepared,
+    names: Sequence[str],
+    run: Run | None,
+    progress: Callable[[str, float], None],
+) -> tuple[dict[str, NDArray[np.uint32]], list[tuple[str, PlacementError]]]:
+    """Node of each rank under each placement, and why some could not be made.
+
+    The incremental placement starts from the placement as it is and, when ``run`` is given, from
+    the congestion measured in it (thesis §4.2.2). Placements equal to an earlier one are left out.
+    """
+    job = prepared.observed
+    made: dict[str, NDArray[np.uint32]] = {}
+    errors: list[tuple[str, PlacementError]] = []
+    for number, name in enumerate(names):
+        progress(f"placing: {name}", number / len(names))
+        options: dict[str, Any] = {}
+        problem = job.problem
+        if name == job.section.placement:
+            options = dict(job.section.placement_options)
+        if name == "incremental" and run is not None:
+            congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
+            problem = replace(problem, congestion=congestion)
+        try:
+            node = place(name, problem, options)
+        except PlacementError as error:
+            errors.append((name, error))
+            continue
+        if not any(np.array_equal(node, other) for other in made.values()):
+            made[name] = node
+    return made, errors
+
+
+def _fractions(run: Run, prepared: Prepared) -> NDArray[np.float64]:
+    """Congested fraction of each link as sampled, NaN where nothing was, shape (L,)."""
+    estimates = link_estimates(select(run.tables, Selection()))
+    out = np.full(prepared.fabric.n_links, np.nan)
+    out[estimates["link"].to_numpy()] = estimates["fraction"].to_numpy()
+    return out

@@ -1,0 +1,133 @@
+"""``tailback diagnose``: the main job. Trace and fabric in; verdict, remedy and report out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tailback.cli.candidates import SENSIBLE, make_candidates
+from tailback.cli.progress import Meter, meter
+from tailback.cli.rankfiles import rank_files
+from tailback.cli.render import diagnosis_lines
+from tailback.cli.source import scenario_from, source_options
+from tailback.diagnose import Diagnosis
+from tailback.diagnose import diagnose as find_causes
+from tailback.diagnose.model import Candidate
+from tailback.errors import PlacementError
+from tailback.evaluate import Change
+from tailback.placement import RankFile
+from tailback.report import export_figures, write_report
+from tailback.run import Run, claim, fresh_directory
+from tailback.simulate import Prepared, make_evaluate, prepare
+from tailback.simulate import simulate as run_scenario
+
+UNDETERMINED = 3
+
+
+@click.command()
+@source_options
+@click.option(
+    "--out", type=click.Path(path_type=Path),
+    help="Folder for report and data (default tailback-NAME).",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
+@click.option(
+    "--try", "methods", multiple=True, metavar="NAME",
+    help="Placement to try; repeat for several (default: all sensible ones).",
+)  # fmt: skip
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True,
+              help="Repetitions of every re-simulation.")  # fmt: skip
+@click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
+              help="Also write every figure in this format; may be repeated.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def diagnose(
+    out: Path | None,
+    force: bool,
+    methods: tuple[str, ...],
+    seeds: int,
+    figures: tuple[str, ...],
+    form: str,
+    quiet: bool,
+    **source: Any,
+) -> int:
+    """Say where traffic backs up, why, and what to do about it.
+
+    SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
+    scenario (.toml), or the folder of an earlier run.
+
+    \b
+    tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
+    tailback diagnose examples/demo/demo.toml --out diagnosis
+    """
+    scenario = scenario_from(**source)
+    out = out or Path(f"tailback-{scenario.name}")
+    claim(out, force=force)
+    with meter(quiet) as progress:
+        prepared = prepare(scenario)
+        progress.step("simulating as it is", 0.0)
+        run = run_scenario(prepared, progress.watch)
+        diagnosis, after, files = _diagnose(prepared, run, methods or SENSIBLE, seeds, progress)
+        progress.step("writing the report", 1.0)
+        with fresh_directory(out, force=force) as folder:
+            _write(folder, run, after, diagnosis, files, figures)
+    if form == "json":
+        click.echo(diagnosis.model_dump_json(indent=2))
+    else:
+        click.echo("\n".join(diagnosis_lines(diagnosis, f"open {out / 'report.html'}")))
+    return UNDETERMINED if diagnosis.cause == "undetermined" else 0
+
+
+def _diagnose(
+    prepared: Prepared, run: Run, methods: tuple[str, ...], seeds: int, progress: Meter
+) -> tuple[Diagnosis, Run | None, list[RankFile]]:
+    """Diagnose a run, try the placements, and simulate the recommended one with telemetry."""
+    evaluate = make_evaluate(prepared, progress.watch)
+    made, errors = make_candidates(prepared, methods, run, progress.step)
+    diagnosis = find_causes(run, evaluate, placements=made, seeds=seeds, progress=progress.step)
+    warnings = [*run.notes, *diagnosis.warnings]
+    diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(warnings))})
+    remedy = diagnosis.remedy
+    if remedy is None:
+        return diagnosis, None, []
+    left_out = [Candidate(name=name, error=error.message) for name, error in errors]
+    remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
+    after, files = None, list[RankFile]()
+    if remedy.placement:
+        node = made[remedy.placement]
+        after = evaluate(Change(placement=node, placement_name=remedy.placement, measure=True))
+        try:
+            files = rank_files(prepared, node)
+        except PlacementError as error:
+            warnings.append(f"no rank file: {error.message}")
+        remedy = remedy.model_copy(
+            update={
+                "files": {file.file: f"for {file.writer}" for file in files},
+                "commands": [file.command for file in files],
+            }
+        )
+    update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
+    return diagnosis.model_copy(update=update), after, files
+
+
+def _write(
+    folder: Path,
+    run: Run,
+    after: Run | None,
+    diagnosis: Diagnosis,
+    files: list[RankFile],
+    figures: tuple[str, ...],
+) -> None:
+    """Everything a diagnosis leaves behind."""
+    (folder / "diagnosis.json").write_text(diagnosis.model_dump_json(indent=2) + "\n")
+    for file in files:
+        (folder / file.file).write_text(file.text, encoding="utf-8")
+    run.write(folder / "run")
+    if after is not None:
+        after.write(folder / "after")
+    contents = {file.file: file.text for file in files}
+    write_report(folder / "report.html", run, diagnosis, after=after, files=contents)
+    if figures:
+        export_figures(run, diagnosis, folder / "figures", figures, after=after)

@@ -1,0 +1,110 @@
+"""``tailback place``: make placements, judge them, write rank files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.cli.candidates import SENSIBLE, make_candidates
+from tailback.cli.progress import meter
+from tailback.cli.rankfiles import rank_files
+from tailback.cli.render import columns, percent
+from tailback.cli.source import scenario_from, source_options
+from tailback.errors import PlacementError
+from tailback.evaluate import Change
+from tailback.placement import edge_cut, path_length
+from tailback.run import claim, fresh_directory
+from tailback.simulate import Prepared, make_evaluate, prepare
+from tailback.units import format_time
+
+
+@click.command()
+@source_options
+@click.option(
+    "--method", "methods", multiple=True, metavar="NAME",
+    help="Placement to make; repeat for several (default: all sensible ones).",
+)  # fmt: skip
+@click.option("--simulate", "simulated", is_flag=True, help="Also simulate each one.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder for the best one's rank files."
+)
+@click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def place(
+    methods: tuple[str, ...],
+    simulated: bool,
+    out: Path | None,
+    force: bool,
+    form: str,
+    quiet: bool,
+    **source: Any,
+) -> None:
+    """Place the ranks of a job and judge the result.
+
+    Best is the shortest simulated time with --simulate, the shortest average path without.
+
+    \b
+    tailback place TRACE --fabric FABRIC --method tile --out ranks
+    """
+    if out is not None:
+        claim(out, force=force)
+    with meter(quiet) as progress:
+        prepared = prepare(scenario_from(**source))
+        made, errors = make_candidates(prepared, methods or SENSIBLE, None, progress.step)
+        if methods and errors:
+            raise errors[0][1]
+        rows = []
+        evaluate = make_evaluate(prepared, progress.watch)
+        for number, (name, node) in enumerate(made.items()):
+            progress.step(f"judging {name}", number / len(made))
+            elapsed = evaluate(Change(placement=node)).elapsed_ps if simulated else None
+            rows.append({"placement": name, **_judge(prepared, node), "elapsed_ps": elapsed})
+    if not rows:
+        raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
+    rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))
+    best = rows[0]["placement"]
+    files = rank_files(prepared, made[best])
+    if out is not None:
+        with fresh_directory(out, force=force) as folder:
+            for file in files:
+                (folder / file.file).write_text(file.text, encoding="utf-8")
+            (folder / "placement.json").write_text(json.dumps(rows, indent=2) + "\n")
+    if form == "json":
+        commands = {file.writer: file.command for file in files}
+        click.echo(json.dumps({"best": best, "placements": rows, "commands": commands}, indent=2))
+        return
+    click.echo("\n".join(_lines(rows)))
+    for name, error in errors:
+        click.echo(f"  {name} left out: {error.message}", err=True)
+    if out is not None:
+        click.echo(f"\nBEST  {best}; rank files in {out}:")
+        click.echo(
+            "\n".join(columns(("file", "use it with"), [(f.file, f.command) for f in files]))
+        )
+
+
+def _judge(prepared: Prepared, node: NDArray[np.uint32]) -> dict[str, Any]:
+    program = prepared.observed.program
+    return {
+        "path_length": path_length(prepared.fabric, program, node),
+        "edge_cut": edge_cut(prepared.fabric, program, node),
+    }
+
+
+def _lines(rows: list[dict[str, Any]]) -> list[str]:
+    table = [
+        (
+            row["placement"],
+            "—" if row["elapsed_ps"] is None else format_time(row["elapsed_ps"]),
+            f"{row['path_length']:.3f}",
+            percent(row["edge_cut"]),
+        )
+        for row in rows
+    ]
+    return columns(("placement", "time", "path length", "traffic between leaves"), table, " rrr")

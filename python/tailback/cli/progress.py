@@ -1,0 +1,48 @@
+"""Progress on stderr: a bar where there is a terminal, silence where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tailback.cli.render import safe
+
+
+class Meter:
+    """Shows what is being done, how far it is, and the simulated time."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
+        self._task = bar.add_task("reading", total=1.0, detail="") if bar is not None else None
+
+    def step(self, what: str, share: float) -> None:
+        """Show that ``what`` is done to ``share`` (0–1)."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=safe(what)[:44], completed=share, detail="")
+
+    def watch(self, time_ps: int, delivered: int, packets: int, events: int) -> None:
+        """Show how far the engine is; fits :data:`tailback.simulate.Watch`."""
+        if self._bar is not None and self._task is not None:
+            detail = f"{delivered:,} of {packets:,} packets, {time_ps / 1e6:,.0f} µs"
+            self._bar.update(self._task, detail=detail)
+
+
+@contextmanager
+def meter(quiet: bool) -> Iterator[Meter]:
+    """A progress meter for the time of a ``with`` block."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield Meter(None)
+        return
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[detail]}", markup=False),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
+        yield Meter(bar)

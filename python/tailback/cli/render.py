@@ -1,0 +1,152 @@
+"""What a command prints: the same facts as its JSON, on one screen of 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
+from tailback.units import format_time
+
+WIDTH = 79
+
+CAUSE_TITLE = {
+    "pattern": "COMMUNICATION PATTERN",
+    "placement": "PLACEMENT",
+    "other-traffic": "OTHER TRAFFIC",
+    "not-network": "NOT THE NETWORK",
+    "undetermined": "UNDETERMINED",
+}
+
+
+def safe(text: str, *, keep_newlines: bool = False) -> str:
+    """Text from a file made safe for a terminal: control characters become visible."""
+    return "".join(
+        char
+        if (char == "\n" and keep_newlines) or unicodedata.category(char)[0] != "C"
+        else f"\\x{ord(char):02x}"
+        for char in text
+    )
+
+
+def short(text: str, width: int) -> str:
+    """Text cut in the middle to at most ``width`` characters."""
+    text = safe(text)
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> list[str]:
+    """A plain table; columns whose letter in ``right`` is ``r`` are aligned to the right."""
+    table = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = []
+    for row in table:
+        cells = [
+            cell.rjust(width) if right[i : i + 1] == "r" else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
+
+
+def wrap(text: str, indent: str = "  ") -> list[str]:
+    """Text in lines of the screen's width."""
+    return textwrap.wrap(
+        safe(text), WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def percent(value: float) -> str:
+    """A fraction as per cent: 0.423 → 42 %."""
+    return f"{100 * value:.0f} %" if value >= 0.0995 or value == 0 else f"{100 * value:.1f} %"
+
+
+def diagnosis_lines(diagnosis: Diagnosis, next_command: str) -> list[str]:
+    """The one-screen summary of a diagnosis."""
+    lines = [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
+    lines += wrap(
+        f"elapsed {format_time(diagnosis.elapsed_ps)}, "
+        f"{percent(diagnosis.communication_fraction)} of rank time in communication"
+    )
+    if diagnosis.waterfall:
+        lines += ["", "WHERE THE TIME GOES", *_waterfall(diagnosis)]
+    if diagnosis.findings:
+        rows = [
+            (f.code, percent(f.share), short(f.title, 38), short(", ".join(f.phases[:3]), 18))
+            for f in diagnosis.findings[:3]
+        ]
+        lines += ["", "SHARE OF CONGESTION BY CAUSE"]
+        lines += columns(("rule", "share", "what", "phase"), rows, " r")
+    if diagnosis.top_links:
+        lines += ["", "MOST CONGESTED LINKS (95 % intervals)", *_links(diagnosis.top_links[:5])]
+    lines += ["", "HOW SURE", *wrap(diagnosis.sampling.note)]
+    lines += _remedy(diagnosis)
+    for warning in diagnosis.warnings[:2]:
+        lines += wrap(f"note: {short(warning, 150)}")
+    if len(diagnosis.warnings) > 2:
+        lines += [f"  note: {len(diagnosis.warnings) - 2} more in the report"]
+    return [*lines, "", f"NEXT  {safe(next_command)}"]
+
+
+def _waterfall(diagnosis: Diagnosis) -> list[str]:
+    whole = max(bar.elapsed_ps for bar in diagnosis.waterfall) or 1
+    room, rows = 24, []
+    for bar in diagnosis.waterfall:
+        end = round(room * bar.elapsed_ps / whole)
+        if bar.name in ("ideal", "observed"):
+            picture, amount = "█" * end, format_time(bar.elapsed_ps)
+        else:
+            begin = round(room * (bar.elapsed_ps - max(bar.delta_ps, 0)) / whole)
+            picture = " " * begin + "▒" * max(end - begin, 1 if bar.delta_ps > 0 else 0)
+            sign = "+" if bar.delta_ps >= 0 else "-"
+            amount = sign + format_time(abs(bar.delta_ps))
+        rows.append((bar.name, amount, picture))
+    return columns(("", "", ""), rows, " r")[1:]
+
+
+def _links(links: Sequence[LinkEvidence]) -> list[str]:
+    rows = [
+        (
+            short(link.name, 33),
+            f"{100 * link.congested_fraction.value:.0f} "
+            f"({100 * link.congested_fraction.low:.0f}–{100 * link.congested_fraction.high:.0f})",
+            f"{100 * link.utilization.value:.0f} "
+            f"({100 * link.utilization.low:.0f}–{100 * link.utilization.high:.0f})",
+            short(link.phase, 12),
+        )
+        for link in links
+    ]
+    return columns(("link", "congested %", "our load %", "phase"), rows, " rr")
+
+
+def _remedy(diagnosis: Diagnosis) -> list[str]:
+    remedy = diagnosis.remedy
+    if remedy is None:
+        return []
+    lines = ["", "REMEDY", *wrap(remedy.action)]
+    if remedy.placement:
+        lines += wrap(
+            f"{format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}: "
+            f"{percent(remedy.gain)} less time, proved by re-simulation"
+        )
+    if remedy.candidates:
+        lines += candidate_lines(remedy.candidates[:5])
+    if remedy.commands:
+        lines += [f"  $ {short(remedy.commands[0], WIDTH - 4)}"]
+    return lines
+
+
+def candidate_lines(candidates: Sequence[Candidate]) -> list[str]:
+    """Placements that were tried, as a table."""
+    rows = [
+        (short(c.name, 20), format_time(c.elapsed_ps), f"{c.path_length:.3f}",
+         percent(c.congested_fraction))
+        if not c.error
+        else (short(c.name, 20), "—", "—", "—")
+        for c in candidates
+    ]  # fmt: skip
+    return columns(("placement", "time", "path length", "congested hops"), rows, " rrr")

@@ -1,0 +1,60 @@
+"""``tailback report``: the HTML report and the figures of a run or a diagnosis, from its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tailback.diagnose import Diagnosis
+from tailback.diagnose import diagnose as find_causes
+from tailback.errors import RunError
+from tailback.report import export_figures, write_report
+from tailback.run import Run
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
+@click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
+              help="Also write every figure in this format, beside the report.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool) -> None:
+    """Write the report of FOLDER: a run of 'simulate' or a result of 'diagnose'.
+
+    A bare run is judged by its samples alone; nothing is simulated again.
+
+    \b
+    tailback simulate examples/stencil2d/row-major.toml --out run
+    tailback report run --figures svg
+    """
+    out = out or folder.with_name(folder.name + ".html")
+    pictures = out.with_suffix("") if figures else None
+    for path in (out, pictures):
+        if path is not None and path.exists() and path != folder and not force:
+            raise RunError("already exists", file=path, remedy="choose another --out, or --force")
+    diagnosis, run, after, files = _read(folder)
+    write_report(out, run, diagnosis, after=after, files=files)
+    click.echo(f"report: {out}")
+    if figures:
+        where = out.with_name(out.stem + "-figures")
+        written = export_figures(run, diagnosis, where, figures, after=after)
+        click.echo(f"figures: {len(written)} files in {where}")
+
+
+def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
+    found = folder / "diagnosis.json"
+    if not found.is_file():
+        run = Run.read(folder)
+        return find_causes(run), run, None, {}
+    try:
+        diagnosis = Diagnosis.model_validate_json(found.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RunError(f"damaged diagnosis: {str(error).splitlines()[0]}", file=found) from None
+    after = Run.read(folder / "after") if (folder / "after").is_dir() else None
+    files = {}
+    for name in diagnosis.remedy.files if diagnosis.remedy is not None else ():
+        path = folder / Path(name).name
+        if path.is_file():
+            files[name] = path.read_text(encoding="utf-8")
+    return diagnosis, Run.read(folder / "run"), after, files

@@ -1,0 +1,113 @@
+"""What a command works on: a scenario file, or a trace and a fabric on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tailback.errors import ScenarioError
+from tailback.fabric.builders import PRESETS
+from tailback.run import Run
+from tailback.scenario import Scenario, load, parse
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def source_options(command: F) -> F:
+    """Add the argument SOURCE and the options that go with a trace."""
+    decorators = [
+        click.argument("source", type=click.Path(path_type=Path)),
+        click.option(
+            "--fabric", metavar="FILE|PRESET", help="Network of a trace: a file or preset."
+        ),
+        click.option(
+            "--hosts", metavar="SPEC", help="Hosts of the job: all, 0-127, node[001-016]."
+        ),
+        click.option("--ranks-per-host", type=click.IntRange(1), help="Ranks on each host."),
+        click.option("--placement", metavar="NAME|FILE", help="How the ranks lie (default block)."),
+        click.option("--compute-scale", type=click.FloatRange(0), help="Multiply compute time."),
+        click.option("--seed", type=click.IntRange(0), help="Seed of every random choice."),
+    ]
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def scenario_from(
+    source: Path,
+    fabric: str | None,
+    hosts: str | None,
+    ranks_per_host: int | None,
+    placement: str | None,
+    compute_scale: float | None,
+    seed: int | None,
+) -> Scenario:
+    """The scenario a user means.
+
+    ``source`` is a scenario (``.toml``), a run folder, or a trace, which needs ``fabric``. Options
+    override what a scenario says of its first observed job.
+
+    Raises:
+        ScenarioError: The fabric is missing, or the source does not exist.
+    """
+    if not source.exists():
+        raise ScenarioError("does not exist", file=source, remedy="check the path")
+    if (source / "run.json").is_file():
+        scenario = Run.read(source).scenario
+    elif source.suffix == ".toml":
+        scenario = load(source)
+    else:
+        if fabric is None:
+            raise ScenarioError(
+                "a trace needs a network to run on", file=source,
+                remedy="add --fabric with a file that ibnetdiscover wrote, or a preset: "
+                + ", ".join(PRESETS.names()),
+            )  # fmt: skip
+        data = {"name": _name(source), "fabric": fabric_data(fabric), "job": [{"trace": source}]}
+        scenario = parse(data)
+        fabric = None
+    if fabric is not None:
+        scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+    return _override(scenario, hosts, ranks_per_host, placement, compute_scale, seed)
+
+
+def fabric_data(fabric: str) -> dict[str, Any]:
+    """The ``[fabric]`` section that ``--fabric`` stands for."""
+    if fabric in PRESETS and not Path(fabric).exists():
+        return {"preset": fabric}
+    return {"file": Path(fabric).absolute()}
+
+
+def _override(
+    scenario: Scenario,
+    hosts: str | None,
+    ranks_per_host: int | None,
+    placement: str | None,
+    compute_scale: float | None,
+    seed: int | None,
+) -> Scenario:
+    job = next((job for job in scenario.job if job.observed), scenario.job[0])
+    if hosts is not None:
+        job.hosts = hosts
+    if ranks_per_host is not None:
+        job.ranks_per_host = ranks_per_host
+    if compute_scale is not None:
+        job.compute_scale = compute_scale
+    if seed is not None:
+        scenario.seed = seed
+    if placement is not None:
+        job.placement_file, job.placement_options = None, {}
+        if Path(placement).is_file():
+            job.placement_file = Path(placement).absolute()
+        else:
+            job.placement = placement
+    return scenario
+
+
+def _name(source: Path) -> str:
+    stem = source.resolve().stem if source.is_file() else source.resolve().name
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", stem) or "trace"

@@ -1,0 +1,186 @@
+"""What a diagnosis says: the same object in the terminal, in JSON and in the report."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Cause = Literal["pattern", "placement", "other-traffic", "not-network", "undetermined"]
+
+
+class Model(BaseModel):
+    """A frozen part of a diagnosis."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Estimate(Model):
+    """An estimated number with its standard error and 95 % interval."""
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+
+
+class LinkEvidence(Model):
+    """One link that supports a finding.
+
+    Attributes:
+        link: Number of the link in table ``links``.
+        name: ``source[port] → destination``.
+        tier: Tier of the cable (0 = host link).
+        direction: up, down or flat.
+        phase: Phase in which most of its congested packets were seen.
+        utilization: Our own traffic's share of the line rate in its congested windows, 0–1.
+        congested_fraction: Share of our packets that met congestion there, 0–1.
+        samples: Hop samples behind it.
+        tree_links: Congested links that wait on this one (the size of its congestion tree).
+    """
+
+    link: int
+    name: str
+    tier: int
+    direction: str
+    phase: str
+    utilization: Estimate
+    congested_fraction: Estimate
+    samples: int
+    tree_links: int
+
+
+class Finding(Model):
+    """One rule that fired.
+
+    Attributes:
+        code: Stable code of the rule, e.g. ``TB002``.
+        cause: Its cause.
+        title: One line.
+        explanation: What was seen and why it means that, with numbers.
+        share: Share of all congested packets that its congestion trees hold, 0–1.
+        phases: Phases concerned, heaviest first.
+        links: Roots of the congestion trees, heaviest first.
+        advice: What to do next, one sentence.
+    """
+
+    code: str
+    cause: Cause
+    title: str
+    explanation: str
+    share: float
+    phases: list[str]
+    links: list[LinkEvidence]
+    advice: str
+
+
+class Bar(Model):
+    """One step of the waterfall: a re-simulation with one more thing made real.
+
+    Attributes:
+        name: ``ideal``, ``pattern``, ``placement``, ``routing``, ``other traffic``, ``observed``.
+        elapsed_ps: Time of that re-simulation (mean over seeds).
+        delta_ps: What this step adds to the one before.
+        low_ps: Smallest delta over the seeds.
+        high_ps: Largest delta over the seeds.
+        meaning: What was simulated.
+    """
+
+    name: str
+    elapsed_ps: int
+    delta_ps: int
+    low_ps: int
+    high_ps: int
+    meaning: str
+
+
+class Candidate(Model):
+    """One placement that was tried by re-simulation.
+
+    Attributes:
+        name: Its name in ``tailback list placement``.
+        elapsed_ps: Predicted time of our job (mean over seeds).
+        low_ps: Smallest over the seeds.
+        high_ps: Largest over the seeds.
+        path_length: Average number of switches a packet visits.
+        congested_fraction: Congested packet-hops over packet-hops.
+        error: Why it could not be tried, empty when it was.
+    """
+
+    name: str
+    elapsed_ps: int = 0
+    low_ps: int = 0
+    high_ps: int = 0
+    path_length: float = 0.0
+    congested_fraction: float = 0.0
+    error: str = ""
+
+
+class Remedy(Model):
+    """What to change, and what that gains.
+
+    Attributes:
+        action: One sentence.
+        placement: Name of the recommended placement, empty when none helps.
+        before_ps: Time as it is.
+        after_ps: Predicted time with the change.
+        gain: ``1 - after / before``.
+        candidates: Everything tried, best first.
+        files: Files to use it with: name → what it is for.
+        commands: Commands to run with them, one for each launcher.
+    """
+
+    action: str
+    placement: str
+    before_ps: int
+    after_ps: int
+    gain: float
+    candidates: list[Candidate]
+    files: dict[str, str]
+    commands: list[str]
+
+
+class Sampling(Model):
+    """How sure: what the samples can and cannot say.
+
+    Attributes:
+        packets: Packets received with a sample.
+        links_seen: Links with at least one hop sample.
+        links_sure: Links with enough samples for a verdict.
+        sufficient: False when the verdict rests on too few samples.
+        note: One sentence; which further samples would settle it.
+    """
+
+    packets: int
+    links_seen: int
+    links_sure: int
+    sufficient: bool
+    note: str
+
+
+class Diagnosis(Model):
+    """The answer.
+
+    Attributes:
+        cause: Main cause.
+        headline: One sentence: the verdict.
+        findings: Rules that fired, largest share first.
+        waterfall: Where the time goes, from ideal to observed; empty when nothing was re-simulated.
+        remedy: What to do, None when there is nothing to do.
+        top_links: Most congested links, whatever the finding.
+        sampling: How sure.
+        elapsed_ps: Time of our job as observed.
+        communication_fraction: Share of rank time blocked in communication, 0–1.
+        warnings: What readers and rules want the user to know.
+    """
+
+    cause: Cause
+    headline: str
+    findings: list[Finding]
+    waterfall: list[Bar]
+    remedy: Remedy | None
+    top_links: list[LinkEvidence]
+    sampling: Sampling
+    elapsed_ps: int
+    communication_fraction: float
+    warnings: list[str]

@@ -1,0 +1,73 @@
+"""TB002: congestion inside the network by our own traffic."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tailback.diagnose.evidence import FILLED, Evidence
+from tailback.diagnose.model import Finding
+from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.diagnose.topology import Topology
+
+
+@RULES.register("TB002")
+def placement(evidence: Evidence) -> Finding | None:
+    """Placement: our own traffic fills links inside the network.
+
+    ## What it does
+    Fires when congestion trees begin between switches and our own traffic fills their roots: at
+    least 70 % of the line rate while they were congested. A root is measured with its bundle, the
+    parallel links among which adaptive routing chooses, unless it alone is fuller.
+
+    ## Why it matters
+    The endpoints could take the messages, but the way there is too narrow for this arrangement of
+    ranks: pairs that talk much sit on different switches. An oversubscribed root is fully used
+    (theorem 4.2 of the thesis), and here it is we who use it. Ranks placed nearer to their partners
+    need these links less; often nothing but a rank file changes.
+
+    ## Example
+    A 64×72 stencil in row-major order on a tapered fat tree: in phase `+y` all 32 nodes of a leaf
+    send out of it through 16 up-links. The roots are the leaf-to-aggregation links; with 8×4 tiles
+    the congestion is gone.
+
+    ## What to do
+    Try other placements; `tailback diagnose` simulates several and gives the rank file of the best.
+    Where routing is static, colliding routes look the same: see the waterfall's `routing` step.
+    """
+    roots = evidence.roots.filter(~pl.col("endpoint") & (pl.col("verdict") == "ours"))
+    share = evidence.share(roots)
+    if share < MIN_SHARE:
+        return None
+    t = evidence.topology
+    count = roots["link"].n_unique()
+    average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
+    first, kind = _heaviest_kind(roots, t)
+    text = (
+        f"{share:.0%} of the congested packets wait for {count} links inside the network, "
+        f"mostly {kind} (like {t.name[first]}). Beyond them nothing of ours is congested, and "
+        f"our own traffic fills them to {min(average, 1.0):.0%} of the line rate while they are "
+        f"(≥ {FILLED:.0%} counts as full): the arrangement of ranks needs more of these links than "
+        "there are."
+    )
+    return evidence.finding(
+        "TB002",
+        "placement",
+        "Placement: our own traffic fills links inside the network",
+        text,
+        roots,
+        "Place ranks that exchange much on the same switch; try the placements by re-simulation.",
+    )
+
+
+def _heaviest_kind(roots: pl.DataFrame, topology: Topology) -> tuple[int, str]:
+    """Heaviest link of the tier and direction that hold most, and what these are called."""
+    links = roots["link"].to_numpy()
+    kinds = roots.with_columns(
+        tier=pl.Series(topology.tier[links]), direction=pl.Series(topology.direction[links])
+    )
+    totals = kinds.group_by("tier", "direction").agg(
+        pl.col("weight").sum(), first=pl.col("link").sort_by("weight").last()
+    )
+    tier, way, _, first = totals.sort("weight", "tier", "direction").row(-1)
+    word = {1: "up-links", 0: "links between switches", -1: "down-links"}[way]
+    return int(first), f"tier-{tier} {word}"

@@ -1,0 +1,67 @@
+"""TB004: the network is not what takes the time."""
+
+from __future__ import annotations
+
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.model import Finding
+from tailback.diagnose.rules import RULES
+
+NEGLIGIBLE = 0.02
+"""Congested packet-hops below this share of all packet-hops count as few."""
+
+FEW_LINKS = 0.01
+"""Congested links below this share of the links we use count as few."""
+
+LITTLE_COMMUNICATION = 0.05
+"""Below this share of rank time in communication, the network cannot be what costs the time."""
+
+
+@RULES.register("TB004")
+def not_network(evidence: Evidence) -> Finding | None:
+    """Not the network: nothing significant is congested, or little time is spent communicating.
+
+    ## What it does
+    Fires when no link is significantly congested; when few are (under 1 % of the links we use) and
+    less than 2 % of our packet-hops met congestion (the upper 95 % bound counts); or when ranks are
+    blocked in communication for less than 5 % of their time. A small share of packets is not
+    enough by itself: a job waits for its last packet.
+
+    ## Why it matters
+    A rank that waits does not mean that the network is slow: it waits as well for a partner that is
+    late. Tuning placement or traffic then gains nothing.
+
+    ## Example
+    Ranks compute for 10 ms and exchange for 0.1 ms; or the exchange takes long although no packet
+    met a queue, because one rank computes longer than the others.
+
+    ## What to do
+    Look at computation, load balance and message latency (many small messages) instead.
+    """
+    busy, overall = evidence.communication_fraction, evidence.overall
+    if not evidence.received:
+        return None
+    roots = evidence.roots
+    hot = int(evidence.whole.congested.sum())
+    few = overall.high < NEGLIGIBLE and hot < FEW_LINKS * evidence.links_seen
+    quiet = few or (not roots.height and not evidence.open_matters)
+    if not quiet and busy >= LITTLE_COMMUNICATION:
+        return None
+    if busy < LITTLE_COMMUNICATION:
+        text = f"Ranks are blocked in communication for {busy:.1%} of their time"
+        if not quiet:
+            text += (
+                f"; {overall.value:.1%} of the packet-hops met congestion, which can cost no more "
+                "than that"
+            )
+        advice = "Look at computation and its balance among ranks."
+    else:
+        text = (
+            f"{overall.value:.1%} of the packet-hops met congestion (at most {overall.high:.1%} "
+            f"with 95 % confidence), while ranks are blocked for {busy:.0%} of their time: they "
+            "wait for each other or for latency and line rate, not for the network to clear"
+        )
+        advice = "Look at load balance, at the volume sent and at latency of small messages."
+    return evidence.finding(
+        "TB004", "not-network", "Not the network: congestion does not cost the time", text + ".",
+        roots.clear(), advice,
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""TB005: too few samples."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.model import Finding
+from tailback.diagnose.rules import RULES
+
+
+@RULES.register("TB005")
+def too_few_samples(evidence: Evidence) -> Finding | None:
+    """Too few samples: what was received does not settle the verdict.
+
+    ## What it does
+    Fires when over a quarter of the congested packets lie on links of which the samples do not say
+    whether they are congested, or in trees of which they do not say whether we fill the root, and
+    these are enough to make another cause the heaviest; and when no packet carried a sample at all.
+    It says how many more packets would settle it.
+
+    ## Why it matters
+    A packet tells of one hop of its path, so a link needs some tens of packets before its congested
+    fraction means anything: Var[F] = [f (g−1) + f² (l−1)] / N, for N packets over l hops of which g
+    are congested (thesis, section 3.3). Below that, chance draws congestion trees of its own.
+
+    ## Example
+    A short run of a small exchange: 12 samples on 40 links.
+
+    ## What to do
+    Observe longer: repeat the phase (`repeat` in the scenario's job), or use smaller packets, and
+    diagnose again.
+    """
+    if not evidence.received:
+        return evidence.finding(
+            "TB005", "undetermined", "Too few samples: no packet carried one",
+            "No packet of an observed job arrived with a sample, so nothing is known of any link.",
+            evidence.roots.clear(),
+            "Switch telemetry on (scheme = 'full') for a job with observed = true.",
+        )  # fmt: skip
+    if not evidence.open_matters:
+        return None
+    share = evidence.unsure_share
+    more = evidence.packets_wanting()
+    text = (
+        f"{evidence.received} packets left samples on {evidence.links_seen} links, enough for a "
+        f"verdict on {evidence.links_sure}; {share:.0%} of the congested packets are on links, or "
+        f"in trees, that stay open. About {more} more packets of this traffic would settle most."
+    )
+    return evidence.finding(
+        "TB005", "undetermined", "Too few samples to be sure", text,
+        evidence.roots.filter(pl.col("verdict") == "unsettled"),
+        f"Observe about {more} more packets: repeat the phase, or use smaller packets.",
+    )  # fmt: skip

@@ -1,0 +1,113 @@
+"""Table ``links`` as flat arrays, with what congestion trees need: directions and bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+UP, FLAT, DOWN = 1, 0, -1
+_DIRECTION = {"up": UP, "flat": FLAT, "down": DOWN}
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The directed links of a run, by link number.
+
+    Attributes:
+        src: Source vertex (nodes first, then switches), shape (L,).
+        dst: Destination vertex, shape (L,).
+        tier: Tier of the cable, shape (L,).
+        direction: 1 up, 0 flat, -1 down, shape (L,).
+        from_node: Injection links, shape (L,).
+        to_node: Ejection links, shape (L,).
+        rate_gbps: Data rate, shape (L,).
+        name: ``source[port] → destination``, length L.
+        bundle: Number of the bundle each link belongs to, shape (L,); see :func:`_bundles`.
+        node_switch: Switch vertex of each node, -1 if none, shape (N,).
+        out_start: Links leaving vertex v are ``out_link[out_start[v]:out_start[v + 1]]``.
+        out_link: Links sorted by source vertex, shape (L,).
+    """
+
+    src: Ints
+    dst: Ints
+    tier: Ints
+    direction: Ints
+    from_node: Bools
+    to_node: Bools
+    rate_gbps: Floats
+    name: list[str]
+    bundle: Ints
+    node_switch: Ints
+    out_start: Ints
+    out_link: Ints
+
+    @property
+    def n_links(self) -> int:
+        """Number of directed links."""
+        return len(self.src)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.node_switch)
+
+    @staticmethod
+    def of(tables: Mapping[str, pl.DataFrame]) -> Topology:
+        """Read tables ``links``, ``nodes`` and ``switches`` of a run."""
+        links = tables["links"].sort("link")
+        src = links["src"].cast(pl.Int64).to_numpy()
+        dst = links["dst"].cast(pl.Int64).to_numpy()
+        direction = (
+            links["direction"].replace_strict(_DIRECTION, default=FLAT, return_dtype=pl.Int64)
+        ).to_numpy()
+        tier = links["tier"].cast(pl.Int64).to_numpy()
+        to_node = links["to_node"].to_numpy()
+        nodes = tables["nodes"].sort("node")
+        switch = nodes["switch"].to_numpy().astype(np.int64)
+        vertices = nodes.height + tables["switches"].height
+        names = [
+            f"{a}[{port}] → {b}"
+            for a, port, b in links.select("src_name", "src_port", "dst_name").iter_rows()
+        ]
+        return Topology(
+            src=src,
+            dst=dst,
+            tier=tier,
+            direction=direction,
+            from_node=links["from_node"].to_numpy(),
+            to_node=to_node,
+            rate_gbps=links["rate_gbps"].to_numpy(),
+            name=names,
+            bundle=_bundles(src, dst, tier, direction, to_node),
+            node_switch=np.where(switch < 0, -1, switch + nodes.height),
+            out_start=np.concatenate([[0], np.cumsum(np.bincount(src, minlength=vertices))]),
+            out_link=np.argsort(src, kind="stable"),
+        )
+
+
+def _bundles(src: Ints, dst: Ints, tier: Ints, direction: Ints, to_node: Bools) -> Ints:
+    """Number the bundles: links among which routing spreads one and the same traffic.
+
+    Up-links of one switch to one tier (adaptive routing may take any of them), links of one tier
+    down into one switch (fed by that choice), parallel cables between two switches of one tier. An
+    ejection link is alone.
+    """
+    n = len(src)
+    key = np.zeros((n, 4), np.int64)
+    key[:, 0], key[:, 3] = direction, tier
+    key[:, 1] = np.where(direction == DOWN, -1, src)
+    key[:, 2] = np.where(direction == UP, -1, dst)
+    key[to_node] = np.column_stack(
+        [np.full(n, 2), np.arange(n), np.zeros(n, np.int64), np.zeros(n, np.int64)]
+    )[to_node]
+    if n == 0:
+        return np.zeros(0, np.int64)
+    return np.unique(key, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

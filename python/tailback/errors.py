@@ -1,0 +1,74 @@
+"""Every mistake a user can make, told the same way: the file, the place, the value, the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class TailbackError(Exception):
+    """A mistake in what the user gave. The command line prints it and exits with 2.
+
+    Args:
+        message: What is wrong, in one sentence, with the offending value quoted.
+        file: The file it was found in.
+        place: Where in the file: ``"line 12"``, ``"[engine] buffer"``, ``"rank 3, event 17"``.
+        remedy: What to do about it.
+    """
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | Path | None = None,
+        place: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = None if file is None else Path(file)
+        self.place = place
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        where = ": ".join(str(part) for part in (self.file, self.place) if part is not None)
+        text = f"{where}: {self.message}" if where else self.message
+        return f"{text}\n  remedy: {self.remedy}" if self.remedy else text
+
+    def located(self, file: str | Path) -> TailbackError:
+        """Return this error with ``file`` filled in where it was not known before."""
+        if self.file is None:
+            self.file = Path(file)
+        return self
+
+
+class TraceError(TailbackError):
+    """A trace or profile that cannot be read or replayed."""
+
+
+class FabricError(TailbackError):
+    """A fabric that cannot be read, is not connected or cannot be routed."""
+
+
+class ScenarioError(TailbackError):
+    """A scenario with an unknown key, a wrong unit or values that do not fit together."""
+
+
+class PlacementError(TailbackError):
+    """A placement that does not fit the fabric or the job."""
+
+
+class RunError(TailbackError):
+    """A run directory that cannot be written or read."""
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return a remedy that names the valid word nearest to ``word``, or all of them."""
+    choices = sorted(valid)
+    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "valid choices: " + ", ".join(choices)

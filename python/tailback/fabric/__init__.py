@@ -1,0 +1,1 @@
+"""Fabrics: the model, the builders, and the readers of real ones."""

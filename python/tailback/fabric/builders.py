@@ -1,0 +1,136 @@
+"""Fabrics that are computed: fat trees of two and three levels, and the ideal single switch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tailback import _core
+from tailback.errors import FabricError
+from tailback.fabric.model import Fabric
+from tailback.registry import Registry
+from tailback.scenario import FatTree
+
+PRESETS: Registry[FatTree] = Registry("fabric", "networks by name, for [fabric] preset")
+
+_TIER_NAMES = ("leaf", "agg", "core")
+
+
+def _preset(name: str, summary: str, shape: FatTree) -> None:
+    shape.__doc__ = summary
+    PRESETS.register(name)(shape)
+
+
+def fat_tree(shape: FatTree, name: str = "fat-tree") -> Fabric:
+    """Build a fat tree.
+
+    Switches are numbered leaves first, then aggregation, then cores, and named by that number,
+    as in the thesis (leaf 43 and aggregation 175 are of one pod of Tapered).
+
+    Raises:
+        FabricError: The shape is impossible; the error names the field.
+    """
+    arrays = _build(shape)
+    n_nodes = int(arrays.pop("n_nodes"))
+    tiers = arrays["switch_tier"]
+    digits = len(str(max(n_nodes - 1, 1)))
+    hosts = [f"n{node:0{digits}d}" for node in range(n_nodes)]
+    wide = len(str(len(tiers) - 1))
+    fabric = Fabric(
+        name=name,
+        node_name=hosts,
+        node_host=np.arange(n_nodes, dtype=np.uint32),
+        host_name=list(hosts),
+        switch_name=[f"{_TIER_NAMES[t]}{s:0{wide}d}" for s, t in enumerate(tiers)],
+        **arrays,
+    )
+    fabric.check()
+    return fabric
+
+
+def star(fabric: Fabric) -> Fabric:
+    """The same nodes on one ideal switch: only their own links can be contended.
+
+    Each node keeps the rate and delay of its own link in both directions.
+    """
+    n = fabric.n_nodes
+    out = np.full(n, -1, np.int64)
+    links = np.flatnonzero(fabric.link_src < n)
+    out[fabric.link_src[links]] = links
+    into = fabric.link_reverse[out].astype(np.int64)
+    both = np.concatenate([out, into])
+    nodes = np.arange(n, dtype=np.uint32)
+    centre = np.full(n, n, np.uint32)
+    ports = np.arange(1, n + 1, dtype=np.uint32)
+    ones = np.ones(n, np.uint32)
+    return Fabric(
+        name=f"{fabric.name} (one ideal switch)",
+        node_name=fabric.node_name,
+        node_host=fabric.node_host,
+        host_name=fabric.host_name,
+        switch_name=["ideal"],
+        switch_tier=np.zeros(1, np.int32),
+        switch_pod=np.full(1, -1, np.int32),
+        link_src=np.concatenate([nodes, centre]),
+        link_dst=np.concatenate([centre, nodes]),
+        link_src_port=np.concatenate([ones, ports]),
+        link_dst_port=np.concatenate([ports, ones]),
+        link_gbps=fabric.link_gbps[both],
+        link_delay_ps=fabric.link_delay_ps[both],
+        link_reverse=np.concatenate([nodes + np.uint32(n), nodes]),
+    )
+
+
+def in_port_order(fabric: Fabric) -> Fabric:
+    """The same fabric with its links sorted by source vertex and port, as the engine wants them."""
+    order = np.lexsort((fabric.link_src_port, fabric.link_src))
+    if np.array_equal(order, np.arange(len(order))):
+        return fabric
+    position = np.empty(len(order), np.uint32)
+    position[order] = np.arange(len(order), dtype=np.uint32)
+    return Fabric(
+        name=fabric.name,
+        node_name=fabric.node_name,
+        node_host=fabric.node_host,
+        host_name=fabric.host_name,
+        switch_name=fabric.switch_name,
+        switch_tier=fabric.switch_tier,
+        switch_pod=fabric.switch_pod,
+        link_src=fabric.link_src[order],
+        link_dst=fabric.link_dst[order],
+        link_src_port=fabric.link_src_port[order],
+        link_dst_port=fabric.link_dst_port[order],
+        link_gbps=fabric.link_gbps[order],
+        link_delay_ps=fabric.link_delay_ps[order],
+        link_reverse=position[fabric.link_reverse[order]],
+        notes=fabric.notes,
+    )
+
+
+def _build(shape: FatTree) -> dict[str, Any]:
+    try:
+        return _core.fat_tree(
+            shape.hosts_per_leaf, shape.leaves, shape.aggregation, shape.pods, shape.cores,
+            shape.leaf_cables, shape.aggregation_uplinks,
+            [shape.host_rate, shape.leaf_rate, shape.core_rate],
+            [shape.host_delay, shape.leaf_delay, shape.core_delay],
+        )  # fmt: skip
+    except ValueError as error:
+        raise FabricError(
+            str(error), place="[fabric.fat_tree]", remedy="see docs/scenario.md for the shape"
+        ) from None
+
+
+_preset(
+    "tapered",
+    "4608 nodes, 2:1 tapered three-level fat tree of 48-port switches, 100 Gb/s (Table 3.1).",
+    FatTree(hosts_per_leaf=32, leaves=24, aggregation=16, pods=6, cores=48, aggregation_uplinks=24),
+)
+_preset(
+    "full",
+    "3564 nodes, full-bisection three-level fat tree of 36-port switches, 100 Gb/s (Table 3.1).",
+    FatTree(
+        hosts_per_leaf=18, leaves=18, aggregation=18, pods=11, cores=108, aggregation_uplinks=18
+    ),
+)

@@ -1,0 +1,339 @@
+"""What ``ibnetdiscover`` prints: a block for each switch, adapter and router.
+
+A block is a header and one line for each connected port::
+
+    Switch  36 "S-0008f10500200b50"  # "name" enhanced port 0 lid 9 lmc 0
+    [4]     "H-003048c749cd0000"[1](3048c749cd0001)  # "name" lid 72 4xDDR
+
+This file also holds the form every reader of a discovery fills, :class:`Discovery`; what becomes
+of it is the business of :mod:`tailback.fabric.readers`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tailback.errors import FabricError
+from tailback.fabric.rates import data_rate_gbps
+
+
+class Kind(Enum):
+    """What a device is."""
+
+    SWITCH = "switch"
+    ADAPTER = "adapter"
+    ROUTER = "router"
+
+
+@dataclass(slots=True)
+class Device:
+    """One switch, adapter or router.
+
+    Attributes:
+        key: What the file knows it by, unique in the file.
+        kind: Switch, adapter or router.
+        name: Its node description as printed, blanks at the ends removed; may be empty.
+        guid: Its GUID as ``0x`` and 16 hexadecimal digits, or its key where that is no GUID.
+        chassis: System image GUID, which the boards of a director share; None if unknown.
+    """
+
+    key: str
+    kind: Kind
+    name: str
+    guid: str
+    chassis: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class PortEnd:
+    """A connected port as one line tells of it: this end, the other end, the rate seen here.
+
+    Attributes:
+        key: Device of this end.
+        port: Port number of this end.
+        peer: Device of the other end.
+        peer_port: Port number of the other end.
+        gbps: Data rate in gigabits per second; None where the line does not tell.
+        line: Line number in the file, from 1.
+    """
+
+    key: str
+    port: int
+    peer: str
+    peer_port: int
+    gbps: float | None
+    line: int
+
+
+@dataclass
+class Discovery:
+    """Everything a discovery file says, before it is made into a fabric.
+
+    Attributes:
+        devices: Every device by its key, in the order of the file.
+        ends: Every connected port line; most cables appear twice, once from each end.
+        odd: What was met that is odd, and where, by what it is.
+    """
+
+    devices: dict[str, Device] = field(default_factory=dict)
+    ends: list[PortEnd] = field(default_factory=list)
+    odd: dict[str, list[str]] = field(default_factory=dict)
+
+    def meet(self, key: str, kind: Kind, name: str, guid: str) -> Device:
+        """Return the device called ``key``, made on first sight; a missing name is filled in."""
+        device = self.devices.get(key)
+        if device is None:
+            device = self.devices[key] = Device(key, kind, name, guid)
+        elif name and not device.name:
+            device.name = name
+        return device
+
+    def remark(self, what: str, example: str) -> None:
+        """Keep an oddity for the notes."""
+        self.odd.setdefault(what, []).append(clip(example, 60))
+
+    def rate(self, width: str, speed: str) -> float | None:
+        """Return the data rate in gigabits per second; words that mean nothing are counted."""
+        gbps = data_rate_gbps(width, speed)
+        if gbps is None:
+            self.remark("ports with an unknown rate", f"{width} {speed}")
+        return gbps
+
+
+def port_number(text: str, line: int) -> int:
+    """Return a port number; raises FabricError unless it is 1 to 254 (IBA: NumPorts is 8 bits)."""
+    number = int(text) if len(text) <= 4 else 0
+    if not 1 <= number <= 254:
+        raise FabricError(
+            f"port number {clip(text)} is not one of 1 to 254",
+            place=f"line {line}",
+            remedy="check that the line is as ibnetdiscover printed it, or make the file again",
+        )
+    return number
+
+
+def clip(text: str, width: int = 100) -> str:
+    """Return ``text`` quoted and cut to ``width`` characters, fit for a message."""
+    text = text.strip()
+    return repr(text if len(text) <= width else text[:width] + "…")
+
+
+@dataclass(slots=True, frozen=True)
+class Cable:
+    """A cable by both its ends, (device key, port), and its data rate in gigabits per second."""
+
+    a: tuple[str, int]
+    b: tuple[str, int]
+    gbps: float
+
+
+def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
+    """Join the port lines into cables, those told from both ends first.
+
+    Args:
+        found: What the file says.
+        notes: Grows by what was odd and tolerated.
+
+    Returns:
+        The cables, in the order of the file.
+
+    Raises:
+        FabricError: No line tells how fast a link is.
+    """
+    end_at: dict[tuple[str, int], PortEnd] = {}
+    odd: dict[str, list[str]] = {}
+
+    def say(end: PortEnd) -> str:
+        return clip(f"{found.devices[end.key].name or end.key}[{end.port}]", 60)
+
+    for end in found.ends:
+        first = end_at.setdefault((end.key, end.port), end)
+        if (first.peer, first.peer_port) != (end.peer, end.peer_port):
+            odd.setdefault("listed with two partners, the first kept", []).append(say(end))
+    mutual, single = [], []
+    for end in end_at.values():
+        mate = end_at.get((end.peer, end.peer_port))
+        if (end.key, end.port) == (end.peer, end.peer_port):
+            odd.setdefault("cabled to themselves, left out", []).append(say(end))
+        elif mate is not None and (mate.peer, mate.peer_port) == (end.key, end.port):
+            if mate.line > end.line:
+                mutual.append((end, mate))
+        else:
+            single.append(end)
+    used = {side for pair in mutual for end in pair for side in [(end.key, end.port)]}
+    pairs: list[tuple[PortEnd, PortEnd | None]] = list(mutual)
+    for end in single:
+        sides = {(end.key, end.port), (end.peer, end.peer_port)}
+        if sides & used:
+            odd.setdefault("contradicted by their partners, left out", []).append(say(end))
+            continue
+        used |= sides
+        pairs.append((end, None))
+        odd.setdefault("seen from one side only, the other completed", []).append(say(end))
+    rates = _rates(pairs, odd, say)
+    cables = []
+    for (end, _), gbps in zip(pairs, rates, strict=True):
+        if end.key == end.peer:
+            odd.setdefault("cabled to their own device, left out", []).append(say(end))
+        else:
+            cables.append(Cable((end.key, end.port), (end.peer, end.peer_port), gbps))
+    for what, where in odd.items():
+        notes.append(tally(f"ports {what}", where))
+    return cables
+
+
+def _rates(
+    pairs: list[tuple[PortEnd, PortEnd | None]],
+    odd: dict[str, list[str]],
+    say: Callable[[PortEnd], str],
+) -> list[float]:
+    """Data rate of each cable in gigabits per second: the slower end's; the commonest if untold."""
+    told = []
+    for end, mate in pairs:
+        seen = {e.gbps for e in (end, mate) if e is not None and e.gbps is not None}
+        if len(seen) > 1:
+            odd.setdefault("at odds with their partners on speed, the slower taken", []).append(
+                say(end)
+            )
+        told.append(min(seen) if seen else None)
+    known = Counter(gbps for gbps in told if gbps is not None)
+    if told and not known:
+        raise FabricError(
+            "no line tells how fast a link is (like 4xEDR)",
+            place=f"line {pairs[0][0].line}",
+            remedy="make the file again with a current ibnetdiscover: ibnetdiscover > FILE",
+        )
+    usual = min(known, key=lambda gbps: (-known[gbps], gbps)) if known else 0.0
+    for (end, _), gbps in zip(pairs, told, strict=True):
+        if gbps is None:
+            odd.setdefault(f"of unknown speed, taken for {usual:g} Gb/s", []).append(say(end))
+    return [usual if gbps is None else gbps for gbps in told]
+
+
+def tally(what: str, items: Sequence[str]) -> str:
+    """Return a note that counts the items and shows the first three."""
+    more = ", …" if len(items) > 3 else ""
+    return f"{what}: {len(items)} ({', '.join(items[:3])}{more})"
+
+
+_HEADER = re.compile(r'^(Switch|Ca|Hca|Rt)\s+(\d+)\s+"([^"]+)"\s*(?:#\s*(.*))?$')
+_HEADER_START = re.compile(r'^(Switch|Ca|Hca|Rt)\s+(?:[^\s"]+\s*)?"')
+_PORT = re.compile(
+    r"^\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*"
+    r'"([^"]+)"\s*\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*(?:#(.*))?$'
+)
+# The name is whatever stands between the first quote and the last one before the lid: names with
+# quotes in them are real.
+_PORT_NOTE = re.compile(r'^[^"]*"(.*)"(?:\s+lid\s+\d+)?\s*(?:(\d+x)\s*([A-Z?][A-Z0-9?]*))?(.*)$')
+_HEADER_NAME = re.compile(r'^"(.*)"')
+_SYSTEM_GUID = re.compile(r"^sysimgguid\s*=\s*0x([0-9a-fA-F]+)")
+_KINDS = {"Switch": Kind.SWITCH, "Ca": Kind.ADAPTER, "Hca": Kind.ADAPTER, "Rt": Kind.ROUTER}
+_PREFIXES = {"S": Kind.SWITCH, "H": Kind.ADAPTER, "R": Kind.ROUTER}
+_GUID = re.compile(r"^(?:[SHR]-)?(?:0x)?([0-9a-fA-F]{1,16})$")
+# Lines that belong to the format but say nothing about wiring.
+_KNOWN_LINES = ("#", "vendid=", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid=",
+                "hcaguid=", "DR path", "Chassis ")  # fmt: skip
+
+
+def _guid_of(key: str) -> str:
+    match = _GUID.match(key)
+    return f"0x{int(match.group(1), 16):016x}" if match else key
+
+
+class _BlockParser:
+    """Reads the lines of one file; ``found`` grows as it goes."""
+
+    def __init__(self) -> None:
+        self.found = Discovery()
+        self.here: Device | None = None
+        self.system: str | None = None
+        self.blocks: set[str] = set()
+
+    def header(self, text: str, line: int) -> None:
+        match = _HEADER.match(text)
+        if match is None:
+            raise FabricError(
+                f"{clip(text)} starts like a block but is not one",
+                place=f"line {line}",
+                remedy='a block starts like: Switch 36 "S-0008f10500200b50"  # "name"',
+            )
+        word, _, key, note = match.groups()
+        name = _HEADER_NAME.match(note or "")
+        shown = (name.group(1) if name else "").strip()
+        self.here = self.found.meet(key, _KINDS[word], shown, _guid_of(key))
+        if self.here.kind is not _KINDS[word]:
+            # A free-form key met as a neighbour before its own block told what it is.
+            self.here.kind = _KINDS[word]
+        self.here.chassis = self.system or self.here.chassis
+        self.system = None
+        if key in self.blocks:
+            self.found.remark("blocks given more than once", shown or key)
+        self.blocks.add(key)
+
+    def port(self, text: str, line: int) -> None:
+        match = _PORT.match(text)
+        if match is None:
+            raise FabricError(
+                f"{clip(text)} starts like a port but is not one",
+                place=f"line {line}",
+                remedy='a port reads like: [1] "H-0002c90300100ee8"[1](2c90300100ee9)  '
+                '# "name" lid 7 4xEDR; make the file again with: ibnetdiscover > FILE',
+            )
+        if self.here is None:
+            raise FabricError(
+                f"port {clip(text)} comes before any Switch, Ca or Rt line",
+                place=f"line {line}",
+                remedy="the start of the file is missing; make it again: ibnetdiscover > FILE",
+            )
+        port, _, peer, peer_port, _, note = match.groups()
+        name, gbps = "", None
+        told = _PORT_NOTE.match(note) if note else None
+        if told:
+            name = told.group(1).strip()
+            if told.group(2):
+                gbps = self.found.rate(told.group(2), told.group(3))
+        kind = _PREFIXES.get(peer[0], Kind.ADAPTER) if peer[1:2] == "-" else Kind.SWITCH
+        self.found.meet(peer, kind, name, _guid_of(peer))
+        end = PortEnd(
+            self.here.key,
+            port_number(port, line),
+            peer,
+            port_number(peer_port, line),
+            gbps,
+            line,
+        )
+        self.found.ends.append(end)
+
+    def other(self, text: str) -> None:
+        system = _SYSTEM_GUID.match(text)
+        if system:
+            self.system = system.group(1).lower().lstrip("0") or None
+        elif not text.startswith(_KNOWN_LINES):
+            self.found.remark("lines that are no part of the format", text)
+
+
+class BlockFormat:
+    """Output of `ibnetdiscover`: a block for each switch, adapter and router."""
+
+    def recognises(self, text: str) -> bool:
+        """Tell whether the text holds at least one block header."""
+        return any(_HEADER_START.match(line) for line in text.split("\n"))
+
+    def parse(self, text: str) -> Discovery:
+        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        parser = _BlockParser()
+        for number, raw in enumerate(text.split("\n"), start=1):
+            line = raw.strip()
+            if not line:
+                continue
+            if line[0] == "[":
+                parser.port(line, number)
+            elif _HEADER_START.match(line):
+                parser.header(line, number)
+            else:
+                parser.other(line)
+        return parser.found

@@ -1,0 +1,64 @@
+"""Data rate of an InfiniBand link from the words a discovery prints for it: ``4x`` and ``EDR``.
+
+The rate is what is left for data after line coding. Source: InfiniBand Trade Association,
+*InfiniBand Architecture Specification*, volume 2 (link signalling and encoding), and its roadmap.
+
+========  ===================  ======================================  ==================
+speed     signalled per lane   code                                    data per lane
+========  ===================  ======================================  ==================
+SDR       2.5 Gb/s             8b/10b                                  2 Gb/s
+DDR       5 Gb/s               8b/10b                                  4 Gb/s
+QDR       10 Gb/s              8b/10b                                  8 Gb/s
+FDR10     10.3125 Gb/s         64b/66b                                 10 Gb/s
+FDR       14.0625 Gb/s         64b/66b                                 13.636... Gb/s
+EDR       25.78125 Gb/s        64b/66b                                 25 Gb/s
+HDR       53.125 Gb/s          256b/257b, RS(544,514)                  50 Gb/s
+NDR       106.25 Gb/s          256b/257b, RS(544,514)                  100 Gb/s
+XDR       212.5 Gb/s           256b/257b, RS(544,514)                  200 Gb/s
+========  ===================  ======================================  ==================
+
+FDR10 is not in the specification: it is Mellanox's QDR with the code of FDR.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+_8B10B = Fraction(8, 10)
+_64B66B = Fraction(64, 66)
+_FEC = Fraction(256, 257) * Fraction(514, 544)
+
+LANE_SIGNAL_GBPS: dict[str, tuple[Fraction, Fraction]] = {
+    "SDR": (Fraction("2.5"), _8B10B),
+    "DDR": (Fraction(5), _8B10B),
+    "QDR": (Fraction(10), _8B10B),
+    "FDR10": (Fraction("10.3125"), _64B66B),
+    "FDR": (Fraction("14.0625"), _64B66B),
+    "EDR": (Fraction("25.78125"), _64B66B),
+    "HDR": (Fraction("53.125"), _FEC),
+    "NDR": (Fraction("106.25"), _FEC),
+    "XDR": (Fraction("212.5"), _FEC),
+}
+"""Signalled gigabits per second of one lane and the share of them that is data."""
+
+WIDTHS: dict[str, int] = {"1x": 1, "2x": 2, "4x": 4, "8x": 8, "12x": 12}
+"""Lanes of each width a link can have."""
+
+
+@cache
+def data_rate_gbps(width: str, speed: str) -> float | None:
+    """Return the data rate of a link in gigabits per second, after line coding.
+
+    Args:
+        width: ``"1x"``, ``"2x"``, ``"4x"``, ``"8x"`` or ``"12x"``, in either case.
+        speed: ``"SDR"`` … ``"XDR"``, in either case.
+
+    Returns:
+        The rate, ``54.5454…`` for 4x FDR, or None when either word is not known (``"???"``).
+    """
+    lanes = WIDTHS.get(width.lower())
+    lane = LANE_SIGNAL_GBPS.get(speed.upper())
+    if lanes is None or lane is None:
+        return None
+    return float(lanes * lane[0] * lane[1])

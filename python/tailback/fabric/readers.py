@@ -1,0 +1,455 @@
+"""Read a real fabric: find the format, read it, and make it a :class:`Fabric`.
+
+A format is one file with a parser from text to a :class:`Discovery`, and one line below that
+registers it. What follows from a discovery (cables, hosts, tiers) is common to all formats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components as _label
+
+from tailback.errors import FabricError, nearest
+from tailback.fabric.ibnetdiscover import (
+    BlockFormat,
+    Cable,
+    Device,
+    Discovery,
+    Kind,
+    clip,
+    join_cables,
+    tally,
+)
+from tailback.fabric.ibnetdiscover_ports import PortFormat
+from tailback.fabric.model import Fabric
+from tailback.fabric.tiers import find_tiers
+from tailback.registry import Registry
+
+DEFAULT_CABLE_DELAY_PS = 10_000
+"""Delay of a cable in picoseconds: about 2 m at 5 ns/m. Discoveries say nothing about lengths."""
+
+
+class FabricFormat(Protocol):
+    """A format a fabric is read from. The first line of its docstring is its summary."""
+
+    def recognises(self, text: str) -> bool:
+        """Tell whether the text is in this format."""
+        ...
+
+    def parse(self, text: str) -> Discovery:
+        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        ...
+
+
+READERS: Registry[FabricFormat] = Registry("fabric-format", "files a fabric is read from")
+READERS.register("ibnetdiscover")(BlockFormat())
+READERS.register("ibnetdiscover-ports")(PortFormat())
+
+
+def read_fabric(
+    path: Path,
+    format: str | None = None,
+    cable_delay_ps: int | None = None,
+    *,
+    keep_aggregation: bool = False,
+) -> Fabric:
+    """Read a fabric from a file.
+
+    Args:
+        path: The file.
+        format: Name of the format (``READERS.names()``); found from the content if None.
+        cable_delay_ps: Delay of every cable in picoseconds; 10,000 (about 2 m) if None.
+        keep_aggregation: Keep the SHARP aggregation nodes inside switches as hosts.
+
+    Returns:
+        The fabric, all parts of it, with a note for everything odd that was tolerated.
+
+    Raises:
+        FabricError: The file cannot be read, is something else, or holds a broken line.
+    """
+    path = Path(path)
+    delay = DEFAULT_CABLE_DELAY_PS if cable_delay_ps is None else cable_delay_ps
+    if delay < 0:
+        raise FabricError(f"cable delay {delay} ps is negative", remedy="give 0 ps or more")
+    if format is not None and format not in READERS:
+        raise FabricError(
+            f"unknown fabric-format {format!r}", file=path, remedy=nearest(format, READERS.names())
+        )
+    text, notes = _text(path)
+    try:
+        reader = READERS[format] if format is not None else _recognise(text)
+        found = reader.parse(text)
+        if not found.devices:
+            raise _foreign(text)
+        fabric = assemble(found, path.name, delay, keep_aggregation)
+    except FabricError as error:
+        error.located(path)
+        raise
+    fabric.notes[:0] = notes
+    return fabric
+
+
+# --- what kind of file it is ------------------------------------------------------------------
+
+_MAKE = "make one with: ibnetdiscover > fabric.txt, as root on a node of the fabric"
+
+
+def _text(path: Path) -> tuple[str, list[str]]:
+    """The file as text, with a note if it is not UTF-8."""
+    if path.is_dir():
+        raise FabricError("this is a directory", file=path, remedy="name the discovery file in it")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FabricError(
+            f"cannot be read: {error.strerror or error}", file=path, remedy="check the path"
+        ) from None
+    except ValueError as error:
+        raise FabricError(
+            f"{str(path)!r} is no file name: {error}", remedy="check the path"
+        ) from None
+    if data[:2] == b"\x1f\x8b":
+        raise FabricError("this is a gzip file", file=path, remedy="gunzip it first")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FabricError(
+            "this is UTF-16 text", file=path, remedy="convert it: iconv -f UTF-16 -t UTF-8"
+        )
+    if b"\0" in data:
+        line = data[: data.index(b"\0")].count(b"\n") + 1
+        raise FabricError(
+            "this is a binary file: it holds a zero byte", file=path, place=f"line {line}",
+            remedy=_MAKE,
+        )  # fmt: skip
+    if not data.strip():
+        raise FabricError("the file is empty", file=path, remedy=_MAKE)
+    try:
+        return data.decode("utf-8-sig"), []
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        return data.decode("latin-1"), [f"not UTF-8 (first in line {line}); read as Latin-1"]
+
+
+def _recognise(text: str) -> FabricFormat:
+    for entry in READERS:
+        if entry.part.recognises(text):
+            return entry.part
+    raise _foreign(text)
+
+
+_FOREIGN = (
+    (r"^\s*<(?:!doctype\s+html|html|head|body)", "an HTML page", _MAKE),
+    (r"^\s*<\?xml", "an XML file", _MAKE),
+    (r"(?m)^\s*SwitchName\s*=", "a Slurm topology.conf, which tells no ports or speeds",
+     _MAKE),
+    (r"(?m)^\s*(?:CA|Switch|RT):\s", "the output of iblinkinfo",
+     "use ibnetdiscover instead: ibnetdiscover > fabric.txt"),
+    (r"(?m)^(?:Multicast mlids|Unicast lids)", "a forwarding table",
+     "give the discovery itself: ibnetdiscover > fabric.txt"),
+    (r"(?m)^DR path", "the steps of a discovery without its list", _MAKE),
+    (r"\A\s*[{\[]\s*[\"{\[\]}]", "JSON", _MAKE),
+)  # fmt: skip
+
+
+def _foreign(text: str) -> FabricError:
+    """The error for a file that is something else; names its first line that says something."""
+    what, remedy = "no fabric discovery known here", _MAKE
+    for pattern, name, advice in _FOREIGN:
+        if re.search(pattern, text[:1_000_000], re.IGNORECASE if "html" in pattern else 0):
+            what, remedy = name, advice
+            break
+    lines = enumerate(text.split("\n"), start=1)
+    number, line = next(
+        ((n, s) for n, s in lines if s.strip() and not s.lstrip().startswith("#")), (1, text[:80])
+    )
+    return FabricError(
+        f"this is {what}: {clip(line, 60)}",
+        place=f"line {number}",
+        remedy=f"{remedy}; formats read: {', '.join(READERS.names())}",
+    )
+
+
+# --- from a discovery to a fabric -------------------------------------------------------------
+
+_AGGREGATION = re.compile(r"Aggregation Node$")
+# "luna-0195 mlx5_0", "node179 HCA-1", "n1 ibp65s0": the last word names the adapter in the host.
+_ADAPTER = re.compile(
+    r"(?:HCA|hca|HFI|hfi|TCA)[-_]?[0-9]+"
+    r"|(?:mlx[45]|mthca|qib|ipath|hfi1|ibp|ibs|ib|roce|rocep|bnxt_re|irdma|efa)[0-9_][0-9a-zA-Z_]*"
+)
+_GENERIC = re.compile(
+    r"\b(?:ConnectX|Mellanox Technologies|Infini[Hh]ost|QLogic|TrueScale|Voltaire|Intel|OmniPath)\b"
+    r"|^localhost\b|^MT[0-9]{4,5}\b"
+)
+_DIGITS = re.compile(r"([0-9]{1,18})")
+
+
+def natural(name: str) -> tuple[int | str, ...]:
+    """Sort key under which ``luna-2`` comes before ``luna-10``."""
+    parts: list[int | str] = list(_DIGITS.split(name))
+    parts[1::2] = [int(part) for part in parts[1::2]]
+    return tuple(parts)
+
+
+@dataclass(slots=True)
+class _Node:
+    """An adapter port that becomes a node: its host, its own name, and where it sorts."""
+
+    device: Device
+    port: int
+    host: str
+    name: str
+    order: tuple[tuple[int | str, ...], tuple[int | str, ...], str, int]
+
+
+def assemble(
+    found: Discovery, name: str, cable_delay_ps: int, keep_aggregation: bool = False
+) -> Fabric:
+    """Make a fabric of a discovery.
+
+    Args:
+        found: What the discovery file says.
+        name: What to call the fabric.
+        cable_delay_ps: Delay of every cable in picoseconds.
+        keep_aggregation: Keep the SHARP aggregation nodes inside switches as hosts.
+
+    Returns:
+        The fabric; nodes in natural order of host and adapter, switches by tier, name and GUID.
+
+    Raises:
+        FabricError: No line tells how fast a link is.
+    """
+    notes: list[str] = []
+    apart = set() if keep_aggregation else _aggregation(found, notes)
+    cables = [c for c in join_cables(found, notes) if c.a[0] not in apart and c.b[0] not in apart]
+    nodes = _nodes(found, cables, apart, notes)
+    switches, tiers, pods, tier_notes = _switches(found, cables)
+    links = _links(cables, nodes, {d.key: i for i, (d, _) in enumerate(switches)})
+    hosts: dict[str, int] = {}
+    node_host = [hosts.setdefault(node.host, len(hosts)) for node in nodes]
+    notes.extend(tally(what, where) for what, where in found.odd.items())
+    fabric = Fabric(
+        name=name,
+        node_name=[node.name for node in nodes],
+        node_host=np.array(node_host, np.uint32),
+        host_name=list(hosts),
+        switch_name=[label for _, label in switches],
+        switch_tier=tiers,
+        switch_pod=pods,
+        link_src=np.array([row[0] for row in links], np.uint32),
+        link_dst=np.array([row[1] for row in links], np.uint32),
+        link_src_port=np.array([row[2] for row in links], np.uint32),
+        link_dst_port=np.array([row[3] for row in links], np.uint32),
+        link_gbps=np.array([row[4] for row in links], np.float64),
+        link_delay_ps=np.full(len(links), cable_delay_ps, np.uint64),
+        link_reverse=np.arange(len(links), dtype=np.uint32) ^ np.uint32(1),
+        notes=notes + tier_notes,
+    )
+    _note_islands(fabric)
+    fabric.check()
+    return fabric
+
+
+def _aggregation(found: Discovery, notes: list[str]) -> set[str]:
+    """Keys of the SHARP aggregation nodes, adapters inside switches that no job runs on."""
+    apart = {
+        d.key
+        for d in found.devices.values()
+        if d.kind is Kind.ADAPTER and _AGGREGATION.search(d.name)
+    }
+    if apart:
+        notes.append(f"aggregation nodes (SHARP) inside switches left out: {len(apart)}")
+    return apart
+
+
+def _nodes(found: Discovery, cables: list[Cable], apart: set[str], notes: list[str]) -> list[_Node]:
+    """The connected ports of adapters and routers, named, in natural order."""
+    ends = [
+        (found.devices[key], port)
+        for cable in cables
+        for key, port in (cable.a, cable.b)
+        if found.devices[key].kind is not Kind.SWITCH
+    ]
+    by_name: dict[str, list[tuple[Device, int]]] = {}
+    for device, port in ends:
+        by_name.setdefault(device.name, []).append((device, port))
+    nodes, shared = [], []
+    for name, members in by_name.items():
+        words = name.rsplit(None, 1)
+        host = words[0] if len(words) == 2 and _ADAPTER.fullmatch(words[1]) else name
+        # Two adapters with one name and one port number are not two ports of one adapter: the
+        # name says nothing then, as with "localhost HCA-1" on every machine.
+        repeated = len({port for _, port in members}) < len(members)
+        vague = not name or repeated or _GENERIC.search(host) is not None
+        if repeated and not _GENERIC.search(host):
+            shared.append(clip(name, 60))
+        per_label = Counter(device.guid if vague else "" for device, _ in members)
+        for device, port in members:
+            label = f"{name or 'adapter'} {device.guid}" if vague else name
+            several = per_label[device.guid if vague else ""] > 1
+            shown = f"{label}/P{port}" if several else label
+            order = (natural(host), natural(name), device.guid, port)
+            nodes.append(_Node(device, port, label if vague else host, shown, order))
+    if shared:
+        notes.append(tally("names of several adapters, told apart by GUID", shared))
+    wired = {device.key for device, _ in ends}
+    idle = [
+        clip(d.name or d.key, 60)
+        for d in found.devices.values()
+        if d.kind is not Kind.SWITCH and d.key not in wired and d.key not in apart
+    ]
+    if idle:
+        notes.append(tally("adapters without a link left out", idle))
+    routers = [clip(d.name, 60) for d in found.devices.values() if d.kind is Kind.ROUTER]
+    if routers:
+        notes.append(tally("routers kept as hosts", routers))
+    nodes.sort(key=lambda node: node.order)
+    return nodes
+
+
+def _switches(
+    found: Discovery, cables: list[Cable]
+) -> tuple[list[tuple[Device, str]], NDArray[np.int32], NDArray[np.int32], list[str]]:
+    """The switches with their labels in final order, their tiers and pods, and notes."""
+    devices = [d for d in found.devices.values() if d.kind is Kind.SWITCH]
+    bearers = Counter(d.name for d in devices)
+    labelled = [
+        (d, d.name if d.name and bearers[d.name] == 1 else f"{d.name or 'switch'} {d.guid}")
+        for d in devices
+    ]
+    labelled.sort(key=lambda pair: (natural(pair[0].name), pair[0].guid, pair[0].key))
+    place = {d.key: i for i, (d, _) in enumerate(labelled)}
+    hosts, between = [0] * len(labelled), []
+    for cable in cables:
+        (a, _), (b, _) = cable.a, cable.b
+        if a in place and b in place:
+            between.append((place[a], place[b]))
+        for here, there in ((a, b), (b, a)):
+            device = found.devices[there]
+            if here in place and device.kind is Kind.ADAPTER:
+                # An aggregation node sits in every switch: it makes no switch a leaf.
+                hosts[place[here]] += not _AGGREGATION.search(device.name)
+    tiers = find_tiers(
+        between, hosts, [d.name for d, _ in labelled], [d.chassis for d, _ in labelled]
+    )
+    order = np.argsort(tiers.tier, kind="stable")
+    number: dict[int, int] = {-1: -1}
+    pods = [number.setdefault(int(p), len(number) - 1) for p in tiers.pod[order]]
+    return (
+        [labelled[old] for old in order],
+        tiers.tier[order],
+        np.array(pods, np.int32),
+        tiers.notes,
+    )
+
+
+def _links(
+    cables: list[Cable], nodes: list[_Node], switches: dict[str, int]
+) -> list[tuple[int, int, int, int, float]]:
+    """Both directions of each cable, side by side, by their lower vertex and its port.
+
+    A row is (source, destination, source port, destination port, gigabits per second).
+    """
+    vertex = {(node.device.key, node.port): i for i, node in enumerate(nodes)}
+
+    def at(end: tuple[str, int]) -> tuple[int, int]:
+        key, port = end
+        return (vertex[end] if end in vertex else len(nodes) + switches[key]), port
+
+    rows = []
+    for cable in cables:
+        (a, p), (b, q) = sorted((at(cable.a), at(cable.b)))
+        rows.append((a, p, b, q, cable.gbps))
+    return [link for a, p, b, q, r in sorted(rows) for link in ((a, b, p, q, r), (b, a, q, p, r))]
+
+
+# --- parts that do not hang together ----------------------------------------------------------
+
+
+def connected_components(fabric: Fabric) -> list[NDArray[np.int64]]:
+    """The parts of a fabric that hang together.
+
+    Returns:
+        The vertices of each part, ascending; the part with the most nodes first, then by switches.
+    """
+    count = fabric.n_nodes + fabric.n_switches
+    if not count:
+        return []
+    edges = coo_array(
+        (np.ones(fabric.n_links, np.int8), (fabric.link_src, fabric.link_dst)), (count, count)
+    )
+    _, label = _label(edges, directed=False)
+    parts = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
+    parts.sort(key=lambda part: (-int((part < fabric.n_nodes).sum()), -len(part), int(part[0])))
+    return [part.astype(np.int64) for part in parts]
+
+
+def _told(fabric: Fabric, part: NDArray[np.int64]) -> str:
+    nodes = int((part < fabric.n_nodes).sum())
+    return f"{nodes} nodes and {len(part) - nodes} switches ({fabric.vertex_name(int(part[0]))!r})"
+
+
+def require_connected(fabric: Fabric) -> None:
+    """Assert that every vertex reaches every other.
+
+    Raises:
+        FabricError: The fabric has several parts; names their sizes and a member of each.
+    """
+    parts = connected_components(fabric)
+    if len(parts) > 1:
+        sizes = "; ".join(_told(fabric, part) for part in parts[:4])
+        more = "; …" if len(parts) > 4 else ""
+        raise FabricError(
+            f"the fabric {fabric.name!r} is in {len(parts)} parts: {sizes}{more}",
+            remedy="use the largest part alone (largest_component), or find the missing cables",
+        )
+
+
+def largest_component(fabric: Fabric) -> Fabric:
+    """Return the part with the most nodes as a fabric of its own; the others are noted.
+
+    Tiers and pods are kept, and so is the order of nodes, switches and links.
+    """
+    parts = connected_components(fabric)
+    if len(parts) <= 1:
+        return fabric
+    keep = parts[0]
+    nodes, switches = keep[keep < fabric.n_nodes], keep[keep >= fabric.n_nodes] - fabric.n_nodes
+    vertex = np.full(fabric.n_nodes + fabric.n_switches, -1, np.int64)
+    vertex[keep] = np.arange(len(keep))
+    links = np.flatnonzero(vertex[fabric.link_src] >= 0)
+    renumber = np.zeros(fabric.n_links, np.int64)
+    renumber[links] = np.arange(len(links))
+    hosts, node_host = np.unique(fabric.node_host[nodes], return_inverse=True)
+    rest = len(vertex) - len(keep)
+    return Fabric(
+        name=fabric.name,
+        node_name=[fabric.node_name[n] for n in nodes],
+        node_host=node_host.astype(np.uint32),
+        host_name=[fabric.host_name[h] for h in hosts],
+        switch_name=[fabric.switch_name[s] for s in switches],
+        switch_tier=fabric.switch_tier[switches],
+        switch_pod=fabric.switch_pod[switches],
+        link_src=vertex[fabric.link_src[links]].astype(np.uint32),
+        link_dst=vertex[fabric.link_dst[links]].astype(np.uint32),
+        link_src_port=fabric.link_src_port[links],
+        link_dst_port=fabric.link_dst_port[links],
+        link_gbps=fabric.link_gbps[links],
+        link_delay_ps=fabric.link_delay_ps[links],
+        link_reverse=renumber[fabric.link_reverse[links]].astype(np.uint32),
+        notes=[*fabric.notes, f"only the largest part is kept; {rest} nodes and switches left out"],
+    )
+
+
+def _note_islands(fabric: Fabric) -> None:
+    parts = connected_components(fabric)
+    if len(parts) > 1:
+        islands = [_told(fabric, part) for part in parts[1:]]
+        fabric.notes.append(tally("islands that do not hang together with the rest", islands))

@@ -1,0 +1,57 @@
+"""Placements: which rank runs on which node, how good that is, and the files launchers take.
+
+A placement is a callable ``place(problem, options)`` that gives the *slot* of each rank. To add
+one, write one file and add one line below; the conformance tests run on it by themselves.
+"""
+
+from __future__ import annotations
+
+from tailback.placement import (
+    block,
+    file,
+    incremental,
+    metis,
+    random_permutation,
+    rcm,
+    round_robin,
+    tile,
+)
+from tailback.placement.assign import PLACEMENTS, Placement, assign_slots, place
+from tailback.placement.grid import infer_grid
+from tailback.placement.hosts import hosts_from_spec
+from tailback.placement.metrics import edge_cut, path_length, switches_visited
+from tailback.placement.options import Options
+from tailback.placement.problem import Problem, problem_for, switch_congestion
+from tailback.placement.writers import WRITERS, Assignment, RankFile, assignment_for, write
+
+PLACEMENTS.register("block")(block.place)
+PLACEMENTS.register("round-robin")(round_robin.place_hosts)
+PLACEMENTS.register("round-robin-leaves")(round_robin.place_leaves)
+PLACEMENTS.register("random")(random_permutation.place)
+PLACEMENTS.register("rcm")(rcm.place)
+PLACEMENTS.register("metis")(metis.place)
+PLACEMENTS.register("incremental")(incremental.place)
+PLACEMENTS.register("tile")(tile.place)
+PLACEMENTS.register("tile2")(tile.place_two_levels)
+PLACEMENTS.register("file")(file.place)
+
+__all__ = [
+    "PLACEMENTS",
+    "WRITERS",
+    "Assignment",
+    "Options",
+    "Placement",
+    "Problem",
+    "RankFile",
+    "assign_slots",
+    "assignment_for",
+    "edge_cut",
+    "hosts_from_spec",
+    "infer_grid",
+    "path_length",
+    "place",
+    "problem_for",
+    "switch_congestion",
+    "switches_visited",
+    "write",
+]

@@ -1,0 +1,77 @@
+"""Placing a job: run a placement by name and check what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import PlacementError
+from tailback.placement.options import Options
+from tailback.placement.problem import Problem
+from tailback.registry import Registry
+
+Placement: TypeAlias = Callable[[Problem, Options], NDArray[np.int64]]
+"""Gives the slot of each rank, shape (R,)."""
+
+PLACEMENTS: Registry[Placement] = Registry("placement", "how ranks are put on nodes")
+
+
+def check_slots(name: str, problem: Problem, slots: NDArray[np.int64]) -> None:
+    """Raise PlacementError unless every rank has one slot that exists and is its own."""
+    slots = np.asarray(slots)
+    if slots.shape != (problem.n_ranks,):
+        raise PlacementError(
+            f"placement {name!r} gives {slots.size} slots for {problem.n_ranks} ranks",
+            remedy="a placement gives one slot for each rank",
+        )
+    bad = np.flatnonzero((slots < 0) | (slots >= problem.n_slots))
+    if len(bad):
+        raise PlacementError(
+            f"placement {name!r} puts rank {bad[0]} on slot {slots[bad[0]]} of {problem.n_slots}",
+            remedy=f"slots are 0 to {problem.n_slots - 1}",
+        )
+    order = np.argsort(slots, kind="stable")
+    twice = np.flatnonzero(np.diff(slots[order]) == 0)
+    if len(twice):
+        first, second = order[twice[0]], order[twice[0] + 1]
+        raise PlacementError(
+            f"placement {name!r} puts ranks {first} and {second} on the same slot {slots[first]}",
+            remedy="a slot holds one rank",
+        )
+
+
+def assign_slots(name: str, problem: Problem, options: Options) -> NDArray[np.int64]:
+    """Slot of each rank under placement ``name``, checked.
+
+    Raises:
+        TailbackError: There is no such placement.
+        PlacementError: The job does not fit, or an option is wrong.
+    """
+    part = PLACEMENTS[name]
+    if problem.n_ranks > problem.n_slots:
+        raise PlacementError(
+            f"job has {problem.n_ranks} ranks, the chosen hosts hold {problem.n_slots} slots",
+            remedy="choose more hosts or raise ranks_per_host",
+        )
+    slots = np.asarray(part(problem, options), np.int64)
+    check_slots(name, problem, slots)
+    return slots
+
+
+def place(name: str, problem: Problem, options: Options | None = None) -> NDArray[np.uint32]:
+    """Node (adapter) of each rank under placement ``name``, shape (R,).
+
+    Args:
+        name: One of ``tailback list placement``.
+        problem: See :func:`tailback.placement.problem_for`.
+        options: The placement's options; none when absent.
+
+    Raises:
+        TailbackError: There is no such placement.
+        PlacementError: The job does not fit the hosts, or an option is wrong.
+    """
+    slots = assign_slots(name, problem, options or {})
+    return problem.slot_node[slots].astype(np.uint32)

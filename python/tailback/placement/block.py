@@ -1,0 +1,15 @@
+"""Block placement: what a launcher does when it is told nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.placement.options import Options, refuse_unknown
+from tailback.placement.problem import Problem
+
+
+def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+    """Rank i on slot i: host after host in allocation order (row-major for a grid)."""
+    refuse_unknown("block", options)
+    return np.arange(problem.n_ranks)

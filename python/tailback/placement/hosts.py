@@ -1,0 +1,97 @@
+"""Which hosts a job has: numbers, names with ranges, or the scattered allocation of thesis §4.4."""
+
+from __future__ import annotations
+
+import re
+
+from tailback.errors import PlacementError, nearest
+from tailback.fabric.model import Fabric
+
+_NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
+_BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)\Z")
+_PARITY = "parity-of-square:"
+_REMEDY = "write hosts like all, 0-127,200, node[001-016] or parity-of-square:even"
+
+
+def hosts_from_spec(spec: str, fabric: Fabric) -> list[int]:
+    """Host numbers a specification names, in the order it names them.
+
+    Args:
+        spec: ``"all"``; numbers and ranges ``"0-127,200"``; names ``"login1,node[001-016,020]"``;
+            mixtures of these; or ``"parity-of-square:even"`` / ``":odd"``: host i belongs to
+            ``even`` when (i + 1)² has an even number of 1 bits (thesis §4.4).
+        fabric: The fabric.
+
+    Raises:
+        PlacementError: A host does not exist or is named twice, or the text cannot be read.
+    """
+    spec = spec.strip()
+    if spec == "all":
+        return list(range(fabric.n_hosts))
+    if spec.startswith(_PARITY):
+        which = spec[len(_PARITY) :]
+        if which not in ("even", "odd"):
+            raise _error(spec, f"{which!r} is neither even nor odd")
+        odd = which == "odd"
+        return [i for i in range(fabric.n_hosts) if ((i + 1) ** 2).bit_count() % 2 == odd]
+    number = {name: i for i, name in reversed(list(enumerate(fabric.host_name)))}
+    out: list[int] = []
+    for item in _items(spec):
+        out.extend(_expand(item, spec, number, fabric.n_hosts))
+    seen: set[int] = set()
+    for host in out:
+        if host in seen:
+            raise _error(spec, f"host {host} ({fabric.host_name[host]!r}) is named twice")
+        seen.add(host)
+    return out
+
+
+def _error(spec: str, message: str, remedy: str = _REMEDY) -> PlacementError:
+    return PlacementError(message, place=f"hosts = {spec[:80]!r}", remedy=remedy)
+
+
+def _items(spec: str) -> list[str]:
+    """Split at commas that are not within brackets."""
+    items, depth, start = [], 0, 0
+    for i, char in enumerate(spec + ","):
+        if char == "," and depth == 0:
+            items.append(spec[start:i].strip())
+            start = i + 1
+        depth += (char == "[") - (char == "]")
+    if depth != 0 or not all(items):
+        raise _error(spec, "a bracket is open" if depth else "a host is missing between commas")
+    return items
+
+
+def _range(text: str, spec: str, limit: int) -> tuple[int, int, int]:
+    """First, last and digits of ``"001-016"``."""
+    match = _NUMBERS.match(text)
+    if not match:
+        raise _error(spec, f"{text!r} is not a number or a range")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise _error(spec, f"the range {text!r} runs backwards")
+    if last - first >= limit:
+        raise _error(spec, f"the range {text!r} has more than the {limit} hosts of the fabric")
+    return first, last, len(match[1]) if match[1].startswith("0") else 1
+
+
+def _expand(item: str, spec: str, number: dict[str, int], n_hosts: int) -> list[int]:
+    if item in number:
+        return [number[item]]
+    if _NUMBERS.match(item):
+        first, last, _ = _range(item, spec, n_hosts)
+        if last >= n_hosts:
+            raise _error(spec, f"host {last} is not one of {n_hosts} hosts, 0 to {n_hosts - 1}")
+        return list(range(first, last + 1))
+    bracket = _BRACKET.match(item)
+    names = [item]
+    if bracket:
+        names = []
+        for part in bracket[2].split(","):
+            first, last, digits = _range(part.strip(), spec, n_hosts)
+            names += [f"{bracket[1]}{n:0{digits}d}{bracket[3]}" for n in range(first, last + 1)]
+    for name in names:
+        if name not in number:
+            raise _error(spec, f"there is no host {name!r}", nearest(name, number)[:400])
+    return [number[name] for name in names]

@@ -1,0 +1,62 @@
+"""METIS placement: leaves as parts of the communication graph (thesis §4.2.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.placement import options as read
+from tailback.placement.cells import Cells, cells_of, group_leaves, seat, slots_in_leaves
+from tailback.placement.graph import Graph
+from tailback.placement.options import Options
+from tailback.placement.partition import partition
+from tailback.placement.problem import Problem
+from tailback.placement.swaps import Limits, Swapper
+
+
+def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+    """Ranks that talk much under one leaf, leaves that talk much in one pod (METIS).
+
+    Options: ``refine`` (default true: swap single ranks afterwards), ``pods`` (default true: choose
+    which leaf takes which part so that little leaves the pods; false numbers parts as METIS does).
+    """
+    read.refuse_unknown("metis", options, ("refine", "pods"))
+    refine = read.flag(options, "refine", True)
+    graph, cells, limits = problem.graph, cells_of(problem), Limits()
+    candidates = [_flat(graph, cells, problem.seed)]
+    if read.flag(options, "pods", True) and cells.n_pods > 1:
+        grouped = group_leaves(graph, cells, candidates[0], limits)
+        candidates = [grouped, _regrouped(graph, cells, candidates[0], problem.seed)]
+        candidates.append(_pods_first(graph, cells, problem.seed))
+    best = min(candidates, key=lambda leaf: cells.cost(graph, leaf))
+    if refine:
+        best = Swapper(graph, best, cells.n_leaves).run(limits)
+    return slots_in_leaves(problem, cells, best, limits)
+
+
+def _flat(graph: Graph, cells: Cells, seed: int) -> NDArray[np.int64]:
+    """Partition into leaves at once, as the thesis does."""
+    return partition(graph, cells.leaf_size, seed)
+
+
+def _regrouped(
+    graph: Graph, cells: Cells, leaf_of_rank: NDArray[np.int64], seed: int
+) -> NDArray[np.int64]:
+    """Partition the graph between leaves into pods; leaves of one size only."""
+    if (cells.leaf_size != cells.leaf_size[0]).any():
+        return leaf_of_rank
+    quotient = graph.quotient(leaf_of_rank, cells.n_leaves)
+    pods = partition(quotient, np.bincount(cells.leaf_pod), seed)
+    return group_leaves(graph, cells, seat(cells, pods)[leaf_of_rank], Limits())
+
+
+def _pods_first(graph: Graph, cells: Cells, seed: int) -> NDArray[np.int64]:
+    """Partition into pods, then each pod into its leaves."""
+    pod_size = np.bincount(cells.leaf_pod, cells.leaf_size).astype(np.int64)
+    pod_of_rank = partition(graph, pod_size, seed)
+    out = np.empty(graph.n_vertices, np.int64)
+    for pod in range(cells.n_pods):
+        ranks = np.flatnonzero(pod_of_rank == pod)
+        leaves = np.flatnonzero(cells.leaf_pod == pod)
+        out[ranks] = leaves[partition(graph.subgraph(ranks), cells.leaf_size[leaves], seed)]
+    return out

@@ -1,0 +1,15 @@
+"""Random placement: the yardstick every other placement must beat."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.placement.options import Options, refuse_unknown
+from tailback.placement.problem import Problem
+
+
+def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+    """Ranks spread at random over all slots of the chosen hosts (a function of the seed)."""
+    refuse_unknown("random", options)
+    return problem.random("random").permutation(problem.n_slots)[: problem.n_ranks]

@@ -1,0 +1,31 @@
+"""Reverse Cuthill–McKee: ranks that talk get numbers that are close (thesis §4.2.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from tailback.placement.options import Options, refuse_unknown
+from tailback.placement.problem import Problem
+
+
+def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+    """Reverse Cuthill–McKee order of the ranks on the slots in allocation order.
+
+    It looks at who talks to whom, not at how much nor at where the leaves end, which is why it
+    seldom helps (thesis §4.2.1); it is here to be compared with.
+    """
+    refuse_unknown("rcm", options)
+    graph = problem.graph
+    n = problem.n_ranks
+    binary = csr_array(
+        (np.ones(len(graph.neighbour)), graph.neighbour.astype(np.int32),
+         graph.start.astype(np.int32)),
+        shape=(n, n),
+    )  # fmt: skip
+    order = reverse_cuthill_mckee(binary, symmetric_mode=True)
+    slots = np.empty(n, np.int64)
+    slots[order] = np.arange(n)
+    return slots

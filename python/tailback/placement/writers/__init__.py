@@ -1,0 +1,17 @@
+"""Rank files: a placement in the form each launcher takes, with the command that uses it.
+
+To add a format, write one file with a callable ``render(assignment, file)`` and add one line below.
+"""
+
+from __future__ import annotations
+
+from tailback.placement.writers import cray, mpich, openmpi, sequence, slurm
+from tailback.placement.writers.model import WRITERS, Assignment, RankFile, assignment_for, write
+
+WRITERS.register("openmpi")(openmpi.render)
+WRITERS.register("openmpi-seq")(sequence.render)
+WRITERS.register("slurm")(slurm.render)
+WRITERS.register("mpich")(mpich.render)
+WRITERS.register("cray")(cray.render)
+
+__all__ = ["WRITERS", "Assignment", "RankFile", "assignment_for", "write"]

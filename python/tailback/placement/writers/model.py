@@ -1,0 +1,172 @@
+"""What a rank file is written from, and the check that keeps hostile host names out of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import PlacementError
+from tailback.fabric.model import Fabric
+from tailback.registry import Registry
+
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which host and which slot of it each rank has.
+
+    Attributes:
+        host: Host name of each rank, length R.
+        slot: Slot of each rank on its host, counting from 0, shape (R,).
+        allocation: Host names of the allocation, in order.
+        ranks_per_host: Slots of each host.
+    """
+
+    host: tuple[str, ...]
+    slot: NDArray[np.int64]
+    allocation: tuple[str, ...]
+    ranks_per_host: int
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks R."""
+        return len(self.host)
+
+
+@dataclass(frozen=True)
+class RankFile:
+    """A file for a launcher.
+
+    Attributes:
+        writer: Name of the format.
+        file: Name it is to have.
+        text: What it holds.
+        command: The shell command that runs ``./app`` with it.
+    """
+
+    writer: str
+    file: str
+    text: str
+    command: str
+
+
+Writer: TypeAlias = Callable[[Assignment, str], RankFile]
+"""Renders an assignment as a file of the given name."""
+
+WRITERS: Registry[Writer] = Registry("rank-file", "rank files that launchers take")
+
+
+def assignment_for(
+    fabric: Fabric,
+    node_of_rank: NDArray[np.integer],
+    hosts: list[int] | None = None,
+    ranks_per_host: int | None = None,
+) -> Assignment:
+    """Hosts and slots from the node of each rank.
+
+    Slots count up within a host in rank order, such that slot number modulo the number of adapters
+    gives the adapter the placement chose, as :func:`tailback.placement.problem_for` deals them out.
+
+    Args:
+        fabric: The fabric the placement was made for.
+        node_of_rank: Node of each rank, shape (R,).
+        hosts: The allocation in order; the hosts in use in fabric order when absent.
+        ranks_per_host: Slots of each host; the most ranks on one host when absent.
+
+    Raises:
+        PlacementError: A host name cannot stand in a rank file, two hosts share a name, or a rank
+            is outside the allocation or beyond a host's slots.
+    """
+    nodes = np.asarray(node_of_rank).astype(np.int64)
+    if len(nodes) and not 0 <= nodes.min() <= nodes.max() < fabric.n_nodes:
+        raise PlacementError(
+            f"placement names a node beyond the {fabric.n_nodes} of the fabric",
+            remedy="use the fabric the placement was made for",
+        )
+    host = fabric.node_host.astype(np.int64)[nodes]
+    used = sorted(set(host.tolist()))
+    allocation = used if hosts is None else hosts
+    outside = set(used) - set(allocation)
+    if outside:
+        raise PlacementError(
+            f"the placement uses host {fabric.host_name[min(outside)]!r} outside the allocation",
+            remedy="make the placement for the hosts of the allocation",
+        )
+    names = [safe_name(fabric.host_name[h]) for h in allocation]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise PlacementError(
+            f"two hosts are called {twice!r}, so a rank file cannot tell them apart",
+            remedy="give the hosts distinct names in the fabric",
+        )
+    slot = _slots(fabric, nodes, host)
+    most = int(slot.max(initial=-1)) + 1
+    per_host = most if ranks_per_host is None else ranks_per_host
+    if most > per_host:
+        rank = int(np.argmax(slot))
+        raise PlacementError(
+            f"host {fabric.host_name[host[rank]]!r} needs {most} slots but has {per_host}",
+            remedy="raise ranks_per_host",
+        )
+    return Assignment(
+        host=tuple(fabric.host_name[h] for h in host.tolist()),
+        slot=slot,
+        allocation=tuple(names),
+        ranks_per_host=per_host,
+    )
+
+
+def _slots(fabric: Fabric, nodes: NDArray[np.int64], host: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Slot of each rank on its host: the n-th rank of adapter a of A has slot n·A + a."""
+    switch = fabric.node_switch
+    adapter = np.zeros(fabric.n_nodes, np.int64)
+    adapters = np.ones(fabric.n_hosts, np.int64)
+    for number, members in enumerate(fabric.host_nodes()):
+        connected = [node for node in members if switch[node] >= 0] or members
+        adapter[connected] = np.arange(len(connected))
+        adapters[number] = max(len(connected), 1)
+    order = np.argsort(nodes, kind="stable")
+    ordered = nodes[order]
+    first = np.searchsorted(ordered, ordered)
+    nth = np.empty(len(nodes), np.int64)
+    nth[order] = np.arange(len(nodes)) - first
+    return nth * adapters[host] + adapter[nodes]
+
+
+def safe_name(name: str) -> str:
+    """Return ``name`` when it can stand in a rank file.
+
+    Raises:
+        PlacementError: It has white space, ``=``, shell or other characters no host name has.
+    """
+    if not _SAFE.match(name):
+        raise PlacementError(
+            f"host {name[:100]!r} has a name that a rank file cannot hold",
+            remedy="rename it in the fabric: letters, digits, dot, dash and underscore",
+        )
+    return name
+
+
+def write(name: str, assignment: Assignment, file: str = "rankfile") -> RankFile:
+    """Render ``assignment`` with writer ``name``.
+
+    Args:
+        name: One of ``tailback list rank-file``.
+        assignment: See :func:`assignment_for`.
+        file: Name the file is to have; the command refers to it.
+
+    Raises:
+        TailbackError: There is no such writer.
+        PlacementError: The format cannot express the assignment, or a name is unfit.
+    """
+    for host in {*assignment.host, *assignment.allocation}:
+        safe_name(host)
+    if not file or not file.isprintable():
+        raise PlacementError(f"{file!r} is no name for a file", remedy="give a printable name")
+    return WRITERS[name](assignment, file)

@@ -1,0 +1,17 @@
+"""Slurm's host file for arbitrary distribution."""
+
+from __future__ import annotations
+
+import shlex
+
+from tailback.placement.writers.model import Assignment, RankFile
+
+
+def render(assignment: Assignment, file: str) -> RankFile:
+    """Slurm SLURM_HOSTFILE: one host a task, for srun --distribution=arbitrary."""
+    # No comment in the file: every line of it is a task.
+    command = (
+        f"SLURM_HOSTFILE={shlex.quote(file)} "
+        f"srun --ntasks={assignment.n_ranks} --distribution=arbitrary ./app"
+    )
+    return RankFile("slurm", file, "\n".join(assignment.host) + "\n", command)

@@ -1,0 +1,306 @@
+"""What the pictures show, computed once from the tables: loads of links by phase and by window.
+
+A report draws the same few numbers many times. They are derived here from the tables of a run, as
+plain arrays over links, and cached; figures and the HTML report read them from the same place, so
+that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.diagnose.model import Diagnosis
+from tailback.errors import RunError
+from tailback.report.layout import Layout, arrange
+from tailback.run import Run
+
+Floats = NDArray[np.float64]
+
+ENOUGH_SAMPLES = 20
+"""Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""
+
+Z95 = 1.959963984540054
+
+SUMS = (
+    "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
+    "congested_samples", "congested_weight", "congested_variance",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """What the receivers' samples say of every link in one selection of the samples.
+
+    All arrays have shape (L,) or (…, L).
+
+    Attributes:
+        samples: Hop samples.
+        weight: Estimated packets through the link.
+        variance: Estimated variance of ``weight``.
+        bytes: Estimated bytes through the link.
+        congested_samples: Samples that met congestion there.
+        congested_weight: Estimated packets that met congestion there.
+        congested_variance: Estimated variance of ``congested_weight``.
+        duration_ps: Time the selection spans, picoseconds.
+    """
+
+    samples: Floats
+    weight: Floats
+    variance: Floats
+    bytes: Floats
+    congested_samples: Floats
+    congested_weight: Floats
+    congested_variance: Floats
+    duration_ps: float
+
+    @cached_property
+    def raw_fraction(self) -> Floats:
+        """Congested fraction (000 §3.2), NaN where the link was never sampled; may exceed 1."""
+        out = np.full(self.weight.shape, np.nan)
+        np.divide(self.congested_weight, self.weight, out=out, where=self.weight > 0)
+        return out
+
+    @cached_property
+    def fraction(self) -> Floats:
+        """Congested fraction clipped to 0–1 for drawing, NaN where there is no data."""
+        return np.asarray(np.clip(self.raw_fraction, 0.0, 1.0), np.float64)
+
+    @cached_property
+    def error(self) -> Floats:
+        """Standard error of the congested fraction, NaN where there is no data.
+
+        The two reservoirs are sampled independently, so the variance of the quotient is
+        ``(Var[W] + F² Var[N]) / N²`` to first order (000 §3.3).
+        """
+        out = np.full(self.weight.shape, np.nan)
+        spread = self.congested_variance + np.square(self.raw_fraction) * self.variance
+        np.divide(np.sqrt(spread), self.weight, out=out, where=self.weight > 0)
+        return out
+
+    def utilization(self, rate_gbps: Floats) -> Floats:
+        """Share of the line rate that our own packets took, 0–1; NaN where never sampled."""
+        capacity = rate_gbps * self.duration_ps / 8e3  # Gb/s is bits per ns; bytes in the selection
+        out = np.full(self.weight.shape, np.nan)
+        np.divide(self.bytes, capacity, out=out, where=(self.weight > 0) & (capacity > 0))
+        return np.asarray(np.clip(out, 0.0, 1.0), np.float64)
+
+
+def _load(columns: list[Floats], duration_ps: float) -> Load:
+    """A load from its sums in the order of SUMS."""
+    samples, weight, variance, size, met_samples, met_weight, met_variance = columns
+    return Load(samples, weight, variance, size, met_samples, met_weight, met_variance, duration_ps)
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What really crossed every link (simulated runs only); arrays have shape (L,).
+
+    Attributes:
+        observed_packets: Packets of the observed jobs.
+        observed_congested: Of them, those for which the link was congested.
+        utilization: Busy share of the run, 0–1.
+        stall: Share of the run in which it had data but no credit, 0–1.
+    """
+
+    observed_packets: Floats
+    observed_congested: Floats
+    utilization: Floats
+    stall: Floats
+
+
+class Evidence:
+    """The arrays behind the pictures of one run.
+
+    Args:
+        run: The run; its tables follow ``tailback.schema``.
+
+    Raises:
+        RunError: The run has no links, or its tables name links that do not exist.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.links = run.tables["links"].sort("link")
+        self.n_links = self.links.height
+        if self.n_links == 0:
+            raise RunError("the run has no links", remedy="draw a simulated or measured run")
+        if not np.array_equal(self.links["link"].to_numpy(), np.arange(self.n_links)):
+            raise RunError("table 'links' does not number its links 0, 1, 2, …")
+        for name in ("samples", "truth"):
+            frame = run.tables[name]
+            highest = frame["link"].max() if frame.height else 0
+            if isinstance(highest, int) and highest >= self.n_links:
+                raise RunError(f"table {name!r} names link {highest} of {self.n_links}")
+
+    @cached_property
+    def rate_gbps(self) -> Floats:
+        """Data rate of each link, shape (L,)."""
+        return self.links["rate_gbps"].to_numpy().astype(np.float64)
+
+    @cached_property
+    def tier(self) -> NDArray[np.int64]:
+        """Tier of each link, shape (L,)."""
+        return self.links["tier"].to_numpy().astype(np.int64)
+
+    @cached_property
+    def direction(self) -> NDArray[np.str_]:
+        """``up``, ``down`` or ``flat`` of each link, shape (L,)."""
+        return np.array(self.links["direction"].to_list(), dtype=np.str_)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where switches and hosts stand."""
+        return arrange(self.run.tables["nodes"], self.run.tables["switches"], self.links)
+
+    @cached_property
+    def lower_switch(self) -> NDArray[np.int64]:
+        """The switch at the lower end of each link (its leaf for a host link), shape (L,)."""
+        n_nodes = self.run.tables["nodes"].height
+        src = self.links["src"].to_numpy().astype(np.int64) - n_nodes
+        dst = self.links["dst"].to_numpy().astype(np.int64) - n_nodes
+        lower: NDArray[np.int64] = np.where(self.direction == "down", dst, src)
+        return np.where(lower >= 0, lower, np.maximum(src, dst))
+
+    def link_name(self, link: int) -> str:
+        """A link as people say it: ``source[port] → destination``."""
+        row = self.links.row(link, named=True)
+        return f"{row['src_name']}[{row['src_port']}] → {row['dst_name']}"
+
+    @cached_property
+    def samples(self) -> pl.DataFrame:
+        """Samples of the observed jobs with their phase."""
+        ours = self.run.tables["jobs"].filter(pl.col("observed")).select("job")
+        phases = self.run.tables["labels"].select("label", "phase")
+        return (
+            self.run.tables["samples"]
+            .join(ours, on="job", how="semi")
+            .join(phases, on="label", how="left")
+        )
+
+    @property
+    def measured(self) -> bool:
+        """Whether receivers took samples; a re-simulation for its time alone has none."""
+        return self.samples.height > 0
+
+    @cached_property
+    def phases(self) -> list[str]:
+        """Phases of the observed jobs that carried packets, in order of first appearance."""
+        first = (
+            self.samples.filter(pl.col("phase").is_not_null())
+            .group_by("phase")
+            .agg(pl.col("window").min(), pl.col("label").min())
+            .sort("window", "label", "phase")
+        )
+        return first["phase"].to_list()
+
+    @cached_property
+    def windows(self) -> pl.DataFrame:
+        """Time windows in order, with their length ``length_ps``."""
+        return (
+            self.run.tables["windows"]
+            .sort("window")
+            .with_columns(
+                (pl.col("end_ps").cast(pl.Int64) - pl.col("start_ps").cast(pl.Int64)).alias(
+                    "length_ps"
+                )
+            )
+        )
+
+    def load(self, phase: str | None = None) -> Load:
+        """Loads of all links in the whole run, or in one phase."""
+        if phase not in self._loads:
+            chosen = self.samples
+            if phase is not None:
+                chosen = chosen.filter(pl.col("phase") == phase)
+            self._loads[phase] = self._sum(chosen)
+        return self._loads[phase]
+
+    @cached_property
+    def _loads(self) -> dict[str | None, Load]:
+        return {}
+
+    def _sum(self, chosen: pl.DataFrame) -> Load:
+        total = chosen.group_by("link").agg(pl.col(name).sum() for name in SUMS)
+        index = total["link"].to_numpy()
+        columns = []
+        for name in SUMS:
+            dense = np.zeros(self.n_links)
+            dense[index] = total[name].to_numpy()
+            columns.append(dense)
+        used = self.windows.join(chosen.select("window").unique(), on="window", how="semi")
+        duration = float(used["length_ps"].sum()) if used.height else float(self.run.elapsed_ps)
+        return _load(columns, duration)
+
+    def load_by_window(self, links: NDArray[np.bool_]) -> Load:
+        """Loads of the links together in each window, shape (W,)."""
+        chosen = self.samples.filter(pl.col("link").is_in(np.flatnonzero(links).tolist()))
+        total = chosen.group_by("window").agg(pl.col(name).sum() for name in SUMS)
+        index = np.searchsorted(self.windows["window"].to_numpy(), total["window"].to_numpy())
+        columns = []
+        for name in SUMS:
+            dense = np.zeros(self.windows.height)
+            dense[index] = total[name].to_numpy()
+            columns.append(dense)
+        return _load(columns, float(self.windows["length_ps"].sum()))
+
+    @cached_property
+    def truth(self) -> Truth | None:
+        """What really crossed the links; None for a measured run."""
+        table = self.run.tables["truth"]
+        if table.height == 0:
+            return None
+        names = ("observed_packets", "observed_congested_packets", "busy_ps", "stall_ps")
+        total = table.group_by("link").agg(pl.col(name).sum() for name in names)
+        dense = {name: np.zeros(self.n_links) for name in names}
+        for name in names:
+            dense[name][total["link"].to_numpy()] = total[name].to_numpy()
+        span = max(float(self.windows["length_ps"].sum()), 1.0)
+        return Truth(
+            dense["observed_packets"],
+            dense["observed_congested_packets"],
+            np.clip(dense["busy_ps"] / span, 0.0, 1.0),
+            np.clip(dense["stall_ps"] / span, 0.0, 1.0),
+        )
+
+    @cached_property
+    def tier_directions(self) -> list[tuple[int, str]]:
+        """The (tier, direction) pairs that exist, from the top of the network downwards."""
+        order = {"up": 0, "down": 1, "flat": 2}
+        pairs = set(zip(self.tier.tolist(), self.direction.tolist(), strict=True))
+        return sorted(pairs, key=lambda pair: (-pair[0], order.get(pair[1], 3)))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Everything a figure may draw from.
+
+    Attributes:
+        observed: The run that was diagnosed.
+        diagnosis: What was found; None draws the tables alone.
+        before: A re-simulation of things as they are; the observed run where there is none.
+        after: A re-simulation with the remedy, None where there is none.
+    """
+
+    observed: Evidence
+    diagnosis: Diagnosis | None = None
+    before: Evidence | None = None
+    after: Evidence | None = None
+
+    @property
+    def reference(self) -> Evidence:
+        """What 'after' is compared with."""
+        return self.before or self.observed
+
+
+def describe(tier: int, direction: str) -> str:
+    """A tier and direction as people say it: ``leaf → aggregation``."""
+    names = {0: ("host", "leaf"), 1: ("leaf", "aggregation"), 2: ("aggregation", "core")}
+    low, high = names.get(tier, (f"tier {tier - 1}", f"tier {tier}"))
+    if direction == "flat":
+        return f"{low} ↔ {low}"
+    return f"{low} → {high}" if direction == "up" else f"{high} → {low}"

@@ -1,0 +1,25 @@
+"""The figures, one a file; importing this package registers them all."""
+
+from tailback.report.figures import (
+    before_after,
+    congested_fraction,
+    distance_histogram,
+    fabric_raster,
+    how_sure,
+    link_time,
+    rank_matrix,
+    time_course,
+    waterfall,
+)
+
+__all__ = [
+    "before_after",
+    "congested_fraction",
+    "distance_histogram",
+    "fabric_raster",
+    "how_sure",
+    "link_time",
+    "rank_matrix",
+    "time_course",
+    "waterfall",
+]

@@ -1,0 +1,177 @@
+"""Every directed link as one pixel: rows are switches by tier and pod, columns their ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
+from numpy.typing import NDArray
+
+from tailback.report.evidence import Case, Evidence
+from tailback.report.figure import Options, canvas, figure
+from tailback.report.scales import INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap
+
+BLOCK_ROWS = 48
+"""A block with more switches than this is cut into several, so that no block is a thin strip."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Switches of one tier and pod.
+
+    Attributes:
+        band: Name of the band: ``core``, ``aggregation``, ``leaf`` or ``hosts → leaf``.
+        pod: Its pod, -1 for none.
+        switches: The switches, one a row.
+        ports: Number of columns; column c is port ``first_port + c``.
+        first_port: Port of the first column.
+        cells: Link of each cell, -1 where there is no cable, shape (rows, ports).
+    """
+
+    band: str
+    pod: int
+    switches: NDArray[np.int64]
+    ports: int
+    first_port: int
+    cells: NDArray[np.int64]
+
+
+def blocks(evidence: Evidence) -> list[list[Block]]:
+    """All links as bands of blocks, the top tier first, injection links last.
+
+    A link stands at the switch and port it leaves; the injection link of a host, which leaves no
+    switch, stands in a band of its own at the port it arrives at.
+    """
+    tables = evidence.run.tables
+    tier = tables["switches"]["tier"].to_numpy().astype(np.int64)
+    pod = tables["switches"]["pod"].to_numpy().astype(np.int64)
+    links, n_nodes = evidence.links, tables["nodes"].height
+    names = {0: "leaf", 1: "aggregation", 2: "core"}
+    out: list[list[Block]] = []
+    number = np.arange(evidence.n_links)
+    src = links["src"].to_numpy().astype(np.int64) - n_nodes
+    dst = links["dst"].to_numpy().astype(np.int64) - n_nodes
+    src_port, dst_port = links["src_port"].to_numpy(), links["dst_port"].to_numpy()
+    leaving = src >= 0
+    for level in sorted(set(tier.tolist()), reverse=True):
+        here = tier == level
+        chosen = leaving & here[np.maximum(src, 0)]
+        band = names.get(level, f"tier {level}")
+        out.append(_band(band, here, pod, src[chosen], src_port[chosen], number[chosen]))
+    chosen = (src < 0) & (dst >= 0)
+    attached = np.zeros(len(tier), bool)
+    attached[dst[chosen]] = True
+    out.append(_band("hosts → leaf", attached, pod, dst[chosen], dst_port[chosen], number[chosen]))
+    return [band for band in out if band]
+
+
+def _band(
+    name: str, here: NDArray[np.bool_], pod: NDArray[np.int64], switch: NDArray[np.int64],
+    port: NDArray[np.uint32], link: NDArray[np.int64],
+) -> list[Block]:  # fmt: skip
+    if len(link) == 0:
+        return []
+    first, last = int(port.min()), int(port.max())
+    out = []
+    for number in sorted(set(pod[here].tolist()), key=lambda p: (p < 0, p)):
+        members = np.flatnonzero(here & (pod == number))
+        for start in range(0, len(members), BLOCK_ROWS):
+            rows = members[start : start + BLOCK_ROWS]
+            place = np.full(len(here), -1)
+            place[rows] = np.arange(len(rows))
+            cells = np.full((len(rows), last - first + 1), -1, np.int64)
+            mine = place[switch] >= 0
+            cells[place[switch[mine]], port[mine].astype(np.int64) - first] = link[mine]
+            out.append(Block(name, number, rows, last - first + 1, first, cells))
+    return out
+
+
+@figure("fabric_raster", per_phase=True, per_run=True)
+def fabric_raster(case: Case, options: Options) -> Figure | None:
+    """Congested fraction of every directed link: one pixel a port, nothing overdrawn."""
+    evidence = options.evidence(case)
+    value = evidence.load(options.phase).fraction
+    bands = blocks(evidence)
+    columns = max(len(band) for band in bands)
+    heights = [max(block.cells.shape[0] for block in band) for band in bands]
+    drawn = canvas(min(max(7.6, 2.0 * columns), 13.0), min(1.6 + 0.042 * sum(heights), 11.0))
+    grid = drawn.add_gridspec(len(bands), columns, height_ratios=[max(h, 8) for h in heights])
+    for row, band in enumerate(bands):
+        share = columns // len(band)
+        for column, block in enumerate(band):
+            at = (
+                grid[row, column]
+                if share == 1
+                else grid[row, column * share : (column + 1) * share]
+            )
+            _draw_block(drawn.add_subplot(at), block, value, column == 0)
+    bar = drawn.colorbar(
+        ScalarMappable(Normalize(0, 1), colormap("congestion")), ax=drawn.axes,
+        location="bottom", fraction=0.02, pad=0.015, aspect=70, shrink=0.5, anchor=(0.0, 0.5),
+    )  # fmt: skip
+    bar.outline.set_visible(False)
+    bar.set_label("congested fraction of the link that leaves the port (0–1)")
+    bar.ax.add_patch(
+        Rectangle((1.06, 0.0), 0.05, 1.0, transform=bar.ax.transAxes, clip_on=False,
+                  facecolor=NO_DATA, edgecolor=NO_DATA_HATCH, hatch="//////", linewidth=0.4)
+    )  # fmt: skip
+    bar.ax.text(1.13, 0.5, "no packet sampled: no data; white: no cable",
+                transform=bar.ax.transAxes, va="center", fontsize=8.5, color=MUTED)  # fmt: skip
+    return drawn
+
+
+def _draw_block(axes: Axes, block: Block, value: NDArray[np.float64], first: bool) -> None:
+    rows, ports = block.cells.shape
+    cabled = block.cells >= 0
+    shown = np.where(cabled, value[np.maximum(block.cells, 0)], np.nan)
+    extent = (block.first_port - 0.5, block.first_port + ports - 0.5, rows - 0.5, -0.5)
+    blank = cabled & np.isnan(shown)
+    axes.set_xlim(extent[0], extent[1])
+    axes.set_ylim(extent[2], extent[3])
+    if blank.any():
+        corners = [
+            (extent[0] + left + x * width, top - 0.5 + y * height)
+            for top, height, left, width in _rectangles(blank)
+            for x, y in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))
+        ]
+        codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * (len(corners) // 5)
+        axes.add_patch(
+            PathPatch(Path(corners, codes), facecolor=NO_DATA, edgecolor=NO_DATA_HATCH,
+                      hatch="//////", linewidth=0)
+        )  # fmt: skip
+    axes.imshow(
+        np.ma.masked_invalid(shown), cmap=colormap("congestion"), norm=Normalize(0, 1), extent=extent,
+        aspect="auto", interpolation="nearest", zorder=2,
+    )  # fmt: skip
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(True)
+    title = block.band if block.pod < 0 else f"pod {block.pod}"
+    axes.set_title(title, fontsize=8.5, fontweight="normal", pad=2.5)
+    axes.tick_params(labelsize=7, length=2, pad=1.5)
+    axes.set_yticks([0, rows - 1] if rows > 1 else [0])
+    axes.set_yticklabels([str(block.switches[0]), str(block.switches[-1])][: min(rows, 2)])
+    if first:
+        axes.set_ylabel(f"{block.band}\nswitch", fontsize=8, color=INK)
+    axes.set_xlabel("port", fontsize=7.5, labelpad=1)
+
+
+def _rectangles(mask: NDArray[np.bool_]) -> list[tuple[int, int, int, int]]:
+    """Cover the true cells with few rectangles: (top, height, left, width)."""
+    open_runs: dict[tuple[int, int], int] = {}
+    out = []
+    for row in range(mask.shape[0] + 1):
+        line = mask[row] if row < mask.shape[0] else np.zeros(mask.shape[1], bool)
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(np.int8), [0]])))
+        runs = {(int(a), int(b)) for a, b in edges.reshape(-1, 2)}
+        for run in [run for run in open_runs if run not in runs]:
+            top = open_runs.pop(run)
+            out.append((top, row - top, run[0], run[1] - run[0]))
+        for run in runs:
+            open_runs.setdefault(run, row)
+    return sorted(out)

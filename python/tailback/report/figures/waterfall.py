@@ -1,0 +1,83 @@
+"""Where the time goes: each bar is a re-simulation with one more thing made real."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from tailback.diagnose.model import Bar
+from tailback.report.evidence import Case
+from tailback.report.figure import Options, canvas, figure
+from tailback.report.scales import CAUSE_COLOURS, FAINT, INK, MUTED
+from tailback.units import format_time
+
+_COLOURS = {
+    "ideal": "#7b8794",
+    "pattern": CAUSE_COLOURS["pattern"],
+    "placement": CAUSE_COLOURS["placement"],
+    "routing": CAUSE_COLOURS["routing"],
+    "other traffic": CAUSE_COLOURS["other-traffic"],
+    "observed": INK,
+}
+
+
+@figure("waterfall")
+def waterfall(case: Case, options: Options) -> Figure | None:
+    """Where the time goes: from the ideal to the observed time, one cause after the other."""
+    bars = case.diagnosis.waterfall if case.diagnosis else []
+    if not bars:
+        return None
+    drawn = canvas(7.6, 0.62 + 0.42 * len(bars))
+    axes = drawn.add_subplot()
+    unit, scale = time_unit(max(bar.elapsed_ps for bar in bars))
+    end = max(max(bar.elapsed_ps, bar.elapsed_ps - bar.delta_ps + bar.high_ps) for bar in bars)
+    observed = bars[-1].elapsed_ps
+    for row, bar in enumerate(bars):
+        whole = row == 0 or bar.name == "observed"
+        left = 0 if whole else min(bar.elapsed_ps - bar.delta_ps, bar.elapsed_ps)
+        width = bar.elapsed_ps if whole else abs(bar.delta_ps)
+        colour = _COLOURS.get(bar.name, MUTED)
+        axes.barh(row, width / scale, left=left / scale, height=0.62, color=colour, linewidth=0)
+        right = (left + width) / scale
+        if not whole:
+            start = bar.elapsed_ps - bar.delta_ps
+            low, high = (start + bar.low_ps) / scale, (start + bar.high_ps) / scale
+            end_at = bar.elapsed_ps / scale
+            axes.errorbar(
+                end_at, row, xerr=[[max(end_at - low, 0)], [max(high - end_at, 0)]],
+                color=INK, linewidth=1.1, capsize=3, capthick=1.1,
+            )  # fmt: skip
+            right = max(right, high)
+        if row + 1 < len(bars):
+            axes.plot([bar.elapsed_ps / scale] * 2, [row + 0.31, row + 0.69], color=MUTED, lw=0.7)
+        axes.text(
+            right + 0.012 * end / scale, row, _amount(bar, whole, observed), va="center",
+            fontsize=8.8, fontweight="bold" if whole else "normal",
+        )  # fmt: skip
+    axes.set_yticks(range(len(bars)), [_name(bar, row) for row, bar in enumerate(bars)])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.24 * end / scale)
+    axes.set_xlabel(f"time of the job, {unit}")
+    axes.grid(axis="x", color=FAINT)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    return drawn
+
+
+def time_unit(largest: float) -> tuple[str, float]:
+    """Unit for an axis that ends at ``largest`` picoseconds, and its size in picoseconds."""
+    for unit, scale in (("s", 1e12), ("ms", 1e9), ("µs", 1e6), ("ns", 1e3)):
+        if largest >= 2 * scale:
+            return unit, scale
+    return "ps", 1.0
+
+
+def _name(bar: Bar, row: int) -> str:
+    return bar.name if row == 0 or bar.name == "observed" else f"+ {bar.name}"
+
+
+def _amount(bar: Bar, whole: bool, observed: int) -> str:
+    if whole:
+        return format_time(bar.elapsed_ps)
+    sign = "−" if bar.delta_ps < 0 else "+"
+    share = abs(bar.delta_ps) / observed if observed else 0.0
+    return f"{sign}{format_time(abs(bar.delta_ps))}  ({sign}{100 * share:.0f} % of observed)"

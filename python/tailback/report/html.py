@@ -1,0 +1,241 @@
+"""The self-contained HTML report: one file, answer first, nothing fetched.
+
+Everything a reader needs without JavaScript is plain HTML and SVG images; the viewer adds selection
+and inspection. Names come from files and are hostile until shown as text: the template escapes them
+all, data stand in JSON that cannot hold markup, and the page's policy forbids the network and every
+script and style but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup
+
+import tailback
+from tailback.diagnose.model import Diagnosis, Finding
+from tailback.errors import RunError
+from tailback.report.evidence import Case
+from tailback.report.export import make_case
+from tailback.report.figure import FIGURES, Options, draw, render
+from tailback.report.payload import build, phases_carried, safe_json
+from tailback.run import Run
+from tailback.units import format_time
+
+CAUSES = {
+    "pattern": "Communication pattern",
+    "placement": "Placement of ranks",
+    "other-traffic": "Other traffic",
+    "not-network": "Not the network",
+    "undetermined": "Undetermined",
+}
+
+_STATIC_DPI = 110
+
+
+def write_report(
+    path: str | Path,
+    run: Run,
+    diagnosis: Diagnosis,
+    *,
+    before: Run | None = None,
+    after: Run | None = None,
+    files: Mapping[str, str] | None = None,
+) -> Path:
+    """Write the report of a diagnosed run as one HTML file.
+
+    Args:
+        path: The file; an existing one is replaced, whole or not at all.
+        run: The observed run.
+        diagnosis: What was found in it.
+        before: Re-simulation of things as they are, where it differs from ``run``.
+        after: Re-simulation with the remedy.
+        files: Content of each file of the remedy, by the name under which it is offered.
+
+    Returns:
+        The path. The same input gives the same bytes.
+
+    Raises:
+        RunError: A run cannot be drawn, the runs are of different fabrics, or the file cannot be
+            written.
+    """
+    path = Path(path)
+    page = render_report(run, diagnosis, before=before, after=after, files=files).encode("utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(page)
+            os.chmod(part, 0o644)
+            os.replace(part, path)
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RunError(
+            f"cannot write the report: {error.strerror}", file=path,
+            remedy="choose a file you may write to",
+        ) from None  # fmt: skip
+    return path
+
+
+def render_report(
+    run: Run,
+    diagnosis: Diagnosis,
+    *,
+    before: Run | None = None,
+    after: Run | None = None,
+    files: Mapping[str, str] | None = None,
+) -> str:
+    """The report as text; arguments and errors as in :func:`write_report`."""
+    case = make_case(run, diagnosis, before, after)
+    names, arrays = build(case)
+    viewer, look = _asset("viewer.js"), _asset("viewer.css")
+    captions = {entry.name: entry.summary for entry in FIGURES}
+    return _template().render(
+        version=tailback.__version__,
+        policy=_policy(viewer, look),
+        # Markup: our own files, and JSON that safe_json made fit to stand in a page.
+        viewer=Markup(viewer),
+        look=Markup(look),
+        data=Markup(safe_json(names)),
+        arrays=arrays,
+        run=run,
+        diagnosis=diagnosis,
+        case=case,
+        causes=CAUSES,
+        shares=_shares(diagnosis.findings),
+        saving=_ideal_saving(diagnosis),
+        datasets=names["datasets"],
+        has_stall=any(dataset["truth"] for dataset in names["datasets"]),
+        figures=_static_figures(case),
+        captions=captions,
+        downloads=_downloads(diagnosis, files or {}),
+        phases_left_out=len(case.observed.phases) - len(phases_carried(case.observed)),
+        provenance=_provenance(run),
+        scenario=run.scenario.model_dump_json(indent=2),
+        link_count=case.observed.n_links,
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    text = (resources.files("tailback.report") / name).read_text(encoding="utf-8")
+    if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
+        raise RuntimeError(f"{name} cannot stand inside a page; build the viewer again")
+    return text
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["time"] = format_time
+    environment.filters["percent"] = lambda value, digits=0: f"{100 * value:.{digits}f} %"
+    text = (resources.files("tailback.report") / "report.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(text)
+
+
+def _policy(viewer: str, look: str) -> str:
+    """Nothing from anywhere: only this page's own script, style and images."""
+
+    def fingerprint(text: str) -> str:
+        digest = hashlib.sha256(text.encode("utf-8")).digest()
+        return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+    return (
+        f"default-src 'none'; script-src {fingerprint(viewer)}; style-src {fingerprint(look)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _static_figures(case: Case) -> dict[str, str]:
+    """Every figure that has something to show, as ``data:`` addresses of SVG images."""
+    out = {}
+    for entry in FIGURES:
+        for after in (False, True):
+            if after and entry.name != "congested_fraction":
+                continue
+            if after and (case.after is None or not case.after.measured):
+                continue
+            drawn = draw(entry.name, case, Options(after=after, compact=True))
+            if drawn is None:
+                continue
+            text = render(drawn, "svg", _STATIC_DPI).decode("utf-8")
+            key = f"{entry.name}-after" if after else entry.name
+            # Spaces and quotation marks that cannot end the attribute stay as they are: smaller.
+            out[key] = "data:image/svg+xml," + quote(text, safe=" ='/:;,()+@!*~$?[]{}|")
+    return out
+
+
+def _shares(findings: list[Finding]) -> list[tuple[str, float, float]]:
+    """``(cause, start, share)`` of the congested packets, largest first; they sum to 1 at most."""
+    total: dict[str, float] = {}
+    for finding in findings:
+        total[finding.cause] = total.get(finding.cause, 0.0) + max(finding.share, 0.0)
+    scale = 1.0 / max(sum(total.values()), 1.0)
+    out, start = [], 0.0
+    for cause, share in sorted(total.items(), key=lambda item: -item[1]):
+        if share > 0:
+            out.append((cause, start, share * scale))
+            start += share * scale
+    return out
+
+
+def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
+    """The ideal time, and the share of the observed time that lies above it."""
+    if not diagnosis.waterfall or diagnosis.elapsed_ps <= 0:
+        return None
+    ideal = diagnosis.waterfall[0].elapsed_ps
+    return ideal, max(0.0, 1.0 - ideal / diagnosis.elapsed_ps)
+
+
+def _downloads(diagnosis: Diagnosis, files: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """``(name, purpose, address)`` of each file of the remedy, in the remedy's order."""
+    purposes = diagnosis.remedy.files if diagnosis.remedy else {}
+    order = [*(name for name in purposes if name in files),
+             *(name for name in files if name not in purposes)]  # fmt: skip
+    out = []
+    for name in order:
+        content = base64.b64encode(files[name].encode("utf-8")).decode("ascii")
+        address = f"data:text/plain;charset=utf-8;base64,{content}"
+        out.append((name, purposes.get(name, ""), address))
+    return out
+
+
+def _provenance(run: Run) -> list[tuple[str, Any]]:
+    scenario, summary = run.scenario, run.summary
+    digest = hashlib.sha256(scenario.model_dump_json(indent=2).encode()).hexdigest()
+    rows = [
+        ("Scenario", scenario.name),
+        ("Seed", scenario.seed),
+        ("Scenario SHA-256", digest),
+        ("Written by", f"Tailback {tailback.__version__}"),
+        ("Nodes, switches, directed links",
+         ", ".join(f"{run.tables[name].height:,}" for name in ("nodes", "switches", "links"))),
+    ]  # fmt: skip
+    labels = {
+        "packets": "Packets",
+        "observed_packets": "Packets of observed jobs",
+        "packet_hops": "Packet hops",
+        "average_path_length": "Switches a packet visits",
+    }
+    for key, label in labels.items():
+        if summary.get(key):
+            value = summary[key]
+            rows.append((label, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"))
+    if not run.complete:
+        rows.append(("Completeness", "interrupted: the tables end where the run was stopped"))
+    return rows

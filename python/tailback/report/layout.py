@@ -1,0 +1,153 @@
+"""Where things stand in the congested-fraction plot: tiers in rows, pods in columns.
+
+The same coordinates serve the printed figure and the viewer. The unit of x is the pitch of leaves;
+y counts tiers upwards, leaves at 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Positions of switches, hosts and cables.
+
+    Attributes:
+        width: Extent in x.
+        tiers: Number of tiers of switches.
+        switch_x: Position of each switch, shape (S,).
+        switch_y: Its tier, shape (S,).
+        pods: ``(pod, left, right)`` of each pod that holds leaves, left to right.
+        node_x: Left edge of each host box, shape (N,), NaN where the node is not attached.
+        node_row: Row of the box below its leaf, shape (N,).
+        node_width: Width of one host box.
+        node_rows: Rows of host boxes.
+        halves: For each directed link that is drawn as half a cable: its number, shape (H,).
+        segments: Start and end of those halves, shape (H, 4): x0, y0, x1, y1.
+    """
+
+    width: float
+    tiers: int
+    switch_x: NDArray[np.float64]
+    switch_y: NDArray[np.float64]
+    pods: list[tuple[int, float, float]]
+    node_x: NDArray[np.float64]
+    node_row: NDArray[np.int64]
+    node_width: float
+    node_rows: int
+    halves: NDArray[np.int64]
+    segments: NDArray[np.float64]
+
+
+POD_GAP = 1.6
+HOST_COLUMN_LIMIT = 40
+PARALLEL_OFFSET = 0.1
+
+
+def arrange(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFrame) -> Layout:
+    """Place everything; any fabric with tiers can be arranged, pods or none.
+
+    Args:
+        nodes: Table ``nodes``.
+        switches: Table ``switches``.
+        links: Table ``links``, sorted by link.
+
+    Returns:
+        The layout.
+    """
+    tier = switches["tier"].to_numpy().astype(np.int64)
+    pod = switches["pod"].to_numpy().astype(np.int64)
+    low = int(tier.min()) if len(tier) else 0
+    level = tier - low
+    x, pods, width = _switch_x(level, pod)
+    node_x, node_row, node_width, rows = _hosts(nodes, x)
+    halves, segments = _halves(nodes.height, links, x, level.astype(np.float64))
+    return Layout(
+        width, int(level.max(initial=0)) + 1, x, level.astype(np.float64), pods,
+        node_x, node_row, node_width, rows, halves, segments,
+    )  # fmt: skip
+
+
+def _switch_x(
+    level: NDArray[np.int64], pod: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], list[tuple[int, float, float]], float]:
+    """Leaves side by side, pod after pod; switches above spread evenly over their pod."""
+    x = np.zeros(len(level))
+    spans: dict[int, tuple[float, float]] = {}
+    cursor = 0.0
+    bottom = level == 0
+    for number in sorted(set(pod[bottom].tolist()), key=lambda p: (p < 0, p)):
+        members = np.flatnonzero(bottom & (pod == number))
+        if spans:
+            cursor += POD_GAP
+        x[members] = cursor + np.arange(len(members)) + 0.5
+        spans[number] = (cursor, cursor + len(members))
+        cursor += len(members)
+    width = max(cursor, 1.0)
+    for height in range(1, int(level.max(initial=0)) + 1):
+        for number in set(pod[level == height].tolist()):
+            members = np.flatnonzero((level == height) & (pod == number))
+            left, right = spans.get(number, (0.0, width))
+            x[members] = left + (np.arange(len(members)) + 0.5) * (right - left) / len(members)
+    return x, [(number, *span) for number, span in spans.items()], width
+
+
+def _hosts(
+    nodes: pl.DataFrame, x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64], float, int]:
+    """Boxes in columns under their leaf, numbered top to bottom, left to right (000 §3.4)."""
+    switch = nodes["switch"].to_numpy().astype(np.int64)
+    attached = np.flatnonzero(switch >= 0)
+    order = attached[np.argsort(switch[attached], kind="stable")]
+    rank = np.zeros(nodes.height, np.int64)
+    if len(order):
+        counts = np.bincount(switch[order])
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        rank[order] = np.arange(len(order)) - starts[switch[order]]
+    most = int(rank.max(initial=0)) + 1
+    columns = max(1, -(-most // HOST_COLUMN_LIMIT))
+    rows = -(-most // columns)
+    box = 0.84 / columns
+    node_x = np.full(nodes.height, np.nan)
+    node_x[attached] = x[switch[attached]] - 0.42 + (rank[attached] // rows) * box
+    return node_x, rank % rows, box, rows
+
+
+def _halves(
+    n_nodes: int, links: pl.DataFrame, x: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each directed link is the half of its cable nearer its destination.
+
+    So the upper half is the up link and the lower half the down link; between switches of one tier
+    the half at a switch is the link that arrives there. Parallel cables stand side by side.
+    """
+    src = links["src"].to_numpy().astype(np.int64) - n_nodes
+    dst = links["dst"].to_numpy().astype(np.int64) - n_nodes
+    between = np.flatnonzero((src >= 0) & (dst >= 0))
+    a, b = src[between], dst[between]
+    cable = np.minimum(between, links["reverse"].to_numpy().astype(np.int64)[between])
+    offset = PARALLEL_OFFSET * _parallel(np.minimum(a, b), np.maximum(a, b), cable)
+    bow = np.where(y[a] == y[b], -0.18, 0.0)  # flat cables hang below their row
+    middle_x, middle_y = (x[a] + x[b]) / 2 + offset, (y[a] + y[b]) / 2 + bow
+    segments = np.column_stack([middle_x, middle_y, x[b] + offset, y[b]])
+    return between, segments
+
+
+def _parallel(
+    low: NDArray[np.int64], high: NDArray[np.int64], cable: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Place of each link's cable among the cables of its pair, centred on 0."""
+    out = np.zeros(len(low))
+    order = np.lexsort((cable, high, low))
+    pair = np.stack([low[order], high[order]])
+    starts = np.flatnonzero(np.any(np.diff(pair, axis=1, prepend=-1) != 0, axis=0))
+    for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        if end - begin > 2:
+            cables, place = np.unique(cable[order[begin:end]], return_inverse=True)
+            out[order[begin:end]] = place - (len(cables) - 1) / 2
+    return out

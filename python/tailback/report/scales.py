@@ -1,0 +1,89 @@
+"""Colour scales of the report, one for each quantity, fixed for the whole of it.
+
+Congestion, utilization and stall are three different things and never share a scale. Each scale
+runs from light to dark in even steps of perceived lightness (OKLab, Ottosson 2020), so it stays in
+order when printed in grey and for colour-blind eyes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from matplotlib.colors import Colormap, ListedColormap
+from numpy.typing import NDArray
+
+INK: Final = "#1b2430"
+MUTED: Final = "#5d6875"
+FAINT: Final = "#d9dee4"
+PAPER: Final = "#ffffff"
+NO_DATA: Final = "#eef0f2"
+NO_DATA_HATCH: Final = "#b9c0c8"
+SELECTED: Final = "#0b57d0"
+
+CAUSE_COLOURS: Final = {
+    "pattern": "#7a5ea8",
+    "placement": "#c2571a",
+    "routing": "#2f7f86",
+    "other-traffic": "#8a7a2f",
+    "not-network": "#7b8794",
+    "undetermined": "#aab2bb",
+}
+"""One colour for each cause: the verdict, its bar of shares and the waterfall agree on them."""
+
+_ANCHORS: Final = {
+    # quantity: (lightness, chroma, hue in degrees) along the scale
+    "congestion": ((0.945, 0.012, 85), (0.78, 0.12, 72), (0.58, 0.165, 42), (0.38, 0.135, 22),
+                   (0.19, 0.06, 10)),
+    "utilization": ((0.955, 0.010, 210), (0.79, 0.08, 205), (0.60, 0.11, 235), (0.41, 0.11, 258),
+                    (0.22, 0.06, 270)),
+    "traffic": ((0.93, 0.025, 165), (0.76, 0.07, 168), (0.58, 0.085, 172), (0.40, 0.07, 178),
+                (0.22, 0.04, 185)),
+    "stall": ((0.955, 0.010, 320), (0.80, 0.09, 322), (0.60, 0.16, 318), (0.41, 0.16, 305),
+              (0.20, 0.08, 295)),
+}  # fmt: skip
+
+
+def _oklab_to_srgb(lab: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Convert OKLab colours to sRGB in 0–1, both of shape (n, 3)."""
+    to_lms = np.array(
+        [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728],
+         [1, -0.0894841775, -1.2914855480]]
+    )  # fmt: skip
+    to_rgb = np.array(
+        [[4.0767416621, -3.3077115913, 0.2309699292], [-1.2684380046, 2.6097574011, -0.3413193965],
+         [-0.0041960863, -0.7034186147, 1.7076147010]]
+    )  # fmt: skip
+    linear = np.clip((lab @ to_lms.T) ** 3 @ to_rgb.T, 0.0, 1.0)
+    srgb = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return np.asarray(srgb, np.float64)
+
+
+def table(quantity: str, steps: int = 256) -> NDArray[np.uint8]:
+    """Colours of one scale from 0 to 1, shape (steps, 3), 8-bit sRGB.
+
+    Args:
+        quantity: ``congestion``, ``utilization``, ``stall`` or ``traffic`` (bytes).
+        steps: Number of colours.
+    """
+    anchors = np.array(_ANCHORS[quantity], np.float64)
+    hue = np.deg2rad(anchors[:, 2])
+    lab = np.column_stack([anchors[:, 0], anchors[:, 1] * np.cos(hue), anchors[:, 1] * np.sin(hue)])
+    # Position by lightness: equal steps along the scale are equal steps of lightness.
+    where = (anchors[0, 0] - anchors[:, 0]) / (anchors[0, 0] - anchors[-1, 0])
+    at = np.linspace(0.0, 1.0, steps)
+    dense = np.column_stack([np.interp(at, where, lab[:, axis]) for axis in range(3)])
+    return np.round(_oklab_to_srgb(dense) * 255).astype(np.uint8)
+
+
+def colormap(quantity: str) -> Colormap:
+    """The matplotlib colour map of one quantity; cells without data stay as the paper is."""
+    scale = ListedColormap(table(quantity) / 255.0, name=f"tailback-{quantity}")
+    return scale.with_extremes(bad=(0.0, 0.0, 0.0, 0.0))
+
+
+def luminance(rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Relative luminance (WCAG 2) of 8-bit sRGB colours, shape (n, 3) → (n,)."""
+    value = rgb.astype(np.float64) / 255.0
+    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    return np.asarray(linear @ np.array([0.2126, 0.7152, 0.0722]), np.float64)

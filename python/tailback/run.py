@@ -1,0 +1,180 @@
+"""A run: the tables of one simulation or measurement, its scenario and its provenance, on disk.
+
+A run directory holds one Parquet file a table (``tailback.schema``), ``scenario.json`` (the
+scenario as it was understood) and ``run.json`` (summary and provenance). The same scenario, seed and version
+give the same bytes; wall-clock figures live in ``performance.json`` alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import tailback
+from tailback.errors import RunError
+from tailback.scenario import Scenario
+from tailback.schema import TABLES, conform
+
+FORMAT = 1
+
+
+@dataclass
+class Run:
+    """Tables, scenario and summary of one run.
+
+    Attributes:
+        scenario: The scenario as it was understood.
+        tables: Frame of every table in ``schema.TABLES``.
+        summary: ``elapsed_ps`` (last observed rank's finish), ``packets``, ``packet_hops``,
+            ``events``, ``average_path_length`` (switches a packet of observed jobs visits),
+            ``observed_packets``, ``complete`` …
+        performance: Wall-clock figures: never part of what must be reproducible.
+        notes: What readers found odd and tolerated.
+    """
+
+    scenario: Scenario
+    tables: dict[str, pl.DataFrame]
+    summary: dict[str, Any]
+    performance: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def elapsed_ps(self) -> int:
+        """When the last rank of the observed jobs finished, picoseconds."""
+        return int(self.summary["elapsed_ps"])
+
+    @property
+    def complete(self) -> bool:
+        """False when the run was interrupted; its tables end there."""
+        return bool(self.summary["complete"])
+
+    def write(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the run directory: all of it or nothing.
+
+        Raises:
+            RunError: The directory exists (without ``force``) or cannot be written.
+        """
+        with fresh_directory(path, force=force) as part:
+            for name, frame in self.tables.items():
+                conform(name, frame).write_parquet(part / f"{name}.parquet")
+            scenario = self.scenario.model_dump_json(indent=2)
+            (part / "scenario.json").write_text(scenario + "\n", encoding="utf-8")
+            provenance = {
+                "format": FORMAT,
+                "tailback": tailback.__version__,
+                "scenario_sha256": hashlib.sha256(scenario.encode()).hexdigest(),
+                "summary": self.summary,
+                "notes": self.notes,
+            }
+            _write_json(part / "run.json", provenance)
+            _write_json(part / "performance.json", self.performance)
+        return Path(path)
+
+    @staticmethod
+    def read(path: str | Path) -> Run:
+        """Read a run directory; raises RunError naming what is missing or damaged."""
+        path = Path(path)
+        if not (path / "run.json").is_file():
+            raise RunError(
+                "not a run directory (it has no run.json)", file=path,
+                remedy="give the folder that 'tailback simulate --out' wrote",
+            )  # fmt: skip
+        try:
+            provenance = json.loads((path / "run.json").read_text(encoding="utf-8"))
+            scenario = Scenario.model_validate_json((path / "scenario.json").read_bytes())
+            performance = json.loads((path / "performance.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"damaged run directory: {error}", file=path) from None
+        if provenance.get("format") != FORMAT:
+            raise RunError(
+                f"run format {provenance.get('format')!r}, this version reads {FORMAT}",
+                file=path / "run.json", remedy="run the scenario again",
+            )  # fmt: skip
+        tables = {}
+        for name in TABLES:
+            file = path / f"{name}.parquet"
+            try:
+                tables[name] = conform(name, pl.read_parquet(file))
+            except (OSError, pl.exceptions.PolarsError) as error:
+                raise RunError(f"damaged table: {error}", file=file) from None
+        return Run(scenario, tables, provenance["summary"], performance, provenance["notes"])
+
+
+class fresh_directory:  # noqa: N801 - used like a function
+    """Context manager: a folder that appears at ``path`` whole, or not at all.
+
+    Everything is written to a sibling folder that takes the final name at the end; on any error,
+    a full disk or Ctrl-C among them, it is removed and what stood there before is untouched.
+    """
+
+    def __init__(self, path: str | Path, *, force: bool = False) -> None:
+        self.path = Path(path)
+        self.force = force
+
+    def __enter__(self) -> Path:
+        if self.path.exists() and not self.force:
+            raise RunError(
+                "already exists", file=self.path, remedy="choose another --out, or add --force"
+            )
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError("is a file, not a folder", file=self.path, remedy="choose another --out")
+        if self.path.is_dir() and any(self.path.iterdir()) and not _is_ours(self.path):
+            raise RunError(
+                "holds files that Tailback did not write; refusing to replace it",
+                file=self.path, remedy="choose another --out",
+            )  # fmt: skip
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._part = Path(
+                tempfile.mkdtemp(prefix=f".{self.path.name}.", dir=self.path.parent or ".")
+            )
+        except OSError as error:
+            raise RunError(
+                f"cannot write there: {error.strerror}", file=self.path,
+                remedy="choose a folder you may write to with --out",
+            ) from None  # fmt: skip
+        return self._part
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            try:
+                os.chmod(self._part, 0o755)
+                if self.path.exists():
+                    shutil.rmtree(self.path)
+                self._part.rename(self.path)
+            except OSError as problem:
+                error = problem
+            else:
+                return
+        shutil.rmtree(self._part, ignore_errors=True)
+        if isinstance(error, (OSError, pl.exceptions.PolarsError)):
+            raise RunError(
+                f"could not be written: {error}", file=self.path,
+                remedy="make room or choose another --out; nothing was left behind",
+            ) from None  # fmt: skip
+
+
+def claim(path: Path, *, force: bool = False) -> None:
+    """Find out, before hours of work, whether a folder could be written at ``path``.
+
+    Raises:
+        RunError: As :class:`fresh_directory`.
+    """
+    part = fresh_directory(path, force=force).__enter__()
+    shutil.rmtree(part, ignore_errors=True)
+
+
+def _is_ours(path: Path) -> bool:
+    return any((path / name).is_file() for name in ("run.json", "diagnosis.json", "placement.json"))
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=2, sort_keys=True) + "\n", encoding="utf-8")

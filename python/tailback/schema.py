@@ -1,0 +1,185 @@
+"""Every table of a run: its columns, their units and what they mean.
+
+``docs/tables.md`` is generated from this file (``python -m tailback.schema``). A run directory
+holds one Parquet file a table; everything that analyses, diagnoses or draws reads these and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from tailback.errors import RunError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name (which carries the unit), type and meaning."""
+
+    name: str
+    dtype: type[pl.DataType]
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its name, what a row is, and its columns."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def polars_schema(self) -> dict[str, type[pl.DataType]]:
+        """Column names and types, in order."""
+        return {column.name: column.dtype for column in self.columns}
+
+
+def _table(name: str, row: str, *columns: tuple[str, type[pl.DataType], str]) -> Table:
+    return Table(name, row, tuple(Column(*column) for column in columns))
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        _table(
+            "nodes", "one network adapter",
+            ("node", pl.UInt32, "number of the node"),
+            ("name", pl.String, "name as the fabric gives it"),
+            ("host", pl.UInt32, "the host that holds the adapter"),
+            ("host_name", pl.String, "name of that host"),
+            ("switch", pl.Int64, "switch it attaches to, -1 if none"),
+        ),
+        _table(
+            "switches", "one switch",
+            ("switch", pl.UInt32, "number of the switch"),
+            ("name", pl.String, "name as the fabric gives it"),
+            ("tier", pl.Int32, "0 = leaf, 1 = aggregation, 2 = core, …"),
+            ("pod", pl.Int32, "pod, -1 where it belongs to none"),
+        ),
+        _table(
+            "links", "one directed link",
+            ("link", pl.UInt32, "number of the link"),
+            ("src", pl.UInt32, "source vertex: nodes first, then switches"),
+            ("dst", pl.UInt32, "destination vertex"),
+            ("src_name", pl.String, "name of the source"),
+            ("dst_name", pl.String, "name of the destination"),
+            ("src_port", pl.UInt32, "port number at the source"),
+            ("dst_port", pl.UInt32, "port number at the destination"),
+            ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core"),
+            ("direction", pl.String, "up, down or flat (between switches of one tier)"),
+            ("from_node", pl.Boolean, "injection link: the source is a node"),
+            ("to_node", pl.Boolean, "ejection link: the destination is a node"),
+            ("rate_gbps", pl.Float64, "data rate, gigabits per second"),
+            ("delay_ps", pl.UInt64, "cable delay, picoseconds"),
+            ("reverse", pl.UInt32, "the opposite link of the same cable"),
+        ),
+        _table(
+            "jobs", "one job",
+            ("job", pl.UInt32, "number of the job"),
+            ("name", pl.String, "name from the scenario"),
+            ("observed", pl.Boolean, "true: ours, its packets are measured; false: background"),
+            ("ranks", pl.UInt32, "number of ranks"),
+            ("placement", pl.String, "placement it ran with"),
+            ("grid", pl.String, "Cartesian grid, like 64x72 (x fastest), empty when unknown"),
+        ),
+        _table(
+            "ranks", "one MPI rank",
+            ("rank", pl.UInt32, "number over all jobs"),
+            ("job", pl.UInt32, "its job"),
+            ("job_rank", pl.UInt32, "its rank within the job"),
+            ("node", pl.UInt32, "node it ran on"),
+            ("finish_ps", pl.UInt64, "when its last operation completed"),
+            ("compute_ps", pl.UInt64, "time it computed"),
+            ("wait_ps", pl.UInt64, "time it was blocked in WAIT or WAITALL"),
+        ),
+        _table(
+            "labels", "what a message belongs to",
+            ("label", pl.UInt32, "number of the label"),
+            ("job", pl.UInt32, "its job"),
+            ("phase", pl.String, "phase of the application"),
+            ("call", pl.String, "call that sent it"),
+            ("tag", pl.Int64, "MPI tag, -1 where there is none"),
+            ("communicator", pl.String, "communicator"),
+        ),
+        _table(
+            "windows", "one time window",
+            ("window", pl.UInt32, "number of the window"),
+            ("start_ps", pl.UInt64, "first picosecond"),
+            ("end_ps", pl.UInt64, "first picosecond after it; the last window ends with the run"),
+        ),
+        _table(
+            "samples", "what receivers learned of one link in one window under one label",
+            ("window", pl.UInt32, "window of the packets' arrival"),
+            ("job", pl.UInt32, "job of the packets"),
+            ("label", pl.UInt32, "label of the packets"),
+            ("link", pl.UInt32, "sampled link"),
+            ("hop_samples", pl.UInt64, "packets that arrived with the link in the hop reservoir"),
+            ("hop_weight", pl.UInt64, "sum of hop counts: estimates packets through the link"),
+            ("hop_variance", pl.UInt64, "sum of l(l-1): estimates the variance of hop_weight"),
+            ("hop_bytes", pl.UInt64, "sum of hop count x packet size: estimates bytes"),
+            ("congested_samples", pl.UInt64, "packets with the link in the congested reservoir"),
+            ("congested_weight", pl.UInt64, "sum of congested counts: estimates congested packets"),
+            ("congested_variance", pl.UInt64, "sum of g(g-1): estimates its variance"),
+        ),
+        _table(
+            "truth", "what really crossed one link in one window (simulation only)",
+            ("window", pl.UInt32, "window of the packets' departure"),
+            ("link", pl.UInt32, "link"),
+            ("packets", pl.UInt64, "packets sent"),
+            ("bytes", pl.UInt64, "bytes sent"),
+            ("observed_packets", pl.UInt64, "of them, packets of observed jobs"),
+            ("congested_packets", pl.UInt64, "packets of any job that met congestion there"),
+            ("observed_congested_packets", pl.UInt64, "of them, packets of observed jobs"),
+            ("busy_ps", pl.UInt64, "time the link was sending"),
+            ("stall_ps", pl.UInt64, "time it had data but no credit"),
+        ),
+        _table(
+            "messages", "one message",
+            ("message", pl.UInt32, "number of the message"),
+            ("src_rank", pl.UInt32, "sending rank"),
+            ("dst_rank", pl.UInt32, "receiving rank"),
+            ("size_bytes", pl.UInt64, "size"),
+            ("label", pl.UInt32, "its label"),
+            ("post_ps", pl.UInt64, "when the send was posted"),
+            ("start_ps", pl.UInt64, "when its first packet entered the network"),
+            ("arrival_ps", pl.UInt64, "when its last byte arrived"),
+            ("packets", pl.UInt32, "data packets"),
+            ("switch_hops", pl.UInt32, "sum over its packets of switches visited"),
+        ),
+    )
+}  # fmt: skip
+
+
+def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return ``frame`` with exactly the columns and types of table ``name``.
+
+    Raises:
+        RunError: A column is missing or cannot be converted.
+    """
+    schema = TABLES[name].polars_schema
+    missing = [column for column in schema if column not in frame.columns]
+    if missing:
+        raise RunError(f"table {name!r} lacks column {missing[0]!r}")
+    return frame.select(pl.col(column).cast(dtype) for column, dtype in schema.items())
+
+
+def markdown() -> str:
+    """The documentation page of all tables."""
+    lines = [
+        "# The tables of a run",
+        "",
+        "Generated from `python/tailback/schema.py` by `python -m tailback.schema`.",
+        "",
+    ]
+    for table in TABLES.values():
+        lines += [f"## {table.name}", "", f"A row is {table.row}.", ""]
+        lines += ["| column | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{c.name}` | {c.dtype.__name__} | {c.meaning} |" for c in table.columns]
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,153 @@
+"""Runs a prepared scenario on the engine and turns what comes back into tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback import _core
+from tailback.errors import FabricError, ScenarioError, TailbackError, TraceError
+from tailback.fabric.model import Fabric
+from tailback.run import Run
+from tailback.scenario import Scenario
+from tailback.simulate.prepare import Prepared, prepare
+from tailback.simulate.tables import make_tables
+from tailback.traffic.transform import side_by_side
+
+Watch = Callable[[int, int, int, int], object]
+"""Called now and then with (simulated time in ps, packets delivered, packets in all, events)."""
+
+
+def simulate(scenario: Scenario | Prepared, watch: Watch | None = None) -> Run:
+    """Simulate a scenario.
+
+    Args:
+        scenario: The scenario, or what :func:`prepare` made of it.
+        watch: Called now and then; an exception it raises ends the run.
+
+    Raises:
+        TailbackError: Something the scenario names is wrong, or ranks block for ever.
+    """
+    prepared = scenario if isinstance(scenario, Prepared) else prepare(scenario)
+    return execute(prepared, watch=watch)
+
+
+def network_of(fabric: Fabric) -> _core.Network:
+    """Hand a fabric to the engine and compute its routes; raises FabricError."""
+    try:
+        return _core.Network(
+            fabric.n_nodes,
+            *(
+                np.ascontiguousarray(getattr(fabric, name))
+                for name in ("switch_tier", "switch_pod", "link_src", "link_dst", "link_src_port",
+                             "link_dst_port", "link_gbps", "link_delay_ps", "link_reverse")
+            ),
+        )  # fmt: skip
+    except ValueError as error:
+        raise FabricError(f"{fabric.name}: {error}") from None
+
+
+def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
+    """The engine's settings as a scenario states them, with ``changes``."""
+    engine, telemetry = scenario.engine, scenario.telemetry
+    return {
+        "seed": scenario.seed,
+        "packet_bytes": engine.packet,
+        "header_bytes": engine.header,
+        "buffer_bytes": engine.buffer,
+        "buffering": engine.buffering,
+        "switching": engine.switching,
+        "switch_delay_ps": engine.switch_delay,
+        "routing": engine.routing,
+        "injection": engine.injection,
+        "send_delay_ps": engine.send_delay,
+        "eager_bytes": engine.eager,
+        "local_gbps": engine.local_rate,
+        "local_delay_ps": engine.local_delay,
+        "contention": True,
+        "measure": telemetry.scheme != "off",
+        "rule": telemetry.rule,
+        "rule_bytes": telemetry.rule_bytes,
+        "when": telemetry.when,
+        "count_injection": telemetry.count_injection,
+        "windows": telemetry.windows,
+        **changes,
+    }
+
+
+def execute(
+    prepared: Prepared,
+    *,
+    network: _core.Network | None = None,
+    fabric: Fabric | None = None,
+    nodes: list[NDArray[np.uint32]] | None = None,
+    only_observed: bool = False,
+    watch: Watch | None = None,
+    **changes: Any,
+) -> Run:
+    """Run what was prepared, with changes.
+
+    Args:
+        prepared: The scenario, read and placed.
+        network: Routes computed before, for the same fabric.
+        fabric: Another fabric with the same nodes.
+        nodes: Another placement: node of each rank of every job.
+        only_observed: Leave out jobs that are not observed.
+        watch: As in :func:`simulate`.
+        changes: Engine settings that differ.
+    """
+    fabric = fabric or prepared.fabric
+    jobs = [job for job in prepared.jobs if job.section.observed or not only_observed]
+    chosen = {id(job): node for job, node in zip(prepared.jobs, nodes or [], strict=False)}
+    places = [chosen.get(id(job), job.node) for job in jobs]
+    program, job_of_label = prepared.program, prepared.job_of_label
+    if len(jobs) != len(prepared.jobs):
+        program, job_of_label = side_by_side([job.program for job in jobs])
+    node = np.concatenate(places).astype(np.uint32)
+    start = np.concatenate([np.full(len(p), job.section.start, np.uint64)
+                            for p, job in zip(places, jobs, strict=True)])  # fmt: skip
+    observed = [jobs[job].section.observed for job in job_of_label.tolist()]
+    settings = settings_of(prepared.scenario, **changes)
+    began = time.perf_counter()
+    try:
+        outcome = _core.simulate(
+            network or network_of(fabric),
+            json.dumps(settings),
+            (program.rank_start, program.kind, program.peer, program.amount, program.tag,
+             program.request, program.label),
+            (node, np.ascontiguousarray(fabric.node_host[node]), start),
+            observed,
+            watch,
+        )  # fmt: skip
+    except ValueError as error:
+        raise _explain(str(error)) from None
+    seconds = time.perf_counter() - began
+    tables, summary = make_tables(prepared.scenario, fabric, jobs, places, job_of_label, outcome)
+    performance = {
+        "engine_seconds": seconds,
+        "packet_hops_per_s": outcome["packet_hops"] / seconds if seconds else 0.0,
+        "events_per_s": outcome["events"] / seconds if seconds else 0.0,
+        "cores": os.cpu_count(),
+    }
+    return Run(prepared.scenario, tables, summary, performance, list(prepared.notes))
+
+
+def _explain(text: str) -> TailbackError:
+    """Give an engine error the type and remedy a user can act on."""
+    if "not connected" in text:
+        return FabricError(
+            text, remedy="the job's hosts lie in parts of the fabric without a path between them; "
+            "choose hosts of one part or check the cables"
+        )  # fmt: skip
+    if "blocked for ever" in text or "sends" in text or text.startswith("rank "):
+        return TraceError(
+            text, remedy="the traffic is not complete: record it again, or raise engine.eager if "
+            "the program relies on buffered sends"
+        )  # fmt: skip
+    return ScenarioError(text, place="[engine]", remedy="see docs/scenario.md")

@@ -1,0 +1,125 @@
+"""Reads everything a scenario names: its fabric, its jobs' traffic and where they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import ScenarioError
+from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
+from tailback.fabric.model import Fabric
+from tailback.fabric.readers import read_fabric
+from tailback.placement import Problem, hosts_from_spec, infer_grid, place, problem_for
+from tailback.scenario import FabricSection, JobSection, Scenario
+from tailback.traffic.patterns import build as build_pattern
+from tailback.traffic.program import Program
+from tailback.traffic.readers import read_trace
+from tailback.traffic.transform import repeat, scale_compute, side_by_side
+
+
+@dataclass
+class Job:
+    """One job, ready to run.
+
+    Attributes:
+        section: What the scenario says of it.
+        program: Its traffic.
+        problem: The slots it may use.
+        node: Node of each rank, shape (R,).
+    """
+
+    section: JobSection
+    program: Program
+    problem: Problem
+    node: NDArray[np.uint32]
+
+
+@dataclass
+class Prepared:
+    """Everything a scenario names, read and placed.
+
+    Attributes:
+        scenario: The scenario.
+        fabric: Its fabric, links in port order.
+        jobs: Its jobs.
+        program: All jobs' programs as one.
+        job_of_label: Job of each label.
+        notes: What readers found odd and tolerated.
+    """
+
+    scenario: Scenario
+    fabric: Fabric
+    jobs: list[Job]
+    program: Program
+    job_of_label: NDArray[np.uint32]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def observed(self) -> Job:
+        """The job that is diagnosed: the first observed one."""
+        return self.jobs[self.observed_index]
+
+    @property
+    def observed_index(self) -> int:
+        """Number of that job."""
+        return next(i for i, job in enumerate(self.jobs) if job.section.observed)
+
+
+def load_fabric(section: FabricSection) -> Fabric:
+    """Build or read the fabric of a scenario; raises FabricError."""
+    if section.preset is not None:
+        return fat_tree(PRESETS[section.preset], section.preset)
+    if section.fat_tree is not None:
+        return fat_tree(section.fat_tree)
+    assert section.file is not None
+    return in_port_order(read_fabric(section.file, section.format, section.cable_delay))
+
+
+def load_traffic(section: JobSection, seed: int) -> Program:
+    """Read the trace or build the pattern of a job; raises TraceError or ScenarioError."""
+    if section.trace is not None:
+        program = read_trace(section.trace, section.format)
+    else:
+        assert section.pattern is not None
+        program = build_pattern(section.pattern, None, seed)
+    if not program.grid:
+        program.grid = infer_grid(program.traffic_matrix(), program.n_ranks)
+    return repeat(scale_compute(program, section.compute_scale), section.repeat)
+
+
+def prepare(scenario: Scenario) -> Prepared:
+    """Read and place everything ``scenario`` names.
+
+    Raises:
+        TailbackError: A file cannot be read, a job does not fit, or jobs share hosts.
+    """
+    if not any(job.observed for job in scenario.job):
+        raise ScenarioError(
+            "no job is observed, so there is nothing to measure", place="[job] observed",
+            remedy="set observed = true for the job that is yours",
+        )  # fmt: skip
+    fabric = load_fabric(scenario.fabric)
+    jobs, taken = [], dict[int, str]()
+    for number, section in enumerate(scenario.job):
+        program = load_traffic(section, scenario.seed + number)
+        hosts = hosts_from_spec(section.hosts, fabric)
+        problem = problem_for(fabric, program, hosts, section.ranks_per_host, scenario.seed)
+        options = dict(section.placement_options)
+        if section.placement_file is not None:
+            options["file"] = section.placement_file
+        name = "file" if section.placement_file is not None else section.placement
+        node = place(name, problem, options)
+        for host in np.unique(fabric.node_host[node]).tolist():
+            if host in taken:
+                raise ScenarioError(
+                    f"jobs {taken[host]!r} and {section.name!r} both use host "
+                    f"{fabric.host_name[host]!r}",
+                    place="[job] hosts", remedy="give each job hosts of its own",
+                )  # fmt: skip
+            taken[host] = section.name
+        jobs.append(Job(section, program, problem, node))
+    program, job_of_label = side_by_side([job.program for job in jobs])
+    notes = [*fabric.notes, *(note for job in jobs for note in job.program.notes)]
+    return Prepared(scenario, fabric, jobs, program, job_of_label, notes)

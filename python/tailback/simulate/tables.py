@@ -1,0 +1,164 @@
+"""From the engine's columns to the tables of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.fabric.model import Fabric
+from tailback.schema import TABLES, conform
+
+if TYPE_CHECKING:
+    from tailback.scenario import Scenario
+    from tailback.simulate.prepare import Job
+
+DIRECTIONS = {1: "up", 0: "flat", -1: "down"}
+
+
+def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
+    """Tables ``nodes``, ``switches`` and ``links``."""
+    names = np.array([*fabric.node_name, *fabric.switch_name], dtype=object)
+    nodes = pl.DataFrame(
+        {
+            "node": np.arange(fabric.n_nodes, dtype=np.uint32),
+            "name": fabric.node_name,
+            "host": fabric.node_host,
+            "host_name": [fabric.host_name[host] for host in fabric.node_host.tolist()],
+            "switch": fabric.node_switch,
+        }
+    )
+    switches = pl.DataFrame(
+        {
+            "switch": np.arange(fabric.n_switches, dtype=np.uint32),
+            "name": fabric.switch_name,
+            "tier": fabric.switch_tier,
+            "pod": fabric.switch_pod,
+        }
+    )
+    links = pl.DataFrame(
+        {
+            "link": np.arange(fabric.n_links, dtype=np.uint32),
+            "src": fabric.link_src,
+            "dst": fabric.link_dst,
+            "src_name": names[fabric.link_src].tolist(),
+            "dst_name": names[fabric.link_dst].tolist(),
+            "src_port": fabric.link_src_port,
+            "dst_port": fabric.link_dst_port,
+            "tier": fabric.link_tier,
+            "direction": [DIRECTIONS[int(way)] for way in fabric.link_up],
+            "from_node": fabric.link_src < fabric.n_nodes,
+            "to_node": fabric.link_dst < fabric.n_nodes,
+            "rate_gbps": fabric.link_gbps,
+            "delay_ps": fabric.link_delay_ps,
+            "reverse": fabric.link_reverse,
+        }
+    )
+    return {"nodes": nodes, "switches": switches, "links": links}
+
+
+def make_tables(
+    scenario: Scenario,
+    fabric: Fabric,
+    jobs: list[Job],
+    places: list[NDArray[np.uint32]],
+    job_of_label: NDArray[np.uint32],
+    outcome: dict[str, Any],
+) -> tuple[dict[str, pl.DataFrame], dict[str, Any]]:
+    """All tables of a run, and its summary."""
+    tables = fabric_tables(fabric)
+    sizes = [len(place) for place in places]
+    job_of_rank = np.repeat(np.arange(len(jobs), dtype=np.uint32), sizes)
+    tables["jobs"] = pl.DataFrame(
+        {
+            "job": np.arange(len(jobs), dtype=np.uint32),
+            "name": [job.section.name for job in jobs],
+            "observed": [job.section.observed for job in jobs],
+            "ranks": np.array(sizes, np.uint32),
+            "placement": [
+                "file" if job.section.placement_file else job.section.placement for job in jobs
+            ],
+            "grid": ["x".join(map(str, job.program.grid)) for job in jobs],
+        }
+    )
+    tables["ranks"] = pl.DataFrame(
+        {
+            "rank": np.arange(len(job_of_rank), dtype=np.uint32),
+            "job": job_of_rank,
+            "job_rank": np.concatenate([np.arange(size, dtype=np.uint32) for size in sizes]),
+            "node": np.concatenate(places),
+            **outcome["ranks"],
+        }
+    )
+    labels = [label for job in jobs for label in job.program.labels]
+    tables["labels"] = pl.DataFrame(
+        {
+            "label": np.arange(len(labels), dtype=np.uint32),
+            "job": job_of_label,
+            "phase": [label.phase for label in labels],
+            "call": [label.call for label in labels],
+            "tag": np.array([label.tag for label in labels], np.int64),
+            "communicator": [label.communicator for label in labels],
+        },
+        schema_overrides={"phase": pl.String, "call": pl.String, "communicator": pl.String},
+    )
+    tables["windows"] = _windows(outcome)
+    samples = pl.DataFrame(outcome["samples"])
+    job_column = job_of_label[samples["label"].to_numpy().astype(np.int64)]
+    tables["samples"] = samples.with_columns(pl.Series("job", job_column, dtype=pl.UInt32))
+    tables["truth"] = pl.DataFrame(outcome["truth"])
+    messages = pl.DataFrame(
+        {"message": np.arange(len(outcome["messages"]["label"]), dtype=np.uint32),
+         **outcome["messages"]}
+    )  # fmt: skip
+    summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
+    tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
+    return {name: conform(name, tables[name]) for name in TABLES}, summary
+
+
+def _windows(outcome: dict[str, Any]) -> pl.DataFrame:
+    """Windows up to the end of the run; the last one ends with it."""
+    width, end = int(outcome["window_ps"]), int(outcome["end_ps"])
+    starts = np.arange(0, max(end, 1), width, dtype=np.uint64) if width else np.zeros(0, np.uint64)
+    return pl.DataFrame(
+        {
+            "window": np.arange(len(starts), dtype=np.uint32),
+            "start_ps": starts,
+            "end_ps": np.minimum(starts + np.uint64(width), np.uint64(max(end, 1))),
+        }
+    )
+
+
+def _summary(
+    jobs: list[Job],
+    job_of_label: NDArray[np.uint32],
+    job_of_rank: NDArray[np.uint32],
+    messages: pl.DataFrame,
+    outcome: dict[str, Any],
+) -> dict[str, Any]:
+    observed = np.array([job.section.observed for job in jobs])
+    ours = observed[job_of_rank]
+    finish = np.asarray(outcome["ranks"]["finish_ps"])
+    mine = observed[job_of_label[messages["label"].to_numpy().astype(np.int64)]]
+    hops = messages["switch_hops"].to_numpy()[mine].astype(np.int64).sum()
+    # Messages within a host visit no switch and are left out of the average.
+    crossing = (messages["switch_hops"].to_numpy() > 0) & mine
+    packets = messages["packets"].to_numpy()[crossing].astype(np.int64).sum()
+    return {
+        "elapsed_ps": int(finish[ours].max(initial=0)),
+        "end_ps": int(outcome["end_ps"]),
+        "complete": True,
+        "packets": int(outcome["packets"]),
+        "observed_packets": int(messages["packets"].to_numpy()[mine].astype(np.int64).sum()),
+        "packet_hops": int(outcome["packet_hops"]),
+        "events": int(outcome["events"]),
+        "messages": len(messages),
+        "average_path_length": float(hops / packets) if packets else 0.0,
+        "job_elapsed_ps": {
+            str(number): int(finish[job_of_rank == number].max(initial=0))
+            for number in range(len(jobs))
+        },
+        "window_ps": int(outcome["window_ps"]),
+    }

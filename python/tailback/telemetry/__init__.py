@@ -1,0 +1,1 @@
+"""What the samples say: estimates of traffic and congestion, with their confidence."""

@@ -1,0 +1,334 @@
+"""From samples to estimates: packets, bytes, congested fraction and utilization of every link.
+
+Each received packet names one hop of its path, drawn uniformly, and one congested hop (Taffet,
+*Understanding Congestion …*, sections 3.2 and 3.3). Charging the whole path to the sampled hop
+makes the sums unbiased; table ``samples`` holds them with their variance, so everything here is
+adding rows and a little algebra on columns.
+
+What is random is the sampling only: the packets of the run and which of them met congestion are
+facts. The intervals are score intervals, the kind Wilson proposed for a proportion: a value is kept
+when the data lie within 1.96 standard deviations of what it predicts, and the deviation is that of
+the *hypothetical* value. So they stay honest where the usual ``estimate ± 1.96 standard errors``
+fails: at no congested sample at all, and at few samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.errors import RunError
+
+Z95 = 1.959963984540054
+"""Two-sided 95 % quantile of the normal distribution."""
+
+Floats = NDArray[np.float64]
+
+SUMS = (
+    "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
+    "congested_samples", "congested_weight", "congested_variance",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows of ``samples`` to use; None takes everything.
+
+    Attributes:
+        windows: Numbers of time windows.
+        labels: Numbers of labels.
+        phases: Names of phases (looked up in table ``labels``).
+        jobs: Numbers of jobs.
+    """
+
+    windows: Collection[int] | None = None
+    labels: Collection[int] | None = None
+    phases: Collection[str] | None = None
+    jobs: Collection[int] | None = None
+
+
+def select(tables: Mapping[str, pl.DataFrame], selection: Selection) -> pl.DataFrame:
+    """Return the rows of ``samples`` that ``selection`` names, with a column ``phase``.
+
+    Args:
+        tables: Tables of a run; ``samples`` and ``labels`` are read.
+        selection: What to keep.
+
+    Returns:
+        Table ``samples`` with ``phase`` (String, empty for a label that has none).
+
+    Raises:
+        RunError: A phase is named that the run does not have.
+    """
+    labels = tables["labels"].select("label", "phase")
+    if selection.phases is not None:
+        known = set(labels["phase"].to_list())
+        for phase in selection.phases:
+            if phase not in known:
+                raise RunError(
+                    f"no phase {phase!r} in this run",
+                    remedy="phases: " + ", ".join(sorted(map(repr, known))),
+                )
+    frame = tables["samples"].join(labels, on="label", how="left", maintain_order="left")
+    frame = frame.with_columns(pl.col("phase").fill_null(""))
+    for column, keep in (
+        ("window", selection.windows),
+        ("label", selection.labels),
+        ("phase", selection.phases),
+        ("job", selection.jobs),
+    ):
+        if keep is not None:
+            values = pl.Series(list(keep), dtype=frame.schema[column])
+            frame = frame.filter(pl.col(column).is_in(values.implode()))
+    return frame
+
+
+def link_estimates(samples: pl.DataFrame, by: Sequence[str] = ("link",)) -> pl.DataFrame:
+    """Estimate traffic and congestion of each link (or of each group of rows).
+
+    Args:
+        samples: Rows of table ``samples``, as :func:`select` returns them.
+        by: Columns that make a group, e.g. ``("phase", "link")``.
+
+    Returns:
+        One row a group, sorted by it, with the group's columns and
+
+        ======================  ==============================================================
+        ``samples``             packets that arrived with the link in the hop reservoir
+        ``packets``             estimated packets through the link, with ``packets_se``,
+                                ``packets_low`` and ``packets_high`` (95 %)
+        ``bytes``, ``bytes_se`` estimated bytes; packets of a group are taken to be of like size
+        ``congested_samples``   packets with the link in the congested reservoir
+        ``congested``           estimated congested packets, and its ``congested_se``
+        ``fraction``            congested / packets (0 without packets, at most 1)
+        ``fraction_se``         its standard error after section 3.3
+        ``fraction_low/_high``  95 % score interval, within 0–1
+        ``packets_variance``    estimated variance of ``packets``
+        ``path_excess``         l−1 of the paths that chance has a say in
+        ``hop_excess``          mean of l−1 over the packets, l hops: variance of a packet
+        ``congested_excess``    the same of g−1, g congested hops, after smoothing
+        ======================  ==============================================================
+    """
+    sums = samples.group_by(list(by)).agg(pl.col(SUMS).cast(pl.Float64).sum()).sort(list(by))
+    w, var = _column(sums, "hop_weight"), _column(sums, "hop_variance")
+    m, var_m = _column(sums, "congested_weight"), _column(sums, "congested_variance")
+    b = hop_excess(w, var)
+    a = congested_excess(m, var_m, b)
+    raw = np.divide(m, w, out=np.zeros_like(m), where=w > 0)
+    fraction_se = np.sqrt(np.divide(var_m + raw**2 * var, w**2, out=np.zeros_like(w), where=w > 0))
+    further = path_excess(_column(sums, "hop_samples"), w, var)
+    packets_low, packets_high = count_interval(w, var, further)
+    low, high = fraction_interval(m, w, a, b)
+    size = np.divide(_column(sums, "hop_bytes"), w, out=np.zeros_like(w), where=w > 0)
+    return sums.select(
+        *by,
+        samples=pl.col("hop_samples").cast(pl.UInt64),
+        packets=pl.Series(w),
+        packets_se=pl.Series(np.sqrt(var)),
+        packets_low=pl.Series(packets_low),
+        packets_high=pl.Series(packets_high),
+        bytes=pl.col("hop_bytes"),
+        bytes_se=pl.Series(size * np.sqrt(var)),
+        congested_samples=pl.col("congested_samples").cast(pl.UInt64),
+        congested=pl.Series(m),
+        congested_se=pl.Series(np.sqrt(var_m)),
+        fraction=pl.Series(np.minimum(raw, 1.0)),
+        fraction_se=pl.Series(fraction_se),
+        fraction_low=pl.Series(low),
+        fraction_high=pl.Series(high),
+        packets_variance=pl.Series(var),
+        path_excess=pl.Series(further),
+        hop_excess=pl.Series(b),
+        congested_excess=pl.Series(a),
+    )
+
+
+def hop_excess(weight: Floats, variance: Floats) -> Floats:
+    """Mean of l−1 over the packets of each row: ``variance / weight``.
+
+    A row without hop samples (it has congested ones only) takes the mean of the others.
+    """
+    total = float(weight.sum())
+    fallback = float(variance.sum()) / total if total > 0 else 1.0
+    return np.divide(variance, weight, out=np.full_like(weight, fallback), where=weight > 0)
+
+
+def congested_excess(weight: Floats, variance: Floats, excess: Floats) -> Floats:
+    """Mean of g−1 over the congested packets of each row, smoothed.
+
+    One imagined sample of a packet that was congested on every hop is added to each row: it is the
+    worst case, decides where nothing was seen and vanishes as samples come in.
+    """
+    length = excess + 1.0
+    return np.asarray((variance + length * excess) / (weight + length), np.float64)
+
+
+def path_excess(samples: Floats, weight: Floats, variance: Floats) -> Floats:
+    """l−1 of the paths that chance has a say in: ``variance / (weight − samples) − 1``.
+
+    Over paths of one length that is l−1. Packets of one hop are always sampled there; they add to
+    the weight, not to its spread, and drop out here. Without any other the result is 0.
+    """
+    beyond = weight - samples
+    ratio = np.divide(variance, beyond, out=np.ones_like(weight), where=beyond > 0)
+    return np.asarray(ratio - 1.0, np.float64)
+
+
+def count_interval(
+    weight: Floats, variance: Floats, excess: Floats, z: float = Z95
+) -> tuple[Floats, Floats]:
+    """Interval of the number of packets N from its estimate W.
+
+    Solves ``(N − W)² = z² [V + (N − W) (l − 1)]``: the variance is that of the hypothetical N, of
+    which the packets beyond W are taken to have the paths of :func:`path_excess`. With paths of one
+    length the right side is ``z² N (l − 1)``.
+
+    Args:
+        weight: Estimates W.
+        variance: Their estimated variances V.
+        excess: l−1 of further packets (:func:`path_excess`).
+        z: Normal quantile.
+
+    Returns:
+        ``(low, high)``, shape of ``weight``; a point where every path has one hop.
+    """
+    half = z * z * excess / 2.0
+    root = np.sqrt(half * half + z * z * variance)
+    return np.maximum(weight + half - root, 0.0), weight + half + root
+
+
+def fraction_interval(
+    congested: Floats,
+    packets: Floats,
+    congested_excess: Floats,
+    hop_excess: Floats,
+    z: float = Z95,
+) -> tuple[Floats, Floats]:
+    """Interval of the congested fraction f = M/N from the two estimates Ŵ and W.
+
+    Under a hypothetical f the contrast ``Ŵ − f W`` has mean 0 and, the reservoirs being
+    independent, variance ``N [f (g−1) + f² (l−1)]``. The interval is every f for which the contrast
+    is within z standard deviations, with W for N: the two roots of a quadratic.
+
+    Args:
+        congested: Estimates Ŵ.
+        packets: Estimates W.
+        congested_excess: Mean g−1 of each.
+        hop_excess: Mean l−1 of each.
+        z: Normal quantile.
+
+    Returns:
+        ``(low, high)`` within 0–1; ``(0, 1)`` where there is no packet.
+    """
+    seen = packets > 0
+    w = np.where(seen, packets, 1.0)
+    ratio, c = congested / w, z * z / w
+    linear = 2.0 * ratio + c * congested_excess
+    square = 1.0 - c * hop_excess
+    root = np.sqrt(np.maximum(linear**2 - 4.0 * ratio**2 * square, 0.0))
+    # The smaller root without cancellation; where the leading factor is not positive, too few
+    # packets bound f from above at all.
+    low = np.divide(2.0 * ratio**2, linear + root, out=np.zeros_like(w), where=linear + root > 0)
+    high = np.divide(linear + root, 2.0 * square, out=np.ones_like(w), where=square > 0)
+    low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    return np.where(seen, low, 0.0), np.where(seen, np.maximum(high, low), 1.0)
+
+
+def packets_to_settle(
+    fraction: Floats,
+    threshold: float,
+    congested_excess: Floats,
+    hop_excess: Floats,
+    z: float = Z95,
+) -> Floats:
+    """Packets through a link needed to tell its congested fraction from ``threshold``.
+
+    From Var[F] = [f (g−1) + f² (l−1)] / N at f = threshold; a distance under a quarter of the
+    threshold counts as that much, since no number of packets tells equal values apart.
+    """
+    distance = np.maximum(np.abs(fraction - threshold), threshold / 4.0)
+    variance = threshold * congested_excess + threshold**2 * hop_excess
+    return np.asarray(np.ceil(z * z * variance / distance**2), np.float64)
+
+
+def utilization(
+    payload_bytes: Floats,
+    packets: Floats,
+    variance: Floats,
+    excess: Floats,
+    capacity_bytes: Floats,
+    header_bytes: int = 0,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Share of the line rate that the estimated bytes take.
+
+    Args:
+        payload_bytes: Estimated bytes of each row.
+        packets: Estimated packets of each row.
+        variance: Estimated variance of ``packets``.
+        excess: l−1 of further packets (:func:`path_excess`).
+        capacity_bytes: Bytes the link, or all links of the row, could carry in the time.
+        header_bytes: Bytes a packet costs on the wire on top of its size.
+
+    Returns:
+        ``(value, standard_error, low, high)``; estimates, so slightly above 1 is possible.
+    """
+    wire = payload_bytes + header_bytes * packets
+    value = np.divide(wire, capacity_bytes, out=np.zeros_like(wire), where=capacity_bytes > 0)
+    each = np.divide(value, packets, out=np.zeros_like(value), where=packets > 0)
+    low, high = count_interval(packets, variance, excess)
+    return value, each * np.sqrt(variance), each * low, each * high
+
+
+def capacity_bytes(rate_gbps: Floats, time_ps: Floats) -> Floats:
+    """Bytes that a link of ``rate_gbps`` carries in ``time_ps``."""
+    return np.asarray(rate_gbps * time_ps / 8000.0, np.float64)
+
+
+def link_utilization(
+    tables: Mapping[str, pl.DataFrame], selection: Selection, header_bytes: int = 0
+) -> pl.DataFrame:
+    """Utilization of each link by the selected traffic over the selected windows.
+
+    Args:
+        tables: Tables of a run; ``samples``, ``labels``, ``links`` and ``windows`` are read.
+        selection: Traffic and windows; the time is that of the windows (all, when None).
+        header_bytes: Bytes a packet costs on the wire on top of its size.
+
+    Returns:
+        One row a link with samples: ``link``, ``utilization``, ``utilization_se``,
+        ``utilization_low``, ``utilization_high`` (share of the line rate) and ``gbps``.
+    """
+    windows = tables["windows"]
+    if selection.windows is not None:
+        keep = pl.Series(list(selection.windows), dtype=pl.UInt32)
+        windows = windows.filter(pl.col("window").is_in(keep.implode()))
+    time = float((windows["end_ps"] - windows["start_ps"]).sum())
+    rates = tables["links"].select("link", "rate_gbps")
+    frame = link_estimates(select(tables, selection)).join(
+        rates, on="link", how="inner", maintain_order="left"
+    )
+    rate = _column(frame, "rate_gbps")
+    value, error, low, high = utilization(
+        _column(frame, "bytes"),
+        _column(frame, "packets"),
+        _column(frame, "packets_variance"),
+        _column(frame, "path_excess"),
+        capacity_bytes(rate, np.full_like(rate, time)),
+        header_bytes,
+    )
+    return frame.select(
+        "link",
+        utilization=pl.Series(value),
+        utilization_se=pl.Series(error),
+        utilization_low=pl.Series(low),
+        utilization_high=pl.Series(high),
+        gbps=pl.Series(value * rate),
+    )
+
+
+def _column(frame: pl.DataFrame, name: str) -> Floats:
+    return np.asarray(frame[name].cast(pl.Float64).to_numpy(), np.float64)

@@ -1,0 +1,1 @@
+"""What the ranks of an application do: patterns, collectives and readers of real traces."""

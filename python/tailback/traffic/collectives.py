@@ -1,0 +1,544 @@
+"""What an MPI library really sends for a collective: its schedule of point-to-point messages.
+
+A collective is expanded to the messages of the algorithm that a common MPI library would pick for
+that size, because congestion depends on who sends to whom at the same time, not on the name of the
+call. Two sources, named at each algorithm and threshold:
+
+* **[tuned]** Open MPI's ``coll/tuned`` component, fixed decision rules of the 1.3 to 4.0 series
+  (``coll_tuned_decision_fixed.c``); 4.1 refines the same set of algorithms by communicator size.
+* **[TRG05]** Thakur, Rabenseifner, Gropp, *Optimization of Collective Communication Operations in
+  MPICH*, Int. J. High Performance Computing Applications 19(1), 2005, sections 4.1 to 4.5.
+
+Bytes of a call
+---------------
+``send_bytes`` and ``recv_bytes`` of :func:`schedule` are the arguments of the call at this rank,
+count times size of the type, **not** multiplied by the number of ranks. That is what EZTrace 2.0
+writes into OTF2's ``MpiCollectiveEnd`` (``sizeSent``, ``sizeReceived``), the same on the root and
+off it. Tracers that sum over the peers (Score-P) go through :func:`call_bytes` first.
+
+==========================  =====================================================================
+call                        bytes that count
+==========================  =====================================================================
+Barrier                     none
+Bcast                       the message: ``recv_bytes``, else ``send_bytes``
+Reduce, Allreduce, scans    the vector: ``send_bytes``, else ``recv_bytes`` (``MPI_IN_PLACE``)
+Gather, Allgather           one rank's block: ``send_bytes``, else ``recv_bytes``
+Scatter                     one rank's block: ``recv_bytes``, else ``send_bytes``
+Alltoall                    the block for one peer: ``send_bytes``, else ``recv_bytes``
+Reduce_scatter              the whole vector: ``send_bytes``, else ``recv_bytes``
+Reduce_scatter_block        one rank's block: ``recv_bytes``, else ``send_bytes`` / size
+Gatherv                     own block ``send_bytes``; the root's total ``recv_bytes``
+Scatterv                    the root's total ``send_bytes``; own block ``recv_bytes``
+Allgatherv                  the total ``recv_bytes``, else ``send_bytes`` x size
+Alltoallv, Alltoallw        own totals ``send_bytes`` and ``recv_bytes``
+==========================  =====================================================================
+
+Of the calls with a vector of counts a trace keeps only totals: they are spread evenly over the
+ranks, own share included. Their algorithm never depends on bytes, which may differ between ranks,
+so the schedules of all ranks always fit together; the bytes of a receive may then differ from those
+of its send, and the send's are what moves. Zero bytes is a message too (an envelope).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from tailback.errors import TraceError, nearest
+
+ALLREDUCE_RING_BYTES = 10_000
+"""[tuned] Allreduce: recursive doubling below, ring from here on."""
+ELEMENT_BYTES = 8
+"""[tuned] asks for more elements than ranks before it takes the ring; traces keep only bytes."""
+ALLTOALL_BRUCK_BYTES, ALLTOALL_BRUCK_RANKS = 200, 12
+"""[tuned] Alltoall: Bruck for blocks below these bytes on more than these ranks."""
+ALLTOALL_PAIRWISE_BYTES = 3_000
+"""[tuned] Alltoall: all at once below, pairwise exchange from here on."""
+ALLGATHER_RING_BYTES = 50_000
+"""[tuned] Allgather, bytes of all blocks: logarithmic below, neighbour exchange or ring above."""
+BCAST_SCATTER_BYTES, BCAST_SCATTER_RANKS = 12_288, 8
+"""[TRG05] Bcast: binomial below either, scatter and allgather above."""
+BCAST_RING_BYTES = 524_288
+"""[TRG05] Bcast: the allgather is recursive doubling below (powers of two), ring above."""
+GATHER_SYNC_BYTES, GATHER_SYNC_LARGE_BYTES = 6_000, 92_160
+"""[tuned] Gather: above, the root asks for one rank's block at a time, in two segments."""
+GATHER_SYNC_SEGMENT, GATHER_SYNC_LARGE_SEGMENT = 1_024, 32_768
+"""[tuned] Gather: bytes of the first segment above either threshold."""
+GATHER_BINOMIAL_RANKS = 60
+"""[tuned] Gather: binomial on more ranks than this."""
+GATHER_SMALL_BYTES, GATHER_SMALL_RANKS = 1_024, 10
+"""[tuned] Gather: binomial also for smaller blocks on more than these ranks."""
+SCATTER_SMALL_BYTES, SCATTER_SMALL_RANKS = 300, 10
+"""[tuned] Scatter: binomial for smaller blocks on more than these ranks, linear otherwise."""
+REDUCE_SCATTER_SMALL_BYTES, REDUCE_SCATTER_LARGE_BYTES = 12 * 1024, 256 * 1024
+"""[tuned] Reduce_scatter: recursive halving up to the first, at powers of two the second."""
+REDUCE_SCATTER_SLOPE, REDUCE_SCATTER_OFFSET = 0.0012, 8.0
+"""[tuned] Reduce_scatter: halving also when ranks >= slope x bytes + offset."""
+
+
+class Step(NamedTuple):
+    """Post all receives, post all sends, wait for all of them.
+
+    Attributes:
+        sends: (peer within the communicator, bytes) of each send, in the order they are posted.
+        receives: (peer within the communicator, bytes) of each receive, in order.
+    """
+
+    sends: tuple[tuple[int, int], ...]
+    receives: tuple[tuple[int, int], ...]
+
+
+Algorithm = Callable[[int, int, int, int, int], list[Step]]
+
+
+def schedule(
+    call: str, size: int, me: int, root: int, send_bytes: int, recv_bytes: int
+) -> list[Step]:
+    """Messages that rank ``me`` of a communicator of ``size`` ranks posts for one collective.
+
+    Args:
+        call: MPI name, ``"MPI_Allreduce"``; the non-blocking name (``"MPI_Iallreduce"``) is taken
+            for the blocking one.
+        size: Ranks of the communicator.
+        me: This rank within it.
+        root: Root within it; ignored by calls without one.
+        send_bytes: Bytes of the call, see the table of this module.
+        recv_bytes: Bytes of the call, see the table of this module.
+
+    Returns:
+        The steps, one after the other; empty on a communicator of one rank.
+
+    Raises:
+        TraceError: The call is not known or a number does not fit the communicator.
+    """
+    return list(_cached(call, size, me, root, send_bytes, recv_bytes))
+
+
+@lru_cache(maxsize=128)
+def _cached(
+    call: str, size: int, me: int, root: int, send_bytes: int, recv_bytes: int
+) -> tuple[Step, ...]:
+    name = blocking_name(call)
+    if name not in CALLS:
+        raise TraceError(f"unknown collective {call!r}", remedy=nearest(call, CALLS))
+    if not 0 <= me < size:
+        raise TraceError(f"{call}: rank {me} of a communicator of {size} ranks")
+    if name in ROOTED and not 0 <= root < size:
+        raise TraceError(f"{call}: root {root} of a communicator of {size} ranks")
+    if send_bytes < 0 or recv_bytes < 0:
+        raise TraceError(f"{call}: negative size {min(send_bytes, recv_bytes)}")
+    if size == 1:
+        return ()
+    return tuple(CALLS[name](size, me, root, send_bytes, recv_bytes))
+
+
+def blocking_name(call: str) -> str:
+    """``"MPI_Allreduce"`` for ``"MPI_Iallreduce"``; other names as they are."""
+    if call.startswith("MPI_I") and (name := "MPI_" + call[5:].capitalize()) in CALLS:
+        return name
+    return call
+
+
+def call_bytes(call: str, size: int, sent: int, received: int) -> tuple[int, int]:
+    """Bytes of the call from a tracer that sums over the peers, as Score-P does.
+
+    Such a tracer writes ``size`` times the block for the side of a call that has one block for each
+    rank, and for a broadcast's root ``size`` times the message. Sides that do not say the same on
+    every rank are dropped, so that all ranks decide alike.
+
+    Args:
+        call: MPI name.
+        size: Ranks of the communicator.
+        sent: ``sizeSent`` of OTF2's ``MpiCollectiveEnd``.
+        received: ``sizeReceived``.
+
+    Returns:
+        ``(send_bytes, recv_bytes)`` for :func:`schedule`.
+    """
+    name = blocking_name(call)
+    if name in ("MPI_Bcast", "MPI_Scatter"):
+        # Only a root has something to send; it may not count what it keeps.
+        return 0, received if received else sent // size
+    if name in ("MPI_Gather", "MPI_Reduce"):
+        return sent if sent else received // size, 0
+    if name in ("MPI_Allgather", "MPI_Alltoall"):
+        return 0, received // size
+    return sent, received
+
+
+def _is_power_of_two(size: int) -> bool:
+    return size & (size - 1) == 0
+
+
+def _exchange(to: int, sent: int, source: int, received: int) -> Step:
+    return Step(((to, sent),), ((source, received),))
+
+
+def _share(total: int, size: int, index: int) -> int:
+    """Bytes of one of ``size`` even shares; the first ones are a byte larger."""
+    return total // size + (index < total % size)
+
+
+def _run(total: int, size: int, first: int, last: int) -> int:
+    """Bytes of the shares ``first`` up to but not including ``last``."""
+    return (last - first) * (total // size) + (min(last, total % size) - min(first, total % size))
+
+
+# Trees ------------------------------------------------------------------------------------------
+
+
+def _subtree(size: int, virtual: int) -> tuple[int, list[int]]:
+    """Lowest set bit of a binomial tree's member (its span) and its children's distances.
+
+    Virtual rank 0 is the root; its span is the power of two that covers the tree.
+    """
+    span = virtual & -virtual if virtual else 1 << (size - 1).bit_length()
+    distances = []
+    distance = 1
+    while distance < span and virtual + distance < size:
+        distances.append(distance)
+        distance *= 2
+    return span, distances
+
+
+def _real(virtual: int, root: int, size: int) -> int:
+    return (virtual + root) % size
+
+
+def _tree_down(size: int, me: int, root: int, carry: Callable[[int, int], int]) -> list[Step]:
+    """Binomial tree from the root; ``carry(first, last)`` is the bytes for those virtual ranks."""
+    virtual = (me - root) % size
+    span, distances = _subtree(size, virtual)
+    steps = []
+    if virtual:
+        last = min(virtual + span, size)
+        steps.append(Step((), ((_real(virtual - span, root, size), carry(virtual, last)),)))
+    sends = tuple(
+        (_real(child, root, size), carry(child, min(child + distance, size)))
+        for distance in reversed(distances)
+        for child in (virtual + distance,)
+    )
+    if sends:
+        steps.append(Step(sends, ()))
+    return steps
+
+
+def _tree_up(size: int, me: int, root: int, carry: Callable[[int, int], int]) -> list[Step]:
+    """Binomial tree to the root, nearest child first, each received before the next."""
+    virtual = (me - root) % size
+    span, distances = _subtree(size, virtual)
+    steps = [
+        Step((), ((_real(child, root, size), carry(child, min(child + distance, size))),))
+        for distance in distances
+        for child in (virtual + distance,)
+    ]
+    if virtual:
+        last = min(virtual + span, size)
+        steps.append(Step(((_real(virtual - span, root, size), carry(virtual, last)),), ()))
+    return steps
+
+
+# Calls ------------------------------------------------------------------------------------------
+
+
+def _barrier(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Recursive doubling at powers of two, else dissemination (Bruck) [tuned]."""
+    steps = []
+    distance = 1
+    while distance < size:
+        if _is_power_of_two(size):
+            steps.append(_exchange(me ^ distance, 0, me ^ distance, 0))
+        else:
+            steps.append(_exchange((me + distance) % size, 0, (me - distance) % size, 0))
+        distance *= 2
+    return steps
+
+
+def _bcast(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Binomial tree; large messages scatter, then allgather (van de Geijn) [TRG05 4.2]."""
+    total = recv or send
+    if total < BCAST_SCATTER_BYTES or size < BCAST_SCATTER_RANKS:
+        return _tree_down(size, me, root, lambda first, last: total)
+    virtual = (me - root) % size
+
+    def carry(first: int, last: int) -> int:
+        return _run(total, size, first, last)
+
+    steps = _tree_down(size, me, root, carry)
+    if total < BCAST_RING_BYTES and _is_power_of_two(size):
+        distance = 1
+        while distance < size:
+            peer = virtual ^ distance
+            mine, theirs = virtual & -distance, peer & -distance
+            real = _real(peer, root, size)
+            steps.append(
+                _exchange(
+                    real, carry(mine, mine + distance), real, carry(theirs, theirs + distance)
+                )
+            )
+            distance *= 2
+        return steps
+    return steps + _ring(size, me, (me + 1) % size, (me - 1) % size, virtual, total)
+
+
+def _ring(size: int, me: int, right: int, left: int, first: int, total: int) -> list[Step]:
+    """Pass even shares of ``total`` to the right; this rank starts with share ``first``.
+
+    Shares differ by at most a byte, so few steps differ: equal ones are one object.
+    """
+    known: dict[tuple[int, int], Step] = {}
+    steps = []
+    for k in range(size - 1):
+        pair = (
+            _share(total, size, (first - k) % size),
+            _share(total, size, (first - k - 1) % size),
+        )
+        if pair not in known:
+            known[pair] = _exchange(right, pair[0], left, pair[1])
+        steps.append(known[pair])
+    return steps
+
+
+def _reduce(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Binomial tree [TRG05 4.5], [tuned]."""
+    total = send or recv
+    return _tree_up(size, me, root, lambda first, last: total)
+
+
+def _fold(size: int, me: int) -> tuple[int, int, int]:
+    """Fold the surplus over a power of two into neighbours [TRG05 4.5].
+
+    Of the first 2 x surplus ranks each even one hands its data to the odd one next to it.
+
+    Returns:
+        ``(surplus, power, virtual rank)``; the virtual rank is -1 for those who sit it out.
+    """
+    power = 1 << (size.bit_length() - 1)
+    surplus = size - power
+    if me < 2 * surplus:
+        return surplus, power, me // 2 if me % 2 else -1
+    return surplus, power, me - surplus
+
+
+def _unfold(virtual: int, surplus: int) -> int:
+    return virtual * 2 + 1 if virtual < surplus else virtual + surplus
+
+
+def _allreduce(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Recursive doubling; large: ring, or reduce and broadcast for short vectors [tuned]."""
+    total = send or recv
+    if total >= ALLREDUCE_RING_BYTES:
+        if total // ELEMENT_BYTES > size:
+            # Reduce-scatter around the ring ends with share me + 1 at this rank.
+            right, left = (me + 1) % size, (me - 1) % size
+            return _ring(size, me, right, left, me, total) + _ring(
+                size, me, right, left, me + 1, total
+            )
+        return _reduce(size, me, 0, total, 0) + _bcast(size, me, 0, 0, total)
+    surplus, power, virtual = _fold(size, me)
+    if virtual < 0:
+        return [Step(((me + 1, total),), ()), Step((), ((me + 1, total),))]
+    steps = [Step((), ((me - 1, total),))] if me < 2 * surplus else []
+    distance = 1
+    while distance < power:
+        peer = _unfold(virtual ^ distance, surplus)
+        steps.append(_exchange(peer, total, peer, total))
+        distance *= 2
+    if me < 2 * surplus:
+        steps.append(Step(((me - 1, total),), ()))
+    return steps
+
+
+def _gather(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Binomial on many ranks, linear on few, synchronised linear for large blocks [tuned]."""
+    block = send or recv
+    if block > GATHER_SYNC_BYTES:
+        large = block > GATHER_SYNC_LARGE_BYTES
+        first = GATHER_SYNC_LARGE_SEGMENT if large else GATHER_SYNC_SEGMENT
+        if me != root:
+            return [
+                Step((), ((root, 0),)),
+                Step(((root, first), (root, block - first)), ()),
+            ]
+        return [
+            Step(((peer, 0),), ((peer, first), (peer, block - first)))
+            for peer in range(size)
+            if peer != root
+        ]
+    if size > GATHER_BINOMIAL_RANKS or (size > GATHER_SMALL_RANKS and block < GATHER_SMALL_BYTES):
+        return _tree_up(size, me, root, lambda first, last: (last - first) * block)
+    return _gather_linear(size, me, root, block, [block] * size)
+
+
+def _gather_linear(size: int, me: int, root: int, mine: int, blocks: list[int]) -> list[Step]:
+    if me != root:
+        return [Step(((root, mine),), ())]
+    return [Step((), tuple((peer, blocks[peer]) for peer in range(size) if peer != root))]
+
+
+def _gatherv(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Linear [tuned]."""
+    return _gather_linear(size, me, root, send, [_share(recv, size, i) for i in range(size)])
+
+
+def _scatter(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Binomial for small blocks on many ranks, linear otherwise [tuned]."""
+    block = recv or send
+    if size > SCATTER_SMALL_RANKS and block < SCATTER_SMALL_BYTES:
+        return _tree_down(size, me, root, lambda first, last: (last - first) * block)
+    return _scatter_linear(size, me, root, block, [block] * size)
+
+
+def _scatter_linear(size: int, me: int, root: int, mine: int, blocks: list[int]) -> list[Step]:
+    if me != root:
+        return [Step((), ((root, mine),))]
+    return [Step(tuple((peer, blocks[peer]) for peer in range(size) if peer != root), ())]
+
+
+def _scatterv(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Linear [tuned]."""
+    return _scatter_linear(size, me, root, recv, [_share(send, size, i) for i in range(size)])
+
+
+def _allgather(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Recursive doubling or Bruck; large: neighbour exchange or ring [tuned], [TRG05 4.1]."""
+    block = send or recv
+    right, left = (me + 1) % size, (me - 1) % size
+    steps = []
+    if block * size >= ALLGATHER_RING_BYTES and size > 2:
+        if size % 2:
+            return _ring(size, me, right, left, me, block * size)
+        # Even ranks start with the right neighbour, odd ones with the left, then they alternate.
+        pair = (left, right) if me % 2 else (right, left)
+        steps = [_exchange(pair[0], block, pair[0], block)]
+        peers = [pair[k % 2] for k in range(1, size // 2)]
+        return steps + [_exchange(peer, 2 * block, peer, 2 * block) for peer in peers]
+    distance = 1
+    while distance < size:
+        if _is_power_of_two(size):
+            peer = me ^ distance
+            steps.append(_exchange(peer, distance * block, peer, distance * block))
+        else:
+            part = min(distance, size - distance) * block
+            to, source = (me - distance) % size, (me + distance) % size
+            steps.append(_exchange(to, part, source, part))
+        distance *= 2
+    return steps
+
+
+def _allgatherv(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Ring [tuned]."""
+    return _ring(size, me, (me + 1) % size, (me - 1) % size, me, recv or send * size)
+
+
+def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Bruck for small blocks, all at once for medium, pairwise exchange for large [tuned]."""
+    block = send or recv
+    if block < ALLTOALL_BRUCK_BYTES and size > ALLTOALL_BRUCK_RANKS:
+        steps = []
+        distance = 1
+        while distance < size:
+            # Blocks whose offset has this bit set travel now.
+            whole, rest = divmod(size, 2 * distance)
+            part = (whole * distance + max(rest - distance, 0)) * block
+            to, source = (me + distance) % size, (me - distance) % size
+            steps.append(_exchange(to, part, source, part))
+            distance *= 2
+        return steps
+    if block < ALLTOALL_PAIRWISE_BYTES:
+        others = [(me + k) % size for k in range(1, size)]
+        return [
+            Step(
+                tuple((peer, block) for peer in reversed(others)),
+                tuple((peer, block) for peer in others),
+            )
+        ]
+    return [_exchange((me + k) % size, block, (me - k) % size, block) for k in range(1, size)]
+
+
+def _alltoallv(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Pairwise exchange [tuned]; shares are symmetric, so equal totals give equal messages."""
+    steps = []
+    for k in range(1, size):
+        to, source = (me + k) % size, (me - k) % size
+        sent = _share(send, size, (me + to) % size)
+        received = _share(recv, size, (me + source) % size)
+        steps.append(_exchange(to, sent, source, received))
+    return steps
+
+
+def _reduce_scatter(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Recursive halving, ring for large vectors [tuned], [TRG05 4.3]."""
+    total = send or recv
+    limit = REDUCE_SCATTER_LARGE_BYTES if _is_power_of_two(size) else REDUCE_SCATTER_SMALL_BYTES
+    if total > limit and size < REDUCE_SCATTER_SLOPE * total + REDUCE_SCATTER_OFFSET:
+        # Share me - 1 goes first, so that share me arrives last, complete.
+        return _ring(size, me, (me + 1) % size, (me - 1) % size, me - 1, total)
+    surplus, power, virtual = _fold(size, me)
+    if virtual < 0:
+        return [Step(((me + 1, total),), ()), Step((), ((me + 1, _share(total, size, me)),))]
+    steps = [Step((), ((me - 1, total),))] if me < 2 * surplus else []
+
+    def carry(first: int, last: int) -> int:
+        """Bytes of the shares of those virtual ranks; a folded one keeps two."""
+        start, end = (2 * v if v < surplus else v + surplus for v in (first, last))
+        return _run(total, size, start, end)
+
+    distance = power // 2
+    while distance:
+        mine, peer = virtual & -distance, virtual ^ distance
+        theirs = peer & -distance
+        real = _unfold(peer, surplus)
+        steps.append(
+            _exchange(real, carry(theirs, theirs + distance), real, carry(mine, mine + distance))
+        )
+        distance //= 2
+    if me < 2 * surplus:
+        steps.append(Step(((me - 1, _share(total, size, me - 1)),), ()))
+    return steps
+
+
+def _reduce_scatter_block(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """As Reduce_scatter of ``size`` equal blocks."""
+    return _reduce_scatter(size, me, root, recv * size if recv else send, 0)
+
+
+def _scan(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+    """Recursive doubling, as MPICH does for both scans."""
+    total = send or recv
+    steps = []
+    distance = 1
+    while distance < size:
+        peer = me ^ distance
+        if peer < size:
+            steps.append(_exchange(peer, total, peer, total))
+        distance *= 2
+    return steps
+
+
+CALLS: dict[str, Algorithm] = {
+    "MPI_Barrier": _barrier,
+    "MPI_Bcast": _bcast,
+    "MPI_Reduce": _reduce,
+    "MPI_Allreduce": _allreduce,
+    "MPI_Gather": _gather,
+    "MPI_Gatherv": _gatherv,
+    "MPI_Scatter": _scatter,
+    "MPI_Scatterv": _scatterv,
+    "MPI_Allgather": _allgather,
+    "MPI_Allgatherv": _allgatherv,
+    "MPI_Alltoall": _alltoall,
+    "MPI_Alltoallv": _alltoallv,
+    "MPI_Alltoallw": _alltoallv,
+    "MPI_Reduce_scatter": _reduce_scatter,
+    "MPI_Reduce_scatter_block": _reduce_scatter_block,
+    "MPI_Scan": _scan,
+    "MPI_Exscan": _scan,
+}
+"""The collectives that can be expanded, by their MPI name."""
+
+ROOTED = frozenset(
+    f"MPI_{name}" for name in ("Bcast", "Reduce", "Gather", "Gatherv", "Scatter", "Scatterv")
+)
+"""The collectives that have a root."""

@@ -1,0 +1,166 @@
+"""Programs built a column at a time: every rank's operations at once, with numpy.
+
+:class:`Slots` is for patterns whose ranks all do the same operation at the same place of their
+program (some may leave it out); :func:`assemble` is for any others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import ScenarioError
+from tailback.traffic.program import Label, Op, Program
+
+MAX_OPERATIONS = 2**27
+"""Largest program that is built: 29 bytes an operation, 3.9 GB."""
+
+Mask = NDArray[np.bool_] | None
+
+
+def refuse_if_huge(operations: int) -> None:
+    """Raise ScenarioError when a program would not fit in memory; ask before making it."""
+    if operations > MAX_OPERATIONS:
+        raise ScenarioError(
+            f"the pattern makes {operations} operations, more than {MAX_OPERATIONS}",
+            place="[job.pattern]", remedy="use fewer ranks, messages or rounds",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Operations:
+    """Operations of all ranks as columns of equal length, rank after rank.
+
+    Attributes:
+        rank: Rank of each operation, not decreasing, shape (M,).
+        kind: :class:`Op`, shape (M,).
+        peer: Other rank, -1 where there is none, shape (M,).
+        amount: Bytes or picoseconds, shape (M,).
+        tag: Tag, shape (M,).
+        label: Label, shape (M,).
+    """
+
+    rank: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    peer: NDArray[np.int32]
+    amount: NDArray[np.uint64]
+    tag: NDArray[np.int64]
+    label: NDArray[np.uint32]
+
+
+def assemble(
+    name: str,
+    n_ranks: int,
+    operations: Operations,
+    labels: Sequence[Label],
+    grid: tuple[int, ...] = (),
+) -> Program:
+    """Pack columns into a program; requests are numbered in the order they are posted.
+
+    A WAIT waits for what its rank posted last.
+    """
+    start = np.zeros(n_ranks + 1, np.int64)
+    start[1:] = np.cumsum(np.bincount(operations.rank, minlength=n_ranks))
+    post = (operations.kind == Op.ISEND) | (operations.kind == Op.IRECV)
+    posted = np.concatenate([[0], np.cumsum(post)])
+    last = posted[1:] - posted[start[:-1]][operations.rank] - 1
+    request = np.where(post | (operations.kind == Op.WAIT), last, -1)
+    return Program(
+        name=name,
+        rank_start=start.astype(np.uint64),
+        kind=operations.kind,
+        peer=operations.peer,
+        amount=operations.amount,
+        tag=operations.tag,
+        request=request.astype(np.int32),
+        label=operations.label,
+        labels=list(labels),
+        grid=grid,
+    )
+
+
+class Slots:
+    """A program whose ranks go through the same slots; a slot is one operation of every rank.
+
+    Args:
+        name: What to call the application.
+        n_ranks: Number of ranks R.
+        grid: Extents of the ranks' grid, x fastest.
+    """
+
+    def __init__(self, name: str, n_ranks: int, grid: tuple[int, ...] = ()) -> None:
+        self.name = name
+        self.n_ranks = n_ranks
+        self.grid = grid
+        self._labels: dict[Label, int] = {}
+        self._scalars: list[tuple[int, int, int, int]] = []
+        self._peers: list[NDArray[np.int32] | None] = []
+        self._masks: list[Mask] = []
+
+    def label(self, label: Label) -> int:
+        """Number of ``label``, new when needed."""
+        return self._labels.setdefault(label, len(self._labels))
+
+    def compute(self, ps: int, present: Mask = None) -> None:
+        """Occupy the ranks of ``present`` (all when None) for ``ps`` picoseconds."""
+        if ps > 0:
+            self._add(Op.COMPUTE, ps, 0, 0, None, present)
+
+    def isend(
+        self, peer: NDArray[np.integer], size: int, tag: int, label: int, present: Mask = None
+    ) -> None:
+        """Each rank of ``present`` posts a send of ``size`` bytes to ``peer``, shape (R,)."""
+        self._add(Op.ISEND, size, tag, label, peer, present)
+
+    def irecv(
+        self, peer: NDArray[np.integer], size: int, tag: int, label: int, present: Mask = None
+    ) -> None:
+        """Each rank of ``present`` posts a receive of ``size`` bytes from ``peer``, shape (R,)."""
+        self._add(Op.IRECV, size, tag, label, peer, present)
+
+    def wait_last(self, present: Mask = None) -> None:
+        """Block until what the rank posted last is complete."""
+        self._add(Op.WAIT, 0, 0, 0, None, present)
+
+    def waitall(self) -> None:
+        """Block until everything the rank posted is complete."""
+        self._add(Op.WAITALL, 0, 0, 0, None, None)
+
+    def _add(
+        self,
+        op: Op,
+        amount: int,
+        tag: int,
+        label: int,
+        peer: NDArray[np.integer] | None,
+        present: Mask,
+    ) -> None:
+        refuse_if_huge((len(self._scalars) + 1) * self.n_ranks)
+        self._scalars.append((op, amount, tag, label))
+        self._peers.append(None if peer is None else peer.astype(np.int32))
+        self._masks.append(present)
+
+    def build(self) -> Program:
+        """Pack the slots into a program."""
+        shape = (self.n_ranks, len(self._scalars))
+        kind, amount, tag, label = np.array(self._scalars, np.int64).reshape(-1, 4).T
+        peers = np.full(shape, -1, np.int32)
+        present = np.ones(shape, np.bool_)
+        for slot, (peer, mask) in enumerate(zip(self._peers, self._masks, strict=True)):
+            if peer is not None:
+                peers[:, slot] = peer
+            if mask is not None:
+                present[:, slot] = mask
+        rank, slot_of = np.nonzero(present)
+        operations = Operations(
+            rank=rank,
+            kind=kind.astype(np.uint8)[slot_of],
+            peer=peers[present],
+            amount=amount.astype(np.uint64)[slot_of],
+            tag=tag[slot_of],
+            label=label.astype(np.uint32)[slot_of],
+        )
+        return assemble(self.name, self.n_ranks, operations, list(self._labels), self.grid)

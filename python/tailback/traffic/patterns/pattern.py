@@ -1,0 +1,109 @@
+"""What a synthetic traffic pattern is, and how its options become a program."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tailback.errors import ScenarioError, TailbackError, nearest
+from tailback.registry import Registry
+from tailback.traffic.program import Program
+
+PLACE = "[job.pattern]"
+
+
+class Pattern(BaseModel, ABC):
+    """Options of one pattern and how to make its program.
+
+    A pattern is one file: a subclass with its options as fields, registered by name. The first line
+    of its docstring is what ``tailback list pattern`` prints.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str = Field(description="name of the pattern")
+
+    def own_ranks(self) -> int | None:
+        """Number of ranks the options ask for, None when they leave it open."""
+        return None
+
+    @abstractmethod
+    def program(self, n_ranks: int, seed: int) -> Program:
+        """The program of ``n_ranks`` ranks; random choices follow from ``seed`` alone."""
+
+
+class FreeSizePattern(Pattern):
+    """A pattern for any number of ranks from two up."""
+
+    ranks: int | None = Field(default=None, ge=2, description="ranks; the job's hosts when absent")
+
+    def own_ranks(self) -> int | None:
+        """The ``ranks`` option."""
+        return self.ranks
+
+
+PATTERNS: Registry[type[Pattern]] = Registry("pattern", "synthetic traffic")
+
+
+def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program:
+    """Program of the pattern ``options["kind"]``.
+
+    Args:
+        options: ``kind`` and the pattern's own options, quantities as text with a unit.
+        n_ranks: Ranks when the options do not say (``dims`` or ``ranks``).
+        seed: Seed of the scenario.
+
+    Raises:
+        ScenarioError: Unknown pattern or option, a wrong unit or value, or no number of ranks.
+    """
+    kind = options.get("kind")
+    if not isinstance(kind, str):
+        raise ScenarioError(
+            f"kind is {kind!r}", place=PLACE, remedy="name a pattern; see 'tailback list pattern'"
+        )
+    try:
+        part = PATTERNS[kind]
+    except TailbackError as error:
+        raise ScenarioError(error.message, place=f"{PLACE} kind", remedy=error.remedy) from None
+    try:
+        pattern = part.model_validate(options)
+    except ValidationError as error:
+        # An unknown key first: it is often the misspelt name of one that is missing.
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        raise _explain(dict(first), part) from None
+    ranks = pattern.own_ranks() or n_ranks
+    if ranks is None:
+        raise ScenarioError(
+            f"pattern {kind!r} does not say how many ranks it has", place=PLACE,
+            remedy="add ranks = 128, or the number you want",
+        )  # fmt: skip
+    if ranks < 2:
+        raise ScenarioError(
+            f"pattern {kind!r} has {ranks} rank and needs 2 or more", place=PLACE,
+            remedy="give it more ranks or hosts",
+        )  # fmt: skip
+    program = pattern.program(ranks, seed)
+    program.check()
+    return program
+
+
+def _explain(error: dict[str, Any], part: type[Pattern]) -> ScenarioError:
+    """Turn pydantic's first complaint into ours."""
+    names = [str(name) for name in error["loc"] if not isinstance(name, int)]
+    key = names[0] if names else ""
+    place = f"{PLACE} {key}".rstrip()
+    if error["type"] == "extra_forbidden":
+        remedy = nearest(key, part.model_fields)
+        return ScenarioError(f"unknown key {key!r}", place=place, remedy=remedy)
+    if error["type"] == "missing":
+        about = part.model_fields[key].description or "see docs/traffic.md"
+        return ScenarioError("key is missing", place=place, remedy=f"add it: {about}")
+    message = error["msg"].removeprefix("Value error, ")
+    if "; " in message:
+        message, remedy = message.split("; ", 1)
+        return ScenarioError(message, place=place, remedy=remedy)
+    return ScenarioError(
+        f"{error['input']!r}: {message}", place=place, remedy="see docs/traffic.md"
+    )

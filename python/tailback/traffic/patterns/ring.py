@@ -1,0 +1,25 @@
+"""The ring exchange."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailback.traffic.patterns.pattern import PATTERNS
+from tailback.traffic.patterns.streams import TAG, StreamPattern, in_order, stream_program
+from tailback.traffic.program import Label, Program
+
+
+@PATTERNS.register("ring")
+class Ring(StreamPattern):
+    """Rank i sends to rank i - 1, the first to the last: local, and never two senders to one.
+
+    The primary application of the thesis Tailback builds on, section 4.4, is three messages.
+    """
+
+    def program(self, n_ranks: int, seed: int) -> Program:
+        """Nothing is random."""
+        self.refuse_if_huge(n_ranks)
+        to = (np.arange(n_ranks) - 1) % n_ranks
+        source, destination = in_order(np.repeat(to[:, None], self.messages, axis=1))
+        label = Label("ring", "MPI_Isend", TAG)
+        return stream_program("ring", n_ranks, source, destination, self.size, self.post, label)

@@ -1,0 +1,193 @@
+"""The rank-program form: the one thing every pattern and every trace compiles to.
+
+A program is, for every rank, a list of operations that run one after another with the blocking
+rules of MPI. Collectives are not operations: they are expanded to the point-to-point messages a real MPI
+sends, so that each message exists in the network and carries the label of the call it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import TraceError
+
+
+class Op(IntEnum):
+    """What one operation of a rank does.
+
+    =========  ==========================================================================
+    COMPUTE    occupies the rank for ``amount`` picoseconds
+    ISEND      posts a send of ``amount`` bytes to ``peer`` under request ``request``
+    IRECV      posts a receive of ``amount`` bytes from ``peer`` under request ``request``
+    WAIT       blocks until request ``request`` is complete
+    WAITALL    blocks until every request the rank has open is complete
+    =========  ==========================================================================
+    """
+
+    COMPUTE = 0
+    ISEND = 1
+    IRECV = 2
+    WAIT = 3
+    WAITALL = 4
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a message belongs to: shown wherever its traffic is.
+
+    Attributes:
+        phase: The phase of the application, e.g. ``"+y"`` or ``"tag 104"``.
+        call: The call that sent it, e.g. ``"MPI_Isend"``; for collectives ``"MPI_Allreduce"``.
+        tag: The MPI tag, -1 where there is none.
+        communicator: Name of the communicator.
+    """
+
+    phase: str
+    call: str
+    tag: int = -1
+    communicator: str = "MPI_COMM_WORLD"
+
+
+@dataclass
+class Program:
+    """Operations of all ranks, rank after rank.
+
+    Operations of rank ``r`` are ``rank_start[r]:rank_start[r + 1]`` of the five columns. Sends and
+    receives of one (source, destination, tag) match in the order they are posted, as MPI's
+    non-overtaking rule says; there are no wild cards, because traces record who really matched.
+
+    Attributes:
+        name: What to call the application.
+        rank_start: First operation of each rank, shape (R + 1,).
+        kind: :class:`Op` of each operation, shape (M,).
+        peer: The other rank of ISEND/IRECV, -1 otherwise, shape (M,).
+        amount: Bytes (ISEND, IRECV) or picoseconds (COMPUTE), shape (M,).
+        tag: Matching tag of ISEND/IRECV; includes the communicator, shape (M,).
+        request: Request number within the rank (ISEND, IRECV, WAIT), -1 otherwise, shape (M,).
+        label: Index into ``labels`` of ISEND/IRECV, shape (M,); 0 for others.
+        labels: The labels.
+        grid: Extents of the Cartesian grid the ranks form (x fastest), empty when unknown.
+        notes: What a reader found odd and tolerated; shown to the user.
+    """
+
+    name: str
+    rank_start: NDArray[np.uint64]
+    kind: NDArray[np.uint8]
+    peer: NDArray[np.int32]
+    amount: NDArray[np.uint64]
+    tag: NDArray[np.int64]
+    request: NDArray[np.int32]
+    label: NDArray[np.uint32]
+    labels: list[Label]
+    grid: tuple[int, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.rank_start) - 1
+
+    @property
+    def op_rank(self) -> NDArray[np.int64]:
+        """The rank each operation belongs to, shape (M,)."""
+        return np.repeat(np.arange(self.n_ranks), np.diff(self.rank_start).astype(np.int64))
+
+    def traffic_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+        """Who sends how much to whom.
+
+        Returns:
+            ``(source, destination, bytes)``, one entry for each pair of ranks that communicate,
+            sorted by source then destination.
+        """
+        sends = self.kind == Op.ISEND
+        n = max(self.n_ranks, 1)
+        key = self.op_rank[sends] * n + self.peer[sends].astype(np.int64)
+        pairs, index = np.unique(key, return_inverse=True)
+        total = np.zeros(len(pairs), np.uint64)
+        np.add.at(total, index, self.amount[sends])
+        return pairs // n, pairs % n, total
+
+    def check(self) -> None:
+        """Raise TraceError when a peer does not exist or sends and receives do not pair up."""
+        message = (self.kind == Op.ISEND) | (self.kind == Op.IRECV)
+        bad = message & ((self.peer < 0) | (self.peer >= self.n_ranks))
+        if bad.any():
+            op = int(np.flatnonzero(bad)[0])
+            raise TraceError(
+                f"rank {int(self.op_rank[op])} names rank {int(self.peer[op])} "
+                f"of a program with {self.n_ranks} ranks"
+            )
+
+
+class ProgramBuilder:
+    """Collects operations rank by rank, in any order of ranks, and packs them."""
+
+    def __init__(self, name: str, n_ranks: int, grid: tuple[int, ...] = ()) -> None:
+        self.name = name
+        self.grid = grid
+        self.notes: list[str] = []
+        self._ops: list[list[tuple[int, int, int, int, int, int]]] = [[] for _ in range(n_ranks)]
+        self._next_request = [0] * n_ranks
+        self._labels: dict[Label, int] = {}
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks."""
+        return len(self._ops)
+
+    def label(self, label: Label) -> int:
+        """Return the number of ``label``, adding it when it is new."""
+        return self._labels.setdefault(label, len(self._labels))
+
+    def compute(self, rank: int, ps: int) -> None:
+        """Occupy ``rank`` for ``ps`` picoseconds."""
+        if ps > 0:
+            self._ops[rank].append((Op.COMPUTE, -1, ps, 0, -1, 0))
+
+    def isend(self, rank: int, peer: int, size: int, tag: int, label: int) -> int:
+        """Post a send of ``size`` bytes; returns its request."""
+        return self._post(Op.ISEND, rank, peer, size, tag, label)
+
+    def irecv(self, rank: int, peer: int, size: int, tag: int, label: int) -> int:
+        """Post a receive of ``size`` bytes; returns its request."""
+        return self._post(Op.IRECV, rank, peer, size, tag, label)
+
+    def wait(self, rank: int, request: int) -> None:
+        """Block until ``request`` is complete."""
+        self._ops[rank].append((Op.WAIT, -1, 0, 0, request, 0))
+
+    def waitall(self, rank: int) -> None:
+        """Block until every open request of the rank is complete."""
+        self._ops[rank].append((Op.WAITALL, -1, 0, 0, -1, 0))
+
+    def _post(self, op: Op, rank: int, peer: int, size: int, tag: int, label: int) -> int:
+        request = self._next_request[rank]
+        self._next_request[rank] += 1
+        self._ops[rank].append((op, peer, size, tag, request, label))
+        return request
+
+    def build(self) -> Program:
+        """Pack everything collected so far."""
+        start = np.zeros(self.n_ranks + 1, np.uint64)
+        start[1:] = np.cumsum([len(ops) for ops in self._ops], dtype=np.uint64)
+        flat = [op for ops in self._ops for op in ops]
+        columns: list[tuple[int, ...]] = list(zip(*flat, strict=True)) if flat else [()] * 6
+        program = Program(
+            name=self.name,
+            rank_start=start,
+            kind=np.array(columns[0], np.uint8),
+            peer=np.array(columns[1], np.int32),
+            amount=np.array(columns[2], np.uint64),
+            tag=np.array(columns[3], np.int64),
+            request=np.array(columns[4], np.int32),
+            label=np.array(columns[5], np.uint32),
+            labels=list(self._labels) or [Label("all", "none")],
+            grid=self.grid,
+            notes=self.notes,
+        )
+        program.check()
+        return program

@@ -1,0 +1,71 @@
+"""Readers of what real applications sent: one format a file, compiled to a rank program.
+
+A reader is a module with ``sniff(path)`` (is this mine?) and ``read(path)``. To add one, write one
+file and add one line below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from tailback.errors import TraceError
+from tailback.registry import Registry
+from tailback.traffic.program import Program
+from tailback.traffic.readers import otf2, pml_monitoring
+
+
+class Reader(Protocol):
+    """What a module of this package has to offer."""
+
+    def sniff(self, path: Path) -> bool:
+        """Say whether ``path`` (a file or a folder that exists) looks like this format."""
+
+    def read(self, path: Path) -> Program:
+        """Compile ``path`` to a rank program; raises TraceError when it is damaged."""
+
+
+READERS: Registry[Reader] = Registry("reader", "trace formats")
+
+READERS.register("otf2")(otf2)
+READERS.register("pml-monitoring")(pml_monitoring)
+
+
+def read_trace(path: Path, format: str | None = None) -> Program:
+    """Read an MPI trace or profile.
+
+    Args:
+        path: A file or folder in one of the formats of :data:`READERS`.
+        format: Name of the reader; found out when None.
+
+    Returns:
+        The rank program.
+
+    Raises:
+        TraceError: ``path`` does not exist, no reader knows it, or it is damaged.
+        TailbackError: ``format`` is not the name of a reader.
+    """
+    path = Path(path)
+    try:
+        exists = path.exists()
+        empty = exists and path.is_dir() and next(path.iterdir(), None) is None
+    except (OSError, ValueError) as error:
+        raise TraceError(f"cannot be read: {error}", file=path) from error
+    if not exists:
+        raise TraceError("no such file or folder", file=path, remedy="check the path of the trace")
+    if empty:
+        raise TraceError("the folder is empty", file=path, remedy=_KNOWN)
+    if format is not None:
+        return READERS[format].read(path)
+    for entry in READERS:
+        if entry.part.sniff(path):
+            return entry.part.read(path)
+    raise TraceError("no reader knows this format", file=path, remedy=_KNOWN)
+
+
+_KNOWN = (
+    "give an OTF2 anchor file (.otf2) or the folder that holds it, or the folder of Open MPI's "
+    "prof.<rank>.prof files"
+)
+
+__all__ = ["READERS", "Reader", "read_trace"]

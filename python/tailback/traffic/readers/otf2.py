@@ -1,0 +1,113 @@
+"""OTF2 traces of MPI programs, as Score-P and EZTrace write them.
+
+The OTF2 C library comes with the Python package ``otf2``; that package itself is never imported, as
+it cannot open EZTrace's archives. Location by location reading is done by ``tailback._core``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import tailback._core as _core
+from tailback.errors import TraceError
+from tailback.traffic.program import Program
+from tailback.traffic.readers.otf2_columns import Trace
+from tailback.traffic.readers.otf2_compile import compile_trace
+
+_MAGIC = b"OTF2"
+
+
+def sniff(path: Path) -> bool:
+    """A file that starts like an OTF2 anchor, or a folder with some ``*.otf2``."""
+    if path.is_dir():
+        return any(entry.suffix == ".otf2" for entry in path.iterdir())
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        # The first byte is the byte order.
+        return file.read(5)[1:] == _MAGIC
+
+
+def read(path: Path) -> Program:
+    """Compile a trace to a rank program.
+
+    Args:
+        path: The anchor file (``traces.otf2``), or the folder that holds it.
+
+    Returns:
+        The program; what the trace does not say and what was done about it is in its notes.
+
+    Raises:
+        TraceError: No OTF2 library, or a file of the trace is missing, cut short or damaged.
+    """
+    anchor = find_anchor(path)
+    return compile_trace(load(anchor), name=anchor.stem, file=anchor)
+
+
+def load(path: Path, threads: int | None = None) -> Trace:
+    """Read a trace to columns without compiling it.
+
+    Args:
+        path: The anchor file, or the folder that holds it.
+        threads: Threads that read; by default one for each core the process may use.
+
+    Returns:
+        Definitions, MPI calls and message records of all locations.
+
+    Raises:
+        TraceError: As :func:`read`.
+    """
+    anchor = find_anchor(path)
+    cores = len(os.sched_getaffinity(0)) if threads is None else max(threads, 1)
+    try:
+        raw: dict[str, Any] = _core.read_otf2(library_path(), anchor, cores)
+    except ValueError as error:
+        if len(error.args) != 3:
+            raise TraceError(str(error), file=anchor) from error
+        message, file, place = error.args
+        raise TraceError(
+            message,
+            file=file,
+            place=place,
+            remedy="the trace is damaged or cut short: copy it again, or record it again and let "
+            "the program end by itself",
+        ) from None
+    return Trace.from_core(raw)
+
+
+def find_anchor(path: Path) -> Path:
+    """The anchor file that ``path`` is or holds; raises TraceError for none or several."""
+    path = Path(path)
+    if not path.is_dir():
+        if not path.is_file():
+            raise TraceError("no such file", file=path, remedy="name the .otf2 file of the trace")
+        if path.suffix != ".otf2":
+            raise TraceError(
+                "is not an OTF2 anchor file",
+                file=path,
+                remedy="name the .otf2 file of the trace, or the folder that holds it",
+            )
+        return path
+    anchors = sorted(entry for entry in path.iterdir() if entry.suffix == ".otf2")
+    if len(anchors) == 1:
+        return anchors[0]
+    if not anchors:
+        raise TraceError(
+            "holds no OTF2 anchor file", file=path, remedy="name the folder with the .otf2 file"
+        )
+    names = ", ".join(repr(anchor.name) for anchor in anchors[:5])
+    raise TraceError(
+        f"holds {len(anchors)} OTF2 anchor files", file=path, remedy=f"name one of {names}"
+    )
+
+
+def library_path() -> Path:
+    """The shared library of the ``otf2`` package; raises TraceError when it is not installed."""
+    spec = importlib.util.find_spec("_otf2")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for library in sorted(Path(folder).glob("_otf2*.so")):
+            return library
+    raise TraceError("the OTF2 library is not installed", remedy="pip install otf2==3.2")

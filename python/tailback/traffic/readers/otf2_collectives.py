@@ -1,0 +1,233 @@
+"""Collectives of a trace as the messages an MPI library sends for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import TraceError
+from tailback.traffic.collectives import call_bytes, schedule
+from tailback.traffic.readers.otf2_columns import COLLECTIVE, Trace
+from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, Labels
+from tailback.traffic.readers.otf2_posts import Posts, ordinal
+
+
+@dataclass
+class _Records:
+    """Collective records that can be expanded, one for each rank that took part."""
+
+    row: NDArray[np.int64]
+    comm: NDArray[np.int64]
+    size: NDArray[np.int64]
+    me: NDArray[np.int64]
+    instance: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.bool_]) -> _Records:
+        return _Records(
+            self.row[rows], self.comm[rows], self.size[rows], self.me[rows], self.instance[rows]
+        )
+
+
+def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], file: Path) -> Posts:
+    """Posts of all collectives.
+
+    The n-th collective of every member on a communicator is the same one, as MPI demands. Each
+    has a channel of its own, counted from ``first_channel``.
+
+    Args:
+        trace: The trace.
+        labels: Where labels are numbered.
+        first_channel: First free channel.
+        notes: Gets a line for what is left out.
+        file: Anchor file, for errors.
+
+    Returns:
+        The posts, in no particular order.
+
+    Raises:
+        TraceError: A rank took part in a collective of a communicator it is not a member of.
+    """
+    records = _locate(trace, notes, file)
+    m = trace.messages
+    operation = m.tag[records.row]
+    root, agree = _agreement(trace, records)
+    if not agree.all():
+        notes.append(
+            f"{len(np.unique(records.instance[~agree]))} collectives that were not recorded by all "
+            "members of their communicator are left out"
+        )
+        records, operation, root = records.take(agree), operation[agree], root[agree]
+    sent = m.bytes[records.row].astype(np.int64)
+    received = m.received[records.row].astype(np.int64)
+    shape, index = np.unique(
+        np.stack([operation, records.size, records.me, root, sent, received], axis=1),
+        axis=0,
+        return_inverse=True,
+    )
+    index = index.reshape(-1)
+    order = np.argsort(index, kind="stable")
+    bounds = np.searchsorted(index[order], np.arange(len(shape) + 1))
+    calls = dict(enumerate(OPERATIONS))
+    label = labels.number(
+        m.phase[records.row], operation, np.full(len(operation), -1), records.comm, calls
+    )
+    tables = [_empty()]
+    for number, values in enumerate(shape.tolist()):
+        template = _template(values, trace.creator, file)
+        if len(template[0]):
+            chosen = order[bounds[number] : bounds[number + 1]]
+            tables.append(_stamp(trace, records, chosen, template, label, first_channel))
+    return Posts.join(tables)
+
+
+def _locate(trace: Trace, notes: list[str], file: Path) -> _Records:
+    """Collectives with data on communicators of more than one rank, and who is who there."""
+    m = trace.messages
+    rows = np.flatnonzero(m.kind == COLLECTIVE)
+    rows = rows[np.argsort(m.position[rows], kind="stable")]
+    handles = m.tag[rows] >= len(OPERATIONS)
+    if handles.any():
+        notes.append(f"{int(handles.sum())} collective records without data are left out")
+        rows = rows[~handles]
+    me = np.full(len(rows), -1, np.int64)
+    size = np.ones(len(rows), np.int64)
+    between = 0
+    for number in np.unique(m.comm[rows]).tolist():
+        mine = np.flatnonzero(m.comm[rows] == number)
+        communicator = trace.communicators.get(number)
+        if communicator is None:
+            row = int(rows[mine[0]])
+            raise TraceError(f"communicator {number} is not defined", file=file, place=m.place(row))
+        if communicator.is_self:
+            continue
+        if communicator.remote is not None:
+            between += len(mine)
+            continue
+        members = communicator.members
+        sorter = np.argsort(members, kind="stable")
+        at = np.searchsorted(members, m.rank[rows[mine]], sorter=sorter)
+        local = sorter[np.minimum(at, len(members) - 1)] if len(members) else at
+        if not len(members) or (members[local] != m.rank[rows[mine]]).any():
+            raise TraceError(
+                f"a rank that is not a member of {communicator.name!r} is in its collective",
+                file=file,
+                place=m.place(int(rows[mine[0]])),
+            )
+        me[mine], size[mine] = local, len(members)
+    if between:
+        notes.append(f"{between} collective records on inter-communicators are left out")
+    many = size > 1
+    rows, me, size = rows[many], me[many], size[many]
+    turn = ordinal(m.comm[rows] * trace.n_ranks + m.rank[rows])
+    _, instance = np.unique(np.stack([m.comm[rows], turn], axis=1), axis=0, return_inverse=True)
+    return _Records(rows, m.comm[rows], size, me, instance.reshape(-1).astype(np.int64))
+
+
+def _agreement(trace: Trace, records: _Records) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Root of each record's collective, and whether all members took part and agree on it."""
+    m = trace.messages
+    operation, named = m.tag[records.row], m.peer[records.row]
+    n = int(records.instance.max(initial=-1)) + 1
+    rooted_operations = [OPERATIONS.index(name) for name in ROOTED]
+    rooted = np.isin(operation, rooted_operations)
+    valid = rooted & (named >= 0) & (named < records.size)
+    low, high = np.full(n, 2**62), np.full(n, -1)
+    np.minimum.at(low, records.instance[valid], named[valid])
+    np.maximum.at(high, records.instance[valid], named[valid])
+    first, last = np.full(n, 2**62), np.full(n, -1)
+    np.minimum.at(first, records.instance, operation)
+    np.maximum.at(last, records.instance, operation)
+    present = np.bincount(records.instance, minlength=n)[records.instance] == records.size
+    same = (first == last)[records.instance]
+    one_root = (low == high)[records.instance] | ~rooted
+    root = np.where(rooted, np.maximum(high[records.instance], 0), 0)
+    return root, present & same & one_root
+
+
+_Template = tuple[
+    NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]
+]
+
+
+def _template(values: list[int], creator: str, file: Path) -> _Template:
+    """Order, direction, local peer, bytes and order of the wait of one rank's posts."""
+    operation, size, me, root, sent, received = values
+    call = OPERATIONS[operation]
+    # EZTrace, which does not say who it is, writes the arguments of the call; others sums.
+    if creator:
+        sent, received = call_bytes(call, size, sent, received)
+    try:
+        steps = schedule(call, size, me, root, sent, received)
+    except TraceError as error:
+        raise error.located(file) from None
+    order: list[int] = []
+    is_send: list[bool] = []
+    peer: list[int] = []
+    amount: list[int] = []
+    wait: list[int] = []
+    clock = 0
+    for step in steps:
+        first = len(order)
+        for direction, messages in ((False, step.receives), (True, step.sends)):
+            for other, size_bytes in messages:
+                order.append(clock)
+                is_send.append(direction)
+                peer.append(other)
+                amount.append(size_bytes)
+                clock += 1
+        for _ in range(first, len(order)):
+            wait.append(clock)
+            clock += 1
+    return (
+        np.array(order, np.int64),
+        np.array(is_send, np.bool_),
+        np.array(peer, np.int64),
+        np.array(amount, np.uint64),
+        np.array(wait, np.int64),
+    )
+
+
+def _stamp(
+    trace: Trace,
+    records: _Records,
+    chosen: NDArray[np.int64],
+    template: _Template,
+    label: NDArray[np.int64],
+    first_channel: int,
+) -> Posts:
+    """The posts of a template for each of the chosen records."""
+    order, is_send, peer, amount, wait = template
+    m = trace.messages
+    n, width = len(chosen), len(order)
+    of = np.repeat(chosen, width)
+    row = records.row[of]
+    local = np.tile(peer, n)
+    world = np.empty(len(of), np.int64)
+    comm = records.comm[of]
+    for number in np.unique(records.comm[chosen]).tolist():
+        mine = comm == number
+        world[mine] = trace.communicators[number].members[local[mine]]
+    position = m.position[row]
+    return Posts(
+        rank=m.rank[row],
+        position=position,
+        step=np.tile(order, n),
+        is_send=np.tile(is_send, n),
+        peer=world,
+        channel=first_channel + records.instance[of],
+        size=np.tile(amount, n),
+        label=label[of],
+        wait_position=position,
+        wait_step=np.tile(wait, n),
+        collective=np.ones(len(of), np.bool_),
+    )
+
+
+def _empty() -> Posts:
+    none = np.zeros(0, np.int64)
+    no = np.zeros(0, np.bool_)
+    size = np.zeros(0, np.uint64)
+    return Posts(none, none, none, no, none, none, size, none, none, none, no)

@@ -1,0 +1,240 @@
+"""Columns of an OTF2 trace: all locations one after the other, in the order of their ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NONE = 2**32 - 1
+"""No value, in a column of 32 bits."""
+
+SEND, ISEND, ISEND_COMPLETE, IRECV_REQUEST, RECV, IRECV, TEST, CANCELLED, COLLECTIVE = range(9)
+"""Kinds of message records; the numbers are those of ``crates/trace``."""
+
+_CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event")
+_MESSAGE_COLUMNS = (
+    "kind", "time", "event", "call", "phase", "peer", "comm", "tag", "bytes", "received", "posted",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """A communicator: its name and the world rank of each member.
+
+    Attributes:
+        name: Its name.
+        members: World ranks, shape (size,); empty for MPI_COMM_SELF.
+        remote: World ranks of the other group of an inter-communicator.
+        is_self: Whether each process is alone in its own.
+    """
+
+    name: str
+    members: NDArray[np.int64]
+    remote: NDArray[np.int64] | None
+    is_self: bool
+
+
+@dataclass(frozen=True)
+class Calls:
+    """MPI calls that are not inside another one, C of them.
+
+    Attributes:
+        rank: World rank, shape (C,).
+        region: Region, shape (C,).
+        enter: Ticks at the enter, shape (C,).
+        leave: Ticks at the leave, shape (C,).
+        paused: Whether recording was off for a while before the call, shape (C,).
+        enter_position: Place of the enter in the order of all events, shape (C,).
+        leave_position: Place of the leave, shape (C,).
+    """
+
+    rank: NDArray[np.int64]
+    region: NDArray[np.int64]
+    enter: NDArray[np.int64]
+    leave: NDArray[np.int64]
+    paused: NDArray[np.bool_]
+    enter_position: NDArray[np.int64]
+    leave_position: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Message records, M of them; a column that a kind does not have holds 0 or -1.
+
+    Attributes:
+        rank: World rank, shape (M,).
+        kind: SEND … COLLECTIVE, shape (M,).
+        position: Place in the order of all events; those of a rank lie together, shape (M,).
+        call: Row of :class:`Calls`, -1 outside of any, shape (M,).
+        phase: Region that encloses it, -1 without, shape (M,).
+        peer: Receiver, sender or root, local to the communicator, shape (M,).
+        comm: Communicator, shape (M,).
+        tag: MPI tag, or the operation of a collective, shape (M,).
+        bytes: Bytes; of a collective bytes sent, shape (M,).
+        received: Bytes a collective received, shape (M,).
+        posted: Row that posted the request this one completes or cancels, -1 unknown, shape (M,).
+        location: Location as the trace numbers it, shape (M,).
+        event: Number of the event within the location, shape (M,).
+    """
+
+    rank: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    position: NDArray[np.int64]
+    call: NDArray[np.int64]
+    phase: NDArray[np.int64]
+    peer: NDArray[np.int64]
+    comm: NDArray[np.int64]
+    tag: NDArray[np.int64]
+    bytes: NDArray[np.uint64]
+    received: NDArray[np.uint64]
+    posted: NDArray[np.int64]
+    location: NDArray[np.uint64]
+    event: NDArray[np.int64]
+
+    def place(self, row: int) -> str:
+        """Where a row is, for an error."""
+        return f"location {int(self.location[row])}, event {int(self.event[row])}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace in memory.
+
+    Attributes:
+        creator: The tracer; empty for EZTrace, which does not say.
+        n_ranks: Number of ranks.
+        ticks_per_second: Resolution of all times.
+        records: Records read, of any kind.
+        enters: Enter events.
+        leaves: Leave events.
+        regions: Name of each region.
+        communicators: Communicators by id.
+        cartesian: (communicator, extents with the last dimension fastest) of each topology.
+        calls: MPI calls.
+        messages: Message records.
+    """
+
+    creator: str
+    n_ranks: int
+    ticks_per_second: int
+    records: int
+    enters: int
+    leaves: int
+    regions: dict[int, str]
+    communicators: dict[int, Communicator]
+    cartesian: list[tuple[int, list[int]]]
+    calls: Calls
+    messages: Messages
+
+    @classmethod
+    def from_core(cls, raw: dict[str, Any]) -> Trace:
+        """Join what the core read location by location."""
+        definitions = raw["definitions"]
+        communicators = {
+            number: Communicator(
+                one["name"],
+                one["members"].astype(np.int64),
+                None if one["remote"] is None else one["remote"].astype(np.int64),
+                one["is_self"],
+            )
+            for number, one in definitions["communicators"].items()
+        }
+        ranks = np.array([rank for _, rank in definitions["locations"]], np.int64)
+        calls, messages = _join(raw["locations"], ranks)
+        return cls(
+            creator=raw["creator"],
+            n_ranks=definitions["n_ranks"],
+            ticks_per_second=definitions["ticks_per_second"],
+            records=sum(location["records"] for location in raw["locations"]),
+            enters=sum(location["enters"] for location in raw["locations"]),
+            leaves=sum(location["leaves"] for location in raw["locations"]),
+            regions=definitions["regions"],
+            communicators=communicators,
+            cartesian=definitions["cartesian"],
+            calls=calls,
+            messages=messages,
+        )
+
+
+def _stack(locations: list[dict[str, Any]], table: str, column: str) -> NDArray[Any]:
+    if not locations:
+        return np.zeros(0, np.int64)
+    return np.concatenate([location[table][column] for location in locations])
+
+
+def _indices(column: NDArray[Any], base: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows within a location to rows of the whole table; none to -1."""
+    wide = column.astype(np.int64)
+    return np.where(wide == NONE, -1, wide + base)
+
+
+def _join(locations: list[dict[str, Any]], ranks: NDArray[np.int64]) -> tuple[Calls, Messages]:
+    n_calls = np.array([len(one["calls"]["region"]) for one in locations], np.int64)
+    n_rows = np.array([len(one["messages"]["kind"]) for one in locations], np.int64)
+    c = {name: _stack(locations, "calls", name) for name in _CALL_COLUMNS}
+    m = {name: _stack(locations, "messages", name) for name in _MESSAGE_COLUMNS}
+    of_call = np.repeat(np.arange(len(locations)), n_calls)
+    of_row = np.repeat(np.arange(len(locations)), n_rows)
+    first_call = np.cumsum(n_calls) - n_calls
+    first_row = np.cumsum(n_rows) - n_rows
+    enter_position, leave_position, position = _positions(
+        locations, ranks, (of_call, of_call, of_row), (n_calls > 0) | (n_rows > 0), c, m
+    )
+    calls = Calls(
+        rank=ranks[of_call],
+        region=c["region"].astype(np.int64),
+        enter=c["enter"].astype(np.int64),
+        leave=c["leave"].astype(np.int64),
+        paused=c["paused"].astype(np.bool_),
+        enter_position=enter_position,
+        leave_position=leave_position,
+    )
+    names = np.array([one["location"] for one in locations], np.uint64)
+    none = np.zeros(len(of_row), np.int64)
+    messages = Messages(
+        rank=ranks[of_row],
+        kind=m["kind"].astype(np.uint8),
+        position=position,
+        call=_indices(m["call"], first_call[of_row]),
+        phase=_indices(m["phase"], none),
+        peer=_indices(m["peer"], none),
+        comm=_indices(m["comm"], none),
+        tag=m["tag"].astype(np.int64),
+        bytes=m["bytes"].astype(np.uint64),
+        received=m["received"].astype(np.uint64),
+        posted=_indices(m["posted"], first_row[of_row]),
+        location=names[of_row],
+        event=m["event"].astype(np.int64),
+    )
+    return calls, messages
+
+
+def _positions(
+    locations: list[dict[str, Any]],
+    ranks: NDArray[np.int64],
+    owner: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    active: NDArray[np.bool_],
+    c: dict[str, NDArray[Any]],
+    m: dict[str, NDArray[Any]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """One order over the events of all locations in which those of a rank lie together.
+
+    Where one location of each rank calls MPI that is the order of the files. Where several threads
+    of a rank do, their events are merged by time.
+    """
+    location = np.concatenate(owner)
+    event = np.concatenate([c["enter_event"], c["leave_event"], m["event"]]).astype(np.int64)
+    if len(np.unique(ranks[active])) == int(active.sum()):
+        # A call cut off by the end of the trace is left one event after the last.
+        length = np.array([one["records"] + 1 for one in locations], np.int64)
+        position = event + (np.cumsum(length) - length)[location]
+    else:
+        time = np.concatenate([c["enter"], c["leave"], m["time"]]).astype(np.int64)
+        order = np.lexsort((event, location, time, ranks[location]))
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+    a, b = len(owner[0]), len(owner[0]) + len(owner[1])
+    return position[:a], position[a:b], position[b:]

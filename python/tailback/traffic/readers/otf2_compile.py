@@ -1,0 +1,295 @@
+"""From the columns of an OTF2 trace to a rank program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import TraceError
+from tailback.traffic.program import Op, Program
+from tailback.traffic.readers.otf2_collectives import expand
+from tailback.traffic.readers.otf2_columns import (
+    CANCELLED,
+    IRECV,
+    IRECV_REQUEST,
+    ISEND,
+    ISEND_COMPLETE,
+    RECV,
+    SEND,
+    Trace,
+)
+from tailback.traffic.readers.otf2_names import Labels, is_wait, moves_data, world_ranks
+from tailback.traffic.readers.otf2_posts import UNKNOWN, Posts, guess_sources, paired
+
+_LATE = 2**40
+"""A step later than any other at its position."""
+_END = 2**62
+"""A position later than any event's."""
+
+_KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MPI_Irecv",
+               IRECV_REQUEST: "MPI_Irecv"}  # fmt: skip
+
+
+def compile_trace(trace: Trace, name: str, file: Path) -> Program:
+    """Compile a trace to a rank program.
+
+    Time between two MPI calls of a rank is kept as COMPUTE; time inside of them is not. Before the
+    first call and across a pause of the recording nothing is known, and nothing is kept.
+
+    Args:
+        trace: The columns.
+        name: What to call the application.
+        file: Anchor file, for errors.
+
+    Returns:
+        The program, with notes on what the trace lacks.
+
+    Raises:
+        TraceError: Records contradict the definitions, or there is no MPI call at all.
+    """
+    if not len(trace.calls.rank) and not len(trace.messages.rank):
+        raise TraceError(
+            "the trace has no MPI call",
+            file=file,
+            remedy="record with the tracer's MPI module, for example eztrace -t openmpi",
+        )
+    notes: list[str] = []
+    labels = Labels(trace)
+    posts = Posts.join(_all_posts(trace, labels, notes, file))
+    posts = _drop_unpaired(posts, trace.n_ranks, notes)
+    _note_silent_calls(trace, notes)
+    program = _assemble(trace, posts, name)
+    program.labels = labels.all()
+    program.grid = _grid(trace)
+    program.notes = notes
+    program.check()
+    return program
+
+
+def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> list[Posts]:
+    posts, rows = _point_to_point(trace, notes, file)
+    guessed = guess_sources(posts, trace.n_ranks)
+    if guessed:
+        notes.append(
+            f"{guessed} receives have no record of their source: matched to the messages no other "
+            "receive takes, evenly interleaved"
+        )
+    # Only now do all receives have a channel, that is communicator and tag.
+    m = trace.messages
+    call = (
+        np.where(m.call[rows] >= 0, trace.calls.region[m.call[rows]], -1)
+        if len(trace.calls.region)
+        else np.full(len(rows), -1)
+    )
+    call = np.where(call >= 0, call, -1 - m.kind[rows].astype(np.int64))
+    names = {-1 - kind: text for kind, text in _KIND_NAMES.items()} | trace.regions
+    tag, comm = posts.channel & 0xFFFF_FFFF, posts.channel >> 32
+    posts.label = labels.number(m.phase[rows], call, tag, comm, names)
+    channels, posts.channel = np.unique(posts.channel, return_inverse=True)
+    return [posts, expand(trace, labels, len(channels), notes, file)]
+
+
+def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, NDArray[np.int64]]:
+    """Posts of point-to-point calls in order, and the row each comes from; labels are not set."""
+    m = trace.messages
+    kind = m.kind
+    completion, cancelled = _fates(trace)
+    orphan = (kind == IRECV) & (m.posted < 0)
+    posting = np.isin(kind, (SEND, ISEND, RECV, IRECV_REQUEST)) | orphan
+    if cancelled.any():
+        notes.append(f"{int(cancelled.sum())} cancelled requests are left out")
+    rows = np.flatnonzero(posting & ~cancelled)
+    rows = rows[np.argsort(m.position[rows], kind="stable")]
+    done = completion[rows]
+    nonblocking = np.isin(kind[rows], (ISEND, IRECV_REQUEST))
+    # A receive's partner is on the record of its completion.
+    detail = np.where((kind[rows] == IRECV_REQUEST) & (done >= 0), done, rows)
+    known = kind[detail] != IRECV_REQUEST
+    peer = np.full(len(rows), UNKNOWN, np.int64)
+    peer[known] = world_ranks(trace, detail[known], m.rank[rows[known]], file)
+    channel = (np.maximum(m.comm[detail], 0) << 32) | m.tag[detail]
+    own = m.position[rows]
+    leave = own.copy()
+    inside = m.call[rows] >= 0
+    leave[inside] = trace.calls.leave_position[m.call[rows[inside]]]
+    wait = np.where(nonblocking, np.where(done >= 0, m.position[done], UNKNOWN), leave)
+    n = len(rows)
+    posts = Posts(
+        rank=m.rank[rows],
+        position=own,
+        step=np.zeros(n, np.int64),
+        is_send=np.isin(kind[rows], (SEND, ISEND)),
+        peer=peer,
+        channel=channel,
+        size=m.bytes[detail],
+        label=np.zeros(n, np.int64),
+        wait_position=wait,
+        wait_step=np.full(n, _LATE, np.int64),
+        collective=np.zeros(n, np.bool_),
+    )
+    return posts, rows
+
+
+def _fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Row that completes each request, -1 without, and whether it was cancelled."""
+    m = trace.messages
+    completion = np.full(len(m.kind), -1, np.int64)
+    cancelled = np.zeros(len(m.kind), np.bool_)
+    for posted_as, completed_as in ((ISEND, ISEND_COMPLETE), (IRECV_REQUEST, IRECV)):
+        rows = np.flatnonzero((m.kind == completed_as) & (m.posted >= 0))
+        rows = rows[m.kind[m.posted[rows]] == posted_as]
+        completion[m.posted[rows]] = rows
+    rows = np.flatnonzero((m.kind == CANCELLED) & (m.posted >= 0))
+    cancelled[m.posted[rows]] = True
+    return completion, cancelled
+
+
+def _drop_unpaired(posts: Posts, n_ranks: int, notes: list[str]) -> Posts:
+    """Posts that have a partner, sorted; half-recorded ones would block their rank for ever."""
+    posts = posts.take(np.lexsort((posts.step, posts.position, posts.rank)))
+    keep = paired(posts, n_ranks)
+    lost = ~keep
+    for is_send, one, other in ((True, "sends", "receive"), (False, "receives", "send")):
+        number = int((lost & (posts.is_send == is_send) & ~posts.collective).sum())
+        if number:
+            notes.append(f"{number} {one} without a matching {other} are left out")
+    if (lost & posts.collective).any():
+        number = int((lost & posts.collective).sum())
+        notes.append(f"{number} messages of collectives do not fit together and are left out")
+    return posts.take(keep)
+
+
+def _note_silent_calls(trace: Trace, notes: list[str]) -> None:
+    """Count calls that should have left a message record and never did."""
+    calls = trace.calls
+    spoke = np.zeros(len(calls.rank), np.bool_)
+    spoke[trace.messages.call[trace.messages.call >= 0]] = True
+    total: Counter[str] = Counter()
+    heard: Counter[str] = Counter()
+    for region in np.unique(calls.region).tolist():
+        name = trace.regions[region]
+        if moves_data(name):
+            # EZTrace defines a call's region once for each process.
+            mine = calls.region == region
+            total[name] += int(mine.sum())
+            heard[name] += int((mine & spoke).sum())
+    for name in sorted(total):
+        if not heard[name]:
+            notes.append(
+                f"{total[name]} calls of {name} left no message record; record with Score-P or "
+                "use Open MPI's monitoring (pml-monitoring)"
+            )
+
+
+def _compute(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+    """Rank, position and picoseconds of the time between calls."""
+    calls = trace.calls
+    order = np.lexsort((calls.enter_position, calls.rank))
+    rank, enter, leave = calls.rank[order], calls.enter[order], calls.leave[order]
+    bounds = np.searchsorted(rank, np.arange(trace.n_ranks + 1))
+    busy_until = np.empty(len(order), np.int64)
+    for first, last in pairwise(bounds.tolist()):
+        # Calls of several threads of a rank may overlap.
+        busy_until[first:last] = np.maximum.accumulate(leave[first:last])
+    gap = np.zeros(len(order), np.int64)
+    gap[1:] = np.where(rank[1:] == rank[:-1], enter[1:] - busy_until[:-1], 0)
+    gap[calls.paused[order]] = 0
+    at = np.flatnonzero(gap > 0)
+    ps = np.rint(gap[at] * (1e12 / trace.ticks_per_second)).astype(np.uint64)
+    some = ps > 0
+    return rank[at][some], calls.enter_position[order][at][some], ps[some]
+
+
+def _implied_waits(
+    trace: Trace, posts: Posts
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Rank, position and post (-1: all open ones) of waits the trace does not spell out.
+
+    A request without a record of its completion is waited for at the rank's next call of the
+    MPI_Wait family, or at its end. Where a rank has no such record at all, one WAITALL does it.
+    """
+    open_ = np.flatnonzero(posts.wait_position == UNKNOWN)
+    waits = [region for region, name in trace.regions.items() if is_wait(name)]
+    chosen = np.isin(trace.calls.region, waits)
+    ends = np.sort(trace.calls.leave_position[chosen])
+    end_rank = trace.calls.rank[chosen][np.argsort(trace.calls.leave_position[chosen])]
+    at = np.searchsorted(ends, posts.position[open_])
+    ends, end_rank = np.append(ends, _END), np.append(end_rank, -1)
+    position = np.where(end_rank[at] == posts.rank[open_], ends[at], _END)
+    spelt = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)
+    blocking_leave = np.isin(posts.wait_position, trace.calls.leave_position)
+    mixed = np.zeros(trace.n_ranks, np.bool_)
+    mixed[posts.rank[spelt & ~posts.collective & ~blocking_leave]] = True
+    alone = ~mixed[posts.rank[open_]]
+    once = np.unique(np.stack([posts.rank[open_][alone], position[alone]], axis=1), axis=0)
+    rank = np.concatenate([once[:, 0], posts.rank[open_][~alone]])
+    where = np.concatenate([once[:, 1], position[~alone]])
+    post = np.concatenate([np.full(len(once), -1), open_[~alone]])
+    return rank, where, post
+
+
+def _assemble(trace: Trace, posts: Posts, name: str) -> Program:
+    """Put posts, waits and compute of each rank in order."""
+    n = len(posts)
+    c_rank, c_position, c_ps = _compute(trace)
+    i_rank, i_position, i_post = _implied_waits(trace, posts)
+    told = np.flatnonzero(posts.wait_position != UNKNOWN)
+    rank = np.concatenate([posts.rank, posts.rank[told], i_rank, c_rank])
+    position = np.concatenate([posts.position, posts.wait_position[told], i_position, c_position])
+    step = np.concatenate(
+        [posts.step, posts.wait_step[told], np.full(len(i_rank), _LATE), np.zeros(len(c_rank), int)]
+    )
+    post = np.concatenate([np.arange(n), told, i_post, np.full(len(c_rank), -1)])
+    kind = np.concatenate([
+        np.where(posts.is_send, Op.ISEND, Op.IRECV),
+        np.full(len(told), Op.WAIT),
+        np.where(i_post < 0, Op.WAITALL, Op.WAIT),
+        np.full(len(c_rank), Op.COMPUTE),
+    ])  # fmt: skip
+    # Ties are kept in the order of the posts: lexsort is stable.
+    order = np.lexsort((step, position, rank))
+    is_post = np.zeros(len(order), np.bool_)
+    is_post[:n] = True
+    # Requests are numbered in the order a rank posts them; posts are sorted already.
+    first_post = np.searchsorted(posts.rank, np.arange(trace.n_ranks))
+    request_of = np.append(np.arange(n) - first_post[posts.rank], -1)
+    padded = {
+        "peer": np.concatenate([posts.peer, np.full(len(order) - n, -1)]),
+        "tag": np.concatenate([posts.channel, np.zeros(len(order) - n, np.int64)]),
+        "label": np.concatenate([posts.label, np.zeros(len(order) - n, np.int64)]),
+    }
+    amount = np.zeros(len(order), np.uint64)
+    amount[:n] = posts.size
+    amount[len(order) - len(c_rank) :] = c_ps
+    start = np.zeros(trace.n_ranks + 1, np.uint64)
+    start[1:] = np.cumsum(np.bincount(rank, minlength=trace.n_ranks))
+    return Program(
+        name=name,
+        rank_start=start,
+        kind=kind[order].astype(np.uint8),
+        peer=padded["peer"][order].astype(np.int32),
+        amount=amount[order],
+        tag=padded["tag"][order],
+        request=request_of[post][order].astype(np.int32),
+        label=padded["label"][order].astype(np.uint32),
+        labels=[],
+    )
+
+
+def _grid(trace: Trace) -> tuple[int, ...]:
+    """Extents of the first Cartesian topology over all ranks in their order, x fastest."""
+    for number, extents in trace.cartesian:
+        communicator = trace.communicators.get(number)
+        everyone = np.arange(trace.n_ranks)
+        if (
+            communicator is not None
+            and np.array_equal(communicator.members, everyone)
+            and int(np.prod(extents)) == trace.n_ranks
+        ):
+            # MPI counts the last dimension fastest.
+            return tuple(reversed(extents))
+    return ()

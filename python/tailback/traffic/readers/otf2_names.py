@@ -1,0 +1,158 @@
+"""Names in a trace: what calls mean, what messages are labelled with, who a local rank is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import TraceError
+from tailback.traffic.program import Label
+from tailback.traffic.readers.otf2_columns import Messages, Trace
+
+OPERATIONS = (
+    "MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
+    "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Alltoallw",
+    "MPI_Allreduce", "MPI_Reduce", "MPI_Reduce_scatter", "MPI_Scan", "MPI_Exscan",
+    "MPI_Reduce_scatter_block",
+)  # fmt: skip
+"""Call of each OTF2_CollectiveOp; numbers beyond manage handles and carry no data."""
+
+ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv", "MPI_Reduce")
+"""Collectives with a root."""
+
+_WAITS = frozenset(("mpi_wait", "mpi_waitall", "mpi_waitany", "mpi_waitsome"))
+
+_COLLECTIVES = frozenset(name.removeprefix("MPI_").lower() for name in OPERATIONS)
+_MOVES_DATA = frozenset(
+    f"mpi_{name}"
+    for name in (
+        *("send", "bsend", "ssend", "rsend", "isend", "ibsend", "issend", "irsend"),
+        *("recv", "irecv", "mrecv", "imrecv", "sendrecv", "sendrecv_replace", "isendrecv"),
+        *("start", "startall", "put", "get", "accumulate", "get_accumulate", "fetch_and_op"),
+        *_COLLECTIVES,
+        *(f"i{name}" for name in _COLLECTIVES),
+        *(f"neighbor_{name}" for name in _COLLECTIVES),
+        *(f"ineighbor_{name}" for name in _COLLECTIVES),
+    )
+)
+
+
+def plain(region: str) -> str:
+    """Name of a call in lower case, without Fortran's underscores at the end."""
+    return region.lower().rstrip("_")
+
+
+def is_wait(region: str) -> bool:
+    """Whether the call waits for requests."""
+    return plain(region) in _WAITS
+
+
+def moves_data(region: str) -> bool:
+    """Whether the call sends or receives, so that the trace should have a record of it."""
+    return plain(region) in _MOVES_DATA
+
+
+class Labels:
+    """Numbers the labels of messages."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._numbers: dict[Label, int] = {}
+
+    def all(self) -> list[Label]:
+        """The labels by number; at least one."""
+        return list(self._numbers) or [Label("all", "none")]
+
+    def number(
+        self,
+        phase: NDArray[np.int64],
+        call: NDArray[np.int64],
+        tag: NDArray[np.int64],
+        comm: NDArray[np.int64],
+        calls: dict[int, str],
+    ) -> NDArray[np.int64]:
+        """Number of the label of each message.
+
+        Args:
+            phase: Enclosing region or -1, shape (P,).
+            call: Key into ``calls``, shape (P,).
+            tag: MPI tag, -1 for collectives, shape (P,).
+            comm: Communicator, shape (P,).
+            calls: Name of each call.
+        """
+        columns, index = np.unique(
+            np.stack([phase, call, tag, comm], axis=1), axis=0, return_inverse=True
+        )
+        numbers = np.zeros(len(columns), np.int64)
+        for row, (region, key, mpi_tag, communicator) in enumerate(columns.tolist()):
+            name = calls[key]
+            if region >= 0:
+                where = self._trace.regions[region]
+            else:
+                where = f"tag {mpi_tag}" if mpi_tag >= 0 else name
+            known = self._trace.communicators.get(communicator)
+            label = Label(where, name, mpi_tag, known.name if known else "unknown")
+            numbers[row] = self._numbers.setdefault(label, len(self._numbers))
+        return numbers[index.reshape(-1)]
+
+
+def world_ranks(
+    trace: Trace, rows: NDArray[np.int64], own_rank: NDArray[np.int64], file: Path
+) -> NDArray[np.int64]:
+    """World rank of the peer of message records, who are numbered within their communicator.
+
+    Args:
+        trace: The trace.
+        rows: Rows of its messages that have a peer, shape (P,).
+        own_rank: World rank each record is of, shape (P,).
+        file: Anchor file, for errors.
+
+    Returns:
+        World ranks, shape (P,).
+
+    Raises:
+        TraceError: A communicator or a rank in it does not exist.
+    """
+    m = trace.messages
+    peer, comm = m.peer[rows], m.comm[rows]
+    out = np.zeros(len(rows), np.int64)
+    for number in np.unique(comm).tolist():
+        mine = np.flatnonzero(comm == number)
+        communicator = trace.communicators.get(number)
+        if communicator is None:
+            raise _damaged(m, rows[mine[0]], f"communicator {number} is not defined", file)
+        if communicator.is_self:
+            out[mine] = own_rank[mine]
+            continue
+        sides = [(mine, communicator.members)]
+        if communicator.remote is not None:
+            # On an inter-communicator the peer is a member of the other group.
+            inside = np.isin(own_rank[mine], communicator.members)
+            sides = [
+                (mine[inside], communicator.remote),
+                (mine[~inside], communicator.members),
+            ]
+        for at, members in sides:
+            wrong = (peer[at] < 0) | (peer[at] >= len(members))
+            if wrong.any():
+                row = rows[at[int(np.flatnonzero(wrong)[0])]]
+                raise _damaged(
+                    m,
+                    row,
+                    f"rank {int(m.peer[row])} of {communicator.name!r}, "
+                    f"which has {len(members)} members",
+                    file,
+                )
+            out[at] = members[peer[at]]
+    return out
+
+
+def _damaged(messages: Messages, row: int, message: str, file: Path) -> TraceError:
+    return TraceError(
+        message,
+        file=file,
+        place=messages.place(int(row)),
+        remedy="the trace is damaged: copy it again or record it again",
+    )

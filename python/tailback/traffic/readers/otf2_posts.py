@@ -1,0 +1,154 @@
+"""Posted sends and receives: tables of them, and which send meets which receive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNKNOWN = -1
+"""A peer or a wait that the trace does not tell."""
+
+
+@dataclass
+class Posts:
+    """Sends and receives that ranks post, P of them.
+
+    Attributes:
+        rank: Who posts, shape (P,).
+        position: Place in the order of all events, shape (P,).
+        step: Order among those of one position, shape (P,).
+        is_send: Send or receive, shape (P,).
+        peer: The other world rank, UNKNOWN where not recorded, shape (P,).
+        channel: Communicator and tag as one number, or the instance of a collective, shape (P,).
+        size: Bytes, shape (P,).
+        label: Number of the label, shape (P,).
+        wait_position: Where it is waited for, UNKNOWN where not recorded, shape (P,).
+        wait_step: Order among those of that position, shape (P,).
+        collective: Whether a collective posts it, shape (P,).
+    """
+
+    rank: NDArray[np.int64]
+    position: NDArray[np.int64]
+    step: NDArray[np.int64]
+    is_send: NDArray[np.bool_]
+    peer: NDArray[np.int64]
+    channel: NDArray[np.int64]
+    size: NDArray[np.uint64]
+    label: NDArray[np.int64]
+    wait_position: NDArray[np.int64]
+    wait_step: NDArray[np.int64]
+    collective: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Posts:
+        """The given rows."""
+        return Posts(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+    @staticmethod
+    def join(tables: list[Posts]) -> Posts:
+        """All tables one after the other; at least one is needed."""
+        return Posts(
+            *(
+                np.concatenate([getattr(table, column.name) for table in tables])
+                for column in fields(Posts)
+            )
+        )
+
+
+def ordinal(group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many earlier rows are of the same group, shape like ``group``."""
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    first = np.searchsorted(ordered, ordered, side="left")
+    out = np.empty(len(group), np.int64)
+    out[order] = np.arange(len(group)) - first
+    return out
+
+
+def stream_of(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
+    """Number of the (source, destination, channel) of each post; only meaningful where known."""
+    source = np.where(posts.is_send, posts.rank, posts.peer)
+    target = np.where(posts.is_send, posts.peer, posts.rank)
+    _, channel = np.unique(posts.channel, return_inverse=True)
+    n_channels = int(channel.max(initial=0)) + 1
+    pair = source * n_ranks + target
+    _, stream = np.unique(pair * n_channels + channel, return_inverse=True)
+    return stream.astype(np.int64)
+
+
+def guess_sources(posts: Posts, n_ranks: int) -> int:
+    """Give receives of unknown source the messages that no other receive claims.
+
+    EZTrace does not record whom a non-blocking receive matched. The messages sent to a rank that no
+    recorded receive matches are dealt to its open receives, interleaving the streams evenly: of a
+    stream of n messages, message i counts as i / n of the way through the run. For programs that
+    receive the same number of messages of each stream in every step this is what happened.
+
+    Args:
+        posts: Sorted by rank and position; peer, channel and size of such receives are filled in.
+        n_ranks: Number of ranks.
+
+    Returns:
+        The number of receives that got a source.
+    """
+    known = posts.peer != UNKNOWN
+    lost = np.flatnonzero(~known & ~posts.is_send)
+    if not len(lost):
+        return 0
+    rows = np.flatnonzero(known)
+    sub = posts.take(rows)
+    stream = stream_of(sub, n_ranks)
+    claimed = np.bincount(stream[~sub.is_send], minlength=int(stream.max(initial=0)) + 1)
+    send = np.flatnonzero(sub.is_send & ~sub.collective)
+    left = ordinal(stream[send]) - claimed[stream[send]]
+    send, left = send[left >= 0], left[left >= 0]
+    if not len(send):
+        return 0
+    total = np.bincount(stream[send])[stream[send]]
+    target = sub.peer[send]
+    deal = np.lexsort((stream[send], (left + 0.5) / total, target))
+    send, target = send[deal], target[deal]
+    # The k-th message for a rank goes to the k-th receive it posts.
+    receiver = posts.rank[lost]
+    turn_sent, turn_posted = ordinal(target), ordinal(receiver)
+    width = max(int(turn_sent.max()), int(turn_posted.max())) + 1
+    slots = target * width + turn_sent
+    wanted = receiver * width + turn_posted
+    at = np.minimum(np.searchsorted(slots, wanted), len(slots) - 1)
+    found = slots[at] == wanted
+    to, source = lost[found], send[at[found]]
+    posts.peer[to] = sub.rank[source]
+    posts.channel[to] = sub.channel[source]
+    posts.size[to] = sub.size[source]
+    return len(to)
+
+
+def paired(posts: Posts, n_ranks: int) -> NDArray[np.bool_]:
+    """Which posts have a partner: of each stream as many as are both sent and received.
+
+    Args:
+        posts: Sorted by rank, position and step.
+        n_ranks: Number of ranks.
+
+    Returns:
+        A mask, shape (P,); posts of unknown peer have none.
+    """
+    keep = np.zeros(len(posts), np.bool_)
+    rows = np.flatnonzero(posts.peer != UNKNOWN)
+    if not len(rows):
+        return keep
+    sub = posts.take(rows)
+    stream = stream_of(sub, n_ranks)
+    n = int(stream.max()) + 1
+    both = np.minimum(
+        np.bincount(stream[sub.is_send], minlength=n),
+        np.bincount(stream[~sub.is_send], minlength=n),
+    )
+    for side in (sub.is_send, ~sub.is_send):
+        at = np.flatnonzero(side)
+        keep[rows[at]] = ordinal(stream[at]) < both[stream[at]]
+    return keep

@@ -1,0 +1,245 @@
+"""Open MPI's own monitoring: ``prof.<rank>.prof``, bytes and messages between every pair of ranks.
+
+Needs no tracer and no recompilation: ``mpirun --mca pml_monitoring_enable 2 --mca
+pml_monitoring_enable_output 3 --mca pml_monitoring_filename prof …``. Open MPI writes one file a
+rank; lines are separated by tabs:
+
+* ``E src dst n bytes m msgs sent [histogram]``: what the application sent point to point;
+* ``I …``: what the library sent to carry out collectives;
+* ``C``, ``O2A``, ``A2O``, ``A2A``: collectives as they were called, which ``I`` already counts;
+* ``S``, ``R``: one-sided bytes put and got, which no message stands for;
+* ``D name procs: 0,1,…``: the members of a communicator.
+
+There is no time and no order: a program made from a profile posts everything at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import TraceError
+from tailback.traffic.program import Label, Op, Program
+
+_FILE = re.compile(r"^(?P<stem>.+)\.(?P<rank>[0-9]{1,9})\.prof$")
+_TRAFFIC = re.compile(
+    r"^(?P<kind>[EI])\t(?P<src>[0-9]{1,9})\t(?P<dst>[0-9]{1,9})\t(?P<bytes>[0-9]{1,19}) bytes"
+    r"\t(?P<messages>[0-9]{1,18}) msgs sent(?:\t[0-9,]*)?$"
+)
+_MEMBERS = re.compile(r"^D\t(?P<name>[^\t]*)\tprocs: (?P<members>[0-9]{1,9}(?:,[0-9]{1,9})*)$")
+_OTHER = re.compile(r"^(?:C|O2A|A2O|A2A|S|R)\t[0-9\t]+ bytes\t[0-9]+ msgs sent(?:\t[0-9,]*)?$")
+_ONE_SIDED = ("S\t", "R\t")
+
+LABELS = [
+    Label("point-to-point", "point-to-point"),
+    Label("collectives", "collectives"),
+]
+MAX_MESSAGES = 100_000_000
+"""More messages than this are refused: the program would not fit in memory."""
+
+
+@dataclass
+class Profile:
+    """What a set of profiles says.
+
+    Attributes:
+        n_ranks: Number of ranks.
+        traffic: Bytes and messages by (source, destination, 0 point-to-point | 1 collectives).
+        communicators: World ranks of the members by (name, members): a name may stand for several.
+        one_sided: Lines about one-sided traffic that were left out.
+    """
+
+    n_ranks: int = 0
+    traffic: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
+    communicators: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
+    one_sided: int = 0
+
+
+def sniff(path: Path) -> bool:
+    """A ``*.<rank>.prof`` file, or a folder with some, that starts like one of Open MPI's."""
+    if path.is_file():
+        if not _FILE.match(path.name):
+            return False
+        with path.open("rb") as file:
+            return file.read(16).startswith(b"# POINT TO POINT")
+    return path.is_dir() and any(True for _ in _profiles(path))
+
+
+def read(path: Path) -> Program:
+    """Compile the profiles of all ranks to a program of messages.
+
+    Every rank posts all its receives, then its sends one message after the other to each partner in
+    turn, then waits for all. ``n`` messages of together ``b`` bytes become ``n`` of ``b // n`` with
+    the remainder in the last.
+
+    Args:
+        path: The folder of the profiles, or one of them.
+
+    Returns:
+        The program; phases are ``"point-to-point"`` and ``"collectives"``.
+
+    Raises:
+        TraceError: A profile is missing, unreadable or has a line that does not fit.
+    """
+    return to_program(read_profile(path), (path if path.is_dir() else path.parent).name)
+
+
+def read_profile(path: Path) -> Profile:
+    """Parse all profiles beside ``path`` (or in it); raises TraceError as :func:`read` does."""
+    if path.is_file():
+        match = _FILE.match(path.name)
+        if not match:
+            raise TraceError(
+                f"{path.name!r} is not called <name>.<rank>.prof",
+                file=path,
+                remedy="give one of the files Open MPI wrote, or their folder",
+            )
+        files = sorted(_profiles(path.parent, match["stem"]))
+    else:
+        stems = sorted({stem for _, stem, _ in _profiles(path)})
+        if len(stems) != 1:
+            raise TraceError(
+                f"holds the profiles of {len(stems)} runs" if stems else "holds no profiles",
+                file=path,
+                remedy=f"name one file of the run you mean: {', '.join(map(repr, stems[:5]))}"
+                if stems
+                else "run with --mca pml_monitoring_enable 2 and name the folder of prof.*.prof",
+            )
+        files = sorted(_profiles(path, stems[0]))
+    profile = Profile(n_ranks=len(files))
+    for expected, (rank, _, file) in enumerate(files):
+        if rank != expected:
+            raise TraceError(
+                f"the profile of rank {expected} is missing",
+                file=file.parent,
+                remedy="copy the files of all ranks into one folder",
+            )
+    for rank, _, file in files:
+        _parse(file, rank, profile)
+    return profile
+
+
+def _profiles(folder: Path, stem: str | None = None) -> Iterator[tuple[int, str, Path]]:
+    try:
+        for entry in folder.iterdir():
+            match = _FILE.match(entry.name)
+            if match and (stem is None or match["stem"] == stem) and entry.is_file():
+                yield int(match["rank"]), match["stem"], entry
+    except OSError as error:
+        raise TraceError(f"cannot be read: {error.strerror}", file=folder) from error
+
+
+def _parse(file: Path, rank: int, profile: Profile) -> None:
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise TraceError(f"cannot be read: {error.strerror}", file=file) from error
+    except UnicodeDecodeError as error:
+        raise TraceError("is not text", file=file, place=f"byte {error.start}") from error
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            _parse_line(line.rstrip("\r"), rank, profile)
+        except ValueError as error:
+            raise TraceError(
+                str(error),
+                file=file,
+                place=f"line {number}",
+                remedy="the file may be cut short or from another version: write it again",
+            ) from None
+
+
+def _parse_line(line: str, rank: int, profile: Profile) -> None:
+    if not line or line.startswith("#"):
+        return
+    if match := _TRAFFIC.match(line):
+        source, target = int(match["src"]), int(match["dst"])
+        size, messages = int(match["bytes"]), int(match["messages"])
+        if source != rank:
+            raise ValueError(f"source {source} in the profile of rank {rank}")
+        if target >= profile.n_ranks:
+            raise ValueError(f"destination {target} of a run of {profile.n_ranks} ranks")
+        if size and not messages:
+            raise ValueError(f"{size} bytes in no message")
+        key = (source, target, "EI".index(match["kind"]))
+        if key in profile.traffic:
+            raise ValueError(f"a second line for destination {target}")
+        profile.traffic[key] = (size, messages)
+    elif match := _MEMBERS.match(line):
+        members = tuple(int(member) for member in match["members"].split(","))
+        if max(members) >= profile.n_ranks:
+            raise ValueError(f"member {max(members)} of a run of {profile.n_ranks} ranks")
+        profile.communicators.add((match["name"], members))
+    elif not _OTHER.match(line):
+        raise ValueError(f"cannot make sense of {line[:80]!r}")
+    elif line.startswith(_ONE_SIDED):
+        profile.one_sided += 1
+
+
+def to_program(profile: Profile, name: str) -> Program:
+    """Messages of a profile as a rank program without time; raises TraceError if far too many."""
+    pairs = sorted((key, value) for key, value in profile.traffic.items() if value[1])
+    source = np.array([key[0] for key, _ in pairs], np.int64)
+    target = np.array([key[1] for key, _ in pairs], np.int64)
+    label = np.array([key[2] for key, _ in pairs], np.int64)
+    size = np.array([value[0] for _, value in pairs], np.uint64)
+    count = np.array([value[1] for _, value in pairs], np.int64)
+    if sum(value[1] for _, value in pairs) > MAX_MESSAGES:
+        raise TraceError(
+            f"{sum(value[1] for _, value in pairs)} messages are more than a program can hold",
+            remedy=f"profile a shorter run: at most {MAX_MESSAGES} messages",
+        )
+    pair = np.repeat(np.arange(len(pairs)), count)
+    turn = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+    amount = _sizes(size, count, pair, turn)
+    n = len(pair)
+    # Receives first, then sends round-robin over the partners, then one WAITALL.
+    ranks = np.arange(profile.n_ranks)
+    busy = ranks[np.isin(ranks, source) | np.isin(ranks, target)]
+    rank = np.concatenate([target[pair], source[pair], busy])
+    stage = np.repeat([0, 1, 2], [n, n, len(busy)])
+    round_ = np.concatenate([turn, turn, np.zeros(len(busy), np.int64)])
+    partner = np.concatenate([source[pair], target[pair], np.full(len(busy), -1)])
+    kind = np.array([Op.IRECV, Op.ISEND, Op.WAITALL], np.uint8)[stage]
+    waits = np.zeros(len(busy), np.int64)
+    labels = np.concatenate([label[pair], label[pair], waits])
+    amounts = np.concatenate([amount, amount, waits.astype(np.uint64)])
+    order = np.lexsort((labels, partner, round_, stage, rank))
+    start = np.zeros(profile.n_ranks + 1, np.uint64)
+    start[1:] = np.cumsum(np.bincount(rank, minlength=profile.n_ranks))
+    request = np.arange(len(order)) - start[rank[order]].astype(np.int64)
+    request[stage[order] == 2] = -1
+    notes = ["a profile has no time and no order: every rank posts all its messages at once"]
+    if profile.one_sided:
+        notes.append(f"{profile.one_sided} lines about one-sided traffic are left out")
+    program = Program(
+        name=name,
+        rank_start=start,
+        kind=kind[order],
+        peer=partner[order].astype(np.int32),
+        amount=amounts[order],
+        tag=labels[order],
+        request=request.astype(np.int32),
+        label=labels[order].astype(np.uint32),
+        labels=list(LABELS),
+        notes=notes,
+    )
+    program.check()
+    return program
+
+
+def _sizes(
+    size: NDArray[np.uint64],
+    count: NDArray[np.int64],
+    pair: NDArray[np.int64],
+    turn: NDArray[np.int64],
+) -> NDArray[np.uint64]:
+    """Bytes of each message: even shares, the remainder in the last."""
+    share = size // np.maximum(count, 1).astype(np.uint64)
+    rest = size - share * count.astype(np.uint64)
+    last = turn == count[pair] - 1
+    return share[pair] + np.where(last, rest[pair], np.uint64(0))

@@ -1,0 +1,91 @@
+"""Programs made from programs: repeated, with other compute times, several jobs as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.traffic.program import Label, Op, Program
+
+
+def scale_compute(program: Program, factor: float) -> Program:
+    """The same program with every compute time multiplied by ``factor``."""
+    if factor == 1.0:
+        return program
+    amount = program.amount.copy()
+    compute = program.kind == Op.COMPUTE
+    amount[compute] = np.rint(amount[compute] * factor).astype(np.uint64)
+    return _with(program, amount=amount)
+
+
+def repeat(program: Program, times: int) -> Program:
+    """Every rank executes its operations ``times`` times over."""
+    if times == 1:
+        return program
+    start = program.rank_start.astype(np.int64)
+    counts = np.diff(start)
+    # Rank after rank, that rank's operations `times` times.
+    rank = np.repeat(np.arange(program.n_ranks), counts * times)
+    new_start = np.concatenate([[0], np.cumsum(counts * times)])
+    within = np.arange(len(rank)) - new_start[rank]
+    index = start[rank] + within % np.maximum(counts[rank], 1)
+    turn = within // np.maximum(counts[rank], 1)
+    requests = int(program.request.max(initial=-1)) + 1
+    request = program.request[index].astype(np.int64)
+    request = np.where(request >= 0, request + turn * requests, -1).astype(np.int32)
+    return Program(
+        name=program.name,
+        rank_start=new_start.astype(np.uint64),
+        kind=program.kind[index],
+        peer=program.peer[index],
+        amount=program.amount[index],
+        tag=program.tag[index],
+        request=request,
+        label=program.label[index],
+        labels=program.labels,
+        grid=program.grid,
+        notes=program.notes,
+    )
+
+
+def side_by_side(programs: Sequence[Program]) -> tuple[Program, NDArray[np.uint32]]:
+    """All programs as one: ranks and labels numbered on from job to job.
+
+    Returns:
+        The program, and the job of each label, shape (number of labels,).
+    """
+    start: list[NDArray[np.uint64]] = [np.zeros(1, np.uint64)]
+    peer, label = [], []
+    ranks = labels = operations = 0
+    every_label: list[Label] = []
+    job_of_label: list[int] = []
+    for job, program in enumerate(programs):
+        start.append(program.rank_start[1:] + np.uint64(operations))
+        peer.append(np.where(program.peer >= 0, program.peer + ranks, -1).astype(np.int32))
+        label.append(program.label + np.uint32(labels))
+        every_label += program.labels
+        job_of_label += [job] * len(program.labels)
+        ranks += program.n_ranks
+        labels += len(program.labels)
+        operations += len(program.kind)
+    merged = Program(
+        name=" + ".join(program.name for program in programs),
+        rank_start=np.concatenate(start),
+        kind=np.concatenate([program.kind for program in programs]),
+        peer=np.concatenate(peer),
+        amount=np.concatenate([program.amount for program in programs]),
+        tag=np.concatenate([program.tag for program in programs]),
+        request=np.concatenate([program.request for program in programs]),
+        label=np.concatenate(label).astype(np.uint32),
+        labels=every_label,
+    )
+    return merged, np.array(job_of_label, np.uint32)
+
+
+def _with(program: Program, amount: NDArray[np.uint64]) -> Program:
+    return Program(
+        program.name, program.rank_start, program.kind, program.peer, amount, program.tag,
+        program.request, program.label, program.labels, program.grid, program.notes,
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""Quantities with units: text such as ``"128 KiB"`` to and from plain numbers.
+
+Inside Tailback every number says its unit in its name (``_ps``, ``_ns``, ``_bytes``, ``_gbps``);
+text with a unit exists only at the edges, in scenarios and on the command line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+
+_NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
+
+TIME_PS = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
+BYTES = {
+    "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
+}  # fmt: skip
+GBPS = {"Gb/s": 1.0, "Mb/s": 1e-3, "Tb/s": 1e3, "GB/s": 8.0, "MB/s": 8e-3, "Gbit/s": 1.0}
+
+
+def _split(text: str, units: dict[str, int] | dict[str, float], what: str) -> tuple[str, str]:
+    match = _NUMBER.match(text)
+    if not match or match.group(2) is None or match.group(2) not in units:
+        example = {"a time": "'60 ns'", "a size": "'128 KiB'", "a rate": "'100 Gb/s'"}[what]
+        raise ValueError(
+            f"{text!r} is not {what} with a unit; "
+            f"units: {', '.join(units)}; write it like {example}"
+        )
+    return match.group(1).replace("_", ""), match.group(2)
+
+
+def parse_time_ps(value: object) -> int:
+    """Picoseconds of ``"60 ns"``; raises ValueError that names the valid units."""
+    if isinstance(value, str):
+        number, unit = _split(value, TIME_PS, "a time")
+        return round(float(number) * TIME_PS[unit])
+    if value == 0:
+        return 0
+    raise ValueError(f"{value!r} has no unit; write a time as text, like '60 ns'")
+
+
+def parse_bytes(value: object) -> int:
+    """Bytes of ``"128 KiB"``; raises ValueError that names the valid units."""
+    if isinstance(value, str):
+        number, unit = _split(value, BYTES, "a size")
+        return round(float(number) * BYTES[unit])
+    if value == 0:
+        return 0
+    raise ValueError(f"{value!r} has no unit; write a size as text, like '128 KiB'")
+
+
+def parse_gbps(value: object) -> float:
+    """Gigabits per second of ``"100 Gb/s"`` (``"GB/s"`` is bytes); raises ValueError."""
+    if isinstance(value, str):
+        number, unit = _split(value, GBPS, "a rate")
+        return float(number) * GBPS[unit]
+    raise ValueError(f"{value!r} has no unit; write a rate as text, like '100 Gb/s'")
+
+
+def format_time(ps: float) -> str:
+    """Human-readable time: ``44.0 µs``."""
+    for unit, size in (("s", 1e12), ("ms", 1e9), ("µs", 1e6), ("ns", 1e3)):
+        if abs(ps) >= size:
+            return f"{ps / size:.4g} {unit}"
+    return f"{ps:.0f} ps"
+
+
+def format_bytes(size: float) -> str:
+    """Human-readable size in binary units: ``128 KiB``."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(size) >= scale:
+            return f"{size / scale:.4g} {unit}"
+    return f"{size:.4g} B"
+
+
+def _exact(value: int, units: dict[str, int], order: tuple[str, ...]) -> str:
+    for unit in order:
+        if value % units[unit] == 0:
+            return f"{value // units[unit]} {unit}"
+    return f"{value} {order[-1]}"
+
+
+TimePs = Annotated[
+    int,
+    BeforeValidator(parse_time_ps),
+    PlainSerializer(lambda v: _exact(v, TIME_PS, ("s", "ms", "us", "ns", "ps")), return_type=str),
+]
+"""A time in a scenario: text with a unit outside, integer picoseconds inside."""
+
+SizeBytes = Annotated[
+    int,
+    BeforeValidator(parse_bytes),
+    PlainSerializer(lambda v: _exact(v, BYTES, ("GiB", "MiB", "KiB", "B")), return_type=str),
+]
+"""A size in a scenario: text with a unit outside, integer bytes inside."""
+
+RateGbps = Annotated[
+    float, BeforeValidator(parse_gbps), PlainSerializer(lambda v: f"{v:g} Gb/s", return_type=str)
+]
+"""A data rate in a scenario: text with a unit outside, gigabits per second inside."""

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs the Debian packages of a group, where that is possible; otherwise says what is missing.
+#
+#   scripts/debian-packages.sh python   what `make demo` needs where Python has neither pip nor venv
+#   scripts/debian-packages.sh test     programs that some tests drive; those tests skip without them
+#
+# Never fails: who needs a package checks for it and says so.
+set -uo pipefail
+
+case ${1:-} in
+  python) packages=(python3-pip python3-venv) ;;
+  test)
+    packages=(
+      chromium chromium-driver              # the report, looked at in a real browser
+      openmpi-bin libopenmpi-dev            # real MPI programs, their monitoring and rank files
+      eztrace otf2-tools                    # OTF2 traces of them, and a second reader to compare with
+      ibsim-utils infiniband-diags opensm   # a simulated InfiniBand subnet with the real tools
+    )
+    ;;
+  *) echo "usage: scripts/debian-packages.sh python|test" >&2; exit 2 ;;
+esac
+
+installed() { [ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" = "install ok installed" ]; }
+missing=()
+for package in "${packages[@]}"; do installed "$package" || missing+=("$package"); done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "not a Debian system; install what corresponds to: ${missing[*]}"
+elif [ "$(id -u)" -ne 0 ]; then
+  echo "missing Debian packages: ${missing[*]}"
+  echo "remedy: as root, apt-get install --no-install-recommends ${missing[*]}"
+else
+  echo "installing Debian packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  if ! apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; then
+    # One package that cannot be had must not take the others with it.
+    for package in "${missing[@]}"; do
+      apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+        echo "could not install Debian package $package"
+    done
+  fi
+fi
+exit 0

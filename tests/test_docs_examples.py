@@ -1,0 +1,189 @@
+"""Every command the documentation shows is run, and every example scenario is valid.
+
+How a page has to be written for this is told in ``docs/development.md``, "Commands in the docs".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tailback.scenario import load
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+FENCE = re.compile(r"^( *)(`{3,})(\S*)(.*)$")
+EXIT = re.compile(r"\s+# exit (\d+)\s*$")
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Command:
+    """One ``$`` line of a console block."""
+
+    line: int
+    text: str
+    exit_code: int
+
+
+def commands(page: str) -> list[Command]:
+    """The commands of a page's console blocks, in order.
+
+    A command ending in a backslash goes on in the next line; ``# exit N`` at its end says that it
+    must fail with that code. A block opened with ``console no-run`` is not run.
+    """
+    found: list[Command] = []
+    fence = ""
+    runs = False
+    pending: tuple[int, str] | None = None
+    for number, raw in enumerate(page.splitlines(), start=1):
+        mark = FENCE.match(raw)
+        if mark and (not fence or (mark[2] == fence and not mark[3])):
+            fence = "" if fence else mark[2]
+            runs = bool(fence) and mark[3] == "console" and "no-run" not in mark[4].split()
+            continue
+        if not runs:
+            continue
+        text = raw.strip()
+        if pending is not None:
+            pending = (pending[0], f"{pending[1]} {text}")
+        elif text.startswith("$ "):
+            pending = (number, text[2:])
+        else:
+            continue
+        if pending[1].endswith("\\"):
+            pending = (pending[0], pending[1][:-1].rstrip())
+            continue
+        said = EXIT.search(pending[1])
+        found.append(Command(pending[0], EXIT.sub("", pending[1]), int(said[1]) if said else 0))
+        pending = None
+    return found
+
+
+def make_targets() -> set[str]:
+    """Targets that the Makefile defines."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return {name for line in re.findall(r"^([a-z][a-z -]*):", text, re.M) for name in line.split()}
+
+
+def run_tailback(command: Command, folder: Path) -> str:
+    """Run one command in ``folder``; return what went wrong, or nothing."""
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+    }
+    # A shell, as the reader has one: the pages are ours, and pipes and redirections are allowed.
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command.text],
+        cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    if done.returncode == command.exit_code:
+        return ""
+    return f"exit code {done.returncode}, expected {command.exit_code}\n{done.stdout[-3000:]}"
+
+
+def missing_data(command: Command) -> bool:
+    """Whether the command reads public data sets that are not there."""
+    return "shared/data/" in command.text and not DATA.is_dir()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
+    """The commands of one page, one after the other, as a reader would type them."""
+    folder = tmp_path / "tailback"
+    folder.mkdir()
+    if (ROOT / "examples").is_dir():
+        shutil.copytree(ROOT / "examples", folder / "examples")
+    if DATA.is_dir():
+        (tmp_path / "shared").symlink_to(DATA.parent)
+    targets = make_targets()
+    skipped = []
+    for command in commands(page.read_text(encoding="utf-8")):
+        place = f"{page.relative_to(ROOT)}:{command.line}: $ {command.text}"
+        program, *arguments = shlex.split(command.text)
+        if program == "make":
+            unknown = {word for word in arguments if "=" not in word and word[0] != "-"} - targets
+            assert not unknown, f"{place}\nthe Makefile has no target {', '.join(unknown)}"
+        elif program == "tailback":
+            if missing_data(command):
+                skipped.append(place)
+                continue
+            problem = run_tailback(command, folder)
+            assert not problem, f"{place}\n{problem}"
+    if skipped:
+        pytest.skip(f"the public data sets are not beside the checkout: {'; '.join(skipped)}")
+
+
+def test_every_dependency_is_argued_for() -> None:
+    """docs/dependencies.md names each direct dependency: Python, Rust and npm."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    cargo = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
+    npm = json.loads((ROOT / "web" / "package.json").read_text(encoding="utf-8"))
+    required = [*project["project"]["dependencies"]]
+    for group in project["dependency-groups"].values():
+        required += [entry for entry in group if isinstance(entry, str)]
+    names = {re.split(r"[\s<>=!~;\[]", requirement)[0] for requirement in required}
+    names |= {name for name in cargo["workspace"]["dependencies"] if "tailback" not in name}
+    names |= {*npm.get("dependencies", {}), *npm.get("devDependencies", {})}
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    told = {name for row in re.findall(r"^\| ([^|]*) \|", page, re.M) for name in row.split(", ")}
+    assert names <= told, f"docs/dependencies.md does not name {', '.join(sorted(names - told))}"
+
+
+SCENARIOS = sorted((ROOT / "examples").glob("**/*.toml"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_example_scenario_is_valid(path: Path) -> None:
+    """Each scenario under examples/ loads, and so does what it names."""
+    scenario = load(path)
+    for file in (scenario.fabric.file, *(job.trace for job in scenario.job)):
+        assert file is None or file.exists() or "shared" in file.parts, f"{path} names {file}"
+
+
+def test_the_reader_of_pages_sees_what_is_meant() -> None:
+    """Continuations, expected exit codes, other blocks and ``no-run`` are told apart."""
+    page = """\
+```console
+$ tailback list \\
+    topology
+output
+$ tailback bad # exit 2
+```
+```sh
+$ tailback not-run
+```
+```console no-run
+$ tailback neither
+```
+````console
+```
+$ tailback nested
+````
+"""
+    assert commands(page) == [
+        Command(2, "tailback list topology", 0),
+        Command(5, "tailback bad", 2),
+        Command(15, "tailback nested", 0),
+    ]
+
+
+def test_a_command_that_ends_otherwise_is_reported(tmp_path: Path) -> None:
+    """An unexpected exit code is a failure that shows the output."""
+    assert not run_tailback(Command(1, "exit 3", 3), tmp_path)
+    assert "exit code 3, expected 0\nwhy" in run_tailback(
+        Command(1, "echo why; exit 3", 0), tmp_path
+    )

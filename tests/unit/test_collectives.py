@@ -1,0 +1,145 @@
+"""The algorithm each size picks, message by message, and what is refused."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tailback.errors import TraceError
+from tailback.traffic.collectives import Step, call_bytes, schedule
+
+
+def peers(call: str, size: int, me: int, nbytes: int, root: int = 0) -> list[tuple[int, ...]]:
+    """Destinations of each step that sends."""
+    steps = schedule(call, size, me, root, nbytes, nbytes)
+    return [tuple(peer for peer, _ in step.sends) for step in steps if step.sends]
+
+
+def test_barrier_doubles_at_powers_of_two_and_disseminates_otherwise() -> None:
+    assert peers("MPI_Barrier", 8, 3, 0) == [(2,), (1,), (7,)]
+    assert peers("MPI_Barrier", 6, 3, 0) == [(4,), (5,), (1,)]
+
+
+def test_small_broadcast_is_the_binomial_tree() -> None:
+    assert peers("MPI_Bcast", 6, 0, 100) == [(4, 2, 1)]
+    assert peers("MPI_Bcast", 6, 4, 100) == [(5,)]
+    assert peers("MPI_Bcast", 6, 3, 100) == []
+    assert peers("MPI_Bcast", 6, 1, 100, root=1) == [(5, 3, 2)]
+
+
+def test_large_broadcast_scatters_then_collects() -> None:
+    steps = schedule("MPI_Bcast", 8, 0, 0, 16_000, 16_000)
+    assert steps[0] == Step(((4, 8000), (2, 4000), (1, 2000)), ())
+    assert steps[1:] == [
+        Step(((peer, size),), ((peer, size),)) for peer, size in ((1, 2000), (2, 4000), (4, 8000))
+    ]
+    assert len(schedule("MPI_Bcast", 8, 0, 0, 2**20, 2**20)) == 1 + 7
+
+
+def test_reduce_receives_children_nearest_first() -> None:
+    assert schedule("MPI_Reduce", 8, 0, 0, 40, 40) == [
+        Step((), ((child, 40),)) for child in (1, 2, 4)
+    ]
+    assert schedule("MPI_Reduce", 8, 6, 0, 40, 40) == [
+        Step((), ((7, 40),)), Step(((4, 40),), ()),
+    ]  # fmt: skip
+
+
+def test_allreduce_folds_the_surplus_over_a_power_of_two() -> None:
+    assert schedule("MPI_Allreduce", 6, 0, 0, 80, 80) == [
+        Step(((1, 80),), ()), Step((), ((1, 80),)),
+    ]  # fmt: skip
+    assert peers("MPI_Allreduce", 6, 1, 80) == [(3,), (4,), (0,)]
+    assert peers("MPI_Allreduce", 8, 5, 80) == [(4,), (7,), (1,)]
+
+
+def test_allreduce_by_size() -> None:
+    assert len(schedule("MPI_Allreduce", 16, 3, 0, 9_999, 9_999)) == 4
+    ring = schedule("MPI_Allreduce", 16, 3, 0, 10_000, 10_000)
+    assert len(ring) == 30 and all(step.sends[0] == (4, 625) for step in ring)
+    # Fewer elements than ranks: reduce to rank 0, then broadcast.
+    assert len(schedule("MPI_Allreduce", 4096, 1, 0, 10_000, 10_000)) == 2
+
+
+def test_alltoall_by_block() -> None:
+    bruck = schedule("MPI_Alltoall", 16, 0, 0, 100, 100)
+    assert [step.sends for step in bruck] == [((1 << k, 800),) for k in range(4)]
+    assert len(schedule("MPI_Alltoall", 16, 0, 0, 200, 200)) == 1
+    pairwise = schedule("MPI_Alltoall", 16, 5, 0, 3000, 3000)
+    assert [step.sends[0][0] for step in pairwise] == [(5 + k) % 16 for k in range(1, 16)]
+    assert [step.receives[0][0] for step in pairwise] == [(5 - k) % 16 for k in range(1, 16)]
+
+
+def test_allgather_by_size_and_parity() -> None:
+    assert [s.sends[0] for s in schedule("MPI_Allgather", 8, 1, 0, 10, 10)] == [
+        (0, 10), (3, 20), (5, 40),
+    ]  # fmt: skip
+    assert [s.sends[0] for s in schedule("MPI_Allgather", 6, 1, 0, 10, 10)] == [
+        (0, 10), (5, 20), (3, 20),
+    ]  # fmt: skip
+    assert peers("MPI_Allgather", 6, 1, 10_000) == [(0,), (2,), (0,)]
+    assert peers("MPI_Allgather", 5, 1, 10_000) == [(2,)] * 4
+
+
+def test_gather_by_block_and_ranks() -> None:
+    assert schedule("MPI_Gather", 8, 0, 0, 500, 500) == [
+        Step((), tuple((peer, 500) for peer in range(1, 8)))
+    ]
+    assert [s.receives[0] for s in schedule("MPI_Gather", 16, 0, 0, 500, 500)] == [
+        (1, 500), (2, 1000), (4, 2000), (8, 4000),
+    ]  # fmt: skip
+    assert schedule("MPI_Gather", 4, 2, 0, 7000, 0) == [
+        Step((), ((0, 0),)), Step(((0, 1024), (0, 5976)), ()),
+    ]  # fmt: skip
+
+
+def test_reduce_scatter_halves_then_rings() -> None:
+    assert [s.sends[0] for s in schedule("MPI_Reduce_scatter", 8, 0, 0, 800, 800)] == [
+        (4, 400), (2, 200), (1, 100),
+    ]  # fmt: skip
+    assert peers("MPI_Reduce_scatter", 8, 0, 2**20) == [(1,)] * 7
+    block = schedule("MPI_Reduce_scatter_block", 8, 0, 0, 0, 100)
+    assert block == schedule("MPI_Reduce_scatter", 8, 0, 0, 800, 0)
+
+
+def test_nonblocking_names_are_the_blocking_ones() -> None:
+    assert schedule("MPI_Iallreduce", 8, 0, 0, 8, 8) == schedule("MPI_Allreduce", 8, 0, 0, 8, 8)
+    assert schedule("MPI_Ireduce_scatter_block", 8, 0, 0, 8, 8)
+
+
+def test_one_rank_sends_nothing_and_the_list_is_the_callers() -> None:
+    assert schedule("MPI_Alltoall", 1, 0, 0, 8, 8) == []
+    schedule("MPI_Barrier", 4, 0, 0, 0, 0).clear()
+    assert len(schedule("MPI_Barrier", 4, 0, 0, 0, 0)) == 2
+
+
+def test_totals_of_a_summing_tracer_become_the_calls_bytes() -> None:
+    # Rank 0 is the root; 10 ranks, blocks of 100 bytes.
+    assert call_bytes("MPI_Bcast", 10, 1000, 100) == call_bytes("MPI_Bcast", 10, 0, 100)
+    assert call_bytes("MPI_Gather", 10, 100, 1000) == call_bytes("MPI_Gather", 10, 100, 0)
+    assert call_bytes("MPI_Alltoall", 10, 1000, 1000) == (0, 100)
+    assert call_bytes("MPI_Alltoallv", 10, 950, 1050) == (950, 1050)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("MPI_Alreduce", 4, 0, 0, 8, 8), "MPI_Allreduce"),
+        (("MPI_Bcast", 4, 4, 0, 8, 8), "rank 4"),
+        (("MPI_Bcast", 4, 0, -1, 8, 8), "root -1"),
+        (("MPI_Bcast", 4, 0, 0, -8, 8), "-8"),
+    ],
+)
+def test_mistakes_are_named(args: tuple[str, int, int, int, int, int], said: str) -> None:
+    with pytest.raises(TraceError, match=said):
+        schedule(*args)
+
+
+def test_a_thousand_ranks_are_quick() -> None:
+    start = time.perf_counter()
+    for me in range(256):
+        for call in ("MPI_Allreduce", "MPI_Bcast", "MPI_Reduce", "MPI_Barrier"):
+            schedule(call, 4608, me, 0, 8, 8)
+    schedule("MPI_Alltoall", 4608, 9, 0, 8192, 8192)
+    assert time.perf_counter() - start < 1.0

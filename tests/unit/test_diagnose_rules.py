@@ -1,0 +1,170 @@
+"""Each rule: a run where it fires and one where it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_diagnose_runs import (
+    HOSTS,
+    NODES,
+    Flow,
+    downs,
+    eject,
+    endpoint_run,
+    make_run,
+    other_run,
+    placement_run,
+    quiet_run,
+    sparse_run,
+    ups,
+)
+
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.rules import RULES
+from tailback.diagnose.rules.__main__ import pages
+from tailback.run import Run
+
+
+def idle_run() -> Run:
+    """Congested, but ranks communicate for 2 % of their time only."""
+    return placement_run(wait=0.02)
+
+
+FIRES: dict[str, list[Callable[[], Run]]] = {
+    "TB001": [endpoint_run],
+    "TB002": [placement_run],
+    "TB003": [other_run],
+    "TB004": [quiet_run, idle_run],
+    "TB005": [sparse_run],
+}
+SILENT: dict[str, list[Callable[[], Run]]] = {
+    "TB001": [placement_run, other_run, quiet_run, sparse_run],
+    "TB002": [endpoint_run, other_run, quiet_run, sparse_run],
+    "TB003": [endpoint_run, placement_run, quiet_run, sparse_run],
+    "TB004": [endpoint_run, placement_run, other_run, sparse_run],
+    "TB005": [endpoint_run, placement_run, other_run, quiet_run],
+}
+
+
+def cases(table: dict[str, list[Callable[[], Run]]]) -> list[object]:
+    return [
+        pytest.param(code, make, id=f"{code}-{make.__name__}")
+        for code, makers in table.items()
+        for make in makers
+    ]
+
+
+def test_every_rule_has_a_case_where_it_fires_and_one_where_it_does_not() -> None:
+    assert set(RULES.names()) == set(FIRES) == set(SILENT)
+
+
+@pytest.mark.parametrize(("code", "make"), cases(FIRES))
+def test_fires(code: str, make: Callable[[], Run]) -> None:
+    finding = RULES[code](Evidence(make()))
+    assert finding is not None and finding.code == code
+    assert finding.title and finding.explanation.endswith(".") and finding.advice.endswith(".")
+
+
+@pytest.mark.parametrize(("code", "make"), cases(SILENT))
+def test_stays_silent(code: str, make: Callable[[], Run]) -> None:
+    assert RULES[code](Evidence(make())) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_verdict_does_not_hang_on_the_seed(seed: int) -> None:
+    for code, make in (("TB001", endpoint_run), ("TB002", placement_run), ("TB003", other_run)):
+        fired = [e.name for e in RULES if e.part(Evidence(make(seed=seed))) is not None]
+        assert fired == [code]
+
+
+def test_endpoint_names_receiver_senders_and_the_collective() -> None:
+    finding = RULES["TB001"](Evidence(endpoint_run()))
+    assert finding is not None
+    assert "24 ranks on 24 nodes" in finding.explanation and "MPI_Send" in finding.explanation
+    assert "MPI_Reduce" in finding.advice and "'reduce'" in finding.advice
+    assert [link.link for link in finding.links] == [eject(0)]
+    assert finding.links[0].utilization.low < 1.0 and finding.links[0].tree_links >= 4
+    assert finding.phases == ["reduce"]
+
+
+def test_several_ranks_of_a_node_are_one_endpoint() -> None:
+    finding = RULES["TB001"](Evidence(endpoint_run(ranks_per_node=4)))
+    assert finding is not None and "4 ranks share it" in finding.explanation
+
+
+def test_neighbours_that_meet_are_told_to_take_turns() -> None:
+    flows = [Flow(8, 0, 305, "+x"), Flow(16, 0, 305, "+x")]
+    finding = RULES["TB001"](Evidence(make_run(flows, {eject(0): 0.5})))
+    assert finding is not None and "take turns" in finding.advice
+
+
+def test_all_to_all_in_lock_step_is_told_to_stagger() -> None:
+    flows = [Flow(a, b, 20, "fft") for a in range(NODES) for b in range(NODES) if a // 8 != b // 8]
+    hot = {eject(n): 0.5 for n in range(NODES)}
+    finding = RULES["TB001"](Evidence(make_run(flows, hot)))
+    assert finding is not None and "different partner" in finding.advice
+
+
+def test_a_thin_endpoint_is_other_traffic() -> None:
+    run = make_run([Flow(8, 0, 200), Flow(16, 1, 100)], {eject(0): 0.9})
+    evidence = Evidence(run)
+    assert RULES["TB001"](evidence) is None
+    finding = RULES["TB003"](evidence)
+    assert finding is not None and finding.links[0].utilization.high < 0.7
+
+
+def test_thin_and_hardly_dark_blames_nobody() -> None:
+    flows = [Flow(0, HOSTS, 2000, last=99), Flow(1, 9, 2000, last=99)]
+    run = make_run(flows, dict.fromkeys(downs(1), 0.2), windows=100)
+    evidence = Evidence(run)
+    assert set(evidence.roots["verdict"]) == {"transient"}
+    assert RULES["TB003"](evidence) is None
+
+
+def test_without_a_message_log_bursts_are_mentioned() -> None:
+    finding = RULES["TB003"](Evidence(other_run(log=False)))
+    assert finding is not None and "message log" in finding.explanation
+
+
+def test_too_few_samples_says_how_many_more() -> None:
+    evidence = Evidence(sparse_run())
+    finding = RULES["TB005"](evidence)
+    assert finding is not None
+    more = evidence.packets_wanting()
+    assert f"{more} more packets" in finding.explanation and 50 < more < 2000
+
+
+def test_so_many_more_packets_do_settle_it() -> None:
+    more = Evidence(sparse_run()).packets_wanting()
+    flows = [Flow(n, HOSTS + n, 2 + more // 6) for n in range(6)]
+    assert RULES["TB005"](Evidence(make_run(flows, dict.fromkeys(ups(0), 0.5)))) is None
+
+
+def test_telemetry_off_is_said() -> None:
+    run = quiet_run()
+    run.tables["samples"] = run.tables["samples"].clear()
+    finding = RULES["TB005"](Evidence(run))
+    assert finding is not None and "telemetry" in finding.advice
+    assert RULES["TB004"](Evidence(run)) is None
+
+
+def test_hostile_names_pass_through_as_text() -> None:
+    run = endpoint_run()
+    run.tables["links"] = run.tables["links"].with_columns(
+        dst_name=run.tables["links"]["dst_name"] + "<b>{0}%s"
+    )
+    finding = RULES["TB001"](Evidence(run))
+    assert finding is not None and "<b>{0}%s" in finding.links[0].name
+
+
+def test_pages_are_current() -> None:
+    folder = Path(__file__).resolve().parents[2] / "docs" / "rules"
+    for name, text in pages().items():
+        assert (folder / name).read_text(encoding="utf-8") == text, (
+            f"{name} is stale: run python -m tailback.diagnose.rules docs/rules"
+        )
+        for section in ("What it does", "Why it matters", "Example", "What to do"):
+            assert f"\n## {section}\n\n" in text
+    assert {path.name for path in folder.glob("TB*.md")} == set(pages())

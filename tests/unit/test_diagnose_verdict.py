@@ -1,0 +1,180 @@
+"""The verdict: rules reconciled with a waterfall that answers by table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import polars as pl
+import pytest
+from test_diagnose_runs import (
+    WINDOW_PS,
+    endpoint_run,
+    other_run,
+    placement_run,
+    quiet_run,
+    sparse_run,
+)
+
+from tailback.diagnose import diagnose, judge
+from tailback.diagnose.model import Diagnosis
+from tailback.errors import RunError
+from tailback.evaluate import Change, Evaluate
+from tailback.run import Run
+
+TOTAL = 20 * WINDOW_PS
+
+
+def answers(
+    run: Run, ideal: float, pattern: float, placement: float, routing: float, everything: float
+) -> tuple[Evaluate, list[Change]]:
+    """An evaluate that takes so many shares of the observed time for each step."""
+    asked: list[Change] = []
+
+    def evaluate(change: Change) -> Run:
+        asked.append(change)
+        if change.network == "no-contention":
+            share = ideal
+        elif change.network == "star":
+            share = pattern
+        elif change.background:
+            share = everything
+        else:
+            share = placement if change.routing == "adaptive" else routing
+        elapsed = round(share * TOTAL) + change.seed_offset * 1000
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
+
+    return evaluate, asked
+
+
+@pytest.mark.parametrize(
+    ("make", "cause"),
+    [
+        (endpoint_run, "pattern"),
+        (placement_run, "placement"),
+        (other_run, "other-traffic"),
+        (quiet_run, "not-network"),
+        (sparse_run, "undetermined"),
+    ],
+)
+def test_rules_alone_give_the_cause(make, cause: str) -> None:  # type: ignore[no-untyped-def]
+    diagnosis = diagnose(make())
+    assert diagnosis.cause == cause
+    assert diagnosis.waterfall == [] and diagnosis.headline.endswith(".")
+    assert (diagnosis.remedy is None) == (cause == "not-network")
+    assert diagnosis.sampling.sufficient == (cause != "undetermined")
+
+
+def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
+    run = placement_run()
+    evaluate, asked = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    bars = judge(run, evaluate, seeds=3).waterfall
+    assert [bar.name for bar in bars] == [
+        "ideal", "pattern", "placement", "routing", "other traffic", "observed",
+    ]  # fmt: skip
+    assert bars[0].delta_ps == bars[0].elapsed_ps
+    assert sum(bar.delta_ps for bar in bars) == run.elapsed_ps
+    assert "adaptive already" in bars[3].meaning and "no other job" in bars[4].meaning
+    assert len(asked) == 3 * 3
+    assert sorted({change.seed_offset for change in asked}) == [0, 1, 2]
+    assert not any(change.measure or change.background for change in asked)
+
+
+def test_all_five_steps_with_static_routing_and_background() -> None:
+    run = placement_run(background=True, routing="deterministic")
+    evaluate, asked = answers(run, 0.4, 0.45, 0.5, 0.9, 1.0)
+    diagnosis = judge(run, evaluate, seeds=2)
+    deltas = {bar.name: bar.delta_ps / TOTAL for bar in diagnosis.waterfall}
+    assert deltas["routing"] == pytest.approx(0.4) and deltas["other traffic"] == pytest.approx(0.1)
+    assert diagnosis.cause == "placement" and "Static routing" in diagnosis.headline
+    assert len(asked) == 5 * 2
+
+
+def test_deltas_are_taken_within_a_repetition() -> None:
+    run = placement_run()
+    bars = judge(run, answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)[0], seeds=3).waterfall
+    placement = next(bar for bar in bars if bar.name == "placement")
+    assert placement.low_ps == placement.high_ps == placement.delta_ps
+
+
+def test_shorter_paths_of_the_ideal_switch_are_no_gain() -> None:
+    run = placement_run()
+    bars = judge(run, answers(run, 0.5, 0.45, 1.0, 1.0, 1.0)[0], seeds=1).waterfall
+    assert bars[1].delta_ps == 0 and bars[2].delta_ps == pytest.approx(0.5 * TOTAL)
+
+
+def test_congestion_that_costs_nothing_is_not_the_network() -> None:
+    run = endpoint_run()
+    diagnosis = diagnose(run, answers(run, 0.97, 0.98, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert diagnosis.cause == "not-network" and diagnosis.remedy is None
+    assert [finding.code for finding in diagnosis.findings] == ["TB001"]
+    assert any("TB001" in warning for warning in diagnosis.warnings)
+    assert "3.0%" in diagnosis.headline
+
+
+def test_time_decides_where_it_contradicts_the_trees() -> None:
+    run = endpoint_run()
+    diagnosis = judge(run, answers(run, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert diagnosis.cause == "placement"
+    assert any("time decides" in warning for warning in diagnosis.warnings)
+    assert "50%" in diagnosis.headline
+
+
+def test_small_losses_without_any_tree_are_not_the_network() -> None:
+    run = quiet_run()
+    small = judge(run, answers(run, 0.9, 0.9, 1.0, 1.0, 1.0)[0], seeds=1)
+    large = judge(run, answers(run, 0.6, 0.6, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert (small.cause, large.cause) == ("not-network", "placement")
+    assert "too short" in small.warnings[0] and "too short" in large.headline
+
+
+def test_compute_bound_runs_are_not_the_network() -> None:
+    diagnosis = diagnose(placement_run(wait=0.02))
+    assert diagnosis.cause == "not-network"
+    assert diagnosis.communication_fraction == pytest.approx(0.02)
+
+
+def test_progress_goes_from_nothing_to_nearly_done() -> None:
+    run, seen = placement_run(), []
+    evaluate, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    judge(run, evaluate, seeds=2, progress=lambda text, share: seen.append((text, share)))
+    assert seen[0][1] == 0.0 and all(0 <= share < 1 for _, share in seen)
+    assert any("placement" in text for text, _ in seen)
+
+
+def test_the_diagnosis_goes_to_json_and_back() -> None:
+    diagnosis = diagnose(endpoint_run())
+    text = diagnosis.model_dump_json()
+    assert Diagnosis.model_validate_json(text) == diagnosis
+    assert json.loads(text)["cause"] == "pattern"
+
+
+def test_the_same_run_gives_the_same_diagnosis() -> None:
+    assert diagnose(placement_run()) == diagnose(placement_run())
+
+
+def test_background_packets_are_never_looked_at() -> None:
+    run = placement_run(background=True)
+    other = run.tables["samples"].with_columns(
+        job=pl.lit(1, pl.UInt32),
+        link=pl.lit(3, pl.UInt32),
+        congested_weight=pl.lit(10**6, pl.UInt64),
+    )
+    before = diagnose(run)
+    run.tables["samples"] = pl.concat([run.tables["samples"], other])
+    assert diagnose(run).findings == before.findings
+
+
+def test_an_interrupted_run_says_so() -> None:
+    run = placement_run()
+    run.summary["complete"] = False
+    assert any("interrupted" in warning for warning in diagnose(run).warnings)
+
+
+def test_mistakes_are_told() -> None:
+    run = placement_run()
+    with pytest.raises(RunError, match="seeds = 0"):
+        diagnose(run, seeds=0)
+    run.tables["jobs"] = run.tables["jobs"].with_columns(observed=pl.lit(False))
+    with pytest.raises(RunError, match="no job"):
+        diagnose(run)

@@ -1,0 +1,667 @@
+"""The OTF2 reader, on real traces of Score-P and EZTrace and on small ones written here."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tailback.errors import TailbackError, TraceError
+from tailback.traffic.program import Op, Program
+from tailback.traffic.readers import READERS, read_trace
+from tailback.traffic.readers.otf2 import find_anchor, load
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+EZTRACE16 = DATA / "eztrace-stencil16"
+EZTRACE64 = DATA / "eztrace-stencil64"
+SCOREP64 = DATA / "tracer-otf2-stencil4d" / "examples" / "stencil4d-otf" / "traces-64"
+
+
+def need(path: Path) -> Path:
+    if not path.exists():
+        pytest.skip(f"the public data set {path.name} is not beside the checkout")
+    return path
+
+
+# A small writer ----------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes traces with the Python package `otf2`."""
+
+    def __init__(
+        self, archive: Any, n_ranks: int, comms: dict[str, list[int]], threads: int
+    ) -> None:
+        from otf2.enums import GroupType, LocationGroupType, LocationType, Paradigm
+
+        self.archive = archive
+        self.definitions = d = archive.definitions
+        self.paradigm = Paradigm
+        tree = d.system_tree_node("machine", class_name="machine")
+        self.locations = []
+        for rank in range(n_ranks):
+            process = d.location_group(
+                f"rank {rank}",
+                location_group_type=LocationGroupType.PROCESS,
+                system_tree_parent=tree,
+            )
+            for thread in range(threads):
+                name = f"thread {thread}"
+                self.locations.append(d.location(name, type=LocationType.CPU_THREAD, group=process))
+        mpi: dict[str, Any] = {"paradigm": Paradigm.MPI}
+        masters = self.locations[::threads]
+        d.group("all", group_type=GroupType.COMM_LOCATIONS, members=masters, **mpi)
+        self.comms = {}
+        for name, members in comms.items():
+            group = d.group(name, group_type=GroupType.COMM_GROUP, members=members, **mpi)
+            self.comms[name] = d.comm(name, group=group)
+        self.regions: dict[str, Any] = {}
+
+    def region(self, name: str) -> Any:
+        if name not in self.regions:
+            mpi = name.startswith("MPI_")
+            paradigm = self.paradigm.MPI if mpi else self.paradigm.USER
+            self.regions[name] = self.definitions.region(name, paradigm=paradigm)
+        return self.regions[name]
+
+    def play(self, location: int, script: list[tuple[Any, ...]]) -> None:
+        """Write events `(time, what, *arguments)` of one location."""
+        writer = self.archive.event_writer_from_location(self.locations[location])
+        for time, what, *arguments in script:
+            values = [
+                self.comms[value] if isinstance(value, str) and value in self.comms else value
+                for value in arguments
+            ]
+            if what in ("enter", "leave"):
+                values = [self.region(arguments[0])]
+            getattr(writer, what)(time, *values)
+
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """A function that writes a trace from scripts, one for each location."""
+    writer_module = pytest.importorskip("otf2.writer", reason="it writes the test traces")
+    number = iter(range(1000))
+
+    def write(
+        scripts: list[list[tuple[Any, ...]]],
+        comms: dict[str, list[int]] | None = None,
+        resolution: int = 10**9,
+        threads: int = 1,
+        grid: tuple[int, ...] = (),
+    ) -> Path:
+        path = tmp_path / f"trace{next(number)}"
+        n_ranks = len(scripts) // threads
+        world = {"MPI_COMM_WORLD": list(range(n_ranks))}
+        with writer_module.open(str(path), timer_resolution=resolution) as archive:
+            writer = Writer(archive, n_ranks, world | (comms or {}), threads)
+            if grid:
+                sides = tuple(
+                    writer.definitions.cart_dimension(f"d{at}", size=side)
+                    for at, side in enumerate(grid)
+                )
+                writer.definitions.cart_topology(
+                    "grid", communicator=writer.comms["MPI_COMM_WORLD"], dimensions=sides
+                )
+            for location, script in enumerate(scripts):
+                writer.play(location, script)
+        return path
+
+    return write
+
+
+def call(name: str, start: int, *records: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Events of one call: enter at `start`, a record each tick, leave."""
+    events: list[tuple[Any, ...]] = [(start, "enter", name)]
+    events += [(start + 1 + at, *record) for at, record in enumerate(records)]
+    events.append((start + 1 + len(records), "leave", name))
+    return events
+
+
+def ops(program: Program, rank: int) -> list[tuple[str, int, int]]:
+    """(operation, peer or request of a WAIT, amount) of a rank."""
+    out = []
+    for at in range(int(program.rank_start[rank]), int(program.rank_start[rank + 1])):
+        op = Op(int(program.kind[at]))
+        which = program.request[at] if op == Op.WAIT else program.peer[at]
+        out.append((op.name, int(which), int(program.amount[at])))
+    return out
+
+
+def assert_completes(program: Program) -> None:
+    """Replay with unlimited buffers: every wait must end, every message must be taken."""
+    program.check()
+    n = program.n_ranks
+    sent: Counter[tuple[int, int, int]] = Counter()
+    wanted: Counter[tuple[int, int, int]] = Counter()
+    at = program.rank_start[:-1].astype(int).tolist()
+    end = program.rank_start[1:].astype(int).tolist()
+    open_: list[dict[int, tuple[tuple[int, int, int], int]]] = [{} for _ in range(n)]
+    kind, peer = program.kind.tolist(), program.peer.tolist()
+    tag, request = program.tag.tolist(), program.request.tolist()
+
+    def ready(rank: int, number: int) -> bool:
+        key, turn = open_[rank].get(number, ((0, 0, 0), 0))
+        return sent[key] >= turn
+
+    moved = True
+    while moved:
+        moved = False
+        for rank in range(n):
+            while at[rank] < end[rank]:
+                op = at[rank]
+                if kind[op] == Op.ISEND:
+                    sent[rank, peer[op], tag[op]] += 1
+                elif kind[op] == Op.IRECV:
+                    key = (peer[op], rank, tag[op])
+                    wanted[key] += 1
+                    open_[rank][request[op]] = (key, wanted[key])
+                elif kind[op] == Op.WAIT:
+                    if not ready(rank, request[op]):
+                        break
+                    open_[rank].pop(request[op], None)
+                elif kind[op] == Op.WAITALL:
+                    if not all(ready(rank, number) for number in open_[rank]):
+                        break
+                    open_[rank].clear()
+                at[rank] += 1
+                moved = True
+    assert at == end, f"ranks {[r for r in range(n) if at[r] < end[r]]} never finish"
+    assert sent == wanted
+
+
+# Real traces -------------------------------------------------------------------------------------
+
+# Records, enters, leaves, Isends or Sends with their bytes, receives posted, collectives: counted
+# with otf2-print 3.0.2.
+REAL = {
+    "eztrace16": (EZTRACE16, 16, (4_928, 1_648, 1_648), (640, 2_621_440), 640, 160),
+    "eztrace64": (
+        EZTRACE64,
+        64,
+        (384_512, 128_192, 128_192),
+        (51_200, 209_715_200),
+        51_200,
+        12_800,
+    ),
+    "scorep64": (SCOREP64, 64, (8_644, 2_499, 2_497), (1_024, 268_435_456), 1_024, 192),
+}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_trace_has_the_events_that_otf2_print_counts(name: str) -> None:
+    path, ranks, counts, sends, receives, collectives = REAL[name]
+    trace = load(need(path))
+    kind, size = trace.messages.kind, trace.messages.bytes
+    assert trace.n_ranks == ranks
+    assert (trace.records, trace.enters, trace.leaves) == counts
+    assert (int((kind <= 1).sum()), int(size[kind <= 1].sum())) == sends
+    assert int((kind == 3).sum()) == receives
+    assert int((kind == 8).sum()) == collectives
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_trace_compiles_to_all_its_messages_and_completes(name: str) -> None:
+    path, ranks, _, sends, _, _ = REAL[name]
+    program = read_trace(need(path))
+    assert program.n_ranks == ranks
+    tags = np.array([label.tag for label in program.labels])[program.label]
+    for op in (Op.ISEND, Op.IRECV):
+        mine = (program.kind == op) & (tags >= 0)
+        assert (int(mine.sum()), int(program.amount[mine].sum())) == sends
+    assert_completes(program)
+
+
+@pytest.mark.data
+def test_eztrace_stencil_is_the_stencil_it_was() -> None:
+    """4 x 4 periodic, row-major: each rank sends 10 x 4096 B to each of four neighbours."""
+    program = read_trace(need(EZTRACE16))
+    tags = np.array([label.tag for label in program.labels])[program.label]
+    point_to_point = (program.kind == Op.ISEND) & (tags >= 0)
+    pairs = Counter(
+        zip(
+            program.op_rank[point_to_point].tolist(),
+            program.peer[point_to_point].tolist(),
+            strict=True,
+        )
+    )
+    expected: Counter[tuple[int, int]] = Counter()
+    for rank in range(16):
+        row, column = divmod(rank, 4)
+        for down, right in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+            expected[rank, (row + down) % 4 * 4 + (column + right) % 4] += 10
+    assert pairs == expected
+    assert {label.phase for label in program.labels} >= {"tag 101", "tag 104", "MPI_Allreduce"}
+    assert any("640 receives have no record of their source" in note for note in program.notes)
+    # In each step the guess gives every rank one message from each neighbour.
+    receives = np.flatnonzero((program.kind == Op.IRECV) & (tags >= 0) & (program.op_rank == 5))
+    for step in receives.reshape(10, 4):
+        assert sorted(program.peer[step].tolist()) == [1, 4, 6, 9]
+
+
+@pytest.mark.data
+def test_score_p_phase_is_the_enclosing_region() -> None:
+    program = read_trace(need(SCOREP64))
+    # Rank 0 also enters TRACER_WallTime_InLoop, in the loop, and never leaves it.
+    messages = (program.kind == Op.ISEND) & (program.op_rank > 0)
+    labels = [program.labels[number] for number in np.unique(program.label[messages])]
+    assert {label.phase for label in labels if label.tag >= 0} == {"TRACER_Loop"}
+    assert program.notes == []
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("path", [EZTRACE16, SCOREP64], ids=["eztrace", "scorep"])
+def test_the_number_of_threads_changes_nothing(path: Path) -> None:
+    one, four = load(need(path), threads=1), load(path, threads=4)
+    for column in ("position", "kind", "peer", "bytes", "posted", "call"):
+        assert np.array_equal(getattr(one.messages, column), getattr(four.messages, column))
+    assert np.array_equal(one.calls.enter, four.calls.enter)
+
+
+# Semantics, on small traces ----------------------------------------------------------------------
+
+
+def test_blocking_calls_post_and_wait_and_gaps_are_compute(build: Build) -> None:
+    world = "MPI_COMM_WORLD"
+    path = build(
+        [
+            call("MPI_Send", 10, ("mpi_send", 1, world, 7, 4096))
+            + call("MPI_Send", 112, ("mpi_send", 1, world, 7, 8)),
+            call("MPI_Recv", 50, ("mpi_recv", 0, world, 7, 4096))
+            + call("MPI_Recv", 60, ("mpi_recv", 0, world, 7, 8)),
+        ],
+        resolution=2 * 10**9,
+    )
+    program = read_trace(path)
+    # 100 ticks of half a nanosecond between leaving the one call and entering the next.
+    assert ops(program, 0) == [
+        ("ISEND", 1, 4096),
+        ("WAIT", 0, 0),
+        ("COMPUTE", -1, 50_000),
+        ("ISEND", 1, 8),
+        ("WAIT", 1, 0),
+    ]
+    assert ops(program, 1)[2] == ("COMPUTE", -1, 4_000)
+    assert program.labels[int(program.label[0])].phase == "tag 7"
+    assert program.labels[int(program.label[0])].call == "MPI_Send"
+    assert_completes(program)
+
+
+def test_ranks_of_a_sub_communicator_are_resolved_to_world_ranks(build: Build) -> None:
+    # "odd" holds world ranks 3 and 1 in this order: its rank 0 is world rank 3.
+    path = build(
+        [
+            [],
+            call("MPI_Send", 1, ("mpi_send", 0, "odd", 5, 64)),
+            [],
+            call("MPI_Recv", 1, ("mpi_recv", 1, "odd", 5, 64)),
+        ],
+        comms={"odd": [3, 1]},
+    )
+    program = read_trace(path)
+    source, target, size = program.traffic_matrix()
+    assert (source.tolist(), target.tolist(), size.tolist()) == ([1], [3], [64])
+    assert program.labels[0].communicator == "odd"
+
+
+def test_the_same_tag_on_two_communicators_does_not_match(build: Build) -> None:
+    path = build(
+        [
+            call("MPI_Send", 1, ("mpi_send", 1, "MPI_COMM_WORLD", 5, 64)),
+            call("MPI_Recv", 1, ("mpi_recv", 0, "copy", 5, 64)),
+        ],
+        comms={"copy": [0, 1]},
+    )
+    program = read_trace(path)
+    assert len(program.kind) == 0
+    assert "1 sends without a matching receive are left out" in program.notes
+    assert "1 receives without a matching send are left out" in program.notes
+
+
+def test_a_rank_beyond_its_communicator_is_an_error(build: Build) -> None:
+    path = build([call("MPI_Send", 1, ("mpi_send", 9, "MPI_COMM_WORLD", 5, 64))])
+    with pytest.raises(TraceError, match=r"rank 9 of 'MPI_COMM_WORLD', which has 1 members") as got:
+        read_trace(path)
+    assert got.value.place == "location 0, event 1"
+    assert got.value.remedy
+
+
+def test_nonblocking_requests_are_waited_for_where_they_complete(build: Build) -> None:
+    world = "MPI_COMM_WORLD"
+    other = call("MPI_Irecv", 1, ("mpi_irecv_request", 4)) + call(
+        "MPI_Isend", 10, ("mpi_isend", 0, world, 3, 100, 9)
+    )
+    path = build(
+        [
+            call("MPI_Irecv", 1, ("mpi_irecv_request", 70))
+            + call("MPI_Isend", 4, ("mpi_isend", 1, world, 3, 100, 71))
+            + call("MPI_Test", 10, ("mpi_request_test", 70))
+            + call("MPI_Wait", 20, ("mpi_irecv", 1, world, 3, 100, 70))
+            + call("MPI_Wait", 23, ("mpi_isend_complete", 71)),
+            other
+            + call(
+                "MPI_Waitall",
+                20,
+                ("mpi_irecv", 0, world, 3, 100, 4),
+                ("mpi_isend_complete", 9),
+            ),
+        ]
+    )
+    program = read_trace(path)
+    without_compute = [op[:2] for op in ops(program, 0) if op[0] != "COMPUTE"]
+    assert without_compute == [("IRECV", 1), ("ISEND", 1), ("WAIT", 0), ("WAIT", 1)]
+    assert_completes(program)
+
+
+def test_without_records_of_completion_a_wait_waits_for_all(build: Build) -> None:
+    """As EZTrace writes: receives do not say from whom; Waitall says nothing at all."""
+    world = "MPI_COMM_WORLD"
+
+    def step(rank: int, start: int) -> list[tuple[Any, ...]]:
+        events = []
+        for at in range(2):
+            events += call("MPI_Irecv", start + 3 * at, ("mpi_irecv_request", at))
+        for at, peer in enumerate(sorted({0, 1, 2} - {rank})):
+            record = ("mpi_isend", peer, world, 4, 10 * rank + 1, 5 + at)
+            events += call("MPI_Isend", start + 10 + 3 * at, record)
+        return events + call("MPI_Waitall", start + 20)
+
+    # The clocks of the ranks disagree wildly, as EZTrace's do.
+    path = build([step(r, 1 + r * 10**6) + step(r, 101 + r * 10**6) for r in range(3)])
+    program = read_trace(path)
+    kinds = [name for name, _, _ in ops(program, 1) if name != "COMPUTE"]
+    assert kinds == ["IRECV", "IRECV", "ISEND", "ISEND", "WAITALL"] * 2
+    peers = [peer for name, peer, _ in ops(program, 1) if name == "IRECV"]
+    assert [sorted(peers[:2]), sorted(peers[2:])] == [[0, 2], [0, 2]]
+    sizes = {peer: size for name, peer, size in ops(program, 1) if name == "IRECV"}
+    assert sizes == {0: 1, 2: 21}
+    assert_completes(program)
+
+
+def test_a_request_that_is_never_waited_for_ends_with_the_program(build: Build) -> None:
+    path = build(
+        [
+            call("MPI_Isend", 1, ("mpi_isend", 1, "MPI_COMM_WORLD", 3, 5, 1)),
+            call("MPI_Recv", 1, ("mpi_recv", 0, "MPI_COMM_WORLD", 3, 5)),
+        ]
+    )
+    program = read_trace(path)
+    assert [op[0] for op in ops(program, 0)] == ["ISEND", "WAITALL"]
+
+
+def test_sendrecv_without_records_is_counted_in_the_notes(build: Build) -> None:
+    silent = call("MPI_Sendrecv", 1) + call("MPI_Sendrecv", 5)
+    program = read_trace(build([silent, silent]))
+    assert [
+        note for note in program.notes if "4 calls of MPI_Sendrecv left no message record" in note
+    ]
+    assert "Score-P" in program.notes[0]
+
+
+def test_sendrecv_with_records_posts_both_before_it_waits(build: Build) -> None:
+    def exchange(other: int) -> list[tuple[Any, ...]]:
+        send = ("mpi_send", other, "MPI_COMM_WORLD", 1, 50)
+        return call("MPI_Sendrecv", 1, send, ("mpi_recv", other, "MPI_COMM_WORLD", 1, 50))
+
+    program = read_trace(build([exchange(1), exchange(0)]))
+    assert [op[0] for op in ops(program, 0)] == ["ISEND", "IRECV", "WAIT", "WAIT"]
+    assert program.notes == []
+
+
+def test_cancelled_requests_are_left_out(build: Build) -> None:
+    script = call("MPI_Irecv", 1, ("mpi_irecv_request", 1))
+    program = read_trace(build([script + call("MPI_Wait", 9, ("mpi_request_cancelled", 1))]))
+    assert len(program.kind) == 0 or set(program.kind.tolist()) == {Op.COMPUTE}
+    assert "1 cancelled requests are left out" in program.notes
+
+
+def barrier(start: int, comm: str, operation: str = "ALLREDUCE") -> list[tuple[Any, ...]]:
+    from otf2.enums import CollectiveOp
+
+    what = getattr(CollectiveOp, operation)
+    end = ("mpi_collective_end", what, comm, 0 if operation == "BCAST" else 2**32 - 1, 8, 8)
+    name = f"MPI_{operation.capitalize()}"
+    return call(name, start, ("mpi_collective_begin",), end)
+
+
+@pytest.mark.parametrize("operation", ["ALLREDUCE", "BARRIER", "BCAST"])
+def test_collectives_become_messages_among_the_members(build: Build, operation: str) -> None:
+    members = [4, 2, 0]
+    scripts: list[list[tuple[Any, ...]]] = [[] for _ in range(5)]
+    for rank in members:
+        scripts[rank] = barrier(1, "evens", operation) + barrier(11, "evens", operation)
+    program = read_trace(build(scripts, comms={"evens": members}))
+    source, target, _ = program.traffic_matrix()
+    assert set(source.tolist()) | set(target.tolist()) == set(members)
+    call_name = f"MPI_{operation.capitalize()}"
+    assert {(label.call, label.phase, label.tag) for label in program.labels} == {
+        (call_name, call_name, -1)
+    }
+    # The two instances cannot take each other's messages.
+    tags_of = defaultdict(set)
+    for rank in members:
+        sends = [
+            op
+            for op in range(int(program.rank_start[rank]), int(program.rank_start[rank + 1]))
+            if program.kind[op] in (Op.ISEND, Op.IRECV)
+        ]
+        half = len(sends) // 2
+        tags_of["first"] |= {int(program.tag[op]) for op in sends[:half]}
+        tags_of["second"] |= {int(program.tag[op]) for op in sends[half:]}
+    assert len(tags_of["first"]) == len(tags_of["second"]) == 1
+    assert not tags_of["first"] & tags_of["second"]
+    assert_completes(program)
+
+
+def test_a_collective_that_a_member_did_not_record_is_left_out(build: Build) -> None:
+    world = "MPI_COMM_WORLD"
+    path = build([barrier(1, world) + barrier(11, world), barrier(1, world)])
+    program = read_trace(path)
+    assert any(
+        note.startswith("1 collectives that were not recorded by all") for note in program.notes
+    )
+    assert int((program.kind == Op.ISEND).sum()) == 2
+    assert_completes(program)
+
+
+def test_the_phase_is_the_nearest_region_below_main(build: Build) -> None:
+    def within(rank: int, record: tuple[Any, ...], name: str) -> list[tuple[Any, ...]]:
+        return [
+            (1, "enter", "main"),
+            (2, "enter", "solve"),
+            (3, "enter", "halo"),
+            *call(name, 4, record),
+            (7, "leave", "halo"),
+            *barrier(8, "MPI_COMM_WORLD"),
+            (12, "leave", "solve"),
+            *call(name, 13, record),
+            (16, "leave", "main"),
+        ]
+
+    world = "MPI_COMM_WORLD"
+    program = read_trace(
+        build(
+            [
+                within(0, ("mpi_send", 1, world, 2, 5), "MPI_Send"),
+                within(1, ("mpi_recv", 0, world, 2, 5), "MPI_Recv"),
+            ]
+        )
+    )
+    sends = program.kind == Op.ISEND
+    phases = [
+        program.labels[label].phase for label in program.label[sends & (program.op_rank == 0)]
+    ]
+    assert phases == ["halo", "solve", "tag 2"]
+
+
+def test_a_pause_of_the_recording_is_not_compute(build: Build) -> None:
+    from otf2.enums import MeasurementMode
+
+    script = call("MPI_Init", 1)
+    script += [(3, "measurement_on_off", MeasurementMode.OFF)]
+    script += [(900, "measurement_on_off", MeasurementMode.ON)]
+    script += call("MPI_Wtime", 910) + call("MPI_Finalize", 920)
+    assert ops(read_trace(build([script])), 0) == [("COMPUTE", -1, 9_000)]
+
+
+def test_threads_of_a_rank_are_merged_by_time(build: Build) -> None:
+    world = "MPI_COMM_WORLD"
+    path = build(
+        [
+            call("MPI_Send", 50, ("mpi_send", 1, world, 1, 50)),
+            call("MPI_Send", 10, ("mpi_send", 1, world, 1, 10)),
+            call("MPI_Recv", 5, ("mpi_recv", 0, world, 1, 10))
+            + call("MPI_Recv", 90, ("mpi_recv", 0, world, 1, 50)),
+            [],
+        ],
+        threads=2,
+    )
+    program = read_trace(path)
+    assert program.n_ranks == 2
+    assert [size for name, _, size in ops(program, 0) if name == "ISEND"] == [10, 50]
+    assert_completes(program)
+
+
+def test_the_grid_of_a_cartesian_topology_is_x_fastest(build: Build) -> None:
+    script = call("MPI_Barrier", 1)
+    assert read_trace(build([script] * 6, grid=(2, 3))).grid == (3, 2)
+    # A topology over fewer ranks says nothing about all of them.
+    assert read_trace(build([script] * 6, grid=(2, 2))).grid == ()
+
+
+def test_a_trace_without_mpi_is_an_error(build: Build) -> None:
+    with pytest.raises(TraceError, match="no MPI call"):
+        read_trace(build([[(1, "enter", "work"), (2, "leave", "work")]]))
+
+
+# Damage ------------------------------------------------------------------------------------------
+
+
+def small(build: Build) -> Path:
+    world = "MPI_COMM_WORLD"
+    return build(
+        [
+            call("MPI_Send", 10, ("mpi_send", 1, world, 7, 4096)) + barrier(20, world),
+            call("MPI_Recv", 10, ("mpi_recv", 0, world, 7, 4096)) + barrier(20, world),
+        ]
+    )
+
+
+def test_a_file_of_events_cut_short_anywhere_is_an_error(build: Build) -> None:
+    path = small(build)
+    file = path / "traces" / "1.evt"
+    whole = file.read_bytes()
+    assert read_trace(path).n_ranks == 2
+    used = len(whole.rstrip(b"\0"))
+    for length in range(used - 1):
+        file.write_bytes(whole[:length])
+        with pytest.raises(TraceError) as got:
+            read_trace(path)
+        assert got.value.file == file
+        assert got.value.place is not None
+        assert got.value.place.startswith("location 1, event ")
+
+
+def test_a_missing_file_of_events_is_named(build: Build) -> None:
+    path = small(build)
+    (path / "traces" / "0.evt").unlink()
+    with pytest.raises(TraceError, match="No such file") as got:
+        read_trace(path)
+    assert got.value.file == path / "traces" / "0.evt"
+
+
+def test_definitions_cut_short_are_an_error(build: Build) -> None:
+    path = small(build)
+    file = path / "traces.def"
+    whole = file.read_bytes()
+    # The last byte only marks the end: without it all definitions are still there.
+    for length in range(len(whole.rstrip(b"\0")) - 1):
+        file.write_bytes(whole[:length])
+        with pytest.raises(TraceError):
+            read_trace(path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flipped_bits_never_do_worse_than_an_error(build: Build, seed: int) -> None:
+    path = small(build)
+    rng = random.Random(seed)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    outcomes: Counter[str] = Counter()
+    for _ in range(60):
+        file = rng.choice(files)
+        whole = file.read_bytes()
+        damaged = bytearray(whole)
+        for _ in range(rng.choice((1, 1, 8))):
+            damaged[rng.randrange(len(whole.rstrip(b"\0")))] ^= 1 << rng.randrange(8)
+        file.write_bytes(damaged)
+        try:
+            read_trace(path)
+            outcomes["read"] += 1
+        except TraceError as error:
+            assert str(error)
+            outcomes["refused"] += 1
+        file.write_bytes(whole)
+    assert outcomes["refused"] > 10
+
+
+@pytest.mark.data
+def test_a_damaged_real_trace_is_refused_or_read(tmp_path: Path) -> None:
+    shutil.copytree(need(EZTRACE16), tmp_path / "copy")
+    files = sorted((tmp_path / "copy").rglob("*.evt"))
+    for file in (*files, files[0].parent):
+        file.chmod(0o755)
+    rng = random.Random(5)
+    refused = 0
+    for _ in range(40):
+        file = rng.choice(files)
+        whole = file.read_bytes()
+        at = rng.randrange(len(whole))
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        try:
+            read_trace(tmp_path / "copy")
+        except TraceError as error:
+            assert error.file == file or error.file == tmp_path / "copy" / "eztrace_log.otf2"
+            refused += 1
+        file.write_bytes(whole)
+    assert refused > 10
+
+
+# What is not a trace -----------------------------------------------------------------------------
+
+
+def test_what_is_not_a_trace_is_refused_clearly(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no such file or folder"):
+        read_trace(tmp_path / "nowhere")
+    with pytest.raises(TraceError, match="empty"):
+        read_trace(tmp_path)
+    (tmp_path / "notes.txt").write_text("hello")
+    for path in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(TraceError, match="no reader knows") as got:
+            read_trace(path)
+        assert got.value.remedy is not None and ".otf2" in got.value.remedy
+    (tmp_path / "fake.otf2").write_text("hello")
+    with pytest.raises(TraceError, match="not an OTF2 anchor"):
+        read_trace(tmp_path)
+    with pytest.raises(TraceError, match="not an OTF2 anchor"):
+        read_trace(tmp_path / "notes.txt", format="otf2")
+    (tmp_path / "other.otf2").write_text("hello")
+    with pytest.raises(TraceError, match="holds 2 OTF2 anchor files"):
+        find_anchor(tmp_path)
+
+
+def test_an_unknown_format_names_the_valid_ones(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("hello")
+    with pytest.raises(TailbackError, match="otf2"):
+        read_trace(tmp_path, format="otf")
+    assert READERS.names() == ["otf2", "pml-monitoring"]

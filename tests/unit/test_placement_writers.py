@@ -1,0 +1,202 @@
+"""Rank files: exact text, commands, hostile host names, and Open MPI's own opinion."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_placement_fabrics import fabric_of, pairs, regular
+
+from tailback.errors import PlacementError, TailbackError
+from tailback.fabric.model import Fabric
+from tailback.placement import WRITERS, assignment_for, place, problem_for, write
+
+NODES = np.array([1, 0, 1, 2, 0, 2])
+LINES = {
+    "openmpi": [
+        "rank 0=node001 slot=0",
+        "rank 1=node000 slot=0",
+        "rank 2=node001 slot=1",
+        "rank 3=node002 slot=0",
+        "rank 4=node000 slot=1",
+        "rank 5=node002 slot=1",
+    ],
+    "openmpi-seq": ["node001", "node000", "node001", "node002", "node000", "node002"],
+    "slurm": ["node001", "node000", "node001", "node002", "node000", "node002"],
+    "mpich": ["node001:1", "node000:1", "node001:1", "node002:1", "node000:1", "node002:1"],
+    "cray": ["1,4,0,2,3,5"],
+}
+COMMANDS = {
+    "openmpi": "mpirun -np 6 --rankfile 'my ranks' ./app",
+    "openmpi-seq": "mpirun -np 6 --map-by seq --hostfile 'my ranks' ./app",
+    "slurm": "SLURM_HOSTFILE='my ranks' srun --ntasks=6 --distribution=arbitrary ./app",
+    "mpich": "mpiexec -n 6 -f 'my ranks' ./app",
+    "cray": "cp 'my ranks' MPICH_RANK_ORDER && MPICH_RANK_REORDER_METHOD=3 "
+    "srun --ntasks=6 --ntasks-per-node=2 ./app",
+}
+
+
+def test_every_writer_is_tested() -> None:
+    assert sorted(LINES) == sorted(COMMANDS) == WRITERS.names()
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_text_and_command(name: str) -> None:
+    file = write(name, assignment_for(regular(3, 1, 3), NODES), "my ranks")
+    lines = file.text.split("\n")
+    assert lines.pop() == ""
+    comments = [line for line in lines if line.startswith("#")]
+    assert [line for line in lines if not line.startswith("#")] == LINES[name]
+    assert file.command == COMMANDS[name]
+    assert (file.writer, file.file) == (name, "my ranks")
+    if name == "slurm":
+        assert not comments
+    else:
+        assert any(file.command in line for line in comments)
+
+
+def test_runs_of_one_host_are_merged_for_hydra() -> None:
+    file = write("mpich", assignment_for(regular(2, 1, 2), np.array([1, 1, 0, 1])), "hosts")
+    assert file.text.split("\n")[1:] == ["node001:2", "node000:1", "node001:1", ""]
+
+
+def test_slots_follow_the_adapters() -> None:
+    fabric = fabric_of([(0, 1), (0,)], [0, 0])
+    assignment = assignment_for(fabric, np.array([1, 0, 2, 1]))
+    assert assignment.host == ("node000", "node000", "node001", "node000")
+    assert assignment.slot.tolist() == [1, 0, 0, 3]
+    assert assignment.ranks_per_host == 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "a\nrank 1=evil", "a=b", "a;reboot", "$(x)", "`x`", "a:3", "", "-oProxy", "#x", "a,b",
+     "nöde", "a" * 254, "a\x00b", "node001\n", ".", "a/b"],
+)  # fmt: skip
+@pytest.mark.parametrize("writer", WRITERS.names())
+def test_hostile_host_names(writer: str, name: str) -> None:
+    fabric = fabric_of([(0,), (0,)], [0], names=["good", name])
+    with pytest.raises(PlacementError, match="that a rank file cannot hold") as caught:
+        write(writer, assignment_for(fabric, np.array([0, 1])))
+    assert repr(name[:100]) in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_two_hosts_of_one_name() -> None:
+    fabric = fabric_of([(0,), (0,)], [0], names=["twin", "twin"])
+    with pytest.raises(PlacementError, match="two hosts are called 'twin'"):
+        assignment_for(fabric, np.array([0, 1]))
+
+
+def test_cray_needs_full_nodes() -> None:
+    assignment = assignment_for(regular(3, 1, 3), np.array([0, 2, 2]), [0, 1, 2], 2)
+    with pytest.raises(PlacementError, match="host 'node000' has 1 ranks instead of 2"):
+        write("cray", assignment)
+    last = assignment_for(regular(3, 1, 3), np.array([2, 0, 2]), [2, 0], 2)
+    assert write("cray", last, "MPICH_RANK_ORDER").text.split("\n")[1] == "0,2,1"
+    assert write("cray", last, "MPICH_RANK_ORDER").command.startswith("MPICH_RANK_REORDER")
+
+
+def test_wrong_assignments() -> None:
+    fabric = regular(3, 1, 3)
+    with pytest.raises(PlacementError, match="'node002' outside the allocation"):
+        assignment_for(fabric, np.array([0, 2]), [0, 1])
+    with pytest.raises(PlacementError, match="needs 2 slots but has 1"):
+        assignment_for(fabric, np.array([0, 0]), [0], 1)
+    with pytest.raises(PlacementError, match="beyond the 3"):
+        assignment_for(fabric, np.array([3]))
+    with pytest.raises(TailbackError, match="unknown rank-file 'slrum'"):
+        write("slrum", assignment_for(fabric, np.array([0])))
+    with pytest.raises(PlacementError, match="no name for a file"):
+        write("slurm", assignment_for(fabric, np.array([0])), "a\nb")
+
+
+def _read_back(fabric: Fabric, text: str, folder: Path, n_ranks: int = 2) -> np.ndarray:
+    path = folder / "placement"
+    path.write_text(text)
+    problem = problem_for(fabric, pairs(n_ranks, []), list(range(fabric.n_hosts)), 2, 1)
+    return place("file", problem, {"file": str(path)})
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_files_read_back(name: str, tmp_path: Path) -> None:
+    fabric = regular(3, 1, 3)
+    assignment = assignment_for(fabric, NODES, list(range(3)), 2)
+    text = write(name, assignment).text
+    assert _read_back(fabric, text, tmp_path, 6).tolist() == NODES.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no placement"),
+        ("# only a comment\n", "holds no placement"),
+        ("node000\n", "places 1 ranks, the job has 2"),
+        ("node000\nnode00x\n", "line 2: host 'node00x' is not one"),
+        ("node000:3\n", "line 1: host 'node000' holds 2 ranks"),
+        ("node000:999999999\n", "holds 2 ranks"),
+        ("node000\nwhat is this\n", "line 2: 'what is this' is not a host"),
+        ("rank 0=node000 slot=0\nrank 0=node000 slot=1\n", "line 2: rank 0 is there twice"),
+        ("rank 0=node000 slot=0\nrank 2=node000 slot=1\n", "rank 1 is missing"),
+        ("rank 0=node000 slot=0\nrank x\n", "line 2: 'rank x' cannot be read"),
+        ("0,0\n", "does not name every rank once"),
+        ("0-999999999\n", "places 3 ranks"),
+        ("0,1\n1;2\n", "line 2: '1;2' is not a list"),
+    ],
+)
+def test_wrong_files(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(PlacementError, match=message) as caught:
+        _read_back(regular(3, 1, 3), text, tmp_path)
+    assert caught.value.file == tmp_path / "placement"
+    assert caught.value.remedy
+
+
+def test_binary_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"\xff\xfe\x00")
+    problem = problem_for(regular(3, 1, 3), pairs(2, []), [0, 1, 2], 1, 1)
+    with pytest.raises(PlacementError, match="not a text file"):
+        place("file", problem, {"file": str(path)})
+
+
+def test_core_names_are_not_slots(tmp_path: Path) -> None:
+    text = "rank 0=node001 slot=0:3\nrank 1=node001 slot=0:1\n"
+    assert _read_back(regular(3, 1, 3), text, tmp_path).tolist() == [1, 1]
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-seq"])
+def test_open_mpi_takes_it(name: str, tmp_path: Path) -> None:
+    """One machine can only hold one host, so what is tested is syntax, order and binding."""
+    mpirun = shutil.which("mpirun.openmpi")
+    if mpirun is None:
+        pytest.skip("needs the Debian package openmpi-bin")
+    count = min(2, os.cpu_count() or 1)
+    fabric = fabric_of([(0,) * count], [0], names=[socket.gethostname()])
+    try:
+        # Ranks in reverse order on the adapters, so that rank 0 has the last slot.
+        file = write(name, assignment_for(fabric, np.arange(count)[::-1]), "ranks")
+    except PlacementError:
+        pytest.skip(f"this machine's name {socket.gethostname()!r} cannot stand in a rank file")
+    (tmp_path / "ranks").write_text(file.text)
+    command = file.command.split(" ")
+    script = "echo $OMPI_COMM_WORLD_RANK $(grep Cpus_allowed_list: /proc/self/status)"
+    done = subprocess.run(
+        [mpirun, *command[1:-1], "sh", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    ranks = dict(line.split(" ", 1) for line in done.stdout.strip().split("\n"))
+    assert sorted(ranks) == [str(rank) for rank in range(count)]
+    if name == "openmpi" and count == 2:
+        assert ranks["0"] != ranks["1"]

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Build the viewer into the Python package. Needs Node 20 or later and `npm ci` in this folder.
+# With an argument, build into that folder instead (the test compares bytes).
+set -eu
+cd "$(dirname "$0")"
+out="${1:-../python/tailback/report}"
+node node_modules/typescript/bin/tsc --noEmit -p .
+node_modules/.bin/esbuild src/main.ts --bundle --minify --format=iife \
+  --target=es2022 --charset=utf8 --legal-comments=none --outfile="$out/viewer.js" --log-level=warning
+node_modules/.bin/esbuild src/viewer.css --minify --charset=utf8 \
+  --legal-comments=none --outfile="$out/viewer.css" --log-level=warning

@@ -1,0 +1,320 @@
+// The congested-fraction plot: tiers in rows, pods in columns, hosts under their leaf.
+
+import type { Model, Numbers, View } from "./data";
+import { fraction } from "./data";
+import type { Pen } from "./pen";
+import { INK, MUTED } from "./pen";
+import { legend, shadeOf, shades, SHADES } from "./scale";
+import type { Store } from "./state";
+import type { Drawing } from "./surface";
+import { pointer, Surface } from "./surface";
+
+const LEFT = 100;
+const TOP = 16;
+const LEGEND = 66;
+const HOST_GAP = 14;
+const WIDTHS = 8;
+const SELECTED = "#0b57d0";
+
+export class FabricPlot implements Drawing {
+  readonly surface: Surface;
+  private readonly segments: Numbers;
+  private readonly halves: Numbers;
+  private readonly switchX: Numbers;
+  private readonly switchY: Numbers;
+  private readonly nodeX: Numbers;
+  private readonly nodeRow: Numbers;
+  private readonly ejection: Numbers;
+  private readonly colours: string[];
+  private zoom = 1;
+  private panX = 0;
+  private panY = 0;
+  private most = 1;
+  private width = 0;
+  private height_ = 0;
+
+  constructor(
+    private readonly model: Model,
+    private readonly store: Store,
+    private readonly canvas: HTMLCanvasElement,
+  ) {
+    const { layout } = model.payload;
+    const get = (ref: Parameters<typeof model.arrays.get>[0]): Numbers => model.arrays.get(ref);
+    this.segments = get(layout.segments);
+    this.halves = get(layout.halves);
+    this.switchX = get(layout.switch_x);
+    this.switchY = get(layout.switch_y);
+    this.nodeX = get(layout.node_x);
+    this.nodeRow = get(layout.node_row);
+    this.ejection = get(layout.ejection);
+    this.colours = shades(model, "congestion");
+    // Widths are comparable between phases and runs: one largest value for all of them.
+    model.payload.datasets.forEach((_, d) => {
+      const whole = model.view(d, 0).weight;
+      for (const link of this.halves) this.most = Math.max(this.most, whole[link] ?? 0);
+    });
+    this.surface = new Surface(canvas, this);
+    this.connect();
+    store.listen((_, changed) => {
+      if (changed.has("dataset") || changed.has("selection")) this.surface.redraw();
+      else if (changed.has("link")) this.surface.refresh();
+    });
+  }
+
+  private rowHeight(): number {
+    return Math.max(3, Math.min(8, 150 / this.model.payload.layout.node_rows));
+  }
+
+  private hostsHeight(): number {
+    return HOST_GAP + this.model.payload.layout.node_rows * this.rowHeight() + 22;
+  }
+
+  height(): number {
+    const { tiers } = this.model.payload.layout;
+    return TOP + Math.max(tiers - 1, 0) * 130 + this.hostsHeight() + LEGEND;
+  }
+
+  private x(value: number): number {
+    const span = this.width - LEFT - 12;
+    return LEFT + ((value / this.model.payload.layout.width) * span - this.panX) * this.zoom;
+  }
+
+  /** Pixel row of a tier, leaves at 0. */
+  private y(value: number): number {
+    const { tiers } = this.model.payload.layout;
+    const plain = (tiers - 1 - value) * 130;
+    return TOP + (plain - this.panY) * this.zoom;
+  }
+
+  private hostBox(node: number): [number, number, number, number] {
+    const { layout } = this.model.payload;
+    const left = this.nodeX[node] ?? NaN;
+    const x = this.x(left);
+    const row = this.rowHeight() * this.zoom;
+    const y = this.y(0) + HOST_GAP * this.zoom + (this.nodeRow[node] ?? 0) * row;
+    const w = this.x(left + layout.node_width) - x;
+    return [x, y, Math.max(w * 0.92, 0.6), Math.max(row * 0.86, 0.6)];
+  }
+
+  draw(pen: Pen, width: number, height: number): void {
+    this.width = width;
+    this.height_ = height;
+    const view = this.model.view(this.store.now.dataset, this.store.now.selection);
+    pen.clip(LEFT - 8, 0, width - LEFT + 8, height - LEGEND);
+    this.drawCables(pen, view);
+    this.drawHosts(pen, view);
+    const spots: number[] = [];
+    for (let s = 0; s < this.switchX.length; s++) {
+      spots.push(this.x(this.switchX[s] ?? 0), this.y(this.switchY[s] ?? 0));
+    }
+    const pitch = this.x(1) - this.x(0);
+    pen.circles(spots, Math.max(2, Math.min(5, pitch * 0.36)), "#fff", MUTED);
+    const below = this.y(0) + (this.hostsHeight() - 12) * this.zoom;
+    for (const [pod, left, right] of this.model.payload.layout.pods) {
+      if (pod < 0) continue;
+      const middle = (this.x(left) + this.x(right)) / 2;
+      pen.text(`pod ${pod}`, middle, below, { size: 11, align: "middle", colour: MUTED });
+    }
+    pen.unclip();
+    this.drawLabels(pen, height);
+  }
+
+  private drawLabels(pen: Pen, height: number): void {
+    const names = this.model.payload.layout.tier_names;
+    const style = { size: 12, align: "end", colour: MUTED } as const;
+    names.forEach((name, tier) => {
+      if (this.y(tier) > 0 && this.y(tier) < height - LEGEND) {
+        pen.text(name, LEFT - 14, this.y(tier), style);
+      }
+    });
+    const hosts = this.y(0) + (this.hostsHeight() / 2) * this.zoom;
+    if (hosts < height - LEGEND) pen.text("hosts", LEFT - 14, hosts, style);
+    const y = height - LEGEND + 14;
+    legend(
+      pen,
+      this.colours,
+      LEFT - 8,
+      y,
+      "congested fraction (0–1): packets that met congestion there ÷ packets through it",
+      "no packet sampled: no data, not zero (cables: not drawn)",
+    );
+    const text = "Upper half of an edge: up link.  Lower half: down link.  Width: packets (square " +
+      "root).  Box: the host's ejection link.";
+    pen.text(text, LEFT - 8, y + 40, { size: 12, colour: INK });
+  }
+
+  private drawCables(pen: Pen, view: View): void {
+    const bins = new Map<number, number[]>();
+    for (let h = 0; h < this.halves.length; h++) {
+      const link = this.halves[h] ?? 0;
+      const value = fraction(view, link);
+      if (Number.isNaN(value)) continue;
+      const wide = Math.sqrt(Math.min((view.weight[link] ?? 0) / this.most, 1));
+      const key = shadeOf(value) * 100 + Math.max(1, Math.round(wide * WIDTHS));
+      let bin = bins.get(key);
+      if (!bin) bins.set(key, (bin = []));
+      bin.push(...this.line(h));
+    }
+    const grow = Math.min(this.zoom, 2.5);
+    for (const key of [...bins.keys()].sort((a, b) => a - b)) {
+      const colour = this.colours[Math.floor(key / 100)] ?? INK;
+      pen.lines(bins.get(key) ?? [], colour, (0.25 + ((key % 100) / WIDTHS) * 2.4) * grow);
+    }
+  }
+
+  private line(half: number): [number, number, number, number] {
+    const at = 4 * half;
+    return [
+      this.x(this.segments[at] ?? 0),
+      this.y(this.segments[at + 1] ?? 0),
+      this.x(this.segments[at + 2] ?? 0),
+      this.y(this.segments[at + 3] ?? 0),
+    ];
+  }
+
+  private drawHosts(pen: Pen, view: View): void {
+    const bins: number[][] = Array.from({ length: SHADES }, () => []);
+    const blank: number[] = [];
+    for (let node = 0; node < this.nodeX.length; node++) {
+      if (Number.isNaN(this.nodeX[node] ?? NaN)) continue;
+      const link = this.ejection[node] ?? -1;
+      const value = link < 0 ? NaN : fraction(view, link);
+      const target = Number.isNaN(value) ? blank : (bins[shadeOf(value)] ?? blank);
+      target.push(...this.hostBox(node));
+    }
+    pen.rects(blank, "hatch");
+    bins.forEach((bin, i) => pen.rects(bin, this.colours[i] ?? INK));
+  }
+
+  overlay(pen: Pen): void {
+    const link = this.store.now.link;
+    if (link < 0) return;
+    pen.clip(LEFT - 8, 0, this.width - LEFT + 8, this.height_ - LEGEND);
+    const half = this.halves.indexOf(link);
+    const node = this.ejection.indexOf(link);
+    if (half >= 0) {
+      const [x0, y0, x1, y1] = this.line(half);
+      pen.lines([x0, y0, x1, y1], "#fff", 7);
+      pen.lines([x0, y0, x1, y1], SELECTED, 3.5);
+      pen.circles([x1, y1], 5, SELECTED, "#fff");
+    } else if (node >= 0) {
+      const [x, y, w, h] = this.hostBox(node);
+      pen.frame(x - 2, y - 2, w + 4, h + 4, SELECTED, 2);
+    }
+    pen.unclip();
+  }
+
+  /** Link nearest to a point, -1 when none is within reach. */
+  private hit(px: number, py: number): number {
+    for (let node = 0; node < this.nodeX.length; node++) {
+      const [x, y, w, h] = this.hostBox(node);
+      if (px >= x && px <= x + w + 1 && py >= y && py <= y + h + 1) {
+        return this.ejection[node] ?? -1;
+      }
+    }
+    const view = this.model.view(this.store.now.dataset, this.store.now.selection);
+    let best = -1;
+    let score = Infinity;
+    for (let h = 0; h < this.halves.length; h++) {
+      const link = this.halves[h] ?? 0;
+      const value = fraction(view, link);
+      if (Number.isNaN(value)) continue;
+      const distance = toSegment(px, py, this.line(h));
+      // Where lines cross, the darker one lies on top and is meant.
+      if (distance <= 5 && distance - 4 * value < score) {
+        score = distance - 4 * value;
+        best = link;
+      }
+    }
+    return best;
+  }
+
+  private zoomBy(factor: number, px: number, py: number): void {
+    const before = this.zoom;
+    this.zoom = Math.min(Math.max(this.zoom * factor, 1), 24);
+    this.panX += (px - LEFT) * (1 / before - 1 / this.zoom);
+    this.panY += (py - TOP) * (1 / before - 1 / this.zoom);
+    this.keepInside();
+    this.surface.redraw();
+  }
+
+  private keepInside(): void {
+    const free = 1 - 1 / this.zoom;
+    this.panX = Math.min(Math.max(this.panX, 0), (this.width - LEFT) * free);
+    this.panY = Math.min(Math.max(this.panY, 0), (this.height_ - LEGEND) * free);
+  }
+
+  /** Step through the links of the selection, most congested first. */
+  private step(by: number): void {
+    const view = this.model.view(this.store.now.dataset, this.store.now.selection);
+    const drawn = [...this.halves].filter((link) => (view.weight[link] ?? 0) > 0);
+    drawn.sort((a, b) => (view.congested[b] ?? 0) - (view.congested[a] ?? 0) || a - b);
+    if (drawn.length === 0) return;
+    const at = drawn.indexOf(this.store.now.link);
+    const next = at < 0 ? 0 : (at + by + drawn.length) % drawn.length;
+    this.store.set({ link: drawn[next] ?? -1 });
+  }
+
+  private connect(): void {
+    const { canvas } = this;
+    let drag: [number, number] | null = null;
+    let moved = false;
+    canvas.addEventListener("pointerdown", (event) => {
+      drag = pointer(event, canvas);
+      moved = false;
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const [x, y] = pointer(event, canvas);
+      if (!drag || this.zoom === 1) return;
+      if (Math.hypot(x - drag[0], y - drag[1]) > 3) moved = true;
+      if (!moved) return;
+      this.panX -= (x - drag[0]) / this.zoom;
+      this.panY -= (y - drag[1]) / this.zoom;
+      drag = [x, y];
+      this.keepInside();
+      this.surface.redraw();
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      if (!moved) this.store.set({ link: this.hit(...pointer(event, canvas)) });
+      drag = null;
+    });
+    canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      this.zoomBy(Math.exp(-event.deltaY / 300), ...pointer(event, canvas));
+    }, { passive: false });
+    canvas.addEventListener("keydown", (event) => {
+      const middle: [number, number] = [this.width / 2, this.height_ / 3];
+      const keys: Record<string, () => void> = {
+        ArrowRight: () => this.step(1),
+        ArrowDown: () => this.step(1),
+        ArrowLeft: () => this.step(-1),
+        ArrowUp: () => this.step(-1),
+        "+": () => this.zoomBy(1.5, ...middle),
+        "-": () => this.zoomBy(1 / 1.5, ...middle),
+        "0": () => this.zoomBy(1e-9, ...middle),
+        Escape: () => this.store.set({ link: -1 }),
+      };
+      const action = keys[event.key];
+      if (!action || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      action();
+    });
+  }
+
+  /** Zoom by a button: in, out or back to everything. */
+  zoomButton(kind: string): void {
+    const factor = kind === "in" ? 1.5 : kind === "out" ? 1 / 1.5 : 1e-9;
+    this.zoomBy(factor, this.width / 2, this.height_ / 3);
+  }
+}
+
+function toSegment(px: number, py: number, line: [number, number, number, number]): number {
+  const [x0, y0, x1, y1] = line;
+  const dx = x1 - x0;
+  const dy = y1 - y0;
+  const along = ((px - x0) * dx + (py - y0) * dy) / Math.max(dx * dx + dy * dy, 1e-9);
+  const t = Math.min(Math.max(along, 0), 1);
+  return Math.hypot(px - x0 - t * dx, py - y0 - t * dy);
+}

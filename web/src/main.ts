@@ -1,0 +1,48 @@
+// Viewer of a Tailback report. Everything it shows is in the page; it never asks the network.
+
+import { byId, connectCopyButtons, connectDownloads, connectSelectors, connectTable, save }
+  from "./controls";
+import type { Payload } from "./data";
+import { Arrays, inflate, Model } from "./data";
+import { show } from "./detail";
+import { FabricPlot } from "./fabric";
+import { Raster } from "./raster";
+import { Store } from "./state";
+
+async function start(): Promise<void> {
+  connectDownloads();
+  connectCopyButtons();
+  document.documentElement.classList.add("js");
+  const payload = JSON.parse(byId("report-data").textContent ?? "") as Payload;
+  const bytes = await inflate(byId("report-arrays").textContent ?? "");
+  const model = new Model(payload, new Arrays(bytes));
+  const store = new Store();
+  document.documentElement.classList.add("interactive");
+
+  const panel = byId("detail");
+  show(panel, model, store, -1);
+  const fabric = new FabricPlot(model, store, byId<HTMLCanvasElement>("fabric"));
+  const raster = new Raster(model, store, byId<HTMLCanvasElement>("raster"), (hovered) => {
+    show(panel, model, store, hovered >= 0 ? hovered : store.now.link);
+  });
+  store.listen((choice) => show(panel, model, store, choice.link));
+  connectSelectors(model, store);
+  connectTable(store);
+
+  byId("save-fabric").addEventListener("click", () => {
+    save("congested_fraction.svg", fabric.surface.svg(), "image/svg+xml");
+  });
+  byId("save-raster").addEventListener("click", () => {
+    save("fabric_raster.svg", raster.surface.svg(), "image/svg+xml");
+  });
+  for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-zoom]")) {
+    button.addEventListener("click", () => fabric.zoomButton(button.dataset["zoom"] ?? ""));
+  }
+  document.documentElement.dataset["ready"] = "true";
+}
+
+start().catch((problem: unknown) => {
+  // The verdict, the tables and the printed figures are there without the viewer.
+  document.documentElement.classList.remove("interactive");
+  console.error("viewer:", problem);
+});

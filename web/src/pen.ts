@@ -1,0 +1,194 @@
+// One drawing, two papers: the screen's canvas and an SVG file to keep.
+
+export type Fill = string | "hatch";
+
+export interface TextStyle {
+  size?: number;
+  colour?: string;
+  align?: "start" | "middle" | "end";
+}
+
+/** What a view draws with. Coordinates are CSS pixels. */
+export interface Pen {
+  /** Many separate segments x0,y0,x1,y1 of one style. */
+  lines(coordinates: number[], colour: string, width: number): void;
+  /** Many rectangles x,y,w,h of one fill. */
+  rects(coordinates: number[], fill: Fill): void;
+  frame(x: number, y: number, w: number, h: number, colour: string, width: number): void;
+  circles(coordinates: number[], radius: number, fill: string, stroke: string): void;
+  text(text: string, x: number, y: number, style?: TextStyle): void;
+  clip(x: number, y: number, w: number, h: number): void;
+  unclip(): void;
+}
+
+export const INK = "#1b2430";
+export const MUTED = "#5d6875";
+const NO_DATA = "#eef0f2";
+const HATCH = "#b4bcc5";
+const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
+
+export class CanvasPen implements Pen {
+  private readonly hatch: CanvasPattern | string;
+
+  constructor(private readonly ctx: CanvasRenderingContext2D) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 6;
+    const on = tile.getContext("2d");
+    if (on) {
+      on.fillStyle = NO_DATA;
+      on.fillRect(0, 0, 6, 6);
+      on.strokeStyle = HATCH;
+      on.lineWidth = 1;
+      on.beginPath();
+      for (const shift of [-6, 0, 6]) {
+        on.moveTo(shift, 6);
+        on.lineTo(shift + 6, 0);
+      }
+      on.stroke();
+    }
+    this.hatch = ctx.createPattern(tile, "repeat") ?? NO_DATA;
+  }
+
+  lines(coordinates: number[], colour: string, width: number): void {
+    const { ctx } = this;
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = width;
+    ctx.beginPath();
+    for (let i = 0; i + 3 < coordinates.length; i += 4) {
+      ctx.moveTo(coordinates[i]!, coordinates[i + 1]!);
+      ctx.lineTo(coordinates[i + 2]!, coordinates[i + 3]!);
+    }
+    ctx.stroke();
+  }
+
+  rects(coordinates: number[], fill: Fill): void {
+    const { ctx } = this;
+    ctx.fillStyle = fill === "hatch" ? this.hatch : fill;
+    for (let i = 0; i + 3 < coordinates.length; i += 4) {
+      ctx.fillRect(
+        coordinates[i]!,
+        coordinates[i + 1]!,
+        coordinates[i + 2]!,
+        coordinates[i + 3]!,
+      );
+    }
+  }
+
+  frame(x: number, y: number, w: number, h: number, colour: string, width: number): void {
+    this.ctx.strokeStyle = colour;
+    this.ctx.lineWidth = width;
+    this.ctx.strokeRect(x, y, w, h);
+  }
+
+  circles(coordinates: number[], radius: number, fill: string, stroke: string): void {
+    const { ctx } = this;
+    ctx.fillStyle = fill;
+    ctx.strokeStyle = stroke;
+    ctx.lineWidth = 1;
+    for (let i = 0; i + 1 < coordinates.length; i += 2) {
+      ctx.beginPath();
+      ctx.arc(coordinates[i]!, coordinates[i + 1]!, radius, 0, 2 * Math.PI);
+      ctx.fill();
+      ctx.stroke();
+    }
+  }
+
+  text(text: string, x: number, y: number, style: TextStyle = {}): void {
+    const { ctx } = this;
+    ctx.font = `${style.size ?? 12}px ${FONT}`;
+    ctx.fillStyle = style.colour ?? INK;
+    ctx.textAlign = style.align === "middle" ? "center" : (style.align ?? "start");
+    ctx.textBaseline = "middle";
+    ctx.fillText(text, x, y);
+  }
+
+  clip(x: number, y: number, w: number, h: number): void {
+    this.ctx.save();
+    this.ctx.beginPath();
+    this.ctx.rect(x, y, w, h);
+    this.ctx.clip();
+  }
+
+  unclip(): void {
+    this.ctx.restore();
+  }
+}
+
+const round = (value: number): string => String(Math.round(value * 100) / 100);
+const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+
+export class SvgPen implements Pen {
+  private readonly parts: string[] = [];
+  private clips = 0;
+
+  constructor(
+    private readonly width: number,
+    private readonly height: number,
+  ) {}
+
+  lines(coordinates: number[], colour: string, width: number): void {
+    const d: string[] = [];
+    for (let i = 0; i + 3 < coordinates.length; i += 4) {
+      const [a, b, c, e] = coordinates.slice(i, i + 4).map(round);
+      d.push(`M${a} ${b}L${c} ${e}`);
+    }
+    const look = `fill="none" stroke="${colour}" stroke-width="${round(width)}"`;
+    if (d.length) this.parts.push(`<path d="${d.join("")}" ${look}/>`);
+  }
+
+  rects(coordinates: number[], fill: Fill): void {
+    const d: string[] = [];
+    for (let i = 0; i + 3 < coordinates.length; i += 4) {
+      const [x, y, w, h] = coordinates.slice(i, i + 4).map(round);
+      d.push(`M${x} ${y}h${w}v${h}h-${w}z`);
+    }
+    const paint = fill === "hatch" ? "url(#no-data)" : fill;
+    if (d.length) this.parts.push(`<path d="${d.join("")}" fill="${paint}"/>`);
+  }
+
+  frame(x: number, y: number, w: number, h: number, colour: string, width: number): void {
+    const box = `x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}"`;
+    this.parts.push(
+      `<rect ${box} fill="none" stroke="${colour}" stroke-width="${round(width)}"/>`,
+    );
+  }
+
+  circles(coordinates: number[], radius: number, fill: string, stroke: string): void {
+    for (let i = 0; i + 1 < coordinates.length; i += 2) {
+      const at = `cx="${round(coordinates[i]!)}" cy="${round(coordinates[i + 1]!)}"`;
+      this.parts.push(`<circle ${at} r="${round(radius)}" fill="${fill}" stroke="${stroke}"/>`);
+    }
+  }
+
+  text(text: string, x: number, y: number, style: TextStyle = {}): void {
+    const safe = text.replace(/[&<>"]/g, (c) => ESCAPES[c] ?? "").replace(/[\0-\x1f]/g, " ");
+    const size = style.size ?? 12;
+    const at = `x="${round(x)}" y="${round(y + size * 0.35)}" font-size="${size}"`;
+    const look = `fill="${style.colour ?? INK}" text-anchor="${style.align ?? "start"}"`;
+    this.parts.push(`<text ${at} ${look}>${safe}</text>`);
+  }
+
+  clip(x: number, y: number, w: number, h: number): void {
+    const id = `clip${this.clips++}`;
+    const box = `x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}"`;
+    this.parts.push(`<clipPath id="${id}"><rect ${box}/></clipPath>`);
+    this.parts.push(`<g clip-path="url(#${id})">`);
+  }
+
+  unclip(): void {
+    this.parts.push("</g>");
+  }
+
+  toString(): string {
+    const size = `width="${this.width}" height="${this.height}"`;
+    const box = `viewBox="0 0 ${this.width} ${this.height}"`;
+    const pattern =
+      '<defs><pattern id="no-data" width="6" height="6" patternUnits="userSpaceOnUse">' +
+      `<rect width="6" height="6" fill="${NO_DATA}"/>` +
+      `<path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="${HATCH}"/></pattern></defs>`;
+    return (
+      `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${box} font-family="${FONT}">` +
+      `${pattern}<rect width="100%" height="100%" fill="#fff"/>${this.parts.join("\n")}</svg>\n`
+    );
+  }
+}

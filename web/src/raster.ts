@@ -1,0 +1,205 @@
+// The fabric raster: one cell for every directed link, nothing overdrawn.
+
+import type { BlockMeta, Model, Numbers } from "./data";
+import { fraction, share } from "./data";
+import type { Pen } from "./pen";
+import { INK, MUTED } from "./pen";
+import { legend, shadeOf, shades, SHADES, TITLES } from "./scale";
+import type { Store } from "./state";
+import type { Drawing } from "./surface";
+import { pointer, Surface } from "./surface";
+
+const LEFT = 100;
+const GAP = 14;
+const HEAD = 16;
+const LEGEND = 46;
+const SELECTED = "#0b57d0";
+
+interface Place {
+  block: BlockMeta;
+  cells: Numbers;
+  x: number;
+  y: number;
+  cw: number;
+  ch: number;
+}
+
+export class Raster implements Drawing {
+  readonly surface: Surface;
+  private places: Place[] = [];
+  private readonly where = new Map<number, [number, number]>();
+
+  constructor(
+    private readonly model: Model,
+    private readonly store: Store,
+    private readonly canvas: HTMLCanvasElement,
+    private readonly onHover: (link: number) => void,
+  ) {
+    let index = 0;
+    for (const band of model.payload.blocks) {
+      for (const block of band) {
+        model.arrays.get(block.cells).forEach((link, cell) => {
+          if (link >= 0) this.where.set(link, [index, cell]);
+        });
+        index++;
+      }
+    }
+    this.surface = new Surface(canvas, this);
+    this.connect();
+    store.listen((_, changed) => {
+      if (changed.has("link") && changed.size === 1) this.surface.refresh();
+      else this.surface.redraw();
+    });
+  }
+
+  /** Put the blocks side by side, band under band; wide bands wrap. */
+  private arrange(width: number): number {
+    const bands = this.model.payload.blocks;
+    const rows = bands.reduce((sum, b) => sum + Math.max(...b.map((c) => c.switches.length)), 0);
+    const ch = Math.min(Math.max(Math.round(480 / Math.max(rows, 1)), 3), 14);
+    this.places = [];
+    let y = 4;
+    for (const band of bands) {
+      const ports = Math.max(...band.map((block) => block.ports));
+      const room = width - LEFT - 8;
+      const fitting = Math.floor((room + GAP) / (ports * 2 + GAP));
+      const across = Math.max(1, Math.min(band.length, fitting));
+      const cw = Math.min(Math.max((room - (across - 1) * GAP) / (across * ports), 1), 14);
+      for (let start = 0; start < band.length; start += across) {
+        const line = band.slice(start, start + across);
+        line.forEach((block, i) => {
+          const x = LEFT + i * (ports * cw + GAP);
+          const cells = this.model.arrays.get(block.cells);
+          this.places.push({ block, cells, x, y: y + HEAD, cw, ch });
+        });
+        y += HEAD + Math.max(...line.map((block) => block.switches.length)) * ch + 10;
+      }
+    }
+    return y + LEGEND;
+  }
+
+  height(width: number): number {
+    return this.arrange(width);
+  }
+
+  value(link: number): number {
+    const { dataset, selection, quantity } = this.store.now;
+    const view = this.model.view(dataset, selection);
+    if (quantity === "congestion") return fraction(view, link);
+    if (quantity === "utilization") return share(view.utilization, link);
+    const { truth } = this.model.dataset(dataset);
+    return truth ? share(this.model.arrays.get(truth.stall), link) : NaN;
+  }
+
+  draw(pen: Pen, width: number, height: number): void {
+    this.arrange(width);
+    const { quantity } = this.store.now;
+    const colours = shades(this.model, quantity);
+    let band = "";
+    for (const place of this.places) {
+      this.drawBlock(pen, place, colours);
+      if (place.block.band !== band) {
+        band = place.block.band;
+        const at = place.y + (place.block.switches.length * place.ch) / 2;
+        pen.text(band, LEFT - 10, at, { size: 12, align: "end", colour: MUTED });
+      }
+    }
+    const meaning = quantity === "stall" ? "no data" : "no packet sampled: no data, not zero";
+    legend(pen, colours, LEFT, height - LEGEND + 14, TITLES[quantity], meaning);
+  }
+
+  private drawBlock(pen: Pen, place: Place, colours: string[]): void {
+    const { block, cells, x, y, cw, ch } = place;
+    const bins: number[][] = Array.from({ length: SHADES }, () => []);
+    const blank: number[] = [];
+    const inset = cw >= 5 && ch >= 5 ? 0.5 : 0;
+    cells.forEach((link, i) => {
+      if (link < 0) return;
+      const column = i % block.ports;
+      const box = [
+        x + column * cw,
+        y + Math.floor(i / block.ports) * ch,
+        cw - inset,
+        ch - inset,
+      ];
+      const value = this.value(link);
+      (Number.isNaN(value) ? blank : (bins[shadeOf(value)] ?? blank)).push(...box);
+    });
+    pen.rects(blank, "hatch");
+    bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
+    const w = block.ports * cw;
+    const h = block.switches.length * ch;
+    pen.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
+    const last = block.first_port + block.ports - 1;
+    const ports = `ports ${block.first_port}–${last}`;
+    const title = block.pod < 0 ? ports : `pod ${block.pod}, ${ports}`;
+    pen.text(title, x, y - 8, { size: 10.5, colour: MUTED });
+  }
+
+  overlay(pen: Pen): void {
+    const found = this.where.get(this.store.now.link);
+    const place = found && this.places[found[0]];
+    if (!found || !place) return;
+    const x = place.x + (found[1] % place.block.ports) * place.cw;
+    const y = place.y + Math.floor(found[1] / place.block.ports) * place.ch;
+    pen.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, "#fff", 4);
+    pen.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, SELECTED, 2);
+  }
+
+  private hit(px: number, py: number): number {
+    for (const place of this.places) {
+      const column = Math.floor((px - place.x) / place.cw);
+      const row = Math.floor((py - place.y) / place.ch);
+      const { ports, switches } = place.block;
+      if (column >= 0 && column < ports && row >= 0 && row < switches.length) {
+        return place.cells[row * ports + column] ?? -1;
+      }
+    }
+    return -1;
+  }
+
+  /** Move to the next cable in a direction, over the gaps between blocks. */
+  private move(dx: number, dy: number): void {
+    const found = this.where.get(this.store.now.link);
+    const place = found && this.places[found[0]];
+    if (!found || !place) {
+      const first = this.where.keys().next();
+      if (!first.done) this.store.set({ link: first.value });
+      return;
+    }
+    const x = place.x + ((found[1] % place.block.ports) + 0.5) * place.cw;
+    const y = place.y + (Math.floor(found[1] / place.block.ports) + 0.5) * place.ch;
+    const pace = dx ? place.cw : place.ch;
+    for (let far = 1; far < 400; far++) {
+      const link = this.hit(x + dx * far * pace, y + dy * far * pace);
+      if (link >= 0 && link !== this.store.now.link) {
+        this.store.set({ link });
+        return;
+      }
+    }
+  }
+
+  private connect(): void {
+    const { canvas } = this;
+    canvas.addEventListener("pointermove", (event) => {
+      this.onHover(this.hit(...pointer(event, canvas)));
+    });
+    canvas.addEventListener("pointerleave", () => this.onHover(-1));
+    canvas.addEventListener("click", (event) => {
+      this.store.set({ link: this.hit(...pointer(event, canvas)) });
+    });
+    canvas.addEventListener("keydown", (event) => {
+      const steps: Record<string, [number, number]> = {
+        ArrowLeft: [-1, 0],
+        ArrowRight: [1, 0],
+        ArrowUp: [0, -1],
+        ArrowDown: [0, 1],
+      };
+      if (event.key === "Escape") this.store.set({ link: -1 });
+      const step = steps[event.key];
+      if (!step) return;
+      event.preventDefault();
+      this.move(...step);
+    });
+  }
+}
