@@ -28,9 +28,18 @@ done
 # Clients create ./sys-<pid>, so everything runs in a folder of its own.
 work=$(mktemp -d)
 pids=()
+# Last started first: opensm does not end by itself once the simulator is gone.
 cleanup() {
-    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-    for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+    local i tries
+    for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
+        kill "${pids[i]}" 2>/dev/null || continue
+        for ((tries = 0; tries < 30; tries++)); do
+            kill -0 "${pids[i]}" 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -9 "${pids[i]}" 2>/dev/null || true
+        wait "${pids[i]}" 2>/dev/null || true
+    done
     rm -rf "$work"
 }
 trap cleanup EXIT

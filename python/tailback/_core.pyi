@@ -1,6 +1,7 @@
 """Types of the compiled module."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from numpy import float64, int32, int64, uint8, uint32, uint64
@@ -50,4 +51,4 @@ def simulate(
     label_observed: Sequence[bool],
     watch: Callable[[int, int, int, int], object] | None = None,
 ) -> dict[str, Any]: ...
-def read_otf2(library: str, anchor: str, threads: int) -> dict[str, Any]: ...
+def read_otf2(library: Path, anchor: Path, threads: int) -> dict[str, Any]: ...

@@ -1,8 +1,8 @@
 """A run: the tables of one simulation or measurement, its scenario and its provenance, on disk.
 
 A run directory holds one Parquet file a table (``tailback.schema``), ``scenario.json`` (the
-scenario as it was understood) and ``run.json`` (summary and provenance). The same scenario, seed and version
-give the same bytes; wall-clock figures live in ``performance.json`` alone.
+scenario as it was understood) and ``run.json`` (summary and provenance). The same scenario, seed
+and version give the same bytes; wall-clock figures live in ``performance.json`` alone.
 """
 
 from __future__ import annotations

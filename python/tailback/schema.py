@@ -1,7 +1,8 @@
 """Every table of a run: its columns, their units and what they mean.
 
 ``docs/tables.md`` is generated from this file (``python -m tailback.schema``). A run directory
-holds one Parquet file a table; everything that analyses, diagnoses or draws reads these and nothing else.
+holds one Parquet file a table; everything that analyses, diagnoses or draws reads these and nothing
+else.
 """
 
 from __future__ import annotations
@@ -127,9 +128,9 @@ TABLES = {
             "truth", "what really crossed one link in one window (simulation only)",
             ("window", pl.UInt32, "window of the packets' departure"),
             ("link", pl.UInt32, "link"),
-            ("packets", pl.UInt64, "packets sent"),
+            ("packets", pl.UInt64, "packets sent, handshakes of large messages included"),
             ("bytes", pl.UInt64, "bytes sent"),
-            ("observed_packets", pl.UInt64, "of them, packets of observed jobs"),
+            ("observed_packets", pl.UInt64, "of them, data packets of observed jobs"),
             ("congested_packets", pl.UInt64, "packets of any job that met congestion there"),
             ("observed_congested_packets", pl.UInt64, "of them, packets of observed jobs"),
             ("busy_ps", pl.UInt64, "time the link was sending"),

@@ -166,3 +166,17 @@ def test_a_short_burst_in_a_long_window_still_fills_the_link() -> None:
     assert set(Evidence(run).roots["verdict"]) == {"ours"}
     run.tables["messages"] = run.tables["messages"].clear()
     assert set(Evidence(run).roots["verdict"]) == {"others"}
+
+
+def test_others_are_blamed_only_when_nothing_of_ours_is_in_the_way() -> None:
+    # Leaf 0 sends little and waits; the down-links into leaf 1 are full of ours, lightly congested,
+    # and by proportion take only a third of what leaf 0 sends up.
+    fill = 305
+    flows = [Flow(0, HOSTS, 200)]
+    flows += [Flow(16 + n, HOSTS + n, fill) for n in range(HOSTS)]
+    flows += [Flow(HOSTS + n, 16 + n, fill) for n in range(HOSTS)]
+    flows += [Flow(HOSTS + n, 24 + n, fill) for n in range(HOSTS)]
+    hot = dict.fromkeys(ups(0), 0.9) | dict.fromkeys(downs(1), 0.2)
+    roots = Evidence(make_run(flows, hot)).roots
+    assert set(roots["verdict"]) == {"ours"}
+    assert set(roots["link"]) == set(downs(1))

@@ -573,6 +573,17 @@ def test_a_file_of_events_cut_short_anywhere_is_an_error(build: Build) -> None:
         assert got.value.place.startswith("location 1, event ")
 
 
+def test_an_anchor_cut_short_is_an_error(build: Build) -> None:
+    path = small(build)
+    file = path / "traces.otf2"
+    whole = file.read_bytes()
+    assert read_trace(file).n_ranks == 2
+    for length in range(len(whole.rstrip(b"\0")) - 1):
+        file.write_bytes(whole[:length])
+        with pytest.raises(TraceError, match=r"OTF2|possible"):
+            read_trace(file, format="otf2")
+
+
 def test_a_missing_file_of_events_is_named(build: Build) -> None:
     path = small(build)
     (path / "traces" / "0.evt").unlink()

@@ -133,7 +133,7 @@ impl<P: Probe> Sim<'_, P> {
         let (end, delay) = (self.now + busy, state.delay);
         self.links.free_at[link as usize] = end;
         if P::ON {
-            let observed = self.observed(packet.message);
+            let observed = self.observed(slot);
             self.probe.sent(link, self.now, busy, 0, Sent { wire: packet.wire, observed });
             if self.settings.count_injection {
                 let bits = random(self.settings.seed, Stream::Reservoir, packet.id, 0xff);

@@ -6,6 +6,7 @@
 //! ahead of time ([`crate::link::Link::returns`]); an event for it exists only while somebody waits.
 
 use crate::link::{NEVER, NIL};
+use crate::packet::Content;
 use crate::probe::{Probe, Sent};
 use crate::queue::{Class, Event};
 use crate::rng::{Stream, below, random};
@@ -148,7 +149,7 @@ impl<P: Probe> Sim<'_, P> {
                 When::Insertion => self.mark(out, slot, false),
                 When::Departure => self.queue.push(Event::new(start, Class::Departure, out, slot)),
             }
-            let observed = self.observed(packet.message);
+            let observed = self.observed(slot);
             self.probe.sent(out, start, busy, stall_ps, Sent { wire: packet.wire, observed });
         }
         self.queue.push(Event::new(arrival, Class::Arrival, out, slot));
@@ -200,7 +201,7 @@ impl<P: Probe> Sim<'_, P> {
         };
         let congested = self.congested(out, wire, id, hops);
         let bits = random(self.settings.seed, Stream::Reservoir, id, hops.into());
-        let observed = self.observed(self.packets[slot].message);
+        let observed = self.observed(slot);
         let mark = &mut self.packets[slot].mark;
         self.probe.hop(self.now, out, congested, observed, mark, bits);
     }
@@ -227,9 +228,11 @@ impl<P: Probe> Sim<'_, P> {
         }
     }
 
+    /// Whether a packet is data of an observed job: what samples are taken of.
     #[inline]
-    pub fn observed(&self, message: u32) -> bool {
-        let label = self.program.messages[message as usize].label;
-        self.placement.label_observed[label as usize]
+    pub fn observed(&self, slot: u32) -> bool {
+        let packet = &self.packets[slot];
+        let label = self.program.messages[packet.message as usize].label;
+        packet.content == Content::Data && self.placement.label_observed[label as usize]
     }
 }

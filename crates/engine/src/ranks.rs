@@ -159,6 +159,7 @@ impl<P: Probe> Sim<'_, P> {
 
     /// A packet's tail has reached its node.
     pub fn deliver(&mut self, slot: u32) {
+        let observed = self.observed(slot);
         let packet = self.packets.remove(slot);
         let message = packet.message;
         let envelope = self.program.messages[message as usize];
@@ -176,7 +177,6 @@ impl<P: Probe> Sim<'_, P> {
             Content::Data => {
                 self.delivered += 1;
                 if P::ON {
-                    let observed = self.observed(message);
                     let (bytes, mark) = (packet.payload, packet.mark);
                     self.probe.delivered(self.now, envelope.label, bytes, observed, mark);
                 }

@@ -1,7 +1,7 @@
 //! The global definitions of a trace, resolved: which location is which rank, who is in which
 //! communicator.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::TraceError;
@@ -59,6 +59,8 @@ pub struct Definitions {
     pub communicators: BTreeMap<u32, Communicator>,
     /// Cartesian topologies in the order of their definition.
     pub cartesian: Vec<Cartesian>,
+    /// Locations announced without events: they may have no file.
+    pub(crate) silent: HashSet<u64>,
     pub(crate) classes: HashMap<u32, RegionClass>,
 }
 
@@ -73,6 +75,7 @@ struct Raw {
     clock: Option<(u64, u64, u64)>,
     strings: HashMap<u32, String>,
     location_groups: Vec<u32>,
+    silent: HashSet<u64>,
     locations: BTreeMap<u64, u32>,
     regions: Vec<(u32, u32, u8, u8)>,
     // EZTrace defines group 0 twice: as the list of locations and as the group of the world.
@@ -95,7 +98,10 @@ impl Raw {
                     raw.strings.insert(id, text);
                 }
                 Definition::LocationGroup { id } => raw.location_groups.push(id),
-                Definition::Location { id, kind, group } if kind == LOCATION_CPU_THREAD => {
+                Definition::Location { id, kind, group, events } if kind == LOCATION_CPU_THREAD => {
+                    if events == 0 {
+                        raw.silent.insert(id);
+                    }
                     raw.locations.insert(id, group);
                 }
                 Definition::Location { .. } => {}
@@ -161,6 +167,7 @@ impl Definitions {
             return Err(bad("locations".to_owned(), "the trace has no process".to_owned()));
         }
         let mut out = Self { ticks_per_second, start, length, n_ranks, ..Self::default() };
+        out.silent = std::mem::take(&mut raw.silent);
         out.locations = ranks.iter().map(|(&location, &rank)| (location, rank)).collect();
         out.locations.sort_by_key(|&(location, rank)| (rank, location));
         for &(id, name, role, paradigm) in &raw.regions {
@@ -277,7 +284,7 @@ mod tests {
         ];
         // Location ids are not ranks: 40 is rank 0, 7 rank 1, 9 a second thread of rank 1.
         for (location, group) in [(7, 1), (9, 1), (40, 0)] {
-            read.push(Definition::Location { id: location, kind: 1, group });
+            read.push(Definition::Location { id: location, kind: 1, group, events: 1 });
         }
         for group in 0..2 {
             read.push(Definition::LocationGroup { id: group });

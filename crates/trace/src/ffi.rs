@@ -32,7 +32,7 @@ pub(crate) enum Definition {
     Clock { ticks_per_second: u64, start: u64, length: u64 },
     String { id: u32, text: String },
     LocationGroup { id: u32 },
-    Location { id: u64, kind: u8, group: u32 },
+    Location { id: u64, kind: u8, group: u32, events: u64 },
     Region { id: u32, name: u32, role: u8, paradigm: u8 },
     Group { id: u32, kind: u8, paradigm: u8, members: Vec<u64> },
     Comm { id: u32, name: u32, group: u32 },
@@ -469,10 +469,10 @@ unsafe extern "C" fn define_location(
     id: u64,
     _name: u32,
     kind: u8,
-    _events: u64,
+    events: u64,
     group: u32,
 ) -> Code {
-    unsafe { define(data, Definition::Location { id, kind, group }) }
+    unsafe { define(data, Definition::Location { id, kind, group, events }) }
 }
 
 unsafe extern "C" fn define_region(

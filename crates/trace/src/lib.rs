@@ -11,6 +11,7 @@ mod error;
 mod events;
 #[allow(unsafe_code)]
 mod ffi;
+mod precheck;
 mod reader;
 
 pub use definitions::{Cartesian, Communicator, Definitions};

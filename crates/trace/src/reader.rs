@@ -9,6 +9,7 @@ use crate::definitions::Definitions;
 use crate::error::TraceError;
 use crate::events::{Collector, LocationEvents};
 use crate::ffi::Library;
+use crate::precheck::{self, Anchor, Content};
 
 /// A trace in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,13 +31,13 @@ pub struct Trace {
 /// several damaged locations the first in rank order is reported.
 pub fn read(library: &Path, anchor: &Path, threads: usize) -> Result<Trace, TraceError> {
     let library = Library::load(library)?;
-    fs::metadata(anchor).map_err(|error| TraceError::Anchor {
-        file: anchor.to_path_buf(),
-        reason: error.to_string(),
-    })?;
+    let layout = precheck::anchor(anchor)
+        .map_err(|reason| TraceError::Anchor { file: anchor.to_path_buf(), reason })?;
+    let global = anchor.with_extension("def");
+    check_definitions(&global, layout)?;
     let archive = library.open(anchor)?;
     let announced = archive.n_locations();
-    let definitions = Definitions::resolve(&anchor.with_extension("def"), archive.definitions()?)?;
+    let definitions = Definitions::resolve(&global, archive.definitions()?)?;
     let creator = archive.creator();
     drop(archive);
     if (definitions.locations.len() as u64) > announced {
@@ -48,13 +49,13 @@ pub fn read(library: &Path, anchor: &Path, threads: usize) -> Result<Trace, Trac
             ),
         });
     }
-    let locations = read_locations(&library, anchor, &definitions, threads)?;
+    let locations = read_locations(&library, (anchor, layout), &definitions, threads)?;
     Ok(Trace { creator, definitions, locations })
 }
 
 fn read_locations(
     library: &Library,
-    anchor: &Path,
+    anchor: (&Path, Anchor),
     definitions: &Definitions,
     threads: usize,
 ) -> Result<Vec<LocationEvents>, TraceError> {
@@ -83,9 +84,23 @@ fn read_locations(
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
+/// Refuses a file of definitions that is cut short.
+fn check_definitions(file: &Path, layout: Anchor) -> Result<(), TraceError> {
+    if layout.compressed {
+        return Ok(());
+    }
+    precheck::frame(file, layout.definition_chunk, Content::Definitions).map_err(|damage| {
+        TraceError::Definitions {
+            file: file.to_path_buf(),
+            place: format!("definition {}", damage.records),
+            reason: damage.reason,
+        }
+    })
+}
+
 fn read_location(
     library: &Library,
-    anchor: &Path,
+    (anchor, layout): (&Path, Anchor),
     definitions: &Definitions,
     location: u64,
 ) -> Result<LocationEvents, TraceError> {
@@ -96,7 +111,19 @@ fn read_location(
         event,
         reason,
     };
+    if definitions.silent.contains(&location) && !file.exists() {
+        return Ok(LocationEvents { location, ..LocationEvents::default() });
+    }
     let size = fs::metadata(&file).map_err(|error| fault(0, error.to_string()))?.len();
+    if !layout.compressed {
+        precheck::frame(&file, layout.event_chunk, Content::Events)
+            .map_err(|damage| fault(damage.records, damage.reason))?;
+    }
+    // Local definitions are optional.
+    let local = file.with_extension("def");
+    if local.exists() {
+        check_definitions(&local, layout)?;
+    }
     let archive = library.open(anchor)?;
     archive.select(&[location])?;
     // An event takes a byte at the very least.

@@ -121,7 +121,7 @@ def render_report(
         has_stall=any(dataset["truth"] for dataset in names["datasets"]),
         figures=_static_figures(case),
         captions=captions,
-        downloads=_downloads(diagnosis, files or {}),
+        steps=_steps(diagnosis, files or {}),
         phases_left_out=len(case.observed.phases) - len(phases_carried(case.observed)),
         provenance=_provenance(run),
         scenario=run.scenario.model_dump_json(indent=2),
@@ -213,6 +213,28 @@ def _downloads(diagnosis: Diagnosis, files: Mapping[str, str]) -> list[tuple[str
         address = f"data:text/plain;charset=utf-8;base64,{content}"
         out.append((name, purposes.get(name, ""), address))
     return out
+
+
+def _steps(
+    diagnosis: Diagnosis, files: Mapping[str, str]
+) -> list[tuple[tuple[str, str, str] | None, str | None]]:
+    """Each file of the remedy with the command that uses it, in the remedy's order.
+
+    Files and commands pair up in order where there is one command a file, as the remedy writes
+    them; otherwise each command goes with the first file it names.
+    """
+    downloads = _downloads(diagnosis, files)
+    commands = diagnosis.remedy.commands if diagnosis.remedy else []
+    if len(downloads) == len(commands):
+        return list(zip(downloads, commands, strict=True))
+    left: list[str | None] = list(commands)
+    out: list[tuple[tuple[str, str, str] | None, str | None]] = []
+    for download in downloads:
+        mine = next((command for command in left if command and download[0] in command), None)
+        if mine is not None:
+            left.remove(mine)
+        out.append((download, mine))
+    return out + [(None, command) for command in left]
 
 
 def _provenance(run: Run) -> list[tuple[str, Any]]:

@@ -1,8 +1,8 @@
 """The rank-program form: the one thing every pattern and every trace compiles to.
 
 A program is, for every rank, a list of operations that run one after another with the blocking
-rules of MPI. Collectives are not operations: they are expanded to the point-to-point messages a real MPI
-sends, so that each message exists in the network and carries the label of the call it came from.
+rules of MPI. Collectives are not operations: they are expanded to the point-to-point messages a
+real MPI sends, so that each message exists in the network and carries the label of its call.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ def _draw_block(axes: Axes, block: Block, value: NDArray[np.float64], first: boo
                       hatch="//////", linewidth=0)
         )  # fmt: skip
     axes.imshow(
-        np.ma.masked_invalid(shown), cmap=colormap("congestion"), norm=Normalize(0, 1), extent=extent,
-        aspect="auto", interpolation="nearest", zorder=2,
+        np.ma.masked_invalid(shown), cmap=colormap("congestion"), norm=Normalize(0, 1),
+        extent=extent, aspect="auto", interpolation="nearest", zorder=2,
     )  # fmt: skip
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)

@@ -137,8 +137,10 @@ def _draw_band(axes: Axes, cells: NDArray[np.float64], edges: NDArray[np.float64
         Rectangle((edges[0], 0), edges[-1] - edges[0], rows, facecolor=NO_DATA, zorder=0,
                   edgecolor=NO_DATA_HATCH, hatch="//////", linewidth=0)
     )  # fmt: skip
-    axes.pcolormesh(edges, np.arange(rows + 1), np.ma.masked_invalid(cells), cmap=colormap("congestion"),
-                    norm=Normalize(0, 1), rasterized=True, zorder=2)  # fmt: skip
+    axes.pcolormesh(
+        edges, np.arange(rows + 1), np.ma.masked_invalid(cells), cmap=colormap("congestion"),
+        norm=Normalize(0, 1), rasterized=True, zorder=2,
+    )  # fmt: skip
     axes.set_ylim(rows, 0)
     axes.set_yticks([])
     axes.tick_params(axis="x", labelcolor=INK)

@@ -21,29 +21,31 @@ LEAF_LINES = 48
 @figure("rank_matrix")
 def rank_matrix(case: Case, options: Options) -> Figure | None:
     """Bytes between ranks, ordered by where they run, with lines between leaves and pods."""
-    runs = [("as it is", case.reference)]
+    runs = [(f"as it is: {_placement(case.reference)}", case.reference)]
     if case.after is not None:
-        runs.append(("with the remedy", case.after))
-    found = [(title, evidence, binned(evidence)) for title, evidence in runs]
-    panels = [(title, evidence, part) for title, evidence, part in found if part is not None]
+        remedy = case.diagnosis.remedy if case.diagnosis else None
+        name = remedy.placement if remedy and remedy.placement else _placement(case.after)
+        runs.append((f"with the remedy: {shorten(name, 28)}", case.after))
+    found = [(title, binned(evidence)) for title, evidence in runs]
+    panels = [(title, part) for title, part in found if part is not None]
     if not panels:
         return None
-    most = max(float(part[0].max()) for _, _, part in panels)
+    most = max(float(part[0].max()) for _, part in panels)
     smallest, largest = max(most / 1e4, 1.0), max(most, 10.0)
     norm = LogNorm(smallest, largest)
     drawn = canvas(4.7 * len(panels) + 0.2, 5.2)
     axes = drawn.subplots(1, len(panels), squeeze=False)[0]
-    for at, (title, evidence, part) in zip(axes, panels, strict=True):
+    for at, (title, part) in zip(axes, panels, strict=True):
         cells, order, leaf, pod = part
         _panel(at, cells, order, leaf, pod, norm)
-        at.set_title(f"{title}: {_placement(evidence)}")
+        at.set_title(title)
     axes[0].set_ylabel("sending rank, in order of its host")
     bar = drawn.colorbar(
         ScalarMappable(norm, colormap("traffic")), ax=list(axes), location="bottom",
         fraction=0.04, pad=0.02, aspect=60, shrink=0.6,
     )  # fmt: skip
     bar.outline.set_visible(False)
-    width = max(1, -(-len(panels[0][2][1]) // BINS))
+    width = max(1, -(-len(panels[0][1][1]) // BINS))
     cell = "a pair of ranks" if width == 1 else f"a cell of {width} × {width} ranks"
     bar.set_label(f"bytes sent in {cell}, B (logarithmic; white: none)")
     low, high = int(np.ceil(np.log10(smallest))), int(np.floor(np.log10(largest)))

@@ -52,6 +52,7 @@ def waterfall(case: Case, options: Options) -> Figure | None:
         axes.text(
             right + 0.012 * end / scale, row, _amount(bar, whole, observed), va="center",
             fontsize=8.8, fontweight="bold" if whole else "normal",
+            color=INK if whole or bar.delta_ps else MUTED,
         )  # fmt: skip
     axes.set_yticks(range(len(bars)), [_name(bar, row) for row, bar in enumerate(bars)])
     axes.invert_yaxis()
@@ -78,6 +79,8 @@ def _name(bar: Bar, row: int) -> str:
 def _amount(bar: Bar, whole: bool, observed: int) -> str:
     if whole:
         return format_time(bar.elapsed_ps)
+    if abs(bar.delta_ps) < 0.0005 * observed and bar.low_ps == bar.high_ps:
+        return "nothing"
     sign = "−" if bar.delta_ps < 0 else "+"
     share = abs(bar.delta_ps) / observed if observed else 0.0
     return f"{sign}{format_time(abs(bar.delta_ps))}  ({sign}{100 * share:.0f} % of observed)"

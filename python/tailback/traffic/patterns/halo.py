@@ -34,7 +34,11 @@ class Halo(Pattern):
     periodic: bool = Field(default=False, description="the grid closes on itself")
     compute: TimePs = Field(default=0, description="computation before each round")
     boundary: Literal["wait", "skip"] = "wait"
-    post: Literal["sequence", "all"] = "sequence"
+    post: Literal["sequence", "all", "timed"] = Field(
+        default="sequence",
+        description="sequence: next direction once the last byte has left; all: at once; "
+        "timed: one direction each transfer time, whether the last one is through or not",
+    )
     order: list[str] = Field(default=[], description="directions in the order they are sent")
     line_rate: RateGbps = Field(default=100.0, gt=0, description="for boundary waits")
 
@@ -90,7 +94,7 @@ class Halo(Pattern):
             for exchange in exchanges:
                 exchange.receive(slots)
             for exchange in exchanges:
-                exchange.send(slots, self)
+                exchange.send(slots, self, last=exchange is exchanges[-1])
             slots.waitall()
         return slots.build()
 
@@ -140,10 +144,14 @@ class Exchange:
         """Post the receives of this direction."""
         slots.irecv(self.source, self.size, self.tag, self.label, self.receives)
 
-    def send(self, slots: Slots, options: Halo) -> None:
+    def send(self, slots: Slots, options: Halo, *, last: bool) -> None:
         """Post the sends; ranks at the edge wait as long as a free line would take, or go on."""
+        time = transfer_time_ps(self.size, options.line_rate)
         slots.isend(self.to, self.size, self.tag, self.label, self.sends)
         if options.post == "sequence":
             slots.wait_last(self.sends)
-        if options.boundary == "wait" and not self.sends.all():
-            slots.compute(transfer_time_ps(self.size, options.line_rate), ~self.sends)
+        if options.post == "timed":
+            if not last:
+                slots.compute(time, np.ones(len(self.sends), np.bool_))
+        elif options.boundary == "wait" and not self.sends.all():
+            slots.compute(time, ~self.sends)

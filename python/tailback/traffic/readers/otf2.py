@@ -27,8 +27,8 @@ def sniff(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        # The first byte is the byte order.
-        return file.read(5)[1:] == _MAGIC
+        # Two bytes of frame and byte order come first.
+        return file.read(6)[2:] == _MAGIC
 
 
 def read(path: Path) -> Program:

@@ -72,11 +72,12 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
 
 def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> list[Posts]:
     posts, rows = _point_to_point(trace, notes, file)
-    guessed = guess_sources(posts, trace.n_ranks)
+    guessed, even = guess_sources(posts, trace.n_ranks)
     if guessed:
         notes.append(
             f"{guessed} receives have no record of their source: matched to the messages no other "
             "receive takes, evenly interleaved"
+            + ("" if even else "; streams differ in length, so the order of the run may be another")
         )
     # Only now do all receives have a channel, that is communicator and tag.
     m = trace.messages

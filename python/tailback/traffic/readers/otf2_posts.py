@@ -80,7 +80,7 @@ def stream_of(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
     return stream.astype(np.int64)
 
 
-def guess_sources(posts: Posts, n_ranks: int) -> int:
+def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     """Give receives of unknown source the messages that no other receive claims.
 
     EZTrace does not record whom a non-blocking receive matched. The messages sent to a rank that no
@@ -93,12 +93,13 @@ def guess_sources(posts: Posts, n_ranks: int) -> int:
         n_ranks: Number of ranks.
 
     Returns:
-        The number of receives that got a source.
+        The number of receives that got a source, and whether all streams of each rank are equally
+        long; where they are not, the order of the guess may not be the one of the run.
     """
     known = posts.peer != UNKNOWN
     lost = np.flatnonzero(~known & ~posts.is_send)
     if not len(lost):
-        return 0
+        return 0, True
     rows = np.flatnonzero(known)
     sub = posts.take(rows)
     stream = stream_of(sub, n_ranks)
@@ -107,7 +108,7 @@ def guess_sources(posts: Posts, n_ranks: int) -> int:
     left = ordinal(stream[send]) - claimed[stream[send]]
     send, left = send[left >= 0], left[left >= 0]
     if not len(send):
-        return 0
+        return 0, True
     total = np.bincount(stream[send])[stream[send]]
     target = sub.peer[send]
     deal = np.lexsort((stream[send], (left + 0.5) / total, target))
@@ -124,7 +125,10 @@ def guess_sources(posts: Posts, n_ranks: int) -> int:
     posts.peer[to] = sub.rank[source]
     posts.channel[to] = sub.channel[source]
     posts.size[to] = sub.size[source]
-    return len(to)
+    shortest, longest = np.full(n_ranks, 2**62), np.zeros(n_ranks, np.int64)
+    np.minimum.at(shortest, target, total[deal])
+    np.maximum.at(longest, target, total[deal])
+    return len(to), bool((shortest[target] == longest[target]).all())
 
 
 def paired(posts: Posts, n_ranks: int) -> NDArray[np.bool_]:

@@ -1,0 +1,40 @@
+"""Table 4.1 of the thesis: every row within the difference allowed for it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import table_4_1  # noqa: E402
+
+from tailback.scenario import load  # noqa: E402
+from tailback.simulate import prepare  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict[str, Any]]:
+    """Every row by its name in the thesis."""
+    rows = table_4_1.rows(prepare(load(table_4_1.SCENARIO)))
+    return {row["mapping"]: row for row in rows}
+
+
+@pytest.mark.parametrize("mapping", [row[0] for row in table_4_1.ROWS if row[1] is not None])
+def test_time_is_within_what_is_allowed(found: dict[str, dict[str, Any]], mapping: str) -> None:
+    assert found[mapping]["within"], found[mapping]
+
+
+def test_path_lengths_that_leave_nothing_open_agree_to_three_decimals(
+    found: dict[str, dict[str, Any]],
+) -> None:
+    for mapping in ("Row major", "One level tiling"):
+        assert round(found[mapping]["our_path"], 3) == found[mapping]["their_path"]
+
+
+def test_no_congestion_is_left_with_metis_or_tiling(found: dict[str, dict[str, Any]]) -> None:
+    assert found["Ordinary graph partitioning"]["congested_hops"] == 0
+    assert found["One level tiling"]["congested_hops"] == 0
+    assert found["Row major"]["congested_hops"] > 0.05

@@ -1,0 +1,345 @@
+"""The command line as a user meets it: results, exit codes, and every mistake explained."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tailback.cli import run as tailback
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "examples" / "demo"
+SHARED = ROOT.parent / "shared" / "data"
+
+SMALL = """
+name = "small"
+[fabric.fat_tree]
+hosts_per_leaf = 4
+leaves = 4
+aggregation = 2
+[[job]]
+pattern = {{ kind = "{kind}", {options} }}
+"""
+
+
+def scenario(folder: Path, kind: str = "stencil2d", options: str = "dims = [4, 4]") -> Path:
+    """A scenario that runs in milliseconds."""
+    path = folder / "small.toml"
+    path.write_text(SMALL.format(kind=kind, options=options))
+    return path
+
+
+def refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str | Path], *expected: str
+) -> None:
+    """Assert the command fails with exit code 2 and a message that holds ``expected``."""
+    code = tailback([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    assert code == 2, captured.err
+    assert "Traceback" not in captured.err
+    for text in expected:
+        assert text in captured.err, captured.err
+    assert captured.out == ""
+
+
+def process(arguments: list[str | Path], **options: object) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from tailback.cli import main; main()", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo, diagnosed once."""
+    out = tmp_path_factory.mktemp("cli") / "demo"
+    arguments = ["diagnose", str(DEMO / "demo.toml"), "--out", str(out), "--seeds", "2"]
+    assert tailback([*arguments, "--quiet", "--figures", "svg"]) == 0
+    return out
+
+
+def test_the_demo_finds_the_placement_problem_and_proves_a_better_one(demo: Path) -> None:
+    diagnosis = json.loads((demo / "diagnosis.json").read_text())
+    assert diagnosis["cause"] == "placement"
+    assert diagnosis["remedy"]["gain"] > 0.1
+    assert diagnosis["remedy"]["after_ps"] < diagnosis["remedy"]["before_ps"]
+    for name in diagnosis["remedy"]["files"]:
+        assert (demo / name).stat().st_size > 0
+    assert (demo / "rankfile.openmpi").read_text().count("rank ") >= 128
+    assert "<html" in (demo / "report.html").read_text()
+    assert list((demo / "figures").glob("*.svg"))
+
+
+def test_text_fits_eighty_columns_and_one_screen(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert tailback(["diagnose", str(DEMO / "demo.toml"), "--seeds", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
+    assert len(lines) <= 45
+    assert lines[0] == "VERDICT  PLACEMENT"
+
+
+def test_json_is_the_diagnosis(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = scenario(tmp_path)
+    arguments = ["diagnose", str(path), "--out", str(tmp_path / "d"), "--format", "json"]
+    assert tailback([*arguments, "--seeds", "1"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "d" / "diagnosis.json").read_text())
+
+
+def test_compare_and_report_read_what_diagnose_wrote(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tailback(["compare", str(demo / "run"), str(demo / "after"), "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["elapsed_ps"][1] < facts["elapsed_ps"][0]
+    assert facts["links"] and facts["tiers"]
+    assert tailback(["compare", str(demo / "run"), str(demo / "after")]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    out = tmp_path / "again.html"
+    assert tailback(["report", str(demo), "--out", str(out)]) == 0
+    assert out.read_bytes() == (demo / "report.html").read_bytes()
+    bare = tmp_path / "bare.html"
+    assert tailback(["report", str(demo / "run"), "--out", str(bare), "--figures", "png"]) == 0
+    assert bare.stat().st_size > 10_000
+
+
+def test_a_run_repeats_bit_for_bit(tmp_path: Path) -> None:
+    path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20, size = "16 KiB"')
+    for name in ("a", "b"):
+        assert tailback(["simulate", str(path), "--out", str(tmp_path / name)]) == 0
+    names = sorted(file.name for file in (tmp_path / "a").iterdir())
+    assert len(names) == 13
+    for name in names:
+        if name != "performance.json":
+            first, second = ((tmp_path / run / name).read_bytes() for run in ("a", "b"))
+            assert first == second, name
+
+
+def test_a_trace_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["simulate", str(DEMO / "trace"), "--fabric", str(DEMO / "fabric.ibnetdiscover")]
+    assert tailback([*arguments, "--placement", "tile", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["messages"] > 9000
+
+
+def test_place_writes_rank_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "ranks"
+    path = scenario(tmp_path)
+    arguments = ["place", str(path), "--method", "tile", "--method", "block", "--out", str(out)]
+    assert tailback(arguments) == 0
+    assert {"rankfile.openmpi", "hosts.slurm", "hosts.openmpi-seq", "MPICH_RANK_ORDER"} <= {
+        file.name for file in out.iterdir()
+    }
+    assert "BEST  tile" in capsys.readouterr().out
+
+
+def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tailback(["list", "--format", "json"]) == 0
+    known = json.loads(capsys.readouterr().out)
+    assert {"pattern", "placement", "reader", "rule", "figure", "fabric", "table"} <= set(known)
+    for kind in known:
+        assert tailback(["list", kind]) == 0
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+# --- mistakes --------------------------------------------------------------------------------
+
+
+def test_unknown_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert tailback(["diagnos"]) == 2
+    assert "No such command" in capsys.readouterr().err
+    refused(capsys, ["list", "paterns"], "did you mean 'pattern'?")
+    refused(capsys, ["simulate", tmp_path / "nothing.toml"], "nothing.toml", "does not exist")
+    path = scenario(tmp_path, "stencil2")
+    refused(capsys, ["simulate", path], "stencil2", "did you mean 'stencil2d'?")
+
+
+def test_scenario_with_wrong_unit_key_or_syntax(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = scenario(tmp_path)
+    text = path.read_text()
+    path.write_text(text + '[engine]\nbuffer = "64 GHz"\n')
+    refused(capsys, ["simulate", path], "small.toml", "[engine] buffer", "'64 GHz'", "KiB")
+    path.write_text(text + "[engine]\nbuffer = 64\n")
+    refused(capsys, ["simulate", path], "[engine] buffer", "64 has no unit")
+    path.write_text(text + '[engine]\nbufer = "64 KiB"\n')
+    refused(capsys, ["simulate", path], "[engine] bufer", "did you mean 'buffer'?")
+    path.write_text(text + '[engine]\nbuffer = "1 KiB"\n')
+    refused(capsys, ["simulate", path], "buffer", "at least one packet")
+    path.write_text("[fabric\n")
+    refused(capsys, ["simulate", path], "small.toml", "not valid TOML")
+    path.write_bytes(b"\xff\xfe\x00")
+    refused(capsys, ["simulate", path], "not a text file")
+
+
+def test_a_trace_with_more_ranks_than_hosts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = scenario(tmp_path, options="dims = [8, 8]")
+    refused(
+        capsys, ["diagnose", path, "--out", tmp_path / "d"], "job has 64 ranks", "16 slots",
+        "ranks_per_host",
+    )  # fmt: skip
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_fabric_that_is_not_connected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    # Without its cables to the spines every leaf is an island.
+    text = (DEMO / "fabric.ibnetdiscover").read_text()
+    cut = re.sub(r'^\[\d+\]\t"S-.*\n', "", text, flags=re.MULTILINE)
+    file = tmp_path / "cut.ibnetdiscover"
+    file.write_text(cut)
+    refused(
+        capsys, ["diagnose", DEMO / "trace", "--fabric", file, "--out", tmp_path / "d"],
+        "not connected", "remedy",
+    )  # fmt: skip
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_fabric_file_that_is_something_else(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, content in {
+        "page.html": b"<html><body>hello</body></html>",
+        "image.png": b"\x89PNG\r\n\x1a\n\x00\x00",
+        "empty.txt": b"",
+        "notes.txt": b"these are notes, not a network\n",
+    }.items():
+        file = tmp_path / name
+        file.write_bytes(content)
+        refused(capsys, ["diagnose", DEMO / "trace", "--fabric", file], name, "remedy")
+
+
+def test_a_trace_without_a_fabric(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, ["diagnose", DEMO / "trace"], "needs a network", "--fabric", "tapered")
+
+
+def test_a_truncated_and_a_corrupted_trace(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for damage in ("truncated", "corrupted"):
+        trace = tmp_path / damage
+        shutil.copytree(DEMO / "trace", trace)
+        victim = sorted(trace.rglob("*.evt"))[3]
+        data = bytearray(victim.read_bytes())
+        if damage == "truncated":
+            data = data[: len(data) // 2]
+        else:
+            data[len(data) // 3 : len(data) // 3 + 64] = os.urandom(64)
+        victim.write_bytes(data)
+        out = tmp_path / f"{damage}-out"
+        arguments = ["diagnose", trace, "--fabric", DEMO / "fabric.ibnetdiscover", "--out", out]
+        if damage == "truncated":
+            refused(capsys, arguments, victim.name, "remedy")
+        else:
+            # Random bytes may happen to read as records; then ranks cannot match, or it still runs.
+            assert tailback([*map(str, arguments), "--seeds", "1"]) in (0, 2, 3)
+            assert "Traceback" not in capsys.readouterr().err
+
+
+def test_nothing_is_overwritten_without_force(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path, out = scenario(tmp_path), tmp_path / "run"
+    assert tailback(["simulate", str(path), "--out", str(out)]) == 0
+    before = (out / "run.json").stat().st_mtime_ns
+    capsys.readouterr()
+    refused(capsys, ["simulate", path, "--out", out], "already exists", "--force")
+    assert (out / "run.json").stat().st_mtime_ns == before
+    assert tailback(["simulate", str(path), "--out", str(out), "--force"]) == 0
+    capsys.readouterr()
+    foreign = tmp_path / "mine"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("precious")
+    refused(capsys, ["simulate", path, "--out", foreign, "--force"], "did not write")
+    assert (foreign / "thesis.tex").read_text() == "precious"
+
+
+def test_a_folder_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    path = scenario(tmp_path)
+    refused(capsys, ["simulate", path, "--out", tmp_path / "file" / "run"], "cannot write", "--out")
+    if os.geteuid() != 0:
+        locked = tmp_path / "locked"
+        locked.mkdir(mode=0o500)
+        refused(capsys, ["simulate", path, "--out", locked / "run"], "Permission denied")
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    # A limit on the size of files makes every larger write fail, as a full disk does.
+    path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 200, size = "16 KiB"')
+
+    def limit() -> None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+
+    there = set(tmp_path.iterdir())
+    child = process(["simulate", path, "--out", tmp_path / "run"], preexec_fn=limit)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 2, err
+    assert "could not be written" in err and "Traceback" not in err
+    assert set(tmp_path.iterdir()) == there
+
+
+def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+    path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20000, size = "1 MiB"')
+    there = set(tmp_path.iterdir())
+    child = process(["simulate", path, "--out", tmp_path / "run"])
+    time.sleep(4)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert "interrupted" in err and "Traceback" not in err
+    assert set(tmp_path.iterdir()) == there
+
+
+def test_hostile_names_reach_the_terminal_as_text(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = (DEMO / "fabric.ibnetdiscover").read_text().replace('"leaf01"', '"\x1b[31m<b>leaf01"')
+    file = tmp_path / "hostile.ibnetdiscover"
+    file.write_text(text)
+    arguments = ["diagnose", str(DEMO / "trace"), "--fabric", str(file), "--seeds", "1"]
+    assert tailback([*arguments, "--out", str(tmp_path / "d")]) in (0, 2)
+    captured = capsys.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the public data sets are not beside the checkout")
+@pytest.mark.parametrize(
+    "trace", ["tracer-otf2-stencil4d/examples/stencil4d-otf/traces-64", "eztrace-stencil64"]
+)
+def test_real_traces_on_the_real_selene_fabric(
+    trace: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fabric = SHARED / "selene" / "selene.compute.txt"
+    out = Path("d")
+    arguments = ["diagnose", str(SHARED / trace), "--fabric", str(fabric), "--out", str(out)]
+    assert tailback([*arguments, "--seeds", "1", "--try", "metis"]) in (0, 3)
+    diagnosis = json.loads((out / "diagnosis.json").read_text())
+    assert diagnosis["sampling"]["packets"] > 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
