@@ -10,6 +10,7 @@ case $mode in build | check) ;; *) echo "usage: scripts/docs.sh build|check" >&2
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 .venv/bin/python -m tailback.schema >"$made/tables.md"
+.venv/bin/python -m tailback.scenario >"$made/scenario.md"
 .venv/bin/python -m tailback.diagnose.rules "$made/rules"
 
 if [ "$mode" = build ]; then
@@ -17,7 +18,7 @@ if [ "$mode" = build ]; then
   cp -r "$made"/. docs/
   exit
 fi
-if ! { diff -u docs/tables.md "$made/tables.md" && diff -ru docs/rules "$made/rules"; }; then
+if ! { diff -u docs/tables.md "$made/tables.md" && diff -u docs/scenario.md "$made/scenario.md" && diff -ru docs/rules "$made/rules"; }; then
   echo "generated pages under docs/ are out of date; remedy: make docs, and commit them" >&2
   exit 1
 fi

@@ -77,7 +77,7 @@ def format_bytes(size: float) -> str:
 
 
 def _exact(value: int, units: dict[str, int], order: tuple[str, ...]) -> str:
-    for unit in order:
+    for unit in order if value else order[-1:]:
         if value % units[unit] == 0:
             return f"{value // units[unit]} {unit}"
     return f"{value} {order[-1]}"

@@ -45,7 +45,7 @@ impl<P: Probe> Sim<'_, P> {
     /// comes when they do.
     pub fn adapter_send(&mut self, node: u32) {
         let link = self.routes.injection[node as usize];
-        let free = self.links.free_at[link as usize];
+        let free = self.links[link].free_at;
         let adapter = &mut self.adapters[node as usize];
         let (message, content) = match (adapter.control.front(), adapter.data.front()) {
             (Some(&(message, content)), _) => (message, content),
@@ -73,7 +73,7 @@ impl<P: Probe> Sim<'_, P> {
         let adapter = &mut self.adapters[node as usize];
         if !(adapter.pending || adapter.control.is_empty() && adapter.data.is_empty()) {
             adapter.pending = true;
-            let free = self.links.free_at[link as usize];
+            let free = self.links[link].free_at;
             self.queue.push(Event::new(free, Class::Adapter, node, 0));
         }
     }
@@ -91,9 +91,8 @@ impl<P: Probe> Sim<'_, P> {
             _ => (0, 0),
         };
         let wire = self.settings.wire_bytes(payload);
-        let starving =
-            self.settings.contention && !self.links.state[link as usize].take(wire, self.now);
-        self.links.state[link as usize].starving = starving;
+        let starving = self.settings.contention && !self.links.take(link, wire, self.now);
+        self.links[link].starving = starving;
         if starving {
             self.wake(link);
             return None;
@@ -128,10 +127,10 @@ impl<P: Probe> Sim<'_, P> {
     /// Puts a packet on the wire now.
     fn inject(&mut self, link: u32, slot: u32) {
         let packet = self.packets[slot];
-        let state = &self.links.state[link as usize];
-        let busy = state.serialization(packet.wire.into());
+        let state = &mut self.links[link];
+        let busy = state.serialization(packet.wire);
         let (end, delay) = (self.now + busy, state.delay);
-        self.links.free_at[link as usize] = end;
+        state.free_at = end;
         if P::ON {
             let observed = self.observed(slot);
             self.probe.sent(link, self.now, busy, 0, Sent { wire: packet.wire, observed });

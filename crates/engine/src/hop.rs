@@ -16,14 +16,15 @@ use crate::sim::Sim;
 impl<P: Probe> Sim<'_, P> {
     /// A packet's head reaches a switch, or its tail its node.
     pub fn on_arrival(&mut self, link: u32, slot: u32) {
-        let dst = self.links.state[link as usize].dst;
-        if self.fabric.is_node(dst) {
+        let state = &self.links[link];
+        if self.fabric.is_node(state.dst) {
             return self.deliver(slot);
         }
         let delay = self.settings.switch_delay_ps;
+        let switch = state.dst - self.fabric.n_nodes;
         let wire = self.packets[slot].wire;
-        let tail = self.now + self.links.state[link as usize].serialization(wire.into());
-        let out = self.choose(dst - self.fabric.n_nodes, slot);
+        let tail = self.now + state.serialization(wire);
+        let out = self.choose(switch, slot);
         let packet = &mut self.packets[slot];
         packet.in_link = link;
         packet.tail_ready = tail + delay;
@@ -36,8 +37,7 @@ impl<P: Probe> Sim<'_, P> {
         if P::ON && self.settings.when == When::Arrival {
             self.mark(out, slot, true);
         }
-        let state = &mut self.links.state[out as usize];
-        if !state.starving && state.take(wire, self.now) {
+        if !self.links[out].starving && self.links.take(out, wire, self.now) {
             self.depart(out, slot, 0);
         } else {
             self.wait(out, slot);
@@ -46,30 +46,29 @@ impl<P: Probe> Sim<'_, P> {
 
     /// Credit came back to a link somebody waits at.
     pub fn on_credit(&mut self, link: u32) {
-        let state = &mut self.links.state[link as usize];
-        if state.wake_at != self.now {
+        if self.links[link].wake_at != self.now {
             return; // An earlier event has done it.
         }
-        state.wake_at = NEVER;
+        self.links[link].wake_at = NEVER;
         let src = self.fabric.link_src[link as usize];
         if self.fabric.is_node(src) {
             return self.adapter_send(src);
         }
         loop {
-            let state = &mut self.links.state[link as usize];
-            let slot = state.wait_head;
+            let slot = self.links[link].wait_head;
             if slot == NIL {
-                state.starving = false;
+                self.links[link].starving = false;
                 return;
             }
             let wire = self.packets[slot].wire;
-            if !state.take(wire, self.now) {
+            if !self.links.take(link, wire, self.now) {
                 return self.wake(link);
             }
-            state.wait_head = self.packets[slot].next;
-            state.wait_bytes -= u64::from(wire);
-            self.links.wait_ps[link as usize] -= state.serialization(wire.into());
-            let had_data_since = self.packets[slot].ready.max(self.links.free_at[link as usize]);
+            let packet = &self.packets[slot];
+            let state = &mut self.links[link];
+            state.wait_head = packet.next;
+            state.wait_ps -= state.serialization(wire);
+            let had_data_since = packet.ready.max(state.free_at);
             self.depart(link, slot, self.now.saturating_sub(had_data_since));
         }
     }
@@ -81,23 +80,22 @@ impl<P: Probe> Sim<'_, P> {
 
     /// Makes sure there is an event when the next credit reaches `link`, where somebody waits.
     pub fn wake(&mut self, link: u32) {
-        let state = &mut self.links.state[link as usize];
-        let time = state.next_return();
-        if time < state.wake_at {
-            state.wake_at = time;
+        let time = self.links.next_return(link);
+        if time < self.links[link].wake_at {
+            self.links[link].wake_at = time;
             self.queue.push(Event::new(time, Class::Credit, link, 0));
         }
     }
 
     /// Gives `link` back the buffer space of a packet at `time`.
     fn return_credit(&mut self, link: u32, time: u64, wire: u32) {
-        let state = &mut self.links.state[link as usize];
+        let state = &mut self.links[link];
         let time = time + state.delay;
-        state.returns(time, wire);
         if state.starving && time < state.wake_at {
             state.wake_at = time;
             self.queue.push(Event::new(time, Class::Credit, link, 0));
         }
+        self.links.give(link, time, wire);
     }
 
     /// Puts a packet at the end of the line for `out`'s credit.
@@ -105,7 +103,7 @@ impl<P: Probe> Sim<'_, P> {
         let packet = &mut self.packets[slot];
         packet.next = NIL;
         let wire = packet.wire;
-        let state = &mut self.links.state[out as usize];
+        let state = &mut self.links[out];
         if state.wait_head == NIL {
             state.wait_head = slot;
         } else {
@@ -113,32 +111,31 @@ impl<P: Probe> Sim<'_, P> {
         }
         state.wait_tail = slot;
         state.starving = true;
-        state.wait_bytes += u64::from(wire);
-        self.links.wait_ps[out as usize] += state.serialization(wire.into());
+        state.wait_ps += state.serialization(wire);
         self.wake(out);
     }
 
     /// Computes when a packet with credit for `out` leaves, arrives, and frees its buffer.
     fn depart(&mut self, out: u32, slot: u32, stall_ps: u64) {
-        let packet = self.packets[slot];
-        let state = &self.links.state[out as usize];
-        let busy = state.serialization(packet.wire.into());
-        let delay = state.delay;
-        let free = &mut self.links.free_at[out as usize];
+        let packet = &self.packets[slot];
+        let (wire, in_link, tail_ready) = (packet.wire, packet.in_link, packet.tail_ready);
+        let state = &mut self.links[out];
+        let busy = state.serialization(wire);
         // On a faster link the head holds back, so that the tail is there when it is due.
         let start =
-            packet.ready.max(*free).max(self.now).max(packet.tail_ready.saturating_sub(busy));
+            packet.ready.max(state.free_at).max(self.now).max(tail_ready.saturating_sub(busy));
         let end = start + busy;
-        *free = end;
+        state.free_at = end;
+        let delay = state.delay;
+        let to_node = self.fabric.is_node(state.dst);
         let freed = match self.settings.buffering {
             Buffering::Input => end,
-            Buffering::Output => (packet.tail_ready - self.settings.switch_delay_ps).max(self.now),
+            Buffering::Output => (tail_ready - self.settings.switch_delay_ps).max(self.now),
         };
-        let to_node = self.fabric.is_node(state.dst);
-        self.return_credit(packet.in_link, freed, packet.wire);
+        self.return_credit(in_link, freed, wire);
         let arrival = if to_node {
             // The node takes everything at line rate: its credit comes back as the tail arrives.
-            self.return_credit(out, end + delay, packet.wire);
+            self.return_credit(out, end + delay, wire);
             end + delay
         } else {
             start + delay
@@ -150,7 +147,7 @@ impl<P: Probe> Sim<'_, P> {
                 When::Departure => self.queue.push(Event::new(start, Class::Departure, out, slot)),
             }
             let observed = self.observed(slot);
-            self.probe.sent(out, start, busy, stall_ps, Sent { wire: packet.wire, observed });
+            self.probe.sent(out, start, busy, stall_ps, Sent { wire, observed });
         }
         self.queue.push(Event::new(arrival, Class::Arrival, out, slot));
     }
@@ -158,9 +155,8 @@ impl<P: Probe> Sim<'_, P> {
     /// Chooses the output towards the packet's node.
     fn choose(&self, switch: u32, slot: u32) -> u32 {
         let packet = &self.packets[slot];
-        let ejection = self.routes.ejection[packet.node as usize];
-        if self.fabric.link_src[ejection as usize] == self.fabric.n_nodes + switch {
-            return ejection;
+        if self.node_switch[packet.node as usize] == switch {
+            return self.routes.ejection[packet.node as usize];
         }
         let candidates = self.routes.candidates(switch, packet.node);
         let n = candidates.len();
@@ -180,7 +176,7 @@ impl<P: Probe> Sim<'_, P> {
                 let (before, after) = candidates.split_at(draw());
                 let (mut best, mut least) = (NIL, NEVER);
                 for &link in after.iter().chain(before) {
-                    let backlog = self.links.backlog(link, self.now);
+                    let backlog = self.links[link].backlog(self.now);
                     if backlog < least {
                         (best, least) = (link, backlog);
                         if backlog == 0 {
@@ -212,12 +208,12 @@ impl<P: Probe> Sim<'_, P> {
     /// exceeds credit": what waits for credit is compared with the credit that is left.
     fn congested(&mut self, link: u32, joining: u32, id: u64, hops: u8) -> bool {
         let now = self.now;
-        self.links.state[link as usize].collect(now);
-        let state = &self.links.state[link as usize];
-        let queued = || self.links.queued_bytes(link, now) + u64::from(joining);
+        self.links.collect(link, now);
+        let state = &self.links[link];
+        let queued = || state.queued_bytes(now) + u64::from(joining);
         match self.settings.rule {
             Rule::QueueExceedsCredit => {
-                state.wait_bytes + u64::from(joining) > u64::from(state.credit)
+                state.waiting_bytes() + u64::from(joining) > u64::from(state.credit)
             }
             Rule::Queue => queued() > self.settings.rule_bytes,
             Rule::Credit => u64::from(state.credit) < self.settings.rule_bytes,

@@ -1,7 +1,5 @@
 //! Directed links: the transmitter, the credits for the buffer at the far end, who waits for them.
 
-use std::collections::VecDeque;
-
 /// No packet, no link, no message.
 pub(crate) const NIL: u32 = u32::MAX;
 
@@ -10,13 +8,20 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 const RATE_BITS: u32 = 16;
 
-/// State of one directed link, but for what adaptive routing scans (see [`Links`]).
-#[derive(Debug)]
+/// State of one directed link: one cache line.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
 pub(crate) struct Link {
-    /// Picoseconds a byte, in units of 2^-16.
-    rate: u64,
+    /// When the transmitter has sent everything it took on.
+    pub free_at: u64,
+    /// Wire time of the packets that wait for credit.
+    pub wait_ps: u64,
     /// Cable delay.
     pub delay: u64,
+    /// When a credit event is due, [`NEVER`] if none is.
+    pub wake_at: u64,
+    /// Picoseconds a byte, in units of 2^-16.
+    rate: u32,
     /// Destination vertex.
     pub dst: u32,
     /// Bytes that may be sent.
@@ -24,117 +29,204 @@ pub(crate) struct Link {
     /// First and last packet that wait for credit, in order of arrival.
     pub wait_head: u32,
     pub wait_tail: u32,
-    /// Bytes that wait.
-    pub wait_bytes: u64,
+    /// First and last credit on its way back, in order of time.
+    first_return: u32,
+    last_return: u32,
     /// Somebody waits for credit here: a packet in the line above, or the adapter at the source.
     pub starving: bool,
-    /// When a credit event is due, [`NEVER`] if none is.
-    pub wake_at: u64,
-    /// Credit on its way back, by time of arrival.
-    returning: VecDeque<(u64, u32)>,
 }
 
 impl Link {
     pub fn new(gbps: f64, delay: u64, dst: u32, credit: u32) -> Self {
+        let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
         Self {
-            rate: ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round().max(1.0) as u64,
+            free_at: 0,
+            wait_ps: 0,
             delay,
+            wake_at: NEVER,
+            rate: rate.clamp(1.0, f64::from(u32::MAX)) as u32,
             dst,
             credit,
             wait_head: NIL,
             wait_tail: NIL,
-            wait_bytes: 0,
+            first_return: NIL,
+            last_return: NIL,
             starving: false,
-            wake_at: NEVER,
-            returning: VecDeque::new(),
         }
     }
 
+    /// Slowest rate a link can have, in gigabits per second.
+    pub const MIN_GBPS: f64 = 0.125;
+
     /// Time `bytes` take on the wire, at least one picosecond.
     #[inline]
-    pub fn serialization(&self, bytes: u64) -> u64 {
-        ((bytes * self.rate) >> RATE_BITS).max(1)
+    pub fn serialization(&self, bytes: u32) -> u64 {
+        ((u64::from(bytes) * u64::from(self.rate)) >> RATE_BITS).max(1)
     }
 
     /// Bytes the transmitter moves in `ps`.
     #[inline]
     pub fn bytes_in(&self, ps: u64) -> u64 {
-        (ps << RATE_BITS) / self.rate
+        (ps << RATE_BITS) / u64::from(self.rate)
+    }
+
+    /// Time a packet would wait here before its own transmission: the adaptive measure.
+    #[inline]
+    pub fn backlog(&self, now: u64) -> u64 {
+        self.free_at.saturating_sub(now) + self.wait_ps
+    }
+
+    /// Bytes that wait for credit.
+    #[inline]
+    pub fn waiting_bytes(&self) -> u64 {
+        // Exact to a byte a packet: what waits is kept as wire time only.
+        if self.wait_head == NIL { 0 } else { self.bytes_in(self.wait_ps).max(1) }
+    }
+
+    /// Bytes queued: taken on and not yet sent, or waiting for credit.
+    #[inline]
+    pub fn queued_bytes(&self, now: u64) -> u64 {
+        self.bytes_in(self.free_at.saturating_sub(now)) + self.waiting_bytes()
+    }
+}
+
+/// Credit on its way back to a link.
+#[derive(Debug, Clone, Copy)]
+struct Return {
+    time: u64,
+    bytes: u32,
+    next: u32,
+}
+
+/// All links, and all credit on its way back to them.
+///
+/// Returns live in one slab whose free list is last-in-first-out: as many of them are in the cache as
+/// there are packets in flight.
+#[derive(Debug)]
+pub(crate) struct Links {
+    links: Vec<Link>,
+    returns: Vec<Return>,
+    free: u32,
+}
+
+impl Links {
+    pub fn new(links: Vec<Link>) -> Self {
+        Self { links, returns: Vec::new(), free: NIL }
     }
 
     /// Takes credit for `bytes` if it is there at `now`; credit that came back is counted first.
     #[inline]
-    pub fn take(&mut self, bytes: u32, now: u64) -> bool {
-        if self.credit < bytes {
-            self.collect(now);
-            if self.credit < bytes {
+    pub fn take(&mut self, link: u32, bytes: u32, now: u64) -> bool {
+        if self[link].credit < bytes {
+            self.collect(link, now);
+            if self[link].credit < bytes {
                 return false;
             }
         }
-        self.credit -= bytes;
+        self[link].credit -= bytes;
         true
     }
 
     /// Counts credit that has come back by `now`.
     #[inline]
-    pub fn collect(&mut self, now: u64) {
-        while let Some(&(time, bytes)) = self.returning.front() {
-            if time > now {
-                break;
+    pub fn collect(&mut self, link: u32, now: u64) {
+        let state = &mut self.links[link as usize];
+        while state.first_return != NIL {
+            let index = state.first_return;
+            let back = &mut self.returns[index as usize];
+            if back.time > now {
+                return;
             }
-            self.credit += bytes;
-            self.returning.pop_front();
+            state.credit += back.bytes;
+            state.first_return = back.next;
+            back.next = self.free;
+            self.free = index;
         }
+        state.last_return = NIL;
     }
 
     /// Notes that `bytes` of credit arrive at `time`.
     #[inline]
-    pub fn returns(&mut self, time: u64, bytes: u32) {
-        let mut at = self.returning.len();
-        while at > 0 && self.returning[at - 1].0 > time {
-            at -= 1;
-        }
-        if at == self.returning.len() {
-            self.returning.push_back((time, bytes));
+    pub fn give(&mut self, link: u32, time: u64, bytes: u32) {
+        let new = Return { time, bytes, next: NIL };
+        let index = self.free;
+        let index = if index == NIL {
+            self.returns.push(new);
+            self.returns.len() as u32 - 1
         } else {
-            self.returning.insert(at, (time, bytes));
+            self.free = self.returns[index as usize].next;
+            self.returns[index as usize] = new;
+            index
+        };
+        let state = &mut self.links[link as usize];
+        let last = state.last_return;
+        if last == NIL {
+            state.first_return = index;
+            state.last_return = index;
+        } else if self.returns[last as usize].time <= time {
+            self.returns[last as usize].next = index;
+            state.last_return = index;
+        } else {
+            self.insert(link, index);
         }
     }
 
-    /// When the next credit arrives.
-    #[inline]
-    pub fn next_return(&self) -> u64 {
-        self.returning.front().map_or(NEVER, |&(time, _)| time)
+    /// Puts a return where it belongs when it is not the last one.
+    fn insert(&mut self, link: u32, index: u32) {
+        let time = self.returns[index as usize].time;
+        let first = self[link].first_return;
+        if self.returns[first as usize].time > time {
+            self.returns[index as usize].next = first;
+            self[link].first_return = index;
+            return;
+        }
+        let mut before = first;
+        loop {
+            let next = self.returns[before as usize].next;
+            if self.returns[next as usize].time > time {
+                self.returns[index as usize].next = next;
+                self.returns[before as usize].next = index;
+                return;
+            }
+            before = next;
+        }
     }
 
-    /// Credit here and on its way: the whole buffer when the network is empty.
-    pub fn credit_in_all(&self) -> u64 {
-        u64::from(self.credit) + self.returning.iter().map(|&(_, b)| u64::from(b)).sum::<u64>()
+    /// When the next credit arrives at `link`.
+    #[inline]
+    pub fn next_return(&self, link: u32) -> u64 {
+        match self[link].first_return {
+            NIL => NEVER,
+            index => self.returns[index as usize].time,
+        }
+    }
+
+    /// Credit of each link, here and on its way: the whole buffer when the network is empty.
+    pub fn credit_in_all(&self) -> impl Iterator<Item = u64> {
+        self.links.iter().map(|state| {
+            let mut sum = u64::from(state.credit);
+            let mut index = state.first_return;
+            while index != NIL {
+                sum += u64::from(self.returns[index as usize].bytes);
+                index = self.returns[index as usize].next;
+            }
+            sum
+        })
     }
 }
 
-/// All links. What adaptive routing scans lies in arrays of its own.
-#[derive(Debug, Default)]
-pub(crate) struct Links {
-    pub state: Vec<Link>,
-    /// When each transmitter has sent everything it took on.
-    pub free_at: Vec<u64>,
-    /// Wire time of the packets that wait for credit.
-    pub wait_ps: Vec<u64>,
+impl std::ops::Index<u32> for Links {
+    type Output = Link;
+    #[inline]
+    fn index(&self, link: u32) -> &Link {
+        &self.links[link as usize]
+    }
 }
 
-impl Links {
-    /// Time a packet would wait at `link` before its own transmission: the adaptive measure.
+impl std::ops::IndexMut<u32> for Links {
     #[inline]
-    pub fn backlog(&self, link: u32, now: u64) -> u64 {
-        self.free_at[link as usize].saturating_sub(now) + self.wait_ps[link as usize]
-    }
-
-    /// Bytes queued at `link`: taken on and not yet sent, or waiting for credit.
-    #[inline]
-    pub fn queued_bytes(&self, link: u32, now: u64) -> u64 {
-        let state = &self.state[link as usize];
-        state.bytes_in(self.free_at[link as usize].saturating_sub(now)) + state.wait_bytes
+    fn index_mut(&mut self, link: u32) -> &mut Link {
+        &mut self.links[link as usize]
     }
 }
 
@@ -143,18 +235,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_link_is_one_cache_line() {
+        assert_eq!(size_of::<Link>(), 64);
+    }
+
+    #[test]
     fn credit_returns_in_order_of_time_whatever_the_order_of_notice() {
-        let mut link = Link::new(100.0, 0, 0, 100);
-        assert!(link.take(100, 0));
-        link.returns(50, 30);
-        link.returns(20, 20);
-        link.returns(50, 50);
-        assert_eq!(link.next_return(), 20);
-        assert!(!link.take(30, 30));
-        assert!(link.take(20, 30));
-        assert!(!link.take(81, 50));
-        assert!(link.take(80, 50));
-        assert_eq!(link.credit_in_all(), 0);
+        let mut links = Links::new(vec![Link::new(100.0, 0, 0, 100)]);
+        assert!(links.take(0, 100, 0));
+        for (time, bytes) in [(50, 30), (20, 10), (60, 40), (50, 5), (20, 10), (30, 5)] {
+            links.give(0, time, bytes);
+        }
+        assert_eq!(links.next_return(0), 20);
+        assert!(!links.take(0, 26, 30));
+        assert!(links.take(0, 25, 30));
+        assert!(!links.take(0, 36, 50));
+        assert!(links.take(0, 35, 50));
+        assert_eq!(links.credit_in_all().collect::<Vec<_>>(), [40]);
+        assert!(links.take(0, 40, 60));
+        assert_eq!(links.next_return(0), NEVER);
     }
 
     #[test]
@@ -162,10 +261,9 @@ mod tests {
         for (gbps, ps) in [(100.0, 327_680), (200.0, 163_840), (25.0, 1_310_720)] {
             assert_eq!(Link::new(gbps, 0, 0, 0).serialization(4096), ps);
         }
-        let fdr = Link::new(54.545_454_545_454_55, 0, 0, 0);
-        assert!(
-            (fdr.serialization(4096) as f64 - 4096.0 * 8000.0 / 54.545_454_545_454_55).abs() < 1.0
-        );
+        let rate = 54.545_454_545_454_55;
+        let fdr = Link::new(rate, 0, 0, 0);
+        assert!((fdr.serialization(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
         assert_eq!(fdr.bytes_in(fdr.serialization(4096)), 4095);
     }
 }

@@ -17,6 +17,7 @@ pub(crate) enum Content {
 
 /// One packet.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 pub(crate) struct Packet {
     /// Number over the whole run: what random numbers are drawn by.
     pub id: u64,

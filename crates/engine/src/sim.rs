@@ -41,6 +41,8 @@ pub(crate) struct Sim<'a, P> {
     pub now: u64,
     pub queue: EventQueue,
     pub links: Links,
+    /// Switch of each node.
+    pub node_switch: Vec<u32>,
     pub packets: Packets,
     pub adapters: Vec<Adapter>,
     pub messages: Vec<MessageState>,
@@ -102,6 +104,11 @@ impl<'a, P: Probe> Sim<'a, P> {
         let mut sim = Self {
             queue: EventQueue::new(bucket_ps(fabric, settings)),
             links: build_links(fabric, settings),
+            node_switch: routes
+                .injection
+                .iter()
+                .map(|&link| fabric.link_dst[link as usize] - fabric.n_nodes)
+                .collect(),
             packets: Packets::new(),
             adapters: (0..fabric.n_nodes).map(|_| Adapter::default()).collect(),
             unfinished: ranks.len(),
@@ -182,9 +189,9 @@ impl<'a, P: Probe> Sim<'a, P> {
     fn assert_conserved(&self) {
         assert_eq!(self.packets.live(), 0, "packets left in the network");
         assert_eq!(self.delivered, self.total_packets, "packets delivered");
-        for (number, link) in self.links.state.iter().enumerate() {
-            let whole = u64::from(self.settings.buffer_bytes);
-            assert_eq!(link.credit_in_all(), whole, "credit of link {number}");
+        let whole = u64::from(self.settings.buffer_bytes);
+        for (link, credit) in self.links.credit_in_all().enumerate() {
+            assert_eq!(credit, whole, "credit of link {link}");
         }
     }
 
@@ -214,7 +221,7 @@ fn build_links(fabric: &Fabric, settings: &Settings) -> Links {
             Link::new(fabric.link_gbps[l], delay, fabric.link_dst[l], settings.buffer_bytes)
         })
         .collect();
-    Links { state, free_at: vec![0; n], wait_ps: vec![0; n] }
+    Links::new(state)
 }
 
 /// About two events a bucket when every adapter sends full packets at line rate.
@@ -251,6 +258,13 @@ fn check_sizes(
         if length != ranks {
             return wrong(0, format!("placement has {length} {name} entries for {ranks} ranks"));
         }
+    }
+    if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Link::MIN_GBPS) {
+        return Err(EngineError::Setting {
+            field: "link rate",
+            value: format!("{} Gb/s at link {link}", fabric.link_gbps[link]),
+            valid: format!("at least {} Gb/s", Link::MIN_GBPS),
+        });
     }
     if let Some(rank) = placement.node.iter().position(|&node| node >= fabric.n_nodes) {
         return wrong(

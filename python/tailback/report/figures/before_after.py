@@ -19,7 +19,7 @@ _BEST, _OTHER, _NOW = "#1f7a4d", "#b4bcc6", INK
 def before_after(case: Case, options: Options) -> Figure | None:
     """Time of the job as it is and with every candidate that was re-simulated."""
     remedy = case.diagnosis.remedy if case.diagnosis else None
-    if remedy is None:
+    if remedy is None or not remedy.candidates:
         return None
     tried = [candidate for candidate in remedy.candidates if not candidate.error]
     failed = [candidate for candidate in remedy.candidates if candidate.error]

@@ -101,11 +101,15 @@ def _switches(axes: Axes, layout: Layout) -> None:
     axes.scatter(layout.switch_x, layout.switch_y * TIER_HEIGHT, s=size, facecolors="white",
                  edgecolors=MUTED, linewidths=0.7, zorder=3)  # fmt: skip
     bottom = -HOST_TOP - layout.node_rows * HOST_HEIGHT
+    crowd = len(layout.pods)
     for number, left, right in layout.pods:
         if number >= 0:
             axes.plot([left + 0.1, right - 0.1], [bottom - 0.3] * 2, color=MUTED, linewidth=0.8)
-            axes.text((left + right) / 2, bottom - 0.55, f"pod {number}", ha="center", va="top",
+            name = f"pod {number}" if crowd < 16 else str(number)
+            axes.text((left + right) / 2, bottom - 0.55, name, ha="center", va="top",
                       fontsize=8.5, color=INK)  # fmt: skip
+    if crowd >= 16:
+        axes.text(-0.9, bottom - 0.55, "pod ", ha="right", va="top", fontsize=8.5)
     names = ["leaf", "aggregation", "core"]
     for height in range(layout.tiers):
         name = names[height] if height < len(names) else f"tier {height}"

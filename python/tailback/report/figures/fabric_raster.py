@@ -11,11 +11,18 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.scales import INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap
+
+ACROSS = 8
+"""Blocks side by side; more continue on the next line."""
+
+LINE_ROOM = 0.46
+"""Room for titles and ticks between lines, inches."""
 
 BLOCK_ROWS = 48
 """A block with more switches than this is cut into several, so that no block is a thin strip."""
@@ -97,33 +104,46 @@ def fabric_raster(case: Case, options: Options) -> Figure | None:
     """Congested fraction of every directed link: one pixel a port, nothing overdrawn."""
     evidence = options.evidence(case)
     value = evidence.load(options.phase).fraction
-    bands = blocks(evidence)
-    columns = max(len(band) for band in bands)
-    heights = [max(block.cells.shape[0] for block in band) for band in bands]
-    drawn = canvas(min(max(7.6, 2.0 * columns), 13.0), min(1.6 + 0.042 * sum(heights), 11.0))
-    grid = drawn.add_gridspec(len(bands), columns, height_ratios=[max(h, 8) for h in heights])
-    for row, band in enumerate(bands):
-        share = columns // len(band)
-        for column, block in enumerate(band):
-            at = (
-                grid[row, column]
-                if share == 1
-                else grid[row, column * share : (column + 1) * share]
-            )
-            _draw_block(drawn.add_subplot(at), block, value, column == 0)
+    lines = [
+        band[start : start + ACROSS]
+        for band in blocks(evidence)
+        for start in range(0, len(band), ACROSS)
+    ]
+    across = max(len(line) for line in lines)
+    wide = min(max(7.6, 1.2 + 1.95 * across), 13.0)
+    tall = [max(0.042 * max(b.cells.shape[0] for b in line), 0.14) for line in lines]
+    high = sum(tall) + LINE_ROOM * len(lines) + 0.75
+    drawn = canvas(wide, high)
+    drawn.set_layout_engine("none")  # places are computed: far quicker for hundreds of blocks
+    room, y = wide - 0.95, high - 0.2
+    band = ""
+    for line, height in zip(lines, tall, strict=True):
+        alone = sum(b.band == line[0].band for other in lines for b in other) == 1
+        each = room / (1 if alone else across)
+        for column, block in enumerate(line):
+            share = height * block.cells.shape[0] / max(b.cells.shape[0] for b in line)
+            box = (0.8 + column * each, y - share, each - (0.0 if alone else 0.3), share)
+            at = drawn.add_axes((box[0] / wide, box[1] / high, box[2] / wide, box[3] / high))
+            _draw_block(at, block, value, column == 0 and block.band != band)
+            band = block.band
+        y -= height + LINE_ROOM
+    _scale(drawn, wide, high)
+    return drawn
+
+
+def _scale(drawn: Figure, wide: float, high: float) -> None:
+    at = drawn.add_axes((0.8 / wide, 0.5 / high, 0.36, 0.12 / high))
     bar = drawn.colorbar(
-        ScalarMappable(Normalize(0, 1), colormap("congestion")), ax=drawn.axes,
-        location="bottom", fraction=0.02, pad=0.015, aspect=70, shrink=0.5, anchor=(0.0, 0.5),
-    )  # fmt: skip
+        ScalarMappable(Normalize(0, 1), colormap("congestion")), cax=at, orientation="horizontal"
+    )
     bar.outline.set_visible(False)
     bar.set_label("congested fraction of the link that leaves the port (0–1)")
-    bar.ax.add_patch(
-        Rectangle((1.06, 0.0), 0.05, 1.0, transform=bar.ax.transAxes, clip_on=False,
+    at.add_patch(
+        Rectangle((1.08, 0.0), 0.06, 1.0, transform=at.transAxes, clip_on=False,
                   facecolor=NO_DATA, edgecolor=NO_DATA_HATCH, hatch="//////", linewidth=0.4)
     )  # fmt: skip
-    bar.ax.text(1.13, 0.5, "no packet sampled: no data; white: no cable",
-                transform=bar.ax.transAxes, va="center", fontsize=8.5, color=MUTED)  # fmt: skip
-    return drawn
+    at.text(1.16, 0.5, "no packet sampled: no data; white: no cable",
+            transform=at.transAxes, va="center", fontsize=8.5, color=MUTED)  # fmt: skip
 
 
 def _draw_block(axes: Axes, block: Block, value: NDArray[np.float64], first: bool) -> None:
@@ -157,7 +177,8 @@ def _draw_block(axes: Axes, block: Block, value: NDArray[np.float64], first: boo
     axes.set_yticks([0, rows - 1] if rows > 1 else [0])
     axes.set_yticklabels([str(block.switches[0]), str(block.switches[-1])][: min(rows, 2)])
     if first:
-        axes.set_ylabel(f"{block.band}\nswitch", fontsize=8, color=INK)
+        axes.set_ylabel(f"{block.band}\nswitch", fontsize=8, color=INK, loc="top")
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_xlabel("port", fontsize=7.5, labelpad=1)
 
 

@@ -1,0 +1,157 @@
+"""How fast the engine moves packets, and how much memory it takes.
+
+    python bench/engine.py --network tapered --traffic uniform --message-bytes 131072 \
+        --packet-bytes 4096 --load 0.4 --duration-us 100 --threads 1 --probes none
+
+Every rank posts messages to random other ranks at evenly spaced times such that it offers `load` of
+its line rate for `duration-us` of simulated time; the run ends when all have arrived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback import _core
+from tailback.fabric.builders import PRESETS, fat_tree
+from tailback.fabric.model import Fabric
+from tailback.scenario import parse
+from tailback.simulate.execute import network_of, settings_of
+from tailback.traffic.program import Op
+
+LINE_PS_PER_BYTE = 80
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", default="tapered", choices=PRESETS.names())
+    parser.add_argument("--traffic", default="uniform", choices=["uniform", "permutation"])
+    parser.add_argument("--message-bytes", type=int, default=131072)
+    parser.add_argument("--packet-bytes", type=int, default=4096)
+    parser.add_argument("--load", type=float, default=0.4)
+    parser.add_argument("--duration-us", type=float, default=100.0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--probes", default="none", choices=["none", "all"])
+    parser.add_argument("--routing", default="adaptive")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=3, help="repetitions; the median is printed")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+Columns = tuple[NDArray[Any], ...]
+
+
+def traffic(ranks: int, args: argparse.Namespace) -> Columns:
+    """Messages in columns: each rank posts its receives, then sends on its clock, then waits."""
+    gap_ps = args.message_bytes * LINE_PS_PER_BYTE / args.load
+    messages = max(1, round(args.duration_us * 1e6 / gap_ps))
+    rng = np.random.Generator(np.random.Philox(args.seed))
+    src = np.repeat(np.arange(ranks), messages)
+    if args.traffic == "uniform":
+        dst = (src + rng.integers(1, ranks, len(src))) % ranks
+    else:
+        dst = np.roll(rng.permutation(ranks), 1)[np.argsort(rng.permutation(ranks))][src]
+    number = np.tile(np.arange(messages), ranks)
+    # Ranks start at random phases of their clock, or they would all send at once.
+    phase = np.repeat(rng.integers(0, int(gap_ps), ranks), messages)
+    rows = [
+        # (rank, order, kind, peer, amount, tag)
+        (dst, src * messages + number, Op.IRECV, src, args.message_bytes, number),
+        (src, (1 << 40) + 2 * number, Op.COMPUTE, -1, np.where(number == 0, phase, gap_ps), 0),
+        (src, (1 << 40) + 2 * number + 1, Op.ISEND, dst, args.message_bytes, number),
+        (np.arange(ranks), np.full(ranks, 1 << 50), Op.WAITALL, -1, 0, 0),
+    ]
+    table = [
+        np.concatenate([np.broadcast_to(row[c], len(row[0])) for row in rows]) for c in range(6)
+    ]
+    order = np.lexsort((table[1], table[0]))
+    rank, _, kind, peer, amount, tag = (column[order] for column in table)
+    start = np.concatenate([[0], np.cumsum(np.bincount(rank, minlength=ranks))])
+    request = np.arange(len(rank)) - start[rank]
+    return (
+        start.astype(np.uint64), kind.astype(np.uint8), peer.astype(np.int32),
+        amount.astype(np.uint64), tag.astype(np.int64), request.astype(np.int32),
+        np.zeros(len(rank), np.uint32),
+    )  # fmt: skip
+
+
+def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
+    """Run it and say how fast it was."""
+    scenario = parse(
+        {
+            "seed": args.seed,
+            "fabric": {"preset": args.network},
+            "job": [{"pattern": {"kind": "uniform"}}],
+            "engine": {
+                "packet": f"{args.packet_bytes} B",
+                "eager": "1 GiB",
+                "routing": args.routing,
+                "send_delay": 0,
+            },
+        }
+    )
+    settings = settings_of(scenario, measure=args.probes == "all")
+    network = network_of(fabric)
+    ranks = fabric.n_nodes
+    program = traffic(ranks, args)
+    nodes = np.arange(ranks, dtype=np.uint32)
+    placement = (nodes, nodes, np.zeros(ranks, np.uint64))
+    seconds, outcome = [], {}
+    for _ in range(args.runs):
+        began = time.perf_counter()
+        outcome = _core.simulate(network, json.dumps(settings), program, placement, [True])
+        seconds.append(time.perf_counter() - began)
+    median = sorted(seconds)[len(seconds) // 2]
+    return {
+        "network": args.network,
+        "threads": args.threads,
+        "probes": args.probes,
+        "packets": outcome["packets"],
+        "packet_hops": outcome["packet_hops"],
+        "events": outcome["events"],
+        "seconds": median,
+        "seconds_all": seconds,
+        "packet_hops_per_s": outcome["packet_hops"] / median,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "machine": machine(),
+    }
+
+
+def machine() -> str:
+    """What this ran on."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = f"{names[0].split(':', 1)[1].strip()}, {len(names)} cores" if names else cpu
+    return cpu
+
+
+def main() -> None:
+    """Print the figures."""
+    args = arguments()
+    if args.threads != 1:
+        raise SystemExit("the engine runs on one thread; give --threads 1")
+    found = measure(fat_tree(PRESETS[args.network], args.network), args)
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(
+        f"{found['packet_hops_per_s'] / 1e6:.2f} M packet-hops/s "
+        f"({found['packet_hops']:,} in {found['seconds']:.2f} s, {found['events']:,} events, "
+        f"peak {found['peak_rss_bytes'] / 2**20:.0f} MiB) on {found['machine']}"
+    )
+
+
+if __name__ == "__main__":
+    main()

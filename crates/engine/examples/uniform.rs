@@ -1,0 +1,106 @@
+//! Uniform random traffic on Tapered, for profilers: `cargo run --release --example uniform [all]`.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use tailback_engine::{
+    Buffering, Injection, Placement, Program, Routing, Rule, Settings, Switching, When, simulate,
+};
+use tailback_fabric::Routes;
+use tailback_fabric::fat_tree::{Shape, build};
+
+const MESSAGE: u64 = 131_072;
+const GAP_PS: u64 = MESSAGE * 80 * 10 / 4; // load 0.4
+const MESSAGES: u64 = 4;
+
+/// A hash good enough to choose destinations by.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+fn program(ranks: u32) -> Program {
+    let target = |src: u32, k: u64| {
+        let draw = mix(u64::from(src) * MESSAGES + k + 1) % u64::from(ranks - 1);
+        (src + 1 + draw as u32) % ranks
+    };
+    let mut from = vec![Vec::new(); ranks as usize];
+    for src in 0..ranks {
+        for k in 0..MESSAGES {
+            from[target(src, k) as usize].push((src, k));
+        }
+    }
+    let mut p = Program { rank_start: vec![0], ..Program::default() };
+    for rank in 0..ranks {
+        let begin = p.kind.len();
+        let mut op = |kind: u8, peer: i32, amount: u64, tag: u64| {
+            p.kind.push(kind);
+            p.peer.push(peer);
+            p.amount.push(amount);
+            p.tag.push(tag as i64);
+            p.request.push((p.request.len() - begin) as i32);
+            p.label.push(0);
+        };
+        for &(src, k) in &from[rank as usize] {
+            op(2, src as i32, MESSAGE, k);
+        }
+        for k in 0..MESSAGES {
+            let wait = if k == 0 { mix(rank.into()) % GAP_PS } else { GAP_PS };
+            op(0, -1, wait, 0);
+            op(1, target(rank, k) as i32, MESSAGE, k);
+        }
+        op(4, -1, 0, 0);
+        p.rank_start.push(p.kind.len() as u64);
+    }
+    p
+}
+
+fn main() {
+    let fabric = build(&Shape::TAPERED).expect("a preset");
+    let routes = Routes::up_down(&fabric).expect("a tree");
+    let ranks = fabric.n_nodes;
+    let program = program(ranks);
+    let placement = Placement {
+        node: (0..ranks).collect(),
+        host: (0..ranks).collect(),
+        start_ps: vec![0; ranks as usize],
+        label_observed: vec![true],
+    };
+    let settings = Settings {
+        seed: 1,
+        packet_bytes: 4096,
+        header_bytes: 0,
+        buffer_bytes: 65536,
+        buffering: Buffering::Input,
+        switching: Switching::CutThrough,
+        switch_delay_ps: 60_000,
+        routing: Routing::Adaptive,
+        injection: Injection::Fifo,
+        send_delay_ps: 0,
+        eager_bytes: u64::MAX,
+        local_gbps: 400.0,
+        local_delay_ps: 500_000,
+        contention: true,
+        measure: std::env::args().any(|a| a == "all"),
+        rule: Rule::QueueExceedsCredit,
+        rule_bytes: 16384,
+        when: When::Arrival,
+        count_injection: false,
+        windows: 64,
+    };
+    for _ in 0..3 {
+        let began = Instant::now();
+        let mut watch = |_| ControlFlow::Continue(());
+        let outcome = simulate(&fabric, &routes, &settings, &program, &placement, &mut watch)
+            .expect("traffic that ends");
+        let seconds = began.elapsed().as_secs_f64();
+        println!(
+            "{:.2} M packet-hops/s, {} hops, {} events, {:.3} s",
+            outcome.packet_hops as f64 / seconds / 1e6,
+            outcome.packet_hops,
+            outcome.events,
+            seconds
+        );
+    }
+}
