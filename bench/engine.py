@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.fabric.builders import PRESETS, fat_tree
+from tailback.fabric.builders import PRESETS, fat_tree, network_of
 from tailback.fabric.model import Fabric
 from tailback.scenario import parse
-from tailback.simulate.execute import network_of, settings_of
+from tailback.simulate.execute import settings_of
 from tailback.traffic.program import Op
 
 LINE_PS_PER_BYTE = 80

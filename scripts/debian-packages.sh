@@ -14,6 +14,7 @@ case ${1:-} in
       chromium chromium-driver              # the report, looked at in a real browser
       openmpi-bin libopenmpi-dev            # real MPI programs, their monitoring and rank files
       eztrace otf2-tools                    # OTF2 traces of them, and a second reader to compare with
+      tshark                                # captures, dissected by somebody else
       ibsim-utils infiniband-diags opensm   # a simulated InfiniBand subnet with the real tools
     )
     ;;

@@ -22,6 +22,7 @@ class Network:
         link_gbps: NDArray[float64],
         link_delay_ps: NDArray[uint64],
         link_reverse: NDArray[uint32],
+        among: NDArray[uint32] | None = None,
     ) -> None: ...
 
 def fat_tree(
@@ -50,5 +51,181 @@ def simulate(
     placement: tuple[NDArray[uint32], NDArray[uint32], NDArray[uint64]],
     label_observed: Sequence[bool],
     watch: Callable[[int, int, int, int], object] | None = None,
+    routing: Routing | None = None,
 ) -> dict[str, Any]: ...
 def read_otf2(library: Path, anchor: Path, threads: int) -> dict[str, Any]: ...
+
+class Routing:
+    """A routing rule for one network."""
+
+    @staticmethod
+    def of_network(network: Network) -> Routing: ...
+    @staticmethod
+    def dimension_order(
+        network: Network, dims: Sequence[int], tie: str, dateline: bool, detour: bool
+    ) -> Routing: ...
+    @staticmethod
+    def all_to_all(network: Network, dims: Sequence[int], detour: bool) -> Routing: ...
+    @staticmethod
+    def groups(network: Network, detour: bool, lanes: bool) -> Routing: ...
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def detours(self) -> int: ...
+    def next(self, switch: int, node: int, via: int, state: int) -> tuple[list[int], int, int]: ...
+    def path(self, source: int, node: int, via: int, pick: int) -> list[tuple[int, int]]: ...
+    def cycle(self) -> list[tuple[int, int]]: ...
+    def as_network(self) -> Network: ...
+
+def pgft_fabric(
+    children: Sequence[int],
+    parents: Sequence[int],
+    cables: Sequence[int],
+    gbps: Sequence[float],
+    delay_ps: Sequence[int],
+    planes: int,
+) -> dict[str, Any]: ...
+def torus_fabric(
+    dimensions: Sequence[tuple[int, bool, int, Sequence[float], int]],
+    nodes_per_switch: int,
+    node_gbps: float,
+    node_delay_ps: int,
+) -> dict[str, Any]: ...
+def hyperx_fabric(
+    dimensions: Sequence[tuple[int, int, float, int]],
+    nodes_per_switch: int,
+    node_gbps: float,
+    node_delay_ps: int,
+) -> dict[str, Any]: ...
+def dragonfly_fabric(
+    counts: tuple[int, int, int, int],
+    global_cables: str,
+    gbps: Sequence[float],
+    delay_ps: Sequence[int],
+) -> dict[str, Any]: ...
+def dragonfly_plus_fabric(
+    counts: tuple[int, int, int, int, int],
+    global_cables: str,
+    gbps: Sequence[float],
+    delay_ps: Sequence[int],
+) -> dict[str, Any]: ...
+def yellowstone_fabric(counts: Sequence[int], gbps: float, delay_ps: int) -> dict[str, Any]: ...
+def with_forwarding(network: Network, forward: NDArray[uint32]) -> Network: ...
+def fluid_max_min(
+    capacity: NDArray[float64],
+    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    weight: NDArray[float64],
+) -> NDArray[float64]: ...
+def fluid_assignment(
+    capacity: NDArray[float64],
+    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    weight: NDArray[float64],
+) -> tuple[NDArray[float64], NDArray[float64]]: ...
+def fluid_flows(
+    capacity: NDArray[float64],
+    start_ps: NDArray[uint64],
+    bytes: NDArray[uint64],
+    weight: NDArray[float64],
+    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    rates: str,
+) -> dict[str, Any]: ...
+def fluid_paths(
+    network: Network, src: NDArray[uint32], dst: NDArray[uint32], choice: str, seed: int
+) -> dict[str, Any]: ...
+def fluid_program(
+    network: Network,
+    settings: str,
+    program: tuple[
+        NDArray[uint64],
+        NDArray[uint8],
+        NDArray[int32],
+        NDArray[uint64],
+        NDArray[int64],
+        NDArray[int32],
+        NDArray[uint32],
+    ],
+    placement: tuple[NDArray[uint32], NDArray[uint32], NDArray[uint64]],
+) -> dict[str, Any]: ...
+def fluid_protocol(
+    capacity: NDArray[float64],
+    start_ps: NDArray[uint64],
+    bytes: NDArray[uint64],
+    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    hop_ps: int,
+    probe_ps: int,
+) -> dict[str, Any]: ...
+def fluid_rounds(
+    n_links: int,
+    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    cells: int,
+    buffer: int,
+    assigned: bool,
+) -> NDArray[uint64]: ...
+def tree_permutations(
+    shape: tuple[int, int, int],
+    table: str,
+    adaptive: bool,
+    margin: int,
+    copies: int,
+    first: int,
+    runs: int,
+    seed: int,
+) -> dict[str, Any]: ...
+def tree_paths(
+    shape: tuple[int, int, int],
+    table: str,
+    adaptive: bool,
+    margin: int,
+    copies: int,
+    run: int,
+    seed: int,
+) -> dict[str, Any]: ...
+def tree_ports(shape: tuple[int, int, int]) -> tuple[int, int]: ...
+def tree_fabric(shape: tuple[int, int, int], gbps: float, delay_ps: int) -> dict[str, Any]: ...
+def scheme_facts(
+    name: str, bits: int = 1, size: int = 4, probability: float = 0.2
+) -> tuple[int, int | None, bool]: ...
+def run_scheme(
+    name: str,
+    ids: NDArray[uint32],
+    hops: NDArray[uint8],
+    links: NDArray[uint32],
+    levels: NDArray[uint8],
+    seed: int,
+    bits: int = 1,
+    size: int = 4,
+    probability: float = 0.2,
+    hash: str = "gf",
+    field_bits: int = 24,
+) -> dict[str, NDArray[Any]]: ...
+def link_hash(
+    name: str, ids: NDArray[uint32], links: NDArray[uint32], bits: int, field_bits: int
+) -> NDArray[uint8]: ...
+def decode(
+    ids: NDArray[uint32],
+    hashes: NDArray[uint8],
+    weights: NDArray[uint8],
+    links: NDArray[uint32],
+    bits: int,
+    field_bits: int,
+    how: str,
+) -> NDArray[int64]: ...
+def decode_classes(
+    ids: NDArray[uint32],
+    hashes: NDArray[uint8],
+    weights: NDArray[uint8],
+    class_of_packet: NDArray[uint32],
+    class_start: NDArray[uint64],
+    class_links: NDArray[uint32],
+    links: NDArray[uint32],
+    bits: int,
+    field_bits: int,
+    how: str = "auto",
+) -> NDArray[int64]: ...
+def random_paths(
+    network: Network,
+    sources: NDArray[uint32],
+    destinations: NDArray[uint32],
+    seed: int,
+    most_hops: int,
+) -> tuple[NDArray[uint8], NDArray[uint32]]: ...

@@ -173,7 +173,10 @@ def claim(path: Path, *, force: bool = False) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("run.json", "diagnosis.json", "placement.json"))
+    return any(
+        (path / name).is_file()
+        for name in ("run.json", "diagnosis.json", "placement.json", "counters.json")
+    )
 
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:

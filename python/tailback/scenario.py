@@ -63,14 +63,32 @@ class FabricSection(Section):
 
     preset: str | None = None
     fat_tree: FatTree | None = None
+    topology: dict[str, Any] | None = Field(
+        default=None, description="kind = …, and its options: [topologies.md](topologies.md)"
+    )
+    routes: str | None = Field(
+        default=None,
+        description="routing rule of a topology; its own first one when absent: "
+        "[topologies.md](topologies.md)",
+    )
     file: Path | None = None
     format: str | None = None
+    forwarding: Path | None = Field(
+        default=None,
+        description="forwarding tables of a fabric read from a file (dump_lfts, ibroute): a file "
+        "or folder; up/down routes when absent",
+    )
     cable_delay: TimePs | None = Field(default=None, description="delay of cables read from a file")
 
     @model_validator(mode="after")
     def _one_source(self) -> FabricSection:
-        if sum(x is not None for x in (self.preset, self.fat_tree, self.file)) != 1:
-            raise ValueError("give exactly one of preset, fat_tree or file")
+        sources = (self.preset, self.fat_tree, self.topology, self.file)
+        if sum(source is not None for source in sources) != 1:
+            raise ValueError("give exactly one of preset, fat_tree, topology or file")
+        if self.forwarding is not None and self.file is None:
+            raise ValueError("forwarding needs a file; tables belong to a discovered fabric")
+        if self.routes is not None and self.topology is None:
+            raise ValueError("routes needs a topology; other fabrics are routed up/down")
         return self
 
 
@@ -175,6 +193,8 @@ def load(path: str | Path) -> Scenario:
     base = path.resolve().parent
     if scenario.fabric.file is not None:
         scenario.fabric.file = base / scenario.fabric.file
+    if scenario.fabric.forwarding is not None:
+        scenario.fabric.forwarding = base / scenario.fabric.forwarding
     for job in scenario.job:
         if job.trace is not None:
             job.trace = base / job.trace

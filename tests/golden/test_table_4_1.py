@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-import table_4_1  # noqa: E402
+import table_4_1
 
-from tailback.scenario import load  # noqa: E402
-from tailback.simulate import prepare  # noqa: E402
+from tailback.scenario import load
+from tailback.simulate import prepare
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,18 @@ CASES: dict[str, list[dict[str, object]]] = {
     "stencil2d": [
         {"dims": [5, 4], "size": "8 KiB"},
         {"dims": [2, 3], "periodic": True, "post": "all", "boundary": "skip", "rounds": 2},
+        {"dims": [4, 3], "post": "timed", "size": "4 KiB", "rounds": 2},
         {"dims": [1, 6], "periodic": True, "order": ["-y", "+y"], "compute": "3 us"},
     ],
     "stencil3d": [
         {"dims": [3, 2, 4], "size": "8 KiB", "rounds": 2},
         {"dims": [2, 2, 3], "periodic": True, "post": "all", "sizes": ["1 KiB", "2 KiB", "3 KiB"]},
     ],
+    "minighost": [
+        {"dims": [3, 4, 2], "cells": [6, 4, 2], "variables": 3, "compute": "2 us"},
+        {"dims": [3, 2, 2], "cells": [2, 3, 4], "variables": 2, "method": "svaf", "sums": "step"},
+    ],
+    "fft2d": [{"plane": [4, 3], "planes": 2, "size": "16 KiB", "compute": "1 us"}],
     "ring": [{"ranks": 7, "size": "1 KiB", "messages": 3}, {"ranks": 2, "size": "1 B"}],
     "permutation": [{"ranks": 17, "size": "1 KiB", "messages": 2, "post": "all"}],
     "uniform": [{"ranks": 19, "size": "1 KiB", "messages": 4}, {"ranks": 2, "size": "1 KiB"}],

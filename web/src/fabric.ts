@@ -111,9 +111,10 @@ export class FabricPlot implements Drawing {
     pen.circles(spots, Math.max(2, Math.min(5, pitch * 0.36)), "#fff", MUTED);
     const below = this.y(0) + (this.hostsHeight() - 12) * this.zoom;
     for (const [pod, left, right] of this.model.payload.layout.pods) {
-      if (pod < 0) continue;
+      const room = this.x(right) - this.x(left);
+      if (pod < 0 || room < 12) continue;
       const middle = (this.x(left) + this.x(right)) / 2;
-      pen.text(`pod ${pod}`, middle, below, { size: 11, align: "middle", colour: MUTED });
+      pen.text(room < 46 ? String(pod) : `pod ${pod}`, middle, below, { size: 11, align: "middle", colour: MUTED });
     }
     pen.unclip();
     this.drawLabels(pen, height);

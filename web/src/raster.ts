@@ -132,7 +132,8 @@ export class Raster implements Drawing {
     pen.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
     const last = block.first_port + block.ports - 1;
     const ports = `ports ${block.first_port}–${last}`;
-    const title = block.pod < 0 ? ports : `pod ${block.pod}, ${ports}`;
+    const short = w < 110 ? `pod ${block.pod}` : `pod ${block.pod}, ${ports}`;
+    const title = block.pod < 0 ? ports : short;
     pen.text(title, x, y - 8, { size: 10.5, colour: MUTED });
   }
 

@@ -1,7 +1,10 @@
 //! `tailback._core`: converts, raises, releases the GIL. No logic.
 
+mod fluid;
 mod network;
 mod run;
+mod telemetry;
+mod topologies;
 mod trace;
 
 use pyo3::prelude::*;
@@ -11,5 +14,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<network::Network>()?;
     m.add_function(wrap_pyfunction!(network::fat_tree, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
+    fluid::register(m)?;
+    telemetry::register(m)?;
+    topologies::register(m)?;
     trace::register(m)
 }

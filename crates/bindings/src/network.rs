@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, FabricError, Routes};
+use tailback_fabric::{Fabric, FabricError, Plan, Routes, Rule};
 
 pub(crate) fn raise(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -16,15 +16,25 @@ pub(crate) fn raise(error: impl std::fmt::Display) -> PyErr {
 pub struct Network {
     pub fabric: Fabric,
     pub routes: Routes,
+    /// The same routes, as the engine takes them.
+    pub plan: Plan,
+}
+
+impl Network {
+    pub fn assemble(fabric: Fabric, routes: Routes) -> Result<Self, FabricError> {
+        let plan = Plan::new(&fabric, Rule::Table(routes.clone()))?;
+        Ok(Self { fabric, routes, plan })
+    }
 }
 
 #[pymethods]
 impl Network {
-    /// From the arrays of a fabric whose links are sorted by source vertex and port.
+    /// From the arrays of a fabric whose links are sorted by source vertex and port. `among` are the
+    /// nodes that will communicate; all when absent.
     #[new]
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (n_nodes, switch_tier, switch_pod, link_src, link_dst, link_src_port,
-        link_dst_port, link_gbps, link_delay_ps, link_reverse))]
+        link_dst_port, link_gbps, link_delay_ps, link_reverse, among=None))]
     fn new(
         py: Python<'_>,
         n_nodes: u32,
@@ -37,6 +47,7 @@ impl Network {
         link_gbps: PyReadonlyArray1<'_, f64>,
         link_delay_ps: PyReadonlyArray1<'_, u64>,
         link_reverse: PyReadonlyArray1<'_, u32>,
+        among: Option<PyReadonlyArray1<'_, u32>>,
     ) -> PyResult<Self> {
         let fabric = Fabric {
             n_nodes,
@@ -52,10 +63,17 @@ impl Network {
             link_reverse: link_reverse.as_slice()?.to_vec(),
             out_start: Vec::new(),
         };
+        let among = match among {
+            Some(nodes) => nodes.as_slice()?.to_vec(),
+            None => (0..n_nodes).collect(),
+        };
+        if let Some(node) = among.iter().find(|&&node| node >= n_nodes) {
+            return Err(raise(format!("node {node} does not exist among {n_nodes}")));
+        }
         let made = py.detach(|| -> Result<Self, FabricError> {
             let fabric = fabric.index()?;
-            let routes = Routes::up_down(&fabric)?;
-            Ok(Self { fabric, routes })
+            let routes = Routes::up_down_among(&fabric, &among)?;
+            Self::assemble(fabric, routes)
         });
         made.map_err(raise)
     }
@@ -90,6 +108,11 @@ pub fn fat_tree<'py>(
         delay_ps,
     };
     let fabric = py.detach(|| build(&shape)).map_err(raise)?;
+    arrays(py, fabric)
+}
+
+/// The arrays of a fabric by name.
+pub(crate) fn arrays(py: Python<'_>, fabric: Fabric) -> PyResult<Bound<'_, PyDict>> {
     let arrays = PyDict::new(py);
     arrays.set_item("n_nodes", fabric.n_nodes)?;
     arrays.set_item("switch_tier", fabric.switch_tier.into_pyarray(py))?;

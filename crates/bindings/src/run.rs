@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 use tailback_engine::{EngineError, Outcome, Placement, Program, Progress, Settings};
 
 use crate::network::{Network, raise};
+use crate::topologies::Routing;
 
 type Columns<'py> = (
     PyReadonlyArray1<'py, u64>,
@@ -20,11 +21,11 @@ type Columns<'py> = (
     PyReadonlyArray1<'py, u32>,
 );
 
-/// Simulates; `program` is (rank_start, kind, peer, amount, tag, request, label), `placement` is
+/// Simulates on `network` by its own routes or those of `routing`; `program` is (rank_start, kind, peer, amount, tag, request, label), `placement` is
 /// (node, host, start_ps), `settings` is JSON, `watch(time_ps, delivered, packets, events)` is
 /// called now and then. Returns a dictionary of columns and figures.
 #[pyfunction]
-#[pyo3(signature = (network, settings, program, placement, label_observed, watch=None))]
+#[pyo3(signature = (network, settings, program, placement, label_observed, watch=None, routing=None))]
 pub fn simulate<'py>(
     py: Python<'py>,
     network: &Network,
@@ -33,6 +34,7 @@ pub fn simulate<'py>(
     placement: (PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u64>),
     label_observed: Vec<bool>,
     watch: Option<Py<PyAny>>,
+    routing: Option<&Routing>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings: Settings = serde_json::from_str(settings).map_err(raise)?;
     let program = Program {
@@ -50,6 +52,7 @@ pub fn simulate<'py>(
         start_ps: placement.2.as_slice()?.to_vec(),
         label_observed,
     };
+    let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let mut raised: Option<PyErr> = None;
     let result = py.detach(|| {
         let mut look = |progress: Progress| match tell(watch.as_ref(), progress) {
@@ -59,14 +62,7 @@ pub fn simulate<'py>(
                 ControlFlow::Break(())
             }
         };
-        tailback_engine::simulate(
-            &network.fabric,
-            &network.routes,
-            &settings,
-            &program,
-            &placement,
-            &mut look,
-        )
+        tailback_engine::simulate(&network.fabric, plan, &settings, &program, &placement, &mut look)
     });
     match result {
         Ok(outcome) => columns(py, outcome),

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use tailback_engine::{
-    Buffering, Injection, Placement, Program, Routing, Rule, Settings, Switching, When, simulate,
+    Buffering, Detour, Injection, Placement, Program, Routing, Rule, Settings, Switching, When,
+    simulate,
 };
-use tailback_fabric::Routes;
 use tailback_fabric::fat_tree::{Shape, build};
+use tailback_fabric::{Plan, Routes, Rule as PlanRule};
 
 const MESSAGE: u64 = 131_072;
 const GAP_PS: u64 = MESSAGE * 80 * 10 / 4; // load 0.4
@@ -59,6 +60,7 @@ fn program(ranks: u32) -> Program {
 fn main() {
     let fabric = build(&Shape::TAPERED).expect("a preset");
     let routes = Routes::up_down(&fabric).expect("a tree");
+    let plan = Plan::new(&fabric, PlanRule::Table(routes)).expect("a tree");
     let ranks = fabric.n_nodes;
     let program = program(ranks);
     let placement = Placement {
@@ -76,6 +78,7 @@ fn main() {
         switching: Switching::CutThrough,
         switch_delay_ps: 60_000,
         routing: Routing::Adaptive,
+        detour: Detour::Never,
         injection: Injection::Fifo,
         send_delay_ps: 0,
         eager_bytes: u64::MAX,
@@ -92,7 +95,7 @@ fn main() {
     for _ in 0..3 {
         let began = Instant::now();
         let mut watch = |_| ControlFlow::Continue(());
-        let outcome = simulate(&fabric, &routes, &settings, &program, &placement, &mut watch)
+        let outcome = simulate(&fabric, &plan, &settings, &program, &placement, &mut watch)
             .expect("traffic that ends");
         let seconds = began.elapsed().as_secs_f64();
         println!(

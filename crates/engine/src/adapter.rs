@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
 use crate::packet::{Content, Packet};
@@ -44,7 +45,7 @@ impl<P: Probe> Sim<'_, P> {
     /// Sends the next packet of `node` if link and credit allow; otherwise sees to it that an event
     /// comes when they do.
     pub fn adapter_send(&mut self, node: u32) {
-        let link = self.routes.injection[node as usize];
+        let link = self.plan.injection[node as usize];
         let free = self.links[link].free_at;
         let adapter = &mut self.adapters[node as usize];
         let (message, content) = match (adapter.control.front(), adapter.data.front()) {
@@ -91,10 +92,11 @@ impl<P: Probe> Sim<'_, P> {
             _ => (0, 0),
         };
         let wire = self.settings.wire_bytes(payload);
-        let starving = self.settings.contention && !self.links.take(link, wire, self.now);
-        self.links[link].starving = starving;
+        let lane = self.links.lane_of(link, 0);
+        let starving = self.settings.contention && !self.links.take(lane, wire, self.now);
+        self.links.lane_mut(lane).starving = starving;
         if starving {
-            self.wake(link);
+            self.wake(lane);
             return None;
         }
         let to = if content == Content::ClearToSend { envelope.src } else { envelope.dst };
@@ -116,10 +118,11 @@ impl<P: Probe> Sim<'_, P> {
             node,
             wire,
             payload,
-            in_link: link,
+            lane,
             next: 0,
             mark: Mark::EMPTY,
             hops: 0,
+            state: RouteState::START,
             content,
         }))
     }
@@ -153,21 +156,24 @@ impl<P: Probe> Sim<'_, P> {
             let (latency, hops) = self.uncontended(link, packet.node);
             self.packets[slot].hops = hops;
             self.packet_hops += u64::from(hops);
-            let out = self.routes.ejection[packet.node as usize];
+            let out = self.plan.ejection[packet.node as usize];
             self.queue.push(Event::new(end + delay + latency, Class::Arrival, out, slot));
         }
     }
 
     /// Latency beyond the first cable, and switches visited, of a path nobody else is on.
     fn uncontended(&self, injection: u32, node: u32) -> (u64, u8) {
-        let ejection = self.routes.ejection[node as usize];
-        let goal = self.fabric.link_src[ejection as usize];
-        let mut at = self.fabric.link_dst[injection as usize];
+        let ejection = self.plan.ejection[node as usize];
+        let goal = self.plan.home[node as usize];
+        let mut switch = self.fabric.link_dst[injection as usize] - self.fabric.n_nodes;
         let (mut latency, mut hops) = (self.settings.switch_delay_ps, 1);
-        while at != goal {
-            let link = self.routes.candidates(at - self.fabric.n_nodes, node)[0] as usize;
+        let mut state = RouteState::START;
+        while switch != goal {
+            let step = self.plan.next(switch, node, u32::MAX, state);
+            let link = step.links[0] as usize;
             latency += self.fabric.link_delay_ps[link] + self.settings.switch_delay_ps;
-            at = self.fabric.link_dst[link];
+            switch = self.fabric.link_dst[link] - self.fabric.n_nodes;
+            state = step.next;
             hops += 1;
         }
         (latency + self.fabric.link_delay_ps[ejection as usize], hops)

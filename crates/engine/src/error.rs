@@ -3,6 +3,11 @@
 use tailback_fabric::FabricError;
 use thiserror::Error;
 
+fn named(cycle: &[(u32, u8)]) -> String {
+    let names: Vec<String> = cycle.iter().map(|(link, lane)| format!("{link} ({lane})")).collect();
+    names.join(", ")
+}
+
 /// A simulation that cannot start or cannot end.
 #[derive(Debug, Error, Clone, PartialEq)]
 pub enum EngineError {
@@ -64,6 +69,17 @@ pub enum EngineError {
         time_ps: u64,
         /// The first few and what each waits for.
         examples: String,
+    },
+    /// Buffers wait on one another in a circle.
+    #[error(
+        "the network is deadlocked at {time_ps} ps: links (lane) {} wait on one another in a circle",
+        named(cycle)
+    )]
+    Deadlock {
+        /// When the last event happened.
+        time_ps: u64,
+        /// Each link and lane waits for the next, the last for the first.
+        cycle: Vec<(u32, u8)>,
     },
     /// The caller asked to stop.
     #[error("interrupted")]

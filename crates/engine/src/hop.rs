@@ -3,14 +3,17 @@
 //! A link serves packets in the order they obtain credit, and credit is given in the order of
 //! arrival. So a packet's departure can be computed the moment it has credit, and nothing happens
 //! between that moment and its arrival at the next switch: one event a hop. Credit is a fact noted
-//! ahead of time ([`crate::link::Link::returns`]); an event for it exists only while somebody waits.
+//! ahead of time ([`crate::link::Links::give`]); an event for it exists only while somebody waits.
 
+use crate::EngineError;
 use crate::link::{NEVER, NIL};
 use crate::packet::Content;
 use crate::probe::{Probe, Sent};
 use crate::queue::{Class, Event};
 use crate::rng::{Stream, below, random};
-use crate::settings::{Buffering, Routing, Rule, Switching, When};
+use tailback_fabric::{RouteState, Rule as PlanRule};
+
+use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
 use crate::sim::Sim;
 
 impl<P: Probe> Sim<'_, P> {
@@ -24,9 +27,8 @@ impl<P: Probe> Sim<'_, P> {
         let switch = state.dst - self.fabric.n_nodes;
         let wire = self.packets[slot].wire;
         let tail = self.now + state.serialization(wire);
-        let out = self.choose(switch, slot);
+        let (out, lane) = self.choose(switch, slot);
         let packet = &mut self.packets[slot];
-        packet.in_link = link;
         packet.tail_ready = tail + delay;
         packet.ready = match self.settings.switching {
             Switching::CutThrough => self.now + delay,
@@ -34,76 +36,78 @@ impl<P: Probe> Sim<'_, P> {
         };
         packet.hops += 1;
         self.packet_hops += 1;
+        let lane = self.links.lane_of(out, lane);
         if P::ON && self.settings.when == When::Arrival {
-            self.mark(out, slot, true);
+            self.mark(lane, slot, true);
         }
-        if !self.links[out].starving && self.links.take(out, wire, self.now) {
-            self.depart(out, slot, 0);
+        if !self.links.lane(lane).starving && self.links.take(lane, wire, self.now) {
+            self.depart(lane, slot, 0);
         } else {
-            self.wait(out, slot);
+            self.wait(lane, slot);
         }
     }
 
-    /// Credit came back to a link somebody waits at.
-    pub fn on_credit(&mut self, link: u32) {
-        if self.links[link].wake_at != self.now {
+    /// Credit came back to a lane somebody waits at.
+    pub fn on_credit(&mut self, lane: u32) {
+        if self.links.lane(lane).wake_at != self.now {
             return; // An earlier event has done it.
         }
-        self.links[link].wake_at = NEVER;
+        self.links.lane_mut(lane).wake_at = NEVER;
+        let link = self.links.link_of(lane);
         let src = self.fabric.link_src[link as usize];
         if self.fabric.is_node(src) {
             return self.adapter_send(src);
         }
         loop {
-            let slot = self.links[link].wait_head;
+            let slot = self.links.lane(lane).wait_head;
             if slot == NIL {
-                self.links[link].starving = false;
+                self.links.lane_mut(lane).starving = false;
                 return;
             }
             let wire = self.packets[slot].wire;
-            if !self.links.take(link, wire, self.now) {
-                return self.wake(link);
+            if !self.links.take(lane, wire, self.now) {
+                return self.wake(lane);
             }
             let packet = &self.packets[slot];
-            let state = &mut self.links[link];
+            let had_data_since = packet.ready.max(self.links[link].free_at);
+            let state = self.links.lane_mut(lane);
             state.wait_head = packet.next;
-            state.wait_ps -= state.serialization(wire);
-            let had_data_since = packet.ready.max(state.free_at);
-            self.depart(link, slot, self.now.saturating_sub(had_data_since));
+            state.wait_bytes -= u64::from(wire);
+            self.depart(lane, slot, self.now.saturating_sub(had_data_since));
         }
     }
 
     /// Marks a packet as its head leaves.
-    pub fn on_departure(&mut self, link: u32, slot: u32) {
-        self.mark(link, slot, false);
+    pub fn on_departure(&mut self, lane: u32, slot: u32) {
+        self.mark(lane, slot, false);
     }
 
-    /// Makes sure there is an event when the next credit reaches `link`, where somebody waits.
-    pub fn wake(&mut self, link: u32) {
-        let time = self.links.next_return(link);
-        if time < self.links[link].wake_at {
-            self.links[link].wake_at = time;
-            self.queue.push(Event::new(time, Class::Credit, link, 0));
+    /// Makes sure there is an event when the next credit reaches `lane`, where somebody waits.
+    pub fn wake(&mut self, lane: u32) {
+        let time = self.links.next_return(lane);
+        if time < self.links.lane(lane).wake_at {
+            self.links.lane_mut(lane).wake_at = time;
+            self.queue.push(Event::new(time, Class::Credit, lane, 0));
         }
     }
 
-    /// Gives `link` back the buffer space of a packet at `time`.
-    fn return_credit(&mut self, link: u32, time: u64, wire: u32) {
-        let state = &mut self.links[link];
-        let time = time + state.delay;
+    /// Gives `lane` back the buffer space of a packet at `time`.
+    fn return_credit(&mut self, lane: u32, time: u64, wire: u32) {
+        let time = time + self.links[self.links.link_of(lane)].delay;
+        let state = self.links.lane_mut(lane);
         if state.starving && time < state.wake_at {
             state.wake_at = time;
-            self.queue.push(Event::new(time, Class::Credit, link, 0));
+            self.queue.push(Event::new(time, Class::Credit, lane, 0));
         }
-        self.links.give(link, time, wire);
+        self.links.give(lane, time, wire);
     }
 
-    /// Puts a packet at the end of the line for `out`'s credit.
-    fn wait(&mut self, out: u32, slot: u32) {
+    /// Puts a packet at the end of the line for `lane`'s credit.
+    fn wait(&mut self, lane: u32, slot: u32) {
         let packet = &mut self.packets[slot];
         packet.next = NIL;
         let wire = packet.wire;
-        let state = &mut self.links[out];
+        let state = self.links.lane_mut(lane);
         if state.wait_head == NIL {
             state.wait_head = slot;
         } else {
@@ -111,14 +115,16 @@ impl<P: Probe> Sim<'_, P> {
         }
         state.wait_tail = slot;
         state.starving = true;
-        state.wait_ps += state.serialization(wire);
-        self.wake(out);
+        state.wait_bytes += u64::from(wire);
+        self.wake(lane);
     }
 
-    /// Computes when a packet with credit for `out` leaves, arrives, and frees its buffer.
-    fn depart(&mut self, out: u32, slot: u32, stall_ps: u64) {
-        let packet = &self.packets[slot];
-        let (wire, in_link, tail_ready) = (packet.wire, packet.in_link, packet.tail_ready);
+    /// Computes when a packet with credit for `lane` leaves, arrives, and frees its buffer.
+    fn depart(&mut self, lane: u32, slot: u32, stall_ps: u64) {
+        let out = self.links.link_of(lane);
+        let packet = &mut self.packets[slot];
+        let (wire, tail_ready) = (packet.wire, packet.tail_ready);
+        let in_lane = std::mem::replace(&mut packet.lane, lane);
         let state = &mut self.links[out];
         let busy = state.serialization(wire);
         // On a faster link the head holds back, so that the tail is there when it is due.
@@ -132,10 +138,10 @@ impl<P: Probe> Sim<'_, P> {
             Buffering::Input => end,
             Buffering::Output => (tail_ready - self.settings.switch_delay_ps).max(self.now),
         };
-        self.return_credit(in_link, freed, wire);
+        self.return_credit(in_lane, freed, wire);
         let arrival = if to_node {
             // The node takes everything at line rate: its credit comes back as the tail arrives.
-            self.return_credit(out, end + delay, wire);
+            self.return_credit(lane, end + delay, wire);
             end + delay
         } else {
             start + delay
@@ -143,8 +149,10 @@ impl<P: Probe> Sim<'_, P> {
         if P::ON {
             match self.settings.when {
                 When::Arrival => {}
-                When::Insertion => self.mark(out, slot, false),
-                When::Departure => self.queue.push(Event::new(start, Class::Departure, out, slot)),
+                When::Insertion => self.mark(lane, slot, false),
+                When::Departure => {
+                    self.queue.push(Event::new(start, Class::Departure, lane, slot));
+                }
             }
             let observed = self.observed(slot);
             self.probe.sent(out, start, busy, stall_ps, Sent { wire, observed });
@@ -152,68 +160,146 @@ impl<P: Probe> Sim<'_, P> {
         self.queue.push(Event::new(arrival, Class::Arrival, out, slot));
     }
 
-    /// Chooses the output towards the packet's node.
-    fn choose(&self, switch: u32, slot: u32) -> u32 {
+    /// Chooses the output towards the packet's node, and the virtual lane.
+    fn choose(&mut self, switch: u32, slot: u32) -> (u32, u8) {
         let packet = &self.packets[slot];
-        if self.node_switch[packet.node as usize] == switch {
-            return self.routes.ejection[packet.node as usize];
+        let (node, id, hops) = (packet.node, packet.id, packet.hops);
+        if self.plan.home[node as usize] == switch {
+            return (self.plan.ejection[node as usize], 0);
         }
-        let candidates = self.routes.candidates(switch, packet.node);
-        let n = candidates.len();
-        if n == 1 {
-            return candidates[0];
-        }
+        let (via, state) = self.detour(switch, slot);
+        let step = self.plan.next(switch, node, via, state);
+        let n = step.links.len();
         let draw = || {
-            let bits = random(self.settings.seed, Stream::Route, packet.id, packet.hops.into());
+            let bits = random(self.settings.seed, Stream::Route, id, hops.into());
             below(bits, n as u32) as usize
         };
-        match self.settings.routing {
-            Routing::Deterministic => {
-                candidates[(packet.node / self.routes.divisor[switch as usize]) as usize % n]
-            }
-            Routing::Random => candidates[draw()],
-            Routing::Adaptive => {
-                let (before, after) = candidates.split_at(draw());
-                let (mut best, mut least) = (NIL, NEVER);
-                for &link in after.iter().chain(before) {
-                    let backlog = self.links[link].backlog(self.now);
-                    if backlog < least {
-                        (best, least) = (link, backlog);
-                        if backlog == 0 {
-                            break;
-                        }
-                    }
+        let link = match self.settings.routing {
+            _ if n == 1 => step.links[0],
+            Routing::Deterministic => step.links[self.modulus(switch, node) % n],
+            Routing::Random => step.links[draw()],
+            Routing::Adaptive => self.least_loaded(step.links, step.lane, draw()),
+        };
+        self.packets[slot].state = step.next;
+        (link, step.lane)
+    }
+
+    /// The first candidate from `start` on, round the list, with the least backlog.
+    fn least_loaded(&self, links: &[u32], lane: u8, start: usize) -> u32 {
+        let (before, after) = links.split_at(start);
+        let (mut best, mut least) = (NIL, NEVER);
+        for &link in after.iter().chain(before) {
+            let backlog = self.links.backlog(link, lane, self.now);
+            if backlog < least {
+                (best, least) = (link, backlog);
+                if backlog == 0 {
+                    break;
                 }
-                best
             }
         }
+        best
+    }
+
+    /// D-mod-k's dividend (Zahavi et al., 2010): what the switches below leave undistinguished.
+    fn modulus(&self, switch: u32, node: u32) -> usize {
+        let divisor = match &self.plan.rule {
+            PlanRule::Table(routes) => routes.divisor[switch as usize],
+            _ => 1,
+        };
+        (node / divisor) as usize
+    }
+
+    /// Detour and state of a packet at `switch`; decided at its first switch.
+    fn detour(&self, switch: u32, slot: u32) -> (u32, RouteState) {
+        let packet = &self.packets[slot];
+        let detours = self.plan.detours();
+        if detours == 0 || self.settings.detour == Detour::Never {
+            return (u32::MAX, packet.state);
+        }
+        let bits = random(self.settings.seed, Stream::Detour, packet.id, 0);
+        let via = below(bits, detours);
+        if packet.hops > 0 {
+            return (via, packet.state);
+        }
+        let state = self.plan.start(switch, packet.node, via);
+        if self.settings.detour == Detour::Valiant || !state.detouring() {
+            return (via, state);
+        }
+        // UGAL-L (Singh, 2005): queue × hops of both ways, as this switch sees them.
+        let cost = |via: u32, state: RouteState| {
+            let step = self.plan.next(switch, packet.node, via, state);
+            let queue =
+                step.links.iter().map(|&l| self.links.backlog(l, step.lane, self.now)).min();
+            let hops = self.plan.hops(self.fabric, switch, packet.node, via);
+            queue.unwrap_or(NEVER).saturating_mul(hops.into())
+        };
+        let minimal = cost(u32::MAX, RouteState::START);
+        if minimal <= cost(via, state) { (via, RouteState::START) } else { (via, state) }
+    }
+
+    /// A circle of buffers that wait on one another, once nothing moves any more.
+    ///
+    /// Packets in the buffer of lane A that wait for credit of lane B make A wait for B.
+    pub fn deadlock(&self) -> Option<EngineError> {
+        let lanes = self.links.n_lanes();
+        let mut waits_for = vec![NIL; lanes as usize];
+        for lane in 0..lanes {
+            let mut slot = self.links.lane(lane).wait_head;
+            while slot != NIL {
+                waits_for[self.packets[slot].lane as usize] = lane;
+                slot = self.packets[slot].next;
+            }
+        }
+        let mut seen = vec![NIL; lanes as usize];
+        for start in 0..lanes {
+            let mut at = start;
+            while at != NIL && seen[at as usize] == NIL {
+                seen[at as usize] = start;
+                at = waits_for[at as usize];
+            }
+            if at != NIL && seen[at as usize] == start {
+                let mut cycle = vec![self.links.link_and_lane(at)];
+                let mut next = waits_for[at as usize];
+                while next != at {
+                    cycle.push(self.links.link_and_lane(next));
+                    next = waits_for[next as usize];
+                }
+                return Some(EngineError::Deadlock { time_ps: self.now, cycle });
+            }
+        }
+        None
     }
 
     /// Shows the packet's mark this hop. `queues` says the packet itself has yet to join the queue.
-    fn mark(&mut self, out: u32, slot: u32, queues: bool) {
+    fn mark(&mut self, lane: u32, slot: u32, queues: bool) {
         let (id, hops, wire) = {
             let packet = &self.packets[slot];
             (packet.id, packet.hops, if queues { packet.wire } else { 0 })
         };
-        let congested = self.congested(out, wire, id, hops);
+        let congested = self.congested(lane, wire, id, hops);
         let bits = random(self.settings.seed, Stream::Reservoir, id, hops.into());
         let observed = self.observed(slot);
         let mark = &mut self.packets[slot].mark;
-        self.probe.hop(self.now, out, congested, observed, mark, bits);
+        let link = self.links.link_of(lane);
+        self.probe.hop(self.now, link, congested, observed, mark, bits);
     }
 
     /// The congestion rule (thesis §3.2, §5.10).
     ///
     /// A packet is booked on a link with its credit in hand, so booked bytes cancel out of "queue
     /// exceeds credit": what waits for credit is compared with the credit that is left.
-    fn congested(&mut self, link: u32, joining: u32, id: u64, hops: u8) -> bool {
+    fn congested(&mut self, lane: u32, joining: u32, id: u64, hops: u8) -> bool {
         let now = self.now;
-        self.links.collect(link, now);
-        let state = &self.links[link];
-        let queued = || state.queued_bytes(now) + u64::from(joining);
+        self.links.collect(lane, now);
+        let state = self.links.lane(lane);
+        let queued = || {
+            let link = &self.links[self.links.link_of(lane)];
+            let booked = link.bytes_in(link.free_at.saturating_sub(now));
+            booked + state.wait_bytes + u64::from(joining)
+        };
         match self.settings.rule {
             Rule::QueueExceedsCredit => {
-                state.waiting_bytes() + u64::from(joining) > u64::from(state.credit)
+                state.wait_bytes + u64::from(joining) > u64::from(state.credit)
             }
             Rule::Queue => queued() > self.settings.rule_bytes,
             Rule::Credit => u64::from(state.credit) < self.settings.rule_bytes,

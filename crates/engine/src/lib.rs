@@ -22,6 +22,6 @@ pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
 pub use program::{OpKind, Placement, Program};
 pub use settings::{
-    Buffering, Injection, MIN_WIRE_BYTES, Routing, Rule, Settings, Switching, When,
+    Buffering, Detour, Injection, MIN_WIRE_BYTES, Routing, Rule, Settings, Switching, When,
 };
 pub use sim::{Progress, Watch, simulate};

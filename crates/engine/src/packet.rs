@@ -1,5 +1,6 @@
 //! Packets in flight: one cache line each, in a slab with a free list.
 
+use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
 use crate::link::NIL;
@@ -32,13 +33,15 @@ pub(crate) struct Packet {
     pub wire: u32,
     /// Bytes of the message in it.
     pub payload: u32,
-    /// Link it came in by: whose buffer it holds.
-    pub in_link: u32,
+    /// Lane it came by: whose buffer it holds.
+    pub lane: u32,
     /// Next in a waiting line or in the free list.
     pub next: u32,
     pub mark: Mark,
     /// Switches visited.
     pub hops: u8,
+    /// What it remembers of its route.
+    pub state: RouteState,
     pub content: Content,
 }
 

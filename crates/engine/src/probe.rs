@@ -78,7 +78,7 @@ impl Truth {
     }
 }
 
-/// First length of a window; windows double from here as the run grows.
+/// Shortest length of a window.
 const FIRST_WINDOW_PS: u64 = 1 << 16;
 
 /// Time windows of equal length, at least `target` and at most `2 × target` of them.
@@ -98,10 +98,13 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// For `links` links and at least `windows` windows.
-    pub fn new(links: usize, windows: u32) -> Self {
+    /// For `links` links, at least `windows` windows, and a run that cannot be shorter than
+    /// `least_ps`: a good first guess saves merging windows over and over.
+    pub fn new(links: usize, windows: u32, least_ps: u64) -> Self {
+        let width = least_ps / (2 * u64::from(windows));
+        let shift = width.max(FIRST_WINDOW_PS).ilog2();
         Self {
-            windows: Windows { target: windows, shift: FIRST_WINDOW_PS.trailing_zeros() },
+            windows: Windows { target: windows, shift },
             samples: SampleLog::default(),
             truth: Vec::new(),
             links,
@@ -206,7 +209,7 @@ mod tests {
 
     #[test]
     fn windows_double_and_lose_nothing() {
-        let mut measure = Measure::new(2, 4);
+        let mut measure = Measure::new(2, 4, 0);
         let packet = Sent { wire: 10, observed: true };
         for step in 0..1000u64 {
             measure.sent(1, step * FIRST_WINDOW_PS, 5, 1, packet);

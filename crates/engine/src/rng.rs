@@ -6,6 +6,8 @@
 pub enum Stream {
     /// Choice among route candidates.
     Route = 0x9e37_79b9_7f4a_7c15,
+    /// Choice of a detour.
+    Detour = 0xa076_1d64_78bd_642f,
     /// Reservoir decisions.
     Reservoir = 0xd1b5_4a32_d192_ed03,
     /// Probabilistic congestion marks.

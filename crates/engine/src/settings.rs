@@ -37,6 +37,18 @@ pub enum Routing {
     Deterministic,
 }
 
+/// Whether packets leave the shortest way, where the routing rule offers detours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detour {
+    /// Minimal routes.
+    Never,
+    /// By a random intermediate place (Valiant, 1982).
+    Valiant,
+    /// Minimal or Valiant, whichever looks cheaper at the first switch (UGAL-L; Singh, 2005).
+    Ugal,
+}
+
 /// How an adapter shares its link between messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -93,6 +105,8 @@ pub struct Settings {
     pub switch_delay_ps: u64,
     /// See [`Routing`].
     pub routing: Routing,
+    /// See [`Detour`].
+    pub detour: Detour,
     /// See [`Injection`].
     pub injection: Injection,
     /// Software latency between the posting of a send and its first byte at the adapter.

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tailback_fabric::{Fabric, Routes};
+use tailback_fabric::{Fabric, FabricError, Plan};
 
 use crate::adapter::Adapter;
 use crate::link::{Link, Links, NIL};
@@ -34,15 +34,13 @@ const EVENTS_BETWEEN_WATCHES: u64 = 1 << 17;
 
 pub(crate) struct Sim<'a, P> {
     pub fabric: &'a Fabric,
-    pub routes: &'a Routes,
+    pub plan: &'a Plan,
     pub settings: &'a Settings,
     pub placement: &'a Placement,
     pub program: Compiled,
     pub now: u64,
     pub queue: EventQueue,
     pub links: Links,
-    /// Switch of each node.
-    pub node_switch: Vec<u32>,
     pub packets: Packets,
     pub adapters: Vec<Adapter>,
     pub messages: Vec<MessageState>,
@@ -62,21 +60,22 @@ pub(crate) struct Sim<'a, P> {
 /// that block for ever, or an interruption by `watch`.
 pub fn simulate(
     fabric: &Fabric,
-    routes: &Routes,
+    plan: &Plan,
     settings: &Settings,
     program: &Program,
     placement: &Placement,
     watch: Watch<'_>,
 ) -> Result<Outcome, EngineError> {
     if settings.measure {
-        let probe = Measure::new(fabric.n_links(), settings.windows);
+        let least = least_ps(fabric, plan, program, placement);
+        let probe = Measure::new(fabric.n_links(), settings.windows, least);
         let (mut outcome, probe) =
-            Sim::new(fabric, routes, settings, program, placement, probe)?.run(watch)?;
+            Sim::new(fabric, plan, settings, program, placement, probe)?.run(watch)?;
         outcome.window_ps = probe.window_ps();
         (outcome.samples, outcome.truth) = probe.finish();
         Ok(outcome)
     } else {
-        let sim = Sim::new(fabric, routes, settings, program, placement, Silent)?;
+        let sim = Sim::new(fabric, plan, settings, program, placement, Silent)?;
         Ok(sim.run(watch)?.0)
     }
 }
@@ -84,14 +83,14 @@ pub fn simulate(
 impl<'a, P: Probe> Sim<'a, P> {
     fn new(
         fabric: &'a Fabric,
-        routes: &'a Routes,
+        plan: &'a Plan,
         settings: &'a Settings,
         program: &'a Program,
         placement: &'a Placement,
         probe: P,
     ) -> Result<Self, EngineError> {
         settings.check()?;
-        check_sizes(fabric, program, placement)?;
+        check_sizes(fabric, plan, program, placement)?;
         let compiled = program.compile(settings.packet_bytes)?;
         let ranks: Vec<RankState> =
             (0..program.n_ranks()).map(|rank| RankState::new(compiled.rank_start[rank])).collect();
@@ -103,12 +102,7 @@ impl<'a, P: Probe> Sim<'a, P> {
         let total_packets = messages.iter().map(|m| u64::from(m.packets_left)).sum();
         let mut sim = Self {
             queue: EventQueue::new(bucket_ps(fabric, settings)),
-            links: build_links(fabric, settings),
-            node_switch: routes
-                .injection
-                .iter()
-                .map(|&link| fabric.link_dst[link as usize] - fabric.n_nodes)
-                .collect(),
+            links: build_links(fabric, plan, settings),
             packets: Packets::new(),
             adapters: (0..fabric.n_nodes).map(|_| Adapter::default()).collect(),
             unfinished: ranks.len(),
@@ -119,7 +113,7 @@ impl<'a, P: Probe> Sim<'a, P> {
             packet_hops: 0,
             total_packets,
             fabric,
-            routes,
+            plan,
             settings,
             placement,
             messages,
@@ -146,10 +140,18 @@ impl<'a, P: Probe> Sim<'a, P> {
         pairs.dedup();
         for (from, to) in pairs {
             if from != to {
-                self.routes.require(self.fabric, from, to)?;
+                self.require(from, to)?;
             }
         }
         Ok(())
+    }
+
+    fn require(&self, from: u32, to: u32) -> Result<(), FabricError> {
+        let (here, goal) = (self.plan.home[from as usize], self.plan.home[to as usize]);
+        if here == goal || self.plan.leads(self.fabric, here, to) {
+            return Ok(());
+        }
+        Err(FabricError::Unconnected { from: here, to: goal })
     }
 
     fn run(mut self, watch: Watch<'_>) -> Result<(Outcome, P), EngineError> {
@@ -179,7 +181,7 @@ impl<'a, P: Probe> Sim<'a, P> {
             }
         }
         if self.unfinished > 0 {
-            return Err(self.stuck());
+            return Err(self.deadlock().unwrap_or_else(|| self.stuck()));
         }
         self.assert_conserved();
         Ok(self.outcome())
@@ -190,8 +192,8 @@ impl<'a, P: Probe> Sim<'a, P> {
         assert_eq!(self.packets.live(), 0, "packets left in the network");
         assert_eq!(self.delivered, self.total_packets, "packets delivered");
         let whole = u64::from(self.settings.buffer_bytes);
-        for (link, credit) in self.links.credit_in_all().enumerate() {
-            assert_eq!(credit, whole, "credit of link {link}");
+        for (lane, credit) in self.links.credit_in_all().enumerate() {
+            assert_eq!(credit, whole, "credit of lane {lane}");
         }
     }
 
@@ -213,15 +215,33 @@ impl<'a, P: Probe> Sim<'a, P> {
     }
 }
 
-fn build_links(fabric: &Fabric, settings: &Settings) -> Links {
-    let n = fabric.n_links();
-    let state = (0..n)
-        .map(|l| {
-            let delay = fabric.link_delay_ps[l];
-            Link::new(fabric.link_gbps[l], delay, fabric.link_dst[l], settings.buffer_bytes)
-        })
+fn build_links(fabric: &Fabric, plan: &Plan, settings: &Settings) -> Links {
+    let links = (0..fabric.n_links())
+        .map(|l| Link::new(fabric.link_gbps[l], fabric.link_delay_ps[l], fabric.link_dst[l]))
         .collect();
-    Links::new(state)
+    Links::new(links, plan.lanes(), settings.buffer_bytes)
+}
+
+/// A run is at least as long as its busiest rank computes and sends at line rate.
+fn least_ps(fabric: &Fabric, plan: &Plan, program: &Program, placement: &Placement) -> u64 {
+    let ranks = program.n_ranks().min(placement.node.len()).min(placement.start_ps.len());
+    let length = |rank: usize| -> Option<u64> {
+        let link = *plan.injection.get(placement.node[rank] as usize)? as usize;
+        let ps_per_byte = (8000.0 / fabric.link_gbps[link]) as u64;
+        let ops = program.rank_start[rank] as usize..program.rank_start[rank + 1] as usize;
+        let (kinds, amounts) = (program.kind.get(ops.clone())?, program.amount.get(ops)?);
+        let (mut compute, mut sent) = (0u64, 0u64);
+        for (&kind, &amount) in kinds.iter().zip(amounts) {
+            match kind {
+                0 => compute = compute.saturating_add(amount),
+                1 => sent = sent.saturating_add(amount),
+                _ => {}
+            }
+        }
+        // Sending may overlap with computing.
+        Some(placement.start_ps[rank] + compute.max(sent.saturating_mul(ps_per_byte)))
+    };
+    (0..ranks).filter_map(length).max().unwrap_or(0)
 }
 
 /// About two events a bucket when every adapter sends full packets at line rate.
@@ -233,13 +253,14 @@ fn bucket_ps(fabric: &Fabric, settings: &Settings) -> u64 {
 
 fn check_sizes(
     fabric: &Fabric,
+    plan: &Plan,
     program: &Program,
     placement: &Placement,
 ) -> Result<(), EngineError> {
     const LIMIT: u64 = 1 << 28;
     let ranks = program.n_ranks();
     for (what, value) in [
-        ("links", fabric.n_links() as u64),
+        ("lanes of links", fabric.n_links() as u64 * u64::from(plan.lanes())),
         ("ranks", ranks as u64),
         ("messages", program.kind.len() as u64),
     ] {
@@ -272,10 +293,10 @@ fn check_sizes(
             format!("placed on node {}, which does not exist", placement.node[rank]),
         );
     }
-    if let Some(&label) = program.label.iter().max() {
-        if label as usize >= placement.label_observed.len().max(1) || label == NIL {
-            return wrong(0, format!("label {label} does not exist"));
-        }
+    if let Some(&label) = program.label.iter().max()
+        && (label as usize >= placement.label_observed.len().max(1) || label == NIL)
+    {
+        return wrong(0, format!("label {label} does not exist"));
     }
     Ok(())
 }

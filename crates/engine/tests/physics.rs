@@ -141,14 +141,14 @@ fn an_unposted_receive_holds_a_rendezvous_back() {
 fn ranks_of_one_host_do_not_use_the_network() {
     use std::ops::ControlFlow;
     use tailback_engine::{Placement, simulate};
-    use tailback_fabric::Routes;
+    use tailback_fabric::{Plan, Routes, Rule as PlanRule};
     let fabric = build(&SMALL).unwrap();
     let routes = Routes::up_down(&fabric).unwrap();
+    let plan = Plan::new(&fabric, PlanRule::Table(routes)).unwrap();
     let placement = Placement { node: vec![0, 0], host: vec![0, 0], ..in_order(2) };
     let program = burst(2, &[(0, 1, 1 << 20)]);
     let mut watch = |_| ControlFlow::Continue(());
-    let outcome =
-        simulate(&fabric, &routes, &settings(), &program, &placement, &mut watch).unwrap();
+    let outcome = simulate(&fabric, &plan, &settings(), &program, &placement, &mut watch).unwrap();
     assert_eq!(outcome.messages.arrival_ps[0], 500_000 + (1 << 20) * 20);
     assert_eq!(outcome.packet_hops, 0);
 }

@@ -126,3 +126,91 @@ fn deterministic_routing_keeps_the_order_of_a_flow() {
         }
     }
 }
+
+mod lanes {
+    use super::*;
+    use std::ops::ControlFlow;
+    use tailback_engine::{Detour, EngineError, simulate};
+    use tailback_fabric::rules::{AllToAll, DimensionOrder, Tie};
+    use tailback_fabric::{Fabric, Plan, Rule as PlanRule};
+    use tailback_fabric::{hyperx, torus};
+
+    fn ring_of(dims: &[u32]) -> Fabric {
+        let dimensions = dims
+            .iter()
+            .map(|&size| torus::Dimension {
+                size,
+                wrap: true,
+                cables: 1,
+                gbps: vec![100.0],
+                delay_ps: 10_000,
+            })
+            .collect();
+        let shape =
+            torus::Shape { dimensions, nodes_per_switch: 1, node_gbps: 100.0, node_delay_ps: 0 };
+        torus::build(&shape).unwrap()
+    }
+
+    /// Everybody to everybody `steps` ahead, with one packet of buffer a lane.
+    fn rush(
+        fabric: &Fabric,
+        rule: PlanRule,
+        detour: Detour,
+        steps: &[u32],
+    ) -> Result<Outcome, EngineError> {
+        let plan = Plan::new(fabric, rule)?;
+        let n = fabric.n_nodes;
+        let messages: Vec<_> = (0..n)
+            .flat_map(|src| steps.iter().map(move |&k| (src, (src + k) % n, 20 * 4096)))
+            .filter(|(src, dst, _)| src != dst)
+            .collect();
+        let program = burst(n as usize, &messages);
+        let settings = Settings { detour, buffer_bytes: 4096, ..settings() };
+        let placement = in_order(n as usize);
+        simulate(fabric, &plan, &settings, &program, &placement, &mut |_| ControlFlow::Continue(()))
+    }
+
+    #[test]
+    fn datelines_keep_a_full_torus_moving() {
+        let fabric = ring_of(&[5, 4]);
+        for (detour, way) in [(false, Detour::Never), (true, Detour::Valiant), (true, Detour::Ugal)]
+        {
+            let rule = DimensionOrder::new(&fabric, &[5, 4], Tie::Positive, true, detour).unwrap();
+            let rule = PlanRule::DimensionOrder(rule);
+            let outcome = rush(&fabric, rule, way, &[1, 2, 3, 7, 11]).unwrap();
+            assert_eq!(outcome.packets, 20 * 5 * 20);
+        }
+    }
+
+    #[test]
+    fn a_ring_without_datelines_deadlocks_and_the_circle_is_named() {
+        let fabric = ring_of(&[8]);
+        let rule = DimensionOrder::new(&fabric, &[8], Tie::Positive, false, false).unwrap();
+        let error = rush(&fabric, PlanRule::DimensionOrder(rule), Detour::Never, &[3]).unwrap_err();
+        let EngineError::Deadlock { cycle, .. } = error else { panic!("{error}") };
+        assert_eq!(cycle.len(), 8);
+        for (at, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
+            assert_eq!(fabric.link_dst[at.0 as usize], fabric.link_src[next.0 as usize]);
+        }
+    }
+
+    #[test]
+    fn detours_relieve_an_adversarial_pattern() {
+        // On a HyperX row everybody sends to the same neighbour: one link minimally, many by Valiant.
+        let dims = vec![hyperx::Dimension { size: 8, cables: 1, gbps: 100.0, delay_ps: 0 }];
+        let shape = hyperx::Shape {
+            dimensions: dims,
+            nodes_per_switch: 4,
+            node_gbps: 100.0,
+            node_delay_ps: 0,
+        };
+        let fabric = hyperx::build(&shape).unwrap();
+        let time = |detour, way| {
+            let rule = AllToAll::new(&fabric, &[8], detour).unwrap();
+            rush(&fabric, PlanRule::AllToAll(rule), way, &[4]).unwrap().end_ps
+        };
+        let minimal = time(false, Detour::Never);
+        assert!(time(true, Detour::Valiant) < minimal);
+        assert!(time(true, Detour::Ugal) < minimal);
+    }
+}

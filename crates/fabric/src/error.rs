@@ -61,6 +61,42 @@ pub enum FabricError {
         /// Switch index.
         to: u32,
     },
+    /// A fabric that is not wired the way a routing rule needs.
+    #[error("{rule} routing does not fit this fabric: {why}")]
+    Unfit {
+        /// Routing rule.
+        rule: &'static str,
+        /// What does not fit, and where.
+        why: String,
+    },
+    /// Forwarding tables that send packets in circles.
+    #[error(
+        "the forwarding tables send packets for node {node} in a circle through switch {switch}"
+    )]
+    Circle {
+        /// Switch index on the circle.
+        switch: u32,
+        /// Node the packets are for.
+        node: u32,
+    },
+    /// A forwarding table entry that names a link of another switch.
+    #[error(
+        "switch {switch} forwards to node {node} by link {link}, which is not one of its links"
+    )]
+    Forward {
+        /// Switch index.
+        switch: u32,
+        /// Node.
+        node: u32,
+        /// Link.
+        link: u32,
+    },
+    /// Buffers that wait on one another in a circle.
+    #[error("the routes can deadlock: {}", channels(.cycle))]
+    Deadlock {
+        /// Link and lane of each buffer; each waits for the next, the last for the first.
+        cycle: Vec<(u32, u8)>,
+    },
     /// Parameters of a builder that do not fit together.
     #[error("{field} = {value}: {why}")]
     Parameter {
@@ -71,4 +107,18 @@ pub enum FabricError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+/// A cycle of buffers in words, shortened in the middle when it is long.
+fn channels(cycle: &[(u32, u8)]) -> String {
+    const SHOWN: usize = 12;
+    let name = |&(link, lane): &(u32, u8)| format!("link {link} lane {lane}");
+    let mut names: Vec<String> = cycle.iter().take(SHOWN).map(name).collect();
+    if cycle.len() > SHOWN {
+        names.push(format!("{} more", cycle.len() - SHOWN));
+    }
+    if let Some(first) = cycle.first() {
+        names.push(name(first));
+    }
+    names.join(" waits for ")
 }

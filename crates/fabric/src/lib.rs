@@ -1,17 +1,30 @@
 //! The machine room: nodes, switches and directed links as flat arrays, and the routes over them.
 //!
-//! A *vertex* is a node (`0..n_nodes`) or a switch (`n_nodes..n_nodes + n_switches`). A cable is two
-//! directed links. Links are sorted by source vertex and port, so the links that leave one vertex
-//! are contiguous and a route is a short slice of neighbouring link numbers.
+//! A *vertex* is a node (`0..n_nodes`) or a switch (`n_nodes..n_nodes + n_switches`). A cable is
+//! two directed links. Links are sorted by source vertex and port, so the links that leave one
+//! vertex are contiguous and a route is a short slice of neighbouring link numbers.
 
 mod build;
+mod deadlock;
+pub mod dragonfly;
+pub mod dragonfly_plus;
 mod error;
 pub mod fat_tree;
+mod forwarding;
+mod global;
+pub mod hyperx;
+pub mod pgft;
 mod routes;
+pub mod rules;
+pub mod torus;
+mod tree;
+pub mod yellowstone;
 
 pub use build::CableList;
 pub use error::FabricError;
+pub use global::Arrangement;
 pub use routes::Routes;
+pub use rules::{Plan, RouteState, Rule, Step};
 
 /// Nodes, switches and directed links.
 #[derive(Debug, Clone, Default)]

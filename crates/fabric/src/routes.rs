@@ -1,15 +1,21 @@
 //! Up/down routes: for every switch and destination, the links that lead on.
 //!
 //! A path climbs towards higher switches, then descends; once it can descend it does, and it never
-//! climbs again, so no cycle of buffers can form (up*/down* routing; Schroeder et al., Autonet, 1991).
-//! "Higher" is the tier, then the switch number. Where tiers leave two leaves without a common
-//! ancestor, the order is taken from a breadth-first tree instead, which always connects.
+//! climbs again, so no cycle of buffers can form (up*/down* routing; Schroeder et al., Autonet,
+//! 1991). "Higher" is the tier, then the switch number. Where tiers leave two leaves without a
+//! common ancestor, the order is taken from a breadth-first tree instead, which always connects.
+//!
+//! Large regular trees need no table: see [`crate::tree`].
 
 use std::collections::HashMap;
 
+use crate::tree::Tree;
 use crate::{Fabric, FabricError};
 
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Entries up to which a table is kept where arithmetic would do: 16 MB, about what caches hold.
+const SMALL_TABLE: usize = 1 << 22;
 
 /// Route candidates of every switch to every switch that carries nodes.
 #[derive(Debug, Clone)]
@@ -30,6 +36,8 @@ pub struct Routes {
     pub set_links: Vec<u32>,
     /// For D-mod-k: what to divide the destination by before the modulus, per switch.
     pub divisor: Vec<u32>,
+    /// Takes the place of the table in large regular trees; the table is empty then.
+    pub(crate) tree: Option<Tree>,
 }
 
 impl Routes {
@@ -39,17 +47,60 @@ impl Routes {
     /// A node without exactly one switch cable. Pairs without a path are left out: see
     /// [`Routes::require`].
     pub fn up_down(fabric: &Fabric) -> Result<Self, FabricError> {
+        let all: Vec<u32> = (0..fabric.n_nodes).collect();
+        Self::up_down_among(fabric, &all)
+    }
+
+    /// As [`Routes::up_down`], for traffic among `nodes` alone; without any there are no routes.
+    ///
+    /// The tiers decide what is up as long as they connect these nodes: in a real fabric a stray
+    /// management switch must not turn the routes of everybody else into a tree with one root.
+    ///
+    /// # Errors
+    /// As [`Routes::up_down`].
+    pub fn up_down_among(fabric: &Fabric, nodes: &[u32]) -> Result<Self, FabricError> {
+        let routes = Self::attach(fabric)?;
+        if nodes.is_empty() {
+            return Ok(routes);
+        }
+        if fabric.n_switches as usize * routes.columns as usize > SMALL_TABLE
+            && let Some(tree) = Tree::detect(fabric, &routes)
+        {
+            return Ok(routes.with_tree(fabric, tree));
+        }
+        Self::table_among(fabric, nodes)
+    }
+
+    /// As [`Routes::up_down`], by arithmetic whatever the size: `None` where the fabric is no
+    /// regular tree. Memory is 4 bytes a link and 28 bytes a switch.
+    ///
+    /// # Errors
+    /// A node without exactly one switch cable.
+    pub fn arithmetic(fabric: &Fabric) -> Result<Option<Self>, FabricError> {
+        let routes = Self::attach(fabric)?;
+        Ok(Tree::detect(fabric, &routes).map(|tree| routes.with_tree(fabric, tree)))
+    }
+
+    /// As [`Routes::up_down`], by a table whatever the size: 4 bytes for each switch and each
+    /// switch that carries nodes.
+    ///
+    /// # Errors
+    /// A node without exactly one switch cable.
+    pub fn table(fabric: &Fabric) -> Result<Self, FabricError> {
+        let all: Vec<u32> = (0..fabric.n_nodes).collect();
+        Self::table_among(fabric, &all)
+    }
+
+    fn table_among(fabric: &Fabric, nodes: &[u32]) -> Result<Self, FabricError> {
         let mut routes = Self::attach(fabric)?;
         let by_tier: Vec<u64> = (0..fabric.n_switches as usize)
             .map(|s| (((fabric.switch_tier[s] + 1).max(0) as u64) << 32) | s as u64)
             .collect();
-        if !routes.fill(fabric, &by_tier) {
+        let missing = routes.fill(fabric, &by_tier, nodes);
+        if missing > 0 {
             let mut again = Self::attach(fabric)?;
-            again.fill(fabric, &breadth_first_heights(fabric));
             // Keep the tiers' routes where a broken fabric leaves pairs apart either way.
-            if again.table.iter().filter(|&&set| set == NONE).count()
-                < routes.table.iter().filter(|&&set| set == NONE).count()
-            {
+            if again.fill(fabric, &breadth_first_heights(fabric), nodes) < missing {
                 routes = again;
             }
         }
@@ -58,9 +109,41 @@ impl Routes {
 
     /// The candidate links at `switch` towards `node`, which hangs off another switch.
     pub fn candidates(&self, switch: u32, node: u32) -> &[u32] {
-        let set = self.table[(switch * self.columns + self.column[node as usize]) as usize];
-        let set = set as usize;
+        let column = self.column[node as usize];
+        if let Some(tree) = &self.tree {
+            return tree.candidates(switch, column);
+        }
+        let set = self.table[switch as usize * self.columns as usize + column as usize] as usize;
         &self.set_links[self.set_start[set] as usize..self.set_start[set + 1] as usize]
+    }
+
+    /// Whether routes are computed when asked for, without a table.
+    pub fn is_arithmetic(&self) -> bool {
+        self.tree.is_some()
+    }
+
+    /// Bytes the routes take in memory.
+    pub fn bytes(&self) -> usize {
+        let words = self.injection.capacity()
+            + self.ejection.capacity()
+            + self.column.capacity()
+            + self.table.capacity()
+            + self.set_start.capacity()
+            + self.set_links.capacity()
+            + self.divisor.capacity();
+        4 * words + self.tree.as_ref().map_or(0, Tree::bytes)
+    }
+
+    /// Whether `switch` has a route to the switch of `node`, which is another one.
+    pub(crate) fn leads(&self, fabric: &Fabric, switch: u32, node: u32) -> bool {
+        let column = self.column[node as usize];
+        match &self.tree {
+            Some(tree) => tree.reaches(fabric, switch, column),
+            None => {
+                let entry = switch as usize * self.columns as usize + column as usize;
+                self.table.get(entry).is_some_and(|&set| set != NONE)
+            }
+        }
     }
 
     /// Checks there is a path between the switches of two nodes.
@@ -70,15 +153,14 @@ impl Routes {
     pub fn require(&self, fabric: &Fabric, from: u32, to: u32) -> Result<(), FabricError> {
         let switch = fabric.link_dst[self.injection[from as usize] as usize] - fabric.n_nodes;
         let target = fabric.link_src[self.ejection[to as usize] as usize] - fabric.n_nodes;
-        let entry = (switch * self.columns + self.column[to as usize]) as usize;
-        if switch != target && self.table[entry] == NONE {
+        if switch != target && !self.leads(fabric, switch, to) {
             return Err(FabricError::Unconnected { from: switch, to: target });
         }
         Ok(())
     }
 
     /// Finds each node's cable and gives every switch with nodes a column.
-    fn attach(fabric: &Fabric) -> Result<Self, FabricError> {
+    pub(crate) fn attach(fabric: &Fabric) -> Result<Self, FabricError> {
         let nodes = fabric.n_nodes;
         let mut column_of_switch = vec![NONE; fabric.n_switches as usize];
         let mut routes = Routes {
@@ -90,6 +172,7 @@ impl Routes {
             set_start: vec![0],
             set_links: Vec::new(),
             divisor: vec![1; fabric.n_switches as usize],
+            tree: None,
         };
         for node in 0..nodes {
             let links = fabric.out_links(node);
@@ -109,8 +192,11 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Fills the table with `height` as the order of switches; true when every pair has a path.
-    fn fill(&mut self, fabric: &Fabric, height: &[u64]) -> bool {
+    /// Fills the table with `height` as the order of switches.
+    ///
+    /// Returns the number of pairs of switches, both with some of `among`, that have no path. Other
+    /// switches may well have none: a core that has lost its cable to a pod is no way to that pod.
+    fn fill(&mut self, fabric: &Fabric, height: &[u64], among: &[u32]) -> usize {
         let (nodes, switches) = (fabric.n_nodes, fabric.n_switches as usize);
         let columns = self.columns as usize;
         self.table = vec![NONE; switches * columns];
@@ -119,12 +205,16 @@ impl Routes {
             target[self.column[node] as usize] =
                 fabric.link_dst[self.injection[node] as usize] - nodes;
         }
+        let mut counts = vec![false; switches];
+        for &node in among {
+            counts[target[self.column[node as usize] as usize] as usize] = true;
+        }
         let mut order: Vec<u32> = (0..switches as u32).collect();
         order.sort_unstable_by_key(|&s| std::cmp::Reverse(height[s as usize]));
         let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
         let (mut down, mut any) = (vec![NONE; switches], vec![NONE; switches]);
         let (mut frontier, mut set) = (Vec::new(), Vec::new());
-        let mut complete = true;
+        let mut missing = 0;
         for (column, &goal) in target.iter().enumerate() {
             descend(fabric, height, goal, &mut down, &mut frontier);
             any.copy_from_slice(&down);
@@ -156,7 +246,7 @@ impl Routes {
                     }
                 }
                 if best == NONE {
-                    complete = false;
+                    missing += usize::from(counts[s] && counts[goal as usize]);
                     continue;
                 }
                 any[s] = best + 1;
@@ -174,13 +264,20 @@ impl Routes {
             }
         }
         self.divide(fabric);
-        complete
+        missing
+    }
+
+    /// Replaces the table by arithmetic.
+    fn with_tree(mut self, fabric: &Fabric, tree: Tree) -> Self {
+        let widest = tree.widest(fabric);
+        self.tree = Some(tree);
+        self.divide_by(fabric, &widest);
+        self
     }
 
     /// D-mod-k: a switch spreads destinations that the switches below it do not tell apart.
     fn divide(&mut self, fabric: &Fabric) {
-        let tiers = fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize;
-        let mut widest = vec![1u32; tiers + 1];
+        let mut widest = vec![1u32; tiers(fabric)];
         let columns = self.columns as usize;
         for switch in 0..fabric.n_switches as usize {
             let tier = fabric.switch_tier[switch].max(0) as usize;
@@ -192,12 +289,21 @@ impl Routes {
                 }
             }
         }
+        self.divide_by(fabric, &widest);
+    }
+
+    fn divide_by(&mut self, fabric: &Fabric, widest: &[u32]) {
         for switch in 0..fabric.n_switches as usize {
             let tier = fabric.switch_tier[switch].max(0) as usize;
             self.divisor[switch] =
                 widest[..tier].iter().fold(1u32, |product, &width| product.saturating_mul(width));
         }
     }
+}
+
+/// Number of tiers.
+pub(crate) fn tiers(fabric: &Fabric) -> usize {
+    fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize + 1
 }
 
 /// Distance of every switch that reaches `goal` by descending alone.
@@ -329,6 +435,22 @@ mod tests {
     }
 
     use crate::CableList;
+
+    #[test]
+    fn a_core_that_lost_a_cable_does_not_take_the_others_with_it() {
+        // Two leaves, three spines, one of them without its cable to the second leaf.
+        let mut cables = CableList::new(2 + 5);
+        for (node, leaf) in [(0, 2), (1, 3)] {
+            cables.add(node, leaf, 100.0, 0);
+        }
+        for (leaf, spine) in [(2, 4), (2, 5), (2, 6), (3, 4), (3, 5)] {
+            cables.add(leaf, spine, 100.0, 0);
+        }
+        let fabric = cables.finish(2, vec![0, 0, 1, 1, 1], vec![-1; 5]).unwrap();
+        let routes = Routes::up_down(&fabric).unwrap();
+        assert_eq!(routes.candidates(0, 1).len(), 2);
+        assert_eq!(routes.candidates(1, 0).len(), 2);
+    }
 
     #[test]
     fn islands_are_named() {

@@ -5,6 +5,7 @@
 //! not be known beforehand.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::{Mark, NO_LINK};
 
@@ -70,12 +71,34 @@ const BATCH: usize = 1 << 16;
 #[derive(Debug)]
 pub struct SampleLog {
     batch: Vec<Sample>,
-    sums: HashMap<Key, Sums>,
+    sums: HashMap<Key, Sums, Mix>,
+}
+
+/// Hashes a key's few words well and fast; nobody hostile chooses them.
+type Mix = BuildHasherDefault<Mixer>;
+
+#[derive(Debug, Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u32(byte.into());
+        }
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.0 = (self.0.rotate_left(5) ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 impl Default for SampleLog {
     fn default() -> Self {
-        Self { batch: Vec::with_capacity(BATCH), sums: HashMap::new() }
+        Self { batch: Vec::with_capacity(BATCH), sums: HashMap::default() }
     }
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 import tailback
+from tailback.cli.collect import collect
 from tailback.cli.compare import compare
 from tailback.cli.diagnose import diagnose
 from tailback.cli.lists import list_parts
@@ -41,7 +42,7 @@ def cli() -> None:
     """
 
 
-for command in (diagnose, simulate, place, compare, report, list_parts):
+for command in (diagnose, simulate, place, compare, report, collect, list_parts):
     cli.add_command(command)
 
 

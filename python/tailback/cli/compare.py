@@ -16,7 +16,7 @@ from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time
 
 
-@click.command()
+@click.command(short_help="Compare two runs.")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")

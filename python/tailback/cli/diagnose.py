@@ -26,7 +26,7 @@ from tailback.simulate import simulate as run_scenario
 UNDETERMINED = 3
 
 
-@click.command()
+@click.command(short_help="Say where traffic backs up, why, what to do.")
 @source_options
 @click.option(
     "--out", type=click.Path(path_type=Path),

@@ -6,7 +6,10 @@ import json
 
 import click
 
+import tailback.counters.analysis.figures
+import tailback.counters.readers
 import tailback.diagnose.rules
+import tailback.fabric.topologies
 import tailback.placement
 import tailback.report
 import tailback.simulate  # noqa: F401 - importing a package registers its parts
@@ -16,7 +19,7 @@ from tailback.registry import kinds
 from tailback.schema import TABLES
 
 
-@click.command("list")
+@click.command("list", short_help="List what Tailback knows, kind by kind.")
 @click.argument("kind", required=False)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def list_parts(kind: str | None, form: str) -> None:

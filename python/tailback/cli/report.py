@@ -13,7 +13,7 @@ from tailback.report import export_figures, write_report
 from tailback.run import Run
 
 
-@click.command()
+@click.command(short_help="Write the report of a run or a diagnosis.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,

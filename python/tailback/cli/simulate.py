@@ -18,7 +18,7 @@ from tailback.simulate import simulate as run_scenario
 from tailback.units import format_time
 
 
-@click.command()
+@click.command(short_help="Simulate a scenario and keep its tables.")
 @source_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the tables of the run.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")

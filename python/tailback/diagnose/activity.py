@@ -111,5 +111,7 @@ def observed_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         messages.join(ranks.rename({"rank": "src_rank", "node": "src"}), on="src_rank")
         .join(ranks.rename({"rank": "dst_rank", "node": "dst"}), on="dst_rank")
         .filter(pl.col("src") != pl.col("dst"))
-        .select("src", "dst", "start_ps", "arrival_ps", "src_rank", "dst_rank", "label")
+        .select(
+            "src", "dst", "start_ps", "arrival_ps", "src_rank", "dst_rank", "label", "size_bytes"
+        )
     )

@@ -184,14 +184,18 @@ class Evidence:
         congested = own.congested | together.congested
         fraction = np.where(own.congested, own.fraction, together.fraction)
         inputs = (self.topology, congested, fraction, together.packets, own.weight)
-        forest = grow(*inputs)
+        filled = np.zeros(self.topology.n_links, np.bool_)
+        inner = np.flatnonzero(congested)
+        if len(inner):
+            filled[inner] = self._use(around, "bundle", inner)[2] >= FILLED
+        forest = grow(*inputs, filled=filled)
         roots = self._measure_roots(forest, around, fraction)
         # Before others are blamed, every congested link of ours further on is considered.
         thin = roots.filter(pl.col("verdict").is_in(["others", "transient"]))["link"]
         if thin.len():
             concentrated = np.zeros(self.topology.n_links, np.bool_)
             concentrated[thin.to_numpy()] = True
-            forest = grow(*inputs, concentrated)
+            forest = grow(*inputs, concentrated, filled)
             roots = self._measure_roots(forest, around, fraction)
         return View(name, own, forest, roots)
 

@@ -56,8 +56,11 @@ def fan_in(run: Run, node: int, phases: Collection[str]) -> FanIn | None:
     into = log.filter(pl.col("dst") == node)
     if not into.height:
         return None
-    calls = into.group_by("call").agg(pl.len().alias("n")).sort("n", "call", descending=True)
-    receivers = into.group_by("dst_rank").agg(pl.len().alias("n")).sort("n", descending=True)
+    calls = (
+        into.group_by("call").agg(n=pl.col("size_bytes").sum()).sort("n", "call", descending=True)
+    )
+    receivers = into.group_by("dst_rank").agg(n=pl.col("size_bytes").sum())
+    receivers = receivers.sort("n", "dst_rank", descending=[True, False])
     rank = receivers["dst_rank"][0]
     job_rank = run.tables["ranks"].filter(pl.col("rank") == rank)["job_rank"][0]
     senders = into["src_rank"].unique()

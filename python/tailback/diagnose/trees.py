@@ -33,6 +33,10 @@ EXPLAINED = 0.10
 """A link waits on those downstream when their congested fractions, weighted with the share of its
 traffic they take, make up at least this share of its own; else it is a root."""
 
+EXPLAINED_FILLED = 1 / 3
+"""The same for a link that our own traffic fills: one that sends all the time is not kept from
+sending (theorem 4.2), so a little congestion further on does not explain its queue."""
+
 _SPREAD_STEPS = 1000
 
 
@@ -163,6 +167,7 @@ def grow(
     traffic: Floats,
     weight: Floats,
     concentrated: Bools | None = None,
+    filled: Bools | None = None,
 ) -> Forest:
     """Follow each congested link downstream and charge its packets to the roots.
 
@@ -174,6 +179,8 @@ def grow(
         weight: Congested packets to charge, shape (L,).
         concentrated: Links whose traffic may all go on over one link (static routing sends it so),
             shape (L,): for these the most that can go on over a link counts, not its proportion.
+        filled: Links that our own traffic fills while they are congested, shape (L,): busy, so
+            hardly waiting, they need :data:`EXPLAINED_FILLED` to count as waiting.
 
     Returns:
         The forest; a link that leads to several roots is split among them by share of its traffic.
@@ -182,7 +189,10 @@ def grow(
     if concentrated is None:
         concentrated = np.zeros(topology.n_links, np.bool_)
     waits_on, explained = _waits_on(topology, links, congested, fraction, traffic, concentrated)
-    root = explained < EXPLAINED * fraction[links]
+    need = np.full(len(links), EXPLAINED)
+    if filled is not None:
+        need[filled[links]] = EXPLAINED_FILLED
+    root = explained < need * fraction[links]
     root |= _cycle_heads(waits_on, root, fraction[links])
     waits_on = _normalised(waits_on, ~root)
     charge = _spread(waits_on, root, weight[links])

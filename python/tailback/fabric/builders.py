@@ -1,16 +1,25 @@
-"""Fabrics that are computed: fat trees of two and three levels, and the ideal single switch."""
+"""Fabrics that are computed, and the face of the core for topologies and routing rules.
+
+Fat trees of two and three levels and the ideal single switch are here; all other topologies are
+in :mod:`tailback.fabric.topologies`, one file each.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
 from tailback.scenario import FatTree
+
+core = _core
+"""The compiled module, for the topologies: this file is their one way to it."""
 
 PRESETS: Registry[FatTree] = Registry("fabric", "networks by name, for [fabric] preset")
 
@@ -32,21 +41,109 @@ def fat_tree(shape: FatTree, name: str = "fat-tree") -> Fabric:
         FabricError: The shape is impossible; the error names the field.
     """
     arrays = _build(shape)
-    n_nodes = int(arrays.pop("n_nodes"))
     tiers = arrays["switch_tier"]
-    digits = len(str(max(n_nodes - 1, 1)))
-    hosts = [f"n{node:0{digits}d}" for node in range(n_nodes)]
     wide = len(str(len(tiers) - 1))
+    names = [f"{_TIER_NAMES[t]}{s:0{wide}d}" for s, t in enumerate(tiers)]
+    return from_arrays(arrays, name, names)
+
+
+def from_arrays(
+    arrays: dict[str, Any],
+    name: str,
+    switch_name: list[str],
+    node_host: NDArray[np.uint32] | None = None,
+    host_name: list[str] | None = None,
+    node_name: list[str] | None = None,
+) -> Fabric:
+    """Make a fabric of the arrays a builder of the core returns.
+
+    Args:
+        arrays: The arrays by name, as from ``_core.torus_fabric``.
+        name: What to call the fabric.
+        switch_name: Name of each switch.
+        node_host: Host of each node, shape (N,); a host a node if None.
+        host_name: Name of each host; ``n0``, ``n1``, … if None.
+        node_name: Name of each node; that of its host if None, which then has one node.
+    """
+    arrays = dict(arrays)
+    n_nodes = int(arrays.pop("n_nodes"))
+    if node_host is None:
+        node_host = np.arange(n_nodes, dtype=np.uint32)
+    if host_name is None:
+        n_hosts = int(node_host.max(initial=0)) + 1
+        digits = len(str(max(n_hosts - 1, 1)))
+        host_name = [f"n{host:0{digits}d}" for host in range(n_hosts)]
     fabric = Fabric(
         name=name,
-        node_name=hosts,
-        node_host=np.arange(n_nodes, dtype=np.uint32),
-        host_name=list(hosts),
-        switch_name=[f"{_TIER_NAMES[t]}{s:0{wide}d}" for s, t in enumerate(tiers)],
+        node_name=node_name if node_name is not None else [host_name[h] for h in node_host],
+        node_host=node_host,
+        host_name=host_name,
+        switch_name=switch_name,
         **arrays,
     )
     fabric.check()
     return fabric
+
+
+def network_of(
+    fabric: Fabric, among: Sequence[int] | NDArray[np.uint32] | None = None
+) -> _core.Network:
+    """The fabric with up/down routes, as ``_core.Network``; links must be in port order.
+
+    Args:
+        fabric: The fabric.
+        among: Nodes that will communicate; all if None. With none at all no up/down route is
+            computed, which is right for a routing rule that needs no table.
+
+    Raises:
+        FabricError: It cannot be routed.
+    """
+    nodes = None if among is None else np.ascontiguousarray(among, np.uint32)
+    try:
+        return _core.Network(
+            fabric.n_nodes, fabric.switch_tier, fabric.switch_pod, fabric.link_src,
+            fabric.link_dst, fabric.link_src_port, fabric.link_dst_port, fabric.link_gbps,
+            fabric.link_delay_ps, fabric.link_reverse, nodes,
+        )  # fmt: skip
+    except ValueError as error:
+        raise FabricError(str(error)) from None
+
+
+def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Network:
+    """The fabric with routes from forwarding tables, as ``_core.Network``.
+
+    Args:
+        fabric: The fabric, links in port order.
+        forward: Link by which each switch sends for each node, ``2**32 - 1`` where it has no
+            entry, shape (S, N).
+
+    Raises:
+        FabricError: The tables send packets in circles, or name links of other switches.
+    """
+    try:
+        flat = np.ascontiguousarray(forward, np.uint32).reshape(-1)
+        return _core.with_forwarding(network_of(fabric, []), flat)
+    except ValueError as error:
+        raise FabricError(
+            str(error), remedy="read the tables again when the subnet manager is at rest"
+        ) from None
+
+
+def require_deadlock_free(fabric: Fabric, routing: _core.Routing) -> None:
+    """Check that no cycle of buffers can form under ``routing``.
+
+    Raises:
+        FabricError: One can; names every buffer on a shortest one, by link and virtual lane.
+    """
+    cycle = routing.cycle()
+    if cycle:
+        names = [f"{fabric.link_name(link)} (lane {lane})" for link, lane in cycle]
+        shown = names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"]
+        raise FabricError(
+            f"the routes can deadlock: {' waits for '.join([*shown, names[0]])}",
+            place="[engine] routing",
+            remedy="give the routing the virtual lanes it needs, or use up/down routes",
+        )
 
 
 def star(fabric: Fabric) -> Fabric:

@@ -159,12 +159,29 @@ def render(drawn: Figure, form: str, dpi: int = 150) -> bytes:
     out = io.BytesIO()
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
+        _settle(drawn)
         drawn.savefig(out, format=form, dpi=dpi, metadata=metadata.get(form, {}))
     if form != "svg":
         return out.getvalue()
     text = out.getvalue().decode("utf-8")
     text = re.sub(r"'DejaVu Sans'(?!,)", _FONT_STACK, text)
     return _PATH_DATA.sub(_rounded, text).encode("utf-8")
+
+
+def _settle(drawn: Figure) -> None:
+    """Lay the figure out once, to round numbers.
+
+    The constraint solver's last digits depend on addresses in memory; they show in the ids that an
+    SVG derives from coordinates.
+    """
+    engine = drawn.get_layout_engine()
+    if engine is None:
+        return
+    engine.execute(drawn)
+    drawn.set_layout_engine("none")
+    for axes in drawn.axes:
+        left, bottom, width, height = (round(v, 6) for v in axes.get_position().bounds)
+        axes.set_position((left, bottom, width, height))
 
 
 _PATH_DATA = re.compile(r'(?<= d=")[-MLCQZz0-9. \n]+(?=")')

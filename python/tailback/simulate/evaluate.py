@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailback import _core
 from tailback.evaluate import Change, Evaluate
-from tailback.fabric.builders import star
+from tailback.fabric.builders import network_of, star
 from tailback.fabric.model import Fabric
 from tailback.run import Run
-from tailback.simulate.execute import Watch, execute, network_of
+from tailback.simulate.execute import Watch, execute
 from tailback.simulate.prepare import Prepared
+from tailback.simulate.routes import Routes, routes_for
 
 
 def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
@@ -18,13 +18,18 @@ def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
 
     Routes are computed once for the fabric and once for the ideal switch, however often asked.
     """
-    networks: dict[str, tuple[Fabric, _core.Network]] = {}
+    known: dict[str, tuple[Fabric, Routes]] = {}
 
-    def network(kind: str) -> tuple[Fabric, _core.Network]:
-        if kind not in networks:
-            fabric = star(prepared.fabric) if kind == "star" else prepared.fabric
-            networks[kind] = (fabric, network_of(fabric))
-        return networks[kind]
+    def network(kind: str) -> tuple[Fabric, Routes]:
+        if kind not in known:
+            nodes = prepared.slots().tolist()
+            if kind == "star":
+                fabric = star(prepared.fabric)
+                known[kind] = (fabric, Routes(network_of(fabric, nodes)))
+            else:
+                routes = routes_for(prepared.scenario, prepared.fabric, nodes)
+                known[kind] = (prepared.fabric, routes)
+        return known[kind]
 
     def evaluate(change: Change) -> Run:
         fabric, routes = network("star" if change.network == "star" else "as-is")
@@ -41,7 +46,7 @@ def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
             nodes[prepared.observed_index] = change.placement
         return execute(
             prepared,
-            network=routes,
+            routes=routes,
             fabric=fabric,
             nodes=nodes,
             only_observed=not change.background,

@@ -17,6 +17,7 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulate.prepare import Prepared, prepare
+from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
 from tailback.traffic.transform import side_by_side
 
@@ -38,21 +39,6 @@ def simulate(scenario: Scenario | Prepared, watch: Watch | None = None) -> Run:
     return execute(prepared, watch=watch)
 
 
-def network_of(fabric: Fabric) -> _core.Network:
-    """Hand a fabric to the engine and compute its routes; raises FabricError."""
-    try:
-        return _core.Network(
-            fabric.n_nodes,
-            *(
-                np.ascontiguousarray(getattr(fabric, name))
-                for name in ("switch_tier", "switch_pod", "link_src", "link_dst", "link_src_port",
-                             "link_dst_port", "link_gbps", "link_delay_ps", "link_reverse")
-            ),
-        )  # fmt: skip
-    except ValueError as error:
-        raise FabricError(f"{fabric.name}: {error}") from None
-
-
 def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
     """The engine's settings as a scenario states them, with ``changes``."""
     engine, telemetry = scenario.engine, scenario.telemetry
@@ -65,6 +51,7 @@ def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
         "switching": engine.switching,
         "switch_delay_ps": engine.switch_delay,
         "routing": engine.routing,
+        "detour": "never",
         "injection": engine.injection,
         "send_delay_ps": engine.send_delay,
         "eager_bytes": engine.eager,
@@ -84,7 +71,7 @@ def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
 def execute(
     prepared: Prepared,
     *,
-    network: _core.Network | None = None,
+    routes: Routes | None = None,
     fabric: Fabric | None = None,
     nodes: list[NDArray[np.uint32]] | None = None,
     only_observed: bool = False,
@@ -95,7 +82,7 @@ def execute(
 
     Args:
         prepared: The scenario, read and placed.
-        network: Routes computed before, for the same fabric.
+        routes: Routes computed before, for the same fabric.
         fabric: Another fabric with the same nodes.
         nodes: Another placement: node of each rank of every job.
         only_observed: Leave out jobs that are not observed.
@@ -113,17 +100,19 @@ def execute(
     start = np.concatenate([np.full(len(p), job.section.start, np.uint64)
                             for p, job in zip(places, jobs, strict=True)])  # fmt: skip
     observed = [jobs[job].section.observed for job in job_of_label.tolist()]
-    settings = settings_of(prepared.scenario, **changes)
+    routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
+    settings = settings_of(prepared.scenario, detour=routes.detour, **changes)
     began = time.perf_counter()
     try:
         outcome = _core.simulate(
-            network or network_of(fabric),
+            routes.network,
             json.dumps(settings),
             (program.rank_start, program.kind, program.peer, program.amount, program.tag,
              program.request, program.label),
             (node, np.ascontiguousarray(fabric.node_host[node]), start),
             observed,
             watch,
+            routes.rule,
         )  # fmt: skip
     except ValueError as error:
         raise _explain(str(error)) from None
@@ -135,7 +124,8 @@ def execute(
         "events_per_s": outcome["events"] / seconds if seconds else 0.0,
         "cores": os.cpu_count(),
     }
-    return Run(prepared.scenario, tables, summary, performance, list(prepared.notes))
+    notes = [*prepared.notes, *routes.notes]
+    return Run(prepared.scenario, tables, summary, performance, notes)
 
 
 def _explain(text: str) -> TailbackError:
@@ -145,6 +135,10 @@ def _explain(text: str) -> TailbackError:
             text, remedy="the job's hosts lie in parts of the fabric without a path between them; "
             "choose hosts of one part or check the cables"
         )  # fmt: skip
+    if "deadlocked" in text:
+        return FabricError(
+            text, remedy="choose routes that use lanes for this topology: see docs/topologies.md"
+        )
     if "blocked for ever" in text or "sends" in text or text.startswith("rank "):
         return TraceError(
             text, remedy="the traffic is not complete: record it again, or raise engine.eager if "

@@ -11,6 +11,7 @@ from tailback.errors import ScenarioError
 from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
+from tailback.fabric.topologies import build as build_topology
 from tailback.placement import Problem, hosts_from_spec, infer_grid, place, problem_for
 from tailback.scenario import FabricSection, JobSection, Scenario
 from tailback.traffic.patterns import build as build_pattern
@@ -56,6 +57,13 @@ class Prepared:
     job_of_label: NDArray[np.uint32]
     notes: list[str] = field(default_factory=list)
 
+    def slots(self) -> NDArray[np.uint32]:
+        """Every node the jobs use or are likely to, sorted: placements fill the first slots."""
+        likely = [job.problem.slot_node[: job.program.n_ranks] for job in self.jobs]
+        return np.unique(np.concatenate([*likely, *(job.node for job in self.jobs)])).astype(
+            np.uint32
+        )
+
     @property
     def observed(self) -> Job:
         """The job that is diagnosed: the first observed one."""
@@ -73,6 +81,8 @@ def load_fabric(section: FabricSection) -> Fabric:
         return fat_tree(PRESETS[section.preset], section.preset)
     if section.fat_tree is not None:
         return fat_tree(section.fat_tree)
+    if section.topology is not None:
+        return in_port_order(build_topology(section.topology))
     assert section.file is not None
     return in_port_order(read_fabric(section.file, section.format, section.cable_delay))
 

@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 
 use tailback_engine::{
-    Buffering, EngineError, Injection, Outcome, Placement, Program, Routing, Rule, Settings,
-    Switching, When, simulate,
+    Buffering, Detour, EngineError, Injection, Outcome, Placement, Program, Routing, Rule,
+    Settings, Switching, When, simulate,
 };
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, Routes};
+use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule};
 
 /// Two-level tree: 4 leaves of 4 hosts, 2 spines, 100 Gb/s, 10 ns cables.
 pub const SMALL: Shape = Shape {
@@ -34,6 +34,7 @@ pub fn settings() -> Settings {
         switching: Switching::CutThrough,
         switch_delay_ps: 60_000,
         routing: Routing::Adaptive,
+        detour: Detour::Never,
         injection: Injection::Fifo,
         send_delay_ps: 0,
         eager_bytes: u64::MAX,
@@ -110,9 +111,9 @@ pub fn run_on(
     settings: &Settings,
     program: &Program,
 ) -> Result<Outcome, EngineError> {
-    let routes = Routes::up_down(fabric)?;
+    let plan = Plan::new(fabric, PlanRule::Table(Routes::up_down(fabric)?))?;
     let placement = in_order(program.n_ranks());
-    simulate(fabric, &routes, settings, program, &placement, &mut |_| ControlFlow::Continue(()))
+    simulate(fabric, &plan, settings, program, &placement, &mut |_| ControlFlow::Continue(()))
 }
 
 pub fn run(settings: &Settings, program: &Program) -> Outcome {

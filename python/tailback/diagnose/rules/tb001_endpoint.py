@@ -43,6 +43,9 @@ def endpoint(evidence: Evidence) -> Finding | None:
     top = roots.row(0, named=True)
     link = int(top["link"])
     phases = phases_of(roots, evidence)
+    # Who sends in the heaviest root's own phase: other phases' partners would blur the picture.
+    if str(top["phase"]) in evidence.phase_weight:
+        phases = [str(top["phase"])]
     who = fan_in(evidence.run, int(evidence.topology.dst[link]), phases)
     count = roots["link"].n_unique()
     use = min(float(top["utilization"]), 1.0)
@@ -73,17 +76,18 @@ def _advice(who: FanIn | None, phases: list[str], roots: int) -> str:
     if who is None:
         return f"Change the communication {where}: spread the messages over receivers or time."
     call = who.call or "the sends"
-    if who.senders >= MANY and roots > who.senders // 2:
+    everywhere = roots > who.senders // 2
+    if who.senders >= MANY and who.peers >= MANY and everywhere:
         return (
             f"Let every rank start {call} {where} at a different partner (rank + i, not i), so "
             "that they do not all send to the same node at once."
         )
-    if who.senders >= MANY and who.collective:
+    if who.senders >= MANY and who.collective and not everywhere:
         return (
             f"{call} {where} makes rank {who.receiver} take everything: choose a tree algorithm in "
             "the MPI library, or a call that does not need the whole result on one rank."
         )
-    if who.senders >= MANY:
+    if who.senders >= MANY and not everywhere:
         return (
             f"Replace the sends to rank {who.receiver} by {call} {where} with the collective "
             "(MPI_Reduce, MPI_Gather): it combines on the way instead of on one node."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ def transfer_time_ps(size: int, gbps: float) -> int:
 class Halo(Pattern):
     """Options of the stencils; ``order`` names directions such as ``"+x"``."""
 
+    N_AXES: ClassVar[int]
+    """Number of axes of the grid."""
+
     dims: list[int] = Field(description="ranks along each axis, x first: dims = [64, 72]")
     size: SizeBytes = Field(default=131072, description="bytes of one message")
     sizes: list[SizeBytes] | None = Field(default=None, description="one size an axis instead")
@@ -45,7 +48,7 @@ class Halo(Pattern):
     @field_validator("dims")
     @classmethod
     def _extents(cls, value: list[int]) -> list[int]:
-        axes = cls.n_axes()
+        axes = cls.N_AXES
         if len(value) != axes or any(extent < 1 for extent in value):
             raise ValueError(f"{value!r} is not {axes} positive extents; give one number an axis")
         if prod(value) > MAX_RANKS:
@@ -55,8 +58,8 @@ class Halo(Pattern):
     @field_validator("sizes")
     @classmethod
     def _one_size_an_axis(cls, value: list[int] | None) -> list[int] | None:
-        if value is not None and len(value) != cls.n_axes():
-            raise ValueError(f"{len(value)} sizes for {cls.n_axes()} axes; give one an axis")
+        if value is not None and len(value) != cls.N_AXES:
+            raise ValueError(f"{len(value)} sizes for {cls.N_AXES} axes; give one an axis")
         return value
 
     @field_validator("order")
@@ -71,14 +74,9 @@ class Halo(Pattern):
         return value
 
     @classmethod
-    def n_axes(cls) -> int:
-        """Number of axes of the grid."""
-        raise NotImplementedError
-
-    @classmethod
     def directions(cls) -> list[str]:
         """All directions in their default order; their tags count up from 101."""
-        return [sign + axis for axis in AXES[: cls.n_axes()] for sign in "+-"]
+        return [sign + axis for axis in AXES[: cls.N_AXES] for sign in "+-"]
 
     def own_ranks(self) -> int:
         """Product of the extents."""

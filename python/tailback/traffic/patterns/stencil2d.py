@@ -14,7 +14,4 @@ class Stencil2d(Halo):
     on. Ranks at the edge wait for the time of one message instead of sending.
     """
 
-    @classmethod
-    def n_axes(cls) -> int:
-        """Two: x and y."""
-        return 2
+    N_AXES = 2

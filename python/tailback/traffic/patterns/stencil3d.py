@@ -13,7 +13,4 @@ class Stencil3d(Halo):
     The communication of a 7-point stencil; ``sizes`` makes faces of different area.
     """
 
-    @classmethod
-    def n_axes(cls) -> int:
-        """Three: x, y and z."""
-        return 3
+    N_AXES = 3

@@ -1,0 +1,460 @@
+"""The case studies of the thesis and of the SC'19 talk, theirs beside ours.
+
+    python bench/cases.py                       every case
+    python bench/cases.py --case reduction      one of them; may be repeated
+    python bench/cases.py --write               also docs/cases.md and its figures
+
+Everything is computed: nothing in the columns "ours", and nothing of what the diagnosis says, is
+written down anywhere. The diagnosis is the command a user types, run on the example scenario.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from case_figures import Drawing, slices, write_figures
+
+from tailback.diagnose.model import Diagnosis
+from tailback.run import Run
+from tailback.scenario import Scenario, load
+from tailback.simulate import prepare, simulate
+from tailback.telemetry.estimate import Selection, link_estimates, select
+from tailback.units import format_time
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+PAGE = ROOT / "docs" / "cases.md"
+SEEDS = range(1, 6)
+SLICES_MS = ((0.0, 1.9), (1.9, 3.7), (5.6, 7.4), (13.0, 15.0), (15.0, 18.0))
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process and the commands it ran: what a free core would take."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(use.ru_utime + use.ru_stime for use in both)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a case's table."""
+
+    quantity: str
+    theirs: str
+    ours: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """What ``tailback diagnose`` said of one scenario."""
+
+    command: str
+    seconds: float
+    expected: str
+    cause: str
+    headline: str
+    findings: list[str]
+    remedy: str
+    warnings: list[str]
+
+
+@dataclass
+class Found:
+    """One case, done."""
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    drawings: list[Drawing] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def diagnose(path: str, expected: str, *options: str) -> tuple[Said, Run, Diagnosis]:
+    """Run the command on an example and return what it says and the run it made."""
+    tailback = Path(sys.executable).with_name("tailback")
+    began = cpu_seconds()
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        words = [str(EXAMPLES / path), *options, "--out", str(out), "--format", "json", "--quiet"]
+        done = subprocess.run([tailback, "diagnose", *words], capture_output=True, text=True)
+        if done.returncode not in (0, 3):
+            raise SystemExit(f"tailback diagnose {path} failed:\n{done.stderr}")
+        seconds = cpu_seconds() - began
+        run = Run.read(out / "run")
+    answer = Diagnosis.model_validate_json(done.stdout)
+    remedy = answer.remedy
+    said = Said(
+        command=" ".join(["tailback diagnose", f"examples/{path}", *options]),
+        seconds=seconds,
+        expected=expected,
+        cause=answer.cause,
+        headline=answer.headline,
+        findings=[f"{f.code} {f.share:.0%}: {f.title}" for f in answer.findings],
+        remedy="none" if remedy is None else remedy.action,
+        warnings=[text for text in answer.warnings if text not in run.notes],
+    )
+    return said, run, answer
+
+
+def example(path: str, seed: int | None = None) -> Scenario:
+    """An example scenario, without telemetry: only its times are wanted."""
+    scenario = load(EXAMPLES / path)
+    scenario.telemetry.scheme = "off"
+    if seed is not None:
+        scenario.seed = seed
+    return scenario
+
+
+def elapsed(scenario: Scenario) -> int:
+    """Time of the first observed job, picoseconds."""
+    return simulate(prepare(scenario)).elapsed_ps
+
+
+def estimates(run: Run, *, phase: str | None = None) -> pl.DataFrame:
+    """Sampled estimates of every link with its description."""
+    selection = Selection(phases=None if phase is None else [phase])
+    return link_estimates(select(run.tables, selection)).join(run.tables["links"], on="link")
+
+
+def reduction() -> Found:
+    """§4.3: 1024 ranks send to one; MPI_Reduce instead."""
+    said, run, _ = diagnose("reduction/reduction.toml", "pattern")
+    naive = run.elapsed_ps
+    moved = example("reduction/reduction.toml")
+    assert moved.job[0].pattern is not None
+    moved.job[0].pattern["root"] = 388
+    other, tree = elapsed(moved), elapsed(example("reduction/tree.toml"))
+    root = estimates(run).filter(pl.col("to_node")).sort("packets").row(-1, named=True)
+    load_gbps = root["bytes"] * 8000 / naive
+    moved.telemetry.scheme = "full"
+    found = Found("reduction", said=[said])
+    found.rows = [
+        Row("naive, to rank 0", "18 ms", format_time(naive)),
+        Row("change of time with the root at rank 388", "< 0.01 %", f"{other / naive - 1:+.4%}"),
+        Row("congested fraction of the root's link", "> 0.998", f"{root['fraction']:.3f}"),
+        Row("bandwidth of that link, sampled", "92.6 Gb/s", f"{load_gbps:.1f} Gb/s"),
+        Row("MPI_Reduce", "–", format_time(tree)),
+        Row("improvement by MPI_Reduce", "86.9×", f"{naive / tree:.1f}×"),
+    ]
+    found.drawings = [
+        *slices("reduction-slices", run, SLICES_MS),
+        Drawing("reduction-388", "root at rank 388", simulate(prepare(moved))),
+    ]
+    return found
+
+
+def background() -> Found:
+    """§4.4: a ring exchange among uniform random traffic."""
+    said, run, answer = diagnose("background/background.toml", "other-traffic")
+    times: dict[str, list[float]] = {key: [] for key in ("ring", "uniform", "both", "other")}
+    for seed in SEEDS:
+        scenario = example("background/background.toml", seed)
+        both = simulate(prepare(scenario)).summary["job_elapsed_ps"]
+        ring, uniform = scenario.job
+        alone = scenario.model_copy(update={"job": [ring]})
+        # Job k draws with seed + k: alone it must make the same choices.
+        uniform = uniform.model_copy(update={"observed": True})
+        other = scenario.model_copy(update={"job": [uniform], "seed": seed + 1})
+        for key, value in zip(times, (elapsed(alone), elapsed(other), both["0"], both["1"]),
+                              strict=True):  # fmt: skip
+            times[key].append(value / 1e6)
+
+    def several(key: str) -> str:
+        return f"{np.mean(times[key]):.1f} µs ({min(times[key]):.1f}–{max(times[key]):.1f})"
+
+    def slower(key: str, alone: str) -> str:
+        return f"{np.mean(times[key]) / np.mean(times[alone]) - 1:+.0%}"
+
+    found = Found("background", said=[said])
+    found.rows = [
+        Row("ring alone", "33.6 µs", several("ring")),
+        Row("ring with background", "51.4 µs", several("both")),
+        Row("slow-down of the ring", "+54 %", slower("both", "ring")),
+        Row("background alone", "106.2 µs", several("uniform")),
+        Row("background with the ring", "127.1 µs", several("other")),
+        Row("slow-down of the background", "+20 %", slower("other", "uniform")),
+    ]
+    for size in (512, 4096):
+        finer = example("background/background.toml")
+        finer.engine.packet = size
+        found.rows.append(
+            Row(f"ring among it, seed 1, {size} B packets", "51.4 µs", format_time(elapsed(finer)))
+        )
+    everything = load(EXAMPLES / "background/background.toml")
+    everything.job[1].observed = True
+    whole = simulate(prepare(everything))
+    found.rows += two_views(run, whole, answer)
+    found.drawings = [
+        Drawing("background-own", "the ring's packets alone", run),
+        Drawing("background-all", "the administrator's view", whole),
+    ]
+    return found
+
+
+def busy_gbps(run: Run, links: pl.DataFrame) -> pl.DataFrame:
+    """Estimated bandwidth of links over the windows from their first packet to their last."""
+    windows = run.tables["windows"]
+    span = (
+        run.tables["samples"].filter(pl.col("hop_samples") > 0).join(windows, on="window")
+        .group_by("link").agg(ps=pl.col("end_ps").max() - pl.col("start_ps").min())
+    )  # fmt: skip
+    return links.join(span, on="link").with_columns(gbps=pl.col("bytes") * 8000 / pl.col("ps"))
+
+
+def two_views(run: Run, whole: Run, answer: Diagnosis) -> list[Row]:
+    """The leaf the diagnosis of our own packets suspects first, and what is the matter there."""
+    suspect = next(link for f in answer.findings if f.code == "TB003" for link in f.links)
+    links = run.tables["links"]
+    vertex, name = links.filter(pl.col("link") == suspect.link).select("dst", "dst_name").row(0)
+    into = estimates(run).filter((pl.col("dst") == vertex) & (pl.col("direction") == "down"))
+    most = busy_gbps(run, into.filter(pl.col("fraction") > 0.1))["gbps"].max()
+    nodes = busy_gbps(whole, estimates(whole).filter(pl.col("to_node") & (pl.col("src") == vertex)))
+    ours = set(run.tables["ranks"].filter(pl.col("job") == 0)["node"].to_list())
+    listed = ", ".join(
+        f"{link['dst_name']} ({'ours' if link['dst'] in ours else 'theirs'}) "
+        f"{link['fraction']:.2f} at {link['gbps']:.1f} Gb/s"
+        for link in nodes.sort("congested", "dst", descending=True).head(2).iter_rows(named=True)
+    )
+    return [
+        Row("own packets: the leaf to suspect", "leaf 37", name),
+        Row(
+            "own packets: most we send over a congested link into it",
+            "no port over 30 Gb/s",
+            f"{most:.1f} Gb/s",
+        ),
+        Row(
+            "all packets: its two most congested nodes, congested fraction and bandwidth",
+            "1204 (theirs) > 0.9 at 98.5 Gb/s, 1213 (theirs) > 0.9 at 88.6 Gb/s",
+            listed,
+        ),
+    ]
+
+
+def communication(run: Run) -> float:
+    """Mean time of a rank outside computation, picoseconds."""
+    ranks = run.tables["ranks"]
+    return float((ranks["finish_ps"].cast(pl.Int64) - ranks["compute_ps"].cast(pl.Int64)).mean())
+
+
+def minighost_variants() -> dict[str, tuple[float, int]]:
+    """Communication time and elapsed time (ps) of every variant, computation included."""
+    variants = {
+        "block": ("block", "bspma", "variable"),
+        "round-robin": ("round-robin", "bspma", "variable"),
+        "tile": ("tile", "bspma", "variable"),
+        "small phases": ("tile", "svaf", "variable"),
+        "one sum a step": ("tile", "svaf", "step"),
+    }
+    out = {}
+    for name, (placement, method, sums) in variants.items():
+        scenario = example("minighost/step.toml")
+        job = scenario.job[0]
+        assert job.pattern is not None
+        job.placement = placement
+        job.pattern.update(method=method, sums=sums)
+        run = simulate(prepare(scenario))
+        out[name] = (communication(run), run.elapsed_ps)
+    return out
+
+
+def minighost() -> Found:
+    """001: 27-point stencil of 27,648 ranks, placements and changes of communication."""
+    found = Found("minighost")
+    few = ("--seeds", "1", "--try", "tile")
+    said, run, _ = diagnose("minighost/minighost.toml", "placement", *few)
+    said2, tiled, _ = diagnose("minighost/tiled.toml", "pattern", *few)
+    said3, _, _ = diagnose("minighost/step.toml", "placement", *few)
+    found.said = [said, said2, said3]
+    t = minighost_variants()
+
+    def ms(name: str) -> str:
+        return format_time(t[name][0])
+
+    def times(slow: str, fast: str) -> str:
+        return f"{t[slow][0] / t[fast][0]:.2f}×"
+
+    def less(before: str, after: str, which: int) -> str:
+        return f"{1 - t[after][which] / t[before][which]:.1%}"
+
+    found.rows = [
+        Row("communication a time step, linear (`block`)", "–", ms("block")),
+        Row("… cyclic (`round-robin`)", "–", ms("round-robin")),
+        Row("… tiled (`tile`)", "–", ms("tile")),
+        Row("less communication time by tiling: linear ÷ tiled", "2.9×", times("block", "tile")),
+        Row("… cyclic ÷ tiled", "(2.9×)", times("round-robin", "tile")),
+        Row("whole time saved by tiling, from linear", "4.8 %", less("block", "tile", 1)),
+        Row("tiled, small phases, sum after each", "–", ms("small phases")),
+        Row("tiled, small phases, one sum a time step", "–", ms("one sum a step")),
+        Row("communication saved by the change", "60 %", less("tile", "one sum a step", 0)),
+        Row("whole time saved by the change", "1.9 %", less("tile", "one sum a step", 1)),
+        Row("both together, from linear", "nearly 5×", times("block", "one sum a step")),
+        Row("… from cyclic", "(nearly 5×)", times("round-robin", "one sum a step")),
+        *phase_rows(run, tiled),
+        *boundary_rows(tiled),
+    ]
+    for phase in ("x", "y", "z"):
+        for word, one in (("linear", run), ("tiled", tiled)):
+            if (word, phase) != ("linear", "x"):  # which stays on the nodes
+                stem, title = f"minighost-{word}-{phase}", f"{word}, phase {phase}"
+                found.drawings.append(Drawing(stem, title, one, phase, pods=1))
+    return found
+
+
+def phase_rows(linear: Run, tiled: Run) -> list[Row]:
+    """Congested fraction of the leaves' up-links in each phase."""
+    rows = []
+    for phase in ("x", "y", "z"):
+        shares = []
+        for run in (linear, tiled):
+            up = estimates(run, phase=phase).filter(
+                (pl.col("tier") == 1) & (pl.col("direction") == "up")
+            )
+            packets = float(up["packets"].sum())
+            shares.append(f"{float(up['congested'].sum()) / packets:.0%}" if packets else "no use")
+        rows.append(
+            Row(
+                f"congested fraction of leaf up-links in phase {phase}: linear → tiled",
+                "one phase bad → all some",
+                " → ".join(shares),
+            )
+        )
+    return rows
+
+
+def boundary_rows(run: Run) -> list[Row]:
+    """Congested fraction of ejection links by where on the grid the node's ranks lie."""
+    dims = [int(extent) for extent in run.tables["jobs"]["grid"][0].split("x")]
+    rank = run.tables["ranks"]["job_rank"].to_numpy().astype(np.int64)
+    rows = []
+    for axis, stride, extent in zip("xyz", np.cumprod([1, *dims[:-1]]), dims, strict=True):
+        at = rank // stride % extent
+        nodes = (
+            pl.DataFrame({"dst": run.tables["ranks"]["node"], "at": at})
+            .group_by("dst").agg(low=pl.col("at").min(), high=pl.col("at").max())
+        )  # fmt: skip
+        # Nodes between this one and the nearer face of the domain, 2 standing for more.
+        gap = pl.min_horizontal("low", extent - 1 - pl.col("high"))
+        layer = pl.min_horizontal(gap // (pl.col("high") - pl.col("low") + 1), pl.lit(2))
+        into = estimates(run, phase=axis).filter(pl.col("to_node")).join(nodes, on="dst")
+        by = (
+            into.group_by(layer.alias("layer"))
+            .agg(share=pl.col("congested").sum() / pl.col("packets").sum()).sort("layer")
+        )  # fmt: skip
+        words = ("at the boundary", "next to it", "further in")
+        listed = ", ".join(f"{share:.0%} {words[int(number)]}" for number, share in by.iter_rows())
+        rows.append(
+            Row(
+                f"tiled, phase {axis}: congested fraction into nodes by layer of {axis}",
+                "heaviest on certain planes",
+                listed,
+            )
+        )
+    return rows
+
+
+def pf3d() -> Found:
+    """001: 2-D FFTs of planes on 4 nodes among heavy background."""
+    said, run, _ = diagnose("pf3d/pf3d.toml", "other-traffic")
+    scenario = example("pf3d/pf3d.toml")
+    alone_run = simulate(prepare(scenario.model_copy(update={"job": scenario.job[:1]})))
+    shifted_run = simulate(prepare(load(EXAMPLES / "pf3d/shifted.toml")))
+    alone, before, after = alone_run.elapsed_ps, run.elapsed_ps, shifted_run.elapsed_ps
+    truth = run.tables["truth"].group_by("link").agg(pl.col("observed_packets").sum())
+    between = truth.join(run.tables["links"], on="link").filter(
+        (pl.col("tier") > 0) & (pl.col("observed_packets") > 0)
+    )
+    packet = run.scenario.engine.packet
+    gbps = float(between["observed_packets"].mean()) * packet * 8000 / before
+    found = Found("pf3d", said=[said])
+    found.rows = [
+        Row("alone", "24.6 s", format_time(alone)),
+        Row("with background", "30.4 s", format_time(before)),
+        Row("slow-down by the background", "+23.6 %", f"{before / alone - 1:+.1%}"),
+        Row("with background, shifted", "25.5 s", format_time(after)),
+        Row("shifted over alone", "+3.7 %", f"{after / alone - 1:+.1%}"),
+        Row("shifted instead of default", "−16.1 %", f"{after / before - 1:+.1%}"),
+        Row("our load on a link between switches that we use", "2.0 Gb/s", f"{gbps:.1f} Gb/s"),
+    ]
+    for size in ("128 KiB", "8 MiB"):
+        other = example("pf3d/pf3d.toml")
+        assert other.job[1].pattern is not None
+        other.job[1].pattern.update(size=size, messages=130 if size == "128 KiB" else 2)
+        slow = elapsed(other) / alone - 1
+        found.rows.append(Row(f"slow-down with background messages of {size}", "–", f"{slow:+.1%}"))
+    found.drawings = [
+        Drawing("pf3d-default", "default numbering, own packets", run, pods=1),
+        Drawing("pf3d-shifted", "shifted by two nodes, own packets", shifted_run, pods=1),
+    ]
+    return found
+
+
+CASES: dict[str, Callable[[], Found]] = {
+    "reduction": reduction,
+    "background": background,
+    "minighost": minighost,
+    "pf3d": pf3d,
+}
+
+
+def section(found: Found) -> str:
+    """One case in Markdown: its table and what the diagnosis says."""
+    lines = ["| quantity | theirs | ours |", "|---|---|---|"]
+    lines += [f"| {row.quantity} | {row.theirs} | {row.ours} |" for row in found.rows]
+    for said in found.said:
+        right = "right" if said.cause == said.expected else f"expected {said.expected}"
+        lines += [
+            "", f"`{said.command}` ({said.seconds:.0f} s) says **{said.cause}** ({right}):", "",
+            f"* {said.headline}",
+            *(f"* {text}" for text in said.findings),
+            f"* remedy: {said.remedy}",
+            *(f"* note: {text}" for text in said.warnings),
+        ]  # fmt: skip
+    lines += ["", f"The whole case: {found.seconds:.0f} s of processor time."]
+    return "\n".join(lines)
+
+
+def write(found: Found) -> None:
+    """Replace the case's part of the page and draw its figures."""
+    text = PAGE.read_text(encoding="utf-8")
+    begin, end = f"<!-- {found.name} -->\n", f"<!-- end {found.name} -->"
+    head, rest = text.split(begin, 1)
+    tail = rest.split(end, 1)[1]
+    PAGE.write_text(f"{head}{begin}{section(found)}\n{end}{tail}", encoding="utf-8")
+    write_figures(found.drawings, PAGE.with_suffix(""))
+
+
+def main() -> None:
+    """Print the tables; write the page and figures on request."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--case", action="append", choices=list(CASES), help="default: all")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="update docs/cases.md and figures")
+    arguments = parser.parse_args()
+    done = []
+    for name in arguments.case or list(CASES):
+        began = cpu_seconds()
+        found = CASES[name]()
+        found.seconds = cpu_seconds() - began
+        done.append(found)
+        if not arguments.json:
+            print(f"## {name}\n\n{section(found)}\n", flush=True)
+        if arguments.write:
+            write(found)
+    if arguments.json:
+        print(json.dumps([{"case": found.name, "seconds": found.seconds,
+                           "rows": [asdict(row) for row in found.rows],
+                           "said": [asdict(said) for said in found.said]} for found in done],
+                         indent=2))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,398 @@
+//! Rates, the fluid engine and permutations for Python: columns in, columns out.
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tailback_fluid::permutation::{Default as Table, Evaluation, Rule, random_permutation};
+use tailback_fluid::{
+    FlowSet, PathChoice, Paths, Placement, Policy, Program, ProtocolSettings, RankSettings, Rounds,
+    Router, Tree, Work,
+};
+
+use crate::network::{Network, raise};
+
+type Columns<'py> = (
+    PyReadonlyArray1<'py, u64>,
+    PyReadonlyArray1<'py, u8>,
+    PyReadonlyArray1<'py, i32>,
+    PyReadonlyArray1<'py, u64>,
+    PyReadonlyArray1<'py, i64>,
+    PyReadonlyArray1<'py, i32>,
+    PyReadonlyArray1<'py, u32>,
+);
+
+/// (start, link, share) of `tailback.fluid.FlowPaths`.
+type PathColumns<'py> =
+    (PyReadonlyArray1<'py, u64>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, f64>);
+
+/// (arity, levels, width) of a tree.
+type Shape = (u32, u32, u32);
+
+/// Adds the functions of the fluid view to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(fluid_max_min, m)?)?;
+    m.add_function(wrap_pyfunction!(fluid_assignment, m)?)?;
+    m.add_function(wrap_pyfunction!(fluid_flows, m)?)?;
+    m.add_function(wrap_pyfunction!(fluid_paths, m)?)?;
+    m.add_function(wrap_pyfunction!(fluid_program, m)?)?;
+    m.add_function(wrap_pyfunction!(fluid_protocol, m)?)?;
+    m.add_function(wrap_pyfunction!(fluid_rounds, m)?)?;
+    m.add_function(wrap_pyfunction!(tree_permutations, m)?)?;
+    m.add_function(wrap_pyfunction!(tree_paths, m)?)?;
+    m.add_function(wrap_pyfunction!(tree_ports, m)?)?;
+    m.add_function(wrap_pyfunction!(tree_fabric, m)?)
+}
+
+fn paths_of(columns: &PathColumns<'_>) -> PyResult<Paths> {
+    Ok(Paths {
+        start: columns.0.as_slice()?.to_vec(),
+        link: columns.1.as_slice()?.to_vec(),
+        share: columns.2.as_slice()?.to_vec(),
+    })
+}
+
+fn set_paths(out: &Bound<'_, PyDict>, paths: Paths) -> PyResult<()> {
+    let py = out.py();
+    out.set_item("start", paths.start.into_pyarray(py))?;
+    out.set_item("link", paths.link.into_pyarray(py))?;
+    out.set_item("share", paths.share.into_pyarray(py))
+}
+
+fn set_work(out: &Bound<'_, PyDict>, work: Work) -> PyResult<()> {
+    out.set_item("settlements", work.settlements)?;
+    out.set_item("rates_set", work.rates_set)?;
+    out.set_item("solves", work.solves)?;
+    out.set_item("solved_flows", work.solved_flows)
+}
+
+fn policy_of(name: &str) -> PyResult<Policy> {
+    match name {
+        "max-min" => Ok(Policy::MaxMin),
+        "assignment" => Ok(Policy::Assignment),
+        _ => Err(raise(format!("unknown rates {name:?}; valid: max-min, assignment"))),
+    }
+}
+
+fn choice_of(name: &str) -> PyResult<PathChoice> {
+    match name {
+        "deterministic" => Ok(PathChoice::Deterministic),
+        "random" => Ok(PathChoice::Random),
+        "least-flows" => Ok(PathChoice::LeastFlows),
+        "split" => Ok(PathChoice::Split),
+        "spread" => Ok(PathChoice::Spread),
+        _ => Err(raise(format!(
+            "unknown paths {name:?}; valid: deterministic, random, least-flows, split, spread"
+        ))),
+    }
+}
+
+fn rule_of(table: &str, adaptive: bool, margin: u32) -> PyResult<Rule> {
+    let default = match table {
+        "d-mod-k" => Table::DModK,
+        "random" => Table::RandomTable,
+        _ => return Err(raise(format!("unknown table {table:?}; valid: d-mod-k, random"))),
+    };
+    Ok(Rule { default, adaptive, margin })
+}
+
+/// Weighted max-min fair rates in Gb/s.
+#[pyfunction]
+fn fluid_max_min<'py>(
+    py: Python<'py>,
+    capacity: PyReadonlyArray1<'py, f64>,
+    paths: PathColumns<'py>,
+    weight: PyReadonlyArray1<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (capacity, paths, weight) = (capacity.as_slice()?, paths_of(&paths)?, weight.as_slice()?);
+    let rates = py.detach(|| tailback_fluid::max_min(capacity, &paths, weight)).map_err(raise)?;
+    Ok(rates.into_pyarray(py))
+}
+
+/// The assignment's rates in Gb/s, and the weight of each link by its capacity.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+fn fluid_assignment<'py>(
+    py: Python<'py>,
+    capacity: PyReadonlyArray1<'py, f64>,
+    paths: PathColumns<'py>,
+    weight: PyReadonlyArray1<'py, f64>,
+) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+    let (capacity, paths, weight) = (capacity.as_slice()?, paths_of(&paths)?, weight.as_slice()?);
+    let (rates, heavy) =
+        py.detach(|| tailback_fluid::assignment(capacity, &paths, weight)).map_err(raise)?;
+    Ok((rates.into_pyarray(py), heavy.into_pyarray(py)))
+}
+
+fn flow_set(
+    start_ps: &PyReadonlyArray1<'_, u64>,
+    bytes: &PyReadonlyArray1<'_, u64>,
+    weight: &[f64],
+    paths: &PathColumns<'_>,
+) -> PyResult<FlowSet> {
+    Ok(FlowSet {
+        start_ps: start_ps.as_slice()?.to_vec(),
+        bytes: bytes.as_slice()?.to_vec(),
+        weight: weight.to_vec(),
+        paths: paths_of(paths)?,
+    })
+}
+
+/// Simulates flows; returns their ends in picoseconds and what it took.
+#[pyfunction]
+fn fluid_flows<'py>(
+    py: Python<'py>,
+    capacity: PyReadonlyArray1<'py, f64>,
+    start_ps: PyReadonlyArray1<'py, u64>,
+    bytes: PyReadonlyArray1<'py, u64>,
+    weight: PyReadonlyArray1<'py, f64>,
+    paths: PathColumns<'py>,
+    rates: &str,
+) -> PyResult<Bound<'py, PyDict>> {
+    let policy = policy_of(rates)?;
+    let capacity = capacity.as_slice()?.to_vec();
+    let flows = flow_set(&start_ps, &bytes, weight.as_slice()?, &paths)?;
+    let times =
+        py.detach(|| tailback_fluid::simulate_flows(capacity, &flows, policy)).map_err(raise)?;
+    let out = PyDict::new(py);
+    out.set_item("end_ps", times.end_ps.into_pyarray(py))?;
+    set_work(&out, times.work)?;
+    Ok(out)
+}
+
+/// Paths of flows between nodes, chosen one after the other with all earlier ones in place.
+#[pyfunction]
+fn fluid_paths<'py>(
+    py: Python<'py>,
+    network: &Network,
+    src: PyReadonlyArray1<'py, u32>,
+    dst: PyReadonlyArray1<'py, u32>,
+    choice: &str,
+    seed: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let choice = choice_of(choice)?;
+    let (src, dst) = (src.as_slice()?, dst.as_slice()?);
+    if src.len() != dst.len() {
+        return Err(raise(format!("{} sources, {} destinations", src.len(), dst.len())));
+    }
+    let made = py.detach(|| {
+        let mut router = Router::new(&network.fabric, &network.routes, choice, seed);
+        let mut paths = Paths { start: vec![0], ..Paths::default() };
+        let mut path = Vec::new();
+        for (flow, (&from, &to)) in src.iter().zip(dst).enumerate() {
+            router.path(from, to, flow as u64, &mut path)?;
+            router.occupy(&path);
+            paths.link.extend(path.iter().map(|&(link, _)| link));
+            if matches!(choice, PathChoice::Split | PathChoice::Spread) {
+                paths.share.extend(path.iter().map(|&(_, share)| share));
+            }
+            paths.start.push(paths.link.len() as u64);
+        }
+        Ok::<Paths, tailback_fluid::FluidError>(paths)
+    });
+    let out = PyDict::new(py);
+    set_paths(&out, made.map_err(raise)?)?;
+    Ok(out)
+}
+
+/// Runs a rank program; `program` and `placement` as for the packet engine, `settings` is JSON.
+#[pyfunction]
+fn fluid_program<'py>(
+    py: Python<'py>,
+    network: &Network,
+    settings: &str,
+    program: Columns<'py>,
+    placement: (PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u64>),
+) -> PyResult<Bound<'py, PyDict>> {
+    let settings: RankSettings = serde_json::from_str(settings).map_err(raise)?;
+    let program = Program {
+        rank_start: program.0.as_slice()?.to_vec(),
+        kind: program.1.as_slice()?.to_vec(),
+        peer: program.2.as_slice()?.to_vec(),
+        amount: program.3.as_slice()?.to_vec(),
+        tag: program.4.as_slice()?.to_vec(),
+        request: program.5.as_slice()?.to_vec(),
+        label: program.6.as_slice()?.to_vec(),
+    };
+    let placement = Placement {
+        node: placement.0.as_slice()?.to_vec(),
+        host: placement.1.as_slice()?.to_vec(),
+        start_ps: placement.2.as_slice()?.to_vec(),
+    };
+    let (fabric, routes) = (&network.fabric, &network.routes);
+    let times = py
+        .detach(|| {
+            tailback_fluid::simulate_program(fabric, routes, &settings, &program, &placement)
+        })
+        .map_err(raise)?;
+    let out = PyDict::new(py);
+    let m = &times.messages;
+    let messages = PyDict::new(py);
+    messages.set_item("src_rank", PyArray1::from_iter(py, m.iter().map(|row| row.0)))?;
+    messages.set_item("dst_rank", PyArray1::from_iter(py, m.iter().map(|row| row.1)))?;
+    messages.set_item("size_bytes", PyArray1::from_iter(py, m.iter().map(|row| row.2)))?;
+    messages.set_item("label", PyArray1::from_iter(py, m.iter().map(|row| row.3)))?;
+    messages.set_item("post_ps", times.post_ps.into_pyarray(py))?;
+    messages.set_item("start_ps", times.begin_ps.into_pyarray(py))?;
+    messages.set_item("arrival_ps", times.arrival_ps.into_pyarray(py))?;
+    messages.set_item("switches", times.switches.into_pyarray(py))?;
+    out.set_item("messages", messages)?;
+    let ranks = PyDict::new(py);
+    ranks.set_item("finish_ps", times.finish_ps.into_pyarray(py))?;
+    ranks.set_item("compute_ps", times.compute_ps.into_pyarray(py))?;
+    ranks.set_item("wait_ps", times.wait_ps.into_pyarray(py))?;
+    out.set_item("ranks", ranks)?;
+    out.set_item("link_bytes", times.link_bytes.into_pyarray(py))?;
+    set_work(&out, times.work)?;
+    Ok(out)
+}
+
+/// Runs the distributed assignment message by message.
+#[pyfunction]
+fn fluid_protocol<'py>(
+    py: Python<'py>,
+    capacity: PyReadonlyArray1<'py, f64>,
+    start_ps: PyReadonlyArray1<'py, u64>,
+    bytes: PyReadonlyArray1<'py, u64>,
+    paths: PathColumns<'py>,
+    hop_ps: u64,
+    probe_ps: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let capacity = capacity.as_slice()?;
+    let flows = flow_set(&start_ps, &bytes, &[], &paths)?;
+    let settings = ProtocolSettings { hop_ps, probe_ps };
+    let got =
+        py.detach(|| tailback_fluid::run_protocol(capacity, &flows, settings)).map_err(raise)?;
+    let out = PyDict::new(py);
+    out.set_item("announcements", got.announcements)?;
+    out.set_item("collections", got.collections)?;
+    out.set_item("leaves", got.leaves)?;
+    out.set_item("link_visits", got.link_visits.to_vec())?;
+    out.set_item("announced_ps", got.announced_ps)?;
+    out.set_item("first_leave_ps", got.first_leave_ps)?;
+    out.set_item("initial_ps", got.initial_ps.into_pyarray(py))?;
+    out.set_item("final_ps", got.final_ps.into_pyarray(py))?;
+    out.set_item("probes", got.probes.into_pyarray(py))?;
+    out.set_item("end_ps", got.end_ps.into_pyarray(py))?;
+    out.set_item("overload", got.overload.to_vec())?;
+    Ok(out)
+}
+
+/// Rounds until each flow has arrived where switches serve their inputs in turn.
+#[pyfunction]
+fn fluid_rounds<'py>(
+    py: Python<'py>,
+    n_links: usize,
+    paths: PathColumns<'py>,
+    cells: u32,
+    buffer: u32,
+    assigned: bool,
+) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let paths = paths_of(&paths)?;
+    let rounds = Rounds { cells, buffer, assigned };
+    let done =
+        py.detach(|| tailback_fluid::simulate_rounds(n_links, &paths, rounds)).map_err(raise)?;
+    Ok(done.into_pyarray(py))
+}
+
+/// Congestion of random permutations `first .. first + runs`, each of `copies` superposed.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn tree_permutations<'py>(
+    py: Python<'py>,
+    shape: Shape,
+    table: &str,
+    adaptive: bool,
+    margin: u32,
+    copies: u64,
+    first: u64,
+    runs: u64,
+    seed: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let rule = rule_of(table, adaptive, margin)?;
+    let tree = Tree::new(shape.0, shape.1, shape.2).map_err(raise)?;
+    let results = py.detach(|| {
+        let mut evaluation = Evaluation::new(tree, rule)?;
+        (first..first + runs)
+            .map(|run| {
+                evaluation.clear();
+                fill(&mut evaluation, copies, run, seed)?;
+                Ok(evaluation.congestion())
+            })
+            .collect::<Result<Vec<_>, tailback_fluid::FluidError>>()
+    });
+    let results = results.map_err(raise)?;
+    let out = PyDict::new(py);
+    out.set_item("max", PyArray1::from_iter(py, results.iter().map(|c| c.max)))?;
+    out.set_item("mean", PyArray1::from_iter(py, results.iter().map(|c| c.mean)))?;
+    out.set_item("mean_links", PyArray1::from_iter(py, results.iter().map(|c| c.mean_links)))?;
+    Ok(out)
+}
+
+fn fill(
+    evaluation: &mut Evaluation,
+    copies: u64,
+    run: u64,
+    seed: u64,
+) -> Result<(), tailback_fluid::FluidError> {
+    let seed = tailback_fluid::random(seed, 0x9e12, run);
+    (0..copies).try_for_each(|copy| {
+        evaluation.add(&random_permutation(evaluation.tree.nodes, seed, copy), seed)
+    })
+}
+
+/// Paths of one superposition of permutations, and the node that sends each flow.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn tree_paths<'py>(
+    py: Python<'py>,
+    shape: Shape,
+    table: &str,
+    adaptive: bool,
+    margin: u32,
+    copies: u64,
+    run: u64,
+    seed: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let rule = rule_of(table, adaptive, margin)?;
+    let tree = Tree::new(shape.0, shape.1, shape.2).map_err(raise)?;
+    let mut evaluation = Evaluation::new(tree, rule).map_err(raise)?;
+    py.detach(|| fill(&mut evaluation, copies, run, seed)).map_err(raise)?;
+    let (paths, nodes) = evaluation.paths();
+    let out = PyDict::new(py);
+    out.set_item("n_links", tree.n_links())?;
+    out.set_item("node", nodes.into_pyarray(py))?;
+    let rank: Vec<u64> = (0..tree.n_links()).map(|link| tree.rank(link)).collect();
+    out.set_item("rank", rank.into_pyarray(py))?;
+    set_paths(&out, paths)?;
+    Ok(out)
+}
+
+/// Switch ports of a tree: (without, with horizontal links).
+#[pyfunction]
+fn tree_ports(shape: Shape) -> PyResult<(u64, u64)> {
+    Ok(Tree::new(shape.0, shape.1, shape.2).map_err(raise)?.ports())
+}
+
+/// The arrays of a tree as a fabric, by name.
+#[pyfunction]
+fn tree_fabric(
+    py: Python<'_>,
+    shape: Shape,
+    gbps: f64,
+    delay_ps: u64,
+) -> PyResult<Bound<'_, PyDict>> {
+    let tree = Tree::new(shape.0, shape.1, shape.2).map_err(raise)?;
+    let fabric = py.detach(|| tree.fabric(gbps, delay_ps)).map_err(raise)?;
+    let arrays = PyDict::new(py);
+    arrays.set_item("n_nodes", fabric.n_nodes)?;
+    arrays.set_item("switch_tier", fabric.switch_tier.into_pyarray(py))?;
+    arrays.set_item("switch_pod", fabric.switch_pod.into_pyarray(py))?;
+    arrays.set_item("link_src", fabric.link_src.into_pyarray(py))?;
+    arrays.set_item("link_dst", fabric.link_dst.into_pyarray(py))?;
+    arrays.set_item("link_src_port", fabric.link_src_port.into_pyarray(py))?;
+    arrays.set_item("link_dst_port", fabric.link_dst_port.into_pyarray(py))?;
+    arrays.set_item("link_gbps", fabric.link_gbps.into_pyarray(py))?;
+    arrays.set_item("link_delay_ps", fabric.link_delay_ps.into_pyarray(py))?;
+    arrays.set_item("link_reverse", fabric.link_reverse.into_pyarray(py))?;
+    Ok(arrays)
+}

@@ -1,0 +1,314 @@
+//! Schemes over given paths, link hashes, decoders.
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tailback_fabric::{Fabric, Routes};
+use tailback_telemetry::decode::cost::Choice;
+use tailback_telemetry::decode::{Hash, Packets, check, classes, scores};
+use tailback_telemetry::hash::{Field, LinkHash};
+use tailback_telemetry::scheme::{
+    Columns, Compact, Coordinated, EdgeMarking, FullInt, FullReservoirs, NodeMarking, Paths,
+    Scheme, SingleBit, WorstHop, XorDigest, mix, run,
+};
+
+use crate::network::{Network, raise};
+
+type Column<'py, T> = Bound<'py, PyArray1<T>>;
+
+fn gf(field_bits: u32, bits: u32) -> PyResult<Hash> {
+    let field = Field::new(field_bits)
+        .map_err(|_| PyValueError::new_err(format!("no field GF(2^{field_bits})")))?;
+    Ok(Hash { field, bits })
+}
+
+/// What is done with a scheme once its type is known.
+trait Use {
+    type Out;
+    fn with<S: Scheme + Sync>(self, scheme: S) -> Self::Out;
+}
+
+fn dispatch<U: Use>(
+    name: &str,
+    hash: LinkHash,
+    bits: u32,
+    size: u32,
+    probability: f64,
+    action: U,
+) -> PyResult<U::Out> {
+    let in_range = |low: u32, value: u32, high: u32, what: &str| {
+        if (low..=high).contains(&value) {
+            return Ok(value);
+        }
+        Err(PyValueError::new_err(format!("{what} of {value}; {low} to {high} is possible")))
+    };
+    if !(probability > 0.0 && probability <= 1.0) {
+        return Err(PyValueError::new_err(format!(
+            "probability of {probability}; above 0, up to 1"
+        )));
+    }
+    let bits = in_range(1, bits, 8, "hash bits")?;
+    Ok(match name {
+        "full" => {
+            let slots = in_range(1, size, 8, "reservoir size")? as u8;
+            let scheme = FullReservoirs::new(slots)
+                .ok_or_else(|| PyValueError::new_err("no such reservoir size"))?;
+            action.with(scheme)
+        }
+        "single_bit" => {
+            let count_bits = in_range(1, size, 8, "count bits")?;
+            action.with(SingleBit { hash, bits, count_bits })
+        }
+        "compact" => {
+            let count_bits = in_range(1, size, 8, "count bits")?;
+            action.with(Compact { hash, bits, count_bits })
+        }
+        "coordinated" => action.with(Coordinated { hash, bits }),
+        "node_marking" => action.with(NodeMarking { probability, link_bits: 24 }),
+        "edge_marking" => action.with(EdgeMarking { probability, link_bits: 24, distance_bits: 5 }),
+        "xor_digest" => action.with(XorDigest { hash, bits, probability }),
+        "full_int" => {
+            let max_hops = in_range(1, size, 16, "hops")? as u8;
+            action.with(FullInt { max_hops, link_bits: 24 })
+        }
+        "worst_hop" => action.with(WorstHop { link_bits: 24, level_bits: 4 }),
+        other => return Err(PyValueError::new_err(format!("no scheme {other:?}"))),
+    })
+}
+
+struct Describe;
+
+impl Use for Describe {
+    type Out = (u32, Option<u32>, bool);
+    fn with<S: Scheme + Sync>(self, scheme: S) -> Self::Out {
+        (scheme.header_bits(), scheme.hash_bits(), scheme.unbiased())
+    }
+}
+
+struct Send<'a, 'py>(Python<'py>, Paths<'a>, u64);
+
+impl Use for Send<'_, '_> {
+    type Out = Columns;
+    fn with<S: Scheme + Sync>(self, scheme: S) -> Columns {
+        let Send(py, paths, seed) = self;
+        py.detach(|| run(&scheme, &paths, seed))
+    }
+}
+
+/// (header bits, hash bits or None, unbiased) of a scheme.
+#[pyfunction]
+#[pyo3(signature = (name, bits = 1, size = 4, probability = 0.2))]
+fn scheme_facts(
+    name: &str,
+    bits: u32,
+    size: u32,
+    probability: f64,
+) -> PyResult<(u32, Option<u32>, bool)> {
+    dispatch(name, LinkHash::Mult, bits, size, probability, Describe)
+}
+
+/// Sends packets along given paths; what their receivers conclude, as columns.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (name, ids, hops, links, levels, seed, bits = 1, size = 4, probability = 0.2,
+    hash = "gf", field_bits = 24))]
+fn run_scheme<'py>(
+    py: Python<'py>,
+    name: &str,
+    ids: PyReadonlyArray1<'py, u32>,
+    hops: PyReadonlyArray1<'py, u8>,
+    links: PyReadonlyArray2<'py, u32>,
+    levels: PyReadonlyArray2<'py, u8>,
+    seed: u64,
+    bits: u32,
+    size: u32,
+    probability: f64,
+    hash: &str,
+    field_bits: u32,
+) -> PyResult<Bound<'py, PyDict>> {
+    let hash = LinkHash::parse(hash, field_bits).map_err(raise)?;
+    let stride = links.as_array().ncols();
+    let paths = Paths {
+        ids: ids.as_slice()?,
+        hops: hops.as_slice()?,
+        links: links.as_slice()?,
+        levels: levels.as_slice()?,
+        stride,
+    };
+    let entries = paths.ids.len() * stride;
+    let longest = usize::from(paths.hops.iter().copied().max().unwrap_or(0));
+    if paths.hops.len() != paths.ids.len()
+        || paths.links.len() != entries
+        || paths.levels.len() != entries
+        || longest > stride
+    {
+        return Err(PyValueError::new_err("ids, hops, links and levels do not fit together"));
+    }
+    let found = dispatch(name, hash, bits, size, probability, Send(py, paths, seed))?;
+    let out = PyDict::new(py);
+    out.set_item("packet", found.packet.into_pyarray(py))?;
+    out.set_item("congested", found.congested.into_pyarray(py))?;
+    out.set_item("seen", found.seen.into_pyarray(py))?;
+    out.set_item("hop", found.hop.into_pyarray(py))?;
+    out.set_item("weight", found.weight.into_pyarray(py))?;
+    Ok(out)
+}
+
+/// Hashes of packets and links, one for each pair of entries.
+#[pyfunction]
+fn link_hash<'py>(
+    py: Python<'py>,
+    name: &str,
+    ids: PyReadonlyArray1<'py, u32>,
+    links: PyReadonlyArray1<'py, u32>,
+    bits: u32,
+    field_bits: u32,
+) -> PyResult<Column<'py, u8>> {
+    let hash = LinkHash::parse(name, field_bits).map_err(raise)?;
+    if !(1..=8).contains(&bits) {
+        return Err(PyValueError::new_err(format!("hash bits of {bits}; 1 to 8 is possible")));
+    }
+    let pairs = ids.as_slice()?.iter().zip(links.as_slice()?);
+    let values: Vec<u8> = pairs.map(|(&id, &d)| hash.value(id, d, bits) as u8).collect();
+    Ok(values.into_pyarray(py))
+}
+
+fn way(name: &str) -> Result<Option<Choice>, String> {
+    match name {
+        "auto" => Ok(None),
+        "direct" => Ok(Some(Choice::Direct)),
+        "transform" => Ok(Some(Choice::Transform)),
+        other => Err(format!("no decoder {other:?}; there are: direct, transform, auto")),
+    }
+}
+
+/// Scores of links: Σ weight × (2^bits × [hash = H(id, link)] − 1), by "direct", "transform" or "auto".
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn decode<'py>(
+    py: Python<'py>,
+    ids: PyReadonlyArray1<'py, u32>,
+    hashes: PyReadonlyArray1<'py, u8>,
+    weights: PyReadonlyArray1<'py, u8>,
+    links: PyReadonlyArray1<'py, u32>,
+    bits: u32,
+    field_bits: u32,
+    how: &str,
+) -> PyResult<Column<'py, i64>> {
+    let hash = gf(field_bits, bits)?;
+    let packets =
+        Packets { ids: ids.as_slice()?, hashes: hashes.as_slice()?, weights: weights.as_slice()? };
+    let links = links.as_slice()?;
+    let found = py
+        .detach(|| -> Result<Vec<i64>, String> {
+            check(hash, &packets, links).map_err(|error| error.to_string())?;
+            Ok(scores(hash, &packets, links, way(how)?))
+        })
+        .map_err(raise)?;
+    Ok(found.into_pyarray(py))
+}
+
+/// Scores of links over the packets of the classes each is a candidate of.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (ids, hashes, weights, class_of_packet, class_start, class_links, links, bits,
+    field_bits, how = "auto"))]
+fn decode_classes<'py>(
+    py: Python<'py>,
+    ids: PyReadonlyArray1<'py, u32>,
+    hashes: PyReadonlyArray1<'py, u8>,
+    weights: PyReadonlyArray1<'py, u8>,
+    class_of_packet: PyReadonlyArray1<'py, u32>,
+    class_start: PyReadonlyArray1<'py, u64>,
+    class_links: PyReadonlyArray1<'py, u32>,
+    links: PyReadonlyArray1<'py, u32>,
+    bits: u32,
+    field_bits: u32,
+    how: &str,
+) -> PyResult<Column<'py, i64>> {
+    let hash = gf(field_bits, bits)?;
+    let how = way(how).map_err(raise)?;
+    let packets =
+        Packets { ids: ids.as_slice()?, hashes: hashes.as_slice()?, weights: weights.as_slice()? };
+    let start: Vec<usize> = class_start.as_slice()?.iter().map(|&x| x as usize).collect();
+    let table = classes::Classes {
+        of_packet: class_of_packet.as_slice()?,
+        start: &start,
+        links: class_links.as_slice()?,
+    };
+    let links = links.as_slice()?;
+    let found = py.detach(|| classes::scores(hash, &packets, &table, links, how)).map_err(raise)?;
+    Ok(found.into_pyarray(py))
+}
+
+/// A path for each (source, destination): links after the injection link, chosen uniformly among the
+/// route candidates of each switch. Returns the number of links of each, and the links in rows.
+#[pyfunction]
+fn random_paths<'py>(
+    py: Python<'py>,
+    network: &Network,
+    sources: PyReadonlyArray1<'py, u32>,
+    destinations: PyReadonlyArray1<'py, u32>,
+    seed: u64,
+    most_hops: usize,
+) -> PyResult<(Column<'py, u8>, Column<'py, u32>)> {
+    let (from, to) = (sources.as_slice()?, destinations.as_slice()?);
+    let (fabric, routes) = (&network.fabric, &network.routes);
+    if from.len() != to.len() || from.iter().chain(to).any(|&node| node >= fabric.n_nodes) {
+        return Err(PyValueError::new_err("sources and destinations must be equally many nodes"));
+    }
+    let made = py.detach(|| -> Result<_, String> {
+        let mut hops = Vec::with_capacity(from.len());
+        let mut links = vec![0u32; from.len() * most_hops];
+        for (packet, (&a, &b)) in from.iter().zip(to).enumerate() {
+            routes.require(fabric, a, b).map_err(|error| error.to_string())?;
+            let row = &mut links[packet * most_hops..(packet + 1) * most_hops];
+            hops.push(walk(fabric, routes, (a, b), mix(seed ^ mix(packet as u64)), row)?);
+        }
+        Ok((hops, links))
+    });
+    let (hops, links) = made.map_err(raise)?;
+    Ok((hops.into_pyarray(py), links.into_pyarray(py)))
+}
+
+fn walk(
+    fabric: &Fabric,
+    routes: &Routes,
+    (from, to): (u32, u32),
+    random: u64,
+    row: &mut [u32],
+) -> Result<u8, String> {
+    let room = row.len();
+    let too_long = || format!("a path from node {from} to {to} has more than {room} links");
+    let last = routes.ejection[to as usize];
+    let goal = fabric.link_src[last as usize];
+    let mut at = fabric.link_dst[routes.injection[from as usize] as usize];
+    let mut hops = 0usize;
+    if !(1..=usize::from(u8::MAX)).contains(&room) {
+        return Err(too_long());
+    }
+    while at != goal {
+        let choices = routes.candidates(at - fabric.n_nodes, to);
+        let draw = mix(random.wrapping_add(hops as u64)) >> 32;
+        let link = choices[((draw * choices.len() as u64) >> 32) as usize];
+        if hops + 1 >= room {
+            return Err(too_long());
+        }
+        row[hops] = link;
+        hops += 1;
+        at = fabric.link_dst[link as usize];
+    }
+    row[hops] = last;
+    Ok(hops as u8 + 1)
+}
+
+/// Adds everything here to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(scheme_facts, m)?)?;
+    m.add_function(wrap_pyfunction!(run_scheme, m)?)?;
+    m.add_function(wrap_pyfunction!(link_hash, m)?)?;
+    m.add_function(wrap_pyfunction!(decode, m)?)?;
+    m.add_function(wrap_pyfunction!(decode_classes, m)?)?;
+    m.add_function(wrap_pyfunction!(random_paths, m)?)
+}

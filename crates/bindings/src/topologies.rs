@@ -1,0 +1,320 @@
+//! Topology builders, and routing rules with their deadlock check.
+
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
+use tailback_fabric::{
+    Arrangement, Fabric, FabricError, Plan, RouteState, Routes, Rule, dragonfly, dragonfly_plus,
+    hyperx, pgft, torus, yellowstone,
+};
+
+use crate::network::{Network, arrays, raise};
+
+type Arrays<'py> = PyResult<Bound<'py, PyDict>>;
+
+fn finish<'py>(
+    py: Python<'py>,
+    build: impl FnOnce() -> Result<Fabric, FabricError> + Send,
+) -> Arrays<'py> {
+    arrays(py, py.detach(build).map_err(raise)?)
+}
+
+fn arrangement(name: &str) -> PyResult<Arrangement> {
+    match name {
+        "consecutive" => Ok(Arrangement::Consecutive),
+        "palmtree" => Ok(Arrangement::Palmtree),
+        _ => Err(raise(format!("arrangement = {name:?}: consecutive or palmtree"))),
+    }
+}
+
+/// Builds a generalised fat tree; returns its arrays by name.
+#[pyfunction]
+fn pgft_fabric(
+    py: Python<'_>,
+    children: Vec<u32>,
+    parents: Vec<u32>,
+    cables: Vec<u32>,
+    gbps: Vec<f64>,
+    delay_ps: Vec<u64>,
+    planes: u32,
+) -> Arrays<'_> {
+    let shape = pgft::Shape { children, parents, cables, gbps, delay_ps, planes };
+    finish(py, move || pgft::build(&shape))
+}
+
+/// Builds a torus or mesh; a dimension is (size, wrap, cables, rates, delay).
+#[pyfunction]
+fn torus_fabric(
+    py: Python<'_>,
+    dimensions: Vec<(u32, bool, u32, Vec<f64>, u64)>,
+    nodes_per_switch: u32,
+    node_gbps: f64,
+    node_delay_ps: u64,
+) -> Arrays<'_> {
+    let dimensions = dimensions
+        .into_iter()
+        .map(|(size, wrap, cables, gbps, delay_ps)| torus::Dimension {
+            size,
+            wrap,
+            cables,
+            gbps,
+            delay_ps,
+        })
+        .collect();
+    let shape = torus::Shape { dimensions, nodes_per_switch, node_gbps, node_delay_ps };
+    finish(py, move || torus::build(&shape))
+}
+
+/// Builds a HyperX; a dimension is (size, cables, rate, delay).
+#[pyfunction]
+fn hyperx_fabric(
+    py: Python<'_>,
+    dimensions: Vec<(u32, u32, f64, u64)>,
+    nodes_per_switch: u32,
+    node_gbps: f64,
+    node_delay_ps: u64,
+) -> Arrays<'_> {
+    let dimensions = dimensions
+        .into_iter()
+        .map(|(size, cables, gbps, delay_ps)| hyperx::Dimension { size, cables, gbps, delay_ps })
+        .collect();
+    let shape = hyperx::Shape { dimensions, nodes_per_switch, node_gbps, node_delay_ps };
+    finish(py, move || hyperx::build(&shape))
+}
+
+/// Builds a dragonfly from (nodes a router, routers, global ports, groups).
+#[pyfunction]
+fn dragonfly_fabric<'py>(
+    py: Python<'py>,
+    counts: (u32, u32, u32, u32),
+    global_cables: &str,
+    gbps: [f64; 3],
+    delay_ps: [u64; 3],
+) -> Arrays<'py> {
+    let (nodes_per_router, routers, global_ports, groups) = counts;
+    let arrangement = arrangement(global_cables)?;
+    let shape = dragonfly::Shape {
+        nodes_per_router,
+        routers,
+        global_ports,
+        groups,
+        arrangement,
+        gbps,
+        delay_ps,
+    };
+    finish(py, move || dragonfly::build(&shape))
+}
+
+/// Builds a dragonfly+ from (nodes a leaf, leaves, spines, global ports, groups).
+#[pyfunction]
+fn dragonfly_plus_fabric<'py>(
+    py: Python<'py>,
+    counts: (u32, u32, u32, u32, u32),
+    global_cables: &str,
+    gbps: [f64; 3],
+    delay_ps: [u64; 3],
+) -> Arrays<'py> {
+    let (nodes_per_leaf, leaves, spines, global_ports, groups) = counts;
+    let arrangement = arrangement(global_cables)?;
+    let shape = dragonfly_plus::Shape {
+        nodes_per_leaf,
+        leaves,
+        spines,
+        global_ports,
+        groups,
+        arrangement,
+        gbps,
+        delay_ps,
+    };
+    finish(py, move || dragonfly_plus::build(&shape))
+}
+
+/// Builds Yellowstone from its counts in the order of its shape.
+#[pyfunction]
+fn yellowstone_fabric(py: Python<'_>, counts: [u32; 10], gbps: f64, delay_ps: u64) -> Arrays<'_> {
+    let [
+        hosts_per_tor,
+        tors_per_group,
+        groups,
+        directors,
+        leaves,
+        spines,
+        storage_leaves,
+        storage_spines,
+        servers_per_leaf,
+        storage_cables,
+    ] = counts;
+    let shape = yellowstone::Shape {
+        hosts_per_tor,
+        tors_per_group,
+        groups,
+        directors,
+        leaves,
+        spines,
+        storage_leaves,
+        storage_spines,
+        servers_per_leaf,
+        storage_cables,
+        gbps,
+        delay_ps,
+    };
+    finish(py, move || yellowstone::build(&shape))
+}
+
+/// A routing rule for one network.
+#[pyclass(frozen)]
+pub struct Routing {
+    pub network: Py<Network>,
+    pub plan: Plan,
+}
+
+impl Routing {
+    fn make(
+        py: Python<'_>,
+        network: Py<Network>,
+        rule: impl FnOnce(&Fabric) -> Result<Rule, FabricError> + Send,
+    ) -> PyResult<Self> {
+        let here = network.get();
+        let plan = py.detach(|| Plan::new(&here.fabric, rule(&here.fabric)?)).map_err(raise)?;
+        Ok(Self { network, plan })
+    }
+
+    fn check_ends(&self, switch: u32, nodes: &[u32]) -> PyResult<()> {
+        let fabric = &self.network.get().fabric;
+        if switch >= fabric.n_switches {
+            return Err(raise(format!("switch {switch} does not exist")));
+        }
+        match nodes.iter().find(|&&node| node >= fabric.n_nodes) {
+            Some(node) => Err(raise(format!("node {node} does not exist"))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[pymethods]
+impl Routing {
+    /// The network's own routes: up/down, or forwarding tables.
+    #[staticmethod]
+    fn of_network(py: Python<'_>, network: Py<Network>) -> PyResult<Self> {
+        let routes = network.get().routes.clone();
+        Self::make(py, network, |_| Ok(Rule::Table(routes)))
+    }
+
+    /// Dimension order on a torus or mesh.
+    #[staticmethod]
+    fn dimension_order(
+        py: Python<'_>,
+        network: Py<Network>,
+        dims: Vec<u32>,
+        tie: &str,
+        dateline: bool,
+        detour: bool,
+    ) -> PyResult<Self> {
+        let tie = match tie {
+            "positive" => Tie::Positive,
+            "negative" => Tie::Negative,
+            "parity" => Tie::Parity,
+            _ => return Err(raise(format!("tie = {tie:?}: positive, negative or parity"))),
+        };
+        Self::make(py, network, move |fabric| {
+            DimensionOrder::new(fabric, &dims, tie, dateline, detour).map(Rule::DimensionOrder)
+        })
+    }
+
+    /// Dimension order on a HyperX.
+    #[staticmethod]
+    fn all_to_all(
+        py: Python<'_>,
+        network: Py<Network>,
+        dims: Vec<u32>,
+        detour: bool,
+    ) -> PyResult<Self> {
+        Self::make(py, network, move |fabric| {
+            AllToAll::new(fabric, &dims, detour).map(Rule::AllToAll)
+        })
+    }
+
+    /// Minimal or Valiant routes of dragonfly and dragonfly+.
+    #[staticmethod]
+    fn groups(py: Python<'_>, network: Py<Network>, detour: bool, lanes: bool) -> PyResult<Self> {
+        Self::make(py, network, move |fabric| Groups::new(fabric, detour, lanes).map(Rule::Groups))
+    }
+
+    /// Virtual lanes the rule needs.
+    #[getter]
+    fn lanes(&self) -> u8 {
+        self.plan.lanes()
+    }
+
+    /// Detours to draw from, 0 where the rule takes none.
+    #[getter]
+    fn detours(&self) -> u32 {
+        self.plan.detours()
+    }
+
+    /// Candidate links at `switch` for `node`, the state after, and the lane.
+    fn next(&self, switch: u32, node: u32, via: u32, state: u8) -> PyResult<(Vec<u32>, u8, u8)> {
+        self.check_ends(switch, &[node])?;
+        if self.plan.home[node as usize] == switch {
+            return Err(raise(format!("node {node} hangs off switch {switch}: it has arrived")));
+        }
+        let fabric = &self.network.get().fabric;
+        if !self.plan.leads(fabric, switch, node) {
+            return Ok((Vec::new(), state, 0));
+        }
+        let step = self.plan.next(switch, node, via, RouteState(state));
+        Ok((step.links.to_vec(), step.next.0, step.lane))
+    }
+
+    /// Links and lanes from the switch of `source` to that of `node`; `via` beyond the detours is
+    /// none, `pick` chooses among candidates.
+    fn path(&self, source: u32, node: u32, via: u32, pick: usize) -> PyResult<Vec<(u32, u8)>> {
+        self.check_ends(0, &[source, node])?;
+        let fabric = &self.network.get().fabric;
+        self.plan.path(fabric, source, node, via, |n| pick % n).map_err(raise)
+    }
+
+    /// A cycle of buffers that wait on one another as (link, lane), empty if there is none.
+    fn cycle(&self, py: Python<'_>) -> PyResult<Vec<(u32, u8)>> {
+        let fabric = &self.network.get().fabric;
+        match py.detach(|| self.plan.check(fabric)) {
+            Ok(()) => Ok(Vec::new()),
+            Err(FabricError::Deadlock { cycle }) => Ok(cycle),
+            Err(error) => Err(raise(error)),
+        }
+    }
+
+    /// A network with these routes as a table; raises ValueError if they need lanes.
+    fn as_network(&self, py: Python<'_>) -> PyResult<Network> {
+        let fabric = &self.network.get().fabric;
+        let routes = py.detach(|| self.plan.to_routes(fabric)).map_err(raise)?;
+        Network::assemble(fabric.clone(), routes).map_err(raise)
+    }
+}
+
+/// The same network with routes from forwarding tables: for each switch and node, switch by switch,
+/// the link taken, `2**32 - 1` where the table has no entry.
+#[pyfunction]
+fn with_forwarding(
+    py: Python<'_>,
+    network: Py<Network>,
+    forward: PyReadonlyArray1<'_, u32>,
+) -> PyResult<Network> {
+    let fabric = &network.get().fabric;
+    let forward = forward.as_slice()?;
+    let routes = py.detach(|| Routes::forwarding(fabric, forward)).map_err(raise)?;
+    Network::assemble(fabric.clone(), routes).map_err(raise)
+}
+
+/// Adds this file's functions and classes to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Routing>()?;
+    m.add_function(wrap_pyfunction!(pgft_fabric, m)?)?;
+    m.add_function(wrap_pyfunction!(torus_fabric, m)?)?;
+    m.add_function(wrap_pyfunction!(hyperx_fabric, m)?)?;
+    m.add_function(wrap_pyfunction!(dragonfly_fabric, m)?)?;
+    m.add_function(wrap_pyfunction!(dragonfly_plus_fabric, m)?)?;
+    m.add_function(wrap_pyfunction!(yellowstone_fabric, m)?)?;
+    m.add_function(wrap_pyfunction!(with_forwarding, m)?)
+}

@@ -1,0 +1,70 @@
+//! Dragonfly (Kim et al., ISCA 2008): groups of fully joined routers, every pair of groups joined.
+//!
+//! Routers are numbered group by group, nodes router by router; `switch_pod` is the group.
+
+use crate::global::{Arrangement, cables as global_cables};
+use crate::{CableList, Fabric, FabricError};
+
+/// Shape of a dragonfly.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    /// p: nodes on each router.
+    pub nodes_per_router: u32,
+    /// a: routers in a group.
+    pub routers: u32,
+    /// h: global ports of a router.
+    pub global_ports: u32,
+    /// g: groups, at most a·h + 1.
+    pub groups: u32,
+    /// Which global port leads where.
+    pub arrangement: Arrangement,
+    /// Rates in Gb/s: node, local, global.
+    pub gbps: [f64; 3],
+    /// Cable delays in picoseconds, same order.
+    pub delay_ps: [u64; 3],
+}
+
+/// Builds the fabric of `shape`; all switches are of tier 0.
+///
+/// # Errors
+/// [`FabricError::Parameter`] names the field, the value and what is wrong with it.
+pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
+    for (field, value) in [
+        ("nodes_per_router", shape.nodes_per_router),
+        ("routers", shape.routers),
+        ("groups", shape.groups),
+    ] {
+        if value == 0 {
+            let why = "must be at least 1".to_owned();
+            return Err(FabricError::Parameter { field, value: 0, why });
+        }
+    }
+    let routers = u64::from(shape.routers) * u64::from(shape.groups);
+    let vertices = routers.saturating_mul(1 + u64::from(shape.nodes_per_router));
+    let ports = u64::from(shape.routers) * u64::from(shape.global_ports);
+    if vertices >= u64::from(u32::MAX) || ports >= u64::from(u32::MAX) {
+        let why = "more vertices or ports than 32 bits number".to_owned();
+        return Err(FabricError::Parameter { field: "groups", value: shape.groups.into(), why });
+    }
+    let routers = routers as u32;
+    let nodes = routers * shape.nodes_per_router;
+    let mut cables = CableList::new((nodes + routers) as usize);
+    for node in 0..nodes {
+        let router = nodes + node / shape.nodes_per_router;
+        cables.add(node, router, shape.gbps[0], shape.delay_ps[0]);
+    }
+    for group in 0..shape.groups {
+        let first = nodes + group * shape.routers;
+        for a in 0..shape.routers {
+            for b in a + 1..shape.routers {
+                cables.add(first + a, first + b, shape.gbps[1], shape.delay_ps[1]);
+            }
+        }
+    }
+    for (a, port_a, b, port_b) in global_cables(shape.groups, ports as u32, shape.arrangement)? {
+        let router = |group, port| nodes + group * shape.routers + port / shape.global_ports;
+        cables.add(router(a, port_a), router(b, port_b), shape.gbps[2], shape.delay_ps[2]);
+    }
+    let pod = (0..routers).map(|router| (router / shape.routers) as i32).collect();
+    cables.finish(nodes, vec![0; routers as usize], pod)
+}

@@ -1,0 +1,314 @@
+//! Routing rules that need lanes or a memory: one form for all, one step at a time.
+//!
+//! # How an engine uses a [`Plan`]
+//!
+//! A packet carries a [`RouteState`] (one byte) and, where the rule takes detours, the number of
+//! its detour (`via`, which can be drawn again from the packet's random stream and need not be
+//! stored).
+//!
+//! 1. At its first switch: `state = plan.start(switch, node, via)` for a detour, or
+//!    [`RouteState::START`] for a minimal route. Valiant draws `via` below [`Plan::detours`] evenly;
+//!    UGAL compares the two (see [`Plan::hops`]).
+//! 2. At every switch: if `plan.home[node] == switch`, it leaves by `plan.ejection[node]`.
+//!    Otherwise `plan.next(switch, node, via, state)` gives the candidate links, the virtual lane
+//!    whose buffer it takes at their far end, and the state it has there. Any of the links will do:
+//!    the least loaded, a random one, or one by a modulus.
+//!
+//! The injection and ejection links use lane 0. [`Plan::check`] proves that no cycle of buffers can
+//! form with the lanes given, or names one.
+
+mod all_to_all;
+mod dimension_order;
+mod groups;
+
+pub use all_to_all::AllToAll;
+pub use dimension_order::{DimensionOrder, Tie};
+pub use groups::Groups;
+
+use crate::{Fabric, FabricError, Routes};
+
+/// What a packet remembers of its route: a class (how many stages it is on) and whether it is on a
+/// detour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct RouteState(pub u8);
+
+impl RouteState {
+    /// State of a packet on a minimal route at its first switch.
+    pub const START: RouteState = RouteState(0);
+    const DETOUR: u8 = 0x80;
+
+    /// The same class on the way to a detour.
+    pub fn towards_detour(self) -> Self {
+        Self(self.0 | Self::DETOUR)
+    }
+
+    /// Whether the packet still heads for its detour.
+    pub fn detouring(self) -> bool {
+        self.0 & Self::DETOUR != 0
+    }
+
+    /// The class, without the detour.
+    pub fn class(self) -> u8 {
+        self.0 & !Self::DETOUR
+    }
+
+    /// This class, on a detour or not as `like`.
+    fn with_class(self, class: u8) -> Self {
+        Self(self.0 & Self::DETOUR | class)
+    }
+}
+
+/// One step of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// Candidate links; empty where there is no way.
+    pub links: &'a [u32],
+    /// State at the far end of any of them.
+    pub next: RouteState,
+    /// Virtual lane taken on any of them.
+    pub lane: u8,
+}
+
+/// A routing rule made for one fabric.
+#[derive(Debug, Clone)]
+pub enum Rule {
+    /// Up/down or forwarding tables: one lane, no memory.
+    Table(Routes),
+    /// Dimension order on tori and meshes.
+    DimensionOrder(DimensionOrder),
+    /// Dimension order on HyperX and full meshes.
+    AllToAll(AllToAll),
+    /// Dragonfly and dragonfly+.
+    Groups(Groups),
+}
+
+/// A rule with where the nodes are.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Link by which each node injects.
+    pub injection: Vec<u32>,
+    /// Link by which each node is reached.
+    pub ejection: Vec<u32>,
+    /// Switch of each node.
+    pub home: Vec<u32>,
+    /// The rule.
+    pub rule: Rule,
+}
+
+impl Plan {
+    /// Joins a rule with its fabric.
+    ///
+    /// # Errors
+    /// A node without exactly one switch cable.
+    pub fn new(fabric: &Fabric, rule: Rule) -> Result<Self, FabricError> {
+        let Routes { injection, ejection, .. } = Routes::attach(fabric)?;
+        let home = injection.iter().map(|&l| fabric.link_dst[l as usize] - fabric.n_nodes);
+        Ok(Self { home: home.collect(), injection, ejection, rule })
+    }
+
+    /// Virtual lanes the rule needs.
+    pub fn lanes(&self) -> u8 {
+        match &self.rule {
+            Rule::Table(_) => 1,
+            Rule::DimensionOrder(rule) => rule.lanes(),
+            Rule::AllToAll(rule) => rule.lanes(),
+            Rule::Groups(rule) => rule.lanes(),
+        }
+    }
+
+    /// Detours to draw from, 0 where the rule takes none.
+    pub fn detours(&self) -> u32 {
+        match &self.rule {
+            Rule::Table(_) => 0,
+            Rule::DimensionOrder(rule) => rule.detours(),
+            Rule::AllToAll(rule) => rule.detours(),
+            Rule::Groups(rule) => rule.detours(),
+        }
+    }
+
+    /// State at `switch` of a packet that goes to `node` by detour `via`; that of a minimal route
+    /// where the detour is none.
+    pub fn start(&self, switch: u32, node: u32, via: u32) -> RouteState {
+        if via >= self.detours() {
+            return RouteState::START;
+        }
+        let goal = self.home[node as usize];
+        let useful = match &self.rule {
+            Rule::Groups(rule) => rule.useful(switch, goal, via),
+            _ => via != goal && switch != goal,
+        };
+        let state = if useful { RouteState::START.towards_detour() } else { RouteState::START };
+        self.settle(switch, via, state)
+    }
+
+    /// Ends a detour that is reached.
+    #[inline]
+    pub(crate) fn settle(&self, switch: u32, via: u32, state: RouteState) -> RouteState {
+        if !state.detouring() {
+            return state;
+        }
+        match &self.rule {
+            Rule::Groups(rule) if rule.group(switch) == via => RouteState(state.class()),
+            Rule::DimensionOrder(_) | Rule::AllToAll(_) if switch == via => RouteState(1),
+            _ => state,
+        }
+    }
+
+    /// The step of a packet for `node`, on detour `via` if `state` says so, at `switch`, which is
+    /// not the node's own.
+    #[inline]
+    pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {
+        let state = self.settle(switch, via, state);
+        let goal = self.home[node as usize];
+        match &self.rule {
+            Rule::Table(routes) => {
+                Step { links: routes.candidates(switch, node), next: state, lane: 0 }
+            }
+            Rule::DimensionOrder(rule) => rule.next(switch, goal, via, state),
+            Rule::AllToAll(rule) => rule.next(switch, goal, via, state),
+            Rule::Groups(rule) => rule.next(switch, goal, via, state),
+        }
+    }
+
+    /// Whether there is a way from `switch` to `node`, which hangs off another.
+    pub fn leads(&self, fabric: &Fabric, switch: u32, node: u32) -> bool {
+        match &self.rule {
+            Rule::Table(routes) => routes.leads(fabric, switch, node),
+            _ => true,
+        }
+    }
+
+    /// Switch-to-switch links and lanes of one route from the switch of `from` to that of `to`:
+    /// `pick` chooses one of several candidates. Detours beyond [`Plan::detours`] mean none.
+    ///
+    /// # Errors
+    /// [`FabricError::Unconnected`] when the route does not arrive.
+    pub fn path(
+        &self,
+        fabric: &Fabric,
+        from: u32,
+        to: u32,
+        via: u32,
+        mut pick: impl FnMut(usize) -> usize,
+    ) -> Result<Vec<(u32, u8)>, FabricError> {
+        let (mut switch, goal) = (self.home[from as usize], self.home[to as usize]);
+        let lost = FabricError::Unconnected { from: switch, to: goal };
+        let mut state = self.start(switch, to, via);
+        let mut taken = Vec::new();
+        while switch != goal {
+            if !self.leads(fabric, switch, to) {
+                return Err(lost);
+            }
+            let step = self.next(switch, to, via, state);
+            if step.links.is_empty() || taken.len() > 4 * fabric.n_switches as usize {
+                return Err(lost);
+            }
+            let link = step.links[pick(step.links.len()) % step.links.len()];
+            taken.push((link, step.lane));
+            switch = fabric.link_dst[link as usize] - fabric.n_nodes;
+            state = step.next;
+        }
+        Ok(taken)
+    }
+
+    /// Switch-to-switch hops from `switch` to `node` with the first candidate everywhere.
+    ///
+    /// UGAL-L (Singh, 2005; Kim et al., ISCA 2008) compares at the first switch: the minimal route
+    /// is taken if `queue(minimal) * hops(minimal) <= queue(detour) * hops(detour) + threshold`.
+    pub fn hops(&self, fabric: &Fabric, mut switch: u32, node: u32, via: u32) -> u32 {
+        let mut state = self.start(switch, node, via);
+        let mut hops = 0;
+        while switch != self.home[node as usize] {
+            if !self.leads(fabric, switch, node) {
+                return u32::MAX;
+            }
+            let step = self.next(switch, node, via, state);
+            let Some(&link) = step.links.first() else { return u32::MAX };
+            switch = fabric.link_dst[link as usize] - fabric.n_nodes;
+            state = step.next;
+            hops += 1;
+        }
+        hops
+    }
+
+    /// The same routes as a table, for an engine without lanes.
+    ///
+    /// # Errors
+    /// [`FabricError::Unfit`] when the rule needs more than one lane.
+    pub fn to_routes(&self, fabric: &Fabric) -> Result<Routes, FabricError> {
+        if let Rule::Table(routes) = &self.rule {
+            return Ok(routes.clone());
+        }
+        if self.lanes() > 1 {
+            let why = format!("it needs {} virtual lanes, a table has one", self.lanes());
+            return Err(FabricError::Unfit { rule: self.name(), why });
+        }
+        Routes::from_steps(fabric, |switch, node| {
+            self.next(switch, node, u32::MAX, RouteState::START).links
+        })
+    }
+
+    /// Name of the rule.
+    pub fn name(&self) -> &'static str {
+        match &self.rule {
+            Rule::Table(_) => "table",
+            Rule::DimensionOrder(_) => "dimension-order",
+            Rule::AllToAll(_) => "all-to-all",
+            Rule::Groups(_) => "group",
+        }
+    }
+}
+
+/// Sets of links, each found by a number.
+#[derive(Debug, Clone, Default)]
+struct LinkSets {
+    start: Vec<u32>,
+    links: Vec<u32>,
+}
+
+impl LinkSets {
+    /// Sorts (key, link) pairs into one set for each key below `keys`.
+    fn of(keys: usize, mut pairs: Vec<(u64, u32)>) -> Self {
+        pairs.sort_unstable();
+        let mut start = vec![0u32; keys + 1];
+        for &(key, _) in &pairs {
+            start[key as usize + 1] += 1;
+        }
+        for key in 0..keys {
+            start[key + 1] += start[key];
+        }
+        Self { start, links: pairs.into_iter().map(|(_, link)| link).collect() }
+    }
+
+    #[inline]
+    fn get(&self, key: usize) -> &[u32] {
+        &self.links[self.start[key] as usize..self.start[key + 1] as usize]
+    }
+}
+
+/// Coordinates of every switch, first dimension fastest.
+fn coordinates(rule: &'static str, fabric: &Fabric, dims: &[u32]) -> Result<Vec<u16>, FabricError> {
+    let product = dims.iter().fold(1u64, |a, &b| a.saturating_mul(b.into()));
+    if product != u64::from(fabric.n_switches) || dims.iter().any(|&d| d > 65_535) {
+        let why = format!("dimensions {dims:?} make {product} switches, not {}", fabric.n_switches);
+        return Err(FabricError::Unfit { rule, why });
+    }
+    let mut all = Vec::with_capacity(fabric.n_switches as usize * dims.len());
+    for switch in 0..fabric.n_switches {
+        let mut rest = switch;
+        for &size in dims {
+            all.push((rest % size) as u16);
+            rest /= size;
+        }
+    }
+    Ok(all)
+}
+
+/// The dimension in which two switches differ, if it is one alone.
+fn one_difference(a: &[u16], b: &[u16]) -> Option<usize> {
+    let mut differ = (0..a.len()).filter(|&d| a[d] != b[d]);
+    match (differ.next(), differ.next()) {
+        (Some(dimension), None) => Some(dimension),
+        _ => None,
+    }
+}

@@ -1,0 +1,200 @@
+//! Up/down routes of a regular tree by arithmetic, without a table.
+//!
+//! In a regular tree the leaves below a switch form one interval of columns, equally many
+//! down-links in the order of its ports lead into each of equal blocks of that interval, and its
+//! up-links are neighbours, all equally good. Then a route is a comparison and a division, and a
+//! tree of a million hosts needs 28 bytes a switch and 4 a link where a table would need gigabytes.
+//! Whether a fabric is regular is found out from its links, so computed and discovered trees are
+//! treated alike.
+
+use std::collections::HashMap;
+
+use crate::Fabric;
+#[cfg(test)]
+use crate::FabricError;
+use crate::routes::{NONE, Routes, tiers};
+
+/// Where one switch leads.
+#[derive(Debug, Clone, Copy)]
+struct Reach {
+    /// Columns below the switch: `low..high`.
+    low: u32,
+    high: u32,
+    /// Columns of a block.
+    block: u32,
+    /// Links into each block.
+    parallel: u32,
+    /// First link down and first link up.
+    down: u32,
+    up: u32,
+    /// Number of up-links.
+    ups: u32,
+}
+
+/// Routes of a regular tree.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    reach: Vec<Reach>,
+    /// Every link at its own index: slices of it are ranges of links.
+    links: Vec<u32>,
+}
+
+impl Tree {
+    /// The candidate links at `switch` towards the switch of `column`, another one.
+    #[inline]
+    pub fn candidates(&self, switch: u32, column: u32) -> &[u32] {
+        let reach = &self.reach[switch as usize];
+        let (first, count) = if (reach.low..reach.high).contains(&column) {
+            (reach.down + (column - reach.low) / reach.block * reach.parallel, reach.parallel)
+        } else {
+            (reach.up, reach.ups)
+        };
+        &self.links[first as usize..(first + count) as usize]
+    }
+
+    /// Whether a climb from `switch` comes to a switch above `column`.
+    pub fn reaches(&self, fabric: &Fabric, mut switch: u32, column: u32) -> bool {
+        loop {
+            let reach = &self.reach[switch as usize];
+            if (reach.low..reach.high).contains(&column) {
+                return true;
+            }
+            if reach.ups == 0 {
+                return false;
+            }
+            switch = fabric.link_dst[reach.up as usize] - fabric.n_nodes;
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.reach.capacity() * size_of::<Reach>() + 4 * self.links.capacity()
+    }
+
+    /// Most candidates a switch of each tier has.
+    pub fn widest(&self, fabric: &Fabric) -> Vec<u32> {
+        let mut widest = vec![1; tiers(fabric)];
+        for switch in 0..fabric.n_switches {
+            let reach = &self.reach[switch as usize];
+            let width = &mut widest[fabric.switch_tier[switch as usize].max(0) as usize];
+            *width = (*width).max(reach.parallel);
+            if self.top(fabric, switch) != (reach.low, reach.high) {
+                *width = (*width).max(reach.ups);
+            }
+        }
+        widest
+    }
+
+    /// Columns below the switches at the end of a climb from `switch`.
+    fn top(&self, fabric: &Fabric, mut switch: u32) -> (u32, u32) {
+        while self.reach[switch as usize].ups > 0 {
+            switch = fabric.link_dst[self.reach[switch as usize].up as usize] - fabric.n_nodes;
+        }
+        (self.reach[switch as usize].low, self.reach[switch as usize].high)
+    }
+
+    /// Recognises a regular tree; `None` for anything else.
+    pub fn detect(fabric: &Fabric, routes: &Routes) -> Option<Self> {
+        let mut column = vec![NONE; fabric.n_switches as usize];
+        for (node, &link) in routes.injection.iter().enumerate() {
+            column[(fabric.link_dst[link as usize] - fabric.n_nodes) as usize] =
+                routes.column[node];
+        }
+        let mut order: Vec<u32> = (0..fabric.n_switches).collect();
+        order.sort_by_key(|&s| fabric.switch_tier[s as usize]);
+        let unknown = Reach { low: 0, high: 0, block: 1, parallel: 0, down: 0, up: 0, ups: 0 };
+        let mut reach = vec![unknown; fabric.n_switches as usize];
+        for &switch in &order {
+            reach[switch as usize] = look(fabric, switch, column[switch as usize], &reach)?;
+        }
+        same_above(fabric, &order, &reach)?;
+        Some(Self { reach, links: (0..fabric.n_links() as u32).collect() })
+    }
+}
+
+/// What is below and above `switch`, whose children are known; `None` if it is irregular.
+fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Reach]) -> Option<Reach> {
+    let tier = |s: u32| fabric.switch_tier[s as usize];
+    let (mut down, mut up): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+    for link in fabric.out_links(fabric.n_nodes + switch) {
+        let dst = fabric.link_dst[link as usize];
+        if fabric.is_node(dst) {
+            continue;
+        }
+        match tier(dst - fabric.n_nodes).cmp(&tier(switch)) {
+            std::cmp::Ordering::Less => down.push(link),
+            std::cmp::Ordering::Greater => up.push(link),
+            std::cmp::Ordering::Equal => return None,
+        }
+    }
+    let neighbours = |links: &[u32]| links.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    if !neighbours(&down) || !neighbours(&up) || (column == NONE) == down.is_empty() {
+        return None;
+    }
+    let (first, ups) = (up.first().copied().unwrap_or(0), up.len() as u32);
+    if down.is_empty() {
+        let high = column + 1;
+        return Some(Reach { low: column, high, block: 1, parallel: 0, down: 0, up: first, ups });
+    }
+    let child = |link: u32| (fabric.link_dst[link as usize] - fabric.n_nodes) as usize;
+    let below = |link: u32| (known[child(link)].low, known[child(link)].high);
+    // With a tier skipped, links into one block could differ in length.
+    if down.iter().any(|&link| tier(child(link) as u32) + 1 != tier(switch)) {
+        return None;
+    }
+    let (low, mut next) = below(down[0]);
+    let block = next - low;
+    let parallel = down.iter().take_while(|&&link| below(link) == (low, next)).count();
+    next = low;
+    for links in down.chunks(parallel) {
+        if links.len() < parallel || links.iter().any(|&l| below(l) != (next, next + block)) {
+            return None;
+        }
+        next += block;
+    }
+    let (down, parallel) = (down[0], parallel as u32);
+    Some(Reach { low, high: next, block, parallel, down, up: first, ups })
+}
+
+/// Checks that all parents of a switch offer the same way up: the same intervals, tier by tier.
+fn same_above(fabric: &Fabric, order: &[u32], reach: &[Reach]) -> Option<()> {
+    let mut kinds: HashMap<(u32, u32, u32), u32> = HashMap::new();
+    let mut kind = vec![NONE; reach.len()];
+    for &switch in order.iter().rev() {
+        let here = reach[switch as usize];
+        let mut above = NONE;
+        for link in here.up..here.up + here.ups {
+            let parent = kind[(fabric.link_dst[link as usize] - fabric.n_nodes) as usize];
+            if link > here.up && parent != above {
+                return None;
+            }
+            above = parent;
+        }
+        let number = kinds.len() as u32;
+        kind[switch as usize] = *kinds.entry((here.low, here.high, above)).or_insert(number);
+    }
+    Some(())
+}
+
+/// Compares arithmetic with the table for every switch and node.
+///
+/// # Errors
+/// The first switch and node they differ at.
+#[cfg(test)]
+pub(crate) fn compare(fabric: &Fabric) -> Result<bool, FabricError> {
+    let table = Routes::table(fabric)?;
+    let Some(tree) = Routes::arithmetic(fabric)? else { return Ok(false) };
+    assert_eq!(table.divisor, tree.divisor);
+    for node in 0..fabric.n_nodes {
+        let home = fabric.link_dst[table.injection[node as usize] as usize] - fabric.n_nodes;
+        for switch in (0..fabric.n_switches).filter(|&s| s != home) {
+            let leads = table.leads(fabric, switch, node);
+            assert_eq!(leads, tree.leads(fabric, switch, node), "switch {switch} node {node}");
+            if leads {
+                let (a, b) = (table.candidates(switch, node), tree.candidates(switch, node));
+                assert_eq!(a, b, "switch {switch} node {node}");
+            }
+        }
+    }
+    Ok(true)
+}

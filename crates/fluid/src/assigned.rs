@@ -1,0 +1,104 @@
+//! Single application assignment (document 004): a flow gets `r(f) = w_f / W_f`, where `W_f` is the
+//! weight of the heaviest link on its path.
+//!
+//! With capacities, `W_l` is the time link l needs for the weights of its flows. Every link carries
+//! at most `sum w_f / W_l = capacity`, so the rates are feasible; a flow of size `w_f` ends at `W_f`,
+//! so all end by W, and no assignment ends before W because the heaviest link is busy until then.
+
+use crate::FluidError;
+use crate::error::positive;
+use crate::links::Links;
+use crate::paths::Paths;
+
+/// Link weights and the flows' maxima, kept as flows come and go.
+#[derive(Debug, Default)]
+pub(crate) struct Assigned {
+    /// `W_l`: weight by capacity of each link.
+    pub heaviness: Vec<f64>,
+    seen_flow: Vec<u32>,
+    seen_link: Vec<u32>,
+    round: u32,
+    links: Vec<u32>,
+}
+
+impl Assigned {
+    /// Sets the rates after flows have entered and left; reports the flows that were looked at.
+    pub fn settle(&mut self, links: &mut Links, touched: &[u32], changed: &mut Vec<u32>) {
+        self.heaviness.resize(links.capacity.len(), 0.0);
+        self.seen_link.resize(links.capacity.len(), 0);
+        self.seen_flow.resize(links.weight.len(), 0);
+        self.round += 1;
+        self.links.clear();
+        for &flow in touched {
+            for used in links.path(flow) {
+                if std::mem::replace(&mut self.seen_link[used.link as usize], self.round)
+                    != self.round
+                {
+                    self.links.push(used.link);
+                }
+            }
+        }
+        for &link in &self.links {
+            let weight: f64 = links.users[link as usize]
+                .iter()
+                .map(|user| {
+                    links.weight[user.flow as usize] * links.uses[user.entry as usize].share
+                })
+                .sum();
+            self.heaviness[link as usize] = weight / links.capacity[link as usize];
+        }
+        for &link in &self.links {
+            for at in 0..links.users[link as usize].len() {
+                let flow = links.users[link as usize][at].flow;
+                if std::mem::replace(&mut self.seen_flow[flow as usize], self.round) == self.round {
+                    continue;
+                }
+                let heaviest = links
+                    .path(flow)
+                    .iter()
+                    .map(|used| self.heaviness[used.link as usize])
+                    .fold(0.0, f64::max);
+                links.rate[flow as usize] = links.weight[flow as usize] / heaviest;
+                changed.push(flow);
+            }
+        }
+    }
+}
+
+/// The assignment's rates of flows that are all active, in Gb/s, and `W_l` of each link in the
+/// unit of weight by Gb/s.
+///
+/// # Errors
+/// As [`crate::max_min`].
+pub fn assignment(
+    capacity: &[f64],
+    paths: &Paths,
+    weight: &[f64],
+) -> Result<(Vec<f64>, Vec<f64>), FluidError> {
+    let mut links = Links::new(capacity.to_vec())?;
+    paths.check(capacity.len(), weight.len())?;
+    for (flow, &w) in weight.iter().enumerate() {
+        positive("weight", || format!("flow {flow}"), w)?;
+        let number = links.add(paths.of(flow), w);
+        links.enter(number);
+    }
+    let mut state = Assigned::default();
+    let all: Vec<u32> = (0..weight.len() as u32).collect();
+    state.settle(&mut links, &all, &mut Vec::new());
+    state.heaviness.resize(capacity.len(), 0.0);
+    Ok((links.rate, state.heaviness))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heaviest_link_decides() {
+        // Weights 1, 2, 3; link 0 carries the first two, link 1 the last two.
+        let paths = Paths::single(&[&[0], &[0, 1], &[1]]);
+        let (rate, heavy) = assignment(&[1.0, 1.0], &paths, &[1.0, 2.0, 3.0]).unwrap();
+        assert_eq!(heavy, [3.0, 5.0]);
+        assert_eq!(rate, [1.0 / 3.0, 2.0 / 5.0, 3.0 / 5.0]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Flows with start times and sizes, event by start and end.
+
+use crate::FluidError;
+use crate::error::positive;
+use crate::paths::Paths;
+use crate::pool::{Policy, Pool, Work};
+
+/// Flows in columns.
+#[derive(Debug, Default, Clone)]
+pub struct FlowSet {
+    /// When each flow starts.
+    pub start_ps: Vec<u64>,
+    /// Bytes each flow carries.
+    pub bytes: Vec<u64>,
+    /// Weight of each flow under max-min; empty means 1.
+    pub weight: Vec<f64>,
+    /// Links of each flow.
+    pub paths: Paths,
+}
+
+impl FlowSet {
+    fn check(&self, links: usize) -> Result<(), FluidError> {
+        let flows = self.start_ps.len();
+        if self.bytes.len() != flows {
+            let (name, length) = ("bytes", self.bytes.len());
+            return Err(FluidError::Length { name, length, expected: flows });
+        }
+        if !self.weight.is_empty() && self.weight.len() != flows {
+            let (name, length) = ("weight", self.weight.len());
+            return Err(FluidError::Length { name, length, expected: flows });
+        }
+        for (flow, &weight) in self.weight.iter().enumerate() {
+            positive("weight", || format!("flow {flow}"), weight)?;
+        }
+        if let Some(flow) = self.bytes.iter().position(|&bytes| bytes == 0) {
+            let (name, place) = ("bytes", format!("flow {flow}"));
+            let (value, valid) = ("0".to_owned(), "at least 1");
+            return Err(FluidError::Value { name, place, value, valid });
+        }
+        self.paths.check(links, flows)
+    }
+}
+
+/// When flows end.
+#[derive(Debug, Default, Clone)]
+pub struct FlowTimes {
+    /// When the last bit of each flow has left.
+    pub end_ps: Vec<u64>,
+    /// What it took.
+    pub work: Work,
+}
+
+/// Simulates flows to the end of the last.
+///
+/// # Errors
+/// As [`Paths::check`], or a size, weight or capacity out of range.
+pub fn simulate_flows(
+    capacity: Vec<f64>,
+    flows: &FlowSet,
+    policy: Policy,
+) -> Result<FlowTimes, FluidError> {
+    flows.check(capacity.len())?;
+    let mut pool = Pool::new(capacity, policy, 0)?;
+    let n = flows.start_ps.len();
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    order.sort_by_key(|&flow| flows.start_ps[flow as usize]);
+    let mut out = FlowTimes { end_ps: vec![0; n], work: Work::default() };
+    let mut next = 0;
+    loop {
+        let start = order.get(next).map(|&flow| flows.start_ps[flow as usize]);
+        let Some(now) = [start, pool.next_event()].into_iter().flatten().min() else { break };
+        while let Some(number) = pool.pop_end(now) {
+            out.end_ps[order[number as usize] as usize] = now;
+        }
+        while let Some(&flow) = order.get(next) {
+            let f = flow as usize;
+            if flows.start_ps[f] != now {
+                break;
+            }
+            let weight = flows.weight.get(f).copied().unwrap_or(1.0);
+            pool.start(now, flows.paths.of(f), flows.bytes[f] as f64, weight);
+            next += 1;
+        }
+        pool.settle(now);
+    }
+    out.work = pool.work();
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flows(rows: &[(u64, u64, &[u32])]) -> FlowSet {
+        let paths: Vec<&[u32]> = rows.iter().map(|row| row.2).collect();
+        FlowSet {
+            start_ps: rows.iter().map(|row| row.0).collect(),
+            bytes: rows.iter().map(|row| row.1).collect(),
+            weight: Vec::new(),
+            paths: Paths::single(&paths),
+        }
+    }
+
+    #[test]
+    fn a_late_flow_halves_an_early_one() {
+        // 8 Gb/s is a byte a nanosecond. The first goes alone for 1 us, then both share.
+        let set = flows(&[(0, 2000, &[0]), (1_000_000, 2000, &[0])]);
+        let times = simulate_flows(vec![8.0], &set, Policy::MaxMin).unwrap();
+        assert_eq!(times.end_ps, [3_000_000, 4_000_000]);
+    }
+
+    #[test]
+    fn assignment_ends_all_flows_of_a_link_together() {
+        let set = flows(&[(0, 1000, &[0]), (0, 3000, &[0]), (0, 500, &[1])]);
+        let times = simulate_flows(vec![8.0; 2], &set, Policy::Assignment).unwrap();
+        assert_eq!(times.end_ps, [4_000_000, 4_000_000, 500_000]);
+    }
+}

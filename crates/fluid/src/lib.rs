@@ -1,0 +1,42 @@
+//! The fluid view: flows with rates instead of packets, event by flow start and end.
+//!
+//! Rates are max-min fair (weighted) or those of the single application assignment of
+//! document 004, the slides on routing and rate control in InfiniBand clusters: `r(f) = w_f / W_f`. On top: a
+//! simulator of flows and of rank programs, the distributed form of the assignment message by
+//! message, and the static evaluation of permutations on a k-ary n-tree with horizontal links.
+//!
+//! Times are integer picoseconds; a rate is a floating-point number of gigabits per second, and a
+//! flow ends at the first picosecond at which its last bit has left.
+
+mod assigned;
+mod compile;
+mod error;
+mod flows;
+mod heap;
+mod links;
+mod maxmin;
+mod paths;
+pub mod permutation;
+mod pool;
+mod protocol;
+mod rank_model;
+mod ranks;
+mod rng;
+mod rounds;
+mod tree;
+mod waterfill;
+
+pub use assigned::assignment;
+pub use compile::Program;
+pub use error::FluidError;
+pub use flows::{FlowSet, FlowTimes, simulate_flows};
+pub use maxmin::TOLERANCE;
+pub use paths::{PathChoice, Paths, Router};
+pub use pool::{Policy, Work};
+pub use protocol::{ProtocolOutcome, ProtocolSettings, run_protocol};
+pub use rank_model::{Placement, RankSettings, RankTimes};
+pub use ranks::simulate_program;
+pub use rng::random;
+pub use rounds::{Rounds, simulate_rounds};
+pub use tree::Tree;
+pub use waterfill::max_min;

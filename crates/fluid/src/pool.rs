@@ -1,0 +1,158 @@
+//! The flows under way: what they have left, how fast they go, when they end.
+
+use serde::Deserialize;
+
+use crate::FluidError;
+use crate::assigned::Assigned;
+use crate::heap::EndTimes;
+use crate::links::Links;
+use crate::maxmin::MaxMin;
+
+/// Who decides the rates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Weighted max-min fair.
+    MaxMin,
+    /// Single application assignment: the weight is the flow's size; rates follow as flows come
+    /// and go.
+    Assignment,
+}
+
+/// What the fluid engine did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Times at which flows started or ended.
+    pub settlements: u64,
+    /// Flows whose rate was set, over all settlements.
+    pub rates_set: u64,
+    /// Solves of max-min sets, and flows solved in them.
+    pub solves: u64,
+    /// Flows in all solves.
+    pub solved_flows: u64,
+}
+
+/// Flows under way.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub links: Links,
+    policy: Policy,
+    /// Least time between two settlements, and when the next may be.
+    quantum_ps: u64,
+    due: u64,
+    max_min: MaxMin,
+    assigned: Assigned,
+    ends: EndTimes,
+    /// Bits left when the rate was last set.
+    left: Vec<f64>,
+    since: Vec<u64>,
+    started: Vec<u32>,
+    ended: Vec<u32>,
+    touched: Vec<u32>,
+    changed: Vec<u32>,
+    work: Work,
+}
+
+impl Pool {
+    /// With a `quantum_ps` above 0, flows that come or go within so long after a settlement change
+    /// the rates at its end only: starts are late by at most that, and no link is ever overloaded.
+    pub fn new(capacity: Vec<f64>, policy: Policy, quantum_ps: u64) -> Result<Self, FluidError> {
+        Ok(Self {
+            links: Links::new(capacity)?,
+            policy,
+            quantum_ps,
+            due: 0,
+            max_min: MaxMin::default(),
+            assigned: Assigned::default(),
+            ends: EndTimes::default(),
+            left: Vec::new(),
+            since: Vec::new(),
+            started: Vec::new(),
+            ended: Vec::new(),
+            touched: Vec::new(),
+            changed: Vec::new(),
+            work: Work::default(),
+        })
+    }
+
+    /// Starts a flow of `bytes` at `now`; its rate comes with the next [`Pool::settle`].
+    pub fn start(
+        &mut self,
+        now: u64,
+        path: impl Iterator<Item = (u32, f64)>,
+        bytes: f64,
+        weight: f64,
+    ) -> u32 {
+        let weight = if self.policy == Policy::Assignment { bytes } else { weight };
+        let flow = self.links.add(path, weight);
+        self.links.enter(flow);
+        self.left.push(bytes * 8.0);
+        self.since.push(now);
+        self.started.push(flow);
+        flow
+    }
+
+    /// When the next flow ends or the rates are due.
+    pub fn next_event(&self) -> Option<u64> {
+        let pending = !self.started.is_empty() || !self.ended.is_empty();
+        let end = self.ends.first().map(|(time, _)| time);
+        [end, pending.then_some(self.due)].into_iter().flatten().min()
+    }
+
+    /// Takes a flow that ends at `now` off its links, if there is one.
+    pub fn pop_end(&mut self, now: u64) -> Option<u32> {
+        let (time, flow) = self.ends.first()?;
+        if time > now {
+            return None;
+        }
+        self.ends.remove(flow);
+        self.links.leave(flow);
+        self.ended.push(flow);
+        Some(flow)
+    }
+
+    /// Sets the rates after starts and ends up to `now`, if they are due. Call it before time goes
+    /// on.
+    pub fn settle(&mut self, now: u64) {
+        if (self.started.is_empty() && self.ended.is_empty()) || now < self.due {
+            return;
+        }
+        self.due = now + self.quantum_ps;
+        self.changed.clear();
+        self.touched.clear();
+        // A flow's old rate is needed up to now; solving overwrites it.
+        match self.policy {
+            Policy::MaxMin => {
+                self.max_min.settle(&mut self.links, &self.started, &self.ended, &mut self.changed);
+            }
+            Policy::Assignment => {
+                self.touched.extend(self.started.iter().chain(&self.ended));
+                self.assigned.settle(&mut self.links, &self.touched, &mut self.changed);
+            }
+        }
+        self.work.settlements += 1;
+        self.work.rates_set += self.changed.len() as u64;
+        for &flow in &self.changed {
+            let f = flow as usize;
+            let rate = self.links.rate[f];
+            let old = self.links.held[f];
+            if old > 0.0 && (rate - old).abs() <= 1e-12 * old {
+                continue;
+            }
+            // 1 Gb/s is 1e-3 bits a picosecond.
+            self.left[f] -= old * 1e-3 * (now - self.since[f]) as f64;
+            self.since[f] = now;
+            self.links.held[f] = rate;
+            let wait = (self.left[f].max(0.0) / (rate * 1e-3)).ceil();
+            self.ends.set(flow, now.saturating_add(wait as u64));
+        }
+        self.started.clear();
+        self.ended.clear();
+    }
+
+    /// What was done so far.
+    pub fn work(&self) -> Work {
+        let (solves, solved_flows) = (self.max_min.solves, self.max_min.solved_flows);
+        Work { solves, solved_flows, ..self.work }
+    }
+}

@@ -1,0 +1,274 @@
+//! The distributed form of the assignment, message by message (document 004).
+//!
+//! Links keep `W_l` and nothing of any flow. A flow *announces* itself as it starts: its packet adds
+//! `w_f` to each link as it passes. It *collects* `W_f`, the heaviest link on its path, by packets
+//! that ride on data, and sets `r(f) = w_f / W_f`. As it ends its *leave* packet takes `w_f` away.
+//! The announcement collects as it goes, so a flow has a rate one round trip after it starts.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::FluidError;
+use crate::links::Links;
+use crate::{FlowSet, assignment};
+
+/// How packets travel.
+#[derive(Debug, Clone, Copy)]
+pub struct ProtocolSettings {
+    /// Time a control packet takes from link to link.
+    pub hop_ps: u64,
+    /// Between the return of one collection and the start of the next.
+    pub probe_ps: u64,
+}
+
+/// What was measured.
+#[derive(Debug, Default, Clone)]
+pub struct ProtocolOutcome {
+    /// Announce packets, collections that rode on data, leave packets.
+    pub announcements: u64,
+    /// Collections.
+    pub collections: u64,
+    /// Leave packets.
+    pub leaves: u64,
+    /// Links that control packets passed, for each of the three.
+    pub link_visits: [u64; 3],
+    /// When the last announcement had passed its last link.
+    pub announced_ps: u64,
+    /// When the first flow left.
+    pub first_leave_ps: u64,
+    /// When each flow got its first rate.
+    pub initial_ps: Vec<u64>,
+    /// When each flow first had the rate that the assignment of all flows gives it, after the last
+    /// announcement; `u64::MAX` if it never had.
+    pub final_ps: Vec<u64>,
+    /// Collections each flow began after the last announcement until then.
+    pub probes: Vec<u32>,
+    /// When each flow ended.
+    pub end_ps: Vec<u64>,
+    /// Highest sum of rates on a link by its capacity, before and after the last announcement was
+    /// collected by everyone.
+    pub overload: [f64; 2],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A packet's visit to a link: (flow, hop). What it has seen travels in `seen`.
+    Announce(u32, u32),
+    Collect(u32, u32),
+    Leave(u32, u32),
+    /// `W_f` is back: (flow, whether it was the announcement).
+    Back(u32, bool),
+    Probe(u32),
+    /// (flow, version of its rate).
+    End(u32, u32),
+}
+
+struct Sim<'a> {
+    flows: &'a FlowSet,
+    settings: ProtocolSettings,
+    capacity: &'a [f64],
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    now: u64,
+    heaviness: Vec<f64>,
+    links: Links,
+    load: Vec<f64>,
+    seen: Vec<f64>,
+    probing_since: Vec<u64>,
+    left: Vec<f64>,
+    since: Vec<u64>,
+    version: Vec<u32>,
+    ended: Vec<bool>,
+    announcing: usize,
+    unsettled: usize,
+    wanted: Vec<f64>,
+    out: ProtocolOutcome,
+}
+
+/// Runs the protocol until every flow has left.
+///
+/// # Errors
+/// As [`crate::simulate_flows`], or a packet that takes no time.
+pub fn run_protocol(
+    capacity: &[f64],
+    flows: &FlowSet,
+    settings: ProtocolSettings,
+) -> Result<ProtocolOutcome, FluidError> {
+    let n = flows.start_ps.len();
+    if flows.bytes.len() != n {
+        let (name, length) = ("bytes", flows.bytes.len());
+        return Err(FluidError::Length { name, length, expected: n });
+    }
+    for (name, value) in [("hop time", settings.hop_ps), ("probe interval", settings.probe_ps)] {
+        crate::error::positive(name, || "the protocol".to_owned(), value as f64)?;
+    }
+    let weight: Vec<f64> = flows.bytes.iter().map(|&bytes| bytes as f64).collect();
+    let (wanted, _) = assignment(capacity, &flows.paths, &weight)?;
+    let mut links = Links::new(capacity.to_vec())?;
+    for (flow, &w) in weight.iter().enumerate() {
+        links.add(flows.paths.of(flow), w);
+    }
+    let mut sim = Sim {
+        flows,
+        settings,
+        capacity,
+        events: BinaryHeap::new(),
+        now: 0,
+        heaviness: vec![0.0; capacity.len()],
+        load: vec![0.0; capacity.len()],
+        seen: vec![0.0; n],
+        probing_since: vec![0; n],
+        left: weight.iter().map(|bytes| bytes * 8.0).collect(),
+        since: flows.start_ps.clone(),
+        version: vec![0; n],
+        ended: vec![false; n],
+        announcing: n,
+        unsettled: n,
+        wanted,
+        links,
+        out: ProtocolOutcome {
+            initial_ps: vec![u64::MAX; n],
+            final_ps: vec![u64::MAX; n],
+            probes: vec![0; n],
+            end_ps: vec![0; n],
+            first_leave_ps: u64::MAX,
+            ..ProtocolOutcome::default()
+        },
+    };
+    sim.run();
+    Ok(sim.out)
+}
+
+impl Sim<'_> {
+    fn run(&mut self) {
+        for (flow, &start) in self.flows.start_ps.iter().enumerate() {
+            self.out.announcements += 1;
+            self.at(start.saturating_add(self.settings.hop_ps), Event::Announce(flow as u32, 0));
+        }
+        while let Some(Reverse((time, event))) = self.events.pop() {
+            self.now = time;
+            match event {
+                Event::Announce(flow, hop) => self.announce(flow, hop),
+                Event::Collect(flow, hop) => self.collect(flow, hop),
+                Event::Leave(flow, hop) => self.visit_leaving(flow, hop),
+                Event::Back(flow, first) => self.back(flow, first),
+                Event::Probe(flow) => self.probe(flow),
+                Event::End(flow, version) => self.end(flow, version),
+            }
+        }
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.events.push(Reverse((time, event)));
+    }
+
+    fn hops(&self, flow: u32) -> u32 {
+        self.links.path(flow).len() as u32
+    }
+
+    /// Adds `sign * w_f` to the weight of the link at `hop` and returns what it is now.
+    fn weigh(&mut self, flow: u32, hop: u32, sign: f64) -> f64 {
+        let used = self.links.path(flow)[hop as usize];
+        let part = self.links.weight[flow as usize] * used.share;
+        let link = used.link as usize;
+        self.heaviness[link] += sign * part / self.capacity[link];
+        self.heaviness[link]
+    }
+
+    fn announce(&mut self, flow: u32, hop: u32) {
+        self.out.link_visits[0] += 1;
+        let heavy = self.weigh(flow, hop, 1.0);
+        self.seen[flow as usize] = self.seen[flow as usize].max(heavy);
+        let hops = self.hops(flow);
+        if hop + 1 < hops {
+            return self.at(self.now + self.settings.hop_ps, Event::Announce(flow, hop + 1));
+        }
+        self.announcing -= 1;
+        if self.announcing == 0 {
+            self.out.announced_ps = self.now;
+        }
+        self.at(self.now + u64::from(hops) * self.settings.hop_ps, Event::Back(flow, true));
+    }
+
+    fn collect(&mut self, flow: u32, hop: u32) {
+        self.out.link_visits[1] += 1;
+        let heavy = self.weigh(flow, hop, 0.0);
+        self.seen[flow as usize] = self.seen[flow as usize].max(heavy);
+        let hops = self.hops(flow);
+        if hop + 1 < hops {
+            return self.at(self.now + self.settings.hop_ps, Event::Collect(flow, hop + 1));
+        }
+        self.at(self.now + u64::from(hops) * self.settings.hop_ps, Event::Back(flow, false));
+    }
+
+    fn visit_leaving(&mut self, flow: u32, hop: u32) {
+        self.out.link_visits[2] += 1;
+        self.weigh(flow, hop, -1.0);
+        if hop + 1 < self.hops(flow) {
+            self.at(self.now + self.settings.hop_ps, Event::Leave(flow, hop + 1));
+        }
+    }
+
+    fn probe(&mut self, flow: u32) {
+        if self.ended[flow as usize] {
+            return;
+        }
+        self.out.collections += 1;
+        self.seen[flow as usize] = 0.0;
+        self.probing_since[flow as usize] = self.now;
+        self.at(self.now + self.settings.hop_ps, Event::Collect(flow, 0));
+    }
+
+    /// A source learns its heaviest link.
+    fn back(&mut self, flow: u32, first: bool) {
+        let f = flow as usize;
+        if self.ended[f] {
+            return;
+        }
+        self.set_rate(flow, self.links.weight[f] / self.seen[f]);
+        if first {
+            self.out.initial_ps[f] = self.now;
+        }
+        if self.announcing == 0 && self.out.final_ps[f] == u64::MAX {
+            let begun_after = !first && self.probing_since[f] >= self.out.announced_ps;
+            self.out.probes[f] += u32::from(begun_after);
+            if (self.links.rate[f] - self.wanted[f]).abs() <= 1e-9 * self.wanted[f] {
+                self.out.final_ps[f] = self.now;
+                self.unsettled -= 1;
+            }
+        }
+        self.at(self.now + self.settings.probe_ps, Event::Probe(flow));
+    }
+
+    fn set_rate(&mut self, flow: u32, rate: f64) {
+        let f = flow as usize;
+        let old = self.links.rate[f];
+        self.left[f] -= old * 1e-3 * (self.now - self.since[f]) as f64;
+        self.since[f] = self.now;
+        self.links.rate[f] = rate;
+        let settled = usize::from(self.unsettled == 0);
+        for used in self.links.path(flow) {
+            let link = used.link as usize;
+            self.load[link] += (rate - old) * used.share;
+            let ratio = self.load[link] / self.capacity[link];
+            self.out.overload[settled] = self.out.overload[settled].max(ratio);
+        }
+        if rate > 0.0 {
+            self.version[f] += 1;
+            let wait = (self.left[f].max(0.0) / (rate * 1e-3)).ceil() as u64;
+            self.at(self.now.saturating_add(wait), Event::End(flow, self.version[f]));
+        }
+    }
+
+    fn end(&mut self, flow: u32, version: u32) {
+        let f = flow as usize;
+        if self.version[f] != version || self.ended[f] {
+            return;
+        }
+        self.set_rate(flow, 0.0);
+        self.ended[f] = true;
+        self.out.end_ps[f] = self.now;
+        self.out.first_leave_ps = self.out.first_leave_ps.min(self.now);
+        self.out.leaves += 1;
+        self.at(self.now + self.settings.hop_ps, Event::Leave(flow, 0));
+    }
+}

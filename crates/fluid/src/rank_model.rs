@@ -1,0 +1,109 @@
+//! What a rank program runs with, and what comes out.
+
+use serde::Deserialize;
+use tailback_fabric::Fabric;
+
+use crate::FluidError;
+use crate::compile::Program;
+use crate::error::positive;
+use crate::paths::PathChoice;
+use crate::pool::{Policy, Work};
+
+/// How adapters, switches and the MPI library behave: the packet engine's names and meanings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankSettings {
+    /// Seed of the choice of paths.
+    pub seed: u64,
+    /// Who decides the rates.
+    pub policy: Policy,
+    /// How paths are chosen.
+    pub paths: PathChoice,
+    /// True: one message after the other leaves an adapter; false: all at once.
+    pub fifo: bool,
+    /// Payload of a full packet.
+    pub packet_bytes: u32,
+    /// What a packet costs on the wire on top.
+    pub header_bytes: u32,
+    /// Latency of a switch.
+    pub switch_delay_ps: u64,
+    /// A packet is received whole before it leaves a switch.
+    pub store_and_forward: bool,
+    /// Software latency before a message.
+    pub send_delay_ps: u64,
+    /// Messages above this wait for their receive.
+    pub eager_bytes: u64,
+    /// Rate between ranks of one host.
+    pub local_gbps: f64,
+    /// Latency between ranks of one host.
+    pub local_delay_ps: u64,
+    /// Least time between two changes of rates; 0 is exact.
+    pub quantum_ps: u64,
+}
+
+/// Where ranks run.
+#[derive(Debug, Default, Clone)]
+pub struct Placement {
+    /// Node of each rank.
+    pub node: Vec<u32>,
+    /// Host of each rank.
+    pub host: Vec<u32>,
+    /// When each rank starts.
+    pub start_ps: Vec<u64>,
+}
+
+/// What came out.
+#[derive(Debug, Default, Clone)]
+pub struct RankTimes {
+    /// Messages: source rank, destination rank, bytes, label.
+    pub messages: Vec<(u32, u32, u64, u32)>,
+    /// When each message was posted.
+    pub post_ps: Vec<u64>,
+    /// When its first byte left.
+    pub begin_ps: Vec<u64>,
+    /// When its last byte arrived.
+    pub arrival_ps: Vec<u64>,
+    /// Switches it visited, 0 through memory.
+    pub switches: Vec<u32>,
+    /// When each rank finished.
+    pub finish_ps: Vec<u64>,
+    /// Time each rank computed.
+    pub compute_ps: Vec<u64>,
+    /// Time each rank was blocked.
+    pub wait_ps: Vec<u64>,
+    /// Wire bytes over each link.
+    pub link_bytes: Vec<f64>,
+    /// What it took.
+    pub work: Work,
+}
+
+/// Checks what belongs together before anything runs.
+pub(crate) fn check(
+    fabric: &Fabric,
+    settings: &RankSettings,
+    program: &Program,
+    placement: &Placement,
+) -> Result<(), FluidError> {
+    positive("local_rate", || "the settings".to_owned(), settings.local_gbps)?;
+    if settings.packet_bytes == 0 {
+        positive("packet", || "the settings".to_owned(), 0.0)?;
+    }
+    let expected = program.n_ranks();
+    for (name, length) in [
+        ("placement", placement.node.len()),
+        ("hosts", placement.host.len()),
+        ("start times", placement.start_ps.len()),
+    ] {
+        if length != expected {
+            return Err(FluidError::Length { name, length, expected });
+        }
+    }
+    for (rank, &node) in placement.node.iter().enumerate() {
+        if node >= fabric.n_nodes {
+            let (name, place) = ("node", format!("rank {rank}"));
+            let (value, valid) = (node.to_string(), "a node of the fabric");
+            return Err(FluidError::Value { name, place, value, valid });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! The modified k-ary n-tree of document 004: a k-ary n-tree with horizontal links.
+//!
+//! A k-ary n-tree (Petrini and Vanneschi, 1997) has `k^n` nodes and n levels of `k^(n-1)` switches.
+//! A switch is its level and n-1 digits to base k; up port j of level h leads to the switch of level
+//! h+1 whose digit h is j. The `k^h` switches of level h that differ in digits below h reach the same
+//! leaves: together they are one node of the ideal fat tree, and horizontal links of a given width
+//! join each to the next of them, in a line.
+//!
+//! # Why no deadlock
+//! A path climbs (up links, level by level), then descends; while it descends it may move along the
+//! line of its level, in ascending direction only. So give every link a rank: up links by level,
+//! after them, level by level from the top: horizontal links by position in the line, then the down
+//! links of the level. Every path uses links of strictly ascending rank, hence the links that wait
+//! for one another cannot form a cycle (Dally and Seitz, 1987). A ring in place of the line would
+//! close a cycle, which is why the last switch of a line has no link onwards.
+
+use tailback_fabric::{CableList, Fabric};
+
+use crate::FluidError;
+
+/// Shape of the tree, and the numbers of its directed links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tree {
+    /// Down (and up) ports of a switch.
+    pub arity: u32,
+    /// Levels of switches.
+    pub levels: u32,
+    /// Parallel horizontal links from a switch to the next of its line.
+    pub width: u32,
+    /// Nodes.
+    pub nodes: u32,
+    /// Switches of one level.
+    pub per_level: u32,
+}
+
+/// What a link is and where: for ranks, pictures and tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// From a node.
+    Injection,
+    /// To a node.
+    Ejection,
+    /// From a switch of this level upwards.
+    Up(u32),
+    /// From a switch of this level downwards.
+    Down(u32),
+    /// Within this level, from the switch of this number.
+    Horizontal(u32, u32),
+}
+
+impl Tree {
+    /// A tree with `arity^levels` nodes.
+    ///
+    /// # Errors
+    /// A shape with fewer than two ports or one level, or with more than a million nodes.
+    pub fn new(arity: u32, levels: u32, width: u32) -> Result<Self, FluidError> {
+        let wrong = |name, value: u32, valid| {
+            let (place, value) = ("the tree".to_owned(), value.to_string());
+            Err(FluidError::Value { name, place, value, valid })
+        };
+        if arity < 2 {
+            return wrong("arity", arity, "2 or more");
+        }
+        if levels < 1 {
+            return wrong("levels", levels, "1 or more");
+        }
+        if width > 64 {
+            return wrong("width", width, "0 to 64");
+        }
+        let Some(nodes) = arity.checked_pow(levels).filter(|&nodes| nodes <= 1 << 20) else {
+            return wrong("levels", levels, "at most 1,048,576 nodes in all");
+        };
+        Ok(Self { arity, levels, width, nodes, per_level: nodes / arity })
+    }
+
+    /// Number of directed links, the unused one at the end of each line included.
+    pub fn n_links(&self) -> u32 {
+        let between = (self.levels - 1) * self.per_level;
+        2 * self.nodes + between * (2 * self.arity + self.width)
+    }
+
+    /// Link of `node` to its leaf.
+    pub fn injection(&self, node: u32) -> u32 {
+        node
+    }
+
+    /// Link to `node` from its leaf.
+    pub fn ejection(&self, node: u32) -> u32 {
+        self.nodes + node
+    }
+
+    /// Up link by `port` of a switch of `level`.
+    #[inline]
+    pub fn up(&self, level: u32, switch: u32, port: u32) -> u32 {
+        2 * self.nodes + (level * self.per_level + switch) * self.arity + port
+    }
+
+    /// Down link by `port` of a switch of `level`, 1 or more.
+    #[inline]
+    pub fn down(&self, level: u32, switch: u32, port: u32) -> u32 {
+        let between = (self.levels - 1) * self.per_level;
+        2 * self.nodes + (between + (level - 1) * self.per_level + switch) * self.arity + port
+    }
+
+    /// Horizontal link number `lane` of a switch of `level`, 1 or more, to the next of its line.
+    #[inline]
+    pub fn horizontal(&self, level: u32, switch: u32, lane: u32) -> u32 {
+        let between = (self.levels - 1) * self.per_level;
+        let first = 2 * self.nodes + 2 * between * self.arity;
+        first + ((level - 1) * self.per_level + switch) * self.width + lane
+    }
+
+    /// Switches that make one node of the ideal fat tree at `level`.
+    #[inline]
+    pub fn line(&self, level: u32) -> u32 {
+        self.arity.pow(level)
+    }
+
+    /// What link number `link` is.
+    pub fn kind(&self, link: u32) -> Kind {
+        let (n, s) = (self.nodes, self.per_level);
+        let between = (self.levels - 1) * s * self.arity;
+        match link {
+            _ if link < n => Kind::Injection,
+            _ if link < 2 * n => Kind::Ejection,
+            _ if link < 2 * n + between => Kind::Up((link - 2 * n) / (s * self.arity)),
+            _ if link < 2 * n + 2 * between => {
+                Kind::Down((link - 2 * n - between) / (s * self.arity) + 1)
+            }
+            _ => {
+                let at = (link - 2 * n - 2 * between) / self.width;
+                Kind::Horizontal(at / s + 1, at % s)
+            }
+        }
+    }
+
+    /// The rank that every path ascends in: see above.
+    pub fn rank(&self, link: u32) -> u64 {
+        let below = |level: u32| u64::from(self.levels - level) * (u64::from(self.nodes) + 2);
+        let climb = u64::from(self.levels) + 1;
+        match self.kind(link) {
+            Kind::Injection => 0,
+            Kind::Up(level) => 1 + u64::from(level),
+            Kind::Horizontal(level, switch) => climb + below(level) + u64::from(switch),
+            Kind::Down(level) => climb + below(level) + u64::from(self.nodes),
+            Kind::Ejection => climb + below(0),
+        }
+    }
+
+    /// Switch ports in all, each end of a cable counted: (without, with horizontal links).
+    pub fn ports(&self) -> (u64, u64) {
+        let s = u64::from(self.per_level);
+        let vertical = s * u64::from(self.arity) * (2 * u64::from(self.levels) - 1);
+        let horizontal: u64 = (1..self.levels)
+            .map(|level| {
+                let line = u64::from(self.line(level));
+                s / line * (line - 1) * 2 * u64::from(self.width)
+            })
+            .sum();
+        (vertical, vertical + horizontal)
+    }
+
+    /// The tree as a fabric: cables in the order nodes, up links by level, horizontal links.
+    ///
+    /// # Errors
+    /// As [`CableList::finish`].
+    pub fn fabric(&self, gbps: f64, delay_ps: u64) -> Result<Fabric, tailback_fabric::FabricError> {
+        let switch = |level: u32, number: u32| self.nodes + level * self.per_level + number;
+        let switches = self.levels * self.per_level;
+        let mut cables = CableList::new((self.nodes + switches) as usize);
+        for node in 0..self.nodes {
+            cables.add(node, switch(0, node / self.arity), gbps, delay_ps);
+        }
+        for level in 0..self.levels - 1 {
+            for low in 0..self.per_level {
+                for port in 0..self.arity {
+                    let high = self.with_digit(low, level, port);
+                    cables.add(switch(level, low), switch(level + 1, high), gbps, delay_ps);
+                }
+            }
+        }
+        for level in 1..self.levels {
+            for number in (0..self.per_level).filter(|n| (n + 1) % self.line(level) != 0) {
+                for _ in 0..self.width {
+                    cables.add(switch(level, number), switch(level, number + 1), gbps, delay_ps);
+                }
+            }
+        }
+        let tier = (0..switches).map(|s| (s / self.per_level) as i32).collect();
+        cables.finish(self.nodes, tier, vec![-1; switches as usize])
+    }
+
+    /// `switch` with its digit `place` replaced.
+    #[inline]
+    pub(crate) fn with_digit(&self, switch: u32, place: u32, digit: u32) -> u32 {
+        let unit = self.line(place);
+        switch - switch / unit % self.arity * unit + digit * unit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slides_tree_has_their_ports() {
+        let tree = Tree::new(16, 3, 2).unwrap();
+        assert_eq!((tree.nodes, tree.per_level), (4096, 256));
+        // 512 switches of 32 ports and 256 of 16; lines of 16 and of 256 switches.
+        assert_eq!(tree.ports(), (20_480, 20_480 + 2 * 2 * (16 * 15 + 255)));
+    }
+
+    #[test]
+    fn link_numbers_are_dense_and_tell_what_they_are() {
+        let tree = Tree::new(3, 3, 2).unwrap();
+        let mut all = vec![];
+        for node in 0..27 {
+            all.extend([
+                (tree.injection(node), Kind::Injection),
+                (tree.ejection(node), Kind::Ejection),
+            ]);
+        }
+        for (level, switch) in (0..2).flat_map(|level| (0..9).map(move |s| (level, s))) {
+            for port in 0..3 {
+                all.push((tree.up(level, switch, port), Kind::Up(level)));
+                all.push((tree.down(level + 1, switch, port), Kind::Down(level + 1)));
+            }
+            for lane in 0..2 {
+                let kind = Kind::Horizontal(level + 1, switch);
+                all.push((tree.horizontal(level + 1, switch, lane), kind));
+            }
+        }
+        all.sort_by_key(|&(link, _)| link);
+        assert_eq!(all.len(), tree.n_links() as usize);
+        for (number, &(link, kind)) in all.iter().enumerate() {
+            assert_eq!((number as u32, kind), (link, tree.kind(link)));
+        }
+    }
+
+    #[test]
+    fn the_fabric_has_every_cable_twice() {
+        let tree = Tree::new(4, 3, 1).unwrap();
+        let fabric = tree.fabric(100.0, 0).unwrap();
+        let (_, ports) = tree.ports();
+        assert_eq!(fabric.n_links() as u64, 64 + ports);
+    }
+}

@@ -1,0 +1,177 @@
+//! Progressive filling: all rates rise together, in proportion to their weights, until a link is
+//! full; its flows stop there and the others go on (Bertsekas and Gallager, *Data Networks*, §6.5).
+//!
+//! Rather than raise rates step by step, the links wait in a heap by the level at which they would
+//! be full. Levels only rise as flows stop elsewhere, so a link whose level turns out higher when it
+//! comes up is put back. A solve costs O(P log P) for P uses of links.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::FluidError;
+use crate::error::positive;
+use crate::links::Links;
+use crate::paths::Paths;
+
+const NONE: u32 = u32::MAX;
+
+/// A non-negative level that sorts: such numbers order as their bits do.
+fn key(level: f64) -> u64 {
+    level.to_bits()
+}
+
+/// What one link has left for the flows that are being filled.
+#[derive(Debug, Clone, Copy)]
+struct Filling {
+    link: u32,
+    /// Capacity the stopped flows leave.
+    left: f64,
+    /// Weight times share of the flows that still rise.
+    weight: f64,
+    /// How many still rise.
+    rising: u32,
+}
+
+/// Working memory of a solve, kept between solves.
+#[derive(Debug, Default)]
+pub(crate) struct Filler {
+    filling: Vec<Filling>,
+    /// Place of each link in `filling`.
+    slot: Vec<u32>,
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Level of each flow: rate by weight.
+    pub level: Vec<f64>,
+    /// Link at which each flow stopped.
+    pub stopped_at: Vec<u32>,
+    rising: Vec<bool>,
+}
+
+impl Filler {
+    /// Makes room for all links and flows.
+    pub fn reserve(&mut self, links: &Links) {
+        self.slot.resize(links.capacity.len(), NONE);
+        let flows = links.weight.len();
+        self.level.resize(flows, 0.0);
+        self.stopped_at.resize(flows, NONE);
+        self.rising.resize(flows, false);
+    }
+
+    /// Fills the rates of `chosen`, all other active flows as they are.
+    pub fn solve(&mut self, links: &mut Links, chosen: &[u32]) {
+        self.prepare(links, chosen);
+        while let Some(Reverse((bits, slot))) = self.heap.pop() {
+            let Filling { link, left, weight, rising } = self.filling[slot as usize];
+            if rising == 0 {
+                continue;
+            }
+            let level = (left / weight).max(0.0);
+            if key(level) > bits {
+                self.heap.push(Reverse((key(level), slot)));
+                continue;
+            }
+            for at in 0..links.users[link as usize].len() {
+                let flow = links.users[link as usize][at].flow;
+                if std::mem::take(&mut self.rising[flow as usize]) {
+                    self.stop(links, flow, level, link);
+                }
+            }
+        }
+        for filling in self.filling.drain(..) {
+            self.slot[filling.link as usize] = NONE;
+        }
+    }
+
+    fn prepare(&mut self, links: &Links, chosen: &[u32]) {
+        for &flow in chosen {
+            self.rising[flow as usize] = true;
+        }
+        for &flow in chosen {
+            for used in links.path(flow) {
+                let slot = &mut self.slot[used.link as usize];
+                if *slot == NONE {
+                    *slot = self.filling.len() as u32;
+                    let left = links.capacity[used.link as usize];
+                    self.filling.push(Filling { link: used.link, left, weight: 0.0, rising: 0 });
+                }
+            }
+        }
+        self.heap.clear();
+        for (slot, filling) in self.filling.iter_mut().enumerate() {
+            for user in &links.users[filling.link as usize] {
+                let share = links.uses[user.entry as usize].share;
+                if self.rising[user.flow as usize] {
+                    filling.weight += links.weight[user.flow as usize] * share;
+                    filling.rising += 1;
+                } else {
+                    filling.left -= links.rate[user.flow as usize] * share;
+                }
+            }
+            let level = (filling.left / filling.weight).max(0.0);
+            self.heap.push(Reverse((key(level), slot as u32)));
+        }
+    }
+
+    fn stop(&mut self, links: &mut Links, flow: u32, level: f64, link: u32) {
+        let f = flow as usize;
+        self.level[f] = level;
+        self.stopped_at[f] = link;
+        links.rate[f] = level * links.weight[f];
+        for used in links.path(flow) {
+            let filling = &mut self.filling[self.slot[used.link as usize] as usize];
+            filling.left -= links.rate[f] * used.share;
+            filling.weight -= links.weight[f] * used.share;
+            filling.rising -= 1;
+        }
+    }
+}
+
+/// Weighted max-min fair rates of flows that are all active, in Gb/s.
+///
+/// # Errors
+/// A capacity or weight that is not positive, or a path that names no link or one that does not
+/// exist.
+pub fn max_min(capacity: &[f64], paths: &Paths, weight: &[f64]) -> Result<Vec<f64>, FluidError> {
+    let mut links = Links::new(capacity.to_vec())?;
+    paths.check(capacity.len(), weight.len())?;
+    for (flow, &w) in weight.iter().enumerate() {
+        positive("weight", || format!("flow {flow}"), w)?;
+        let number = links.add(paths.of(flow), w);
+        links.enter(number);
+    }
+    let mut filler = Filler::default();
+    filler.reserve(&links);
+    let all: Vec<u32> = (0..weight.len() as u32).collect();
+    filler.solve(&mut links, &all);
+    Ok(links.rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn solve(capacity: &[f64], flows: &[&[u32]], weight: &[f64]) -> Vec<f64> {
+        max_min(capacity, &Paths::single(flows), weight).unwrap()
+    }
+
+    #[test]
+    fn the_textbook_example() {
+        // Bertsekas and Gallager, figure 6.17: five sessions over links of capacity 1, three of
+        // them through one link; the long one and its two companions get 1/3, the rest 2/3 and 1.
+        let rate = solve(&[1.0; 4], &[&[0, 1], &[1], &[1], &[0, 2], &[3]], &[1.0; 5]);
+        let third = 1.0 / 3.0;
+        for (got, want) in rate.iter().zip([third, third, third, 2.0 * third, 1.0]) {
+            assert!((got - want).abs() < 1e-12, "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn weights_divide_a_link() {
+        assert_eq!(solve(&[12.0], &[&[0], &[0], &[0]], &[1.0, 2.0, 3.0]), [2.0, 4.0, 6.0]);
+    }
+
+    #[test]
+    fn a_path_without_links_is_refused() {
+        let error = max_min(&[1.0], &Paths::single(&[&[]]), &[1.0]).unwrap_err();
+        assert_eq!(error.to_string(), "path of flow 0 is empty; valid: at least one link");
+    }
+}

@@ -1,0 +1,127 @@
+//! Decoding by class: packets with the same candidate links are decoded together, over those only.
+//!
+//! A receiver knows from source, destination and routing which links a packet may have used (§5.2),
+//! for instance per stage of a fat tree: all packets of a pod share the pod's up links. A class has
+//! few links, so its transform is tiny.
+
+use std::ops::Range;
+
+use super::{DecodeError, Hash, Packets, check, cost::Choice, scores as decode};
+
+/// Which links the packets of a class may have used.
+#[derive(Debug, Clone, Copy)]
+pub struct Classes<'a> {
+    /// Class of each packet.
+    pub of_packet: &'a [u32],
+    /// Candidates of class k are `links[start[k]..start[k + 1]]`.
+    pub start: &'a [usize],
+    /// Indices into the link values.
+    pub links: &'a [u32],
+}
+
+/// Scores of all `links`, by the cheaper way or the one given, each over the packets of the classes it is a candidate of.
+///
+/// # Errors
+/// What [`check`] finds; a class or candidate that does not exist.
+pub fn scores(
+    hash: Hash,
+    packets: &Packets<'_>,
+    classes: &Classes<'_>,
+    links: &[u32],
+    how: Option<Choice>,
+) -> Result<Vec<i64>, DecodeError> {
+    check(hash, packets, links)?;
+    let (ids, hashes) = (packets.ids.len(), packets.hashes.len());
+    if classes.of_packet.len() != ids {
+        let weights = classes.of_packet.len();
+        return Err(DecodeError::Lengths { ids, hashes, weights });
+    }
+    let ascends = classes.start.windows(2).all(|pair| pair[0] <= pair[1]);
+    let ends =
+        classes.start.first() == Some(&0) && classes.start.last() == Some(&classes.links.len());
+    let exist = classes.links.iter().all(|&link| (link as usize) < links.len());
+    let count = classes.start.len().saturating_sub(1);
+    if let Some(&class) = classes.of_packet.iter().find(|&&class| class as usize >= count) {
+        return Err(DecodeError::Class(class));
+    }
+    if !(ascends && ends && exist) {
+        return Err(DecodeError::Table);
+    }
+    let mut total = vec![0i64; links.len()];
+    let mut sorted = Sorted::default();
+    // In portions that stay in the caches, but give a class packets enough to be worth its set-up.
+    let portion = (PER_CLASS * count).max(PORTION);
+    for first in (0..ids).step_by(portion) {
+        let rows = first..(first + portion).min(ids);
+        sorted.fill(packets, classes.of_packet, rows, count);
+        sorted.decode(hash, classes, links, how, &mut total);
+    }
+    Ok(total)
+}
+
+/// Packets decoded at a time, at least.
+const PORTION: usize = 1 << 18;
+/// And for each class, on average.
+const PER_CLASS: usize = 1 << 9;
+
+/// Packets in order of their class.
+#[derive(Default)]
+struct Sorted {
+    start: Vec<usize>,
+    next: Vec<usize>,
+    ids: Vec<u32>,
+    hashes: Vec<u8>,
+    weights: Vec<u8>,
+}
+
+impl Sorted {
+    fn fill(&mut self, packets: &Packets<'_>, class: &[u32], rows: Range<usize>, count: usize) {
+        self.start.clear();
+        self.start.resize(count + 1, 0);
+        for &k in &class[rows.clone()] {
+            self.start[k as usize + 1] += 1;
+        }
+        for k in 0..count {
+            self.start[k + 1] += self.start[k];
+        }
+        self.next.clone_from(&self.start);
+        self.ids.resize(rows.len(), 0);
+        self.hashes.resize(rows.len(), 0);
+        self.weights.resize(rows.len(), 0);
+        for p in rows {
+            let next = &mut self.next[class[p] as usize];
+            self.ids[*next] = packets.ids[p];
+            self.hashes[*next] = packets.hashes[p];
+            self.weights[*next] = packets.weights[p];
+            *next += 1;
+        }
+    }
+
+    fn decode(
+        &self,
+        hash: Hash,
+        classes: &Classes<'_>,
+        links: &[u32],
+        how: Option<Choice>,
+        total: &mut [i64],
+    ) {
+        let mut values = Vec::new();
+        for (class, range) in self.start.windows(2).enumerate() {
+            let members = &classes.links[classes.start[class]..classes.start[class + 1]];
+            let rows = range[0]..range[1];
+            if rows.is_empty() || members.is_empty() {
+                continue;
+            }
+            values.clear();
+            values.extend(members.iter().map(|&link| links[link as usize]));
+            let of_class = Packets {
+                ids: &self.ids[rows.clone()],
+                hashes: &self.hashes[rows.clone()],
+                weights: &self.weights[rows],
+            };
+            for (&link, score) in members.iter().zip(decode(hash, &of_class, &values, how)) {
+                total[link as usize] += score;
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! From hashes to counts of links, three ways that agree to the last integer.
+//!
+//! The *score* of link d over packets p with hash h, weight w and b bits is
+//! `S(d) = Σ_p w (2^b [h = H(p, d)] − 1)`; `S / (2^b − 1)` is the unbiased count of §5.2 (for b = 1
+//! exactly the counts of algorithms 7 and 9). [`direct`](direct::scores) tests every packet against
+//! every link; [`transform`](transform::scores) gets all links at once from Walsh–Hadamard
+//! transforms, since the GF(2^n) hash is linear; [`cost`] says which is cheaper, and
+//! [`classes`](classes::scores) does so for each class of packets with the same candidates.
+
+pub mod classes;
+pub mod cost;
+pub mod direct;
+pub mod transform;
+
+use crate::hash::Field;
+
+/// Packets to decode; the slices are equally long.
+#[derive(Debug, Clone, Copy)]
+pub struct Packets<'a> {
+    /// Packet ids, below 2^n.
+    pub ids: &'a [u32],
+    /// Hashes that arrived, below 2^b.
+    pub hashes: &'a [u8],
+    /// Weights.
+    pub weights: &'a [u8],
+}
+
+/// The hash the packets carry.
+#[derive(Debug, Clone, Copy)]
+pub struct Hash {
+    /// Field of the product.
+    pub field: Field,
+    /// Bits b that travel, 1 to 8.
+    pub bits: u32,
+}
+
+/// A packet or hash that cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Bits out of range.
+    #[error("{0} hash bits; 1 to 8 can be decoded")]
+    Bits(u32),
+    /// Columns of different lengths.
+    #[error("{ids} packet ids, {hashes} hashes and {weights} weights: they must be equally many")]
+    Lengths {
+        /// Ids.
+        ids: usize,
+        /// Hashes.
+        hashes: usize,
+        /// Weights.
+        weights: usize,
+    },
+    /// An id or hash too large.
+    #[error("{what} {index} is {value}, which does not fit {bits} bits")]
+    Value {
+        /// Kind of entry.
+        what: &'static str,
+        /// Which one.
+        index: usize,
+        /// Its value.
+        value: u32,
+        /// Bits there are.
+        bits: u32,
+    },
+    /// Classes that do not fit together.
+    #[error("class {0} of a packet does not exist")]
+    Class(u32),
+    /// A class table that is not ascending or ends elsewhere.
+    #[error("the class table must ascend from 0 to the number of candidate links")]
+    Table,
+}
+
+/// Checks what the decoders rely on.
+///
+/// # Errors
+/// Lengths, ids and hashes that do not fit.
+pub fn check(hash: Hash, packets: &Packets<'_>, links: &[u32]) -> Result<(), DecodeError> {
+    if !(1..=8).contains(&hash.bits) {
+        return Err(DecodeError::Bits(hash.bits));
+    }
+    let (ids, hashes, weights) = (packets.ids.len(), packets.hashes.len(), packets.weights.len());
+    if ids != hashes || ids != weights {
+        return Err(DecodeError::Lengths { ids, hashes, weights });
+    }
+    let most = hash.field.max();
+    let wide = |what, values: &[u32]| match values.iter().position(|&value| value > most) {
+        Some(index) => {
+            let (value, bits) = (values[index], hash.field.bits());
+            Err(DecodeError::Value { what, index, value, bits })
+        }
+        None => Ok(()),
+    };
+    // A maximum vectorises; the search runs only when it fails.
+    if packets.ids.iter().fold(0, |a, &b| a | b) > most {
+        wide("packet id", packets.ids)?;
+    }
+    wide("link", links)?;
+    if u32::from(packets.hashes.iter().fold(0, |a, &b| a | b)) >> hash.bits != 0 {
+        let index = packets.hashes.iter().position(|&h| u32::from(h) >> hash.bits != 0);
+        let index = index.unwrap_or(0);
+        let (value, bits) = (u32::from(packets.hashes[index]), hash.bits);
+        return Err(DecodeError::Value { what: "hash", index, value, bits });
+    }
+    Ok(())
+}
+
+/// Scores by the cheaper way, or by the one given; the input must have passed [`check`].
+///
+/// A transform that would not fit in memory is not made, even if asked for.
+pub fn scores(
+    hash: Hash,
+    packets: &Packets<'_>,
+    links: &[u32],
+    how: Option<cost::Choice>,
+) -> Vec<i64> {
+    let basis = transform::Basis::of(links);
+    let rank = basis.links.len();
+    let how = how.unwrap_or_else(|| cost::choose(hash, packets.ids.len(), links.len(), rank));
+    match how {
+        cost::Choice::Transform if rank <= cost::MAX_RANK => {
+            transform::scores(hash, packets, links, &basis)
+        }
+        _ => direct::scores(hash, packets, links),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::mix;
+
+    /// The definition, one packet and one link at a time.
+    fn naive(hash: Hash, packets: &Packets<'_>, links: &[u32]) -> Vec<i64> {
+        links
+            .iter()
+            .map(|&d| {
+                (0..packets.ids.len())
+                    .map(|p| {
+                        let same = hash.field.hash(packets.ids[p], d, hash.bits)
+                            == u32::from(packets.hashes[p]);
+                        let gain = if same { (1i64 << hash.bits) - 1 } else { -1 };
+                        gain * i64::from(packets.weights[p])
+                    })
+                    .sum()
+            })
+            .collect()
+    }
+
+    fn made(n: usize, hash: Hash, seed: u64) -> (Vec<u32>, Vec<u8>, Vec<u8>) {
+        let random = |i: usize, k: u64| mix(seed ^ (i as u64 * 8 + k)) as u32;
+        let ids = (0..n).map(|i| random(i, 1) & hash.field.max()).collect();
+        let hashes = (0..n).map(|i| (random(i, 2) & ((1 << hash.bits) - 1)) as u8).collect();
+        let weights = (0..n).map(|i| random(i, 3) as u8).collect();
+        (ids, hashes, weights)
+    }
+
+    #[test]
+    fn all_ways_are_equal() {
+        for field_bits in [8, 16, 24, 32] {
+            let field = Field::new(field_bits).unwrap();
+            for bits in [1, 2, 3, 5, 8] {
+                let hash = Hash { field, bits };
+                for n in [0, 1, 31, 33, 1000, 9000] {
+                    let (ids, hashes, weights) = made(n, hash, u64::from(field_bits * 100 + bits));
+                    let packets = Packets { ids: &ids, hashes: &hashes, weights: &weights };
+                    // Anywhere in the field, but of rank 8 at most.
+                    let links: Vec<u32> = (0..40).map(|i| field.multiply(i, 0xb5)).collect();
+                    let basis = transform::Basis::of(&links);
+                    check(hash, &packets, &links).unwrap();
+                    let truth = naive(hash, &packets, &links);
+                    assert_eq!(direct::scores(hash, &packets, &links), truth);
+                    assert_eq!(transform::scores(hash, &packets, &links, &basis), truth);
+                    assert_eq!(scores(hash, &packets, &links, None), truth);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn folding_repeated_ids_changes_nothing() {
+        // More packets than ids × hashes: the transform histograms first.
+        let hash = Hash { field: Field::new(8).unwrap(), bits: 3 };
+        let (ids, hashes, weights) = made(20_000, hash, 5);
+        let packets = Packets { ids: &ids, hashes: &hashes, weights: &weights };
+        let links: Vec<u32> = (0..256).collect();
+        let basis = transform::Basis::of(&links);
+        assert_eq!(
+            transform::scores(hash, &packets, &links, &basis),
+            naive(hash, &packets, &links)
+        );
+    }
+
+    #[test]
+    fn classes_sum_their_own_candidates_only() {
+        let hash = Hash { field: Field::new(16).unwrap(), bits: 2 };
+        let (ids, hashes, weights) = made(3000, hash, 9);
+        let packets = Packets { ids: &ids, hashes: &hashes, weights: &weights };
+        let links: Vec<u32> = (1..=50).collect();
+        let class: Vec<u32> = (0..3000).map(|p| mix(p + 77) as u32 % 4).collect();
+        // Class 3 has no candidate; link 10 is one of two classes.
+        let (start, members) =
+            ([0, 20, 45, 60, 60], [(0..20), (10..35), (35..50)].map(Vec::from_iter).concat());
+        let table = classes::Classes { of_packet: &class, start: &start, links: &members };
+        let found = classes::scores(hash, &packets, &table, &links, None).unwrap();
+        for how in [cost::Choice::Direct, cost::Choice::Transform] {
+            assert_eq!(
+                classes::scores(hash, &packets, &table, &links, Some(how)),
+                Ok(found.clone())
+            );
+        }
+        let mut truth = vec![0; links.len()];
+        for k in 0..4 {
+            let pick = |p: &usize| class[*p] == k as u32;
+            let (mut i, mut h, mut w) = (vec![], vec![], vec![]);
+            for p in (0..3000).filter(pick) {
+                i.push(ids[p]);
+                h.push(hashes[p]);
+                w.push(weights[p]);
+            }
+            let part = Packets { ids: &i, hashes: &h, weights: &w };
+            let all = naive(hash, &part, &links);
+            for &link in &members[start[k]..start[k + 1]] {
+                truth[link as usize] += all[link as usize];
+            }
+        }
+        assert_eq!(found, truth);
+        let wrong = classes::Classes { of_packet: &class, start: &start[..4], links: &members };
+        assert_eq!(
+            classes::scores(hash, &packets, &wrong, &links, None),
+            Err(DecodeError::Class(3))
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let hash = Hash { field: Field::new(8).unwrap(), bits: 2 };
+        let packets = Packets { ids: &[1, 256], hashes: &[0, 1], weights: &[1, 1] };
+        let error = check(hash, &packets, &[]).unwrap_err();
+        assert_eq!(error.to_string(), "packet id 1 is 256, which does not fit 8 bits");
+        let packets = Packets { ids: &[1, 2], hashes: &[0, 4], weights: &[1, 1] };
+        assert!(check(hash, &packets, &[]).is_err());
+        let packets = Packets { ids: &[1], hashes: &[0, 1], weights: &[1, 1] };
+        assert!(check(hash, &packets, &[]).is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Coordinated: the reservoir decision is a hash of (packet id, hop index) that all share.
+//!
+//! Hop i (from 0) replaces what travels when the shared hash says so, with probability 1/(i + 1)
+//! over packet ids. The receiver evaluates the same hash, so it knows which hop survived: no hop
+//! counter travels, and only the links of that hop are candidates. The idea of shared decisions is
+//! PINT's (Ben Basat et al., SIGCOMM 2020); counting with it needs no fixed path, only a fixed path
+//! *length* between two ends.
+
+use super::{Evidence, Scheme, Seen, Visit, draw, shared};
+use crate::hash::LinkHash;
+
+/// One congested bit and b hash bits.
+#[derive(Debug, Clone, Copy)]
+pub struct Coordinated {
+    /// Link hash.
+    pub hash: LinkHash,
+    /// Its bits, 1 to 8.
+    pub bits: u32,
+}
+
+/// What travels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CoordinatedMark {
+    /// Hash of the link that survived.
+    pub hop: u8,
+    /// Whether it was congested.
+    pub congested: bool,
+}
+
+impl Coordinated {
+    /// Which hop of a path of `hops` survives for a packet; `None` without hops.
+    pub fn survivor(packet: u32, hops: u8) -> Option<u8> {
+        (0..hops).rev().find(|&hop| draw(shared(packet, hop), hop))
+    }
+
+    /// The header field: congested bit, then hash (from the least bit).
+    pub fn to_wire(&self, mark: CoordinatedMark) -> u32 {
+        u32::from(mark.congested) | (u32::from(mark.hop) << 1)
+    }
+
+    /// The mark of a header field.
+    pub fn from_wire(&self, field: u32) -> CoordinatedMark {
+        let hop = ((field >> 1) & ((1 << self.bits) - 1)) as u8;
+        CoordinatedMark { congested: field & 1 != 0, hop }
+    }
+}
+
+impl Scheme for Coordinated {
+    type Mark = CoordinatedMark;
+
+    fn name(&self) -> &'static str {
+        "coordinated"
+    }
+    fn header_bits(&self) -> u32 {
+        1 + self.bits
+    }
+    fn hash_bits(&self) -> Option<u32> {
+        Some(self.bits)
+    }
+    fn start(&self) -> CoordinatedMark {
+        CoordinatedMark::default()
+    }
+    #[inline]
+    fn visit(&self, mark: &mut CoordinatedMark, visit: &Visit) {
+        if draw(shared(visit.packet, visit.hop), visit.hop) {
+            mark.hop = self.hash.value(visit.packet, visit.link, self.bits) as u8;
+            mark.congested = visit.congested;
+        }
+    }
+    fn receive(&self, mark: &CoordinatedMark, packet: u32, hops: u8, out: &mut Vec<Evidence>) {
+        let Some(hop) = Self::survivor(packet, hops) else { return };
+        let (seen, weight) = (Seen::Hash(u32::from(mark.hop)), f64::from(hops));
+        out.push(Evidence { congested: false, seen, hop: Some(hop), weight });
+        if mark.congested {
+            out.push(Evidence { congested: true, seen, hop: Some(hop), weight });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hop_survives_equally_often() {
+        let mut count = [0u32; 5];
+        for packet in 0..100_000 {
+            count[usize::from(Coordinated::survivor(packet, 5).unwrap())] += 1;
+        }
+        // Six standard deviations of Binomial(100 000, 1/5).
+        assert!(count.iter().all(|&c| c.abs_diff(20_000) < 760), "{count:?}");
+        assert_eq!(Coordinated::survivor(7, 1), Some(0));
+        assert_eq!(Coordinated::survivor(7, 0), None);
+    }
+
+    #[test]
+    fn the_wire_field_has_the_declared_bits() {
+        let scheme = Coordinated { hash: LinkHash::Mult, bits: 5 };
+        assert_eq!(scheme.header_bits(), 6);
+        for field in 0..64 {
+            assert_eq!(scheme.to_wire(scheme.from_wire(field)), field);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Schemes: what travels in a packet, what a switch does to it, what a receiver concludes.
+//!
+//! One scheme a file. A switch's work is [`Scheme::visit`]; the header bits it needs are declared;
+//! the receiver turns what arrived into [`Evidence`], of which sums are unbiased for every scheme
+//! that says so.
+
+mod compact;
+mod coordinated;
+mod full;
+mod int;
+mod run;
+mod savage;
+mod single_bit;
+mod worst;
+mod xor_digest;
+
+pub use compact::{Compact, CompactMark};
+pub use coordinated::{Coordinated, CoordinatedMark};
+pub use full::{FullMark, FullReservoirs, MAX_SLOTS};
+pub use int::{FullInt, IntMark, MAX_HOPS};
+pub use run::{Columns, Paths, run};
+pub use savage::{EdgeMark, EdgeMarking, NodeMark, NodeMarking};
+pub use single_bit::{SingleBit, SingleBitMark};
+pub use worst::{WorstHop, WorstMark};
+pub use xor_digest::{XorDigest, XorMark};
+
+/// One switch forwards one packet through `link`.
+#[derive(Debug, Clone, Copy)]
+pub struct Visit {
+    /// Value of the outgoing link, as the link hash wants it.
+    pub link: u32,
+    /// Index of the hop on the path, from 0: the stage and direction of the switch, or a TTL.
+    pub hop: u8,
+    /// Whether the outgoing port is congested.
+    pub congested: bool,
+    /// How congested, 0 to 255, for schemes that carry a level.
+    pub level: u8,
+    /// Packet id.
+    pub packet: u32,
+    /// 64 fresh random bits.
+    pub random: u64,
+}
+
+/// What a piece of evidence names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// A link.
+    Link(u32),
+    /// The hash of a link.
+    Hash(u32),
+}
+
+/// What a receiver learns from a packet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evidence {
+    /// About congested packets (or, if not, all packets) of a link.
+    pub congested: bool,
+    /// The link or its hash.
+    pub seen: Seen,
+    /// Which hop it was, where that is known.
+    pub hop: Option<u8>,
+    /// What to charge: the inverse of the probability that this hop is what arrived.
+    pub weight: f64,
+}
+
+/// A scheme.
+pub trait Scheme {
+    /// What travels.
+    type Mark: Copy;
+
+    /// Its name.
+    fn name(&self) -> &'static str;
+    /// Bits of the packet header it takes.
+    fn header_bits(&self) -> u32;
+    /// Bits of a link hash; `None` when whole links travel.
+    fn hash_bits(&self) -> Option<u32>;
+    /// Whether sums of the evidence are unbiased (under the conditions its file states).
+    fn unbiased(&self) -> bool {
+        true
+    }
+    /// What the sending adapter writes.
+    fn start(&self) -> Self::Mark;
+    /// What a switch does.
+    fn visit(&self, mark: &mut Self::Mark, visit: &Visit);
+    /// What the receiver concludes; `hops` is the length of the path, known from source,
+    /// destination and routing (schemes with a hop counter use the counter).
+    fn receive(&self, mark: &Self::Mark, packet: u32, hops: u8, out: &mut Vec<Evidence>);
+}
+
+/// True with probability 1/(count + 1): a uniform integer of `0..=count` made from `random` is 0.
+#[inline]
+pub fn draw(random: u32, count: u8) -> bool {
+    // The high word of random × (count + 1) is uniform up to 2^-32 × (count + 1).
+    (u64::from(random) * (u64::from(count) + 1)) >> 32 == 0
+}
+
+/// Two rounds of the splitmix64 finaliser (Steele, Lea and Flood, OOPSLA 2014).
+#[inline]
+pub fn mix(value: u64) -> u64 {
+    let round = |mut x: u64| {
+        x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    };
+    round(round(value))
+}
+
+/// The hash that switches and receivers share: 32 bits of (packet id, hop index).
+#[inline]
+pub fn shared(packet: u32, hop: u8) -> u32 {
+    (mix((u64::from(packet) << 8) | u64::from(hop)) >> 32) as u32
+}
+
+/// Largest count of `bits` bits.
+pub(crate) const fn saturation(bits: u32) -> u8 {
+    if bits >= 8 { u8::MAX } else { (1 << bits) - 1 }
+}

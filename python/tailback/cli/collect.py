@@ -1,0 +1,342 @@
+"""``tailback collect``: port counters of a live InfiniBand subnet, into a folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from tailback.cli.render import columns, percent, safe, short
+from tailback.counters.collect import (
+    Board,
+    Collection,
+    Endpoint,
+    Exchange,
+    RoundPlan,
+    Session,
+    Settings,
+    Summary,
+    UmadPort,
+)
+from tailback.counters.schema import CounterError
+from tailback.units import parse_time_ps
+
+
+class _Time(click.ParamType[int]):
+    """A time with a unit, as nanoseconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            nanoseconds = parse_time_ps(value) // 1000
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if nanoseconds < 1:
+            self.fail(f"{value!r} is less than a nanosecond", param, ctx)
+        return nanoseconds
+
+
+class _Tick(click.ParamType[float]):
+    """A short time with a unit, as a fraction of nanoseconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            picoseconds = parse_time_ps(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if picoseconds < 1:
+            self.fail(f"{value!r} is less than a picosecond", param, ctx)
+        return picoseconds / 1000
+
+
+@click.command()
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder of the collection; one that exists is continued.",
+)
+@click.option(
+    "--plan",
+    type=click.Choice(["sweep", "rounds"]),
+    default="sweep",
+    show_default=True,
+    help="Every port at an interval, or random ports in rounds of many readings.",
+)
+@click.option(
+    "--interval",
+    type=_Time(),
+    default="10 s",
+    show_default=True,
+    help="Sweep: from one to the next.",
+)
+@click.option("--sweeps", type=click.IntRange(1), help="Sweep: how many (default: no end).")
+@click.option(
+    "--sets",
+    type=click.IntRange(1, 1024),
+    default=8,
+    show_default=True,
+    help="Rounds: disjoint sets of devices, side by side.",
+)
+@click.option(
+    "--reads",
+    type=click.IntRange(2),
+    default=100,
+    show_default=True,
+    help="Rounds: readings of a port.",
+)
+@click.option(
+    "--spacing",
+    type=_Time(),
+    default="100 ms",
+    show_default=True,
+    help="Rounds: from one reading to the next.",
+)
+@click.option("--rounds", type=click.IntRange(1), help="Rounds: how many (default: no end).")
+@click.option(
+    "--reset",
+    is_flag=True,
+    help="Rounds: set PortXmitWait to 0 first; disturbs others who read it.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Rounds: seed of the draws.")
+@click.option("--duration", type=_Time(), help="Stop after this time (default: no end).")
+@click.option("--switches-only", is_flag=True, help="Leave the ports of adapters out.")
+@click.option(
+    "--fabric",
+    type=click.Path(path_type=Path),
+    help="Output of ibnetdiscover to take the ports from, instead of discovering.",
+)
+@click.option(
+    "--rediscover",
+    type=_Time(),
+    default="3600 s",
+    show_default=True,
+    help="Look for changes this often; SIGHUP does it at once.",
+)
+@click.option("--tick", type=_Tick(), help="Length of a PortXmitWait tick, like '22 ns'.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(1),
+    default=20_000.0,
+    show_default=True,
+    help="Most MADs sent in a second.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1, 4096),
+    default=64,
+    show_default=True,
+    help="Most requests on the way.",
+)
+@click.option(
+    "--per-node",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Most requests on the way to one device.",
+)
+@click.option(
+    "--timeout",
+    type=_Time(),
+    default="200 ms",
+    show_default=True,
+    help="How long to wait for an answer.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 10),
+    default=2,
+    show_default=True,
+    help="How often to ask again.",
+)
+@click.option("--ca", metavar="NAME", help="Adapter to use (default: the first active one).")
+@click.option("--ca-port", type=click.IntRange(0, 254), default=0, help="Its port.")
+@click.option("--sl", type=click.IntRange(0, 15), default=0, help="Service level of requests.")
+@click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    help="Serve Prometheus metrics there; without HOST on 127.0.0.1 only.",
+)
+@click.option(
+    "--compact",
+    "compact_only",
+    is_flag=True,
+    help="Only make Parquet of segments that a killed collector left.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--quiet", is_flag=True, help="No news on stderr.")
+def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
+    """Collect port counters of a live InfiniBand subnet.
+
+    Nothing is ever set on a device unless --reset asks for it. Stop it with Ctrl-C or SIGTERM; what
+    was read is in --out as Parquet. After a kill or a crash the next run makes up for that, and so
+    does --compact.
+
+    \b
+    tailback collect --out counters --interval "10 s"
+    tailback collect --out study --plan rounds --sets 8
+    """
+    board = Board()
+    with ExitStack() as stack:
+        collection = Collection(out)
+        stack.callback(collection.close)
+        if compact_only:
+            notes = collection.compact()
+            summary = Summary(notes=notes)
+        else:
+            summary = _collect(collection, board, quiet, stack, options)
+    if form == "json":
+        click.echo(json.dumps(_facts(summary, board), indent=2))
+    else:
+        click.echo("\n".join(_lines(summary, board, out, compact_only)))
+
+
+def _collect(
+    collection: Collection, board: Board, quiet: bool, stack: ExitStack, options: dict[str, Any]
+) -> Summary:
+    if options["metrics"] is not None:
+        endpoint = Endpoint(options["metrics"], board.metrics)
+        stack.callback(endpoint.close)
+        if not quiet:
+            click.echo(f"tailback: metrics on port {endpoint.port}", err=True)
+    port = UmadPort(options["ca"], options["ca_port"], options["sl"])
+    stack.callback(port.close)
+    exchange = Exchange(
+        port,
+        window=options["window"],
+        per_node=options["per_node"],
+        timeout_ms=max(1, options["timeout"] // 1_000_000),
+        retries=options["retries"],
+        rate=options["rate"],
+    )
+
+    def log(line: str) -> None:
+        if not quiet:
+            click.echo(f"tailback: {safe(line)}", err=True)
+
+    session = Session(_settings(options), exchange, collection, board, log)
+    with _signals(session.stop, session.rediscover):
+        try:
+            return session.run()
+        except OSError as error:
+            raise CounterError(
+                f"collecting stopped: {error.strerror or error}",
+                remedy="what was read is safe in --out; check the port with 'ibstat', and the disk",
+            ) from None
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    plan = None
+    if options["plan"] == "rounds":
+        plan = RoundPlan(
+            sets=options["sets"],
+            reads=options["reads"],
+            spacing_ns=options["spacing"],
+            reset=options["reset"],
+            seed=options["seed"],
+            rounds=options["rounds"],
+        )
+    return Settings(
+        rounds=plan,
+        interval_ns=options["interval"],
+        sweeps=options["sweeps"],
+        duration_ns=options["duration"],
+        hosts=not options["switches_only"],
+        fabric=options["fabric"],
+        rediscover_ns=options["rediscover"],
+        tick_ns=options["tick"],
+    )
+
+
+@contextmanager
+def _signals(stop: Callable[[], None], rediscover: Callable[[], None]) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the session and SIGHUP look for changes."""
+
+    def on(number: int, _frame: FrameType | None) -> None:
+        (rediscover if number == signal.SIGHUP else stop)()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, on) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _facts(summary: Summary, board: Board) -> dict[str, Any]:
+    return {
+        "devices": summary.nodes,
+        "ports": summary.ports,
+        "sweeps": summary.sweeps,
+        "rounds": summary.rounds,
+        "readings": summary.readings,
+        "failed": summary.failed,
+        "seconds": round(summary.seconds, 3),
+        "cpu_seconds": round(summary.cpu_seconds, 3),
+        "mads": summary.mads,
+        "mads_per_s": round(summary.mads_per_s, 1),
+        "sweep_mads_per_s": round(summary.sweep_mads / max(summary.sweep_seconds, 1e-9), 1),
+        "cpu_seconds_per_sweep": round(summary.sweep_cpu_seconds / max(summary.sweeps, 1), 4),
+        "longest_sweep_s": round(summary.longest_sweep_s, 3),
+        "resets": board.resets,
+        "notes": summary.notes,
+        "most_lost": [
+            {
+                "node": target.node_name,
+                "port": target.port,
+                "peer": target.peer_name,
+                "stall_fraction": share,
+                "lost_gbps": lost,
+                "at_least": at_least,
+                "tick_ns": target.tick_ns,
+                "tick_source": target.tick_source,
+            }
+            for target, share, lost, at_least in board.worst(10)
+        ],
+    }
+
+
+def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> list[str]:
+    lines = []
+    if not compact_only:
+        done = f"{summary.rounds} rounds" if summary.rounds else f"{summary.sweeps} sweeps"
+        lines = [
+            f"{summary.nodes} devices, {summary.ports} ports; {done}, "
+            f"{summary.readings} readings, {summary.failed} failed",
+            f"{summary.mads} MADs in {summary.seconds:.1f} s ({summary.mads_per_s:.0f}/s), "
+            f"{percent(summary.cpu_share)} of a processor; "
+            f"longest sweep {summary.longest_sweep_s:.2f} s",
+        ]
+    worst = board.worst(5)
+    if worst:
+        rows = [
+            (
+                short(f"{target.node_name}[{target.port}]", 32),
+                ("≥ " if at_least else "") + percent(share),
+                f"{lost:.2f}",
+                f"{target.tick_ns:.3g} ns {target.tick_source}",
+            )
+            for target, share, lost, at_least in worst
+        ]
+        lines += ["", "LOST TO STALLS IN THE LAST INTERVAL"]
+        lines += columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr")
+    lines += [f"note: {safe(note)}" for note in summary.notes[:5]]
+    return [*lines, "", f"readings/ and intervals/ in {safe(str(out))} are Parquet"]

@@ -1,0 +1,1 @@
+"""Port counters: collect them, read them, analyse them."""

@@ -1,0 +1,21 @@
+"""The counter figures, one subject a file; importing this package registers them all."""
+
+from tailback.counters.analysis.figures import (
+    boxes,
+    buildup,
+    distributions,
+    evolution,
+    zero_shares,
+)
+from tailback.counters.analysis.figures.style import COUNTER_FIGURES, draw, render
+
+__all__ = [
+    "COUNTER_FIGURES",
+    "boxes",
+    "buildup",
+    "distributions",
+    "draw",
+    "evolution",
+    "render",
+    "zero_shares",
+]

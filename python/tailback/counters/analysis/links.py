@@ -1,0 +1,273 @@
+"""Stall and bandwidth of links: definitions 2.1 to 2.3, distributions, correlations, comparisons.
+
+Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA
+2018). Works on intervals in any number: what is counted is counted in one streaming pass over a
+lazy frame, into bins of a hundredth of a percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.counters.analysis.classes import axis_of
+from tailback.counters.schema import CounterError
+
+BINS_A_PERCENT: Final = 100
+
+MEASURES: Final = {
+    "credit": ("stall_fraction", "percent of time stalled for credit (%)"),
+    "inq": ("internal_stall_fraction", "percent of time stalled inside the router (%)"),
+    "bandwidth": ("utilization", "bandwidth used (%)"),
+}
+"""Name of a measure: its column of ``counter_intervals`` and what an axis says."""
+
+
+def percent_time_stalled(
+    stalled_ns: NDArray[np.float64], interval_ns: NDArray[np.float64]
+) -> float:
+    """Percent time stalled of a link of several tiles (definitions 2.1 and 2.2).
+
+    The average over the tiles of the time stalled, of the time they were observed. (The paper
+    divides by the interval in both of its equations; once is what its percentages are.)
+
+    Args:
+        stalled_ns: Time each tile was stalled, nanoseconds, shape (tiles,).
+        interval_ns: Time each tile was observed, nanoseconds, shape (tiles,).
+    """
+    observed = float(np.sum(interval_ns))
+    if observed <= 0:
+        raise CounterError("no time observed", remedy="an interval is longer than 0 ns")
+    return 100.0 * float(np.sum(stalled_ns)) / observed
+
+
+def percent_bandwidth_used(
+    bytes_before: int, bytes_now: int, interval_ns: int, tile_gbps: float, tiles: int
+) -> float:
+    """Percentage of a link's bandwidth that was used (definition 2.3).
+
+    Args:
+        bytes_before: Byte count of the link at the start.
+        bytes_now: Byte count at the end.
+        interval_ns: Nanoseconds between them.
+        tile_gbps: Data rate of a tile, gigabits per second.
+        tiles: Number of tiles of the link.
+    """
+    if interval_ns <= 0 or tile_gbps <= 0 or tiles <= 0:
+        raise CounterError(
+            f"interval {interval_ns} ns, {tiles} tiles of {tile_gbps} Gb/s",
+            remedy="all three are above 0",
+        )
+    return 100.0 * (bytes_now - bytes_before) * 8 / (interval_ns * tile_gbps * tiles)
+
+
+def _measure(name: str) -> pl.Expr:
+    if name not in MEASURES:
+        raise CounterError(f"no measure {name!r}", remedy="one of " + ", ".join(MEASURES))
+    return pl.col(MEASURES[name][0])
+
+
+def _group(by: str) -> pl.Expr:
+    if by == "axis":
+        return axis_of(pl.col("direction")).fill_null("unknown").alias("group")
+    return pl.col(by).cast(pl.String).fill_null("unknown").alias("group")
+
+
+def ccdf(intervals: pl.LazyFrame, measure: str, by: str = "axis") -> pl.DataFrame:
+    """Complementary cumulative distribution of a measure, of each direction (Figures 4, 5, 7, 8).
+
+    Args:
+        intervals: Rows of ``counter_intervals``.
+        measure: ``credit``, ``inq`` or ``bandwidth``.
+        by: ``axis`` (X, Y, Z of a torus; up, down, flat of a tree) or a column.
+
+    Returns:
+        ``group, percent, ccdf, rows``: the share of link-intervals whose value is *above*
+        ``percent``, at each of the values there are, rounded up to 0.01 percent points.
+    """
+    percent = (_measure(measure) * 100 * BINS_A_PERCENT).ceil().clip(0, 2**31 - 2)
+    counts = (
+        intervals.select(_group(by), bin=percent.cast(pl.Int32))
+        .filter(pl.col("bin").is_not_null())
+        .group_by("group", "bin")
+        .agg(n=pl.len())
+        .sort("group", "bin")
+        .collect(engine="streaming")
+    )
+    total = pl.col("n").sum().over("group")
+    above = total - pl.col("n").cum_sum().over("group")
+    return counts.select(
+        "group", percent=pl.col("bin") / BINS_A_PERCENT, ccdf=above / total, rows=total
+    )
+
+
+def share_above(distribution: pl.DataFrame, percent: float) -> dict[str, float]:
+    """Of each group, the share of link-intervals above ``percent``, from :func:`ccdf`."""
+    at = distribution.filter(pl.col("percent") <= percent).group_by("group", maintain_order=True)
+    out = {str(name): 1.0 for name in distribution["group"].unique(maintain_order=True)}
+    return out | {str(key[0]): float(rows["ccdf"][-1]) for key, rows in at}
+
+
+_STALLS: Final = {"credit": "stall_fraction", "inq": "internal_stall_fraction"}
+
+
+def correlations(intervals: pl.LazyFrame, by: str = "axis") -> pl.DataFrame:
+    """Table I: Pearson correlation of link utilization with each kind of stall.
+
+    Two streaming passes: the means, then sums of squares and products about them.
+
+    Args:
+        intervals: Rows of ``counter_intervals``.
+        by: ``axis`` or a column.
+
+    Returns:
+        ``group, credit, inq, rows``; null where a group has fewer than 3 rows with both values or
+        no variation.
+    """
+    columns = ("utilization", *_STALLS.values())
+    rows = intervals.select(_group(by), *columns)
+    means = rows.select(pl.col(columns).mean()).collect(engine="streaming").row(0, named=True)
+    sums: list[pl.Expr] = [pl.len().alias("rows")]
+    for name, column in _STALLS.items():
+        both = pl.col("utilization").is_not_null() & pl.col(column).is_not_null()
+        x = pl.when(both).then(pl.col("utilization") - (means["utilization"] or 0.0))
+        y = pl.when(both).then(pl.col(column) - (means[column] or 0.0))
+        sums += [
+            x.count().alias(f"{name}_n"),
+            *(e.sum().alias(f"{name}_{n}") for n, e in
+              (("x", x), ("y", y), ("xx", x * x), ("yy", y * y), ("xy", x * y))),
+            (x.min() < x.max()).alias(f"{name}_dx"),
+            (y.min() < y.max()).alias(f"{name}_dy"),
+        ]  # fmt: skip
+    table = rows.group_by("group").agg(sums).sort("group").collect(engine="streaming")
+    return table.select("group", _pearson("credit"), _pearson("inq"), "rows")
+
+
+def _pearson(name: str) -> pl.Expr:
+    n, x, y, xx, yy, xy = (
+        pl.col(f"{name}_{s}").cast(pl.Float64) for s in ("n", "x", "y", "xx", "yy", "xy")
+    )
+    varied = (n >= 3) & pl.col(f"{name}_dx") & pl.col(f"{name}_dy")
+    value = (xy - x * y / n) / ((xx - x * x / n) * (yy - y * y / n)).sqrt()
+    return pl.when(varied).then(value.clip(-1.0, 1.0)).fill_nan(None).alias(name)
+
+
+def run_time_correlation(
+    run_seconds: NDArray[np.float64], stall_percent: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Correlation of an application's run time with the mean stall of its links (section III).
+
+    Args:
+        run_seconds: Run time of each run, shape (runs,).
+        stall_percent: Mean percent time stalled of the links of each run, shape (runs,).
+
+    Returns:
+        Pearson's coefficient and its two-sided p-value.
+
+    Raises:
+        CounterError: Fewer than three runs, or no variation.
+    """
+    x, y = np.asarray(run_seconds, np.float64), np.asarray(stall_percent, np.float64)
+    if x.shape != y.shape or len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        raise CounterError(
+            f"{len(x)} runs cannot be correlated",
+            remedy="give three or more runs that differ in run time and in stall",
+        )
+    from scipy import stats  # takes a second to import: only where it is needed
+
+    found = stats.pearsonr(x, y)
+    return float(found.statistic), float(found.pvalue)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A group of links against random groups of the others.
+
+    Attributes:
+        statistics: Kolmogorov–Smirnov distance of each draw, shape (draws,).
+        p_values: Probability of that distance if both groups were alike, shape (draws,).
+        group_mean: Mean of the group, percent.
+        other_mean: Mean of all others, percent.
+    """
+
+    statistics: NDArray[np.float64]
+    p_values: NDArray[np.float64]
+    group_mean: float
+    other_mean: float
+
+    @property
+    def p_value(self) -> float:
+        """Median over the draws, which no single lucky draw can move."""
+        return float(np.median(self.p_values))
+
+    def verdict(self, level: float = 0.05) -> str:
+        """What it says, in a sentence that does not claim more."""
+        means = f"{self.group_mean:.3g} % against {self.other_mean:.3g} %"
+        if self.p_value >= level:
+            return (
+                f"no difference found (median p = {self.p_value:.2g}; mean {means}); the test "
+                "says little about the tails"
+            )
+        word = "more" if self.group_mean > self.other_mean else "less"
+        return f"these links stall {word} (median p = {self.p_value:.2g}; mean {means})"
+
+
+def compare_groups(
+    intervals: pl.LazyFrame,
+    members: Iterable[str],
+    *,
+    measure: str = "credit",
+    draws: int = 30,
+    seed: int = 1,
+) -> Comparison:
+    """Do the links of some nodes stall like those of others (section V-B: I/O nodes)?
+
+    As many nodes as there are members are drawn at random from the rest, ``draws`` times, and the
+    means of their links compared by a two-sample Kolmogorov–Smirnov test. The unit is a link, not
+    a link-minute: minutes of one link are not independent, and a test that takes them so finds a
+    difference in anything.
+
+    Args:
+        intervals: Rows of ``counter_intervals``.
+        members: Names of the nodes of the group.
+        measure: ``credit``, ``inq`` or ``bandwidth``.
+        draws: Number of random groups.
+        seed: Seed of the draws.
+
+    Raises:
+        CounterError: A group without links, or no others.
+    """
+    links = (
+        intervals.select("node_guid", "node_name", "port", value=_measure(measure) * 100)
+        .group_by("node_guid", "node_name", "port")
+        .agg(pl.col("value").mean())
+        .filter(pl.col("value").is_not_null())
+        .sort("node_name", "node_guid", "port")
+        .collect(engine="streaming")
+    )
+    names = set(members)
+    inside = pl.col("node_name").is_in(list(names))
+    mine, others = links.filter(inside)["value"].to_numpy(), links.filter(~inside)
+    if len(mine) == 0 or others.height == 0:
+        raise CounterError(
+            f"{len(mine)} links in the group and {others.height} others",
+            remedy="name some, but not all, of the nodes the counters are of",
+        )
+    from scipy import stats
+
+    code = others["node_name"].rank("dense").to_numpy().astype(np.int64) - 1
+    values, population = others["value"].to_numpy(), int(code.max()) + 1
+    size = min(links.filter(inside)["node_name"].n_unique(), population)
+    random = np.random.default_rng([seed, 0x6B73])
+    distance, p_value = np.zeros(draws), np.zeros(draws)
+    for draw in range(draws):
+        chosen = np.zeros(population, bool)
+        chosen[random.choice(population, size, replace=False)] = True
+        test = stats.ks_2samp(mine, values[chosen[code]])
+        distance[draw], p_value[draw] = float(test.statistic), float(test.pvalue)
+    return Comparison(distance, p_value, float(mine.mean()), float(values.mean()))

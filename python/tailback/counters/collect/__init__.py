@@ -1,0 +1,30 @@
+"""The collector: port counters of a live InfiniBand subnet, in-process and many at once.
+
+``umad`` talks to the device, ``mad`` makes and reads datagrams, ``exchange`` keeps many of them on
+the way, ``discovery`` and ``fabric_file`` say what there is to read, ``sweep`` and ``rounds`` are
+the two plans, ``segments`` and ``store`` keep what is read, ``session`` runs it all, and ``board``
+and ``endpoint`` show it to those who watch.
+"""
+
+from __future__ import annotations
+
+from tailback.counters.collect.board import Board
+from tailback.counters.collect.endpoint import Endpoint
+from tailback.counters.collect.exchange import Exchange
+from tailback.counters.collect.rounds import RoundPlan
+from tailback.counters.collect.session import Session, Settings, Summary
+from tailback.counters.collect.store import Collection
+from tailback.counters.collect.umad import MadPort, UmadPort
+
+__all__ = [
+    "Board",
+    "Collection",
+    "Endpoint",
+    "Exchange",
+    "MadPort",
+    "RoundPlan",
+    "Session",
+    "Settings",
+    "Summary",
+    "UmadPort",
+]

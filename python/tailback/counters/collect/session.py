@@ -1,0 +1,362 @@
+"""One run of the collector: discover, read by a plan, write, until told to stop."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tailback.counters.collect.board import Board
+from tailback.counters.collect.discovery import discover
+from tailback.counters.collect.exchange import Exchange
+from tailback.counters.collect.fabric_file import read_targets
+from tailback.counters.collect.readings import RAW, PortReader
+from tailback.counters.collect.rounds import RoundPlan, Rounds
+from tailback.counters.collect.segments import SegmentWriter
+from tailback.counters.collect.store import Collection
+from tailback.counters.collect.subnet import PortTarget, Subnet, survey
+from tailback.counters.collect.sweep import spread, sweep
+from tailback.counters.schema import CounterError
+
+FLUSH_NS: Final = 250_000_000
+"""Readings are handed to the system at least this often while any come in."""
+
+ROLL_NS: Final = 600_000_000_000
+ROLL_BYTES: Final = 256 << 20
+SYNC_NS: Final = 10_000_000_000
+_LINES_PER_SWEEP: Final = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to collect and how.
+
+    Attributes:
+        rounds: Make rounds by this plan; None sweeps.
+        interval_ns: From the start of one sweep to the start of the next, nanoseconds.
+        sweeps: Sweeps to make, None for no end.
+        duration_ns: How long to collect, None for no end.
+        hosts: Read the ports of adapters too.
+        fabric: Discovery file to take the ports from; None discovers.
+        rediscover_ns: Look for changes of the subnet this often, None never.
+        tick_ns: Length of a tick for all ports, None takes the table's.
+        roll_ns: A segment is finished and compacted after this time.
+    """
+
+    rounds: RoundPlan | None = None
+    interval_ns: int = 10_000_000_000
+    sweeps: int | None = None
+    duration_ns: int | None = None
+    hosts: bool = True
+    fabric: Path | None = None
+    rediscover_ns: int | None = 3_600_000_000_000
+    tick_ns: float | None = None
+    roll_ns: int = ROLL_NS
+
+
+@dataclass
+class Summary:
+    """What a session did.
+
+    Attributes:
+        nodes, ports: Devices and ports it read at last.
+        sweeps, rounds: Completed sweeps, begun rounds.
+        readings, failed: Readings taken and failed.
+        seconds, cpu_seconds: Wall clock and processor time of the whole session.
+        mads: MADs sent.
+        longest_sweep_s: Longest sweep in seconds.
+        sweep_seconds, sweep_cpu_seconds: Wall clock and processor time of all sweeps, writing
+            included.
+        sweep_mads: MADs sent in them.
+        notes: What was odd.
+    """
+
+    nodes: int = 0
+    ports: int = 0
+    sweeps: int = 0
+    rounds: int = 0
+    readings: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    mads: int = 0
+    longest_sweep_s: float = 0.0
+    sweep_seconds: float = 0.0
+    sweep_cpu_seconds: float = 0.0
+    sweep_mads: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def mads_per_s(self) -> float:
+        """MADs sent in a second, on average."""
+        return self.mads / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_share(self) -> float:
+        """Share of one processor."""
+        return self.cpu_seconds / self.seconds if self.seconds else 0.0
+
+
+class Session:
+    """Collects until its plan is done or :meth:`stop` is called (from a signal handler, say).
+
+    Args:
+        settings: What to collect and how.
+        exchange: Where requests go.
+        collection: Where readings go.
+        board: What the metrics endpoint shows.
+        log: Gets lines for the administrator. Names in them are as devices tell them.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        exchange: Exchange,
+        collection: Collection,
+        board: Board,
+        log: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.settings = settings
+        self.summary = Summary()
+        self._exchange, self._collection = exchange, collection
+        self._board, self._log = board, log
+        self._stop = self._rediscover = False
+        self._buffer: list[tuple[int, ...]] = []
+        self._lost: Counter[tuple[str, str]] = Counter()
+        self._flushed_ns = self._synced_ns = self._rolled_ns = self._found_ns = 0
+        self._segment: SegmentWriter | None = None
+        self._targets: list[PortTarget] = []
+        self._compactor = ThreadPoolExecutor(1, thread_name_prefix="compact")
+        self._compacting: Future[list[str]] | None = None
+        # One offset for the whole session: a clock that is set meanwhile must not bend intervals.
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self._begun_ns = time.monotonic_ns()
+
+    def stop(self) -> None:
+        """End after what is on the way; safe in a signal handler."""
+        self._stop = True
+
+    def rediscover(self) -> None:
+        """Look for changes of the subnet at the next opportunity; safe in a signal handler."""
+        self._rediscover = True
+
+    def run(self) -> Summary:
+        """Collect; returns what was done.
+
+        Raises:
+            CounterError: Nothing to read, or nothing can be written.
+            OSError: The MAD device failed for good.
+        """
+        cpu = time.process_time()
+        self._board.totals = self._exchange.totals
+        try:
+            self.summary.notes += self._collection.compact()
+            if not self._find(first=True):
+                raise CounterError(
+                    "there is no port to read",
+                    remedy="check that a subnet manager runs and that links are up: 'ibstat'",
+                )
+            if self.settings.rounds is None:
+                self._sweeps()
+            else:
+                self._rounds(self.settings.rounds)
+        finally:
+            self._finish()
+            self.summary.seconds = (time.monotonic_ns() - self._begun_ns) / 1e9
+            self.summary.cpu_seconds = time.process_time() - cpu
+            self.summary.mads = self._exchange.totals.sent
+        return self.summary
+
+    def _stopped(self) -> bool:
+        limit = self.settings.duration_ns
+        return self._stop or (limit is not None and time.monotonic_ns() - self._begun_ns >= limit)
+
+    def _sweeps(self) -> None:
+        due = time.monotonic_ns()
+        reader, order = self._reader()
+        while not self._stopped():
+            started = time.monotonic_ns()
+            sent, cpu = self._exchange.totals.sent, time.process_time()
+            sweep(reader, self._exchange, order, self._take, self._fail, self._stopped)
+            self._flush()
+            seconds = (time.monotonic_ns() - started) / 1e9
+            self.summary.sweep_seconds += seconds
+            self.summary.sweep_cpu_seconds += time.process_time() - cpu
+            self.summary.sweep_mads += self._exchange.totals.sent - sent
+            self._end_of_sweep(seconds)
+            if self.settings.sweeps is not None and self.summary.sweeps >= self.settings.sweeps:
+                return
+            due += self.settings.interval_ns
+            if time.monotonic_ns() > due:
+                self._board.overruns += 1
+                due = time.monotonic_ns()
+            if self._housekeeping():
+                reader, order = self._reader()
+            while not self._stopped() and not self._rediscover:
+                left = due - time.monotonic_ns()
+                if left <= 0:
+                    break
+                time.sleep(min(left / 1e9, 0.1))
+
+    def _end_of_sweep(self, seconds: float) -> None:
+        if not self._stopped():
+            self.summary.sweeps += 1
+        self.summary.longest_sweep_s = max(self.summary.longest_sweep_s, seconds)
+        self._board.sweeps, self._board.sweep_seconds = self.summary.sweeps, seconds
+        self._report_lost()
+
+    def _rounds(self, plan: RoundPlan) -> None:
+        number = self._collection.last_round() + 1
+        while not self._stopped():
+            reader, _ = self._reader()
+            left = None if plan.rounds is None else plan.rounds - self.summary.rounds
+            if left is not None and left <= 0:
+                return
+            # Another seed after each discovery, or the same ports would be drawn again.
+            turn = RoundPlan(
+                plan.sets, plan.reads, plan.spacing_ns, plan.reset, plan.seed + number - 1, left
+            )
+            rounds = Rounds(turn, reader, self._exchange, self._take, self._fail, number)
+            rounds.run(lambda: self._stopped() or self._wants_discovery())
+            self.summary.rounds += rounds.begun
+            number = rounds.next_number
+            self._flush()
+            self._report_lost()
+            self._housekeeping()
+
+    def _reader(self) -> tuple[PortReader, list[int]]:
+        return PortReader(self._targets, self._exchange, self._offset_ns), spread(self._targets)
+
+    def _take(self, row: tuple[int, ...]) -> None:
+        self._buffer.append(row)
+        if time.monotonic_ns() - self._flushed_ns >= FLUSH_NS:
+            self._flush()
+
+    def _fail(self, target: PortTarget, problem: str) -> None:
+        self.summary.failed += 1
+        self._board.failed[target.node_name] += 1
+        self._lost[target.node_name, problem] += 1
+        if time.monotonic_ns() - self._flushed_ns >= FLUSH_NS:
+            self._flush()
+            if self.settings.rounds is not None:
+                self._report_lost()
+
+    def _flush(self) -> None:
+        now = time.monotonic_ns()
+        self._flushed_ns = now
+        if not self._buffer or self._segment is None:
+            return
+        rows = np.array(self._buffer, RAW)
+        self._buffer.clear()
+        self._segment.append(rows)
+        self.summary.readings += len(rows)
+        self._board.update(rows)
+        if now - self._synced_ns >= SYNC_NS:
+            self._synced_ns = now
+            self._segment.sync()
+        too_old = now - self._rolled_ns >= self.settings.roll_ns
+        if too_old or self._segment.size_bytes >= ROLL_BYTES:
+            self._roll()
+
+    def _report_lost(self) -> None:
+        """Log and keep what failed since the last time, one line for a device and a reason."""
+        self._board.unreachable = len(self._exchange.given_up)
+        for place, ((name, problem), count) in enumerate(self._lost.most_common()):
+            self._event("reads failed", node=name, problem=problem, count=count)
+            if place < _LINES_PER_SWEEP:
+                self._log(f"{name[:64]!r}: {count} readings failed: {problem}")
+        if len(self._lost) > _LINES_PER_SWEEP:
+            self._log(f"… and {len(self._lost) - _LINES_PER_SWEEP} more; all are in events/")
+        self._lost.clear()
+
+    def _event(self, what: str, **facts: Any) -> None:
+        if self._segment is not None:
+            now = time.monotonic_ns() + self._offset_ns
+            self._segment.event({"time_ns": now, "what": what, **facts})
+
+    def _wants_discovery(self) -> bool:
+        every = self.settings.rediscover_ns
+        old = every is not None and time.monotonic_ns() - self._found_ns >= every
+        return self._rediscover or old
+
+    def _housekeeping(self) -> bool:
+        """Look for changes where it is time to; returns whether the ports are others now."""
+        self._collect_compaction()
+        return self._wants_discovery() and self._find(first=False)
+
+    def _find(self, *, first: bool) -> bool:
+        """Find the ports and begin a segment for them; returns whether they are others now."""
+        self._rediscover = False
+        self._found_ns = time.monotonic_ns()
+        self._exchange.forgive()
+        try:
+            subnet = self._ask_for_ports()
+        except CounterError as error:
+            if first:
+                raise
+            self._log(f"re-discovery failed, the ports stay as they are: {error.message}")
+            return False
+        for name, problem in subnet.problems[:_LINES_PER_SWEEP]:
+            self._log(f"{name[:64]!r}: {problem}")
+        if len(subnet.problems) > _LINES_PER_SWEEP:
+            self._log(f"… and {len(subnet.problems) - _LINES_PER_SWEEP} more problems")
+        if not subnet.targets or subnet.targets == self._targets:
+            return False
+        self._targets = subnet.targets
+        self.summary.nodes, self.summary.ports = subnet.nodes, len(subnet.targets)
+        self._log(f"{subnet.nodes} devices, {len(subnet.targets)} ports")
+        self._board.begin(self._targets)
+        self._roll()
+        for name, problem in subnet.problems:
+            self._event("discovery", node=name, problem=problem)
+        return True
+
+    def _ask_for_ports(self) -> Subnet:
+        settings = self.settings
+        if settings.fabric is not None:
+            found = read_targets(settings.fabric, hosts=settings.hosts, tick_ns=settings.tick_ns)
+        else:
+            found = discover(self._exchange, hosts=settings.hosts, tick_ns=settings.tick_ns)
+        return survey(self._exchange, found, self._targets)
+
+    def _roll(self) -> None:
+        """Finish the segment, begin the next one and compact what is finished."""
+        if self._segment is not None:
+            self._segment.close()
+        plan = self.settings.rounds
+        facts = {
+            "plan": "sweep" if plan is None else "rounds",
+            "interval_ns": self.settings.interval_ns if plan is None else plan.spacing_ns,
+            "begun_ns": self._offset_ns + time.monotonic_ns(),
+            "process": os.getpid(),
+        }
+        self._rolled_ns = time.monotonic_ns()
+        self._segment = self._collection.begin(self._targets, facts)
+        self._collect_compaction(wait=True)
+        self._compacting = self._compactor.submit(self._collection.compact, self._segment.path)
+
+    def _collect_compaction(self, wait: bool = False) -> None:
+        task = self._compacting
+        if task is not None and (wait or task.done()):
+            self._compacting = None
+            self.summary.notes += task.result()
+
+    def _finish(self) -> None:
+        """Leave everything on the disk, as Parquet where that is possible."""
+        try:
+            self._flush()
+            self._report_lost()
+            self._collect_compaction(wait=True)
+        finally:
+            self._compactor.shutdown()
+            if self._segment is not None:
+                self._segment.close()
+                self._segment = None
+        self.summary.notes += self._collection.compact()

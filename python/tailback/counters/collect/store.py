@@ -1,0 +1,223 @@
+"""A collection on disk: segments while it grows, Parquet once a segment is finished.
+
+::
+
+    DIR/collection.json          what the folder is
+    DIR/segments/000007.segment  being written, or left by a process that was killed
+    DIR/readings/000006.parquet  tailback.counters.schema.READINGS
+    DIR/intervals/000006.parquet tailback.counters.schema.INTERVALS
+    DIR/events/000006.jsonl      what happened meanwhile
+    DIR/carry-000006.npy         the last reading of every port, where the next intervals begin
+
+Each step of a compaction writes a new file beside and renames it, and the segment goes last, so a
+compaction that is killed is simply done again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.counters.collect.difference import intervals_frame, pairs
+from tailback.counters.collect.readings import RAW, Rows, TargetTable, readings_frame
+from tailback.counters.collect.segments import SUFFIX, Segment, SegmentWriter, read_segment
+from tailback.counters.collect.subnet import PortTarget
+from tailback.counters.schema import CounterError
+
+FORMAT: Final = 1
+CARRY: Final = np.dtype(
+    [("guid", "<u8"), ("port", "<u2"), ("data_top", "<u8"), ("wait_top", "<u8"), ("row", RAW)]
+)
+
+
+class Collection:
+    """The folder of a collection, held by one collector at a time.
+
+    Args:
+        path: The folder; made when it is not there, continued when it is a collection.
+
+    Raises:
+        CounterError: The folder holds something else, cannot be written, or another collector
+            writes to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        mark = path / "collection.json"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not mark.exists() and any(path.iterdir()):
+                raise CounterError(
+                    "the folder is not empty and no collection of port counters",
+                    file=path,
+                    remedy="choose another folder with --out",
+                )
+            for part in ("segments", "readings", "intervals", "events"):
+                (path / part).mkdir(exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            if not mark.exists():
+                text = json.dumps({"what": "port counters", "format": FORMAT}) + "\n"
+                _replace(mark, lambda new: _write_text(new, text))
+        except OSError as error:
+            raise CounterError(
+                f"cannot be written: {error.strerror}",
+                file=path,
+                remedy="choose another folder with --out",
+            ) from None
+        _check_format(mark)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise CounterError(
+                "another collector writes to this folder",
+                file=path,
+                remedy="stop it first, or choose another folder with --out",
+            ) from None
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def begin(self, targets: list[PortTarget], facts: dict[str, Any]) -> SegmentWriter:
+        """Begin the next segment."""
+        path = self.path / "segments" / f"{self._next_number():06d}{SUFFIX}"
+        return SegmentWriter(path, targets, facts)
+
+    def segments(self) -> list[Path]:
+        """Segments that are not compacted yet, oldest first."""
+        return sorted((self.path / "segments").glob(f"*{SUFFIX}"))
+
+    def last_round(self) -> int:
+        """Highest number of a querying round in the compacted part, 0 if none."""
+        files = sorted((self.path / "readings").glob("*.parquet"))
+        if not files:
+            return 0
+        return int(pl.scan_parquet(files).select(pl.col("round").max()).collect().item() or 0)
+
+    def compact(self, being_written: Path | None = None) -> list[str]:
+        """Make Parquet of every segment but the one that is being written.
+
+        Returns:
+            What was odd: octets lost at the end of a segment, segments without a head.
+        """
+        notes = []
+        for path in self.segments():
+            if path == being_written:
+                continue
+            segment = read_segment(path)
+            if segment is None:
+                notes.append(f"{path.name}: the collector was killed before it held anything")
+            else:
+                if segment.torn_bytes:
+                    notes.append(f"{path.name}: {segment.torn_bytes} octets torn at its end")
+                self._compact_one(int(path.name[: -len(SUFFIX)]), segment)
+            path.unlink()
+        return notes
+
+    def _compact_one(self, number: int, segment: Segment) -> None:
+        table = TargetTable.of(segment.targets)
+        name = f"{number:06d}"
+        before, after = pairs(np.concatenate([self._carried(number, table), segment.rows]))
+        parts = (("readings", readings_frame(segment.rows, table)),
+                 ("intervals", intervals_frame(before, after, table)))  # fmt: skip
+        for folder, frame in parts:
+            _replace(self.path / folder / f"{name}.parquet", _parquet_writer(frame))
+        if segment.events:
+            lines = "".join(json.dumps(event) + "\n" for event in segment.events)
+            _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
+        carry = _last_of_each(segment.rows, table)
+        _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
+        for old in self.path.glob("carry-*.npy"):
+            # The one before stays: this compaction may be killed and have to be done again.
+            if old.name < f"carry-{number - 1:06d}.npy":
+                old.unlink()
+
+    def _carried(self, number: int, table: TargetTable) -> Rows:
+        """The last reading of each target before segment ``number``, as rows of its table."""
+        files = [p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{number:06d}.npy"]
+        if not files:
+            return np.empty(0, RAW)
+        carry = np.load(max(files), allow_pickle=False)
+        index = {(t.guid, t.port): i for i, t in enumerate(table.targets)}
+        rows: Rows = carry["row"].copy()
+        keep = np.zeros(len(carry), np.bool_)
+        for place, (guid, port) in enumerate(
+            zip(carry["guid"].tolist(), carry["port"].tolist(), strict=True)
+        ):
+            target = index.get((guid, port))
+            if target is None:
+                continue
+            # A counter of another width since is another counter.
+            keep[place] = (
+                carry["data_top"][place] == table.data_top[target]
+                and carry["wait_top"][place] == table.wait_top[target]
+            )
+            rows["target"][place] = target
+        kept: Rows = rows[keep]
+        return kept
+
+    def _next_number(self) -> int:
+        taken = [*self.segments(), *(self.path / "readings").glob("*.parquet")]
+        return max((int(p.name.split(".")[0]) for p in taken), default=0) + 1
+
+
+def _last_of_each(rows: Rows, table: TargetTable) -> NDArray[Any]:
+    """The last reading of each target, with what tells the port apart."""
+    rows = rows[np.lexsort((rows["time_ns"], rows["target"]))]
+    if len(rows):
+        rows = rows[np.append(rows["target"][1:] != rows["target"][:-1], True)]
+    carry = np.empty(len(rows), CARRY)
+    at = rows["target"]
+    carry["guid"], carry["port"], carry["row"] = table.guid[at], table.port[at], rows
+    carry["data_top"], carry["wait_top"] = table.data_top[at], table.wait_top[at]
+    return carry
+
+
+def _check_format(mark: Path) -> None:
+    try:
+        found = json.loads(mark.read_text(encoding="utf-8"))
+        known = found["what"] == "port counters" and found["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise CounterError(
+            "is not a collection this version can continue",
+            file=mark,
+            remedy="choose another folder with --out",
+        )
+
+
+def _replace(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file beside ``path`` and put it in its place when it is whole and on the disk."""
+    new = path.with_name(f".{path.name}.new")
+    write(new)
+    handle = os.open(new, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    new.replace(path)
+
+
+def _parquet_writer(frame: pl.DataFrame) -> Callable[[Path], None]:
+    return lambda new: frame.write_parquet(new, compression="zstd")
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _save(path: Path, array: NDArray[Any]) -> None:
+    with path.open("wb") as file:
+        np.save(file, array, allow_pickle=False)

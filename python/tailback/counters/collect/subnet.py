@@ -1,0 +1,116 @@
+"""What there is to read: the ports of a subnet, from a discovery of its own or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tailback.counters.collect import mad as mads
+from tailback.counters.collect.exchange import Exchange, Request
+from tailback.counters.collect.ticks import tick_of
+
+
+@dataclass(frozen=True, slots=True)
+class PortTarget:
+    """One port whose counters are read.
+
+    Attributes:
+        guid: GUID of its device.
+        node_name: Name of its device, as somebody typed it.
+        switch: The device is a switch.
+        port: Port number.
+        lid: Where its performance agent is asked.
+        gbps: Data rate in gigabits per second.
+        tick_ns: Length of a tick of its PortXmitWait, nanoseconds.
+        tick_source: ``published``, ``derived``, ``assumed`` or ``given``.
+        peer_name: Name of the device at the other end, ``""`` when not known.
+        peer_port: Port number there, 0 when not known.
+        extended: It has 64-bit data and packet counters.
+        wait: It announces PortXmitWait.
+        extended_wait: It has a 64-bit PortXmitWait.
+    """
+
+    guid: int
+    node_name: str
+    switch: bool
+    port: int
+    lid: int
+    gbps: float
+    tick_ns: float
+    tick_source: str
+    peer_name: str = ""
+    peer_port: int = 0
+    extended: bool = False
+    wait: bool = True
+    extended_wait: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a segment's head."""
+        return asdict(self)
+
+
+@dataclass
+class Subnet:
+    """The ports to read and what was odd on the way to them."""
+
+    targets: list[PortTarget] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> int:
+        """Number of devices that have a port here."""
+        return len({target.guid for target in self.targets})
+
+
+def target_ticks(device_id: int, gbps: float, override_ns: float | None) -> tuple[float, str]:
+    """Tick of a port in nanoseconds and where it is known from."""
+    if override_ns is not None:
+        return override_ns, "given"
+    tick = tick_of(device_id, gbps)
+    return tick.tick_ns, tick.source
+
+
+def survey(exchange: Exchange, subnet: Subnet, known: Sequence[PortTarget] = ()) -> Subnet:
+    """Ask every performance agent once what it can.
+
+    An agent that answers that it cannot is left out. One that does not answer keeps what is known
+    of it, or counts as having 32-bit counters only, and is tried at every sweep. Both are named in
+    ``problems``.
+
+    Args:
+        exchange: Where requests go.
+        subnet: The ports.
+        known: The ports of an earlier discovery.
+    """
+    agents = {target.lid: target for target in subnet.targets}
+    for lid in agents:
+        request = mads.performance_get(mads.CLASS_PORT_INFO)
+        exchange.submit(Request(lid, mads.CLASS_PERFORMANCE, lid, request, lid))
+    can: dict[int, mads.Capability | None] = {}
+    before = {target.guid: target for target in known}
+    problems = list(subnet.problems)
+    for reply in exchange.results():
+        lid = reply.request.tag
+        if reply.mad is not None:
+            can[lid] = mads.capability(reply.mad)
+            continue
+        target = agents[lid]
+        problems.append((target.node_name, f"no performance agent: {reply.problem}"))
+        if reply.problem.startswith("status"):
+            can[lid] = None
+        elif earlier := before.get(target.guid):
+            can[lid] = mads.Capability(earlier.extended, earlier.wait, earlier.extended_wait)
+        else:
+            can[lid] = mads.Capability(False, True, False)
+    targets = [
+        replace(
+            target,
+            extended=ability.extended,
+            wait=ability.xmit_wait,
+            extended_wait=ability.extended_wait,
+        )
+        for target in subnet.targets
+        if (ability := can[target.lid]) is not None
+    ]
+    return Subnet(targets, problems)

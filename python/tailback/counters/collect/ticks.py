@@ -1,0 +1,57 @@
+"""How long a tick of PortXmitWait is, by device family.
+
+The specification leaves the tick to the device. Published is one: roughly 22 ns for the ports of
+FDR switches (002, equation 3). The others follow from how long a 32-bit counter lasts at a port
+that is stalled all the time; they are good to some per cent. ``--tick`` overrides them, and a port
+kept stalled for a known time measures it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A tick and where it is known from.
+
+    Attributes:
+        tick_ns: Its length in nanoseconds.
+        source: ``published``, ``derived`` (from the time to saturation) or ``assumed``.
+        family: The devices it is for.
+    """
+
+    tick_ns: float
+    source: str
+    family: str
+
+
+_FDR = Tick(22.0, "published", "SwitchX, ConnectX-3, Connect-IB (FDR)")
+_EDR = Tick(45.0e9 / 2**32, "derived", "Switch-IB, ConnectX-4 and -5 (EDR)")
+_HDR = Tick(1.4e9 / 2**32, "derived", "Quantum, ConnectX-6 (HDR)")
+_NDR = Tick(0.7e9 / 2**32, "derived", "Quantum-2, ConnectX-7 (NDR)")
+
+DEVICES: Final[dict[int, Tick]] = {
+    0xC738: _FDR, 0x1003: _FDR, 0x1007: _FDR, 0x1011: _FDR,
+    0xCB20: _EDR, 0xCF08: _EDR, 0x1013: _EDR, 0x1015: _EDR, 0x1017: _EDR, 0x1019: _EDR,
+    0xD2F0: _HDR, 0x101B: _HDR, 0x101D: _HDR,
+    0xD2F2: _NDR, 0x1021: _NDR,
+}  # fmt: skip
+"""Tick by NodeInfo's device id."""
+
+_BY_RATE: Final = ((60.0, _FDR), (110.0, _EDR), (210.0, _HDR), (float("inf"), _NDR))
+
+
+def tick_of(device_id: int, gbps: float) -> Tick:
+    """Return the tick of a device; one that is not in the table gets that of its speed, assumed.
+
+    Args:
+        device_id: NodeInfo's device id, 0 where not known.
+        gbps: Data rate of the port, gigabits per second.
+    """
+    known = DEVICES.get(device_id)
+    if known is not None:
+        return known
+    like = next(tick for most, tick in _BY_RATE if gbps <= most)
+    return Tick(like.tick_ns, "assumed", f"unknown device, taken for {like.family}")

@@ -1,0 +1,78 @@
+"""Readers of port counters: one source a file, all give the same rows.
+
+A reader is a module with ``sniff(path)`` (is this mine?) and ``read(path)``. To add one, write one
+file and add one line below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tailback.counters.readers import (
+    collection,
+    engine_run,
+    ibqueryerrors,
+    ldms_csv,
+    perfquery,
+    sysfs,
+)
+from tailback.counters.readers.model import Counters, Reader, merged
+from tailback.counters.schema import CounterError
+from tailback.registry import Registry
+
+READERS: Registry[Reader] = Registry("counter-source", "sources of port counters")
+
+READERS.register("collection")(collection)
+READERS.register("engine-run")(engine_run)
+READERS.register("ibqueryerrors")(ibqueryerrors)
+READERS.register("ldms-csv")(ldms_csv)
+READERS.register("perfquery")(perfquery)
+READERS.register("sysfs")(sysfs)
+
+
+def read_counters(path: Path, format: str | None = None, *, time_ns: int | None = None) -> Counters:
+    """Read port counters.
+
+    Args:
+        path: A file or folder in one of the formats of :data:`READERS`.
+        format: Name of the reader; found out when None.
+        time_ns: Time of the reading, for sources that do not tell it.
+
+    Raises:
+        CounterError: ``path`` does not exist, no reader knows it, or it is damaged.
+        TailbackError: ``format`` is not the name of a reader.
+    """
+    path = Path(path)
+    try:
+        exists = path.exists()
+        entry = None
+        if exists and format is None:
+            entry = next((entry for entry in READERS if entry.part.sniff(path)), None)
+    except (OSError, ValueError) as error:
+        raise CounterError(f"cannot be read: {error}", file=path) from None
+    if not exists:
+        raise CounterError("no such file or folder", file=path, remedy="check the path")
+    if format is None and entry is None:
+        raise CounterError(
+            "no reader knows this format", file=path,
+            remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
+            "CSV with its header, or the folder of a collection or a run",
+        )  # fmt: skip
+    reader = entry.part if entry is not None else READERS[str(format)]
+    try:
+        return reader.read(path, time_ns=time_ns)
+    except OSError as error:  # a file that went away, or that only root may read
+        raise CounterError(
+            f"cannot be read: {error.strerror}", file=error.filename or path
+        ) from None
+
+
+def read_series(paths: Sequence[Path], format: str | None = None) -> Counters:
+    """Read several sources as one, for example one perfquery output an instant."""
+    if not paths:
+        raise CounterError("no file to read", remedy="give at least one")
+    return merged([read_counters(path, format) for path in paths])
+
+
+__all__ = ["READERS", "Counters", "Reader", "merged", "read_counters", "read_series"]

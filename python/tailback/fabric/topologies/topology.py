@@ -1,0 +1,148 @@
+"""What a computed topology is, and how its options become a fabric and routing rules."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tailback.errors import FabricError, ScenarioError, TailbackError, nearest
+from tailback.fabric.builders import core
+from tailback.fabric.model import Fabric
+from tailback.registry import Registry
+from tailback.units import RateGbps, TimePs, format_bytes
+
+PLACE = "[fabric.topology]"
+
+BYTES_PER_CABLE = 240
+"""Memory to build a cable at its peak: the list, its sorting, both directions' arrays."""
+BYTES_PER_VERTEX = 160
+"""Memory of a node or switch at the peak, most of it its name."""
+
+
+class Topology(BaseModel, ABC):
+    """Options of one topology, how to build it, and which routing rules it has.
+
+    A topology is one file: a subclass with its options as fields, registered by name. The first
+    line of its docstring is what ``tailback list topology`` prints.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str = Field(description="name of the topology")
+    host_rate: RateGbps = Field(default=100.0, description="rate of host cables")
+    host_delay: TimePs = Field(default=0, description="delay of host cables")
+
+    def fabric(self) -> Fabric:
+        """The fabric, links in port order.
+
+        Raises:
+            FabricError: The options do not fit together (names the one), or memory is too small.
+        """
+        nodes, switches, cables = self.counts()
+        needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > there:
+            raise FabricError(
+                f"{nodes:,} nodes, {switches:,} switches and {cables:,} cables take about "
+                f"{format_bytes(needed)}; this machine has {format_bytes(there)}",
+                place=PLACE, remedy="make it smaller",
+            )  # fmt: skip
+        return self._build()
+
+    @abstractmethod
+    def _build(self) -> Fabric:
+        """The fabric, of a size that fits."""
+
+    @abstractmethod
+    def counts(self) -> tuple[int, int, int]:
+        """Nodes, switches and cables by formula, without building."""
+
+    def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+        """Routing rules by name: each makes a ``_core.Routing`` of a ``_core.Network``."""
+        return {"up-down": lambda network: core.Routing.of_network(network)}
+
+    def routing(self, network: core.Network, rule: str) -> core.Routing:
+        """The rule called ``rule`` for this topology's network.
+
+        Raises:
+            FabricError: There is no such rule here, or it does not fit.
+        """
+        rules = self.rules()
+        if rule not in rules:
+            raise FabricError(
+                f"topology {self.kind!r} has no routing {rule!r}",
+                place=f"{PLACE} routing",
+                remedy=nearest(rule, rules),
+            )
+        try:
+            return rules[rule](network)
+        except ValueError as error:
+            raise FabricError(str(error), place=f"{PLACE} routing") from None
+
+
+TOPOLOGIES: Registry[type[Topology]] = Registry("topology", "networks computed from a few options")
+
+
+def parse(options: dict[str, Any]) -> Topology:
+    """The topology ``options["kind"]`` with its options checked.
+
+    Raises:
+        ScenarioError: Unknown topology or option, a wrong unit or value.
+    """
+    kind = options.get("kind")
+    if not isinstance(kind, str):
+        raise ScenarioError(
+            f"kind is {kind!r}", place=PLACE, remedy="name a topology; see 'tailback list topology'"
+        )
+    try:
+        part = TOPOLOGIES[kind]
+    except TailbackError as error:
+        raise ScenarioError(error.message, place=f"{PLACE} kind", remedy=error.remedy) from None
+    try:
+        return part.model_validate(options)
+    except ValidationError as error:
+        # An unknown key first: it is often the misspelt name of one that is missing.
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        raise _explain(dict(first), part) from None
+
+
+def build(options: dict[str, Any]) -> Fabric:
+    """The fabric of the topology ``options["kind"]``.
+
+    Raises:
+        ScenarioError: Unknown topology or option, a wrong unit or value.
+        FabricError: Options that do not fit together.
+    """
+    return parse(options).fabric()
+
+
+def built(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Call a builder of the core; its complaint becomes a FabricError."""
+    try:
+        return make()
+    except (ValueError, OverflowError) as error:
+        raise FabricError(str(error), place=PLACE, remedy="see docs/topologies.md") from None
+
+
+def _explain(error: dict[str, Any], part: type[Topology]) -> ScenarioError:
+    """Turn pydantic's first complaint into ours."""
+    names = [str(name) for name in error["loc"] if not isinstance(name, int)]
+    key = names[0] if names else ""
+    place = f"{PLACE} {key}".rstrip()
+    if error["type"] == "extra_forbidden":
+        remedy = nearest(key, part.model_fields)
+        return ScenarioError(f"unknown key {key!r}", place=place, remedy=remedy)
+    if error["type"] == "missing":
+        about = part.model_fields[key].description or "see docs/topologies.md"
+        return ScenarioError("key is missing", place=place, remedy=f"add it: {about}")
+    message = error["msg"].removeprefix("Value error, ")
+    if "; " in message:
+        message, remedy = message.split("; ", 1)
+        return ScenarioError(message, place=place, remedy=remedy)
+    return ScenarioError(
+        f"{error['input']!r}: {message}", place=place, remedy="see docs/topologies.md"
+    )

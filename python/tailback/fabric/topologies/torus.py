@@ -1,0 +1,161 @@
+"""Tori and meshes of one to eight dimensions, and Blue Waters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tailback.fabric.builders import core, from_arrays
+from tailback.fabric.model import Fabric
+from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built
+from tailback.units import RateGbps, TimePs
+
+Size = Annotated[int, Field(ge=1, le=65535)]
+
+GBYTE = 8.0
+"""Gigabits per second of one gigabyte per second."""
+
+
+def grid_names(dims: list[int]) -> list[str]:
+    """Names of switches by their coordinates, ``r03-00-11``, the first dimension fastest."""
+    wide = [len(str(size - 1)) for size in dims]
+    names = []
+    for switch in range(prod(dims)):
+        place = []
+        for size, digits in zip(dims, wide, strict=True):
+            place.append(f"{switch % size:0{digits}d}")
+            switch //= size
+        names.append("r" + "-".join(place))
+    return names
+
+
+class Grid(Topology):
+    """What tori and meshes have in common."""
+
+    dims: list[Size] = Field(
+        min_length=1, max_length=8, description="switches along each dimension"
+    )
+    nodes_per_switch: int = Field(default=1, ge=1, description="nodes on each switch")
+    rates: list[RateGbps | list[RateGbps]] = Field(
+        default=[100.0],
+        min_length=1,
+        description="rate of each dimension, or of its cables from position 0 on, repeated",
+    )
+    cables: list[Annotated[int, Field(ge=1)]] = Field(
+        default=[1], min_length=1, description="cables between neighbours, one or per dimension"
+    )
+    delay: TimePs = Field(default=0, description="delay of cables between switches")
+    tie: Literal["positive", "negative", "parity"] = Field(
+        default="positive", description="the way round a ring when both are equally long"
+    )
+
+    def wraps(self) -> list[bool]:
+        """Whether the ends of each dimension are joined."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _per_dimension(self) -> Grid:
+        for name in ("rates", "cables"):
+            given = len(getattr(self, name))
+            if given not in (1, len(self.dims)):
+                raise ValueError(
+                    f"{name} has {given} entries for {len(self.dims)} dimensions; "
+                    "give one for all or one for each"
+                )
+        return self
+
+    def _dimensions(self) -> list[tuple[int, bool, int, list[float], int]]:
+        n = len(self.dims)
+        rates = [rate if isinstance(rate, list) else [rate] for rate in self.rates]
+        return [
+            (size, wrap, cables, rate, self.delay)
+            for size, wrap, cables, rate in zip(
+                self.dims, self.wraps(), self.cables * (n // len(self.cables)),
+                rates * (n // len(rates)), strict=True,
+            )
+        ]  # fmt: skip
+
+    def counts(self) -> tuple[int, int, int]:
+        """Nodes, switches and cables: size pairs of neighbours a ring, one less on a line."""
+        switches = prod(self.dims)
+        between = sum(
+            cables * switches // size * (size if wrap and size > 2 else size - 1)
+            for size, wrap, cables, _, _ in self._dimensions()
+        )
+        nodes = switches * self.nodes_per_switch
+        return nodes, switches, between + nodes
+
+    def _build(self) -> Fabric:
+        """The fabric; all switches are of tier 0."""
+        arrays = built(
+            lambda: core.torus_fabric(
+                self._dimensions(), self.nodes_per_switch, self.host_rate, self.host_delay
+            )
+        )
+        return from_arrays(arrays, self.kind, grid_names(list(self.dims)))
+
+    def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+        """Dimension order, Valiant's detours over it, and up/down."""
+
+        def order(detour: bool) -> Callable[[core.Network], core.Routing]:
+            return lambda network: core.Routing.dimension_order(
+                network, list(self.dims), self.tie, True, detour
+            )
+
+        return {"dimension-order": order(False), "valiant": order(True), **super().rules()}
+
+
+@TOPOLOGIES.register("torus")
+class Torus(Grid):
+    """Torus of one to eight dimensions, each with its own width and rates."""
+
+    wrap: list[bool] = Field(
+        default=[True], min_length=1, description="joined ends, one for all or per dimension"
+    )
+
+    @model_validator(mode="after")
+    def _wrap(self) -> Torus:
+        if len(self.wrap) not in (1, len(self.dims)):
+            raise ValueError(
+                f"wrap has {len(self.wrap)} entries for {len(self.dims)} dimensions; "
+                "give one for all or one for each"
+            )
+        return self
+
+    def wraps(self) -> list[bool]:
+        """The ``wrap`` option for each dimension."""
+        return self.wrap * (len(self.dims) // len(self.wrap))
+
+
+@TOPOLOGIES.register("mesh")
+class Mesh(Grid):
+    """Mesh of one to eight dimensions: a torus without the wrap-around cables."""
+
+    def wraps(self) -> list[bool]:
+        """No dimension is joined."""
+        return [False] * len(self.dims)
+
+
+@TOPOLOGIES.register("blue-waters")
+class BlueWaters(Torus):
+    """Blue Waters: 24x24x24 torus, 2 nodes a router, X 9.4, Y 4.7, Z 15 (1/8 at 9.4) GB/s.
+
+    Rates are those of its network's characterisation (§II). Which eighth of the Z links is slower
+    it does not say; here every eighth position is, where a ring of 24 leaves one of its three
+    cages of eight. It gives no rate of a node's own link: 10.4 GB/s, 16 bits at 5.2 GT/s, is an
+    assumption that ``host_rate`` changes.
+    """
+
+    dims: list[Size] = Field(
+        default=[24, 24, 24], min_length=1, max_length=8, description="routers along X, Y, Z"
+    )
+    nodes_per_switch: int = Field(default=2, ge=1, description="nodes on each router")
+    rates: list[RateGbps | list[RateGbps]] = Field(
+        default=[9.4 * GBYTE, 4.7 * GBYTE, [15 * GBYTE] * 7 + [9.4 * GBYTE]],
+        min_length=1,
+        description="rate of each dimension, or of its cables from position 0 on, repeated",
+    )
+    host_rate: RateGbps = Field(default=10.4 * GBYTE, description="rate of host cables")

@@ -1,0 +1,39 @@
+"""The fluid view: rates instead of packets, event by flow start and end (document 004)."""
+
+from tailback.fluid.flows import FlowTimes, simulate_flows
+from tailback.fluid.paths import Choice, FlowPaths, paths_between
+from tailback.fluid.permutations import (
+    Congestion,
+    KaryTree,
+    Routing,
+    Superposition,
+    permutations,
+    superpose,
+)
+from tailback.fluid.programs import ProgramTimes, RankModel, simulate_program
+from tailback.fluid.protocol import ProtocolRun, run_protocol
+from tailback.fluid.rates import Assignment, assignment, max_min
+from tailback.fluid.rounds import rounds_to_completion
+
+__all__ = [
+    "Assignment",
+    "Choice",
+    "Congestion",
+    "FlowPaths",
+    "FlowTimes",
+    "KaryTree",
+    "ProgramTimes",
+    "ProtocolRun",
+    "RankModel",
+    "Routing",
+    "Superposition",
+    "assignment",
+    "max_min",
+    "paths_between",
+    "permutations",
+    "rounds_to_completion",
+    "run_protocol",
+    "simulate_flows",
+    "simulate_program",
+    "superpose",
+]

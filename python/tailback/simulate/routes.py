@@ -1,0 +1,63 @@
+"""How packets find their way in a scenario: by up/down, forwarding tables or a topology's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tailback import _core
+from tailback.fabric.builders import forwarding_network, network_of, require_deadlock_free
+from tailback.fabric.lft import forwarding, read_lfts
+from tailback.fabric.model import Fabric
+from tailback.fabric.topologies import parse as parse_topology
+from tailback.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Routes:
+    """A network and the rule that routes on it.
+
+    Attributes:
+        network: The fabric as the engine has it.
+        rule: The rule; None for the network's own routes.
+        detour: Whether packets leave the shortest way.
+        notes: What was found odd and tolerated.
+    """
+
+    network: _core.Network
+    rule: _core.Routing | None = None
+    detour: Literal["never", "valiant", "ugal"] = "never"
+    notes: tuple[str, ...] = ()
+
+
+def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Routes:
+    """The routes a scenario asks for.
+
+    Args:
+        scenario: The scenario.
+        fabric: Its fabric, links in port order.
+        nodes: Nodes that will communicate.
+
+    Raises:
+        FabricError: There is no such rule, or buffers could wait on one another in a circle.
+    """
+    section = scenario.fabric
+    if section.forwarding is not None:
+        found = forwarding(fabric, read_lfts(section.forwarding))
+        network = forwarding_network(fabric, found.link)
+        rule = _core.Routing.of_network(network)
+        require_deadlock_free(fabric, rule)
+        return Routes(network, notes=tuple(found.notes))
+    if section.topology is None:
+        return Routes(network_of(fabric, nodes))
+    topology = parse_topology(section.topology)
+    name = section.routes or next(iter(topology.rules()))
+    if name == "up-down":
+        return Routes(network_of(fabric, nodes))
+    network = network_of(fabric, [])
+    rule = topology.routing(network, "valiant" if name == "ugal" else name)
+    require_deadlock_free(fabric, rule)
+    if name == "valiant":
+        return Routes(network, rule, "valiant")
+    return Routes(network, rule, "ugal" if name == "ugal" else "never")

@@ -1,0 +1,221 @@
+"""Counts of links from hashed samples, with variance, interval and a threshold for noise.
+
+The schemes that carry a hash of b bits in place of a link charge every link a packet may have used:
+with weight ``l`` where the hash agrees, and with a little less than nothing where it does not, so
+that wrong links cancel on average (thesis sections 5.2 and 5.3). For links of one path length l,
+with N packets through the link, Q packets that might have been and κ = 1/(2^b − 1):
+
+- hop unknown (single bit, compact): ``Var = lN + κ (l²Q − lN) − N``, l²Q − N for one bit;
+- hop known (coordinated): ``Var = lN + κ l (Q − N) − N``.
+
+Everything here is arithmetic on arrays; the sums themselves come from a :class:`Decoder`, the
+compiled core, which is handed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from tailback.errors import RunError
+from tailback.telemetry.estimate import Z95
+
+Floats = NDArray[np.float64]
+
+
+class Decoder(Protocol):
+    """What decoding needs of the compiled core."""
+
+    def decode_classes(
+        self,
+        ids: NDArray[np.uint32],
+        hashes: NDArray[np.uint8],
+        weights: NDArray[np.uint8],
+        class_of_packet: NDArray[np.uint32],
+        class_start: NDArray[np.uint64],
+        class_links: NDArray[np.uint32],
+        links: NDArray[np.uint32],
+        bits: int,
+        field_bits: int,
+    ) -> NDArray[np.int64]:
+        """Scores: Σ over a link's classes of weight × (2^bits × [hash agrees] − 1)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Which links the packets of a class may have used, at one stage of their paths.
+
+    Attributes:
+        of_packet: Class of each packet, shape (P,).
+        start: Class k has ``links[start[k]:start[k + 1]]``, shape (K + 1,).
+        links: Indices of candidate links.
+    """
+
+    of_packet: NDArray[np.uint32]
+    start: NDArray[np.uint64]
+    links: NDArray[np.uint32]
+
+    def possible(self, amount: Floats, n_links: int) -> Floats:
+        """Sum ``amount`` (one a packet) over the packets that may have used each link, (L,)."""
+        sizes = self.sizes
+        total = np.bincount(self.of_packet, weights=amount, minlength=len(sizes))
+        found = np.bincount(self.links, weights=np.repeat(total, sizes), minlength=n_links)
+        return np.asarray(found, np.float64)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Candidates of each class, (K,)."""
+        ends = self.start.astype(np.int64)
+        return np.asarray(ends[1:] - ends[:-1], np.int64)
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """Samples as they arrived, one row a packet.
+
+    Attributes:
+        ids: Packet ids, shape (P,).
+        hashes: Link hashes.
+        weights: Path lengths to charge (1–255).
+        bits: Bits of a hash.
+        field_bits: n of the GF(2^n) hash.
+    """
+
+    ids: NDArray[np.uint32]
+    hashes: NDArray[np.uint8]
+    weights: NDArray[np.uint8]
+    bits: int
+    field_bits: int
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Hashed:
+        """Only some rows."""
+        return Hashed(
+            self.ids[rows], self.hashes[rows], self.weights[rows], self.bits, self.field_bits
+        )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Estimated packets of each link.
+
+    Attributes:
+        packets: Unbiased estimate W, shape (L,); may be negative.
+        variance: Estimated variance, of W.
+        null_variance: Variance W would have on a link no packet used.
+        slope: What a further packet adds to the variance.
+    """
+
+    packets: Floats
+    variance: Floats
+    null_variance: Floats
+    slope: Floats
+
+    def interval(self, z: float = Z95) -> tuple[Floats, Floats]:
+        """Score interval of N: every N within z deviations *of what it predicts*, not below 0.
+
+        Solves (N − W)² = z² (V₀ + s N) with V₀ the variance at N = 0 and s the slope.
+        """
+        w = self.packets
+        half = z * z * self.slope / 2.0
+        # At N = W + t: t² = z² (V0 + s W) + 2 half t.
+        inside = half * half + z * z * (self.null_variance + self.slope * w)
+        root = np.sqrt(np.maximum(inside, 0.0))
+        low, high = np.maximum(w + half - root, 0.0), np.maximum(w + half + root, 0.0)
+        return low, high
+
+    def thresholded(self, confidence: float = 0.995) -> Floats:
+        """W, with 0 where a link that no packet used would show as much (section 5.3).
+
+        Raises:
+            RunError: The confidence is not between 0.5 and 1.
+        """
+        if not 0.5 <= confidence < 1.0:
+            raise RunError(
+                f"a confidence of {confidence} is not possible",
+                remedy="0.5 or more and below 1; the thesis uses 0.995",
+            )
+        limit = np.sqrt(self.null_variance) * float(ndtri(confidence))
+        return np.where((self.packets >= limit) & (self.packets > 0), self.packets, 0.0)
+
+
+def collision_factor(bits: int) -> float:
+    """κ = c/(1 − c) for collision probability c = 2^−bits: 1/(2^bits − 1)."""
+    return 1.0 / (2.0**bits - 1.0)
+
+
+def closed_variance(
+    n: Floats | float, q: Floats | float, length: float, bits: int | None, hop_known: bool
+) -> Floats:
+    """Variance of a count in closed form.
+
+    Args:
+        n: Packets through the link.
+        q: Packets that might have been.
+        length: Path length l of all of them.
+        bits: Hash bits; None for whole links, N (l − 1).
+        hop_known: Whether the receiver knows which hop it is about.
+    """
+    n, q = np.asarray(n, np.float64), np.asarray(q, np.float64)
+    if bits is None:
+        return np.asarray(n * (length - 1.0))
+    kappa = collision_factor(bits)
+    if hop_known:
+        return np.asarray(length * n + kappa * length * (q - n) - n)
+    return np.asarray(length * n + kappa * (length**2 * q - length * n) - n)
+
+
+def count_links(
+    decoder: Decoder,
+    samples: Hashed,
+    stages: list[tuple[NDArray[np.intp], Candidates]],
+    link_values: NDArray[np.uint32],
+    hop_known: bool,
+) -> Counts:
+    """Count packets of every link.
+
+    Args:
+        decoder: The compiled core.
+        samples: What arrived.
+        stages: For each stage of the network the rows of ``samples`` that may tell of it (every
+            packet that passes it when the hop is unknown, else those whose hop it is), and their
+            candidates, in the order of the rows. A link belongs to one stage.
+        link_values: What the switches hash for each link, shape (L,).
+        hop_known: Whether rows tell of one known hop.
+
+    Returns:
+        Counts of all links; 0 with variance 0 where no packet can have been.
+    """
+    n_links, kappa = len(link_values), collision_factor(samples.bits)
+    score = np.zeros(n_links)
+    null, mean, chances = np.zeros(n_links), np.zeros(n_links), np.zeros(n_links)
+    for rows, candidates in stages:
+        part = samples.take(rows)
+        score += decoder.decode_classes(
+            part.ids, part.hashes, part.weights, candidates.of_packet, candidates.start,
+            candidates.links, link_values, part.bits, part.field_bits,
+        )  # fmt: skip
+        l = part.weights.astype(np.float64)
+        null += kappa * candidates.possible(l * l, n_links)
+        # Mean length over the packets that might have been; of known hop they came with chance 1/l.
+        chance = l if hop_known else np.ones_like(l)
+        mean += candidates.possible(chance * l, n_links)
+        chances += candidates.possible(chance, n_links)
+    packets = score * kappa
+    length = np.divide(mean, chances, out=np.ones(n_links), where=chances > 0)
+    slope = length - 1.0 - kappa * length
+    variance = np.maximum(null + slope * packets, 0.0)
+    return Counts(packets=packets, variance=variance, null_variance=null, slope=slope)
+
+
+def spread_evenly(candidates: Candidates, n_links: int) -> Floats:
+    """The baseline without samples: a class's packets shared evenly by its candidates, (L,)."""
+    sizes = candidates.sizes
+    packets = np.bincount(candidates.of_packet, minlength=len(sizes)).astype(np.float64)
+    share = np.divide(packets, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
+    found = np.bincount(candidates.links, weights=np.repeat(share, sizes), minlength=n_links)
+    return np.asarray(found, np.float64)

@@ -1,0 +1,203 @@
+"""InfiniBand packets that carry a sample: headers, the six reserved bits, and both checksums.
+
+A packet is a local route header (LRH, 8 bytes), a base transport header (BTH, 12 bytes), payload,
+the invariant and the variant CRC. Byte 4 of the BTH is FECN, BECN and six reserved bits, which the
+invariant CRC leaves out (InfiniBand Architecture Specification, volume 1, sections 5.2.2, 7.8 and
+9.2): a switch may rewrite them, and only the variant CRC, which is made anew on every link anyway,
+changes. So the compact schemes of 5 or 6 bits (thesis section 5.7) and the coordinated ones travel
+without a byte of overhead, with the packet sequence number as packet id.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from tailback.errors import TraceError
+
+UD_SEND_ONLY = 0x64
+"""Opcode of a datagram; carried with an 8-byte DETH."""
+RC_SEND_ONLY = 0x04
+"""Opcode of a reliable-connection send of one packet."""
+RESERVED_BITS = 6
+LRH_BYTES, BTH_BYTES, ICRC_BYTES, VCRC_BYTES = 8, 12, 4, 2
+
+
+@dataclass(frozen=True)
+class IbPacket:
+    """A reliable-connection packet with a sample in its reserved bits.
+
+    Attributes:
+        source_lid: Local id of the sending port, 16 bits.
+        destination_lid: Local id of the receiving port, 16 bits.
+        psn: Packet sequence number, 24 bits: the packet id.
+        sample: The six reserved bits.
+        payload: Message bytes; padded to a multiple of 4 on the wire.
+        fecn: Forward congestion notification.
+        becn: Backward congestion notification.
+        destination_qp: Queue pair, 24 bits.
+        service_level: Service level, 4 bits.
+        virtual_lane: Virtual lane, 4 bits; a switch may change it.
+        opcode: BTH opcode, 8 bits.
+        partition: Partition key, 16 bits.
+    """
+
+    source_lid: int
+    destination_lid: int
+    psn: int
+    sample: int
+    payload: bytes = b""
+    fecn: bool = False
+    becn: bool = False
+    destination_qp: int = 2
+    service_level: int = 0
+    virtual_lane: int = 0
+    opcode: int = RC_SEND_ONLY
+    partition: int = 0xFFFF
+
+
+_WIDTHS = {
+    "source_lid": 16,
+    "destination_lid": 16,
+    "psn": 24,
+    "sample": RESERVED_BITS,
+    "destination_qp": 24,
+    "service_level": 4,
+    "virtual_lane": 4,
+    "opcode": 8,
+    "partition": 16,
+}
+
+
+def encode(packet: IbPacket) -> bytes:
+    """The bytes on the wire, from the LRH to the variant CRC.
+
+    Raises:
+        TraceError: A field does not fit its bits, or the payload is over 4096 bytes.
+    """
+    for field, bits in _WIDTHS.items():
+        value = getattr(packet, field)
+        if not 0 <= value < 1 << bits:
+            raise TraceError(f"{field} is {value}, which does not fit {bits} bits")
+    if len(packet.payload) > 4096:
+        raise TraceError(f"a payload of {len(packet.payload)} bytes; InfiniBand carries 4096")
+    pad = -len(packet.payload) % 4
+    body = packet.payload + bytes(pad)
+    words = (LRH_BYTES + BTH_BYTES + len(body) + ICRC_BYTES) // 4
+    lrh = struct.pack(
+        ">BBHHH",
+        packet.virtual_lane << 4,
+        (packet.service_level << 4) | 0b10,  # next header: BTH
+        packet.destination_lid,
+        words,
+        packet.source_lid,
+    )
+    notice = (packet.fecn << 7) | (packet.becn << 6) | packet.sample
+    bth = struct.pack(
+        ">BBHIII",
+        packet.opcode,
+        0x40 | (pad << 4),  # migrated path, transport version 0
+        packet.partition,
+        (notice << 24) | packet.destination_qp,
+        packet.psn,
+        0,
+    )[:BTH_BYTES]
+    covered = lrh + bth + body
+    sealed = covered + invariant_crc(covered)
+    return sealed + variant_crc(sealed)
+
+
+def decode(wire: bytes) -> IbPacket:
+    """The packet of these bytes, both checksums verified.
+
+    Raises:
+        TraceError: Too short, not LRH followed by BTH, a wrong length or a wrong checksum.
+    """
+    least = LRH_BYTES + BTH_BYTES + ICRC_BYTES + VCRC_BYTES
+    if len(wire) < least:
+        raise TraceError(f"{len(wire)} bytes are no InfiniBand packet; {least} is the least")
+    lane, service, destination, words, source = struct.unpack(">BBHHH", wire[:LRH_BYTES])
+    if service & 3 != 0b10:
+        raise TraceError(f"the header after the LRH is {service & 3}, not a BTH (2)")
+    if 4 * (words & 0x7FF) + VCRC_BYTES != len(wire):
+        raise TraceError(f"the LRH states {words & 0x7FF} words for a packet of {len(wire)} bytes")
+    covered, end = wire[: -ICRC_BYTES - VCRC_BYTES], wire[-ICRC_BYTES - VCRC_BYTES :]
+    if invariant_crc(covered) != end[:ICRC_BYTES]:
+        raise TraceError(
+            "the invariant CRC is wrong: a field that no switch may change was changed"
+        )
+    if variant_crc(wire[:-VCRC_BYTES]) != end[ICRC_BYTES:]:
+        raise TraceError("the variant CRC is wrong: the packet was damaged on its last link")
+    bth = wire[LRH_BYTES : LRH_BYTES + BTH_BYTES]
+    opcode, flags, partition, queue, psn = struct.unpack(">BBHII", bth)
+    payload = covered[LRH_BYTES + BTH_BYTES :]
+    pad = (flags >> 4) & 3
+    if pad > len(payload):
+        raise TraceError(f"{pad} bytes of padding in a payload of {len(payload)} bytes")
+    return IbPacket(
+        source_lid=source,
+        destination_lid=destination,
+        psn=psn & 0xFFFFFF,
+        sample=(queue >> 24) & 0x3F,
+        payload=payload[: len(payload) - pad],
+        fecn=bool(queue >> 31),
+        becn=bool((queue >> 30) & 1),
+        destination_qp=queue & 0xFFFFFF,
+        service_level=service >> 4,
+        virtual_lane=lane >> 4,
+        opcode=opcode,
+        partition=partition,
+    )
+
+
+def rewrite_sample(wire: bytes, sample: int) -> bytes:
+    """What a switch does: new reserved bits, new variant CRC, the invariant CRC as it was.
+
+    Raises:
+        TraceError: More than six bits.
+    """
+    if not 0 <= sample < 1 << RESERVED_BITS:
+        raise TraceError(f"a sample of {sample} does not fit {RESERVED_BITS} bits")
+    at = LRH_BYTES + 4
+    changed = wire[:at] + bytes([(wire[at] & 0xC0) | sample]) + wire[at + 1 : -VCRC_BYTES]
+    return changed + variant_crc(changed)
+
+
+def invariant_crc(covered: bytes) -> bytes:
+    """ICRC of a packet with LRH and BTH (no GRH), without its CRCs: 4 bytes as sent.
+
+    The CRC-32 of Ethernet over all bytes, with ones for what may change under way: the virtual lane
+    and the byte of FECN, BECN and the reserved bits.
+    """
+    masked = bytearray(covered)
+    masked[0] |= 0xF0
+    masked[LRH_BYTES + 4] = 0xFF
+    return zlib.crc32(masked).to_bytes(4, "little")
+
+
+def _reflect(value: int, bits: int) -> int:
+    return int(f"{value:0{bits}b}"[::-1], 2)
+
+
+def _vcrc_table() -> list[int]:
+    # x^16 + x^12 + x^3 + x + 1 (0x100B), least bit first.
+    polynomial = _reflect(0x100B, 16)
+    table = []
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = (value >> 1) ^ (polynomial if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_VCRC = _vcrc_table()
+
+
+def variant_crc(covered: bytes) -> bytes:
+    """VCRC of everything from the LRH to the ICRC: 2 bytes as sent."""
+    crc = 0xFFFF
+    for byte in covered:
+        crc = (crc >> 8) ^ _VCRC[(crc ^ byte) & 0xFF]
+    return (crc ^ 0xFFFF).to_bytes(2, "little")

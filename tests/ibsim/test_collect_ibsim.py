@@ -1,0 +1,241 @@
+"""The collector against real opensm and ibsim, through the real libibumad."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from ibsim_subnet import Subnet, missing, wait_for, write_net
+
+from tailback.counters.collect.segments import read_segment
+from tailback.counters.schema import Flag
+from tailback.scenario import Scenario
+from tailback.simulate import prepare, simulate
+
+pytestmark = [
+    pytest.mark.tools,
+    pytest.mark.skipif(bool(missing()), reason=f"needs Debian packages: {' '.join(missing())}"),
+]
+SHAPE = {"tors": 2, "hosts": 4, "orcas": 1, "leaves": 2, "spines": 2}
+TICK_NS = 22
+
+
+@pytest.fixture(scope="module")
+def subnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subnet]:
+    folder = tmp_path_factory.mktemp("ibsim")
+    write_net(folder / "fabric.net", **SHAPE)
+    with Subnet(folder / "fabric.net", folder) as running:
+        # Every test starts from this, as each may run in a process of its own.
+        running.collect("first", sweeps=1)
+        yield running
+
+
+def fabric_file(subnet: Subnet) -> Path:
+    path = subnet.folder / "fabric.ibnetdiscover"
+    if not path.exists():
+        path.write_text(subnet.run("ibnetdiscover"))
+    return path
+
+
+def key(row: dict[str, object]) -> str:
+    """The name ibsim has for a port's device."""
+    return f"{'H' if 'HCA' in str(row['node_name']) else 'S'}-{row['node_guid']:016x}"
+
+
+def has_readings(path: Path) -> bool:
+    """Whether a segment that is being written holds a reading yet."""
+    segment = read_segment(path)
+    return segment is not None and len(segment.rows) > 0
+
+
+def table(subnet: Subnet, out: str, name: str) -> pl.DataFrame:
+    return pl.read_parquet(subnet.folder / out / name / "*.parquet")
+
+
+def test_what_was_set_is_what_is_read(subnet: Subnet) -> None:
+    """Both stores of counters, every port, against perfquery as the second opinion."""
+    ports = table(subnet, "first", "readings").sort("node_guid", "port").to_dicts()
+    assert len(ports) == 2 * (8 + 8 + 2 * 18), "both ends of every cable"
+    assert len({p["node_guid"] for p in ports}) == 8 + 2 + 2 + 2
+    assert {round(p["capacity_gbps"], 1) for p in ports} == {54.5}
+    lines, expected = [], {}
+    for number, p in enumerate(ports):
+        wait, words, packets = 1000 + number, 2**40 + 7 * number, 2**33 + number
+        expected[p["node_guid"], p["port"]] = (wait, words * 4, packets)
+        at = f'PerformanceSet "{key(p)}"[{p["port"]}]'
+        lines += [
+            f"{at} PortCounters.PortXmitWait={wait}",
+            f"{at} PortCountersExtended.PortXmitData={words}",
+            f"{at} PortCountersExtended.PortXmitPkts={packets}",
+        ]
+    subnet.console(lines)
+    said = subnet.collect("second", sweeps=1)
+    assert said["failed"] == 0 and said["ports"] == len(ports)
+    found = {(r["node_guid"], r["port"]): r for r in table(subnet, "second", "readings").to_dicts()}
+    for place, (wait, sent, packets) in expected.items():
+        row = found[place]
+        assert row["xmit_wait_ticks"] == wait
+        # Requests and answers themselves are counted on the links they cross.
+        assert 0 <= row["data_bytes"] - sent < 10**6 and 0 <= row["packets"] - packets < 10**4
+    # The real tool as a second opinion; an adapter's port has the GUID after its own.
+    text = subnet.run("perfquery", "-G", hex(ports[0]["node_guid"] + 1), "1")
+    assert re.search(r"PortXmitWait:\.*1000\b", text), text
+
+
+def test_a_simulated_run_drives_the_counters_and_its_stalls_come_back(subnet: Subnet) -> None:
+    """The engine's truth goes into ibsim tick by tick and comes out of ``tailback collect``."""
+    scenario = Scenario.model_validate(
+        {
+            "name": "fan-in",
+            "fabric": {"file": str(fabric_file(subnet))},
+            "job": [
+                {
+                    "pattern": {"kind": "reduce-naive", "ranks": 8, "arrays": 12, "size": "64 KiB",
+                                "root": 0}
+                }
+            ],
+            "engine": {"packet": "2 KiB", "buffer": "8 KiB", "eager": "1 MiB"},
+            "telemetry": {"windows": 4},
+        }
+    )  # fmt: skip
+    run = simulate(prepare(scenario))
+    links = run.tables["links"].select("link", "src_name", "src_port")
+    truth = run.tables["truth"].join(links, on="link")
+    windows = run.tables["windows"]
+    assert truth["stall_ps"].sum() > 0, "a run without stalls proves nothing"
+    places = {
+        (r["node_name"], r["port"]): r
+        for r in table(subnet, "first", "readings").to_dicts()
+    }  # fmt: skip
+    # One engine picosecond is a microsecond here, so that a tick is fine beside a window.
+    wait = dict.fromkeys(places, 0)
+    zero = [
+        f'PerformanceSet "{key(p)}"[{port}] PortCounters.PortXmitWait=0'
+        for (_, port), p in places.items()
+    ]
+    subnet.console(zero)
+    subnet.collect("driven", sweeps=1)
+    for window in windows["window"]:
+        lines = []
+        for row in truth.filter(pl.col("window") == window).iter_rows(named=True):
+            place = (row["src_name"], row["src_port"])
+            wait[place] += round(row["stall_ps"] * 0.001 / TICK_NS)
+            lines.append(
+                f'PerformanceSet "{key(places[place])}"[{place[1]}] '
+                f"PortCounters.PortXmitWait={wait[place]}"
+            )
+        subnet.console(lines)
+        subnet.collect("driven", sweeps=1)
+    intervals = table(subnet, "driven", "intervals").sort("time_ns")
+    intervals = intervals.with_columns(
+        window=pl.int_range(pl.len()).over("node_guid", "port").cast(pl.UInt32)
+    )
+    assert intervals["window"].max() == windows.height - 1
+    assert intervals.filter(pl.col("flags") & int(Flag.AT_LEAST) != 0).height == 0
+    lengths = windows.with_columns(ps=pl.col("end_ps") - pl.col("start_ps"))
+    both = (
+        intervals.join(
+            truth, left_on=["node_name", "port", "window"],
+            right_on=["src_name", "src_port", "window"], how="left",
+        )
+        .join(lengths, on="window")
+        .with_columns(pl.col("stall_ps").fill_null(0))
+    )  # fmt: skip
+    assert both.height == len(places) * windows.height
+    read = both["stall_ns"] / (both["ps"] * 0.001)
+    engine = both["stall_ps"] / both["ps"]
+    step = TICK_NS / (both["ps"] * 0.001)
+    assert ((read - engine).abs() <= step).all(), "equal within one tick"
+    assert engine.max() > 0.1  # type: ignore[operator]
+    assert step.max() < 0.01  # type: ignore[operator]
+
+
+def test_a_live_collector_misses_nothing_and_says_at_least(subnet: Subnet) -> None:
+    row = table(subnet, "first", "readings").filter(~pl.col("node_name").str.contains("HCA"))
+    port = row.sort("node_guid", "port").to_dicts()[0]
+    at = f'PerformanceSet "{key(port)}"[{port["port"]}] PortCounters.PortXmitWait'
+    subnet.console([f"{at}=0"])
+    child = subnet.start(
+        "collect", "--out", "live", "--interval", "40 ms", "--metrics", "0", "--format", "json"
+    )
+    try:
+        segment = subnet.folder / "live" / "segments" / "000001.segment"
+        # Only from the first reading on is there something to be missed.
+        assert wait_for(lambda: segment.exists() and has_readings(segment), 20)
+        total = 0
+        for _ in range(8):
+            total += 500_000
+            subnet.console([f"{at}={total}"])
+            time.sleep(0.06)
+        time.sleep(0.3)
+        subnet.console([f"{at}=3"])
+        time.sleep(0.4)
+        subnet.console([f"{at}={2**32 - 1}"])
+        time.sleep(0.4)
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=20)
+    finally:
+        child.kill()
+    assert child.returncode == 0, err
+    assert json.loads(out)["resets"] == 1
+    mine = table(subnet, "live", "intervals").filter(
+        (pl.col("node_guid") == port["node_guid"]) & (pl.col("port") == port["port"])
+    ).sort("time_ns")  # fmt: skip
+    at_least, reset = int(Flag.AT_LEAST), int(Flag.RESET)
+    plain = mine.filter(pl.col("flags") & at_least == 0)
+    assert plain["xmit_wait_ticks"].sum() == total
+    back = mine.filter(pl.col("flags") & reset != 0)
+    assert back["xmit_wait_ticks"].to_list() == [3]
+    latched = mine.filter(pl.col("flags") & int(Flag.LATCHED) != 0)
+    assert latched["xmit_wait_ticks"].to_list()[0] == 2**32 - 4
+    assert set(latched["stall_fraction"].to_list()[1:]) == {None}
+
+
+def test_a_switch_that_is_cut_off_costs_its_own_readings(subnet: Subnet) -> None:
+    """ibsim drops half of what one device gets, and all of another's: only they lose readings."""
+    first = table(subnet, "first", "readings")
+    host = first.filter(pl.col("node_name").str.contains("ys001n02")).to_dicts()[0]
+    child = subnet.start(
+        "collect", "--out", "cut", "--interval", "100 ms", "--sweeps", "12", "--timeout", "30 ms",
+        "--retries", "1", "--format", "json",
+    )  # fmt: skip
+    try:
+        assert wait_for((subnet.folder / "cut/segments/000001.segment").exists, 10)
+        subnet.console([f'Error "{key(host)}" 100'])
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+        subnet.console([f'Error "{key(host)}" 0'])
+    assert child.returncode == 0, err
+    said = json.loads(out)
+    counts = dict(table(subnet, "cut", "readings").group_by("node_guid").len().iter_rows())
+    lost = 12 - counts.pop(host["node_guid"], 0)
+    assert said["failed"] == lost > 0 and "ys001n02" in err
+    ports = dict(first.group_by("node_guid").len().iter_rows())
+    assert counts == {guid: 12 * ports[guid] for guid in counts}
+    assert said["longest_sweep_s"] < 2
+
+
+def test_the_ports_of_a_discovery_file_are_the_discovered_ones(subnet: Subnet) -> None:
+    path = fabric_file(subnet)
+    subnet.collect("file", sweeps=1, fabric=str(path))
+    columns = ["node_guid", "port", "node_name", "capacity_gbps", "tick_ns"]
+    here = table(subnet, "file", "readings").select(columns).sort("node_guid", "port")
+    there = table(subnet, "first", "readings").select(columns).sort("node_guid", "port")
+    assert here.equals(there)
+
+
+def test_rounds_on_the_real_library(subnet: Subnet) -> None:
+    plan = {"sets": 3, "reads": 10, "spacing_ns": 10_000_000, "rounds": 6}
+    said = subnet.collect("rounds", rounds=plan)
+    assert said["rounds"] == 6 and said["readings"] == 60 and said["failed"] == 0
+    readings = table(subnet, "rounds", "readings")
+    assert readings.group_by("round").len()["len"].to_list() == [10] * 6
+    spacing = readings.sort("time_ns").select(pl.col("time_ns").diff().over("round")).drop_nulls()
+    assert spacing["time_ns"].median() == pytest.approx(10e6, rel=0.5)

@@ -1,0 +1,201 @@
+"""A subnet made of Python: answers MADs as devices do, and misbehaves where a test asks for it."""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import struct
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tailback.counters.collect import mad as mads
+from tailback.counters.collect.umad import Answer
+
+WIDE, NARROW = 0x1300, 0x1100
+"""CapabilityMask with and without 64-bit counters; both announce PortXmitWait."""
+
+
+@dataclass
+class Port:
+    """Counters and wiring of one port."""
+
+    peer: tuple[int, int] | None = None
+    words: int = 0
+    packets: int = 0
+    wait: int = 0
+    state: int = 4
+
+
+@dataclass
+class Device:
+    """A switch (``ports`` has a 0) or an adapter."""
+
+    guid: int
+    name: bytes
+    switch: bool
+    lid: int
+    ports: dict[int, Port]
+    mask: int = WIDE
+    mask2: int = 0
+    device_id: int = 0xC738
+    delay_ns: int = 20_000
+    dead: bool = False
+    no_agent: bool = False
+
+
+@dataclass
+class Clock:
+    """A clock that goes on only when somebody waits."""
+
+    now: int = 1_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@dataclass
+class FakeSubnet:
+    """Two hosts and more on each of a row of switches; fits ``umad.MadPort``.
+
+    Attributes:
+        devices: By GUID.
+        clock: None for real time.
+        on_the_way: Most requests that were on the way at once, in all and to each LID.
+        silent: Never report a time-out, as a simulator does and the kernel does not.
+        drop_every: Lose every so many-th request.
+        script: For a port, what its PortXmitWait becomes after each time it was read.
+    """
+
+    devices: dict[int, Device]
+    clock: Clock | None = None
+    silent: bool = False
+    drop_every: int = 0
+    script: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    sent: int = 0
+    most: int = 0
+    most_to: Counter[int] = field(default_factory=Counter)
+    sets: list[tuple[int, int]] = field(default_factory=list)
+    at_ns: list[int] = field(default_factory=list)
+    _queue: list[tuple[int, int, Answer, int]] = field(default_factory=list)
+    _to: Counter[int] = field(default_factory=Counter)
+
+    def now(self) -> int:
+        return time.monotonic_ns() if self.clock is None else self.clock.now
+
+    def send(self, mad_class: int, lid: int, mad: bytearray, timeout_ms: int) -> None:
+        self.sent += 1
+        self.at_ns.append(self.now())
+        device = self._directed(mad) if mad_class == mads.CLASS_DIRECTED else self._by_lid(lid)
+        lost = self.drop_every and self.sent % self.drop_every == 0
+        if device is None or device.dead or lost:
+            if self.silent:
+                return
+            answer, delay = Answer(errno.ETIMEDOUT, bytes(mad)), timeout_ms * 1_000_000
+        else:
+            answer, delay = Answer(0, self._answer(device, mad_class, mad)), device.delay_ns
+        self._to[lid] += 1
+        self.most_to[lid] = max(self.most_to[lid], self._to[lid])
+        heapq.heappush(self._queue, (self.now() + delay, self.sent, answer, lid))
+        self.most = max(self.most, len(self._queue))
+
+    def receive(self, wait_ms: int) -> Answer | None:
+        until = self.now() + wait_ms * 1_000_000
+        if not self._queue or self._queue[0][0] > until:
+            self._pass(until)
+            return None
+        due, _, answer, lid = heapq.heappop(self._queue)
+        self._pass(due)
+        self._to[lid] -= 1
+        return answer
+
+    def close(self) -> None:
+        pass
+
+    def _pass(self, until: int) -> None:
+        if self.clock is not None:
+            self.clock.now = max(self.clock.now, until)
+        else:
+            time.sleep(max(0, until - time.monotonic_ns()) / 1e9)
+
+    def _by_lid(self, lid: int) -> Device | None:
+        return next((d for d in self.devices.values() if d.lid == lid), None)
+
+    def _directed(self, mad: bytearray) -> Device | None:
+        device = next(d for d in self.devices.values() if not d.switch)
+        arrived = 1
+        for port in mad[129 : 129 + mad[7]]:
+            wire = device.ports.get(port)
+            if device.dead or wire is None or wire.peer is None:
+                return None
+            guid, arrived = wire.peer
+            device = self.devices[guid]
+        self._arrived = arrived
+        return device
+
+    def _answer(self, device: Device, mad_class: int, asked: bytearray) -> bytes:
+        mad = bytearray(asked)
+        attribute = int.from_bytes(mad[16:18], "big")
+        mad[3] |= 0x80
+        if mad_class == mads.CLASS_PERFORMANCE:
+            self._performance(device, attribute, mad)
+        elif attribute == mads.NODE_DESCRIPTION:
+            mad[64:128] = device.name[:64].ljust(64, b"\0")
+        elif attribute == mads.NODE_INFO:
+            count = max(device.ports)
+            struct.pack_into(
+                ">BBBBQQQHHIB", mad, 64, 1, 1, 2 if device.switch else 1, count, device.guid,
+                device.guid, device.guid, 8, device.device_id, 0, self._arrived,
+            )  # fmt: skip
+        else:
+            number = int.from_bytes(mad[20:24], "big")
+            port = device.ports.get(number) or Port(state=1)
+            struct.pack_into(">H", mad, 64 + 16, device.lid)
+            mad[64 + 31], mad[64 + 32], mad[64 + 35] = 2, port.state, 4 << 4
+            mad[64 + 62] = 1 << 4
+        return bytes(mad)
+
+    def _performance(self, device: Device, attribute: int, mad: bytearray) -> None:
+        number = mad[65]
+        if device.no_agent or (attribute == mads.PORT_COUNTERS_EXTENDED and device.mask == NARROW):
+            struct.pack_into(">H", mad, 4, 0x000C)
+            return
+        port = device.ports.get(number, Port())
+        if mad[3] & 0x7F == mads.SET:
+            assert mad[66:68] == b"\0\0" and mad[82] == 1, "only PortXmitWait may be set back"
+            self.sets.append((device.guid, number))
+            port.wait = 0
+        elif attribute == mads.CLASS_PORT_INFO:
+            struct.pack_into(">BBHI", mad, 64, 1, 1, device.mask, device.mask2 << 5)
+        elif attribute == mads.PORT_COUNTERS:
+            top = 2**32 - 1
+            for offset, value in ((24, port.words), (32, port.packets), (40, port.wait)):
+                struct.pack_into(">I", mad, 64 + offset, min(value, top))
+            if coming := self.script.get((device.guid, number)):
+                port.wait = coming.pop(0)
+        else:
+            struct.pack_into(">QQQQ", mad, 64 + 8, port.words, 7, port.packets, 8)
+            struct.pack_into(">Q", mad, 64 + 168, port.wait)
+
+
+def row_of_switches(switches: int = 3, hosts: int = 2, **facts: object) -> FakeSubnet:
+    """Make switches in a row, each with ``hosts`` hosts and a last port without a cable."""
+    devices: dict[int, Device] = {}
+    lid = 1
+    for s in range(switches):
+        guid = 0x1000 + s
+        devices[guid] = Device(guid, b"switch%d" % s, True, lid, {0: Port()})
+        lid += 1
+        for h in range(hosts):
+            host = 0x2000 + s * 16 + h
+            name = b"host%d-%d HCA-1" % (s, h)
+            adapter = Device(host, name, False, lid, {1: Port((guid, h + 1))}, device_id=0x1011)
+            devices[host] = adapter
+            devices[guid].ports[h + 1] = Port((host, 1))
+            lid += 1
+        devices[guid].ports[hosts + 3] = Port(None, state=1)
+        if s:
+            left = 0x1000 + s - 1
+            devices[guid].ports[hosts + 1] = Port((left, hosts + 2))
+            devices[left].ports[hosts + 2] = Port((guid, hosts + 1))
+    return FakeSubnet(devices, **facts)  # type: ignore[arg-type]

@@ -1,0 +1,168 @@
+"""Forwarding tables: real ones lead every node to every other; broken ones are explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tailback import _core
+from tailback.errors import FabricError
+from tailback.fabric.builders import forwarding_network, in_port_order, require_deadlock_free
+from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
+from tailback.fabric.model import Fabric
+from tailback.fabric.readers import read_fabric
+from tailback.fabric.topologies import build
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "netloc"
+
+DISCOVERY = """\
+Switch 36 "S-0000000000000001" # "left" base port 0 lid 1 lmc 0
+[1] "H-0000000000000010"[1](11) # "a HCA-1" lid 3 4xFDR
+[2] "H-0000000000000020"[1](21) # "b HCA-1" lid 4 4xFDR
+[3] "S-0000000000000002"[3] # "right" lid 2 4xFDR
+[4] "S-0000000000000002"[4] # "right" lid 2 4xFDR
+Switch 36 "S-0000000000000002" # "right" base port 0 lid 2 lmc 0
+[1] "H-0000000000000030"[1](31) # "c HCA-1" lid 5 4xFDR
+"""
+LEFT = """\
+Unicast lids [0x0-0x5] of switch Lid 1 guid 0x0000000000000001 (left):
+  Lid  Out   Destination
+       Port     Info
+0x0001 000 : (Switch portguid 0x0000000000000001: 'left')
+0x0002 003 : (Switch portguid 0x0000000000000002: 'right')
+0x0003 001 : (Channel Adapter portguid 0x0000000000000011: 'a HCA-1')
+0x0004 002 : (Channel Adapter portguid 0x0000000000000021: 'b HCA-1')
+0x0005 004 : (Channel Adapter portguid 0x0000000000000031: 'c HCA-1')
+5 valid lids dumped
+"""
+RIGHT = """\
+Unicast lids [0x0-0x5] of switch DR path slid 0; dlid 0; 0,1 guid 0x0000000000000002 (right):
+  Lid  Out   Destination
+       Port     Info
+0x0003 003 : (Channel Adapter portguid 0x0000000000000011: 'a HCA-1')
+0x0004 004 : (Channel Adapter portguid 0x0000000000000021: 'b HCA-1')
+0x0005 001 : (Channel Adapter portguid 0x0000000000000031: 'c HCA-1')
+3 valid lids dumped
+"""
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Fabric:
+    file = tmp_path / "fabric.txt"
+    file.write_text(DISCOVERY)
+    return in_port_order(read_fabric(file))
+
+
+def _tables(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "lfts.txt"
+    file.write_text(text)
+    return file
+
+
+def test_tables_say_which_of_two_cables(fabric: Fabric, tmp_path: Path) -> None:
+    found = forwarding(fabric, read_lfts(_tables(tmp_path, LEFT + RIGHT)))
+    assert found.notes == []
+    assert found.node_lid.tolist() == [3, 4, 5]
+    left, right = fabric.switch_name.index("left"), fabric.switch_name.index("right")
+    assert fabric.link_name(int(found.link[left, 2])) == "left[4] → right"
+    assert fabric.link_name(int(found.link[right, 0])) == "right[3] → left"
+    routing = _core.Routing.of_network(forwarding_network(fabric, found.link))
+    require_deadlock_free(fabric, routing)
+    assert [fabric.link_name(link) for link, _ in routing.path(2, 1, 0, 0)] == ["right[4] → left"]
+
+
+def test_a_missing_table_leaves_its_switch_without_routes(fabric: Fabric, tmp_path: Path) -> None:
+    found = forwarding(fabric, read_lfts(_tables(tmp_path, LEFT)))
+    assert any("without a forwarding table" in note and "right" in note for note in found.notes)
+    right = fabric.switch_name.index("right")
+    assert (found.link[right] == NO_ENTRY).all()
+    # No table of its own switch leads to node c: its name does.
+    assert found.node_lid.tolist() == [3, 4, 5]
+    routing = _core.Routing.of_network(forwarding_network(fabric, found.link))
+    assert len(routing.path(0, 2, 0, 0)) == 1
+    with pytest.raises(ValueError, match="not connected"):
+        routing.path(2, 0, 0, 0)
+
+
+def test_a_table_that_ends_at_another_host_is_no_route(fabric: Fabric, tmp_path: Path) -> None:
+    text = LEFT.replace("0x0005 004", "0x0005 002") + RIGHT
+    found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
+    routing = _core.Routing.of_network(forwarding_network(fabric, found.link))
+    with pytest.raises(ValueError, match="not connected"):
+        routing.path(0, 2, 0, 0)
+
+
+def test_circles_are_refused() -> None:
+    ring = build({"kind": "torus", "dims": [3]})
+
+    def link(source: int, to: int) -> int:
+        ends = zip(ring.link_src.tolist(), ring.link_dst.tolist(), strict=True)
+        return list(ends).index((3 + source, 3 + to))
+
+    forward = np.full((3, 3), NO_ENTRY, np.uint32)
+    forward[0, 2], forward[1, 2] = link(0, 1), link(1, 0)
+    with pytest.raises(FabricError, match="for node 2 in a circle through switch"):
+        forwarding_network(ring, forward)
+
+
+def test_lmc_unreachable_and_tool_errors_are_noted(fabric: Fabric, tmp_path: Path) -> None:
+    text = LEFT.replace(
+        "5 valid", "0x0006 001 : (Channel Adapter portguid 0x11: 'a HCA-1')\n"
+        "0x0007 255 : (Channel Adapter portguid 0x99: 'gone')\n"
+        "0x0008 009 : (Channel Adapter portguid 0x98: 'away')\n5 valid",
+    )  # fmt: skip
+    text += RIGHT + "/usr/sbin/ibroute: iberror: failed: dump tables\n" + LEFT
+    found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
+    said = "\n".join(found.notes)
+    for part in ("LMC", "without a port", "errors of the tool", "more than once", "no node"):
+        assert part in said, said
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no forwarding table"),
+        ("hello\n", "no forwarding table"),
+        ("0x0001 001 : (x)\n", "line 1: an entry before any switch"),
+        (LEFT.replace("0x0003 001", "0x00zz 001"), "line 6"),
+        ("Unicast lids of what\n", "line 1"),
+        (
+            LEFT.replace("(left)", "(\x1b[31mother)").replace("left", "other"),
+            "none of the 1 tables",
+        ),
+    ],
+)
+def test_broken_files_are_explained(fabric: Fabric, tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(FabricError) as error:
+        forwarding(fabric, read_lfts(_tables(tmp_path, text)))
+    assert says in str(error.value)
+    assert "\x1b" not in str(error.value)
+
+
+def test_a_missing_file_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(FabricError, match="cannot be read"):
+        read_lfts(tmp_path / "absent")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("site", "nodes", "switches"), [("plafrim", 125, 9), ("avakas", 281, 25)])
+def test_real_tables_lead_everybody_everywhere(site: str, nodes: int, switches: int) -> None:
+    folder = DATA / site / "ib-raw"
+    if not folder.is_dir():
+        pytest.skip(f"needs the public data set netloc/{site}")
+    fabric = in_port_order(read_fabric(next(folder.glob("ib-subnet*"))))
+    tables = read_lfts(next(folder.glob("ibroutes*")))
+    found = forwarding(fabric, tables)
+    assert len(tables.switches) == fabric.n_switches == switches
+    assert (found.node_lid > 0).sum() == fabric.n_nodes == nodes
+    assert (found.link != NO_ENTRY).all()
+    # What the tables deliver by cable agrees with what they say by name.
+    for node, lid in enumerate(found.node_lid.tolist()):
+        assert tables.owner[lid][0] in fabric.node_name[node]
+    routing = _core.Routing.of_network(forwarding_network(fabric, found.link))
+    require_deadlock_free(fabric, routing)
+    source = np.arange(nodes)
+    for node in range(0, nodes, 7):
+        assert all(len(routing.path(int(s), node, 0, 0)) <= 6 for s in source)
