@@ -25,6 +25,7 @@ type Columns<'py> = (
 /// (node, host, start_ps), `settings` is JSON, `watch(time_ps, delivered, packets, events)` is
 /// called now and then. Returns a dictionary of columns and figures.
 #[pyfunction]
+#[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (network, settings, program, placement, label_observed, watch=None, routing=None))]
 pub fn simulate<'py>(
     py: Python<'py>,
