@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import sys
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-import table_4_1
-
 from tailback.scenario import load
 from tailback.simulate import prepare
+
+_BENCH = Path(__file__).resolve().parents[2] / "bench" / "table_4_1.py"
+_SPEC = importlib.util.spec_from_file_location("table_4_1", _BENCH)
+assert _SPEC is not None and _SPEC.loader is not None
+table_4_1 = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(table_4_1)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+from importlib import import_module
 from pathlib import Path
 
 import polars as pl
@@ -93,7 +94,7 @@ def test_a_session_says_what_it_did_and_what_was_lost(
     subnet = row_of_switches(2, 1)
     subnet.devices[0x1001].name = b"evil\x1b[31m\nname"
     subnet.script[0x1001, 2] = [4_000_000]
-    monkeypatch.setattr("tailback.cli.collect.UmadPort", lambda *_: subnet)
+    monkeypatch.setattr(import_module("tailback.cli.collect"), "UmadPort", lambda *_: subnet)
     out = str(tmp_path / "c")
     arguments = ["--interval", "200 ms", "--sweeps", "2", "--tick", "22 ns"]
     before = signal.getsignal(signal.SIGTERM)
@@ -134,7 +135,7 @@ def test_a_device_that_goes_away_ends_the_session_and_keeps_what_was_read(
         send(mad_class, lid, mad, timeout_ms)
 
     monkeypatch.setattr(subnet, "send", unplugged)
-    monkeypatch.setattr("tailback.cli.collect.UmadPort", lambda *_: subnet)
+    monkeypatch.setattr(import_module("tailback.cli.collect"), "UmadPort", lambda *_: subnet)
     out = str(tmp_path / "c")
     assert command_line.run(["collect", "--out", out, "--interval", "5 ms"]) == 2
     said = capsys.readouterr().err

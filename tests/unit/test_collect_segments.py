@@ -180,3 +180,15 @@ def test_a_folder_is_one_collectors(tmp_path: Path) -> None:
     (tmp_path / "c" / "collection.json").write_text('{"what": "port counters", "format": 99}')
     with pytest.raises(CounterError, match="not a collection"):
         Collection(tmp_path / "c")
+
+
+def test_a_segment_without_readings_does_not_break_the_chain(tmp_path: Path) -> None:
+    collection = Collection(tmp_path / "c")
+    for first in (0, None, 4):
+        writer = collection.begin(TARGETS, {})
+        if first is not None:
+            writer.append(block(first, 4))
+        writer.close()
+        assert collection.compact() == []
+    collection.close()
+    assert pl.read_parquet(tmp_path / "c/intervals/000003.parquet").height == 4

@@ -128,7 +128,8 @@ class Collection:
     def _compact_one(self, number: int, segment: Segment) -> None:
         table = TargetTable.of(segment.targets)
         name = f"{number:06d}"
-        before, after = pairs(np.concatenate([self._carried(number, table), segment.rows]))
+        known = np.concatenate([self._carried(number, table), segment.rows])
+        before, after = pairs(known)
         parts = (("readings", readings_frame(segment.rows, table)),
                  ("intervals", intervals_frame(before, after, table)))  # fmt: skip
         for folder, frame in parts:
@@ -136,7 +137,8 @@ class Collection:
         if segment.events:
             lines = "".join(json.dumps(event) + "\n" for event in segment.events)
             _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
-        carry = _last_of_each(segment.rows, table)
+        # A segment may hold no reading of a port, or none at all: then the one before it still counts.
+        carry = _last_of_each(known, table)
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
         for old in self.path.glob("carry-*.npy"):
             # The one before stays: this compaction may be killed and have to be done again.

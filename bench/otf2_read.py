@@ -1,4 +1,4 @@
-"""Events per second of the OTF2 reader: `python bench/otf2.py [TRACE] [--json]`.
+"""Events per second of the OTF2 reader: `python bench/otf2_read.py [TRACE] [--json]`.
 
 Prints the medians of several runs: of reading all events to columns, on
 one thread and on all, and of the whole way to a rank program.
