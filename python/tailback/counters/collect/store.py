@@ -137,7 +137,7 @@ class Collection:
         if segment.events:
             lines = "".join(json.dumps(event) + "\n" for event in segment.events)
             _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
-        # A segment may hold no reading of a port, or none at all: then the one before it still counts.
+        # A segment may hold no reading of a port, or none at all: then the one before still counts.
         carry = _last_of_each(known, table)
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
         for old in self.path.glob("carry-*.npy"):
