@@ -99,7 +99,7 @@ impl<P: Probe> Sim<'_, P> {
             state.wake_at = time;
             self.queue.push(Event::new(time, Class::Credit, lane, 0));
         }
-        self.links.give(lane, time, wire);
+        self.links.give(lane, self.now, time, wire);
     }
 
     /// Puts a packet at the end of the line for `lane`'s credit.

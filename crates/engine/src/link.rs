@@ -57,9 +57,11 @@ pub(crate) struct Lane {
     /// First and last packet that wait for credit, in order of arrival.
     pub wait_head: u32,
     pub wait_tail: u32,
-    /// A credit on its way back; the others follow, in no order: they are looked at only when credit
-    /// runs short.
-    returning: u32,
+    /// First and last credit on its way back, in the order they were noted.
+    first_return: u32,
+    last_return: u32,
+    /// The returns are in order of time too: the first one is the earliest.
+    in_order: bool,
     /// Somebody waits for credit here: a packet in the line above, or the adapter at the source.
     pub starving: bool,
 }
@@ -72,7 +74,9 @@ impl Lane {
             credit,
             wait_head: NIL,
             wait_tail: NIL,
-            returning: NIL,
+            first_return: NIL,
+            last_return: NIL,
+            in_order: true,
             starving: false,
         }
     }
@@ -172,7 +176,29 @@ impl Links {
     #[inline]
     pub fn collect(&mut self, lane: u32, now: u64) {
         let state = &mut self.lanes[lane as usize];
-        let mut index = std::mem::replace(&mut state.returning, NIL);
+        if !state.in_order {
+            return self.collect_any(lane, now);
+        }
+        while state.first_return != NIL {
+            let index = state.first_return;
+            let back = &mut self.returns[index as usize];
+            if back.time > now {
+                return;
+            }
+            state.credit += back.bytes;
+            state.first_return = back.next;
+            back.next = self.free;
+            self.free = index;
+        }
+        state.last_return = NIL;
+    }
+
+    /// The same where the line of returns is not in order of time.
+    fn collect_any(&mut self, lane: u32, now: u64) {
+        let state = &mut self.lanes[lane as usize];
+        let (mut index, mut kept, mut latest) = (state.first_return, NIL, 0);
+        state.first_return = NIL;
+        state.in_order = true;
         while index != NIL {
             let back = &mut self.returns[index as usize];
             let next = back.next;
@@ -181,36 +207,68 @@ impl Links {
                 back.next = self.free;
                 self.free = index;
             } else {
-                back.next = state.returning;
-                state.returning = index;
+                state.in_order &= back.time >= latest;
+                latest = back.time;
+                back.next = NIL;
+                match kept {
+                    NIL => state.first_return = index,
+                    last => self.returns[last as usize].next = index,
+                }
+                kept = index;
             }
             index = next;
         }
+        state.last_return = kept;
     }
 
-    /// Notes that `bytes` of credit arrive at `time`.
+    /// Notes at `now` that `bytes` of credit arrive at `time`.
+    ///
+    /// Counts the oldest credit if it has come back: so the line stays as short as what is really on
+    /// its way, and the slab in the cache.
     #[inline]
-    pub fn give(&mut self, lane: u32, time: u64, bytes: u32) {
+    pub fn give(&mut self, lane: u32, now: u64, time: u64, bytes: u32) {
         let state = &mut self.lanes[lane as usize];
-        let new = Return { time, bytes, next: state.returning };
-        let index = self.free;
-        if index == NIL {
-            state.returning = self.returns.len() as u32;
-            self.returns.push(new);
+        let mut slot = self.free;
+        let first = state.first_return;
+        if first != NIL && self.returns[first as usize].time <= now {
+            let back = &self.returns[first as usize];
+            state.credit += back.bytes;
+            state.first_return = back.next;
+            if back.next == NIL {
+                state.last_return = NIL;
+            }
+            slot = first;
+        } else if slot == NIL {
+            slot = self.returns.len() as u32;
+            self.returns.push(Return { time, bytes, next: NIL });
         } else {
-            state.returning = index;
-            self.free = self.returns[index as usize].next;
-            self.returns[index as usize] = new;
+            self.free = self.returns[slot as usize].next;
         }
+        self.returns[slot as usize] = Return { time, bytes, next: NIL };
+        match state.last_return {
+            NIL => {
+                state.first_return = slot;
+                state.in_order = true;
+            }
+            last => {
+                let last = &mut self.returns[last as usize];
+                last.next = slot;
+                state.in_order &= last.time <= time;
+            }
+        }
+        state.last_return = slot;
     }
 
     /// When the next credit arrives at `lane`.
     pub fn next_return(&self, lane: u32) -> u64 {
+        if self.lane(lane).in_order {
+            return self.returning(lane).next().map_or(NEVER, |back| back.time);
+        }
         self.returning(lane).map(|back| back.time).min().unwrap_or(NEVER)
     }
 
     fn returning(&self, lane: u32) -> impl Iterator<Item = &Return> {
-        let mut index = self.lane(lane).returning;
+        let mut index = self.lane(lane).first_return;
         std::iter::from_fn(move || {
             let back = self.returns.get(index as usize)?;
             index = back.next;
@@ -251,7 +309,7 @@ mod tests {
         let mut links = Links::new(vec![Link::new(100.0, 0, 0)], 2, 100);
         assert!(links.take(1, 100, 0));
         for (time, bytes) in [(50, 30), (20, 10), (60, 40), (50, 5), (20, 10), (30, 5)] {
-            links.give(1, time, bytes);
+            links.give(1, 0, time, bytes);
         }
         assert_eq!(links.next_return(1), 20);
         assert!(!links.take(1, 26, 30));

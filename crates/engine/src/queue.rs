@@ -96,6 +96,8 @@ pub struct EventQueue {
     free: u32,
     in_ring: usize,
     far: BinaryHeap<Reverse<Event>>,
+    /// Bucket of the first event in `far`.
+    first_far: u64,
 }
 
 impl EventQueue {
@@ -111,6 +113,7 @@ impl EventQueue {
             free: NIL,
             in_ring: 0,
             far: BinaryHeap::new(),
+            first_far: u64::MAX,
         }
     }
 
@@ -135,6 +138,7 @@ impl EventQueue {
             self.push_ring(bucket, event);
         } else {
             self.far.push(Reverse(event));
+            self.first_far = self.first_far.min(bucket);
         }
     }
 
@@ -171,12 +175,10 @@ impl EventQueue {
 
     /// Moves the cursor to the next bucket that holds something; false when nothing is left.
     fn advance(&mut self) -> bool {
-        let next = if self.in_ring > 0 {
-            self.next_occupied()
-        } else if let Some(Reverse(event)) = self.far.peek() {
-            event.time >> self.shift
-        } else {
-            return false;
+        let next = match (self.in_ring, self.first_far) {
+            (0, u64::MAX) => return false,
+            (0, bucket) => bucket,
+            _ => self.next_occupied(),
         };
         self.cursor = next;
         let slot = next as usize & (BUCKETS - 1);
@@ -190,20 +192,25 @@ impl EventQueue {
             self.in_ring -= 1;
             index = cell.next;
         }
-        while let Some(&Reverse(event)) = self.far.peek() {
+        while self.first_far < next + BUCKETS as u64 {
+            self.draw_near(next);
+        }
+        self.current.sort_unstable_by(|a, b| b.cmp(a));
+        true
+    }
+
+    /// Moves the first far event into its bucket, which has come within the horizon.
+    fn draw_near(&mut self, cursor: u64) {
+        if let Some(Reverse(event)) = self.far.pop() {
             let bucket = event.time >> self.shift;
-            if bucket >= next + BUCKETS as u64 {
-                break;
-            }
-            self.far.pop();
-            if bucket == next {
+            if bucket == cursor {
                 self.current.push(event);
             } else {
                 self.push_ring(bucket, event);
             }
         }
-        self.current.sort_unstable_by(|a, b| b.cmp(a));
-        true
+        let first = self.far.peek();
+        self.first_far = first.map_or(u64::MAX, |Reverse(event)| event.time >> self.shift);
     }
 
     /// Absolute number of the first occupied bucket after the cursor.

@@ -244,11 +244,11 @@ fn least_ps(fabric: &Fabric, plan: &Plan, program: &Program, placement: &Placeme
     (0..ranks).filter_map(length).max().unwrap_or(0)
 }
 
-/// About two events a bucket when every adapter sends full packets at line rate.
+/// A few events a bucket when every adapter sends full packets at line rate (found by measurement).
 fn bucket_ps(fabric: &Fabric, settings: &Settings) -> u64 {
     let fastest = fabric.link_gbps.iter().copied().fold(1.0, f64::max);
     let packet_ps = f64::from(settings.wire_bytes(settings.packet_bytes)) * 8000.0 / fastest;
-    ((packet_ps * 2.0 / f64::from(fabric.n_nodes.max(1))) as u64).max(16)
+    ((packet_ps * 4.0 / f64::from(fabric.n_nodes.max(1))) as u64).max(16)
 }
 
 fn check_sizes(
