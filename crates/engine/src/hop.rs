@@ -290,24 +290,30 @@ impl<P: Probe> Sim<'_, P> {
     /// exceeds credit": what waits for credit is compared with the credit that is left.
     fn congested(&mut self, lane: u32, joining: u32, id: u64, hops: u8) -> bool {
         let now = self.now;
-        self.links.collect(lane, now);
-        let state = self.links.lane(lane);
+        let waiting = self.links.lane(lane).wait_bytes + u64::from(joining);
         let queued = || {
             let link = &self.links[self.links.link_of(lane)];
-            let booked = link.bytes_in(link.free_at.saturating_sub(now));
-            booked + state.wait_bytes + u64::from(joining)
+            link.bytes_in(link.free_at.saturating_sub(now)) + waiting
         };
         match self.settings.rule {
-            Rule::QueueExceedsCredit => {
-                state.wait_bytes + u64::from(joining) > u64::from(state.credit)
-            }
+            Rule::QueueExceedsCredit => self.short_of(lane, waiting),
             Rule::Queue => queued() > self.settings.rule_bytes,
-            Rule::Credit => u64::from(state.credit) < self.settings.rule_bytes,
+            Rule::Credit => self.short_of(lane, self.settings.rule_bytes),
             Rule::Proportional => {
                 let bits = random(self.settings.seed, Stream::Mark, id, hops.into()) >> 32;
                 u128::from(bits) * u128::from(self.settings.rule_bytes) < u128::from(queued()) << 32
             }
         }
+    }
+
+    /// Whether `lane` has less than `bytes` of credit.
+    fn short_of(&mut self, lane: u32, bytes: u64) -> bool {
+        // Credit that came back since it was last counted can only add to it.
+        if u64::from(self.links.lane(lane).credit) >= bytes {
+            return false;
+        }
+        self.links.collect(lane, self.now);
+        u64::from(self.links.lane(lane).credit) < bytes
     }
 
     /// Whether a packet is data of an observed job: what samples are taken of.
