@@ -155,6 +155,11 @@ class fresh_directory:  # noqa: N801 - used like a function
             else:
                 return
         shutil.rmtree(self._part, ignore_errors=True)
+        if isinstance(error, RunError) and error.file is not None:
+            # What failed inside is told by the name it would have had.
+            if error.file.is_relative_to(self._part):
+                error.file = self.path / error.file.relative_to(self._part)
+            return
         if isinstance(error, (OSError, pl.exceptions.PolarsError)):
             raise RunError(
                 f"could not be written: {error}", file=self.path,

@@ -298,6 +298,11 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     assert child.returncode == 2, err
     assert "could not be written" in err and "Traceback" not in err
     assert set(tmp_path.iterdir()) == there
+    child = process(["diagnose", path, "--out", tmp_path / "d", "--seeds", "1"], preexec_fn=limit)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 2, err
+    assert f"{tmp_path / 'd'}" in err and f"{tmp_path / '.d'}" not in err, err
+    assert set(tmp_path.iterdir()) == there
 
 
 def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
