@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from math import prod
 from typing import Annotated, Literal
 
@@ -32,17 +33,17 @@ class Tree(Topology):
     )
     planes: int = Field(default=1, ge=1, description="separate copies of the tree")
 
+    @abstractmethod
     def levels(self) -> tuple[list[int], list[int], list[int]]:
         """Children, parents and cables of each level, as in PGFT(h; m; w; p)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cable_rates(self) -> list[float]:
         """Rate of the cables below each level, in Gb/s."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cable_delays(self) -> list[int]:
         """Delay of the cables below each level, in picoseconds."""
-        raise NotImplementedError
 
     def counts(self) -> tuple[int, int, int]:
         """Nodes, switches and cables: Πw below · Πm above switches on a level."""

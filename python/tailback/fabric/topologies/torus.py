@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from math import prod
 from typing import Annotated, Literal
@@ -52,9 +53,9 @@ class Grid(Topology):
         default="positive", description="the way round a ring when both are equally long"
     )
 
+    @abstractmethod
     def wraps(self) -> list[bool]:
         """Whether the ends of each dimension are joined."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _per_dimension(self) -> Grid:
