@@ -193,8 +193,8 @@ def test_a_trace_with_more_ranks_than_hosts(
 ) -> None:
     path = scenario(tmp_path, options="dims = [8, 8]")
     refused(
-        capsys, ["diagnose", path, "--out", tmp_path / "d"], "job has 64 ranks", "16 slots",
-        "ranks_per_host",
+        capsys, ["diagnose", path, "--out", tmp_path / "d"], "job 'app'", "job has 64 ranks",
+        "16 slots", "ranks_per_host",
     )  # fmt: skip
     assert not (tmp_path / "d").exists()
 
@@ -207,7 +207,7 @@ def test_a_fabric_that_is_not_connected(capsys: pytest.CaptureFixture[str], tmp_
     file.write_text(cut)
     refused(
         capsys, ["diagnose", DEMO / "trace", "--fabric", file, "--out", tmp_path / "d"],
-        "not connected", "remedy",
+        "cut.ibnetdiscover", "from switch 'leaf01' to switch", "not connected", "remedy",
     )  # fmt: skip
     assert not (tmp_path / "d").exists()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -115,7 +116,7 @@ def execute(
             routes.rule,
         )  # fmt: skip
     except ValueError as error:
-        raise _explain(str(error)) from None
+        raise _explain(str(error), prepared.scenario, fabric) from None
     seconds = time.perf_counter() - began
     tables, summary = make_tables(prepared.scenario, fabric, jobs, places, job_of_label, outcome)
     performance = {
@@ -128,13 +129,18 @@ def execute(
     return Run(prepared.scenario, tables, summary, performance, notes)
 
 
-def _explain(text: str) -> TailbackError:
-    """Give an engine error the type and remedy a user can act on."""
+def _explain(text: str, scenario: Scenario, fabric: Fabric) -> TailbackError:
+    """Give an engine error the type, names and remedy a user can act on."""
     if "not connected" in text:
+        text = re.sub(
+            r"switch (\d+)", lambda m: f"switch {fabric.switch_name[int(m[1])]!r}", text, count=2
+        )
         return FabricError(
-            text, remedy="the job's hosts lie in parts of the fabric without a path between them; "
-            "choose hosts of one part or check the cables"
-        )  # fmt: skip
+            text,
+            file=scenario.fabric.file,
+            remedy="the job's hosts lie in parts of the fabric without a path between them; "
+            "choose hosts of one part or check the cables",
+        )
     if "deadlocked" in text:
         return FabricError(
             text, remedy="choose routes that use lanes for this topology: see docs/topologies.md"

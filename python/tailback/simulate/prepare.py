@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import ScenarioError
+from tailback.errors import PlacementError, ScenarioError
 from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
@@ -99,6 +99,14 @@ def load_traffic(section: JobSection, seed: int) -> Program:
     return repeat(scale_compute(program, section.compute_scale), section.repeat)
 
 
+def _placed(section: JobSection, problem: Problem) -> NDArray[np.uint32]:
+    """Node of each rank as the scenario places the job."""
+    options = dict(section.placement_options)
+    if section.placement_file is None:
+        return place(section.placement, problem, options)
+    return place("file", problem, {**options, "file": section.placement_file})
+
+
 def prepare(scenario: Scenario) -> Prepared:
     """Read and place everything ``scenario`` names.
 
@@ -116,11 +124,13 @@ def prepare(scenario: Scenario) -> Prepared:
         program = load_traffic(section, scenario.seed + number)
         hosts = hosts_from_spec(section.hosts, fabric)
         problem = problem_for(fabric, program, hosts, section.ranks_per_host, scenario.seed)
-        options = dict(section.placement_options)
-        if section.placement_file is not None:
-            options["file"] = section.placement_file
-        name = "file" if section.placement_file is not None else section.placement
-        node = place(name, problem, options)
+        try:
+            node = _placed(section, problem)
+        except PlacementError as error:
+            error.place = error.place or f"job {section.name!r}"
+            if section.trace is not None:
+                error.located(section.trace)
+            raise
         for host in np.unique(fabric.node_host[node]).tolist():
             if host in taken:
                 raise ScenarioError(
