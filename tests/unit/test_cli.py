@@ -51,10 +51,15 @@ def refused(
     assert captured.out == ""
 
 
+MAIN = (
+    "import sys; from tailback.cli import main; print('ready', file=sys.stderr, flush=True); main()"
+)
+
+
 def process(arguments: list[str | Path], **options: object) -> subprocess.Popen[str]:
     """The command in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from tailback.cli import main; main()", *map(str, arguments)],
+        [sys.executable, "-c", MAIN, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -309,7 +314,8 @@ def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
     path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20000, size = "1 MiB"')
     there = set(tmp_path.iterdir())
     child = process(["simulate", path, "--out", tmp_path / "run"])
-    time.sleep(4)
+    assert child.stderr is not None and child.stderr.readline() == "ready\n"
+    time.sleep(2)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
