@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 
 class TailbackError(Exception):
@@ -72,3 +73,29 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return "valid choices: " + ", ".join(choices)
+
+
+def wrong_option(
+    error: Mapping[str, Any], options: Mapping[str, str], *, section: str, page: str
+) -> ScenarioError:
+    """Turn a validator's complaint about one option into ours.
+
+    Args:
+        error: ``loc``, ``type``, ``msg`` and ``input``, as pydantic reports them.
+        options: Meaning of every valid option, by name.
+        section: Section of the scenario that holds them.
+        page: Page of the documentation to send the user to.
+    """
+    names = [str(name) for name in error["loc"] if not isinstance(name, int)]
+    key = names[0] if names else ""
+    place = f"{section} {key}".rstrip()
+    if error["type"] == "extra_forbidden":
+        return ScenarioError(f"unknown key {key!r}", place=place, remedy=nearest(key, options))
+    if error["type"] == "missing":
+        about = options.get(key) or f"see {page}"
+        return ScenarioError("key is missing", place=place, remedy=f"add it: {about}")
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if "; " in message:
+        message, remedy = message.split("; ", 1)
+        return ScenarioError(message, place=place, remedy=remedy)
+    return ScenarioError(f"{error['input']!r}: {message}", place=place, remedy=f"see {page}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tailback.errors import ScenarioError, TailbackError, nearest
+from tailback.errors import ScenarioError, TailbackError, wrong_option
 from tailback.registry import Registry
 from tailback.traffic.program import Program
 
@@ -91,19 +91,5 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
 
 def _explain(error: dict[str, Any], part: type[Pattern]) -> ScenarioError:
     """Turn pydantic's first complaint into ours."""
-    names = [str(name) for name in error["loc"] if not isinstance(name, int)]
-    key = names[0] if names else ""
-    place = f"{PLACE} {key}".rstrip()
-    if error["type"] == "extra_forbidden":
-        remedy = nearest(key, part.model_fields)
-        return ScenarioError(f"unknown key {key!r}", place=place, remedy=remedy)
-    if error["type"] == "missing":
-        about = part.model_fields[key].description or "see docs/traffic.md"
-        return ScenarioError("key is missing", place=place, remedy=f"add it: {about}")
-    message = error["msg"].removeprefix("Value error, ")
-    if "; " in message:
-        message, remedy = message.split("; ", 1)
-        return ScenarioError(message, place=place, remedy=remedy)
-    return ScenarioError(
-        f"{error['input']!r}: {message}", place=place, remedy="see docs/traffic.md"
-    )
+    options = {name: field.description or "" for name, field in part.model_fields.items()}
+    return wrong_option(error, options, section=PLACE, page="docs/traffic.md")
