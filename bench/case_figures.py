@@ -22,7 +22,9 @@ COLOURS = 96
 class Drawing:
     """One figure to draw: its file stem, title, and what part of which run it shows.
 
-    ``pods`` leaves out what lies right of so many pods; 0 shows everything.
+    ``pods`` leaves out what lies right of so many pods; 0 shows everything; ``first_pod`` leaves
+    out what lies left of that one. ``figure`` is a figure of the report, ``after`` the run with the
+    remedy for those that compare two.
     """
 
     stem: str
@@ -30,6 +32,9 @@ class Drawing:
     run: Run
     phase: str | None = None
     pods: int = 0
+    first_pod: int = 0
+    figure: str = "congested_fraction"
+    after: Run | None = None
 
 
 def slices(stem: str, run: Run, spans_ms: Iterable[tuple[float, float]]) -> list[Drawing]:
@@ -49,17 +54,19 @@ def write_figures(drawings: Iterable[Drawing], folder: Path) -> None:
     """Write each drawing as a small PNG with a palette."""
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
-        case = make_case(drawing.run, None)
-        drawn = draw("congested_fraction", case, Options(phase=drawing.phase))
+        case = make_case(drawing.run, None, after=drawing.after)
+        drawn = draw(drawing.figure, case, Options(phase=drawing.phase))
         if drawn is None:
             continue
         axes = drawn.axes[0]
         if drawing.pods:
+            left = case.observed.layout.pods[drawing.first_pod][1]
             right = case.observed.layout.pods[drawing.pods - 1][2]
-            axes.set_xlim(-0.9, right + 0.9)
+            axes.set_xlim(left - 0.9, right + 0.9)
             for text in axes.texts:
-                text.set_visible(text.get_position()[0] <= right)
-        axes.set_title(drawing.title)
+                text.set_visible(left - 1 <= text.get_position()[0] <= right)
+        for part, title in zip(drawn.axes, drawing.title.split(" | "), strict=False):
+            part.set_title(title)
         for text in (text for part in drawn.axes for text in part.texts):
             text.set_text(text.get_text().replace("whole run.", f"{drawing.title}."))
         image = Image.open(io.BytesIO(render(drawn, "png", dpi=DPI))).convert("RGB")

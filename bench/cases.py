@@ -12,117 +12,36 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from case_figures import Drawing, slices, write_figures
+from case_model import (
+    EXAMPLES,
+    Found,
+    Row,
+    busy_gbps,
+    cpu_seconds,
+    diagnose,
+    elapsed,
+    estimates,
+    example,
+)
+from case_stencil import stencil2d
 
 from tailback.diagnose.model import Diagnosis
 from tailback.run import Run
-from tailback.scenario import Scenario, load
+from tailback.scenario import load
 from tailback.simulate import prepare, simulate
-from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLES = ROOT / "examples"
 PAGE = ROOT / "docs" / "cases.md"
 SEEDS = range(1, 6)
 SLICES_MS = ((0.0, 1.9), (1.9, 3.7), (5.6, 7.4), (13.0, 15.0), (15.0, 18.0))
-
-
-def cpu_seconds() -> float:
-    """Processor time of this process and the commands it ran: what a free core would take."""
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(use.ru_utime + use.ru_stime for use in both)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a case's table."""
-
-    quantity: str
-    theirs: str
-    ours: str
-
-
-@dataclass(frozen=True)
-class Said:
-    """What ``tailback diagnose`` said of one scenario."""
-
-    command: str
-    seconds: float
-    expected: str
-    cause: str
-    headline: str
-    findings: list[str]
-    remedy: str
-    warnings: list[str]
-
-
-@dataclass
-class Found:
-    """One case, done."""
-
-    name: str
-    rows: list[Row] = field(default_factory=list)
-    said: list[Said] = field(default_factory=list)
-    drawings: list[Drawing] = field(default_factory=list)
-    seconds: float = 0.0
-
-
-def diagnose(path: str, expected: str, *options: str) -> tuple[Said, Run, Diagnosis]:
-    """Run the command on an example and return what it says and the run it made."""
-    tailback = Path(sys.executable).with_name("tailback")
-    began = cpu_seconds()
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "out"
-        words = [str(EXAMPLES / path), *options, "--out", str(out), "--format", "json", "--quiet"]
-        done = subprocess.run([tailback, "diagnose", *words], capture_output=True, text=True)
-        if done.returncode not in (0, 3):
-            raise SystemExit(f"tailback diagnose {path} failed:\n{done.stderr}")
-        seconds = cpu_seconds() - began
-        run = Run.read(out / "run")
-    answer = Diagnosis.model_validate_json(done.stdout)
-    remedy = answer.remedy
-    said = Said(
-        command=" ".join(["tailback diagnose", f"examples/{path}", *options]),
-        seconds=seconds,
-        expected=expected,
-        cause=answer.cause,
-        headline=answer.headline,
-        findings=[f"{f.code} {f.share:.0%}: {f.title}" for f in answer.findings],
-        remedy="none" if remedy is None else remedy.action,
-        warnings=[text for text in answer.warnings if text not in run.notes],
-    )
-    return said, run, answer
-
-
-def example(path: str, seed: int | None = None) -> Scenario:
-    """An example scenario, without telemetry: only its times are wanted."""
-    scenario = load(EXAMPLES / path)
-    scenario.telemetry.scheme = "off"
-    if seed is not None:
-        scenario.seed = seed
-    return scenario
-
-
-def elapsed(scenario: Scenario) -> int:
-    """Time of the first observed job, picoseconds."""
-    return simulate(prepare(scenario)).elapsed_ps
-
-
-def estimates(run: Run, *, phase: str | None = None) -> pl.DataFrame:
-    """Sampled estimates of every link with its description."""
-    selection = Selection(phases=None if phase is None else [phase])
-    return link_estimates(select(run.tables, selection)).join(run.tables["links"], on="link")
 
 
 def reduction() -> Found:
@@ -198,16 +117,6 @@ def background() -> Found:
         Drawing("background-all", "the administrator's view", whole),
     ]
     return found
-
-
-def busy_gbps(run: Run, links: pl.DataFrame) -> pl.DataFrame:
-    """Estimated bandwidth of links over the windows from their first packet to their last."""
-    windows = run.tables["windows"]
-    span = (
-        run.tables["samples"].filter(pl.col("hop_samples") > 0).join(windows, on="window")
-        .group_by("link").agg(ps=pl.col("end_ps").max() - pl.col("start_ps").min())
-    )  # fmt: skip
-    return links.join(span, on="link").with_columns(gbps=pl.col("bytes") * 8000 / pl.col("ps"))
 
 
 def two_views(run: Run, whole: Run, answer: Diagnosis) -> list[Row]:
@@ -398,6 +307,7 @@ def pf3d() -> Found:
 
 
 CASES: dict[str, Callable[[], Found]] = {
+    "stencil2d": stencil2d,
     "reduction": reduction,
     "background": background,
     "minighost": minighost,

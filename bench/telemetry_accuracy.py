@@ -1,11 +1,13 @@
-"""Error per tier of every scheme on Tapered: `python bench/telemetry_accuracy.py [--json]`.
+"""Error per tier of every scheme and bit budget: `python bench/telemetry_accuracy.py [--json]`.
 
-Packets take up/down paths chosen at random per packet, as adaptive routing does: between random
-nodes (`uniform`), or two fifths of them on 400 fixed paths (`skewed`). Every scheme sees the same
-packets. The error is that of the counted packets of a link, root of the mean square over the links
-of a tier, relative to the tier's mean count. The variance of an unbiased count is proportional to
-the packets, so at equal packets the ratio of squared errors is the ratio of packets needed at equal
-error: `packets_relative` gives it against the published one-bit scheme, > 1 meaning fewer.
+On the Tapered network with uniform and with skewed traffic, on a torus and on a dragonfly, for
+several numbers of packets, every packet on a path drawn for it alone as adaptive routing does; and
+with one in k packets tagged. Every scheme sees the same packets. The error is that of the counted
+packets of a link, root of the mean square over the links of a tier, relative to the tier's mean
+count. The variance of an unbiased count is proportional to the packets, so at equal packets the
+ratio of squared errors is the ratio of packets needed at equal error: `packets_relative` gives it
+against the published one-bit scheme, > 1 meaning fewer. Then packets to trace one fixed path of
+five hops, beside PINT's codes with PINT's decoder.
 """
 
 from __future__ import annotations
@@ -17,98 +19,86 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import telemetry_tables as tables
 from numpy.typing import NDArray
+from telemetry_trace import trace
+from telemetry_traffic import FIELD_BITS, NETWORKS, PATTERNS, Traffic, make_traffic
 
 from tailback import _core
-from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.telemetry.conserve import conserve
-from tailback.telemetry.hashed import (
-    Candidates,
-    Hashed,
-    closed_variance,
-    count_links,
-    spread_evenly,
-)
-from tailback.telemetry.stages import Stage, fat_tree_stages
+from tailback.telemetry.hashed import Hashed, closed_variance, count_links, spread_evenly
+from tailback.telemetry.likelihood import fit
 
-FIELD_BITS = 24
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "telemetry.md"
-HOPS = 5
-# (scheme, hash bits, count bits or reservoir size or hops, probability)
-SCHEMES = [
-    ("single_bit", 1, 4, 0.2),
-    ("compact", 1, 4, 0.2),
-    ("compact", 2, 3, 0.2),
-    ("coordinated", 1, 1, 0.2),
-    ("coordinated", 2, 1, 0.2),
-    ("coordinated", 3, 1, 0.2),
-    ("coordinated", 4, 1, 0.2),
-    ("coordinated", 5, 1, 0.2),
-    ("coordinated", 8, 1, 0.2),
-    ("xor_digest", 5, 1, 0.2),
-    ("node_marking", 1, 1, 0.2),
-    ("edge_marking", 1, 1, 0.2),
-    ("full", 1, 1, 0.2),
-    ("full", 1, 2, 0.2),
-    ("full_int", 1, 5, 0.2),
-]
+FOLDER = PAGE.parent / "telemetry"
+Floats = NDArray[np.float64]
+Errors = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """Packets with their paths, and what the links really carried."""
+class Entry:
+    """A scheme with its options; ``size`` is count bits, reservoir size or hops."""
 
-    source: NDArray[np.uint32]
-    destination: NDArray[np.uint32]
-    ids: NDArray[np.uint32]
-    hops: NDArray[np.uint8]
-    links: NDArray[np.uint32]
-    truth: NDArray[np.float64]
-    n_links: int
+    scheme: str
+    bits: int = 1
+    size: int = 1
+    probability: float = 0.2
 
-
-def make_traffic(pattern: str, packets: int, seed: int) -> tuple[Traffic, list[Stage]]:
-    """Random packets on the Tapered network."""
-    fabric = fat_tree(PRESETS["tapered"])
-    network = _core.Network(
-        fabric.n_nodes, fabric.switch_tier, fabric.switch_pod, fabric.link_src, fabric.link_dst,
-        fabric.link_src_port, fabric.link_dst_port, fabric.link_gbps, fabric.link_delay_ps,
-        fabric.link_reverse,
-    )  # fmt: skip
-    random = np.random.default_rng(seed)
-    ends = random.integers(0, fabric.n_nodes, (2, packets), dtype=np.uint32)
-    hops, links = _core.random_paths(network, ends[0], ends[1], seed, HOPS)
-    links = links.reshape(packets, HOPS)
-    if pattern == "skewed":
-        fixed = random.integers(0, 400, 2 * packets // 5)
-        where = random.permutation(packets)
-        rows, models = where[400 : 400 + len(fixed)], where[:400][fixed]
-        ends[:, rows], hops[rows], links[rows] = ends[:, models], hops[models], links[models]
-    passed = np.arange(HOPS) < hops[:, None]
-    truth = np.bincount(links[passed], minlength=fabric.n_links).astype(np.float64)
-    # Senders start their sequence numbers at random: 24 bits, as in InfiniBand.
-    ids = random.integers(0, 1 << FIELD_BITS, packets, dtype=np.uint32)
-    traffic = Traffic(ends[0], ends[1], ids, hops, links, truth, fabric.n_links)
-    return traffic, fat_tree_stages(fabric)
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return f"{self.scheme} n={self.size}" if self.scheme == "full" else self.scheme
 
 
-def estimate(
-    traffic: Traffic, stages: list[Stage], scheme: tuple[str, int, int, float], seed: int
-) -> tuple[NDArray[np.float64], int, int | None]:
-    """Counted packets of every link, the header's bits and the hash's."""
-    name, bits, size, probability = scheme
-    header, hash_bits, _ = _core.scheme_facts(name, bits, size, probability)
+SCHEMES = [
+    Entry("single_bit", 1, 4),
+    Entry("compact", 1, 4),
+    Entry("compact", 2, 3),
+    *(Entry("coordinated", bits) for bits in (1, 2, 3, 4, 5, 8)),
+    Entry("xor_digest", 5),
+    Entry("node_marking"),
+    Entry("edge_marking"),
+    Entry("full", size=1),
+    Entry("full", size=2),
+    Entry("full_int", size=12),
+]
+TAGGED = [SCHEMES[0], Entry("coordinated", 4), Entry("coordinated", 5), Entry("full", size=1)]
+LIKELY = [Entry("compact", 1, 4), *(Entry("coordinated", bits) for bits in (1, 2, 4, 5))]
+"""Schemes also decoded by maximum likelihood, which takes longer."""
+
+
+@dataclass
+class Decoded:
+    """What one run of a scheme gave."""
+
+    counts: Floats
+    header_bits: int
+    hash_bits: int | None
+    likely: Floats | None = None
+    gap: float = 0.0
+    steps: int = 0
+
+
+def estimate(traffic: Traffic, entry: Entry, seed: int, tag: int, likely: bool) -> Decoded:
+    """Counted packets of every link."""
+    header, hash_bits, _ = _core.scheme_facts(
+        entry.scheme, entry.bits, entry.size, entry.probability
+    )
+    # One in `tag` packets carries a sample: those whose sequence number divides evenly.
+    chosen = np.flatnonzero(traffic.ids % tag == 0).astype(np.uint32)
     found = _core.run_scheme(
-        name, traffic.ids, traffic.hops, traffic.links + np.uint32(1),
-        np.zeros_like(traffic.links, np.uint8), seed, bits, size, probability, "gf", FIELD_BITS,
+        entry.scheme, traffic.ids[chosen], traffic.hops[chosen],
+        traffic.links[chosen] + np.uint32(1), np.zeros((len(chosen), traffic.most_hops), np.uint8),
+        seed, entry.bits, entry.size, entry.probability, "gf", FIELD_BITS,
     )  # fmt: skip
-    packet, seen, hop, weight = (found[k] for k in ("packet", "seen", "hop", "weight"))
+    packet = chosen[found["packet"]]
+    seen, hop, weight = found["seen"], found["hop"], found["weight"]
     if hash_bits is None:
         counts = np.bincount(seen - np.uint32(1), weights=weight, minlength=traffic.n_links)
-        return counts, header, None
+        return Decoded(counts * tag, header, None)
     values = np.arange(1, traffic.n_links + 1, dtype=np.uint32)
     known = bool((hop != 255).all())
-    counts = np.zeros(traffic.n_links)
+    out = Decoded(np.zeros(traffic.n_links), header, hash_bits)
     # Weights that are no small integers (of the XOR digest) are decoded one after the other.
     whole = bool((weight == np.round(weight)).all() and weight.max() < 256)
     for part in [None] if whole else np.unique(weight):
@@ -116,222 +106,162 @@ def estimate(
         of_packet, factor = packet[keep], 1.0 if part is None else float(part)
         sent = weight[keep] if part is None else np.ones(len(of_packet))
         samples = Hashed(
-            traffic.ids[of_packet], seen[keep].astype(np.uint8), sent.astype(np.uint8), bits,
+            traffic.ids[of_packet], seen[keep].astype(np.uint8), sent.astype(np.uint8), entry.bits,
             FIELD_BITS,
         )  # fmt: skip
-        plan = []
-        for stage in stages:
-            at = stage.hop_of(traffic.hops[of_packet])
-            rows = np.flatnonzero((at == hop[keep]) if known else (at >= 0))
-            chosen = of_packet[rows]
-            ends = traffic.source[chosen], traffic.destination[chosen]
-            plan.append((rows, stage.candidates(*ends)))
-        counts += factor * count_links(_core, samples, plan, values, known).packets
-    return counts, header, hash_bits
-
-
-def all_candidates(traffic: Traffic, stages: list[Stage]) -> list[Candidates]:
-    """Candidates of all packets at each stage."""
-    out = []
-    for stage in stages:
-        rows = np.flatnonzero(stage.hop_of(traffic.hops) >= 0)
-        out.append(stage.candidates(traffic.source[rows], traffic.destination[rows]))
+        plan = traffic.stages(of_packet, hop[keep] if known else None)
+        out.counts += tag * factor * count_links(_core, samples, plan, values, known).packets
+        if likely and whole:
+            fitted = fit(_core, samples, plan, traffic.population(), values)
+            out.likely, out.gap, out.steps = fitted.packets, fitted.gap, fitted.steps
     return out
 
 
-def baseline(traffic: Traffic, stages: list[Stage]) -> NDArray[np.float64]:
-    """Every class's packets spread evenly over its candidates."""
-    return sum(
-        (spread_evenly(part, traffic.n_links) for part in all_candidates(traffic, stages)),
-        np.zeros(traffic.n_links),
-    )
-
-
-def errors(counts: NDArray[np.float64], traffic: Traffic, stages: list[Stage]) -> dict[str, float]:
+def errors(counts: Floats, traffic: Traffic) -> Errors:
     """Root mean square error of each tier, relative to its mean count."""
     out = {}
-    for stage in stages:
-        truth = traffic.truth[stage.links]
-        off = counts[stage.links] - truth
-        out[stage.name] = float(np.sqrt(np.mean(off**2)) / max(truth.mean(), 1e-300))
+    for tier, links in traffic.tiers.items():
+        truth = traffic.truth[links]
+        off = counts[links] - truth
+        out[tier] = float(np.sqrt(np.mean(off**2)) / max(truth.mean(), 1e-300))
     return out
 
 
-def measure(pattern: str, packets: int, seed: int, repeats: int) -> dict[str, object]:
+class Mean:
+    """Root mean squares of errors over runs."""
+
+    def __init__(self) -> None:
+        self.squares: dict[str, list[float]] = {}
+
+    def add(self, found: Errors) -> None:
+        """One more run."""
+        for tier, error in found.items():
+            self.squares.setdefault(tier, []).append(error**2)
+
+    def errors(self) -> Errors | None:
+        """By tier; None without runs."""
+        roots = {tier: float(np.sqrt(np.mean(s))) for tier, s in self.squares.items()}
+        return roots or None
+
+
+def relative(reference: Errors, found: Errors | None) -> dict[str, float | None] | None:
+    """Fewer packets at equal error than the reference; None where the error is 0."""
+    if found is None:
+        return None
+    return {tier: (reference[tier] / e) ** 2 if e > 0 else None for tier, e in found.items()}
+
+
+def measure(
+    network: str, pattern: str, packets: int, seed: int, repeats: int, tag: int, most_likely: int
+) -> dict[str, object]:
     """All schemes on one traffic."""
-    traffic, stages = make_traffic(pattern, packets, seed)
-    candidates = all_candidates(traffic, stages)
+    traffic = make_traffic(network, pattern, packets, seed)
+    population = traffic.population()
     rows: list[dict[str, object]] = []
-    reference: dict[str, float] = {}
-    for scheme in SCHEMES:
-        squares = dict.fromkeys((stage.name for stage in stages), 0.0)
-        projected, residual = dict(squares), 0.0
+    reference: Errors = {}
+    for entry in SCHEMES if tag == 1 else TAGGED:
+        linear, conserved, likely = Mean(), Mean(), Mean()
+        residual = gap = 0.0
+        steps = 0
         for repeat in range(repeats):
-            counts, header, bits = estimate(traffic, stages, scheme, seed + 1000 * repeat)
-            for tier, error in errors(counts, traffic, stages).items():
-                squares[tier] += error**2 / repeats
-            if bits is not None:
-                possible = conserve(counts, candidates)
+            try_likely = entry in LIKELY and packets <= most_likely and repeat == 0 and tag == 1
+            found = estimate(traffic, entry, seed + 1000 * repeat, tag, try_likely)
+            linear.add(errors(found.counts, traffic))
+            if found.hash_bits is not None:
+                possible = conserve(found.counts, population)
+                conserved.add(errors(possible.packets, traffic))
                 residual = max(residual, possible.residual)
-                for tier, error in errors(possible.packets, traffic, stages).items():
-                    projected[tier] += error**2 / repeats
-        reference = reference or dict(squares)
-        name, _, size, _ = scheme
+            if found.likely is not None:
+                likely.add(errors(found.likely, traffic))
+                gap, steps = found.gap, found.steps
+        own = linear.errors() or {}
+        reference = reference or own
         rows.append({
-            "scheme": f"{name} n={size}" if name == "full" else name,
-            "hash_bits": bits,
-            "header_bits": header,
-            "relative_error": {tier: float(np.sqrt(s)) for tier, s in squares.items()},
-            "packets_relative": {
-                tier: reference[tier] / s if s > 0 else None for tier, s in squares.items()
-            },
-            "packets_relative_conserved": None if bits is None else {
-                tier: reference[tier] / s if s > 0 else None for tier, s in projected.items()
-            },
-            "conservation_residual_packets": None if bits is None else residual,
+            "scheme": entry.label, "hash_bits": found.hash_bits, "header_bits": found.header_bits,
+            "relative_error": own, "packets_relative": relative(reference, own),
+            "conserved_error": conserved.errors(),
+            "packets_relative_conserved": relative(reference, conserved.errors()),
+            "conservation_residual_packets": residual,
+            "likelihood_error": likely.errors(),
+            "packets_relative_likelihood": relative(reference, likely.errors()),
+            "likelihood_gap_nats": gap if likely.squares else None,
+            "likelihood_steps": steps if likely.squares else None,
         })  # fmt: skip
-    even = errors(baseline(traffic, stages), traffic, stages)
+    even = errors(sum((spread_evenly(part, traffic.n_links) for part in population),
+                      np.zeros(traffic.n_links)), traffic)  # fmt: skip
     rows.append({
-        "scheme": "spread evenly", "hash_bits": None, "header_bits": 0, "relative_error": even,
-        "packets_relative": {tier: reference[tier] / e**2 if e else None
-                             for tier, e in even.items()},
-        "packets_relative_conserved": None, "conservation_residual_packets": None,
+        "scheme": tables.EVEN, "hash_bits": None, "header_bits": 0, "relative_error": even,
+        "packets_relative": relative(reference, even),
     })  # fmt: skip
-    return {
-        "pattern": pattern,
-        "packets": packets,
-        "seed": seed,
-        "repeats": repeats,
-        "predicted_core_up": predicted(traffic, stages),
-        "schemes": rows,
-    }
+    return {"network": network, "pattern": pattern, "packets": packets, "tagged": tag,
+            "seed": seed, "repeats": repeats, "predicted": predicted(traffic, network),
+            "schemes": rows}  # fmt: skip
 
 
-def predicted(traffic: Traffic, stages: list[Stage]) -> dict[str, float]:
-    """Packets needed relative to one bit, in closed form, at the mean core link."""
-    stage = next(stage for stage in stages if stage.name == "core up")
-    q = float((traffic.hops == HOPS).sum()) / (len(stage.start) - 1)
-    n = float(traffic.truth[stage.links].mean())
-    one = float(closed_variance(n, q, HOPS, 1, False))
+def predicted(traffic: Traffic, network: str) -> dict[str, float]:
+    """Packets needed relative to one bit, in closed form, at the mean core link of Tapered."""
+    if network != "tapered":
+        return {}
+    links = traffic.tiers["core up"]
+    longest = int(traffic.hops.max())
+    q = float((traffic.hops == longest).sum()) / 6
+    n = float(traffic.truth[links].mean())
+    one = float(closed_variance(n, q, longest, 1, False))
     return {
-        f"coordinated {bits}": one / float(closed_variance(n, q, HOPS, bits, True))
+        f"coordinated {bits}": one / float(closed_variance(n, q, longest, bits, True))
         for bits in (1, 2, 3, 4, 5, 8)
     }
 
 
-def trace(bits: int, choices: int, trials: int, seed: int) -> dict[str, object]:
-    """Packets to recover one fixed path of five hops, `choices` possible links at each.
-
-    A link stays possible while its hash agrees with every packet that told of its hop.
-    """
-    random = np.random.default_rng(seed)
-    values = np.arange(1, HOPS * choices + 1, dtype=np.uint32).reshape(HOPS, choices)
-    most = 400
-    out: dict[str, object] = {"hash_bits": bits, "choices": choices, "trials": trials}
-    for name in ("coordinated", "xor_digest"):
-        needed = []
-        for trial in range(trials):
-            ids = random.integers(0, 1 << FIELD_BITS, most, dtype=np.uint32)
-            path = values[np.arange(HOPS), random.integers(0, choices, HOPS)]
-            rows = np.tile(path, (most, 1))
-            found = _core.run_scheme(
-                name, ids, np.full(most, HOPS, np.uint8), rows, np.zeros(rows.shape, np.uint8),
-                seed + trial, bits, 1, 0.2, "gf", FIELD_BITS,
-            )  # fmt: skip
-            needed.append(packets_to_trace(found, ids, values, bits))
-        known = [n for n in needed if n is not None]
-        out[name] = {
-            "median": float(np.median(known)) if known else None,
-            "p99": float(np.quantile(known, 0.99)) if known else None,
-            "unfinished": len(needed) - len(known),
-        }
-    return out
-
-
-def packets_to_trace(
-    found: dict[str, NDArray[np.uint32]],
-    ids: NDArray[np.uint32],
-    values: NDArray[np.uint32],
-    bits: int,
-) -> int | None:
-    """Packets until one link is left at every hop; None when they do not suffice."""
-    alive = np.ones(values.shape, bool)
-    for packet, hop, seen in zip(found["packet"], found["hop"], found["seen"], strict=True):
-        own = values[hop]
-        hashes = _core.link_hash("gf", np.full_like(own, ids[packet]), own, bits, FIELD_BITS)
-        alive[hop] &= hashes == seen
-        if (alive.sum(axis=1) == 1).all():
-            return int(packet) + 1
-    return None
-
-
-def table(result: dict[str, object]) -> str:
-    """One traffic in Markdown."""
-    rows = result["schemes"]
-    assert isinstance(rows, list)
-    tiers = list(rows[0]["relative_error"])
-    lines = [
-        f"{result['pattern']}, {result['packets']} packets, mean of {result['repeats']} runs, "
-        f"seed {result['seed']}:",
-        "",
-        "| scheme | header bits | " + " | ".join(tiers)
-        + " | fewer packets: core up | core down | core up, conserved |",
-        "|---|---:" + "|---:" * (len(tiers) + 3) + "|",
-    ]  # fmt: skip
-    for row in rows:
-        cells = [f"{row['relative_error'][tier]:.3g}" for tier in tiers]
-        for tier in ("core up", "core down"):
-            gain = row["packets_relative"][tier]
-            cells.append("exact" if gain is None else f"{gain:.3g}×")
-        conserved = row["packets_relative_conserved"]
-        cells.append("" if conserved is None else f"{conserved['core up']:.3g}×")
-        label = row["scheme"] + (f", {row['hash_bits']}-bit hash" if row["hash_bits"] else "")
-        lines.append(f"| {label} | {row['header_bits']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def trace_table(traces: list[dict[str, object]]) -> str:
-    """Path tracing in Markdown."""
-    lines = [
-        "| hash bits | links a hop | coordinated: median packets | 99 % | XOR digest, single hops: "
-        "median | 99 % |",
-        "|---:|---:|---:|---:|---:|---:|",
-    ]
-    for row in traces:
-        cells = [str(row["hash_bits"]), str(row["choices"])]
-        for name in ("coordinated", "xor_digest"):
-            figures = row[name]
-            assert isinstance(figures, dict)
-            cells += [f"{figures[key]:.0f}" for key in ("median", "p99")]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def main() -> int:
+def arguments() -> argparse.Namespace:
+    """The command line, checked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--packets", type=int, nargs="+", default=[1_000_000])
-    parser.add_argument("--pattern", choices=("uniform", "skewed"), nargs="+",
-                        default=["uniform", "skewed"])  # fmt: skip
+    parser.add_argument("--packets", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--network", choices=NETWORKS, nargs="+", default=list(NETWORKS))
+    parser.add_argument("--pattern", choices=PATTERNS, nargs="+", default=list(PATTERNS))
+    parser.add_argument("--tagged", type=int, nargs="*", default=[4, 16],
+                        help="one in so many packets, on Tapered")  # fmt: skip
+    parser.add_argument(
+        "--likelihood",
+        type=int,
+        default=20_000,
+        metavar="PACKETS",
+        help="most packets that are also decoded by maximum likelihood",
+    )
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--trials", type=int, default=300, help="paths to trace")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="update docs/telemetry.md")
     options = parser.parse_args()
-    if min(options.packets) < 1000 or max(options.packets) > 50_000_000 or options.repeats < 1:
-        parser.error("--packets must be 1000 to 50000000, --repeats at least 1")
-    results = [
-        measure(pattern, packets, options.seed, options.repeats)
+    if min(options.packets) < 1000 or max(options.packets) > 20_000_000 or options.repeats < 1:
+        parser.error("--packets must be 1000 to 20000000, --repeats at least 1")
+    if any(not 1 < k <= 1000 for k in options.tagged):
+        parser.error("--tagged must be 2 to 1000")
+    return options
+
+
+def main() -> int:
+    options = arguments()
+    plan = [
+        (network, pattern, packets, 1)
+        for network in options.network
         for pattern in options.pattern
         for packets in options.packets
     ]
-    traces = [trace(bits, 48, 200, options.seed) for bits in (1, 4, 8)]
-    text = "\n\n".join([*map(table, results), "Packets to trace a fixed path of five hops:",
-                        trace_table(traces)])  # fmt: skip
-    print(json.dumps({"traffic": results, "trace": traces}) if options.json else text)
+    if "tapered" in options.network:
+        plan += [("tapered", "uniform", max(options.packets), k) for k in options.tagged]
+    results = [
+        measure(network, pattern, packets, options.seed, options.repeats, tag, options.likelihood)
+        for network, pattern, packets, tag in plan
+    ]
+    traces = [trace(bits, 48, options.trials, options.seed) for bits in (1, 4, 8)]
+    text = tables.page(results, traces)
+    print(json.dumps({"accuracy": results, "trace": traces}) if options.json else text)
     if options.write:
+        tables.draw(results, FOLDER)
         begin, end = "<!-- accuracy -->\n", "<!-- end accuracy -->"
-        page = PAGE.read_text(encoding="utf-8")
-        head, rest = page.split(begin, 1)
+        head, rest = PAGE.read_text(encoding="utf-8").split(begin, 1)
         PAGE.write_text(f"{head}{begin}{text}\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")
     return 0
 

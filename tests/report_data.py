@@ -141,7 +141,8 @@ def _messages(
         frames.append(pl.DataFrame({
             "message": np.arange(len(src)), "src_rank": src, "dst_rank": dst, "size_bytes": 131072,
             "label": label, "post_ps": post, "start_ps": post + 1000,
-            "arrival_ps": post + elapsed // len(names) - 1, "packets": 32, "switch_hops": 32 * hops,
+            "arrival_ps": post + elapsed // len(names) * (20 + src * 7 % 13) // 32 - 1,
+            "packets": 32, "switch_hops": 32 * hops,
         }))  # fmt: skip
     return pl.concat(frames)
 
@@ -225,7 +226,9 @@ def make_run(
                "packet_hops": int(messages["switch_hops"].sum()), "events": 0,
                "average_path_length": 1.433 if tiled else 2.087,
                "observed_packets": int(messages["packets"].sum()), "complete": True}  # fmt: skip
-    return Run(scenario, {k: conform(k, v) for k, v in tables.items()}, summary)
+    for name in TABLES:
+        tables.setdefault(name, pl.DataFrame(schema=TABLES[name].polars_schema))
+    return Run(scenario, {name: conform(name, tables[name]) for name in TABLES}, summary)
 
 
 def _link_tables(

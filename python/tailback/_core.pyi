@@ -52,6 +52,9 @@ def simulate(
     label_observed: Sequence[bool],
     watch: Callable[[int, int, int, int], object] | None = None,
     routing: Routing | None = None,
+    threads: int = 1,
+    label_service: Sequence[int] = (),
+    pace_mbps: Sequence[int] = (),
 ) -> dict[str, Any]: ...
 def read_otf2(library: Path, anchor: Path, threads: int) -> dict[str, Any]: ...
 
@@ -68,6 +71,8 @@ class Routing:
     def all_to_all(network: Network, dims: Sequence[int], detour: bool) -> Routing: ...
     @staticmethod
     def groups(network: Network, detour: bool, lanes: bool) -> Routing: ...
+    @staticmethod
+    def sideways(network: Network, counts: tuple[int, int, int]) -> Routing: ...
     @property
     def lanes(self) -> int: ...
     @property
@@ -84,6 +89,9 @@ def pgft_fabric(
     gbps: Sequence[float],
     delay_ps: Sequence[int],
     planes: int,
+) -> dict[str, Any]: ...
+def modified_tree_fabric(
+    counts: tuple[int, int, int], gbps: Sequence[float], delay_ps: Sequence[int]
 ) -> dict[str, Any]: ...
 def torus_fabric(
     dimensions: Sequence[tuple[int, bool, int, Sequence[float], int]],
@@ -145,6 +153,7 @@ def fluid_program(
         NDArray[uint32],
     ],
     placement: tuple[NDArray[uint32], NDArray[uint32], NDArray[uint64]],
+    routing: Routing | None = None,
 ) -> dict[str, Any]: ...
 def fluid_protocol(
     capacity: NDArray[float64],
@@ -209,6 +218,9 @@ def decode(
     bits: int,
     field_bits: int,
     how: str,
+) -> NDArray[int64]: ...
+def decode_published(
+    ids: NDArray[uint32], hashes: NDArray[uint8], weights: NDArray[uint8], links: NDArray[uint32]
 ) -> NDArray[int64]: ...
 def decode_classes(
     ids: NDArray[uint32],

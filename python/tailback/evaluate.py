@@ -23,9 +23,13 @@ class Change:
     Attributes:
         placement: Node of each rank of the observed job, shape (R,); None keeps its placement.
         placement_name: What to call that placement.
-        network: ``as-is``; ``star`` (one ideal switch with the same host links: only endpoints can
-            be contended); ``no-contention`` (every message at its own line rate, nothing shared).
+        network: ``as-is``; ``healthy`` (every link serves the rate it is meant to have); and, both
+            of healthy links, ``star`` (one ideal switch with the same host links: only endpoints
+            can be contended) and ``no-contention`` (every message at its own line rate, nothing
+            shared).
         routing: Another routing, None keeps the scenario's.
+        slow: Links that serve less: number of a link, which stands for its cable, and the rate in
+            gigabits per second that both directions have.
         background: False removes jobs that are not observed.
         seed_offset: Added to the seed: a repetition with other random choices.
         measure: False skips telemetry where only the time is wanted.
@@ -33,8 +37,9 @@ class Change:
 
     placement: NDArray[np.uint32] | None = None
     placement_name: str = ""
-    network: Literal["as-is", "star", "no-contention"] = "as-is"
+    network: Literal["as-is", "healthy", "star", "no-contention"] = "as-is"
     routing: Literal["adaptive", "random", "deterministic"] | None = None
+    slow: tuple[tuple[int, float], ...] = ()
     background: bool = True
     seed_offset: int = 0
     measure: bool = False

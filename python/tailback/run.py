@@ -25,6 +25,9 @@ from tailback.schema import TABLES, conform
 
 FORMAT = 1
 
+PROBED = ("counters", "queues", "packets")
+"""Tables of probes: empty unless asked for."""
+
 
 @dataclass
 class Run:
@@ -101,11 +104,21 @@ class Run:
         tables = {}
         for name in TABLES:
             file = path / f"{name}.parquet"
+            if name in PROBED and not file.exists():
+                # Written by a version that did not have these probes.
+                tables[name] = pl.DataFrame(schema=TABLES[name].polars_schema)
+                continue
             try:
                 tables[name] = conform(name, pl.read_parquet(file))
             except (OSError, pl.exceptions.PolarsError) as error:
                 raise RunError(f"damaged table: {error}", file=file) from None
-        return Run(scenario, tables, provenance["summary"], performance, provenance["notes"])
+        try:
+            summary, notes = provenance["summary"], provenance["notes"]
+        except KeyError as error:
+            raise RunError(
+                f"lacks {error}", file=path / "run.json", remedy="run the scenario again"
+            ) from None
+        return Run(scenario, tables, summary, performance, notes)
 
 
 class fresh_directory:  # noqa: N801 - used like a function

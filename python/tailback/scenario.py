@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -58,6 +58,27 @@ class FatTree(Section):
     core_delay: TimePs = 0
 
 
+class Degraded(Section):
+    """A cable, or one direction of it, that serves less than the fabric says.
+
+    Reports name links as ``source[port] → destination``; the part before the arrow is the value.
+    """
+
+    cable: str | None = Field(
+        default=None, description='one end of a cable, `"leaf3[7]"`: both directions are slow'
+    )
+    link: str | None = Field(
+        default=None, description="the same, but only what leaves by that port is slow"
+    )
+    rate: RateGbps = Field(description="what it really serves")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Degraded:
+        if (self.cable is None) == (self.link is None):
+            raise ValueError("give exactly one of cable or link")
+        return self
+
+
 class FabricSection(Section):
     """Where the network comes from: a preset, a shape or a file."""
 
@@ -79,6 +100,9 @@ class FabricSection(Section):
         "or folder; up/down routes when absent",
     )
     cable_delay: TimePs | None = Field(default=None, description="delay of cables read from a file")
+    degraded: list[Degraded] = Field(
+        default_factory=list, description="cables that serve less than the fabric says"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> FabricSection:
@@ -111,6 +135,7 @@ class JobSection(Section):
     )
     compute_scale: float = Field(default=1.0, ge=0, description="multiplies recorded compute time")
     repeat: int = Field(default=1, ge=1, description="how often the traffic is repeated")
+    service: int = Field(default=0, ge=0, le=7, description="service level: which virtual lanes")
     start: TimePs = 0
 
     @model_validator(mode="after")
@@ -122,6 +147,61 @@ class JobSection(Section):
         return self
 
 
+class CongestionControlSection(Section):
+    """InfiniBand congestion control (annex A10), by the names of the specification."""
+
+    threshold: SizeBytes = Field(
+        default=32768, description="queue of an output above which packets are marked (FECN)"
+    )
+    marking_rate: int = Field(
+        default=0, ge=0, description="packets that pass unmarked between two marked ones"
+    )
+    packet: SizeBytes = Field(default=0, description="smaller packets are not marked")
+    victims: bool = Field(default=False, description="mark also where credit is missing")
+    increase: int = Field(
+        default=1, ge=1, description="what a notification (BECN) adds to the index"
+    )
+    limit: int = Field(default=127, ge=1, le=65535, description="highest index into the table")
+    timer: TimePs = Field(
+        default=153_600_000, gt=0, description="time after which the index falls by one"
+    )
+    table: list[Annotated[int, Field(ge=0, lt=1 << 16)]] | None = Field(
+        default=None, description="pauses in packet times, `shift × 16384 + multiplier`; default "
+        "0, 1, 2 … limit",
+    )  # fmt: skip
+
+    def settings(self) -> dict[str, Any]:
+        """The engine's settings."""
+        return {
+            "threshold_bytes": self.threshold,
+            "marking_rate": self.marking_rate,
+            "packet_bytes": self.packet,
+            "victims": self.victims,
+            "increase": self.increase,
+            "limit": self.limit,
+            "timer_ps": self.timer,
+            "table": self.table or list(range(min(self.limit, (1 << 14) - 1) + 1)),
+        }
+
+
+class PacingSection(Section):
+    """How flows whose rate is given are sent; needs injection per-destination."""
+
+    kind: Literal["off", "leaky-bucket", "spaced", "elastic"] = "off"
+    depth: SizeBytes = Field(default=65536, description="what a leaky bucket lets through at once")
+    percent: int = Field(
+        default=25, ge=1, le=100, description="of its interval that a late packet keeps (elastic)"
+    )
+
+    def settings(self) -> dict[str, Any]:
+        """The engine's settings."""
+        options = {
+            "leaky-bucket": {"depth_bytes": self.depth},
+            "elastic": {"percent": self.percent},
+        }
+        return {"kind": self.kind, **options.get(self.kind, {})}
+
+
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
@@ -131,8 +211,29 @@ class EngineSection(Section):
     buffering: Literal["input", "output"] = "input"
     switching: Literal["cut-through", "store-and-forward"] = "cut-through"
     switch_delay: TimePs = 60_000
-    routing: Literal["adaptive", "random", "deterministic"] = "adaptive"
-    injection: Literal["fifo", "round-robin"] = "fifo"
+    routing: Literal["adaptive", "random", "deterministic", "vc"] = "adaptive"
+    vc_entries: int = Field(
+        default=64, ge=0, le=65536, description="entries of a switch, of routing vc: one a message"
+    )
+    arbitration: Literal["fcfs", "round-robin"] = Field(
+        default="fcfs", description="who is next at an output: by arrival, or input ports in turn"
+    )
+    crossbar_speedup: float = Field(
+        default=0.0, ge=0, le=1000, description="how much faster than its link an input port hands "
+        "packets to the crossbar; 0: no limit",
+    )  # fmt: skip
+    services: int = Field(
+        default=1, ge=1, le=8, description="service levels, each with virtual lanes of its own"
+    )
+    lane_weights: list[SizeBytes] = Field(
+        default_factory=list,
+        description="bytes each service level may send before the next one's turn; none: no turns",
+    )
+    injection: Literal["fifo", "round-robin", "per-destination"] = "fifo"
+    congestion_control: CongestionControlSection | None = Field(
+        default=None, description="InfiniBand congestion control; needs injection per-destination"
+    )
+    pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
     local_rate: RateGbps = Field(default=400.0, description="between ranks of one host")
@@ -142,7 +243,10 @@ class EngineSection(Section):
 class TelemetrySection(Section):
     """What packets carry and when a port counts as congested."""
 
-    scheme: Literal["full", "off"] = "full"
+    scheme: Literal[
+        "full", "off", "single-bit", "compact", "coordinated", "xor-digest", "worst-hop",
+        "node-marking", "edge-marking",
+    ] = "full"  # fmt: skip
     rule: Literal["queue-exceeds-credit", "queue", "credit", "proportional"] = (
         "queue-exceeds-credit"
     )
@@ -153,6 +257,36 @@ class TelemetrySection(Section):
     count_injection: bool = Field(default=False, description="count the injection link as a hop")
     windows: int = Field(default=64, ge=1, le=4096, description="at least so many time windows")
     messages: bool = Field(default=True, description="keep the message log")
+    hash_bits: int = Field(default=1, ge=1, le=8, description="bits of a link's hash")
+    count_bits: int = Field(default=4, ge=1, le=8, description="bits of a count of hops")
+    probability: float = Field(
+        default=0.2, gt=0, le=1, description="chance of a switch to act, of schemes that have one"
+    )
+    packets: int | None = Field(
+        default=None, ge=0, le=1_000_000_000,
+        description="packets to keep one by one at most (table `packets`): of more, one in k "
+        "carries a sample; none of scheme `full` and ten million of others when absent",
+    )  # fmt: skip
+    one_in: int = Field(
+        default=1, ge=1, description="one in so many packets of a scheme carries a sample"
+    )
+
+    @model_validator(mode="after")
+    def _something_kept(self) -> TelemetrySection:
+        if self.scheme not in ("full", "off") and self.packets == 0:
+            raise ValueError(f"scheme {self.scheme} needs packets one by one; set packets above 0")
+        return self
+
+
+class ProbesSection(Section):
+    """What is recorded besides, nothing unless asked for; a probe never changes a run."""
+
+    counters: TimePs | None = Field(
+        default=None, gt=0, description="time between two readings of all port counters"
+    )
+    queues: TimePs | None = Field(
+        default=None, gt=0, description="time between two looks at all queues"
+    )
 
 
 class Scenario(Section):
@@ -164,6 +298,17 @@ class Scenario(Section):
     job: list[JobSection] = Field(min_length=1)
     engine: EngineSection = Field(default_factory=EngineSection)
     telemetry: TelemetrySection = Field(default_factory=TelemetrySection)
+    probes: ProbesSection = Field(default_factory=ProbesSection)
+
+    @model_validator(mode="after")
+    def _services(self) -> Scenario:
+        for job in self.job:
+            if job.service >= self.engine.services:
+                raise ValueError(
+                    f"job {job.name!r} uses service {job.service}; "
+                    f"set engine.services = {job.service + 1} or more"
+                )
+        return self
 
 
 def load(path: str | Path) -> Scenario:
@@ -238,8 +383,9 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
 def _model_at(names: list[str]) -> type[BaseModel]:
     model: type[BaseModel] = Scenario
     children: dict[str, type[BaseModel]] = {
-        "fabric": FabricSection, "fat_tree": FatTree, "job": JobSection,
-        "engine": EngineSection, "telemetry": TelemetrySection,
+        "fabric": FabricSection, "fat_tree": FatTree, "degraded": Degraded, "job": JobSection,
+        "engine": EngineSection, "telemetry": TelemetrySection, "probes": ProbesSection,
+        "congestion_control": CongestionControlSection, "pacing": PacingSection,
     }  # fmt: skip
     for name in names:
         model = children.get(name, model)
@@ -250,7 +396,12 @@ def markdown() -> str:
     """The reference of every key, for ``docs/scenario.md``."""
     sections: list[tuple[str, type[BaseModel]]] = [
         ("top level", Scenario), ("[fabric]", FabricSection), ("[fabric.fat_tree]", FatTree),
-        ("[[job]]", JobSection), ("[engine]", EngineSection), ("[telemetry]", TelemetrySection),
+        ("[[fabric.degraded]]", Degraded),
+        ("[[job]]", JobSection), ("[engine]", EngineSection),
+        ("[engine.congestion_control]", CongestionControlSection),
+        ("[engine.pacing]", PacingSection),
+        ("[telemetry]", TelemetrySection),
+        ("[probes]", ProbesSection),
     ]  # fmt: skip
     lines = ["# Scenarios", "", *_INTRODUCTION.splitlines(), ""]
     for title, model in sections:
@@ -258,8 +409,9 @@ def markdown() -> str:
         lines += [f"## {title}", "", summary, "", "| key | default | values | meaning |"]
         lines.append("|---|---|---|---|")
         defaults = _defaults(model)
+        sections_within = {title.strip("[]").rpartition(".")[2] for title, _ in sections}
         for name, field in model.model_fields.items():
-            if name in ("fabric", "job", "engine", "telemetry", "fat_tree"):
+            if name in sections_within:
                 continue
             default = "required" if field.is_required() else _default(defaults.get(name))
             meaning = field.description or MEANING.get((model.__name__, name), "")
@@ -295,7 +447,12 @@ def _values(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
     text = str(getattr(field.annotation, "__name__", field.annotation))
-    names = {"str": "text", "int": "number", "float": "number", "bool": "true, false"}
+    if "list[" in str(field.annotation):
+        return "list of sizes" if "_bytes" in str(field.annotation) else "list of numbers"
+    names = {
+        "str": "text", "int": "number", "float": "number", "bool": "true, false",
+        "int | None": "number",
+    }  # fmt: skip
     for kind in ("dict", "Path", "str"):
         if kind in str(field.annotation):
             return {"dict": "table", "Path": "path", "str": "text"}[kind]

@@ -103,6 +103,7 @@ TABLES = {
             ("call", pl.String, "call that sent it"),
             ("tag", pl.Int64, "MPI tag, -1 where there is none"),
             ("communicator", pl.String, "communicator"),
+            ("path", pl.String, "call path of the application, outermost first; empty if unknown"),
         ),
         _table(
             "windows", "one time window",
@@ -149,8 +150,42 @@ TABLES = {
             ("packets", pl.UInt32, "data packets"),
             ("switch_hops", pl.UInt32, "sum over its packets of switches visited"),
         ),
+        _table(
+            "counters", "one port's counters at one instant, where any has changed",
+            ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
+            ("link", pl.UInt32, "directed link that leaves the port"),
+            ("data_bytes", pl.UInt64, "bytes sent since the start, a packet under way in part"),
+            ("packets", pl.UInt64, "packets sent whole since the start"),
+            ("busy_ps", pl.UInt64, "time sending"),
+            ("stall_ps", pl.UInt64, "time with data and sending nothing, for want of credit"),
+            ("queue_ps", pl.UInt64, "time with data behind other data that was being sent"),
+        ),
+        _table(
+            "queues", "one port's queue at one instant, where it has changed",
+            ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
+            ("link", pl.UInt32, "directed link that leaves the port"),
+            ("waiting_bytes", pl.UInt64, "bytes that wait for credit or for their turn"),
+            ("booked_bytes", pl.UInt64, "bytes with credit that are not sent yet"),
+            ("packets", pl.UInt32, "packets of both, one being sent included"),
+        ),
+        _table(
+            "packets", "one packet of an observed job that arrived with a sample",
+            ("packet", pl.UInt64, "number of the packet over the whole run"),
+            ("sequence", pl.UInt32, "its sequence number on the wire: the lower 24 bits"),
+            ("time_ps", pl.UInt64, "when its tail arrived"),
+            ("src_node", pl.UInt32, "node it came from"),
+            ("dst_node", pl.UInt32, "node it went to"),
+            ("label", pl.UInt32, "label of its message"),
+            ("size_bytes", pl.UInt32, "payload"),
+            ("hops", pl.UInt8, "switches on its path; null where a receiver cannot know"),
+            ("header", pl.UInt64, "what it carried, as the scheme lays it out"),
+        ),
     )
 }  # fmt: skip
+
+
+ADDED = {("labels", "path"): ""}
+"""Columns that came later, with what they hold in the tables of runs written before."""
 
 
 def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
@@ -160,6 +195,12 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
         RunError: A column is missing or cannot be converted.
     """
     schema = TABLES[name].polars_schema
+    later = {
+        column: pl.lit(value)
+        for (table, column), value in ADDED.items()
+        if table == name and column not in frame.columns
+    }
+    frame = frame.with_columns(**later)
     missing = [column for column in schema if column not in frame.columns]
     if missing:
         raise RunError(f"table {name!r} lacks column {missing[0]!r}")

@@ -5,13 +5,20 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailback.counters.readers import READERS
-from tailback.counters.schema import INTERVALS, READINGS, CounterError
+from tailback.counters.analysis.places import Places
+from tailback.counters.analysis.sources import load
+from tailback.counters.analysis.survey import Choices, survey
+from tailback.counters.readers import READERS, read_counters
+from tailback.counters.schema import INTERVALS, READINGS, CounterError, conform
 from tailback.errors import TailbackError
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.schema import TABLES
 
 TEXTS = {
     "perfquery": (
@@ -30,6 +37,28 @@ TEXTS = {
         "2.5, 500000, 1, 4, 6, 4, 5, 6\n"
     ),
 }
+TEXTS |= {
+    "ldms-csv ibnet": (
+        "#Time,Time_usec,ProducerName,component_id,lid,port,PortXmitData,PortXmitPkts,PortXmitWait,"
+        "port_query_time,node_name\n"
+        "1.5,500000,a,1,7,1,2,3,4,0.001,sw\n2.5,500000,a,1,7,1,5,6,7,0.002,sw\n"
+    ),
+    "ldms-csv sysclassib": (
+        "#Time,Time_usec,ProducerName,component_id,ib.port_xmit_data#mlx5_0.1,"
+        "ib.port_xmit_wait#mlx5_0.1\n1.5,500000,a,1,2,4294967295\n2.5,500000,a,1,5,4294967295\n"
+    ),
+    "ldms-csv aries": (
+        "#Time,Time_usec,ProducerName,component_id,traffic_000 (B),stalled_000 (ns)\n"
+        "1.5,500000,a,1,2,3\n2.5,500000,a,1,5,6\n"
+    ),
+    "ldms-csv percentages": (
+        "#Time,X+_SAMPLE_GEMINI_LINK_CREDIT_STALL (% x1e6),"
+        "X+_SAMPLE_GEMINI_LINK_USED_BW (% x1e6),nettopo_mesh_coord_X,nettopo_mesh_coord_Y,"
+        "nettopo_mesh_coord_Z\n1.5,5000000,100000,0,0,0\n2.5,5000000,100000,0,0,0\n"
+    ),
+}
+"""Every text format, and every kind of table that LDMS stores."""
+
 BYTES = st.binary(max_size=6) | st.sampled_from(
     [b"", b"\n", b",", b"#", b"-1", b"nan", b"1e400", b"99999999999999999999", b"\x00", b"]", b"\"",
      b"\xff\xfe", "١".encode(), b"(", b":", b" == "]
@@ -37,7 +66,7 @@ BYTES = st.binary(max_size=6) | st.sampled_from(
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_damaged_text(name: str, data: st.DataObject) -> None:
     content = TEXTS[name].encode()
@@ -48,7 +77,7 @@ def test_damaged_text(name: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "counters.txt"
         path.write_bytes(content)
-        reader = READERS[name]
+        reader = READERS[name.split(" ")[0]]
         reader.sniff(path)
         try:
             found = reader.read(path)
@@ -59,6 +88,136 @@ def test_damaged_text(name: str, data: st.DataObject) -> None:
         else:
             assert found.readings.columns == list(READINGS.polars_schema)
             assert found.all_intervals(tick_ns=22.0).columns == list(INTERVALS.polars_schema)
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_the_texts_are_read_while_they_are_whole(name: str, tmp_path: Path) -> None:
+    """Damage is told apart from formats that were never understood."""
+    path = tmp_path / "counters.txt"
+    path.write_text(TEXTS[name])
+    assert READERS[name.split(" ")[0]].sniff(path)
+    found = read_counters(path)
+    assert found.readings.height + found.intervals.height > 1
+    assert found.all_intervals(tick_ns=22.0).columns == list(INTERVALS.polars_schema)
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a collection, by their names in it."""
+    folder = tmp_path_factory.mktemp("collection")
+    rows = conform(
+        INTERVALS,
+        pl.DataFrame({"time_ns": [1, 2], "interval_ns": [1, 1], "port": [1, 1],
+                      "node_name": ["a", "b"], "stall_fraction": [0.5, None]}),
+    )  # fmt: skip
+    rows.write_parquet(folder / "rows.parquet")
+    return {
+        "collection.json": b'{"format": 1}\n',
+        "intervals/000001.parquet": (folder / "rows.parquet").read_bytes(),
+    }
+
+
+@pytest.fixture(scope="module")
+def run_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a run directory, by their names in it."""
+    path = tmp_path_factory.mktemp("run") / "run"
+    job = {"pattern": {"kind": "stencil2d", "dims": [2, 2]}}
+    shape = {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}
+    rows: dict[str, list[dict[str, object]]] = {
+        "windows": [{"window": 0, "start_ps": 0, "end_ps": 1_000_000}],
+        "links": [{"link": 0, "src_name": "leaf", "src_port": 1, "direction": "up",
+                   "rate_gbps": 100.0, "tier": 1}],
+        "truth": [{"window": 0, "link": 0, "bytes": 5, "packets": 1, "stall_ps": 7, "busy_ps": 9}],
+    }  # fmt: skip
+    tables = {
+        name: pl.DataFrame(
+            [{column: row.get(column) for column in table.polars_schema}
+             for row in rows.get(name, [])],
+            schema=table.polars_schema,
+        )
+        for name, table in TABLES.items()
+    }  # fmt: skip
+    scenario = parse({"name": "x", "fabric": {"fat_tree": shape}, "job": [job]})
+    Run(scenario, tables, {"elapsed_ps": 1_000_000, "complete": True}).write(path)
+    wanted = ("run.json", "scenario.json", "windows.parquet", "links.parquet", "truth.parquet")
+    rest = {p.name: p.read_bytes() for p in path.iterdir() if p.name not in wanted}
+    return {name: (path / name).read_bytes() for name in wanted} | rest
+
+
+FOLDERS = ("collection", "run_files")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_folders_are_read_while_they_are_whole(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    for file, body in request.getfixturevalue(name).items():
+        path = tmp_path / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(body)
+    assert read_counters(tmp_path).all_intervals().height in (1, 2)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_damaged_folders(name: str, data: st.DataObject, request: pytest.FixtureRequest) -> None:
+    files: dict[str, bytes] = dict(request.getfixturevalue(name))
+    # The first files are those that a reader of counters looks at.
+    victim = data.draw(st.sampled_from(sorted(files, key=list(files).index)[:5]))
+    content = files[victim]
+    kind = data.draw(st.sampled_from(["cut", "bytes", "gone", "other", "empty"]))
+    if kind == "gone":
+        del files[victim]
+    elif kind == "other":
+        files[victim] = files[data.draw(st.sampled_from(sorted(files)))]
+    elif kind == "empty":
+        files[victim] = b""
+    elif kind == "cut":
+        files[victim] = content[: data.draw(st.integers(0, len(content)))]
+    else:
+        at = data.draw(st.integers(0, len(content)))
+        files[victim] = content[:at] + data.draw(BYTES) + content[at + 1 :]
+    with tempfile.TemporaryDirectory() as folder:
+        for file, body in files.items():
+            path = Path(folder) / file
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(body)
+        try:
+            found = read_counters(Path(folder))
+        except TailbackError as error:
+            assert error.file is not None, "a folder has no lines: the error names the file"
+            assert len(str(error)) < 3000
+        else:
+            assert found.all_intervals().columns == list(INTERVALS.polars_schema)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_damaged_archives(data: st.DataObject) -> None:
+    """Archives in Parquet, cut or with other columns and types."""
+    columns = {
+        "time_ns": [1, 2], "interval_ns": [1, 1], "round": [1, 1], "port": [1, 1],
+        "node_guid": [1, 1], "node_name": ["a", "a"], "xmit_wait_ticks": [1, 5],
+        "stall_fraction": [0.5, 0.1], "utilization": [0.1, 0.1], "direction": ["X+", "Y-"],
+    }  # fmt: skip
+    for name in data.draw(st.lists(st.sampled_from(sorted(columns)), max_size=3)):
+        columns.pop(name, None)
+    for name in data.draw(st.lists(st.sampled_from(sorted(columns)), max_size=2)):
+        columns[name] = data.draw(st.sampled_from([["x", "1"], [None, None], [-1, 2], [0.5, 9e99]]))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "part-0.parquet"
+        pl.DataFrame(columns).write_parquet(path)
+        if data.draw(st.booleans()):
+            content = path.read_bytes()
+            path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+        try:
+            survey(load([Path(folder)]), Places(), Choices())
+        except TailbackError as error:
+            assert error.file is not None
+            assert len(str(error)) < 3000
 
 
 @settings(max_examples=80, deadline=None)

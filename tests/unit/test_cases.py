@@ -22,6 +22,7 @@ from tailback.traffic.program import Op, Program
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 sys.path.insert(0, str(ROOT / "bench"))
+import case_model  # noqa: E402
 import cases  # noqa: E402
 
 GHOST: dict[str, Any] = {"kind": "minighost", "dims": [3, 4, 2], "cells": [6, 4, 2],
@@ -203,8 +204,10 @@ def test_every_case_has_its_place_and_its_figures_on_the_page() -> None:
 
 
 def test_what_the_diagnosis_says_is_on_the_page_as_it_is() -> None:
-    said = cases.Said("tailback diagnose x", 1.0, "pattern", "placement", "H", ["F"], "R", ["W"])
-    found = cases.Found("x", [cases.Row("q", "1", "2")], [said], seconds=2.0)
+    said = case_model.Said(
+        "tailback diagnose x", 1.0, "pattern", "placement", "H", ["F"], "R", ["W"]
+    )
+    found = case_model.Found("x", [case_model.Row("q", "1", "2")], [said], seconds=2.0)
     text = cases.section(found)
     assert "| q | 1 | 2 |" in text and "**placement** (expected pattern)" in text
     assert "* H" in text and "* F" in text and "* remedy: R" in text and "* note: W" in text

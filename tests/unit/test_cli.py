@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from tailback.cli import run as tailback
+from tailback.run import Run
+from tailback.schema import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "examples" / "demo"
@@ -126,10 +128,11 @@ def test_compare_and_report_read_what_diagnose_wrote(
 
 def test_a_run_repeats_bit_for_bit(tmp_path: Path) -> None:
     path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20, size = "16 KiB"')
-    for name in ("a", "b"):
-        assert tailback(["simulate", str(path), "--out", str(tmp_path / name)]) == 0
+    for name, threads in (("a", "1"), ("b", "3")):
+        arguments = ["simulate", str(path), "--out", str(tmp_path / name), "--threads", threads]
+        assert tailback(arguments) == 0
     names = sorted(file.name for file in (tmp_path / "a").iterdir())
-    assert len(names) == 13
+    assert len(names) == len(TABLES) + 3
     for name in names:
         if name != "performance.json":
             first, second = ((tmp_path / run / name).read_bytes() for run in ("a", "b"))
@@ -313,14 +316,21 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
     path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20000, size = "1 MiB"')
     there = set(tmp_path.iterdir())
-    child = process(["simulate", path, "--out", tmp_path / "run"])
-    assert child.stderr is not None and child.stderr.readline() == "ready\n"
-    time.sleep(2)
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
-    assert child.returncode == 130, err
-    assert "interrupted" in err and "Traceback" not in err
-    assert set(tmp_path.iterdir()) == there
+    for command, says in (("diagnose", "interrupted"), ("simulate", "BROKEN OFF")):
+        child = process([command, path, "--out", tmp_path / "run"])
+        assert child.stderr is not None and child.stderr.readline() == "ready\n"
+        time.sleep(2)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == 130, err
+        assert says in err and "Traceback" not in err
+        if command == "diagnose":
+            assert set(tmp_path.iterdir()) == there
+    # What there is of a single run is kept, and says so.
+    run = Run.read(tmp_path / "run")
+    assert not run.complete
+    messages = run.tables["messages"]
+    assert 0 < messages["arrival_ps"].null_count() < messages.height
 
 
 def test_hostile_names_reach_the_terminal_as_text(

@@ -224,13 +224,17 @@ def whole_study() -> study.Study:
     out = study.torus(rows.lazy(), coordinates, io_nodes=members, threshold=30.0)
     other = study.infiniband(archive.part(0, 300, 1).lazy(), archive.classes())
     other.tables = other.tables | {k: v for k, v in out.tables.items() if k.startswith("ccdf")}
+    other.tables["tier_stalls"] = pl.DataFrame(
+        {"panel": ["a → b"] * 2, "order": [0, 0], "column": [0, 1], "row": [0, 0], "link": [0, 1],
+         "percent": [10.0, None]}
+    )  # fmt: skip
     other.evolution, other.comparison, other.slices = out.evolution, out.comparison, out.slices
     return other
 
 
 def test_every_figure_draws_and_is_the_same_twice() -> None:
     full = whole_study()
-    assert len(COUNTER_FIGURES.names()) == 8
+    assert len(COUNTER_FIGURES.names()) == 9
     for entry in COUNTER_FIGURES:
         drawn = draw(entry.name, full)
         assert drawn is not None, entry.name

@@ -222,6 +222,7 @@ def run_tables() -> SimpleNamespace:
         )
 
     return SimpleNamespace(
+        summary={},
         tables={
             "windows": table("windows", [
                 {"window": 0, "start_ps": 0, "end_ps": 1_000_000},

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tailback.counters import archive
-from tailback.counters.analysis import classes, rounds, study, tables_002
+from tailback.counters.analysis import classes, passes, rounds, study, tables_002
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.schema import READINGS, CounterError, Flag
 from tailback.errors import TailbackError
@@ -82,7 +82,7 @@ def test_order_does_not_matter() -> None:
 def test_slices_do_not_matter(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     frame = small(20)
     whole = rounds.summarise(frame.lazy())
-    monkeypatch.setattr(rounds, "SLICE_ROWS", rows)
+    monkeypatch.setattr(passes, "SLICE_ROWS", rows)
     assert rounds.summarise(frame.lazy()).equals(whole)
 
 

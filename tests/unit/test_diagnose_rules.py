@@ -10,13 +10,17 @@ from test_diagnose_runs import (
     HOSTS,
     NODES,
     Flow,
+    adapter_run,
     downs,
     eject,
     endpoint_run,
+    line_run,
     make_run,
     other_run,
     placement_run,
     quiet_run,
+    routing_run,
+    slow_run,
     sparse_run,
     ups,
 )
@@ -38,13 +42,19 @@ FIRES: dict[str, list[Callable[[], Run]]] = {
     "TB003": [other_run],
     "TB004": [quiet_run, idle_run],
     "TB005": [sparse_run],
+    "TB006": [routing_run],
+    "TB007": [slow_run, adapter_run],
+    "TB008": [line_run],
 }
 SILENT: dict[str, list[Callable[[], Run]]] = {
-    "TB001": [placement_run, other_run, quiet_run, sparse_run],
-    "TB002": [endpoint_run, other_run, quiet_run, sparse_run],
-    "TB003": [endpoint_run, placement_run, quiet_run, sparse_run],
-    "TB004": [endpoint_run, placement_run, other_run, sparse_run],
-    "TB005": [endpoint_run, placement_run, other_run, quiet_run],
+    "TB001": [placement_run, other_run, quiet_run, sparse_run, routing_run, slow_run, line_run],
+    "TB002": [endpoint_run, other_run, quiet_run, sparse_run, routing_run, slow_run, line_run],
+    "TB003": [endpoint_run, placement_run, quiet_run, sparse_run, routing_run, slow_run, line_run],
+    "TB004": [endpoint_run, placement_run, other_run, sparse_run, routing_run, slow_run, line_run],
+    "TB005": [endpoint_run, placement_run, other_run, quiet_run, routing_run, slow_run, line_run],
+    "TB006": [endpoint_run, placement_run, other_run, quiet_run, sparse_run, slow_run, line_run],
+    "TB007": [endpoint_run, placement_run, other_run, quiet_run, sparse_run, routing_run, line_run],
+    "TB008": [endpoint_run, placement_run, other_run, quiet_run, sparse_run, slow_run],
 }
 
 
@@ -107,12 +117,48 @@ def test_all_to_all_in_lock_step_is_told_to_stagger() -> None:
     assert finding is not None and "different partner" in finding.advice
 
 
-def test_a_thin_endpoint_is_other_traffic() -> None:
+def test_a_thin_endpoint_is_a_slow_cable_for_nobody_else_sends_there() -> None:
     run = make_run([Flow(8, 0, 200), Flow(16, 1, 100)], {eject(0): 0.9})
     evidence = Evidence(run)
-    assert RULES["TB001"](evidence) is None
-    finding = RULES["TB003"](evidence)
+    assert RULES["TB001"](evidence) is None and RULES["TB003"](evidence) is None
+    finding = RULES["TB007"](evidence)
     assert finding is not None and finding.links[0].utilization.high < 0.7
+    assert "a node of ours" in finding.explanation
+
+
+def test_the_slow_link_is_named_and_only_it() -> None:
+    finding = RULES["TB007"](Evidence(slow_run()))
+    assert finding is not None and [link.link for link in finding.links] == [ups(0)[1]]
+    assert "not dark" in finding.explanation
+
+
+def test_links_that_are_all_dark_are_not_slow() -> None:
+    run = make_run(
+        [Flow(n, 8 + n, 76) for n in range(8)], dict.fromkeys(ups(0), 0.8)
+    )  # as thin as in slow_run, but one as dark as the other
+    evidence = Evidence(run)
+    assert RULES["TB007"](evidence) is None and RULES["TB003"](evidence) is not None
+
+
+def test_the_slow_adapter_is_named() -> None:
+    finding = RULES["TB007"](Evidence(adapter_run()))
+    assert finding is not None and "node3 " in finding.explanation and "25%" in finding.explanation
+
+
+def test_a_node_with_one_partner_is_not_called_slow() -> None:
+    flows = [Flow(n, n + 8, 30, first=0, last=3 if n == 3 else 0) for n in range(8)]
+    assert RULES["TB007"](Evidence(make_run(flows, {}))) is None
+
+
+def test_an_imbalance_names_the_full_link_and_counts_the_idle_ones() -> None:
+    finding = RULES["TB006"](Evidence(routing_run()))
+    assert finding is not None and [link.link for link in finding.links] == [ups(0)[0]]
+    assert "of the 3 others 3 carried" in finding.explanation
+
+
+def test_the_same_traffic_spread_over_the_bundle_is_no_imbalance() -> None:
+    run = make_run([Flow(n, 8 + n, 305) for n in range(2)], dict.fromkeys(ups(0), 0.85))
+    assert RULES["TB006"](Evidence(run)) is None
 
 
 def test_thin_and_hardly_dark_blames_nobody() -> None:
@@ -134,6 +180,7 @@ def test_too_few_samples_says_how_many_more() -> None:
     assert finding is not None
     more = evidence.packets_wanting()
     assert f"{more} more packets" in finding.explanation and 50 < more < 2000
+    assert "What is most open: leaf0" in finding.explanation and "'exchange'" in finding.advice
 
 
 def test_so_many_more_packets_do_settle_it() -> None:

@@ -55,7 +55,10 @@ def downs(i: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Flow:
-    """Packets from one node to another, spread evenly over windows ``first`` to ``last``."""
+    """Packets from one node to another, spread evenly over windows ``first`` to ``last``.
+
+    They go over ``spine``, or over a random one for each packet.
+    """
 
     src: int
     dst: int
@@ -64,6 +67,7 @@ class Flow:
     call: str = "MPI_Isend"
     first: int = 0
     last: int = 19
+    spine: int | None = None
 
 
 def _fabric_tables() -> dict[str, pl.DataFrame]:
@@ -122,7 +126,7 @@ def make_run(
         for k in range(flow.packets):
             span = flow.last - flow.first + 1
             window = flow.first + k * span // flow.packets
-            j = int(rng.integers(SPINES))
+            j = int(rng.integers(SPINES)) if flow.spine is None else flow.spine
             path = [eject(flow.dst)]
             if a != b:
                 path = [LINK[leaf(a), spine(j)], LINK[spine(j), leaf(b)], *path]
@@ -202,7 +206,10 @@ def make_run(
     scenario = parse({"fabric": {"preset": "made"}, "job": job, "engine": {"routing": routing}})
     return Run(
         scenario,
-        {name: conform(name, tables[name]) for name in TABLES},
+        {
+            name: conform(name, tables.get(name, pl.DataFrame(schema=table.polars_schema)))
+            for name, table in TABLES.items()
+        },
         {"elapsed_ps": end, "complete": True, "average_path_length": 3.0},
     )
 
@@ -227,6 +234,37 @@ def other_run(**options: object) -> Run:
     """One thin flow into leaf 1 finds its down-links dark."""
     flows = [Flow(0, HOSTS, 240), Flow(1, 2, 240), Flow(3, 4, 240)]
     return make_run(flows, dict.fromkeys(downs(1), 0.8), **options)  # type: ignore[arg-type]
+
+
+def routing_run(**options: object) -> Run:
+    """Two flows of leaf 0 share one full up-link, next to three that are idle."""
+    share = round(20 * LINE_PACKETS / 2)
+    flows = [Flow(n, HOSTS + n, share, spine=0) for n in range(2)]
+    return make_run(flows, {ups(0)[0]: 0.85}, **options)  # type: ignore[arg-type]
+
+
+def slow_run(**options: object) -> Run:
+    """Four up-links of leaf 0 carry a quarter of the line rate each; one of them is dark."""
+    share = round(20 * LINE_PACKETS * SPINES / 4 / HOSTS)
+    flows = [Flow(n, HOSTS + n, share) for n in range(HOSTS)]
+    return make_run(flows, {ups(0)[1]: 0.8}, **options)  # type: ignore[arg-type]
+
+
+def adapter_run(**options: object) -> Run:
+    """Messages to and from node 3 take four times as long as all others; nothing is congested."""
+    flows = [
+        Flow(n, (n + HOSTS * k) % NODES, 30, first=4 * k,
+             last=4 * k + (3 if 3 in (n, (n + HOSTS * k) % NODES) else 0))
+        for n in range(NODES) for k in (1, 2, 3)
+    ]  # fmt: skip
+    return make_run(flows, {}, **options)  # type: ignore[arg-type]
+
+
+def line_run(**options: object) -> Run:
+    """Every node sends at line rate to a partner of its own, and nothing is congested."""
+    share = round(19 * LINE_PACKETS)
+    flows = [Flow(n, (n + HOSTS) % NODES, share) for n in range(NODES)]
+    return make_run(flows, {}, **options)  # type: ignore[arg-type]
 
 
 def quiet_run(**options: object) -> Run:

@@ -82,8 +82,11 @@ def test_ring_with_background_is_other_traffic() -> None:
     assert all(link.utilization.high < 0.7 and link.direction == "down" for link in finding.links)
 
 
-def test_ring_alone_is_not_the_network() -> None:
-    assert judge(simulate(scenario("tapered", RING[:1]))).cause == "not-network"
+def test_ring_alone_is_the_adapters_own_rate() -> None:
+    diagnosis = judge(simulate(scenario("tapered", RING[:1])))
+    assert diagnosis.cause == "injection"
+    # Three messages of 128 KiB at 100 Gb/s in 35.2 µs.
+    assert "TB008" in {finding.code for finding in diagnosis.findings}
 
 
 def test_intervals_hold_the_simulated_truth() -> None:

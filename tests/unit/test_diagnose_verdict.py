@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from test_diagnose_runs import (
     WINDOW_PS,
     endpoint_run,
+    line_run,
     other_run,
     placement_run,
     quiet_run,
+    routing_run,
+    slow_run,
     sparse_run,
 )
 
@@ -55,13 +59,18 @@ def answers(
         (other_run, "other-traffic"),
         (quiet_run, "not-network"),
         (sparse_run, "undetermined"),
+        (routing_run, "routing"),
+        (slow_run, "slow-link"),
+        (line_run, "injection"),
     ],
 )
 def test_rules_alone_give_the_cause(make, cause: str) -> None:  # type: ignore[no-untyped-def]
     diagnosis = diagnose(make())
     assert diagnosis.cause == cause
     assert diagnosis.waterfall == [] and diagnosis.headline.endswith(".")
-    assert (diagnosis.remedy is None) == (cause == "not-network")
+    assert (diagnosis.remedy is None) == (cause in ("not-network", "injection"))
+    assert (diagnosis.confidence == 0) == (cause == "undetermined")
+    assert diagnosis.basis.startswith("samples") and diagnosis.confidence < 1
     assert diagnosis.sampling.sufficient == (cause != "undetermined")
 
 
@@ -70,11 +79,13 @@ def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
     evaluate, asked = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
     bars = judge(run, evaluate, seeds=3).waterfall
     assert [bar.name for bar in bars] == [
-        "ideal", "pattern", "placement", "routing", "other traffic", "observed",
+        "ideal", "injection", "pattern", "placement", "routing", "slow links", "other traffic",
+        "observed",
     ]  # fmt: skip
     assert bars[0].delta_ps == bars[0].elapsed_ps
     assert sum(bar.delta_ps for bar in bars) == run.elapsed_ps
-    assert "adaptive already" in bars[3].meaning and "no other job" in bars[4].meaning
+    assert "adaptive already" in bars[4].meaning and "no other job" in bars[6].meaning
+    assert "no slow link" in bars[5].meaning
     assert len(asked) == 3 * 3
     assert sorted({change.seed_offset for change in asked}) == [0, 1, 2]
     assert not any(change.measure or change.background for change in asked)
@@ -86,8 +97,9 @@ def test_all_five_steps_with_static_routing_and_background() -> None:
     diagnosis = judge(run, evaluate, seeds=2)
     deltas = {bar.name: bar.delta_ps / TOTAL for bar in diagnosis.waterfall}
     assert deltas["routing"] == pytest.approx(0.4) and deltas["other traffic"] == pytest.approx(0.1)
-    assert diagnosis.cause == "placement" and "Static routing" in diagnosis.headline
-    assert len(asked) == 5 * 2
+    assert diagnosis.cause == "routing" and "Static routing" in diagnosis.headline
+    # Five steps, and the routing taken away alone; taking the jobs away alone is a step already.
+    assert len(asked) == 6 * 2
 
 
 def test_deltas_are_taken_within_a_repetition() -> None:
@@ -100,7 +112,7 @@ def test_deltas_are_taken_within_a_repetition() -> None:
 def test_shorter_paths_of_the_ideal_switch_are_no_gain() -> None:
     run = placement_run()
     bars = judge(run, answers(run, 0.5, 0.45, 1.0, 1.0, 1.0)[0], seeds=1).waterfall
-    assert bars[1].delta_ps == 0 and bars[2].delta_ps == pytest.approx(0.5 * TOTAL)
+    assert bars[2].delta_ps == 0 and bars[3].delta_ps == pytest.approx(0.5 * TOTAL)
 
 
 def test_congestion_that_costs_nothing_is_not_the_network() -> None:
@@ -132,6 +144,72 @@ def test_compute_bound_runs_are_not_the_network() -> None:
     diagnosis = diagnose(placement_run(wait=0.02))
     assert diagnosis.cause == "not-network"
     assert diagnosis.communication_fraction == pytest.approx(0.02)
+
+
+def test_a_small_share_of_the_time_counts_where_it_is_much_of_the_communication() -> None:
+    # The miniGhost case: contention takes 4.2 % of a time step that is nearly all computation.
+    busy, idle = placement_run(wait=0.1), placement_run(wait=0.9)
+    some = judge(busy, answers(busy, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
+    little = judge(idle, answers(idle, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert (some.cause, little.cause) == ("placement", "not-network")
+    least = judge(busy, answers(busy, 0.985, 0.985, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert least.cause == "not-network"
+
+
+def test_the_best_placement_is_a_step_of_its_own() -> None:
+    run = placement_run()
+    before, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+
+    def evaluate(change: Change) -> Run:
+        if change.placement is None:
+            return before(change)
+        share = {"good": 0.6, "bad": 1.1}[change.placement_name]
+        summary = {**run.summary, "elapsed_ps": round(share * TOTAL)}
+        return dataclasses.replace(run, summary=summary)
+
+    nodes = np.arange(32, dtype=np.uint32)
+    diagnosis = judge(run, evaluate, placements={"bad": nodes, "good": nodes}, seeds=1)
+    deltas = {bar.name: bar.delta_ps / TOTAL for bar in diagnosis.waterfall}
+    assert deltas["network"] == pytest.approx(0.05) and deltas["placement"] == pytest.approx(0.4)
+    share = next(share for share in diagnosis.shares if share.cause == "placement")
+    assert share.removed == pytest.approx(0.4) and share.charged == pytest.approx(0.45)
+
+
+def test_shares_show_that_the_order_matters() -> None:
+    run = placement_run(background=True, routing="deterministic")
+
+    def evaluate(change: Change) -> Run:
+        # Static routes hurt only among the traffic of others, and the other way round.
+        both = change.background and change.routing is None
+        share = {"no-contention": 0.5, "star": 0.5}.get(change.network, 1.0 if both else 0.6)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(share * TOTAL)})
+
+    shares = {share.cause: share for share in judge(run, evaluate, seeds=1).shares}
+    assert shares["routing"].charged == 0 and shares["routing"].removed == pytest.approx(0.4)
+    assert shares["other-traffic"].charged == pytest.approx(0.4)
+    assert shares["other-traffic"].removed == pytest.approx(0.4)
+
+
+def test_what_nobody_knows_of_goes_to_what_the_samples_show() -> None:
+    run = other_run(log=False)
+    diagnosis = judge(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
+    assert diagnosis.cause == "other-traffic" and diagnosis.basis == "hypothesis"
+    slow = slow_run(log=False)
+    assert judge(slow, answers(slow, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1).cause == "slow-link"
+
+
+def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:
+    run = placement_run()
+    slow = judge(run, answers(run, 0.5, 0.55, 1.3, 1.3, 1.3)[0], seeds=2)
+    assert any("30% longer than the run" in warning for warning in slow.warnings)
+    good = judge(run, answers(run, 0.5, 0.55, 1.02, 1.02, 1.02)[0], seeds=2)
+    assert not any("longer than the run" in warning for warning in good.warnings)
+
+
+def test_time_that_nothing_explains_is_said() -> None:
+    run = quiet_run(log=False)
+    diagnosis = judge(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
+    assert any("40% of the time is not explained" in warning for warning in diagnosis.warnings)
 
 
 def test_progress_goes_from_nothing_to_nearly_done() -> None:

@@ -204,3 +204,34 @@ def test_mistakes_are_named() -> None:
     builder.isend(0, 1, 8, 4, builder.label(Label("x", "MPI_Isend")))
     with pytest.raises(TraceError, match="rank 0 sends 1 messages to rank 1 with tag 4"):
         simulate_program(network, builder.build(), [0, 1])
+
+
+def test_phases_under_the_assignment_end_one_after_the_other() -> None:
+    """Two phases of random flows with a barrier between: each takes its own W (document 004)."""
+    rng = np.random.default_rng(7)
+    capacity = np.full(6, 8.0)
+    whole, begin = 0.0, 0
+    paths, sizes, starts = [], [], []
+    for _ in range(2):
+        mine = [sorted(rng.choice(6, 3, replace=False).tolist()) for _ in range(12)]
+        size = rng.integers(1000, 9000, 12)
+        found = assignment(capacity, FlowPaths.of(mine), size)
+        paths += mine
+        sizes += size.tolist()
+        starts += [begin] * 12
+        whole += found.completion_ns
+        begin += int(np.ceil(found.completion_ns * 1000)) + 20
+    times = simulate_flows(capacity, FlowPaths.of(paths), sizes, starts, rates="assignment")
+    assert times.completion_ps == pytest.approx(whole * 1000, abs=100)
+    assert int(times.end_ps[:12].max()) <= starts[-1]
+
+
+def test_least_flows_takes_the_default_port_when_it_is_among_the_best() -> None:
+    """On an idle tree every flow takes its D-mod-k path; the next one there goes elsewhere."""
+    network = network_of(fat_tree(SMALL))
+    for src, dst in ((0, 15), (0, 14), (3, 8), (12, 1)):
+        default = paths_between(network, [src], [dst], "deterministic").link
+        both = paths_between(network, [src, src], [dst, dst], "least-flows")
+        first, second = np.split(both.link, [int(both.start[1])])
+        np.testing.assert_array_equal(first, default)
+        assert second[1] != first[1]

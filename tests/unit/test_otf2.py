@@ -676,3 +676,21 @@ def test_an_unknown_format_names_the_valid_ones(tmp_path: Path) -> None:
     with pytest.raises(TailbackError, match="otf2"):
         read_trace(tmp_path, format="otf")
     assert READERS.names() == ["otf2", "pml-monitoring"]
+
+
+def test_messages_carry_their_call_path(build: Build) -> None:
+    """The regions around the call, outermost first; equal paths of two ranks are one label."""
+
+    def around(*events: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        opened = [(0, "enter", "solve"), (1, "enter", "exchange")]
+        return [*opened, *events, (80, "leave", "exchange"), (90, "leave", "solve")]
+
+    send = call("MPI_Send", 10, ("mpi_send", 1, "MPI_COMM_WORLD", 7, 64))
+    receive = call("MPI_Recv", 10, ("mpi_recv", 0, "MPI_COMM_WORLD", 7, 64))
+    later = [(100 + time, what, *rest) for time, what, *rest in send]
+    answer = [(100 + time, what, *rest) for time, what, *rest in receive]
+    path = build([around(*send) + later, around(*receive) + answer])
+    program = read_trace(path)
+    sends = [program.labels[at] for at in program.label[program.kind == Op.ISEND]]
+    assert [label.path for label in sends] == ["solve > exchange", ""]
+    assert [label.phase for label in sends] == ["exchange", "tag 7"]

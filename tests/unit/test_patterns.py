@@ -31,6 +31,10 @@ CASES: dict[str, list[dict[str, object]]] = {
     "ring": [{"ranks": 7, "size": "1 KiB", "messages": 3}, {"ranks": 2, "size": "1 B"}],
     "permutation": [{"ranks": 17, "size": "1 KiB", "messages": 2, "post": "all"}],
     "uniform": [{"ranks": 19, "size": "1 KiB", "messages": 4}, {"ranks": 2, "size": "1 KiB"}],
+    "paced": [
+        {"ranks": 9, "size": "4 KiB", "load": 0.3, "duration": "20 us"},
+        {"ranks": 8, "size": "8 KiB", "load": 0.5, "duration": "20 us", "servers": 2, "reads": 0.4},
+    ],
     "alltoall": [
         {"ranks": 13, "size": "100 B"},
         {"ranks": 9, "size": "1 KiB", "rounds": 2},
@@ -43,7 +47,7 @@ CASES: dict[str, list[dict[str, object]]] = {
         {"dims": [4, 3], "size": "1 KiB", "axis": "y"},
     ],
 }
-RANDOM = {"permutation", "uniform"}
+RANDOM = {"paced", "permutation", "uniform"}
 ALL = [
     pytest.param({"kind": kind, **options}, id=f"{kind}-{i}")
     for kind, several in CASES.items()

@@ -81,7 +81,9 @@ def unpack(found: Reader) -> tuple[dict[str, Any], Any]:
 
 def test_parts_are_in_order_verdict_first() -> None:
     ids = [attributes.get("id") for attributes in read().all("section")]
-    assert ids == ["verdict", "remedy", "where", "when", "placement", "sure", "provenance"]
+    assert ids == [
+        "verdict", "remedy", "where", "when", "waiting", "placement", "sure", "provenance"
+    ]  # fmt: skip
     text = page()
     assert text.index("Placement: neighbours of the grid") < text.index("What to do")
 
@@ -101,7 +103,7 @@ def test_every_figure_is_there_without_javascript() -> None:
         f"figure-{name}" for name in (
             "waterfall", "before_after", "congested_fraction", "congested_fraction-after",
             "fabric_raster", "link_time", "time_course", "rank_matrix", "distance_histogram",
-            "how_sure")
+            "how_sure", "back_pressure")
     }  # fmt: skip
     assert all((a["src"] or "").startswith("data:image/svg+xml,") and a["alt"]
                for a in read().all("img"))  # fmt: skip

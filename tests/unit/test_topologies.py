@@ -34,6 +34,8 @@ CASES: dict[str, dict[str, Any]] = {
         "global_ports": 2, "groups": 5,
     },
     "k-ary-n-tree": {"kind": "k-ary-n-tree", "k": 3, "n": 3},
+    "modified-k-ary-n-tree": {"kind": "modified-k-ary-n-tree", "k": 3, "n": 3, "width": 2},
+    "modified-tree-of-width-0": {"kind": "modified-k-ary-n-tree", "k": 2, "n": 2, "width": 0},
     "xgft-tapered": {"kind": "pgft", "children": [6, 3, 4], "parents": [1, 3, 2]},
     "pgft": {"kind": "pgft", "children": [4, 4], "parents": [1, 2], "cables": [1, 2]},
     "two-rails-one-leaf": {"kind": "pgft", "children": [4, 4], "parents": [1, 4], "rails": 2},

@@ -32,6 +32,14 @@ export interface DatasetMeta {
   truth: { utilization: Ref; stall: Ref } | null;
 }
 
+/** One box of the flame graph: name, kind, value, a link of it or -1, what waits on it. */
+export type Frame = [string, "all" | "link" | "line" | "rank", number, number, Frame[]];
+
+export interface Flames {
+  unit: "ps" | "packets";
+  trees: { name: string; top: Frame }[];
+}
+
 export interface Payload {
   scales: Record<Quantity, Ref>;
   node_names: string[];
@@ -55,6 +63,7 @@ export interface Payload {
   };
   blocks: BlockMeta[][];
   datasets: DatasetMeta[];
+  flames: Flames | null;
 }
 
 export type Quantity = "congestion" | "utilization" | "stall";

@@ -6,6 +6,7 @@ import type { Payload } from "./data";
 import { Arrays, inflate, Model } from "./data";
 import { show } from "./detail";
 import { FabricPlot } from "./fabric";
+import { Flame } from "./flame";
 import { Raster } from "./raster";
 import { Store } from "./state";
 
@@ -26,6 +27,13 @@ async function start(): Promise<void> {
     show(panel, model, store, hovered >= 0 ? hovered : store.now.link);
   });
   store.listen((choice) => show(panel, model, store, choice.link));
+  if (payload.flames) {
+    const flame = new Flame(model, payload.flames, store, byId<HTMLCanvasElement>("flame"));
+    flame.connectSelector(byId<HTMLSelectElement>("flame-tree"), byId("flame-detail"));
+    byId("save-flame").addEventListener("click", () => {
+      save("back_pressure.svg", flame.surface.svg(), "image/svg+xml");
+    });
+  }
   connectSelectors(model, store);
   connectTable(store);
 

@@ -5,11 +5,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fluid::permutation::{Default as Table, Evaluation, Rule, random_permutation};
 use tailback_fluid::{
-    FlowSet, PathChoice, Paths, Placement, Policy, Program, ProtocolSettings, RankSettings, Rounds,
-    Router, Tree, Work,
+    Detour, FlowSet, PathChoice, Paths, Placement, Policy, Program, ProtocolSettings, RankSettings,
+    Rounds, Router, Tree, Work,
 };
 
 use crate::network::{Network, raise};
+use crate::topologies::Routing;
 
 type Columns<'py> = (
     PyReadonlyArray1<'py, u64>,
@@ -80,6 +81,9 @@ fn choice_of(name: &str) -> PyResult<PathChoice> {
         "least-flows" => Ok(PathChoice::LeastFlows),
         "split" => Ok(PathChoice::Split),
         "spread" => Ok(PathChoice::Spread),
+        "pooled" => {
+            Err(raise("paths \"pooled\" name trunks, not links: they are for rank programs alone"))
+        }
         _ => Err(raise(format!(
             "unknown paths {name:?}; valid: deterministic, random, least-flows, split, spread"
         ))),
@@ -175,7 +179,8 @@ fn fluid_paths<'py>(
         return Err(raise(format!("{} sources, {} destinations", src.len(), dst.len())));
     }
     let made = py.detach(|| {
-        let mut router = Router::new(&network.fabric, &network.routes, choice, seed);
+        let (fabric, plan) = (&network.fabric, &network.plan);
+        let mut router = Router::new(fabric, plan, choice, Detour::Never, seed);
         let mut paths = Paths { start: vec![0], ..Paths::default() };
         let mut path = Vec::new();
         for (flow, (&from, &to)) in src.iter().zip(dst).enumerate() {
@@ -194,14 +199,17 @@ fn fluid_paths<'py>(
     Ok(out)
 }
 
-/// Runs a rank program; `program` and `placement` as for the packet engine, `settings` is JSON.
+/// Runs a rank program by the network's own routes or those of `routing`; `program` and `placement`
+/// as for the packet engine, `settings` is JSON.
 #[pyfunction]
+#[pyo3(signature = (network, settings, program, placement, routing=None))]
 fn fluid_program<'py>(
     py: Python<'py>,
     network: &Network,
     settings: &str,
     program: Columns<'py>,
     placement: (PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u64>),
+    routing: Option<&Routing>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings: RankSettings = serde_json::from_str(settings).map_err(raise)?;
     let program = Program {
@@ -218,11 +226,10 @@ fn fluid_program<'py>(
         host: placement.1.as_slice()?.to_vec(),
         start_ps: placement.2.as_slice()?.to_vec(),
     };
-    let (fabric, routes) = (&network.fabric, &network.routes);
+    let fabric = &network.fabric;
+    let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let times = py
-        .detach(|| {
-            tailback_fluid::simulate_program(fabric, routes, &settings, &program, &placement)
-        })
+        .detach(|| tailback_fluid::simulate_program(fabric, plan, &settings, &program, &placement))
         .map_err(raise)?;
     let out = PyDict::new(py);
     let m = &times.messages;
@@ -242,6 +249,15 @@ fn fluid_program<'py>(
     ranks.set_item("wait_ps", times.wait_ps.into_pyarray(py))?;
     out.set_item("ranks", ranks)?;
     out.set_item("link_bytes", times.link_bytes.into_pyarray(py))?;
+    out.set_item("end_ps", times.end_ps)?;
+    out.set_item("window_ps", times.window_ps)?;
+    let u = &times.link_use;
+    let uses = PyDict::new(py);
+    uses.set_item("window", PyArray1::from_iter(py, u.iter().map(|row| row.window)))?;
+    uses.set_item("link", PyArray1::from_iter(py, u.iter().map(|row| row.link)))?;
+    uses.set_item("bytes", PyArray1::from_iter(py, u.iter().map(|row| row.bytes)))?;
+    uses.set_item("busy_ps", PyArray1::from_iter(py, u.iter().map(|row| row.busy_ps)))?;
+    out.set_item("link_use", uses)?;
     set_work(&out, times.work)?;
     Ok(out)
 }

@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_engine::{EngineError, Outcome, Placement, Program, Progress, Settings};
+use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
 
 use crate::network::{Network, raise};
 use crate::topologies::Routing;
@@ -21,12 +21,15 @@ type Columns<'py> = (
     PyReadonlyArray1<'py, u32>,
 );
 
-/// Simulates on `network` by its own routes or those of `routing`; `program` is (rank_start, kind, peer, amount, tag, request, label), `placement` is
-/// (node, host, start_ps), `settings` is JSON, `watch(time_ps, delivered, packets, events)` is
-/// called now and then. Returns a dictionary of columns and figures.
+/// Simulates on `network` by its own routes or those of `routing`; `program` is (rank_start, kind,
+/// peer, amount, tag, request, label), `placement` is (node, host, start_ps), `settings` is JSON,
+/// `watch(time_ps, delivered, packets, events)` is called now and then; Ctrl-C ends the run with what
+/// there is, `complete` false. `label_service` is the service level of each label, `pace_mbps` the pace
+/// of each operation; empty for none. Returns a dictionary of columns and figures.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
-#[pyo3(signature = (network, settings, program, placement, label_observed, watch=None, routing=None))]
+#[pyo3(signature = (network, settings, program, placement, label_observed, watch=None, routing=None,
+    threads=1, label_service=Vec::new(), pace_mbps=Vec::new()))]
 pub fn simulate<'py>(
     py: Python<'py>,
     network: &Network,
@@ -36,6 +39,9 @@ pub fn simulate<'py>(
     label_observed: Vec<bool>,
     watch: Option<Py<PyAny>>,
     routing: Option<&Routing>,
+    threads: usize,
+    label_service: Vec<u8>,
+    pace_mbps: Vec<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings: Settings = serde_json::from_str(settings).map_err(raise)?;
     let program = Program {
@@ -46,12 +52,14 @@ pub fn simulate<'py>(
         tag: program.4.as_slice()?.to_vec(),
         request: program.5.as_slice()?.to_vec(),
         label: program.6.as_slice()?.to_vec(),
+        pace_mbps,
     };
     let placement = Placement {
         node: placement.0.as_slice()?.to_vec(),
         host: placement.1.as_slice()?.to_vec(),
         start_ps: placement.2.as_slice()?.to_vec(),
         label_observed,
+        label_service,
     };
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let mut raised: Option<PyErr> = None;
@@ -63,14 +71,15 @@ pub fn simulate<'py>(
                 ControlFlow::Break(())
             }
         };
-        tailback_engine::simulate(&network.fabric, plan, &settings, &program, &placement, &mut look)
+        let work = Work { threads, shards: None };
+        let fabric = &network.fabric;
+        tailback_engine::simulate(fabric, plan, &settings, &program, &placement, work, &mut look)
     });
-    match result {
-        Ok(outcome) => columns(py, outcome),
-        Err(EngineError::Interrupted) => {
-            Err(raised.unwrap_or_else(|| PyKeyboardInterrupt::new_err("interrupted")))
-        }
-        Err(error) => Err(raise(error)),
+    match (result, raised) {
+        // What there was until Ctrl-C is worth having; anything else the watcher raised is an error.
+        (_, Some(error)) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
+        (Ok(outcome), _) => columns(py, outcome),
+        (Err(error), _) => Err(raise(error)),
     }
 }
 
@@ -86,13 +95,33 @@ fn tell(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()> {
     })
 }
 
+/// A table of whole numbers.
+fn table<'py>(py: Python<'py>, columns: Vec<(&str, Vec<u64>)>) -> PyResult<Bound<'py, PyDict>> {
+    let table = PyDict::new(py);
+    for (name, column) in columns {
+        table.set_item(name, column.into_pyarray(py))?;
+    }
+    Ok(table)
+}
+
 fn columns<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     out.set_item("packets", outcome.packets)?;
     out.set_item("packet_hops", outcome.packet_hops)?;
     out.set_item("events", outcome.events)?;
     out.set_item("end_ps", outcome.end_ps)?;
+    out.set_item("complete", outcome.complete)?;
     out.set_item("window_ps", outcome.window_ps)?;
+    probed(py, &out, &outcome)?;
+    out.set_item("samples", samples(py, &outcome)?)?;
+    out.set_item("truth", truth(py, &outcome)?)?;
+    let r = &outcome.ranks;
+    let ranks = vec![
+        ("finish_ps", r.iter().map(|rank| rank.finish_ps).collect()),
+        ("compute_ps", r.iter().map(|rank| rank.compute_ps).collect()),
+        ("wait_ps", r.iter().map(|rank| rank.wait_ps).collect()),
+    ];
+    out.set_item("ranks", table(py, ranks)?)?;
     let messages = PyDict::new(py);
     messages.set_item("src_rank", outcome.messages.src.into_pyarray(py))?;
     messages.set_item("dst_rank", outcome.messages.dst.into_pyarray(py))?;
@@ -104,61 +133,85 @@ fn columns<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict
     messages.set_item("packets", outcome.messages.packets.into_pyarray(py))?;
     messages.set_item("switch_hops", outcome.messages.switch_hops.into_pyarray(py))?;
     out.set_item("messages", messages)?;
-    let table = |rows: Vec<(&str, Vec<u64>)>| -> PyResult<Bound<'py, PyDict>> {
-        let table = PyDict::new(py);
-        for (name, column) in rows {
-            table.set_item(name, column.into_pyarray(py))?;
-        }
-        Ok(table)
-    };
-    let r = &outcome.ranks;
-    out.set_item(
-        "ranks",
-        table(vec![
-            ("finish_ps", r.iter().map(|rank| rank.finish_ps).collect()),
-            ("compute_ps", r.iter().map(|rank| rank.compute_ps).collect()),
-            ("wait_ps", r.iter().map(|rank| rank.wait_ps).collect()),
-        ])?,
-    )?;
-    let s = &outcome.samples;
-    out.set_item(
-        "samples",
-        table(vec![
-            ("window", s.iter().map(|(key, _)| key.window.into()).collect()),
-            ("label", s.iter().map(|(key, _)| key.label.into()).collect()),
-            ("link", s.iter().map(|(key, _)| key.link.into()).collect()),
-            ("hop_samples", s.iter().map(|(_, sums)| sums.hop_samples).collect()),
-            ("hop_weight", s.iter().map(|(_, sums)| sums.hop_weight).collect()),
-            ("hop_variance", s.iter().map(|(_, sums)| sums.hop_variance).collect()),
-            ("hop_bytes", s.iter().map(|(_, sums)| sums.hop_bytes).collect()),
-            ("congested_samples", s.iter().map(|(_, sums)| sums.congested_samples).collect()),
-            ("congested_weight", s.iter().map(|(_, sums)| sums.congested_weight).collect()),
-            ("congested_variance", s.iter().map(|(_, sums)| sums.congested_variance).collect()),
-        ])?,
-    )?;
-    let t = &outcome.truth;
-    out.set_item(
-        "truth",
-        table(vec![
-            ("window", t.iter().map(|(window, ..)| (*window).into()).collect()),
-            ("link", t.iter().map(|(_, link, _)| (*link).into()).collect()),
-            ("packets", t.iter().map(|(.., truth)| truth.packets.into()).collect()),
-            ("bytes", t.iter().map(|(.., truth)| truth.bytes).collect()),
-            (
-                "observed_packets",
-                t.iter().map(|(.., truth)| truth.observed_packets.into()).collect(),
-            ),
-            (
-                "congested_packets",
-                t.iter().map(|(.., truth)| truth.congested_packets.into()).collect(),
-            ),
-            (
-                "observed_congested_packets",
-                t.iter().map(|(.., truth)| truth.observed_congested_packets.into()).collect(),
-            ),
-            ("busy_ps", t.iter().map(|(.., truth)| truth.busy_ps).collect()),
-            ("stall_ps", t.iter().map(|(.., truth)| truth.stall_ps).collect()),
-        ])?,
-    )?;
     Ok(out)
+}
+
+fn samples<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+    let s = &outcome.samples;
+    let columns = vec![
+        ("window", s.iter().map(|(key, _)| key.window.into()).collect()),
+        ("label", s.iter().map(|(key, _)| key.label.into()).collect()),
+        ("link", s.iter().map(|(key, _)| key.link.into()).collect()),
+        ("hop_samples", s.iter().map(|(_, sums)| sums.hop_samples).collect()),
+        ("hop_weight", s.iter().map(|(_, sums)| sums.hop_weight).collect()),
+        ("hop_variance", s.iter().map(|(_, sums)| sums.hop_variance).collect()),
+        ("hop_bytes", s.iter().map(|(_, sums)| sums.hop_bytes).collect()),
+        ("congested_samples", s.iter().map(|(_, sums)| sums.congested_samples).collect()),
+        ("congested_weight", s.iter().map(|(_, sums)| sums.congested_weight).collect()),
+        ("congested_variance", s.iter().map(|(_, sums)| sums.congested_variance).collect()),
+    ];
+    table(py, columns)
+}
+
+fn truth<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+    let t = &outcome.truth;
+    let columns = vec![
+        ("window", t.iter().map(|(window, ..)| (*window).into()).collect()),
+        ("link", t.iter().map(|(_, link, _)| (*link).into()).collect()),
+        ("packets", t.iter().map(|(.., truth)| truth.packets.into()).collect()),
+        ("bytes", t.iter().map(|(.., truth)| truth.bytes).collect()),
+        ("observed_packets", t.iter().map(|(.., truth)| truth.observed_packets.into()).collect()),
+        ("congested_packets", t.iter().map(|(.., truth)| truth.congested_packets.into()).collect()),
+        (
+            "observed_congested_packets",
+            t.iter().map(|(.., truth)| truth.observed_congested_packets.into()).collect(),
+        ),
+        ("busy_ps", t.iter().map(|(.., truth)| truth.busy_ps).collect()),
+        ("stall_ps", t.iter().map(|(.., truth)| truth.stall_ps).collect()),
+    ];
+    table(py, columns)
+}
+
+/// What further probes saw; nothing where they were not asked for.
+fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, outcome: &Outcome) -> PyResult<()> {
+    let probed = &outcome.probed;
+    // The last instant is the end of the run.
+    let time = |instant: u32, interval: u64| {
+        u64::from(instant).saturating_mul(interval).min(outcome.end_ps)
+    };
+    let c = &probed.counters;
+    let counters = vec![
+        ("time_ps", c.iter().map(|row| time(row.instant, probed.counters_ps)).collect()),
+        ("link", c.iter().map(|row| row.link.into()).collect()),
+        ("data_bytes", c.iter().map(|row| row.value.bytes).collect()),
+        ("packets", c.iter().map(|row| row.value.packets).collect()),
+        ("busy_ps", c.iter().map(|row| row.value.busy_ps).collect()),
+        ("stall_ps", c.iter().map(|row| row.value.stall_ps).collect()),
+        ("queue_ps", c.iter().map(|row| row.value.queue_ps).collect()),
+    ];
+    out.set_item("counters_ps", probed.counters_ps)?;
+    out.set_item("counters", table(py, counters)?)?;
+    let q = &probed.queues;
+    let queues = vec![
+        ("time_ps", q.iter().map(|row| time(row.instant, probed.queues_ps)).collect()),
+        ("link", q.iter().map(|row| row.link.into()).collect()),
+        ("waiting_bytes", q.iter().map(|row| row.value.waiting_bytes).collect()),
+        ("booked_bytes", q.iter().map(|row| row.value.booked_bytes).collect()),
+        ("packets", q.iter().map(|row| row.value.packets.into()).collect()),
+    ];
+    out.set_item("queues_ps", probed.queues_ps)?;
+    out.set_item("queues", table(py, queues)?)?;
+    let p = &probed.packets;
+    let carried = vec![
+        ("packet", p.iter().map(|record| record.packet).collect()),
+        ("time_ps", p.iter().map(|record| record.time_ps).collect()),
+        ("src_node", p.iter().map(|record| record.src.into()).collect()),
+        ("dst_node", p.iter().map(|record| record.dst.into()).collect()),
+        ("label", p.iter().map(|record| record.label.into()).collect()),
+        ("size_bytes", p.iter().map(|record| record.bytes.into()).collect()),
+        ("hops", p.iter().map(|record| record.hops.into()).collect()),
+        ("header", p.iter().map(|record| record.header).collect()),
+    ];
+    out.set_item("one_in", probed.one_in)?;
+    out.set_item("carried", table(py, carried)?)
 }

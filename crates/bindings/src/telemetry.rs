@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::{Fabric, Routes};
 use tailback_telemetry::decode::cost::Choice;
-use tailback_telemetry::decode::{Hash, Packets, check, classes, scores};
+use tailback_telemetry::decode::{Hash, Packets, check, classes, published, scores};
 use tailback_telemetry::hash::{Field, LinkHash};
 use tailback_telemetry::scheme::{
     Columns, Compact, Coordinated, EdgeMarking, FullInt, FullReservoirs, NodeMarking, Paths,
@@ -209,6 +209,21 @@ fn decode<'py>(
     Ok(found.into_pyarray(py))
 }
 
+/// Scores of links by the published hash H_mult', one bit: only directly, for it is not linear.
+#[pyfunction]
+fn decode_published<'py>(
+    py: Python<'py>,
+    ids: PyReadonlyArray1<'py, u32>,
+    hashes: PyReadonlyArray1<'py, u8>,
+    weights: PyReadonlyArray1<'py, u8>,
+    links: PyReadonlyArray1<'py, u32>,
+) -> PyResult<Column<'py, i64>> {
+    let (ids, hashes) = (ids.as_slice()?, hashes.as_slice()?);
+    let (weights, links) = (weights.as_slice()?, links.as_slice()?);
+    let found = py.detach(|| published::scores(ids, hashes, weights, links)).map_err(raise)?;
+    Ok(found.into_pyarray(py))
+}
+
 /// Scores of links over the packets of the classes each is a candidate of.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
@@ -309,6 +324,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run_scheme, m)?)?;
     m.add_function(wrap_pyfunction!(link_hash, m)?)?;
     m.add_function(wrap_pyfunction!(decode, m)?)?;
+    m.add_function(wrap_pyfunction!(decode_published, m)?)?;
     m.add_function(wrap_pyfunction!(decode_classes, m)?)?;
     m.add_function(wrap_pyfunction!(random_paths, m)?)
 }

@@ -3,10 +3,10 @@
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
+use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Sideways, Tie};
 use tailback_fabric::{
     Arrangement, Fabric, FabricError, Plan, RouteState, Routes, Rule, dragonfly, dragonfly_plus,
-    hyperx, pgft, torus, yellowstone,
+    hyperx, modified_tree, pgft, torus, yellowstone,
 };
 
 use crate::network::{Network, arrays, raise};
@@ -41,6 +41,19 @@ fn pgft_fabric(
 ) -> Arrays<'_> {
     let shape = pgft::Shape { children, parents, cables, gbps, delay_ps, planes };
     finish(py, move || pgft::build(&shape))
+}
+
+/// Builds a k-ary n-tree with horizontal links from (k, n, width).
+#[pyfunction]
+fn modified_tree_fabric(
+    py: Python<'_>,
+    counts: (u32, u32, u32),
+    gbps: [f64; 3],
+    delay_ps: [u64; 3],
+) -> Arrays<'_> {
+    let (arity, levels, width) = counts;
+    let shape = modified_tree::Shape { arity, levels, width, gbps, delay_ps };
+    finish(py, move || modified_tree::build(&shape))
 }
 
 /// Builds a torus or mesh; a dimension is (size, wrap, cables, rates, delay).
@@ -241,6 +254,15 @@ impl Routing {
         Self::make(py, network, move |fabric| Groups::new(fabric, detour, lanes).map(Rule::Groups))
     }
 
+    /// Up, down and sideways on the way down, on a k-ary n-tree with horizontal links.
+    #[staticmethod]
+    fn sideways(py: Python<'_>, network: Py<Network>, counts: (u32, u32, u32)) -> PyResult<Self> {
+        let (arity, levels, width) = counts;
+        Self::make(py, network, move |fabric| {
+            Sideways::new(fabric, arity, levels, width).map(Rule::Sideways)
+        })
+    }
+
     /// Virtual lanes the rule needs.
     #[getter]
     fn lanes(&self) -> u8 {
@@ -311,6 +333,7 @@ fn with_forwarding(
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Routing>()?;
     m.add_function(wrap_pyfunction!(pgft_fabric, m)?)?;
+    m.add_function(wrap_pyfunction!(modified_tree_fabric, m)?)?;
     m.add_function(wrap_pyfunction!(torus_fabric, m)?)?;
     m.add_function(wrap_pyfunction!(hyperx_fabric, m)?)?;
     m.add_function(wrap_pyfunction!(dragonfly_fabric, m)?)?;

@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tailback_trace::{Calls, Definitions, LocationEvents, Messages, Trace, TraceError};
+use tailback_trace::{Calls, Definitions, LocationEvents, Messages, Paths, Trace, TraceError};
 
 /// Adds the OTF2 functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -53,6 +53,8 @@ fn definitions<'py>(py: Python<'py>, from: &Definitions) -> PyResult<Bound<'py, 
     out.set_item("n_ranks", from.n_ranks)?;
     out.set_item("locations", from.locations.clone())?;
     out.set_item("regions", from.regions.clone())?;
+    out.set_item("region_lines", from.region_lines.clone())?;
+    out.set_item("sites", from.sites.clone())?;
     let communicators = PyDict::new(py);
     for (id, communicator) in &from.communicators {
         let one = PyDict::new(py);
@@ -92,6 +94,7 @@ fn location_columns(py: Python<'_>, from: LocationEvents) -> PyResult<Bound<'_, 
     messages.set_item("event", m.event.into_pyarray(py))?;
     messages.set_item("call", m.call.into_pyarray(py))?;
     messages.set_item("phase", m.phase.into_pyarray(py))?;
+    messages.set_item("path", m.path.into_pyarray(py))?;
     messages.set_item("peer", m.peer.into_pyarray(py))?;
     messages.set_item("comm", m.comm.into_pyarray(py))?;
     messages.set_item("tag", m.tag.into_pyarray(py))?;
@@ -99,5 +102,11 @@ fn location_columns(py: Python<'_>, from: LocationEvents) -> PyResult<Bound<'_, 
     messages.set_item("received", m.received.into_pyarray(py))?;
     messages.set_item("posted", m.posted.into_pyarray(py))?;
     out.set_item("messages", messages)?;
+    let Paths { parent, region, site } = from.paths;
+    let paths = PyDict::new(py);
+    paths.set_item("parent", parent.into_pyarray(py))?;
+    paths.set_item("region", region.into_pyarray(py))?;
+    paths.set_item("site", site.into_pyarray(py))?;
+    out.set_item("paths", paths)?;
     Ok(out)
 }

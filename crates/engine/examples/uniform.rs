@@ -1,12 +1,12 @@
-//! Uniform random traffic on Tapered, for profilers: `cargo run --release --example uniform [all]`.
+//! Uniform random traffic on Tapered, for profilers: `cargo run --release --example uniform [all]
+//! [ports] [packets] [threads N] [shards N] [runs N]`: `all` takes samples and truth, `ports` counters
+//! and queues every 10 µs, `packets` keeps what every packet carries.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tailback_engine::{
-    Buffering, Detour, Injection, Placement, Program, Routing, Rule, Settings, Switching, When,
-    simulate,
-};
+use tailback_engine::probe::{Carry, Probes, Scheme};
+use tailback_engine::{Placement, Program, Settings, Work, simulate};
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{Plan, Routes, Rule as PlanRule};
 
@@ -68,34 +68,36 @@ fn main() {
         host: (0..ranks).collect(),
         start_ps: vec![0; ranks as usize],
         label_observed: vec![true],
+        label_service: Vec::new(),
     };
-    let settings = Settings {
-        seed: 1,
-        packet_bytes: 4096,
-        header_bytes: 0,
-        buffer_bytes: 65536,
-        buffering: Buffering::Input,
-        switching: Switching::CutThrough,
-        switch_delay_ps: 60_000,
-        routing: Routing::Adaptive,
-        detour: Detour::Never,
-        injection: Injection::Fifo,
-        send_delay_ps: 0,
-        eager_bytes: u64::MAX,
-        local_gbps: 400.0,
-        local_delay_ps: 500_000,
-        contention: true,
-        measure: std::env::args().any(|a| a == "all"),
-        rule: Rule::QueueExceedsCredit,
-        rule_bytes: 16384,
-        when: When::Arrival,
-        count_injection: false,
-        windows: 64,
+    let asked = |name: &str| std::env::args().any(|a| a == name);
+    let carry = Carry {
+        scheme: Scheme::Coordinated,
+        hash_bits: 5,
+        count_bits: 4,
+        probability: 0.2,
+        level_bytes: 16384,
+        most: 1 << 30,
+        one_in: 1,
     };
-    for _ in 0..3 {
+    let every_ps = if asked("ports") { 10_000_000 } else { 0 };
+    let probes = Probes {
+        counters_ps: every_ps,
+        queues_ps: every_ps,
+        carry: if asked("packets") { Some(carry) } else { None },
+    };
+    let settings = Settings { measure: asked("all"), probes, ..Settings::default() };
+    let number = |name: &str| {
+        let mut args = std::env::args();
+        args.find(|a| a == name).and_then(|_| args.next()).and_then(|value| value.parse().ok())
+    };
+    let threads = number("threads").unwrap_or(1);
+    let shards = number("shards").map(|n| n as u32);
+    for _ in 0..number("runs").unwrap_or(3) {
         let began = Instant::now();
         let mut watch = |_| ControlFlow::Continue(());
-        let outcome = simulate(&fabric, &plan, &settings, &program, &placement, &mut watch)
+        let work = Work { threads, shards };
+        let outcome = simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch)
             .expect("traffic that ends");
         let seconds = began.elapsed().as_secs_f64();
         println!(

@@ -5,12 +5,16 @@ use std::collections::VecDeque;
 use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
+use crate::congestion::CongestionControl;
+use crate::flows::Flows;
+use crate::link::NEVER;
+use crate::mail::Parcel;
 use crate::packet::{Content, Packet};
-use crate::probe::{Probe, Sent};
+use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
 use crate::rng::{Stream, random};
-use crate::settings::Injection;
-use crate::sim::Sim;
+use crate::settings::{Injection, Switching};
+use crate::shard::Shard;
 
 /// Messages an adapter has to send.
 #[derive(Debug, Default)]
@@ -19,15 +23,24 @@ pub(crate) struct Adapter {
     control: VecDeque<(u32, Content)>,
     /// Messages with packets left.
     data: VecDeque<u32>,
+    /// The same by destination, where injection is of that kind.
+    pub flows: Flows,
     /// An event will come when it may send again.
     pending: bool,
 }
 
-impl<P: Probe> Sim<'_, P> {
+impl<P: Probe> Shard<'_, P> {
     /// Gives the adapter of `node` something to send.
     pub fn enqueue(&mut self, node: u32, message: u32, content: Content) {
-        let adapter = &mut self.adapters[node as usize];
+        let world = self.world;
+        let by_destination = world.settings.injection == Injection::PerDestination;
+        let now = self.now;
+        let adapter = self.adapter(node);
         match content {
+            Content::Data if by_destination => {
+                let dst = world.program.messages[message as usize].dst;
+                adapter.flows.push(world.placement.node[dst as usize], message, now);
+            }
             Content::Data => adapter.data.push_back(message),
             _ => adapter.control.push_back((message, content)),
         }
@@ -38,144 +51,221 @@ impl<P: Probe> Sim<'_, P> {
 
     /// The adapter's link is free again.
     pub fn on_adapter(&mut self, node: u32) {
-        self.adapters[node as usize].pending = false;
+        self.adapter(node).pending = false;
         self.adapter_send(node);
+    }
+
+    pub fn adapter(&mut self, node: u32) -> &mut Adapter {
+        &mut self.adapters[self.world.cut.local_node[node as usize] as usize]
     }
 
     /// Sends the next packet of `node` if link and credit allow; otherwise sees to it that an event
     /// comes when they do.
     pub fn adapter_send(&mut self, node: u32) {
-        let link = self.plan.injection[node as usize];
-        let free = self.links[link].free_at;
-        let adapter = &mut self.adapters[node as usize];
+        let link = self.world.injection(node);
+        let free = self.links.free_at(link);
+        let now = self.now;
+        let adapter = self.adapter(node);
         let (message, content) = match (adapter.control.front(), adapter.data.front()) {
             (Some(&(message, content)), _) => (message, content),
             (None, Some(&message)) => (message, Content::Data),
-            (None, None) => return,
+            (None, None) if adapter.flows.is_empty() => return,
+            (None, None) => return self.flow_send(node, link),
         };
-        if free > self.now {
+        if free > now {
             if !adapter.pending {
                 adapter.pending = true;
                 self.queue.push(Event::new(free, Class::Adapter, node, 0));
             }
             return;
         }
-        let slot = self.next_packet(message, content, link);
-        let Some(slot) = slot else { return };
-        let adapter = &mut self.adapters[node as usize];
+        let Some((packet, last)) = self.next_packet(message, content, link) else { return };
+        let adapter = &mut self.adapters[self.world.cut.local_node[node as usize] as usize];
         if content != Content::Data {
             adapter.control.pop_front();
-        } else if self.messages[message as usize].packets_unsent == 0 {
+        } else if last {
             adapter.data.pop_front();
-        } else if self.settings.injection == Injection::RoundRobin {
+        } else if self.world.settings.injection == Injection::RoundRobin {
             adapter.data.rotate_left(1);
         }
-        self.inject(link, slot);
-        let adapter = &mut self.adapters[node as usize];
-        if !(adapter.pending || adapter.control.is_empty() && adapter.data.is_empty()) {
+        self.inject(link, packet, last);
+        self.call_again(node, link);
+    }
+
+    /// Sees to it that the adapter goes on when its link is free, if it has more to send.
+    fn call_again(&mut self, node: u32, link: u32) {
+        let adapter = self.adapter(node);
+        let idle =
+            adapter.control.is_empty() && adapter.data.is_empty() && adapter.flows.is_empty();
+        if !(idle || adapter.pending) {
             adapter.pending = true;
-            let free = self.links[link].free_at;
+            let free = self.links.free_at(link);
             self.queue.push(Event::new(free, Class::Adapter, node, 0));
         }
     }
 
-    /// Makes the next packet of `message`, or waits for credit and returns nothing.
-    fn next_packet(&mut self, message: u32, content: Content, link: u32) -> Option<u32> {
-        let envelope = self.program.messages[message as usize];
-        let state = &self.messages[message as usize];
-        let (sent, payload) = match content {
-            Content::Data => {
-                let size = u64::from(self.settings.packet_bytes);
-                let number = u64::from(state.packets - state.packets_unsent);
-                (number, (envelope.bytes - number * size).min(size) as u32)
-            }
-            _ => (0, 0),
+    /// Sends the next packet of the first line whose time has come and whose lane has credit.
+    fn flow_send(&mut self, node: u32, link: u32) {
+        let now = self.now;
+        if self.links.free_at(link) > now {
+            return self.call_again(node, link);
+        }
+        let mut place = 0;
+        while let Some((at, message)) = self.adapter(node).flows.ready(place, now) {
+            let Some((packet, last)) = self.next_packet(message, Content::Data, link) else {
+                place = at + 1;
+                continue;
+            };
+            let busy = self.links.link(link).serialization(packet.wire);
+            let settings = self.world.settings;
+            let pace = self.world.program.messages[message as usize].pace_mbps;
+            self.adapter(node).flows.served(at, last, |flow| {
+                let control = settings.congestion_control.as_ref();
+                let pause =
+                    |c: &CongestionControl| c.pause(flow.throttle.index(now, c), busy) + busy;
+                let rested = now + control.map_or(0, pause);
+                if pace == 0 {
+                    return rested;
+                }
+                let interval = u64::from(packet.wire) * 8_000_000 / u64::from(pace);
+                rested.max(flow.timetable.sent(settings.pacing, now, interval, packet.wire))
+            });
+            self.inject(link, packet, last);
+            return self.call_again(node, link);
+        }
+        let flows = &mut self.adapter(node).flows;
+        let next = flows.next_at(now);
+        if next != NEVER && (flows.alarm <= now || next < flows.alarm) {
+            flows.alarm = next;
+            self.queue.push(Event::new(next, Class::Adapter, node, 0));
+        }
+    }
+
+    /// A notification of congestion on the way to where `message` goes has come back to `node`.
+    pub fn throttle(&mut self, node: u32, message: u32) {
+        let (world, now) = (self.world, self.now);
+        let dst = world.program.messages[message as usize].dst;
+        if let Some(control) = &world.settings.congestion_control {
+            let flow = self.adapter(node).flows.of(world.placement.node[dst as usize]);
+            flow.throttle.notified(now, control);
+        }
+    }
+
+    /// Makes the next packet of `message` and says whether it is the last; or waits for credit and
+    /// returns nothing.
+    fn next_packet(&mut self, message: u32, content: Content, link: u32) -> Option<(Packet, bool)> {
+        let world = self.world;
+        let envelope = &world.program.messages[message as usize];
+        let data = content == Content::Data;
+        let (number, payload) = if data {
+            let state = &self.sends[envelope.send as usize];
+            let number = u64::from(state.packets - state.packets_unsent);
+            let size = u64::from(world.settings.packet_bytes);
+            (number, (envelope.bytes - number * size).min(size) as u32)
+        } else {
+            (0, 0)
         };
-        let wire = self.settings.wire_bytes(payload);
-        let lane = self.links.lane_of(link, 0);
-        let starving = self.settings.contention && !self.links.take(lane, wire, self.now);
+        let wire = world.settings.wire_bytes(payload);
+        let service = world.service(envelope);
+        let lane = self.links.lane_of(link, service);
+        let starving = world.settings.contention && !self.links.take(lane, wire, self.now);
         self.links.lane_mut(lane).starving = starving;
         if starving {
+            if P::ON {
+                self.probe.holds(self.now, link, wire);
+            }
             self.wake(lane);
             return None;
         }
-        let to = if content == Content::ClearToSend { envelope.src } else { envelope.dst };
-        let node = self.placement.node[to as usize];
+        let back = matches!(content, Content::ClearToSend | Content::Congestion);
+        let to = if back { envelope.src } else { envelope.dst };
+        let node = world.placement.node[to as usize];
         // Handshake packets draw their random numbers beyond all data packets.
         let id = match content {
-            Content::Data => envelope.first_packet + sent,
+            Content::Data => envelope.first_packet + number,
             Content::RequestToSend => (1 << 62) | envelope.first_packet,
             Content::ClearToSend => (1 << 63) | envelope.first_packet,
+            Content::Congestion => (3 << 62) | envelope.first_packet,
         };
-        if content == Content::Data {
-            self.messages[message as usize].packets_unsent -= 1;
+        let mut last = false;
+        if data {
+            let state = &mut self.sends[envelope.send as usize];
+            state.packets_unsent -= 1;
+            last = state.packets_unsent == 0;
         }
-        Some(self.packets.insert(Packet {
+        let packet = Packet {
             id,
             ready: 0,
             tail_ready: 0,
             message,
             node,
             wire,
-            payload,
             lane,
             next: 0,
             mark: Mark::EMPTY,
             hops: 0,
             state: RouteState::START,
             content,
-        }))
+            observed: data && world.placement.label_observed[envelope.label as usize],
+            from: self.number,
+            service,
+            notified: false,
+            input: 0,
+        };
+        Some((packet, last))
     }
 
-    /// Puts a packet on the wire now.
-    fn inject(&mut self, link: u32, slot: u32) {
-        let packet = self.packets[slot];
-        let state = &mut self.links[link];
-        let busy = state.serialization(packet.wire);
-        let (end, delay) = (self.now + busy, state.delay);
-        state.free_at = end;
+    /// Puts a packet on the wire now; `last` says that its message is sent with it.
+    fn inject(&mut self, link: u32, mut packet: Packet, last: bool) {
+        let world = self.world;
+        self.moves += 1;
+        let busy = self.links.link(link).serialization(packet.wire);
+        let (end, delay) = (self.now + busy, self.links.link(link).delay);
+        self.links.book(link, end);
         if P::ON {
-            let observed = self.observed(slot);
-            self.probe.sent(link, self.now, busy, 0, Sent { wire: packet.wire, observed });
-            if self.settings.count_injection {
-                let bits = random(self.settings.seed, Stream::Reservoir, packet.id, 0xff);
-                let mark = &mut self.packets[slot].mark;
-                self.probe.hop(self.now, link, false, observed, mark, bits);
+            let sent = Sent { wire: packet.wire, observed: packet.observed };
+            let sending = Slot { start: self.now, busy_ps: busy, stall_ps: 0 };
+            self.probe.holds(self.now, link, 0);
+            self.probe.sent(self.now, link, sending, sent);
+            if world.settings.count_injection {
+                let bits = random(world.settings.seed, Stream::Reservoir, packet.id, 0xff);
+                let hop = Hop {
+                    local: link,
+                    link: self.links.link(link).global,
+                    congested: false,
+                    queue: 0,
+                    packet: packet.id,
+                    index: 0,
+                };
+                self.probe.hop(self.now, hop, packet.observed, &mut packet.mark, bits);
             }
         }
         if packet.content == Content::Data {
-            let message = &mut self.messages[packet.message as usize];
-            message.start_ps = message.start_ps.min(self.now);
-            if message.packets_unsent == 0 {
+            let send = world.program.messages[packet.message as usize].send;
+            let state = &mut self.sends[send as usize];
+            state.start_ps = state.start_ps.min(self.now);
+            if last {
                 self.queue.push(Event::new(end, Class::Sent, packet.message, 0));
             }
         }
-        if self.settings.contention {
-            self.queue.push(Event::new(self.now + delay, Class::Arrival, link, slot));
+        let global = self.links.link(link).global;
+        if world.settings.contention {
+            let switch_delay = world.settings.switch_delay_ps;
+            packet.tail_ready = end + delay + switch_delay;
+            packet.ready = match world.settings.switching {
+                Switching::CutThrough => self.now + delay + switch_delay,
+                Switching::StoreAndForward => packet.tail_ready,
+            };
+            let slot = self.packets.insert(packet);
+            self.queue.push(Event::new(packet.ready, Class::Arrival, global, slot));
         } else {
-            let (latency, hops) = self.uncontended(link, packet.node);
-            self.packets[slot].hops = hops;
+            let (latency, hops) = world.uncontended(global, packet.node);
+            packet.hops = hops;
             self.packet_hops += u64::from(hops);
-            let out = self.plan.ejection[packet.node as usize];
-            self.queue.push(Event::new(end + delay + latency, Class::Arrival, out, slot));
+            let out = world.plan.ejection[packet.node as usize];
+            let shard = world.cut.of_node[packet.node as usize];
+            let parcel = Parcel { time: end + delay + latency, link: out, packet };
+            self.hand_over(shard, parcel);
         }
-    }
-
-    /// Latency beyond the first cable, and switches visited, of a path nobody else is on.
-    fn uncontended(&self, injection: u32, node: u32) -> (u64, u8) {
-        let ejection = self.plan.ejection[node as usize];
-        let goal = self.plan.home[node as usize];
-        let mut switch = self.fabric.link_dst[injection as usize] - self.fabric.n_nodes;
-        let (mut latency, mut hops) = (self.settings.switch_delay_ps, 1);
-        let mut state = RouteState::START;
-        while switch != goal {
-            let step = self.plan.next(switch, node, u32::MAX, state);
-            let link = step.links[0] as usize;
-            latency += self.fabric.link_delay_ps[link] + self.settings.switch_delay_ps;
-            switch = self.fabric.link_dst[link] - self.fabric.n_nodes;
-            state = step.next;
-            hops += 1;
-        }
-        (latency + self.fabric.link_delay_ps[ejection as usize], hops)
     }
 }

@@ -81,7 +81,4 @@ pub enum EngineError {
         /// Each link and lane waits for the next, the last for the first.
         cycle: Vec<(u32, u8)>,
     },
-    /// The caller asked to stop.
-    #[error("interrupted")]
-    Interrupted,
 }

@@ -5,58 +5,131 @@
 //! between that moment and its arrival at the next switch: one event a hop. Credit is a fact noted
 //! ahead of time ([`crate::link::Links::give`]); an event for it exists only while somebody waits.
 
-use crate::EngineError;
-use crate::link::{NEVER, NIL};
+use crate::congestion::CongestionControl;
+use crate::link::{Link, NEVER, NIL};
 use crate::packet::Content;
-use crate::probe::{Probe, Sent};
+use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
 use crate::rng::{Stream, below, random};
-use tailback_fabric::{RouteState, Rule as PlanRule};
+use tailback_fabric::{RouteState, Step};
 
+use crate::mail::{Credit, Parcel};
 use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
-use crate::sim::Sim;
+use crate::shard::Shard;
 
-impl<P: Probe> Sim<'_, P> {
-    /// A packet's head reaches a switch, or its tail its node.
+impl<P: Probe> Shard<'_, P> {
+    /// A packet is ready to leave a switch: its head came by `link` and is through the switch delay.
+    /// Or, on an ideal network, its tail reaches its node.
     pub fn on_arrival(&mut self, link: u32, slot: u32) {
-        let state = &self.links[link];
-        if self.fabric.is_node(state.dst) {
-            return self.deliver(slot);
+        let world = self.world;
+        let dst = world.fabric.link_dst[link as usize];
+        if world.fabric.is_node(dst) {
+            return self.deliver(slot, self.now);
         }
-        let delay = self.settings.switch_delay_ps;
-        let switch = state.dst - self.fabric.n_nodes;
-        let wire = self.packets[slot].wire;
-        let tail = self.now + state.serialization(wire);
+        let switch = dst - world.fabric.n_nodes;
         let (out, lane) = self.choose(switch, slot);
         let packet = &mut self.packets[slot];
-        packet.tail_ready = tail + delay;
-        packet.ready = match self.settings.switching {
-            Switching::CutThrough => self.now + delay,
-            Switching::StoreAndForward => tail + delay,
-        };
         packet.hops += 1;
+        let (wire, tail_ready) = (packet.wire, packet.tail_ready);
         self.packet_hops += 1;
         let lane = self.links.lane_of(out, lane);
-        if P::ON && self.settings.when == When::Arrival {
+        if self.extras {
+            self.prepare(link, lane, slot);
+        }
+        if P::ON && world.settings.when == When::Arrival {
             self.mark(lane, slot, true);
         }
-        if !self.links.lane(lane).starving && self.links.take(lane, wire, self.now) {
+        // On a faster link the head holds back, so that the tail is there when it is due.
+        let busy = self.links.lane(lane).link.serialization(wire);
+        if tail_ready > self.now + busy {
+            self.packets[slot].next = lane;
+            let time = tail_ready - busy;
+            self.queue.push(Event::new(time, Class::Ready, link, slot));
+        } else {
+            self.claim(lane, slot);
+        }
+    }
+
+    /// A packet that had to hold back may leave.
+    pub fn on_held_back(&mut self, slot: u32) {
+        let packet = &mut self.packets[slot];
+        packet.ready = self.now;
+        let lane = packet.next;
+        self.claim(lane, slot);
+    }
+
+    /// A packet takes its output, or waits for it.
+    #[inline]
+    fn claim(&mut self, lane: u32, slot: u32) {
+        let wire = self.packets[slot].wire;
+        if self.arbitrated {
+            self.request(lane, slot);
+        } else if !self.links.lane(lane).starving && self.links.take(lane, wire, self.now) {
             self.depart(lane, slot, 0);
         } else {
             self.wait(lane, slot);
         }
     }
 
+    /// What only some settings need to know of a packet that came by `link` and goes on by `lane`.
+    #[inline(never)]
+    fn prepare(&mut self, link: u32, lane: u32, slot: u32) {
+        let fabric = self.world.fabric;
+        let first = fabric.out_links(fabric.link_dst[link as usize]).start;
+        self.packets[slot].input = (fabric.link_reverse[link as usize] - first) as u16;
+        if let Some(control) = &self.world.settings.congestion_control {
+            self.notify(control, lane, slot);
+        }
+    }
+
+    /// Marks a packet where its queue is longer than congestion control allows.
+    fn notify(&mut self, control: &CongestionControl, lane: u32, slot: u32) {
+        let packet = &self.packets[slot];
+        let wire = packet.wire;
+        if packet.content != Content::Data || wire < control.packet_bytes {
+            return;
+        }
+        self.links.collect(lane, self.now);
+        let state = self.links.lane(lane);
+        // Where outputs are booked ahead the credit is spent on what is being sent: a root too.
+        let root = state.credit >= wire || self.links.free_at(state.link.local) > self.now;
+        if self.queued(lane) + u64::from(wire) > control.threshold_bytes
+            && (root || control.victims)
+            && self.marking.due(lane, control.marking_rate)
+        {
+            self.packets[slot].notified = true;
+        }
+    }
+
+    /// Bytes booked on the link of `lane` and waiting for it.
+    fn queued(&self, lane: u32) -> u64 {
+        let link = self.links.lane(lane).link;
+        let booked = self.links.free_at(link.local).saturating_sub(self.now);
+        link.bytes_in(booked) + self.links.waiting(lane)
+    }
+
     /// Credit came back to a lane somebody waits at.
+    ///
+    /// It counts as an event if it lets a packet go: whether void ones exist depends on the cut.
     pub fn on_credit(&mut self, lane: u32) {
+        let before = self.moves;
+        self.credit_back(lane);
+        self.events -= u64::from(self.moves == before);
+    }
+
+    fn credit_back(&mut self, lane: u32) {
         if self.links.lane(lane).wake_at != self.now {
             return; // An earlier event has done it.
         }
         self.links.lane_mut(lane).wake_at = NEVER;
-        let link = self.links.link_of(lane);
-        let src = self.fabric.link_src[link as usize];
-        if self.fabric.is_node(src) {
+        let Link { local: link, global, .. } = self.links.lane(lane).link;
+        let src = self.world.fabric.link_src[global as usize];
+        if self.world.fabric.is_node(src) {
             return self.adapter_send(src);
+        }
+        if self.arbitrated {
+            self.links.lane_mut(lane).starving = false;
+            return self.give_out(link);
         }
         loop {
             let slot = self.links.lane(lane).wait_head;
@@ -69,10 +142,12 @@ impl<P: Probe> Sim<'_, P> {
                 return self.wake(lane);
             }
             let packet = &self.packets[slot];
-            let had_data_since = packet.ready.max(self.links[link].free_at);
-            let state = self.links.lane_mut(lane);
-            state.wait_head = packet.next;
-            state.wait_bytes -= u64::from(wire);
+            let had_data_since = packet.ready.max(self.links.free_at(link));
+            self.links.lane_mut(lane).wait_head = packet.next;
+            *self.links.waiting_mut(lane) -= u64::from(wire);
+            if P::ON {
+                self.probe.leaves(self.now, link, wire);
+            }
             self.depart(lane, slot, self.now.saturating_sub(had_data_since));
         }
     }
@@ -80,6 +155,7 @@ impl<P: Probe> Sim<'_, P> {
     /// Marks a packet as its head leaves.
     pub fn on_departure(&mut self, lane: u32, slot: u32) {
         self.mark(lane, slot, false);
+        self.pass_on(lane, slot, self.now);
     }
 
     /// Makes sure there is an event when the next credit reaches `lane`, where somebody waits.
@@ -91,10 +167,10 @@ impl<P: Probe> Sim<'_, P> {
         }
     }
 
-    /// Gives `lane` back the buffer space of a packet at `time`.
-    fn return_credit(&mut self, lane: u32, time: u64, wire: u32) {
-        let time = time + self.links[self.links.link_of(lane)].delay;
+    /// Gives `lane`, of this shard, back the buffer space of a packet that is free at `freed`.
+    pub fn return_credit(&mut self, lane: u32, freed: u64, wire: u32) {
         let state = self.links.lane_mut(lane);
+        let time = freed + state.link.delay;
         if state.starving && time < state.wake_at {
             state.wake_at = time;
             self.queue.push(Event::new(time, Class::Credit, lane, 0));
@@ -115,173 +191,210 @@ impl<P: Probe> Sim<'_, P> {
         }
         state.wait_tail = slot;
         state.starving = true;
-        state.wait_bytes += u64::from(wire);
+        *self.links.waiting_mut(lane) += u64::from(wire);
+        if P::ON {
+            self.probe.joins(self.now, self.links.lane(lane).link.local, wire);
+        }
         self.wake(lane);
     }
 
     /// Computes when a packet with credit for `lane` leaves, arrives, and frees its buffer.
-    fn depart(&mut self, lane: u32, slot: u32, stall_ps: u64) {
-        let out = self.links.link_of(lane);
+    pub fn depart(&mut self, lane: u32, slot: u32, stall_ps: u64) {
+        let world = self.world;
+        self.moves += 1;
+        let switch_delay = world.settings.switch_delay_ps;
+        let link = self.links.lane(lane).link;
+        let out = link.local;
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
-        let in_lane = std::mem::replace(&mut packet.lane, lane);
-        let state = &mut self.links[out];
-        let busy = state.serialization(wire);
-        // On a faster link the head holds back, so that the tail is there when it is due.
-        let start =
-            packet.ready.max(state.free_at).max(self.now).max(tail_ready.saturating_sub(busy));
+        let (in_lane, from) = (packet.lane, packet.from);
+        (packet.lane, packet.from) = (lane, self.number);
+        let busy = link.serialization(wire);
+        let start = self.now.max(self.links.free_at(out));
         let end = start + busy;
-        state.free_at = end;
-        let delay = state.delay;
-        let to_node = self.fabric.is_node(state.dst);
-        let freed = match self.settings.buffering {
+        self.links.book(out, end);
+        let freed = match world.settings.buffering {
             Buffering::Input => end,
-            Buffering::Output => (tail_ready - self.settings.switch_delay_ps).max(self.now),
+            Buffering::Output => tail_ready - switch_delay,
         };
-        self.return_credit(in_lane, freed, wire);
-        let arrival = if to_node {
-            // The node takes everything at line rate: its credit comes back as the tail arrives.
-            self.return_credit(lane, end + delay, wire);
-            end + delay
+        // A buffer is not given back sooner than a switch delay after the decision.
+        let freed = freed.max(self.now + switch_delay);
+        if from == self.number {
+            self.return_credit(in_lane, freed, wire);
         } else {
-            start + delay
-        };
+            let credit = Credit { freed, lane: in_lane, bytes: wire };
+            self.outbox[usize::from(from)].credits.push(credit);
+            self.first_mail = self.first_mail.min(freed + world.least_cable_ps);
+        }
         if P::ON {
-            match self.settings.when {
+            let observed = self.packets[slot].observed;
+            let sending = Slot { start, busy_ps: busy, stall_ps };
+            self.probe.sent(self.now, out, sending, Sent { wire, observed });
+            match world.settings.when {
                 When::Arrival => {}
                 When::Insertion => self.mark(lane, slot, false),
                 When::Departure => {
                     self.queue.push(Event::new(start, Class::Departure, lane, slot));
+                    return;
                 }
             }
-            let observed = self.observed(slot);
-            self.probe.sent(out, start, busy, stall_ps, Sent { wire, observed });
         }
-        self.queue.push(Event::new(arrival, Class::Arrival, out, slot));
+        self.pass_on(lane, slot, start);
+    }
+
+    /// Sends a packet whose head leaves at `start` to where `lane` leads.
+    fn pass_on(&mut self, lane: u32, slot: u32, start: u64) {
+        let link = self.links.lane(lane).link;
+        let wire = self.packets[slot].wire;
+        let end = start + link.serialization(wire);
+        if link.to_node {
+            // The node takes everything at line rate: its credit comes back as the tail arrives.
+            let arrival = end + link.delay;
+            self.return_credit(lane, arrival, wire);
+            return self.deliver(slot, arrival);
+        }
+        let latency = link.delay + self.world.settings.switch_delay_ps;
+        let (global, shard) = (link.global, link.shard);
+        let packet = &mut self.packets[slot];
+        packet.tail_ready = end + latency;
+        packet.ready = match self.world.settings.switching {
+            Switching::CutThrough => start + latency,
+            Switching::StoreAndForward => end + latency,
+        };
+        let time = packet.ready;
+        if shard == self.number {
+            self.queue.push(Event::new(time, Class::Arrival, global, slot));
+        } else {
+            let packet = self.packets.remove(slot);
+            self.hand_over(shard, Parcel { time, link: global, packet });
+        }
     }
 
     /// Chooses the output towards the packet's node, and the virtual lane.
     fn choose(&mut self, switch: u32, slot: u32) -> (u32, u8) {
+        let world = self.world;
+        let shift = world.cut.link_shift[(world.fabric.n_nodes + switch) as usize];
         let packet = &self.packets[slot];
-        let (node, id, hops) = (packet.node, packet.id, packet.hops);
-        if self.plan.home[node as usize] == switch {
-            return (self.plan.ejection[node as usize], 0);
+        let (node, id, hops, service) = (packet.node, packet.id, packet.hops, packet.service);
+        if world.plan.home[node as usize] == switch {
+            return (world.plan.ejection[node as usize].wrapping_sub(shift), service);
         }
         let (via, state) = self.detour(switch, slot);
-        let step = self.plan.next(switch, node, via, state);
-        let n = step.links.len();
+        let step = world.plan.next(switch, node, via, state);
+        let lane = step.lane * world.settings.services + service;
+        let links = step.shortest();
+        let n = links.len();
         let draw = || {
-            let bits = random(self.settings.seed, Stream::Route, id, hops.into());
+            let bits = random(world.settings.seed, Stream::Route, id, hops.into());
             below(bits, n as u32) as usize
         };
-        let link = match self.settings.routing {
-            _ if n == 1 => step.links[0],
-            Routing::Deterministic => step.links[self.modulus(switch, node) % n],
-            Routing::Random => step.links[draw()],
-            Routing::Adaptive => self.least_loaded(step.links, step.lane, draw()),
-        };
-        self.packets[slot].state = step.next;
-        (link, step.lane)
-    }
-
-    /// The first candidate from `start` on, round the list, with the least backlog.
-    fn least_loaded(&self, links: &[u32], lane: u8, start: usize) -> u32 {
-        let (before, after) = links.split_at(start);
-        let (mut best, mut least) = (NIL, NEVER);
-        for &link in after.iter().chain(before) {
-            let backlog = self.links.backlog(link, lane, self.now);
-            if backlog < least {
-                (best, least) = (link, backlog);
-                if backlog == 0 {
-                    break;
+        let link = match world.settings.routing {
+            Routing::Deterministic => links[world.modulus(switch, node) % n].wrapping_sub(shift),
+            Routing::Random => links[draw()].wrapping_sub(shift),
+            Routing::Vc => {
+                let default = links[world.modulus(switch, node) % n].wrapping_sub(shift);
+                self.circuit(switch, slot, default, shift, step.links)
+            }
+            Routing::Adaptive => {
+                if step.links.len() == 1 {
+                    step.links[0].wrapping_sub(shift)
+                } else {
+                    self.least_loaded(&step, lane, shift, draw())
                 }
             }
-        }
-        best
+        };
+        self.packets[slot].state = step.next;
+        (link, lane)
     }
 
-    /// D-mod-k's dividend (Zahavi et al., 2010): what the switches below leave undistinguished.
-    fn modulus(&self, switch: u32, node: u32) -> usize {
-        let divisor = match &self.plan.rule {
-            PlanRule::Table(routes) => routes.divisor[switch as usize],
-            _ => 1,
-        };
-        (node / divisor) as usize
+    /// The link of a packet by VC routing; handshakes take the default port.
+    fn circuit(&mut self, switch: u32, slot: u32, default: u32, shift: u32, links: &[u32]) -> u32 {
+        let packet = &self.packets[slot];
+        if packet.content != Content::Data {
+            return default;
+        }
+        let message = &self.world.program.messages[packet.message as usize];
+        let size = u64::from(self.world.settings.packet_bytes);
+        let number = packet.id - message.first_packet;
+        let place = (number == 0, (number + 1) * size >= message.bytes);
+        let links = links.iter().map(|link| link.wrapping_sub(shift));
+        let switch = self.world.cut.local_switch[switch as usize];
+        self.circuits.route(switch, packet.message, place, default, links)
+    }
+
+    /// The candidate with the least backlog: among equals the first from place `start` on, round the
+    /// list; one that does not lead nearer only where it is less loaded by a buffer than all others.
+    #[inline]
+    fn least_loaded(&self, step: &Step<'_>, lane: u8, shift: u32, start: usize) -> u32 {
+        let shortest = step.shortest();
+        let aside = &step.links[shortest.len()..];
+        let (before, after) = shortest.split_at(start);
+        let mut best = (NIL, NEVER);
+        for links in [after, before] {
+            best = self.links.least_loaded(links, shift, lane, self.now, best);
+            if best.1 == 0 {
+                return best.0;
+            }
+        }
+        if !aside.is_empty() {
+            // A step aside must save what it costs: as much as a full buffer takes to be sent.
+            let buffer = self.world.settings.buffer_bytes;
+            let gain = self.links.link(best.0).serialization(buffer);
+            let limit = (best.0, best.1.saturating_sub(gain));
+            best = self.links.least_loaded(aside, shift, lane, self.now, limit);
+        }
+        best.0
     }
 
     /// Detour and state of a packet at `switch`; decided at its first switch.
     fn detour(&self, switch: u32, slot: u32) -> (u32, RouteState) {
+        let world = self.world;
         let packet = &self.packets[slot];
-        let detours = self.plan.detours();
-        if detours == 0 || self.settings.detour == Detour::Never {
+        let detours = world.plan.detours();
+        if detours == 0 || world.settings.detour == Detour::Never {
             return (u32::MAX, packet.state);
         }
-        let bits = random(self.settings.seed, Stream::Detour, packet.id, 0);
+        let bits = random(world.settings.seed, Stream::Detour, packet.id, 0);
         let via = below(bits, detours);
         if packet.hops > 0 {
             return (via, packet.state);
         }
-        let state = self.plan.start(switch, packet.node, via);
-        if self.settings.detour == Detour::Valiant || !state.detouring() {
+        let state = world.plan.start(switch, packet.node, via);
+        if world.settings.detour == Detour::Valiant || !state.detouring() {
             return (via, state);
         }
         // UGAL-L (Singh, 2005): queue × hops of both ways, as this switch sees them.
+        let shift = world.cut.link_shift[(world.fabric.n_nodes + switch) as usize];
         let cost = |via: u32, state: RouteState| {
-            let step = self.plan.next(switch, packet.node, via, state);
-            let queue =
-                step.links.iter().map(|&l| self.links.backlog(l, step.lane, self.now)).min();
-            let hops = self.plan.hops(self.fabric, switch, packet.node, via);
+            let step = world.plan.next(switch, packet.node, via, state);
+            let lane = step.lane * world.settings.services + packet.service;
+            let backlog =
+                |&link: &u32| self.links.backlog(link.wrapping_sub(shift), lane, self.now);
+            let queue = step.links.iter().map(backlog).min();
+            let hops = world.plan.hops(world.fabric, switch, packet.node, via);
             queue.unwrap_or(NEVER).saturating_mul(hops.into())
         };
         let minimal = cost(u32::MAX, RouteState::START);
         if minimal <= cost(via, state) { (via, RouteState::START) } else { (via, state) }
     }
 
-    /// A circle of buffers that wait on one another, once nothing moves any more.
-    ///
-    /// Packets in the buffer of lane A that wait for credit of lane B make A wait for B.
-    pub fn deadlock(&self) -> Option<EngineError> {
-        let lanes = self.links.n_lanes();
-        let mut waits_for = vec![NIL; lanes as usize];
-        for lane in 0..lanes {
-            let mut slot = self.links.lane(lane).wait_head;
-            while slot != NIL {
-                waits_for[self.packets[slot].lane as usize] = lane;
-                slot = self.packets[slot].next;
-            }
-        }
-        let mut seen = vec![NIL; lanes as usize];
-        for start in 0..lanes {
-            let mut at = start;
-            while at != NIL && seen[at as usize] == NIL {
-                seen[at as usize] = start;
-                at = waits_for[at as usize];
-            }
-            if at != NIL && seen[at as usize] == start {
-                let mut cycle = vec![self.links.link_and_lane(at)];
-                let mut next = waits_for[at as usize];
-                while next != at {
-                    cycle.push(self.links.link_and_lane(next));
-                    next = waits_for[next as usize];
-                }
-                return Some(EngineError::Deadlock { time_ps: self.now, cycle });
-            }
-        }
-        None
-    }
-
     /// Shows the packet's mark this hop. `queues` says the packet itself has yet to join the queue.
     fn mark(&mut self, lane: u32, slot: u32, queues: bool) {
+        if !self.probe.wants_hops() {
+            return;
+        }
         let (id, hops, wire) = {
             let packet = &self.packets[slot];
             (packet.id, packet.hops, if queues { packet.wire } else { 0 })
         };
         let congested = self.congested(lane, wire, id, hops);
-        let bits = random(self.settings.seed, Stream::Reservoir, id, hops.into());
-        let observed = self.observed(slot);
-        let mark = &mut self.packets[slot].mark;
-        let link = self.links.link_of(lane);
-        self.probe.hop(self.now, link, congested, observed, mark, bits);
+        let queue = if self.probe.wants_queue() { self.queued(lane) + u64::from(wire) } else { 0 };
+        let bits = random(self.world.settings.seed, Stream::Reservoir, id, hops.into());
+        let packet = &mut self.packets[slot];
+        let Link { local, global, .. } = self.links.lane(lane).link;
+        let index = hops - 1 + u8::from(self.world.settings.count_injection);
+        let hop = Hop { local, link: global, congested, queue, packet: id, index };
+        self.probe.hop(self.now, hop, packet.observed, &mut packet.mark, bits);
     }
 
     /// The congestion rule (thesis §3.2, §5.10).
@@ -289,19 +402,16 @@ impl<P: Probe> Sim<'_, P> {
     /// A packet is booked on a link with its credit in hand, so booked bytes cancel out of "queue
     /// exceeds credit": what waits for credit is compared with the credit that is left.
     fn congested(&mut self, lane: u32, joining: u32, id: u64, hops: u8) -> bool {
-        let now = self.now;
-        let waiting = self.links.lane(lane).wait_bytes + u64::from(joining);
-        let queued = || {
-            let link = &self.links[self.links.link_of(lane)];
-            link.bytes_in(link.free_at.saturating_sub(now)) + waiting
-        };
-        match self.settings.rule {
+        let waiting = self.links.waiting(lane) + u64::from(joining);
+        let queued = || self.queued(lane) + u64::from(joining);
+        match self.world.settings.rule {
             Rule::QueueExceedsCredit => self.short_of(lane, waiting),
-            Rule::Queue => queued() > self.settings.rule_bytes,
-            Rule::Credit => self.short_of(lane, self.settings.rule_bytes),
+            Rule::Queue => queued() > self.world.settings.rule_bytes,
+            Rule::Credit => self.short_of(lane, self.world.settings.rule_bytes),
             Rule::Proportional => {
-                let bits = random(self.settings.seed, Stream::Mark, id, hops.into()) >> 32;
-                u128::from(bits) * u128::from(self.settings.rule_bytes) < u128::from(queued()) << 32
+                let bits = random(self.world.settings.seed, Stream::Mark, id, hops.into()) >> 32;
+                u128::from(bits) * u128::from(self.world.settings.rule_bytes)
+                    < u128::from(queued()) << 32
             }
         }
     }
@@ -314,13 +424,5 @@ impl<P: Probe> Sim<'_, P> {
         }
         self.links.collect(lane, self.now);
         u64::from(self.links.lane(lane).credit) < bytes
-    }
-
-    /// Whether a packet is data of an observed job: what samples are taken of.
-    #[inline]
-    pub fn observed(&self, slot: u32) -> bool {
-        let packet = &self.packets[slot];
-        let label = self.program.messages[packet.message as usize].label;
-        packet.content == Content::Data && self.placement.label_observed[label as usize]
     }
 }

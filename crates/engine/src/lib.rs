@@ -2,13 +2,22 @@
 //!
 //! Time is integer picoseconds. The same fabric, settings and program give the same outcome bit for
 //! bit: events at equal time have a fixed order, and random numbers are a function of the seed, the
-//! purpose and the packet. In free flow a packet costs one event a hop (see `hop.rs`).
+//! purpose and the packet; the number of threads does not show. In free flow a packet costs one event
+//! a hop (see `hop.rs`).
 
 mod adapter;
+mod arbiter;
+mod circuits;
+mod congestion;
+mod cut;
+mod deadlock;
 mod error;
+mod flows;
 mod hop;
 mod link;
+mod mail;
 mod outcome;
+mod pacing;
 mod packet;
 pub mod probe;
 mod program;
@@ -16,12 +25,18 @@ pub mod queue;
 mod ranks;
 mod rng;
 mod settings;
+mod shard;
 mod sim;
+mod windows;
+mod world;
 
+pub use congestion::CongestionControl;
 pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
+pub use pacing::Pacing;
 pub use program::{OpKind, Placement, Program};
 pub use settings::{
-    Buffering, Detour, Injection, MIN_WIRE_BYTES, Routing, Rule, Settings, Switching, When,
+    Arbitration, Buffering, Detour, Injection, MIN_WIRE_BYTES, Routing, Rule, Settings, Switching,
+    When,
 };
-pub use sim::{Progress, Watch, simulate};
+pub use sim::{Progress, Watch, Work, simulate};

@@ -9,24 +9,28 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 const RATE_BITS: u32 = 16;
 
-/// The transmitter of one directed link.
-#[derive(Debug, Clone)]
+/// The transmitter of one directed link: what does not change in a run.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
-    /// When it has sent everything it took on.
-    pub free_at: u64,
     /// Cable delay.
     pub delay: u64,
     /// Picoseconds a byte, in units of 2^-16.
-    rate: u32,
-    /// Destination vertex.
-    pub dst: u32,
+    pub rate: u32,
+    /// Number over the whole fabric.
+    pub global: u32,
+    /// Number within the shard.
+    pub local: u32,
+    /// Shard of the destination.
+    pub shard: u8,
+    /// The destination is a node.
+    pub to_node: bool,
 }
 
 impl Link {
-    pub fn new(gbps: f64, delay: u64, dst: u32) -> Self {
+    pub fn new(gbps: f64, delay: u64) -> Self {
         let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
         let rate = rate.clamp(1.0, f64::from(u32::MAX)) as u32;
-        Self { free_at: 0, delay, rate, dst }
+        Self { delay, rate, global: 0, local: 0, shard: 0, to_node: false }
     }
 
     /// Slowest rate a link can have, in gigabits per second.
@@ -46,10 +50,13 @@ impl Link {
 }
 
 /// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
+///
+/// One cache line holds all that a packet needs of it: that state is small matters more than anything
+/// else for speed.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 pub(crate) struct Lane {
-    /// Bytes that wait for credit.
-    pub wait_bytes: u64,
+    pub link: Link,
     /// When a credit event is due, [`NEVER`] if none is.
     pub wake_at: u64,
     /// Bytes that may be sent.
@@ -67,9 +74,9 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    fn new(credit: u32) -> Self {
+    fn new(link: Link, credit: u32) -> Self {
         Self {
-            wait_bytes: 0,
+            link,
             wake_at: NEVER,
             credit,
             wait_head: NIL,
@@ -90,26 +97,35 @@ struct Return {
     next: u32,
 }
 
-/// All links with their lanes, and all credit on its way back to them.
+/// All links of a shard with their lanes, and all credit on its way back to them.
 ///
-/// Lane `l` of link `k` has the number `k × lanes + l`. Returns live in one slab whose free list is
-/// last-in-first-out: as many of them are in the cache as there are packets in flight.
+/// Lane `l` of link `k` has the number `k × lanes + l`. What adaptive routing compares, `free_at` and
+/// `waiting`, is kept apart: a switch's candidates are neighbours there.
 #[derive(Debug)]
 pub(crate) struct Links {
-    links: Vec<Link>,
     lanes: Vec<Lane>,
+    /// When each link has sent everything it took on.
+    free_at: Vec<u64>,
+    /// Bytes that wait for credit at each lane.
+    waiting: Vec<u64>,
     per_link: u32,
+    /// Returns of all lanes: a slab whose free list is last-in-first-out, as many in the cache as
+    /// there are packets in flight.
     returns: Vec<Return>,
     free: u32,
 }
 
 impl Links {
     /// `lanes` virtual lanes a link, each with `buffer` bytes at the far end.
-    pub fn new(links: Vec<Link>, lanes: u8, buffer: u32) -> Self {
-        let count = links.len() * usize::from(lanes);
+    pub fn new(links: &[Link], lanes: u8, buffer: u32) -> Self {
+        let each = |(local, link): (usize, &Link)| {
+            let lane = Lane::new(Link { local: local as u32, ..*link }, buffer);
+            std::iter::repeat_n(lane, lanes.into())
+        };
         Self {
-            links,
-            lanes: vec![Lane::new(buffer); count],
+            lanes: links.iter().enumerate().flat_map(each).collect(),
+            free_at: vec![0; links.len()],
+            waiting: vec![0; links.len() * usize::from(lanes)],
             per_link: lanes.into(),
             returns: Vec::new(),
             free: NIL,
@@ -122,20 +138,30 @@ impl Links {
         link * self.per_link + u32::from(lane)
     }
 
-    /// Link of a lane.
-    #[inline]
-    pub fn link_of(&self, lane: u32) -> u32 {
-        if self.per_link == 1 { lane } else { lane / self.per_link }
+    /// Lanes of `link`.
+    pub fn lanes_of(&self, link: u32) -> std::ops::Range<u32> {
+        link * self.per_link..(link + 1) * self.per_link
     }
 
-    /// Link of a lane, and which of the link's lanes it is.
+    /// Number over the whole fabric of a lane's link, and which of the link's lanes it is.
     pub fn link_and_lane(&self, lane: u32) -> (u32, u8) {
-        (self.link_of(lane), (lane % self.per_link) as u8)
+        (self.lane(lane).link.global, (lane % self.per_link) as u8)
     }
 
     /// Number of lanes of all links.
     pub fn n_lanes(&self) -> u32 {
         self.lanes.len() as u32
+    }
+
+    /// Number of links.
+    pub fn n_links(&self) -> u32 {
+        self.free_at.len() as u32
+    }
+
+    /// A link by its number within the shard.
+    #[inline]
+    pub fn link(&self, link: u32) -> &Link {
+        &self.lane(self.lane_of(link, 0)).link
     }
 
     /// The lane.
@@ -153,10 +179,74 @@ impl Links {
     /// Time a packet would wait at a lane before its own transmission: the adaptive measure.
     #[inline]
     pub fn backlog(&self, link: u32, lane: u8, now: u64) -> u64 {
-        let state = &self[link];
-        let waiting = self.lane(self.lane_of(link, lane)).wait_bytes;
-        let sending = state.free_at.saturating_sub(now);
-        if waiting == 0 { sending } else { sending + state.serialization(waiting as u32) }
+        let waiting = self.waiting[self.lane_of(link, lane) as usize];
+        let sending = self.free_at[link as usize].saturating_sub(now);
+        if waiting == 0 { sending } else { sending + self.link(link).serialization(waiting as u32) }
+    }
+
+    /// The first of `links` (numbers over the fabric, `shift` more than the shard's) with a backlog
+    /// less than that of `best`, and less than all others'; an idle one at once.
+    #[inline]
+    pub fn least_loaded(
+        &self,
+        links: &[u32],
+        shift: u32,
+        lane: u8,
+        now: u64,
+        mut best: (u32, u64),
+    ) -> (u32, u64) {
+        let (Some(&first), Some(&last)) = (links.first(), links.last()) else { return best };
+        let neighbours = (last - first) as usize == links.len() - 1;
+        if self.per_link > 1 || !neighbours {
+            for link in links.iter().map(|link| link.wrapping_sub(shift)) {
+                let backlog = self.backlog(link, lane, now);
+                if backlog < best.1 {
+                    best = (link, backlog);
+                }
+            }
+            return best;
+        }
+        // The same, for links that lie side by side.
+        let from = first.wrapping_sub(shift);
+        let range = from as usize..from as usize + links.len();
+        let states = self.free_at[range.clone()].iter().zip(&self.waiting[range]);
+        for (link, (&free_at, &waiting)) in (from..).zip(states) {
+            let mut backlog = free_at.saturating_sub(now);
+            if waiting > 0 {
+                backlog += self.link(link).serialization(waiting as u32);
+            }
+            if backlog < best.1 {
+                best = (link, backlog);
+                if backlog == 0 {
+                    break;
+                }
+            }
+        }
+        best
+    }
+
+    /// When `link` has sent everything it took on.
+    #[inline]
+    pub fn free_at(&self, link: u32) -> u64 {
+        self.free_at[link as usize]
+    }
+
+    /// Books `link` until `time`.
+    #[inline]
+    pub fn book(&mut self, link: u32, time: u64) {
+        self.free_at[link as usize] = time;
+    }
+
+    /// Bytes that wait for credit at `lane`.
+    #[inline]
+    pub fn waiting(&self, lane: u32) -> u64 {
+        self.waiting[lane as usize]
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn waiting_mut(&mut self, lane: u32) -> &mut u64 {
+        &mut self.waiting[lane as usize]
     }
 
     /// Takes credit for `bytes` if it is there at `now`; credit that came back is counted first.
@@ -285,30 +375,17 @@ impl Links {
     }
 }
 
-impl std::ops::Index<u32> for Links {
-    type Output = Link;
-    #[inline]
-    fn index(&self, link: u32) -> &Link {
-        &self.links[link as usize]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Links {
-    #[inline]
-    fn index_mut(&mut self, link: u32) -> &mut Link {
-        &mut self.links[link as usize]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn credit_returns_in_order_of_time_whatever_the_order_of_notice() {
-        let mut links = Links::new(vec![Link::new(100.0, 0, 0)], 2, 100);
+        let mut links = Links::new(&[Link::new(100.0, 0)], 2, 100);
         assert!(links.take(1, 100, 0));
-        for (time, bytes) in [(50, 30), (20, 10), (60, 40), (50, 5), (20, 10), (30, 5)] {
+        for (time, bytes) in
+            [(50, 30), (20, 10), (60, 40), (50, 5), (20, 10), (30, 5), (30, 0), (90, 0)]
+        {
             links.give(1, 0, time, bytes);
         }
         assert_eq!(links.next_return(1), 20);
@@ -318,17 +395,17 @@ mod tests {
         assert!(links.take(1, 35, 50));
         assert_eq!(links.credit_in_all().collect::<Vec<_>>(), [100, 40]);
         assert!(links.take(1, 40, 60));
-        assert_eq!(links.next_return(1), NEVER);
-        assert_eq!((links.lane_of(0, 1), links.link_of(1)), (1, 0));
+        assert_eq!(links.next_return(1), 90);
+        assert_eq!((links.lane_of(0, 1), links.link_and_lane(1)), (1, (0, 1)));
     }
 
     #[test]
     fn rates_are_exact_to_a_byte() {
         for (gbps, ps) in [(100.0, 327_680), (200.0, 163_840), (25.0, 1_310_720)] {
-            assert_eq!(Link::new(gbps, 0, 0).serialization(4096), ps);
+            assert_eq!(Link::new(gbps, 0).serialization(4096), ps);
         }
         let rate = 54.545_454_545_454_55;
-        let fdr = Link::new(rate, 0, 0);
+        let fdr = Link::new(rate, 0);
         assert!((fdr.serialization(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
         assert_eq!(fdr.bytes_in(fdr.serialization(4096)), 4095);
     }

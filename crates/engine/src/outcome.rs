@@ -2,9 +2,11 @@
 
 use tailback_telemetry::{Key, Sums};
 
-use crate::probe::Truth;
-use crate::program::Envelope;
-use crate::ranks::{MessageState, RankState};
+use crate::link::NEVER;
+use crate::probe::{Probed, Truth};
+use crate::ranks::RankState;
+use crate::shard::Shard;
+use crate::world::World;
 
 /// Everything a run produced.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -21,12 +23,16 @@ pub struct Outcome {
     pub events: u64,
     /// When the last event happened.
     pub end_ps: u64,
+    /// Whether the run came to its end; otherwise this is what there was when it was broken off.
+    pub complete: bool,
     /// Length of a time window; 0 when nothing was measured.
     pub window_ps: u64,
     /// Sums of the receivers, sorted by key.
     pub samples: Vec<(Key, Sums)>,
     /// (window, link, what really crossed it), sorted.
     pub truth: Vec<(u32, u32, Truth)>,
+    /// What further probes saw.
+    pub probed: Probed,
 }
 
 /// When a rank finished and what it did until then.
@@ -59,9 +65,9 @@ pub struct MessageLog {
     pub label: Vec<u32>,
     /// When its send was posted.
     pub post_ps: Vec<u64>,
-    /// When its first byte left.
+    /// When its first byte left; [`u64::MAX`] if it has not.
     pub start_ps: Vec<u64>,
-    /// When its last byte arrived.
+    /// When its last byte arrived; [`u64::MAX`] if it has not, in a run broken off.
     pub arrival_ps: Vec<u64>,
     /// Data packets.
     pub packets: Vec<u32>,
@@ -70,17 +76,22 @@ pub struct MessageLog {
 }
 
 impl MessageLog {
-    pub(crate) fn new(envelopes: &[Envelope], states: &[MessageState]) -> Self {
-        Self {
-            src: envelopes.iter().map(|m| m.src).collect(),
-            dst: envelopes.iter().map(|m| m.dst).collect(),
-            bytes: envelopes.iter().map(|m| m.bytes).collect(),
-            label: envelopes.iter().map(|m| m.label).collect(),
-            post_ps: states.iter().map(|m| m.post_ps).collect(),
-            start_ps: states.iter().map(|m| m.start_ps).collect(),
-            arrival_ps: states.iter().map(|m| m.arrival_ps).collect(),
-            packets: states.iter().map(|m| m.packets).collect(),
-            switch_hops: states.iter().map(|m| m.switch_hops).collect(),
+    pub(crate) fn new<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> Self {
+        let mut log = Self::default();
+        for message in &world.program.messages {
+            let sending = &shards[world.shard_of_rank(message.src)].sends[message.send as usize];
+            let receiver = &shards[world.shard_of_rank(message.dst)];
+            let receiving = &receiver.receives[message.receive as usize];
+            log.src.push(message.src);
+            log.dst.push(message.dst);
+            log.bytes.push(message.bytes);
+            log.label.push(message.label);
+            log.post_ps.push(sending.post_ps);
+            log.start_ps.push(sending.start_ps);
+            log.arrival_ps.push(if receiving.arrived { receiving.arrival_ps } else { NEVER });
+            log.packets.push(sending.packets);
+            log.switch_hops.push(receiving.switch_hops);
         }
+        log
     }
 }

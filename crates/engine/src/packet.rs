@@ -14,6 +14,8 @@ pub(crate) enum Content {
     RequestToSend,
     /// "Its receive is posted, go on."
     ClearToSend,
+    /// "Your packets meet congestion" (BECN).
+    Congestion,
 }
 
 /// One packet.
@@ -22,18 +24,16 @@ pub(crate) enum Content {
 pub(crate) struct Packet {
     /// Number over the whole run: what random numbers are drawn by.
     pub id: u64,
-    /// Earliest time its head may leave the switch it is in.
+    /// When its head is (or was) ready to leave the switch it is in.
     pub ready: u64,
-    /// Earliest time its tail may.
+    /// When its tail is.
     pub tail_ready: u64,
     pub message: u32,
     /// Destination node.
     pub node: u32,
     /// Bytes on the wire.
     pub wire: u32,
-    /// Bytes of the message in it.
-    pub payload: u32,
-    /// Lane it came by: whose buffer it holds.
+    /// Lane it came by, whose buffer it holds, numbered within the shard `from`.
     pub lane: u32,
     /// Next in a waiting line or in the free list.
     pub next: u32,
@@ -43,6 +43,16 @@ pub(crate) struct Packet {
     /// What it remembers of its route.
     pub state: RouteState,
     pub content: Content,
+    /// Data of an observed job: what samples are taken of.
+    pub observed: bool,
+    /// Shard it came from.
+    pub from: u8,
+    /// Service level: which set of virtual lanes it uses.
+    pub service: u8,
+    /// Forward congestion notification (FECN).
+    pub notified: bool,
+    /// Port it came by: its number among the links of the switch.
+    pub input: u16,
 }
 
 /// All packets in flight.

@@ -37,6 +37,8 @@ pub struct Program {
     pub request: Vec<i32>,
     /// Label of sends and receives.
     pub label: Vec<u32>,
+    /// Rate of each send in megabits per second, 0 where it has none; empty: no send has one.
+    pub pace_mbps: Vec<u32>,
 }
 
 /// Where ranks run and what their traffic belongs to.
@@ -50,6 +52,8 @@ pub struct Placement {
     pub start_ps: Vec<u64>,
     /// Whether traffic of each label is of an observed job.
     pub label_observed: Vec<bool>,
+    /// Service level of each label's traffic; empty: 0 for all.
+    pub label_service: Vec<u8>,
 }
 
 /// One operation, ready to execute.
@@ -72,6 +76,12 @@ pub(crate) struct Envelope {
     pub bytes: u64,
     /// Number of its first packet over the whole run: what random numbers are drawn by.
     pub first_packet: u64,
+    /// Its given rate, 0 if it has none.
+    pub pace_mbps: u32,
+    /// Number of its sending side within the sender's shard.
+    pub send: u32,
+    /// Number of its receiving side within the receiver's shard.
+    pub receive: u32,
 }
 
 #[derive(Debug)]
@@ -138,7 +148,18 @@ impl Program {
             message_of_op[op] = message as u32;
             message_of_op[receives[i].op] = message as u32;
             let bytes = self.amount[op];
-            messages.push(Envelope { src, dst, label: self.label[op], bytes, first_packet });
+            let label = self.label[op];
+            let pace_mbps = self.pace_mbps.get(op).copied().unwrap_or(0);
+            messages.push(Envelope {
+                src,
+                dst,
+                label,
+                bytes,
+                first_packet,
+                pace_mbps,
+                send: 0,
+                receive: 0,
+            });
             first_packet += bytes.div_ceil(packet_bytes.into()).max(1);
         }
         let ops = self.resolve(&message_of_op)?;

@@ -3,13 +3,13 @@
 //! Contract: events come out in ascending [`Event`] order, that is by time, then class, then entity,
 //! then packet; the order of pushing never shows. Pushing is O(1) for events within the horizon
 //! (`BUCKETS` × bucket width) and O(log n) beyond; popping is O(1) amortised for buckets of a few
-//! events. Memory: 24 bytes an event.
+//! events. Memory: 32 bytes an event, 4 a bucket.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-const BUCKETS: usize = 1 << 13;
-const NIL: u32 = u32::MAX;
+/// Buckets of the ring.
+pub(crate) const BUCKETS: usize = 1 << 13;
 
 /// What happens, in the order it happens at equal times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,15 +29,15 @@ pub enum Class {
     Adapter = 5,
     /// A rank goes on after computing.
     Rank = 6,
+    /// An output is idle again and packets wait in line for it.
+    Free = 7,
+    /// A packet that came by a slower link may leave.
+    Ready = 8,
 }
 
-/// An event: when, and what to whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Event {
-    /// Picoseconds.
-    pub time: u64,
-    key: u64,
-}
+/// An event: when, and what to whom. Its order is that of one number: time, class, entity, packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event(u128);
 
 const ENTITY_BITS: u32 = 28;
 
@@ -47,36 +47,55 @@ impl Event {
     pub fn new(time: u64, class: Class, entity: u32, packet: u32) -> Self {
         debug_assert!(entity < 1 << ENTITY_BITS);
         let key = (class as u64) << 60 | u64::from(entity) << 32 | u64::from(packet);
-        Self { time, key }
+        Self(u128::from(time) << 64 | u128::from(key))
+    }
+
+    /// Picoseconds.
+    #[inline]
+    pub fn time(self) -> u64 {
+        (self.0 >> 64) as u64
     }
 
     /// Its class.
     #[inline]
     pub fn class(self) -> Class {
-        match self.key >> 60 {
+        match self.0 as u64 >> 60 {
             0 => Class::Credit,
             1 => Class::Departure,
             2 => Class::Arrival,
             3 => Class::Sent,
             4 => Class::Message,
             5 => Class::Adapter,
-            _ => Class::Rank,
+            6 => Class::Rank,
+            7 => Class::Free,
+            _ => Class::Ready,
         }
     }
 
     /// The link, node, rank or message concerned.
     #[inline]
     pub fn entity(self) -> u32 {
-        (self.key >> 32) as u32 & ((1 << ENTITY_BITS) - 1)
+        (self.0 >> 32) as u32 & ((1 << ENTITY_BITS) - 1)
     }
 
     /// The packet concerned.
     #[inline]
     pub fn packet(self) -> u32 {
-        self.key as u32
+        self.0 as u32
     }
 }
 
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (class, entity, packet) = (self.class(), self.entity(), self.packet());
+        write!(f, "{class:?} of {entity} ({packet}) at {} ps", self.time())
+    }
+}
+
+/// No event.
+const NIL: u32 = u32::MAX;
+
+/// An event in the line of its bucket.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
     event: Event,
@@ -90,10 +109,14 @@ pub struct EventQueue {
     cursor: u64,
     /// Events of the bucket at the cursor, last one first.
     current: Vec<Event>,
+    /// The buckets after it.
     heads: Vec<u32>,
-    occupied: Vec<u64>,
+    /// Events of all buckets; the cell last given back is the first to be used again, so as many are
+    /// in the cache as there are events pending.
     cells: Vec<Cell>,
     free: u32,
+    /// A bit for every bucket that holds something.
+    occupied: [u64; BUCKETS / 64],
     in_ring: usize,
     far: BinaryHeap<Reverse<Event>>,
     /// Bucket of the first event in `far`.
@@ -108,9 +131,9 @@ impl EventQueue {
             cursor: 0,
             current: Vec::with_capacity(64),
             heads: vec![NIL; BUCKETS],
-            occupied: vec![0; BUCKETS / 64],
             cells: Vec::new(),
             free: NIL,
+            occupied: [0; BUCKETS / 64],
             in_ring: 0,
             far: BinaryHeap::new(),
             first_far: u64::MAX,
@@ -130,12 +153,32 @@ impl EventQueue {
     /// Adds an event; it must not lie before the event last popped.
     #[inline]
     pub fn push(&mut self, event: Event) {
-        let bucket = event.time >> self.shift;
+        let bucket = event.time() >> self.shift;
+        // Not ahead of the cursor: wraps to a large number.
+        let ahead = bucket.wrapping_sub(self.cursor + 1);
+        if ahead < BUCKETS as u64 - 1 {
+            let slot = bucket as usize % BUCKETS;
+            let cell = Cell { event, next: self.heads[slot] };
+            let index = self.free;
+            if let Some(place) = self.cells.get_mut(index as usize) {
+                self.free = std::mem::replace(place, cell).next;
+                self.heads[slot] = index;
+            } else {
+                self.heads[slot] = self.cells.len() as u32;
+                self.cells.push(cell);
+            }
+            self.occupied[slot / 64] |= 1 << (slot % 64);
+            self.in_ring += 1;
+        } else {
+            self.push_elsewhere(bucket, event);
+        }
+    }
+
+    #[inline(never)]
+    fn push_elsewhere(&mut self, bucket: u64, event: Event) {
         if bucket <= self.cursor {
             let at = self.current.partition_point(|e| *e > event);
             self.current.insert(at, event);
-        } else if bucket - self.cursor < BUCKETS as u64 {
-            self.push_ring(bucket, event);
         } else {
             self.far.push(Reverse(event));
             self.first_far = self.first_far.min(bucket);
@@ -145,89 +188,110 @@ impl EventQueue {
     /// Takes the first event.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
+        self.pop_before(u64::MAX)
+    }
+
+    /// Takes the first event if it comes before `end`.
+    #[inline]
+    pub fn pop_before(&mut self, end: u64) -> Option<Event> {
         loop {
-            if let Some(event) = self.current.pop() {
-                return Some(event);
+            if let Some(event) = self.current.last() {
+                return if event.time() < end { self.current.pop() } else { None };
             }
-            if !self.advance() {
+            if !self.advance(end) {
                 return None;
             }
         }
     }
 
-    #[inline]
-    fn push_ring(&mut self, bucket: u64, event: Event) {
-        let slot = bucket as usize & (BUCKETS - 1);
-        let next = self.heads[slot];
-        let cell = Cell { event, next };
-        let index = self.free;
-        if index == NIL {
-            self.heads[slot] = self.cells.len() as u32;
-            self.cells.push(cell);
-        } else {
-            self.free = self.cells[index as usize].next;
-            self.cells[index as usize] = cell;
-            self.heads[slot] = index;
+    /// A time no pending event comes before; [`u64::MAX`] when nothing is pending.
+    ///
+    /// It is the start of the first bucket with anything in it: finding it costs no sorting.
+    pub fn not_before(&self) -> u64 {
+        if let Some(event) = self.current.last() {
+            return event.time();
         }
-        self.occupied[slot / 64] |= 1 << (slot % 64);
-        self.in_ring += 1;
+        match self.next_bucket() {
+            u64::MAX => u64::MAX,
+            bucket => bucket << self.shift,
+        }
     }
 
-    /// Moves the cursor to the next bucket that holds something; false when nothing is left.
-    fn advance(&mut self) -> bool {
-        let next = match (self.in_ring, self.first_far) {
-            (0, u64::MAX) => return false,
-            (0, bucket) => bucket,
-            _ => self.next_occupied(),
-        };
-        self.cursor = next;
-        let slot = next as usize & (BUCKETS - 1);
-        let mut index = std::mem::replace(&mut self.heads[slot], NIL);
-        self.occupied[slot / 64] &= !(1 << (slot % 64));
-        while index != NIL {
-            let cell = self.cells[index as usize];
-            self.current.push(cell.event);
-            self.cells[index as usize].next = self.free;
-            self.free = index;
-            self.in_ring -= 1;
-            index = cell.next;
+    /// The next bucket that holds something, [`u64::MAX`] if there is none.
+    fn next_bucket(&self) -> u64 {
+        // Whatever is far lies beyond all buckets of the ring.
+        if self.in_ring == 0 { self.first_far } else { self.next_occupied() }
+    }
+
+    /// Moves the cursor to the next bucket that holds something if that starts before `end`.
+    #[inline(never)]
+    fn advance(&mut self, end: u64) -> bool {
+        let next = self.next_bucket();
+        if next == u64::MAX || next << self.shift >= end {
+            return false;
         }
+        self.cursor = next;
+        let slot = next as usize % BUCKETS;
+        let mut more = std::mem::replace(&mut self.heads[slot], NIL);
+        while more != NIL {
+            let cell = &mut self.cells[more as usize];
+            self.current.push(cell.event);
+            let next = std::mem::replace(&mut cell.next, self.free);
+            self.free = std::mem::replace(&mut more, next);
+            self.in_ring -= 1;
+        }
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
         while self.first_far < next + BUCKETS as u64 {
             self.draw_near(next);
         }
-        self.current.sort_unstable_by(|a, b| b.cmp(a));
+        sort_last_first(&mut self.current);
         true
     }
 
     /// Moves the first far event into its bucket, which has come within the horizon.
     fn draw_near(&mut self, cursor: u64) {
         if let Some(Reverse(event)) = self.far.pop() {
-            let bucket = event.time >> self.shift;
-            if bucket == cursor {
+            if event.time() >> self.shift == cursor {
                 self.current.push(event);
             } else {
-                self.push_ring(bucket, event);
+                self.push(event);
             }
         }
         let first = self.far.peek();
-        self.first_far = first.map_or(u64::MAX, |Reverse(event)| event.time >> self.shift);
+        self.first_far = first.map_or(u64::MAX, |Reverse(event)| event.time() >> self.shift);
     }
 
     /// Absolute number of the first occupied bucket after the cursor.
     fn next_occupied(&self) -> u64 {
-        let start = (self.cursor as usize + 1) & (BUCKETS - 1);
+        let start = (self.cursor as usize + 1) % BUCKETS;
         let words = BUCKETS / 64;
         let (mut word, mut bits) = (start / 64, self.occupied[start / 64] & (!0 << (start % 64)));
         for _ in 0..=words {
             if bits != 0 {
                 let slot = word * 64 + bits.trailing_zeros() as usize;
-                let ahead = (slot + BUCKETS - start) & (BUCKETS - 1);
+                let ahead = (slot + BUCKETS - start) % BUCKETS;
                 return self.cursor + 1 + ahead as u64;
             }
             word = (word + 1) % words;
             bits = self.occupied[word];
         }
         unreachable!("in_ring counts the occupied buckets")
+    }
+}
+
+/// Sorts a few events: by insertion, which for so few beats everything.
+fn sort_last_first(events: &mut [Event]) {
+    if events.len() > 32 {
+        return events.sort_unstable_by(|a, b| b.cmp(a));
+    }
+    for i in 1..events.len() {
+        let event = events[i];
+        let mut at = i;
+        while at > 0 && events[at - 1] < event {
+            events[at] = events[at - 1];
+            at -= 1;
+        }
+        events[at] = event;
     }
 }
 
@@ -250,7 +314,7 @@ mod tests {
                 if pop {
                     let event = queue.pop();
                     prop_assert_eq!(event, model.pop_first());
-                    now = event.map_or(now, |e| e.time);
+                    now = event.map_or(now, |e| e.time());
                 } else {
                     let event = Event::new(now + ahead % (1 << (ahead % 28)), Class::Arrival, entity, 0);
                     if model.insert(event) {

@@ -5,13 +5,12 @@
 //! a clearance once the receive is posted, both real packets. Ranks of one host exchange messages
 //! through memory, at a rate and latency of their own.
 
-use crate::EngineError;
 use crate::link::NEVER;
 use crate::packet::Content;
-use crate::probe::Probe;
-use crate::program::Op;
+use crate::probe::{Arrival, Probe};
+use crate::program::{Envelope, Op};
 use crate::queue::{Class, Event};
-use crate::sim::Sim;
+use crate::shard::Shard;
 
 /// What a rank is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,36 +48,43 @@ impl RankState {
     }
 }
 
-/// A message on its way.
-#[derive(Debug)]
-pub(crate) struct MessageState {
+/// The sending side of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sending {
     pub post_ps: u64,
     pub start_ps: u64,
-    pub arrival_ps: u64,
     pub packets: u32,
     pub packets_unsent: u32,
-    pub packets_left: u32,
-    pub switch_hops: u32,
     sent: bool,
-    arrived: bool,
-    receive_posted: bool,
+}
+
+impl Sending {
+    pub fn new(packets: u32) -> Self {
+        Self { post_ps: 0, start_ps: NEVER, packets, packets_unsent: packets, sent: false }
+    }
+}
+
+/// The receiving side of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Receiving {
+    pub arrival_ps: u64,
+    pub packets_left: u32,
+    received: u32,
+    pub switch_hops: u32,
+    pub arrived: bool,
+    posted: bool,
     requested: bool,
 }
 
-impl MessageState {
-    pub fn new(bytes: u64, packet_bytes: u32) -> Self {
-        let packets = bytes.div_ceil(packet_bytes.into()).max(1) as u32;
+impl Receiving {
+    pub fn new(packets: u32) -> Self {
         Self {
-            post_ps: 0,
-            start_ps: NEVER,
             arrival_ps: 0,
-            packets,
-            packets_unsent: packets,
             packets_left: packets,
+            received: 0,
             switch_hops: 0,
-            sent: false,
             arrived: false,
-            receive_posted: false,
+            posted: false,
             requested: false,
         }
     }
@@ -87,15 +93,21 @@ impl MessageState {
 /// [`Class::Message`] events carry what happens in their packet field.
 const READY: u32 = 0;
 const LOCAL_ARRIVAL: u32 = 1;
+const ARRIVED: u32 = 2;
+const REQUESTED: u32 = 3;
+const CLEARED: u32 = 4;
+const MARKED: u32 = 5;
+const NOTIFIED: u32 = 6;
 
-impl<P: Probe> Sim<'_, P> {
+impl<P: Probe> Shard<'_, P> {
     /// Executes `rank` until it blocks, computes or ends.
     pub fn go_on(&mut self, rank: u32) {
-        let r = rank as usize;
+        let r = self.world.local_rank[rank as usize] as usize;
         self.ranks[r].waiting = Waiting::No;
-        let end = self.program.rank_start[r + 1];
+        let program = &self.world.program;
+        let end = program.rank_start[rank as usize + 1];
         while self.ranks[r].next_op < end {
-            let op = self.program.ops[self.ranks[r].next_op];
+            let op = program.ops[self.ranks[r].next_op];
             self.ranks[r].next_op += 1;
             let waiting = match op {
                 Op::Compute(ps) => {
@@ -123,27 +135,60 @@ impl<P: Probe> Sim<'_, P> {
             }
         }
         self.ranks[r].finish_ps = self.now;
-        self.unfinished -= 1;
     }
 
-    /// A message's software latency is over, or it has arrived through memory.
+    /// Something happens to a message, other than to its packets on their way.
     pub fn on_message(&mut self, message: u32, what: u32) {
-        if what == LOCAL_ARRIVAL {
-            self.messages[message as usize].switch_hops = 0;
-            self.delivered += u64::from(self.messages[message as usize].packets);
-            self.on_sent(message);
-            return self.arrived(message);
+        match what {
+            READY => self.on_ready(message),
+            LOCAL_ARRIVAL => {
+                let receive = self.world.program.messages[message as usize].receive;
+                self.delivered += u64::from(self.receives[receive as usize].packets_left);
+                self.receives[receive as usize].packets_left = 0;
+                self.receives[receive as usize].arrival_ps = self.now;
+                self.on_sent(message);
+                self.arrived(message);
+            }
+            ARRIVED => self.arrived(message),
+            REQUESTED => {
+                let envelope = &self.world.program.messages[message as usize];
+                let state = &mut self.receives[envelope.receive as usize];
+                state.requested = true;
+                if state.posted {
+                    self.clear(message);
+                }
+            }
+            MARKED => {
+                let dst = self.world.program.messages[message as usize].dst;
+                let node = self.world.placement.node[dst as usize];
+                self.enqueue(node, message, Content::Congestion);
+            }
+            NOTIFIED => {
+                let src = self.world.program.messages[message as usize].src;
+                self.throttle(self.world.placement.node[src as usize], message);
+            }
+            _ => {
+                debug_assert_eq!(what, CLEARED);
+                let envelope = &self.world.program.messages[message as usize];
+                let node = self.world.placement.node[envelope.src as usize];
+                self.enqueue(node, message, Content::Data);
+            }
         }
-        let envelope = self.program.messages[message as usize];
-        if self.same_host(message) {
-            let wire = (envelope.bytes as f64 * 8000.0 / self.settings.local_gbps).ceil() as u64;
-            self.messages[message as usize].start_ps = self.now;
-            let time = self.now + self.settings.local_delay_ps + wire;
+    }
+
+    /// A message's software latency is over.
+    fn on_ready(&mut self, message: u32) {
+        let world = self.world;
+        let envelope = &world.program.messages[message as usize];
+        if world.same_host(envelope) {
+            let wire = (envelope.bytes as f64 * 8000.0 / world.settings.local_gbps).ceil() as u64;
+            self.sends[envelope.send as usize].start_ps = self.now;
+            let time = self.now + world.settings.local_delay_ps + wire;
             self.queue.push(Event::new(time, Class::Message, message, LOCAL_ARRIVAL));
             return;
         }
-        let node = self.placement.node[envelope.src as usize];
-        let content = if envelope.bytes > self.settings.eager_bytes {
+        let node = world.placement.node[envelope.src as usize];
+        let content = if envelope.bytes > world.settings.eager_bytes {
             Content::RequestToSend
         } else {
             Content::Data
@@ -153,91 +198,116 @@ impl<P: Probe> Sim<'_, P> {
 
     /// The last byte of a message has left its adapter.
     pub fn on_sent(&mut self, message: u32) {
-        self.messages[message as usize].sent = true;
-        self.completed(self.program.messages[message as usize].src);
+        let envelope = &self.world.program.messages[message as usize];
+        self.sends[envelope.send as usize].sent = true;
+        self.completed(envelope.src);
     }
 
-    /// A packet's tail has reached its node.
-    pub fn deliver(&mut self, slot: u32) {
-        let observed = self.observed(slot);
+    /// Delivers a packet whose tail reaches its node at `time`, which may lie ahead: nothing can come
+    /// between. The node learns of it by an event only where that matters to it.
+    pub fn deliver(&mut self, slot: u32, time: u64) {
         let packet = self.packets.remove(slot);
         let message = packet.message;
-        let envelope = self.program.messages[message as usize];
-        match packet.content {
-            Content::RequestToSend => {
-                self.messages[message as usize].requested = true;
-                if self.messages[message as usize].receive_posted {
-                    self.clear(message);
-                }
-            }
-            Content::ClearToSend => {
-                let node = self.placement.node[envelope.src as usize];
-                self.enqueue(node, message, Content::Data);
-            }
+        let what = match packet.content {
+            Content::RequestToSend => REQUESTED,
+            Content::ClearToSend => CLEARED,
+            Content::Congestion => NOTIFIED,
             Content::Data => {
+                let envelope = &self.world.program.messages[message as usize];
                 self.delivered += 1;
                 if P::ON {
-                    let (bytes, mark) = (packet.payload, packet.mark);
-                    self.probe.delivered(self.now, envelope.label, bytes, observed, mark);
+                    let size = u64::from(self.world.settings.packet_bytes);
+                    let before = (packet.id - envelope.first_packet) * size;
+                    let bytes = (envelope.bytes - before).min(size) as u32;
+                    let arrival = Arrival {
+                        packet: packet.id,
+                        label: envelope.label,
+                        bytes,
+                        src: self.world.placement.node[envelope.src as usize],
+                        dst: packet.node,
+                        hops: packet.hops,
+                        observed: packet.observed,
+                    };
+                    self.probe.delivered(time, arrival, packet.mark);
                 }
-                let state = &mut self.messages[message as usize];
+                if packet.notified {
+                    self.queue.push(Event::new(time, Class::Message, message, MARKED));
+                }
+                let number = (packet.id - envelope.first_packet) as u32;
+                let state = &mut self.receives[envelope.receive as usize];
+                if self.world.settings.in_order() {
+                    assert_eq!(number, state.received, "packet of message {message} out of order");
+                }
+                state.received += 1;
                 state.switch_hops += u32::from(packet.hops);
                 state.packets_left -= 1;
-                if state.packets_left == 0 {
-                    self.arrived(message);
+                state.arrival_ps = state.arrival_ps.max(time);
+                if state.packets_left > 0 {
+                    return;
                 }
+                ARRIVED
             }
-        }
+        };
+        self.queue.push(Event::new(time, Class::Message, message, what));
     }
 
     fn arrived(&mut self, message: u32) {
-        let state = &mut self.messages[message as usize];
+        let envelope = &self.world.program.messages[message as usize];
+        let state = &mut self.receives[envelope.receive as usize];
         assert!(!state.arrived, "message {message} arrived twice");
         state.arrived = true;
-        state.arrival_ps = self.now;
-        if state.receive_posted {
-            self.completed(self.program.messages[message as usize].dst);
+        if state.posted {
+            self.completed(envelope.dst);
         }
+    }
+
+    fn rank(&mut self, rank: u32) -> &mut RankState {
+        &mut self.ranks[self.world.local_rank[rank as usize] as usize]
     }
 
     /// A request of `rank` is complete: it may go on.
     fn completed(&mut self, rank: u32) {
-        let state = &mut self.ranks[rank as usize];
+        let state = self.rank(rank);
         state.open_requests -= 1;
         let waiting = state.waiting;
         if matches!(waiting, Waiting::No | Waiting::Computing) || !self.satisfied(rank, waiting) {
             return;
         }
-        let state = &mut self.ranks[rank as usize];
-        state.wait_ps += self.now - state.waiting_since;
+        let now = self.now;
+        let state = self.rank(rank);
+        state.wait_ps += now - state.waiting_since;
         self.go_on(rank);
     }
 
-    fn satisfied(&self, rank: u32, waiting: Waiting) -> bool {
+    fn satisfied(&mut self, rank: u32, waiting: Waiting) -> bool {
+        let messages = &self.world.program.messages;
         match waiting {
             Waiting::No | Waiting::Computing => true,
-            Waiting::Send(message) => self.messages[message as usize].sent,
+            Waiting::Send(message) => self.sends[messages[message as usize].send as usize].sent,
             Waiting::Receive(message) => {
-                let state = &self.messages[message as usize];
-                state.arrived && state.receive_posted
+                let state = &self.receives[messages[message as usize].receive as usize];
+                state.arrived && state.posted
             }
-            Waiting::All => self.ranks[rank as usize].open_requests == 0,
+            Waiting::All => self.rank(rank).open_requests == 0,
         }
     }
 
     fn post_send(&mut self, rank: u32, message: u32) {
-        self.ranks[rank as usize].open_requests += 1;
-        self.messages[message as usize].post_ps = self.now;
-        let time = self.now + self.settings.send_delay_ps;
+        self.rank(rank).open_requests += 1;
+        let send = self.world.program.messages[message as usize].send;
+        self.sends[send as usize].post_ps = self.now;
+        let time = self.now + self.world.settings.send_delay_ps;
         self.queue.push(Event::new(time, Class::Message, message, READY));
     }
 
     fn post_receive(&mut self, rank: u32, message: u32) {
-        let state = &mut self.messages[message as usize];
-        state.receive_posted = true;
-        if !state.arrived {
-            self.ranks[rank as usize].open_requests += 1;
-            if state.requested {
+        let receive = self.world.program.messages[message as usize].receive;
+        let state = &mut self.receives[receive as usize];
+        state.posted = true;
+        let (arrived, requested) = (state.arrived, state.requested);
+        if !arrived {
+            self.rank(rank).open_requests += 1;
+            if requested {
                 self.clear(message);
             }
         }
@@ -245,40 +315,24 @@ impl<P: Probe> Sim<'_, P> {
 
     /// Tells the sender of `message` to go on.
     fn clear(&mut self, message: u32) {
-        let dst = self.program.messages[message as usize].dst;
-        self.enqueue(self.placement.node[dst as usize], message, Content::ClearToSend);
+        let dst = self.world.program.messages[message as usize].dst;
+        self.enqueue(self.world.placement.node[dst as usize], message, Content::ClearToSend);
+    }
+}
+
+impl RankState {
+    /// Whether it has not finished its program, which ends at operation `end`.
+    pub fn unfinished(&self, end: usize) -> bool {
+        self.waiting != Waiting::No || self.next_op < end
     }
 
-    fn same_host(&self, message: u32) -> bool {
-        let envelope = self.program.messages[message as usize];
-        let host = &self.placement.host;
-        host[envelope.src as usize] == host[envelope.dst as usize]
-    }
-
-    /// Says who waits for what when nothing happens any more.
-    pub fn stuck(&self) -> EngineError {
-        let examples: Vec<String> = (0..self.ranks.len() as u32)
-            .filter(|&rank| {
-                let state = &self.ranks[rank as usize];
-                state.waiting != Waiting::No
-                    || state.next_op < self.program.rank_start[rank as usize + 1]
-            })
-            .take(4)
-            .map(|rank| format!("rank {rank} waits for {}", self.awaited(rank)))
-            .collect();
-        EngineError::Stuck {
-            blocked: self.unfinished,
-            time_ps: self.now,
-            examples: examples.join("; "),
-        }
-    }
-
-    fn awaited(&self, rank: u32) -> String {
-        let of = |message: u32| self.program.messages[message as usize];
-        match self.ranks[rank as usize].waiting {
+    /// What it waits for, in words.
+    pub fn awaits(&self, messages: &[Envelope]) -> String {
+        let of = |message: u32| &messages[message as usize];
+        match self.waiting {
             Waiting::Send(m) => format!("its send of {} B to rank {}", of(m).bytes, of(m).dst),
             Waiting::Receive(m) => format!("{} B from rank {}", of(m).bytes, of(m).src),
-            _ => format!("{} open requests", self.ranks[rank as usize].open_requests),
+            _ => format!("{} open requests", self.open_requests),
         }
     }
 }

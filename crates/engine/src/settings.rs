@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::EngineError;
+use crate::probe::Probes;
+use crate::{CongestionControl, EngineError, Pacing};
 
 /// Where the buffer space a packet holds is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -35,6 +36,19 @@ pub enum Routing {
     Random,
     /// D-mod-k: by destination (Zahavi et al., 2010), the same for every packet.
     Deterministic,
+    /// VC routing: by the first packet of each message, where the fewest messages go (document 004).
+    Vc,
+}
+
+/// Who is next at an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arbitration {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// The input ports in turn.
+    RoundRobin,
 }
 
 /// Whether packets leave the shortest way, where the routing rule offers detours.
@@ -57,6 +71,8 @@ pub enum Injection {
     Fifo,
     /// A packet of each message in turn.
     RoundRobin,
+    /// A line of messages for each destination, the lines in turn.
+    PerDestination,
 }
 
 /// When a port counts as congested (thesis §3.2 and §5.10).
@@ -105,8 +121,31 @@ pub struct Settings {
     pub switch_delay_ps: u64,
     /// See [`Routing`].
     pub routing: Routing,
+    /// Entries of a switch, of routing `vc`.
+    #[serde(default)]
+    pub vc_entries: u32,
+    /// See [`Pacing`].
+    #[serde(default)]
+    pub pacing: Pacing,
     /// See [`Detour`].
     pub detour: Detour,
+    /// See [`Arbitration`].
+    #[serde(default)]
+    pub arbitration: Arbitration,
+    /// How much faster than its link an input port hands packets to the crossbar; 0: no limit.
+    #[serde(default)]
+    pub crossbar_speedup: f64,
+    /// Service levels: each has the virtual lanes the routing rule needs for its own.
+    #[serde(default = "one")]
+    pub services: u8,
+    /// Bytes a lane may send before the next one's turn, by service level; empty: no arbitration
+    /// between lanes but the order of arrival (or a packet each in turn where outputs are given out
+    /// one packet at a time).
+    #[serde(default)]
+    pub lane_weights: Vec<u32>,
+    /// See [`CongestionControl`]; none: off.
+    #[serde(default)]
+    pub congestion_control: Option<CongestionControl>,
     /// See [`Injection`].
     pub injection: Injection,
     /// Software latency between the posting of a send and its first byte at the adapter.
@@ -131,6 +170,51 @@ pub struct Settings {
     pub count_injection: bool,
     /// Time windows: at least so many, at most twice as many (fewer if the run is very short).
     pub windows: u32,
+    /// Further probes.
+    #[serde(default)]
+    pub probes: Probes,
+}
+
+impl Default for Settings {
+    /// InfiniBand at 100 Gb/s: 4 KiB packets, 64 KiB buffers, 60 ns switches, adaptive routing; no
+    /// probes.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            packet_bytes: 4096,
+            header_bytes: 0,
+            buffer_bytes: 65536,
+            buffering: Buffering::Input,
+            switching: Switching::CutThrough,
+            switch_delay_ps: 60_000,
+            routing: Routing::Adaptive,
+            vc_entries: 0,
+            pacing: Pacing::Off,
+            detour: Detour::Never,
+            arbitration: Arbitration::Fcfs,
+            crossbar_speedup: 0.0,
+            services: 1,
+            lane_weights: Vec::new(),
+            congestion_control: None,
+            injection: Injection::Fifo,
+            send_delay_ps: 0,
+            eager_bytes: u64::MAX,
+            local_gbps: 400.0,
+            local_delay_ps: 500_000,
+            contention: true,
+            measure: false,
+            rule: Rule::QueueExceedsCredit,
+            rule_bytes: 16384,
+            when: When::Arrival,
+            count_injection: false,
+            windows: 64,
+            probes: Probes::default(),
+        }
+    }
+}
+
+fn one() -> u8 {
+    1
 }
 
 /// The least a packet occupies on the wire: an InfiniBand header with its checksums, rounded up.
@@ -141,6 +225,27 @@ impl Settings {
     #[inline]
     pub fn wire_bytes(&self, payload: u32) -> u32 {
         (payload + self.header_bytes).max(MIN_WIRE_BYTES)
+    }
+
+    /// Whether packets of a message arrive in the order they were sent in.
+    pub(crate) fn in_order(&self) -> bool {
+        matches!(self.routing, Routing::Deterministic | Routing::Vc)
+            && self.detour == Detour::Never
+            && self.contention
+    }
+
+    /// Whether outputs are given out one packet at a time (see `arbiter.rs`).
+    pub fn arbitrated(&self) -> bool {
+        self.arbitration != Arbitration::Fcfs
+            || self.crossbar_speedup > 0.0
+            || !self.lane_weights.is_empty()
+    }
+
+    /// What lane `lane` of a link may send before the next one's turn.
+    pub(crate) fn weight_bytes(&self, lane: u8) -> u32 {
+        let services = usize::from(self.services.max(1));
+        let weight = self.lane_weights.get(usize::from(lane) % services);
+        weight.copied().unwrap_or(0)
     }
 
     /// Checks values against each other.
@@ -164,6 +269,42 @@ impl Settings {
         if !(self.local_gbps > 0.0 && self.local_gbps.is_finite()) {
             return wrong("local_rate", self.local_gbps.to_string(), "above 0".into());
         }
+        if !(1..=8).contains(&self.services) {
+            return wrong("services", self.services.to_string(), "1 to 8".into());
+        }
+        if !(self.crossbar_speedup == 0.0 || (0.1..=1000.0).contains(&self.crossbar_speedup)) {
+            let valid = "0 (no limit) or 0.1 to 1000".into();
+            return wrong("crossbar_speedup", self.crossbar_speedup.to_string(), valid);
+        }
+        if !(self.lane_weights.is_empty() || self.lane_weights.len() == usize::from(self.services))
+        {
+            let valid = format!("as many as services, {}, or none", self.services);
+            return wrong("lane_weights", format!("{} weights", self.lane_weights.len()), valid);
+        }
+        if self.pacing != Pacing::Off && self.injection != Injection::PerDestination {
+            let valid = "per-destination where flows are paced".into();
+            return wrong("injection", format!("{:?}", self.injection), valid);
+        }
+        if let Pacing::Elastic { percent } = self.pacing
+            && !(1..=100).contains(&percent)
+        {
+            return wrong("pacing percent", percent.to_string(), "1 to 100".into());
+        }
+        if self.routing == Routing::Vc && self.detour != Detour::Never {
+            let valid = "never where routing is vc".into();
+            return wrong("detour", format!("{:?}", self.detour), valid);
+        }
+        if let Some(control) = &self.congestion_control {
+            if self.injection != Injection::PerDestination {
+                let valid = "per-destination where congestion control is on".into();
+                return wrong("injection", format!("{:?}", self.injection), valid);
+            }
+            if control.table.is_empty() || control.timer_ps == 0 {
+                let valid = "a table with entries and a timer above 0".into();
+                return wrong("congestion_control", "an empty table or timer 0".into(), valid);
+            }
+        }
+        self.probes.check()?;
         if self.windows == 0 {
             return wrong("windows", "0".into(), "at least 1".into());
         }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use tailback_engine::{Buffering, EngineError, Rule, Settings, Switching, When};
+use tailback_engine::{Buffering, EngineError, Rule, Settings, Switching, When, Work};
 use tailback_fabric::CableList;
 use tailback_fabric::fat_tree::{Shape, build};
 
@@ -148,7 +148,9 @@ fn ranks_of_one_host_do_not_use_the_network() {
     let placement = Placement { node: vec![0, 0], host: vec![0, 0], ..in_order(2) };
     let program = burst(2, &[(0, 1, 1 << 20)]);
     let mut watch = |_| ControlFlow::Continue(());
-    let outcome = simulate(&fabric, &plan, &settings(), &program, &placement, &mut watch).unwrap();
+    let outcome =
+        simulate(&fabric, &plan, &settings(), &program, &placement, Work::default(), &mut watch)
+            .unwrap();
     assert_eq!(outcome.messages.arrival_ps[0], 500_000 + (1 << 20) * 20);
     assert_eq!(outcome.packet_hops, 0);
 }

@@ -130,7 +130,7 @@ fn deterministic_routing_keeps_the_order_of_a_flow() {
 mod lanes {
     use super::*;
     use std::ops::ControlFlow;
-    use tailback_engine::{Detour, EngineError, simulate};
+    use tailback_engine::{Detour, EngineError, Work, simulate};
     use tailback_fabric::rules::{AllToAll, DimensionOrder, Tie};
     use tailback_fabric::{Fabric, Plan, Rule as PlanRule};
     use tailback_fabric::{hyperx, torus};
@@ -167,7 +167,9 @@ mod lanes {
         let program = burst(n as usize, &messages);
         let settings = Settings { detour, buffer_bytes: 4096, ..settings() };
         let placement = in_order(n as usize);
-        simulate(fabric, &plan, &settings, &program, &placement, &mut |_| ControlFlow::Continue(()))
+        simulate(fabric, &plan, &settings, &program, &placement, Work::default(), &mut |_| {
+            ControlFlow::Continue(())
+        })
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod fat_tree;
 mod forwarding;
 mod global;
 pub mod hyperx;
+pub mod modified_tree;
 pub mod pgft;
 mod routes;
 pub mod rules;

@@ -14,8 +14,8 @@ use crate::{Fabric, FabricError};
 
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Entries up to which a table is kept where arithmetic would do: 16 MB, about what caches hold.
-const SMALL_TABLE: usize = 1 << 22;
+/// Entries up to which a table is kept where arithmetic would do.
+const SMALL_TABLE: usize = 1 << 12;
 
 /// Route candidates of every switch to every switch that carries nodes.
 #[derive(Debug, Clone)]
@@ -108,6 +108,7 @@ impl Routes {
     }
 
     /// The candidate links at `switch` towards `node`, which hangs off another switch.
+    #[inline]
     pub fn candidates(&self, switch: u32, node: u32) -> &[u32] {
         let column = self.column[node as usize];
         if let Some(tree) = &self.tree {

@@ -5,7 +5,8 @@
 //! solved with all others held; then every flow that shares a link with the set is asked for its
 //! bottleneck. Who has none joins the set, and so do held flows with a higher level than a flow they
 //! hold down. When nobody joins, every flow has a bottleneck and the rates are *the* max-min fair
-//! rates. The set only grows, so the worst case is one solve of everything.
+//! rates. The set only grows, so the worst case is one solve of everything; where the last change
+//! changed half of all rates, the next is solved so from the start.
 
 use crate::links::Links;
 use crate::waterfill::Filler;
@@ -29,9 +30,15 @@ pub(crate) struct MaxMin {
     in_set: Vec<u32>,
     dirty: Vec<u32>,
     is_dirty: Vec<u32>,
+    is_asked: Vec<u32>,
     round: u32,
     step: u32,
     joining: Vec<u32>,
+    /// All active flows, and the place of each among them.
+    active: Vec<u32>,
+    place: Vec<u32>,
+    /// How many rates of flows under way the last settlement changed.
+    reach: usize,
     /// Solves so far, and flows solved in all of them.
     pub solves: u64,
     pub solved_flows: u64,
@@ -47,6 +54,10 @@ impl MaxMin {
         changed: &mut Vec<u32>,
     ) {
         self.begin(links);
+        self.keep_track(started, ended);
+        if 2 * self.reach > self.active.len() {
+            return self.settle_all(links, changed);
+        }
         self.mark(links, ended);
         self.set.extend_from_slice(started);
         for &flow in started {
@@ -78,7 +89,39 @@ impl MaxMin {
             }
             self.join();
         }
+        self.reach = self.set.len().saturating_sub(started.len());
         changed.extend_from_slice(&self.set);
+    }
+
+    /// Solves everything at once.
+    fn settle_all(&mut self, links: &mut Links, changed: &mut Vec<u32>) {
+        let all = std::mem::take(&mut self.active);
+        self.filler.solve(links, &all);
+        self.solves += 1;
+        self.solved_flows += all.len() as u64;
+        self.mark(links, &all);
+        self.refresh(links);
+        let other = |&&flow: &&u32| {
+            let (rate, held) = (links.rate[flow as usize], links.held[flow as usize]);
+            held > 0.0 && (rate - held).abs() > TOLERANCE * rate
+        };
+        self.reach = all.iter().filter(other).count();
+        changed.extend_from_slice(&all);
+        self.active = all;
+    }
+
+    fn keep_track(&mut self, started: &[u32], ended: &[u32]) {
+        for &flow in started {
+            self.place[flow as usize] = self.active.len() as u32;
+            self.active.push(flow);
+        }
+        for &flow in ended {
+            let place = self.place[flow as usize] as usize;
+            self.active.swap_remove(place);
+            if let Some(&moved) = self.active.get(place) {
+                self.place[moved as usize] = place as u32;
+            }
+        }
     }
 
     fn begin(&mut self, links: &Links) {
@@ -86,7 +129,9 @@ impl MaxMin {
         self.load.resize(links.capacity.len(), 0.0);
         self.top.resize(links.capacity.len(), 0.0);
         self.is_dirty.resize(links.capacity.len(), 0);
+        self.is_asked.resize(links.capacity.len(), 0);
         self.in_set.resize(links.weight.len(), 0);
+        self.place.resize(links.weight.len(), 0);
         self.round += 1;
         self.step += 1;
         self.set.clear();
@@ -168,7 +213,12 @@ impl MaxMin {
         for at in 0..self.set.len() {
             let flow = self.set[at];
             if !self.has_bottleneck(links, flow) {
-                self.ask_link(links, self.filler.stopped_at[flow as usize]);
+                // Once a link and step: who joins is the same whoever asks.
+                let link = self.filler.stopped_at[flow as usize];
+                let asked = &mut self.is_asked[link as usize];
+                if std::mem::replace(asked, self.step) != self.step {
+                    self.ask_link(links, link);
+                }
             }
         }
     }

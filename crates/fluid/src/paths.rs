@@ -1,9 +1,11 @@
 //! The links a flow takes: one path, or a spread over the candidates of its route.
 
-use tailback_fabric::{Fabric, Routes};
+use serde::Deserialize;
+use tailback_fabric::{Fabric, Plan, RouteState};
 
 use crate::FluidError;
 use crate::rng::{below, random};
+use crate::trunks::Trunks;
 
 /// Paths of flows in columns: flow `f` uses `link[start[f]..start[f + 1]]`.
 #[derive(Debug, Default, Clone)]
@@ -71,41 +73,99 @@ impl Paths {
 }
 
 /// How a flow's links are chosen among the candidates of its route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathChoice {
     /// D-mod-k: by destination, as the packet engine's `deterministic`.
     Deterministic,
     /// One candidate at random at each switch, once for the flow.
     Random,
-    /// The candidate that the fewest active flows use as the flow starts, ties at random: what VC
-    /// routing (document 004) does.
+    /// The candidate that the fewest active flows use as the flow starts, the one of D-mod-k among
+    /// the best: what VC routing (document 004) does.
     LeastFlows,
     /// Eight equal parts, each by the fewest flows: near what per-packet adaptive routing does.
     Split,
     /// Equal parts over all candidates: the limit of per-packet random routing. A flow across a
     /// large fabric uses a thousand links and more, and costs accordingly.
     Spread,
+    /// All links that serve as one (see [`Trunks`]) as a single link of their joint capacity: what
+    /// perfect per-packet balance would give, at the cost of a single path. For trees.
+    Pooled,
+}
+
+/// Whether flows leave the shortest way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detour {
+    /// They do not.
+    #[default]
+    Never,
+    /// By way of a place drawn at random, where the rule has detours.
+    Valiant,
+    /// As UGAL: where flows on the first link times hops is less that way.
+    Ugal,
 }
 
 /// Parts of a flow under [`PathChoice::Split`].
 const PARTS: u64 = 8;
 
+/// Stream of the draws of detours, apart from those of hops.
+const DETOUR: u64 = 0xde70;
+
 /// Finds paths on a fabric.
 #[derive(Debug)]
 pub struct Router<'a> {
     fabric: &'a Fabric,
-    routes: &'a Routes,
+    plan: &'a Plan,
     choice: PathChoice,
+    detour: Detour,
     seed: u64,
+    trunks: Option<Trunks>,
     /// Flows on each link, parts as such; kept by [`Router::occupy`] and [`Router::release`].
     flows: Vec<f64>,
 }
 
 impl<'a> Router<'a> {
     /// Paths by `choice`.
-    pub fn new(fabric: &'a Fabric, routes: &'a Routes, choice: PathChoice, seed: u64) -> Self {
-        Self { fabric, routes, choice, seed, flows: vec![0.0; fabric.n_links()] }
+    pub fn new(
+        fabric: &'a Fabric,
+        plan: &'a Plan,
+        choice: PathChoice,
+        detour: Detour,
+        seed: u64,
+    ) -> Self {
+        let trunks = (choice == PathChoice::Pooled).then(|| Trunks::of(fabric));
+        let flows = vec![0.0; trunks.as_ref().map_or(fabric.n_links(), |t| t.gbps.len())];
+        Self { fabric, plan, choice, detour, seed, trunks, flows }
+    }
+
+    /// Whether paths depend on the flows there are.
+    pub fn by_load(&self) -> bool {
+        matches!(self.choice, PathChoice::LeastFlows | PathChoice::Split)
+            || self.detour == Detour::Ugal
+    }
+
+    /// Capacity of everything paths may use, in Gb/s: links, or trunks where they are pooled.
+    pub fn capacity(&self) -> Vec<f64> {
+        self.trunks.as_ref().map_or_else(|| self.fabric.link_gbps.clone(), |t| t.gbps.clone())
+    }
+
+    /// The links behind what a path uses: itself, or the members of a trunk.
+    pub fn members(&self, used: u32) -> std::borrow::Cow<'_, [u32]> {
+        match &self.trunks {
+            Some(trunks) => trunks.members(used).into(),
+            None => vec![used].into(),
+        }
+    }
+
+    /// Latency of the cable of a link, or of the first of a trunk.
+    pub fn delay_ps(&self, used: u32) -> u64 {
+        self.fabric.link_delay_ps[self.members(used)[0] as usize]
+    }
+
+    /// Rate of one link of what a path uses.
+    pub fn gbps(&self, used: u32) -> f64 {
+        self.fabric.link_gbps[self.members(used)[0] as usize]
     }
 
     /// Counts a flow on its links.
@@ -118,8 +178,8 @@ impl<'a> Router<'a> {
         path.for_each(|(link, share)| self.flows[link as usize] -= share);
     }
 
-    /// The links from node `src` to node `dst` for flow number `flow`, with their shares. The flow
-    /// counts on its links only when [`Router::occupy`] is called.
+    /// The links (or trunks) from node `src` to node `dst` for flow number `flow`, with their
+    /// shares. The flow counts on its links only when [`Router::occupy`] is called.
     ///
     /// # Errors
     /// A node that does not exist, a node that sends to itself, or no path.
@@ -143,16 +203,20 @@ impl<'a> Router<'a> {
             let (value, valid) = (dst.to_string(), "another node than the source");
             return Err(FluidError::Value { name, place, value, valid });
         }
-        if self.routes.require(self.fabric, src, dst).is_err() {
+        let (from, to) = (self.plan.home[src as usize], self.plan.home[dst as usize]);
+        if from != to && !self.plan.leads(self.fabric, from, dst) {
             return Err(FluidError::Unconnected { from: src, to: dst });
         }
-        out.push((self.routes.injection[src as usize], 1.0));
+        out.push((self.plan.injection[src as usize], 1.0));
         match self.choice {
-            PathChoice::Spread => self.spread(src, dst, out),
+            PathChoice::Spread => self.spread(src, dst, flow, out),
             PathChoice::Split => self.split(src, dst, flow, out),
             _ => self.single(src, dst, flow, out),
         }
-        out.push((self.routes.ejection[dst as usize], 1.0));
+        out.push((self.plan.ejection[dst as usize], 1.0));
+        if let Some(trunks) = &self.trunks {
+            out.iter_mut().for_each(|used| used.0 = trunks.of_link[used.0 as usize]);
+        }
         Ok(())
     }
 
@@ -160,27 +224,49 @@ impl<'a> Router<'a> {
         self.fabric.link_dst[link as usize] - self.fabric.n_nodes
     }
 
+    /// Detour and state of a flow at its first switch.
+    fn start(&self, switch: u32, dst: u32, flow: u64) -> (u32, RouteState) {
+        const MINIMAL: (u32, RouteState) = (u32::MAX, RouteState::START);
+        let detours = self.plan.detours();
+        if detours == 0 || self.detour == Detour::Never {
+            return MINIMAL;
+        }
+        let via = below(random(self.seed, DETOUR, flow), detours);
+        let state = self.plan.start(switch, dst, via);
+        if self.detour == Detour::Valiant || !state.detouring() {
+            return (via, state);
+        }
+        let cost = |via: u32, state: RouteState| {
+            let links = self.plan.next(switch, dst, via, state).links;
+            let flows = links.iter().map(|&link| self.flows[link as usize]);
+            let hops = self.plan.hops(self.fabric, switch, dst, via);
+            flows.fold(f64::INFINITY, f64::min) * f64::from(hops)
+        };
+        if cost(u32::MAX, RouteState::START) <= cost(via, state) { MINIMAL } else { (via, state) }
+    }
+
     fn single(&self, src: u32, dst: u32, flow: u64, out: &mut Vec<(u32, f64)>) {
-        let mut switch = self.switch_after(self.routes.injection[src as usize]);
-        let last =
-            self.fabric.link_src[self.routes.ejection[dst as usize] as usize] - self.fabric.n_nodes;
+        let (mut switch, last) = (self.plan.home[src as usize], self.plan.home[dst as usize]);
+        let (via, mut state) = self.start(switch, dst, flow);
         while switch != last {
-            let links = self.routes.candidates(switch, dst);
-            let n = links.len() as u32;
-            let draw = || below(random(self.seed, out.len() as u64, flow), n) as usize;
+            let step = self.plan.next(switch, dst, via, state);
+            let shortest = step.shortest();
+            let n = shortest.len() as u32;
+            let draw = |n: u32| below(random(self.seed, out.len() as u64, flow), n) as usize;
             let link = match self.choice {
+                PathChoice::Pooled => shortest[0],
                 PathChoice::Deterministic => {
-                    links[(dst / self.routes.divisor[switch as usize] % n) as usize]
+                    shortest[(dst / self.plan.divisor(switch) % n) as usize]
                 }
-                PathChoice::Random => links[draw()],
-                _ => {
-                    let (before, after) = links.split_at(draw());
-                    let flows = |link: &u32| self.flows[*link as usize];
-                    let around = after.iter().chain(before);
-                    *around.min_by(|a, b| flows(a).total_cmp(&flows(b))).expect("a candidate")
+                PathChoice::Random => shortest[draw(n)],
+                PathChoice::LeastFlows => {
+                    let default = (dst / self.plan.divisor(switch) % n) as usize;
+                    step.least(default, |link| self.flows[link as usize])
                 }
+                _ => step.least(draw(n), |link| self.flows[link as usize]),
             };
             out.push((link, 1.0));
+            state = step.next;
             switch = self.switch_after(link);
         }
     }
@@ -197,43 +283,46 @@ impl<'a> Router<'a> {
             all.extend(one);
         }
         self.release(all.iter().copied());
-        all.sort_unstable_by_key(|&(link, _)| link);
-        all.dedup_by(|from, into| {
-            let same = from.0 == into.0;
-            if same {
-                into.1 += from.1;
-            }
-            same
-        });
+        put_together(&mut all, |used| used.0);
         out.extend(all);
     }
 
-    /// Splits equally at each switch, switch by switch in the order they are reached.
-    fn spread(&self, src: u32, dst: u32, out: &mut Vec<(u32, f64)>) {
-        let first = self.switch_after(self.routes.injection[src as usize]);
-        let last =
-            self.fabric.link_src[self.routes.ejection[dst as usize] as usize] - self.fabric.n_nodes;
-        // All candidates of a switch are equally far from the destination: levels do not mix.
-        let mut level = vec![(first, 1.0)];
-        while level.iter().any(|&(switch, _)| switch != last) {
-            let mut next: Vec<(u32, f64)> = Vec::new();
-            for &(switch, part) in &level {
-                let links = self.routes.candidates(switch, dst);
+    /// Splits equally at each switch, step by step.
+    fn spread(&self, src: u32, dst: u32, flow: u64, out: &mut Vec<(u32, f64)>) {
+        let (first, last) = (self.plan.home[src as usize], self.plan.home[dst as usize]);
+        let (via, state) = self.start(first, dst, flow);
+        let mut level = vec![((first, state.0), 1.0)];
+        let mut all: Vec<(u32, f64)> = Vec::new();
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for &((switch, state), part) in &level {
+                if switch == last {
+                    continue;
+                }
+                let step = self.plan.next(switch, dst, via, RouteState(state));
+                let links = step.shortest();
                 let each = part / links.len() as f64;
                 for &link in links {
-                    out.push((link, each));
-                    next.push((self.switch_after(link), each));
+                    all.push((link, each));
+                    next.push(((self.switch_after(link), step.next.0), each));
                 }
             }
-            next.sort_unstable_by_key(|&(switch, _)| switch);
-            next.dedup_by(|from, into| {
-                let same = from.0 == into.0;
-                if same {
-                    into.1 += from.1;
-                }
-                same
-            });
+            put_together(&mut next, |there| there.0);
             level = next;
         }
+        put_together(&mut all, |used| used.0);
+        out.extend(all);
     }
+}
+
+/// Sorts by key and adds up the parts of equal keys.
+fn put_together<T: Copy, K: Ord>(parts: &mut Vec<(T, f64)>, key: impl Fn(&(T, f64)) -> K) {
+    parts.sort_unstable_by_key(|part| key(part));
+    parts.dedup_by(|from, into| {
+        let same = key(from) == key(into);
+        if same {
+            into.1 += from.1;
+        }
+        same
+    });
 }

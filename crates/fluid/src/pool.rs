@@ -5,6 +5,7 @@ use serde::Deserialize;
 use crate::FluidError;
 use crate::assigned::Assigned;
 use crate::heap::EndTimes;
+use crate::ledger::Ledger;
 use crate::links::Links;
 use crate::maxmin::MaxMin;
 
@@ -51,6 +52,8 @@ pub(crate) struct Pool {
     touched: Vec<u32>,
     changed: Vec<u32>,
     work: Work,
+    /// What crossed the links, if anybody wants to know.
+    ledger: Option<Ledger>,
 }
 
 impl Pool {
@@ -72,7 +75,18 @@ impl Pool {
             touched: Vec::new(),
             changed: Vec::new(),
             work: Work::default(),
+            ledger: None,
         })
+    }
+
+    /// Keeps account of what crosses each link, in at least `windows` time windows.
+    pub fn keep_account(&mut self, windows: u32) {
+        self.ledger = Some(Ledger::new(self.links.capacity.len(), windows));
+    }
+
+    /// The account, if one was kept.
+    pub fn account(&self) -> Option<&Ledger> {
+        self.ledger.as_ref()
     }
 
     /// Starts a flow of `bytes` at `now`; its rate comes with the next [`Pool::settle`].
@@ -92,6 +106,20 @@ impl Pool {
         flow
     }
 
+    /// Bytes that `flow` has left to send at `now`.
+    pub fn left_bytes(&self, flow: u32, now: u64) -> f64 {
+        let f = flow as usize;
+        let sent = self.links.held[f] * 1e-3 * (now - self.since[f]) as f64;
+        (self.left[f] - sent).max(0.0) / 8.0
+    }
+
+    /// Notes `bytes` that cross `link` evenly from `from` to `to` without being part of a flow.
+    pub fn note(&mut self, link: u32, from: u64, to: u64, bytes: f64) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.add(link, from, to, bytes * 8.0);
+        }
+    }
+
     /// When the next flow ends or the rates are due.
     pub fn next_event(&self) -> Option<u64> {
         let pending = !self.started.is_empty() || !self.ended.is_empty();
@@ -106,6 +134,8 @@ impl Pool {
             return None;
         }
         self.ends.remove(flow);
+        let left = std::mem::take(&mut self.left[flow as usize]);
+        self.carried(flow, now, left.max(0.0));
         self.links.leave(flow);
         self.ended.push(flow);
         Some(flow)
@@ -132,7 +162,8 @@ impl Pool {
         }
         self.work.settlements += 1;
         self.work.rates_set += self.changed.len() as u64;
-        for &flow in &self.changed {
+        for at in 0..self.changed.len() {
+            let flow = self.changed[at];
             let f = flow as usize;
             let rate = self.links.rate[f];
             let old = self.links.held[f];
@@ -140,7 +171,9 @@ impl Pool {
                 continue;
             }
             // 1 Gb/s is 1e-3 bits a picosecond.
-            self.left[f] -= old * 1e-3 * (now - self.since[f]) as f64;
+            let bits = old * 1e-3 * (now - self.since[f]) as f64;
+            self.left[f] -= bits;
+            self.carried(flow, now, bits);
             self.since[f] = now;
             self.links.held[f] = rate;
             let wait = (self.left[f].max(0.0) / (rate * 1e-3)).ceil();
@@ -148,6 +181,17 @@ impl Pool {
         }
         self.started.clear();
         self.ended.clear();
+    }
+
+    /// Notes that `flow` has sent `bits` since its rate was last set.
+    fn carried(&mut self, flow: u32, now: u64, bits: f64) {
+        let Some(ledger) = &mut self.ledger else { return };
+        let since = self.since[flow as usize];
+        if bits > 0.0 {
+            for used in self.links.path(flow) {
+                ledger.add(used.link, since, now, bits * used.share);
+            }
+        }
     }
 
     /// What was done so far.

@@ -6,7 +6,8 @@ use tailback_fabric::Fabric;
 use crate::FluidError;
 use crate::compile::Program;
 use crate::error::positive;
-use crate::paths::PathChoice;
+use crate::ledger::Ledger;
+use crate::paths::{Detour, PathChoice, Router};
 use crate::pool::{Policy, Work};
 
 /// How adapters, switches and the MPI library behave: the packet engine's names and meanings.
@@ -19,6 +20,8 @@ pub struct RankSettings {
     pub policy: Policy,
     /// How paths are chosen.
     pub paths: PathChoice,
+    /// Whether they leave the shortest way.
+    pub detour: Detour,
     /// True: one message after the other leaves an adapter; false: all at once.
     pub fifo: bool,
     /// Payload of a full packet.
@@ -39,6 +42,11 @@ pub struct RankSettings {
     pub local_delay_ps: u64,
     /// Least time between two changes of rates; 0 is exact.
     pub quantum_ps: u64,
+    /// What the switch a node hangs off takes in for it while the way on is slower than the node;
+    /// 0 for none.
+    pub buffer_bytes: u64,
+    /// At least so many time windows to account for links in; 0 for none.
+    pub windows: u32,
 }
 
 /// Where ranks run.
@@ -50,6 +58,46 @@ pub struct Placement {
     pub host: Vec<u32>,
     /// When each rank starts.
     pub start_ps: Vec<u64>,
+}
+
+/// What crossed one link in one time window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkUse {
+    /// The window.
+    pub window: u32,
+    /// The link.
+    pub link: u32,
+    /// Wire bytes.
+    pub bytes: u64,
+    /// Time the link needs for them.
+    pub busy_ps: u64,
+}
+
+/// The rows of an account, trunks divided among their links; bytes of a link sum up to the byte.
+pub(crate) fn link_uses(ledger: &Ledger, router: &Router<'_>, fabric: &Fabric) -> Vec<LinkUse> {
+    let capacity = router.capacity();
+    let mut rows = Vec::new();
+    for (used, &joint) in capacity.iter().enumerate() {
+        let bits = ledger.of(used as u32);
+        if bits.is_empty() {
+            continue;
+        }
+        for &link in router.members(used as u32).iter() {
+            let gbps = fabric.link_gbps[link as usize];
+            let (mut sum, mut told) = (0.0, 0u64);
+            for (window, &bits) in bits.iter().enumerate() {
+                sum += bits / 8.0 * gbps / joint;
+                let bytes = (sum.round() as u64).saturating_sub(told);
+                told += bytes;
+                if bytes > 0 {
+                    let busy_ps = (bytes as f64 * 8000.0 / gbps).round() as u64;
+                    rows.push(LinkUse { window: window as u32, link, bytes, busy_ps });
+                }
+            }
+        }
+    }
+    rows.sort_unstable_by_key(|row| (row.window, row.link));
+    rows
 }
 
 /// What came out.
@@ -73,6 +121,12 @@ pub struct RankTimes {
     pub wait_ps: Vec<u64>,
     /// Wire bytes over each link.
     pub link_bytes: Vec<f64>,
+    /// When the last event happened.
+    pub end_ps: u64,
+    /// Length of a time window; 0 when links were not accounted for.
+    pub window_ps: u64,
+    /// What crossed the links in each window, where something did; by window, then link.
+    pub link_use: Vec<LinkUse>,
     /// What it took.
     pub work: Work,
 }

@@ -1,20 +1,13 @@
 //! The modified k-ary n-tree of document 004: a k-ary n-tree with horizontal links.
 //!
-//! A k-ary n-tree (Petrini and Vanneschi, 1997) has `k^n` nodes and n levels of `k^(n-1)` switches.
-//! A switch is its level and n-1 digits to base k; up port j of level h leads to the switch of level
-//! h+1 whose digit h is j. The `k^h` switches of level h that differ in digits below h reach the same
-//! leaves: together they are one node of the ideal fat tree, and horizontal links of a given width
-//! join each to the next of them, in a line.
+//! [`tailback_fabric::modified_tree`] describes and builds it; here are its links by number, in an
+//! order that the static evaluation of a permutation can compute with.
 //!
 //! # Why no deadlock
-//! A path climbs (up links, level by level), then descends; while it descends it may move along the
-//! line of its level, in ascending direction only. So give every link a rank: up links by level,
-//! after them, level by level from the top: horizontal links by position in the line, then the down
-//! links of the level. Every path uses links of strictly ascending rank, hence the links that wait
-//! for one another cannot form a cycle (Dally and Seitz, 1987). A ring in place of the line would
-//! close a cycle, which is why the last switch of a line has no link onwards.
+//! Every path uses links of strictly ascending [`Tree::rank`], hence the links that wait for one
+//! another cannot form a cycle (Dally and Seitz, 1987).
 
-use tailback_fabric::{CableList, Fabric};
+use tailback_fabric::{Fabric, modified_tree};
 
 use crate::FluidError;
 
@@ -160,34 +153,14 @@ impl Tree {
         (vertical, vertical + horizontal)
     }
 
-    /// The tree as a fabric: cables in the order nodes, up links by level, horizontal links.
+    /// The tree as a fabric.
     ///
     /// # Errors
-    /// As [`CableList::finish`].
+    /// As [`modified_tree::build`].
     pub fn fabric(&self, gbps: f64, delay_ps: u64) -> Result<Fabric, tailback_fabric::FabricError> {
-        let switch = |level: u32, number: u32| self.nodes + level * self.per_level + number;
-        let switches = self.levels * self.per_level;
-        let mut cables = CableList::new((self.nodes + switches) as usize);
-        for node in 0..self.nodes {
-            cables.add(node, switch(0, node / self.arity), gbps, delay_ps);
-        }
-        for level in 0..self.levels - 1 {
-            for low in 0..self.per_level {
-                for port in 0..self.arity {
-                    let high = self.with_digit(low, level, port);
-                    cables.add(switch(level, low), switch(level + 1, high), gbps, delay_ps);
-                }
-            }
-        }
-        for level in 1..self.levels {
-            for number in (0..self.per_level).filter(|n| (n + 1) % self.line(level) != 0) {
-                for _ in 0..self.width {
-                    cables.add(switch(level, number), switch(level, number + 1), gbps, delay_ps);
-                }
-            }
-        }
-        let tier = (0..switches).map(|s| (s / self.per_level) as i32).collect();
-        cables.finish(self.nodes, tier, vec![-1; switches as usize])
+        let &Self { arity, levels, width, .. } = self;
+        let (gbps, delay_ps) = ([gbps; 3], [delay_ps; 3]);
+        modified_tree::build(&modified_tree::Shape { arity, levels, width, gbps, delay_ps })
     }
 
     /// `switch` with its digit `place` replaced.

@@ -103,6 +103,24 @@ impl Default for SampleLog {
 }
 
 impl SampleLog {
+    /// Joins the sums of several logs, each sorted by key.
+    pub fn merge(mut logs: Vec<Vec<(Key, Sums)>>) -> Vec<(Key, Sums)> {
+        if logs.len() == 1 {
+            return logs.swap_remove(0);
+        }
+        let mut rows: Vec<(Key, Sums)> = logs.into_iter().flatten().collect();
+        // Stable: made of sorted runs, which it finds.
+        rows.sort_by_key(|&(key, _)| key);
+        rows.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            if same {
+                first.1.add(&later.1);
+            }
+            same
+        });
+        rows
+    }
+
     /// Logs a received packet.
     #[inline]
     pub fn push(&mut self, sample: Sample) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::events::RegionClass;
+use crate::events::{Context, RegionClass};
 use crate::ffi::Definition;
 
 const PARADIGM_MPI: u8 = 4;
@@ -55,6 +55,10 @@ pub struct Definitions {
     pub locations: Vec<(u64, u32)>,
     /// Name of each region by id.
     pub regions: BTreeMap<u32, String>,
+    /// Source file and line where a region begins, for those whose tracer knows.
+    pub region_lines: BTreeMap<u32, (String, u32)>,
+    /// Source file and line of each call site by id.
+    pub sites: BTreeMap<u32, (String, u32)>,
     /// Communicators by id.
     pub communicators: BTreeMap<u32, Communicator>,
     /// Cartesian topologies in the order of their definition.
@@ -62,6 +66,7 @@ pub struct Definitions {
     /// Locations announced without events: they may have no file.
     pub(crate) silent: HashSet<u64>,
     pub(crate) classes: HashMap<u32, RegionClass>,
+    pub(crate) contexts: HashMap<u32, Context>,
 }
 
 struct Group {
@@ -78,6 +83,9 @@ struct Raw {
     silent: HashSet<u64>,
     locations: BTreeMap<u64, u32>,
     regions: Vec<(u32, u32, u8, u8)>,
+    region_lines: Vec<(u32, u32, u32)>,
+    sites: Vec<(u32, u32, u32)>,
+    contexts: HashMap<u32, Context>,
     // EZTrace defines group 0 twice: as the list of locations and as the group of the world.
     world: Vec<u64>,
     groups: HashMap<u32, Group>,
@@ -105,8 +113,13 @@ impl Raw {
                     raw.locations.insert(id, group);
                 }
                 Definition::Location { .. } => {}
-                Definition::Region { id, name, role, paradigm } => {
+                Definition::Region { id, name, role, paradigm, file, line } => {
                     raw.regions.push((id, name, role, paradigm));
+                    raw.region_lines.push((id, file, line));
+                }
+                Definition::SourceLocation { id, file, line } => raw.sites.push((id, file, line)),
+                Definition::CallingContext { id, region, site, parent } => {
+                    raw.contexts.insert(id, Context { region, site, parent });
                 }
                 Definition::Group { id, kind, paradigm, members } => {
                     raw.group(id, kind, paradigm, members);
@@ -134,6 +147,14 @@ impl Raw {
         if !known || kind != GROUP_COMM_LOCATIONS {
             self.groups.insert(id, Group { kind, members });
         }
+    }
+
+    /// Places in source files, without those whose file has no name or that name no line.
+    fn lines(&self, from: &[(u32, u32, u32)]) -> BTreeMap<u32, (String, u32)> {
+        from.iter()
+            .filter(|&&(_, _, line)| line > 0 && line != UNDEFINED)
+            .filter_map(|&(id, file, line)| Some((id, (self.name(file)?.to_owned(), line))))
+            .collect()
     }
 
     fn name(&self, id: u32) -> Option<&str> {
@@ -168,6 +189,9 @@ impl Definitions {
         }
         let mut out = Self { ticks_per_second, start, length, n_ranks, ..Self::default() };
         out.silent = std::mem::take(&mut raw.silent);
+        out.contexts = std::mem::take(&mut raw.contexts);
+        out.region_lines = raw.lines(&raw.region_lines);
+        out.sites = raw.lines(&raw.sites);
         out.locations = ranks.iter().map(|(&location, &rank)| (location, rank)).collect();
         out.locations.sort_by_key(|&(location, rank)| (rank, location));
         for &(id, name, role, paradigm) in &raw.regions {

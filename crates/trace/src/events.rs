@@ -34,6 +34,8 @@ pub enum Kind {
 pub(crate) enum Event {
     Enter { region: u32 },
     Leave { region: u32 },
+    ContextEnter { context: u32 },
+    ContextLeave { context: u32 },
     MeasurementOnOff,
     Send { peer: u32, comm: u32, tag: u32, bytes: u64 },
     Isend { peer: u32, comm: u32, tag: u32, bytes: u64, request: u64 },
@@ -63,6 +65,28 @@ pub(crate) enum RegionClass {
     Phase,
     /// The whole program, or an artefact of the tracer.
     Outer,
+}
+
+/// A calling context of a tracer that unwinds the stack: a region, reached at a site of its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Context {
+    /// Region.
+    pub region: u32,
+    /// Source code location, [`NONE`] where unknown.
+    pub site: u32,
+    /// Calling context that called it, [`NONE`] at the top.
+    pub parent: u32,
+}
+
+/// Call paths of one location: each is a frame below another path.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// Path that calls this one, [`NONE`] at the top, shape (P,).
+    pub parent: Vec<u32>,
+    /// Region of the last frame, shape (P,).
+    pub region: Vec<u32>,
+    /// Source code location of that frame, [`NONE`] where unknown, shape (P,).
+    pub site: Vec<u32>,
 }
 
 /// Outermost MPI calls of one location, in the order they were entered.
@@ -95,6 +119,8 @@ pub struct Messages {
     pub call: Vec<u32>,
     /// Region of the nearest enclosing phase of the application, [`NONE`] without, shape (M,).
     pub phase: Vec<u32>,
+    /// Row of [`Paths`]: the regions of the application around it, [`NONE`] without, shape (M,).
+    pub path: Vec<u32>,
     /// Receiver, sender or root, local to the communicator, shape (M,).
     pub peer: Vec<u32>,
     /// Communicator, shape (M,).
@@ -125,11 +151,14 @@ pub struct LocationEvents {
     pub calls: Calls,
     /// Message records.
     pub messages: Messages,
+    /// Call paths of the message records.
+    pub paths: Paths,
 }
 
 /// Builds [`LocationEvents`] from the stream.
 pub(crate) struct Collector<'a> {
     classes: &'a HashMap<u32, RegionClass>,
+    contexts: &'a HashMap<u32, Context>,
     /// More events than this cannot be in the file: a damaged file must not run for ever.
     limit: u64,
     seen: u64,
@@ -139,16 +168,27 @@ pub(crate) struct Collector<'a> {
     /// Open MPI regions; the first is the call.
     mpi_depth: u32,
     paused: bool,
-    phases: Vec<u32>,
+    /// Open phases of the application and the call path of each.
+    phases: Vec<(u32, u32)>,
+    /// Call path of the open MPI call.
+    call_path: u32,
+    known_paths: HashMap<(u32, u32, u32), u32>,
+    path_of_context: HashMap<u32, u32>,
     open: HashMap<u64, u32>,
     out: LocationEvents,
 }
 
 impl<'a> Collector<'a> {
     /// A collector for `location` that refuses more than `limit` events.
-    pub fn new(location: u64, classes: &'a HashMap<u32, RegionClass>, limit: u64) -> Self {
+    pub fn new(
+        location: u64,
+        classes: &'a HashMap<u32, RegionClass>,
+        contexts: &'a HashMap<u32, Context>,
+        limit: u64,
+    ) -> Self {
         Self {
             classes,
+            contexts,
             limit,
             seen: 0,
             last_time: 0,
@@ -156,6 +196,9 @@ impl<'a> Collector<'a> {
             mpi_depth: 0,
             paused: false,
             phases: Vec::new(),
+            call_path: NONE,
+            known_paths: HashMap::new(),
+            path_of_context: HashMap::new(),
             open: HashMap::new(),
             out: LocationEvents { location, ..LocationEvents::default() },
         }
@@ -180,7 +223,52 @@ impl<'a> Collector<'a> {
         self.out.calls.leave_event.push(self.seen);
     }
 
-    fn enter(&mut self, time: u64, region: u32) -> Result<(), String> {
+    /// Number of the path that adds a frame to `parent`.
+    fn path(&mut self, parent: u32, region: u32, site: u32) -> u32 {
+        let paths = &mut self.out.paths;
+        *self.known_paths.entry((parent, region, site)).or_insert_with(|| {
+            paths.parent.push(parent);
+            paths.region.push(region);
+            paths.site.push(site);
+            paths.region.len() as u32 - 1
+        })
+    }
+
+    /// Number of the path of a calling context: its frames outside of MPI.
+    fn context_path(&mut self, context: u32) -> Result<u32, String> {
+        let mut below = Vec::new();
+        let mut at = context;
+        let mut path = NONE;
+        while at != NONE {
+            if let Some(&known) = self.path_of_context.get(&at) {
+                path = known;
+                break;
+            }
+            let frame = *self
+                .contexts
+                .get(&at)
+                .ok_or_else(|| format!("calling context {at} is not defined"))?;
+            if below.len() > self.contexts.len() {
+                return Err(format!("calling context {context} is inside of itself"));
+            }
+            below.push((at, frame));
+            at = frame.parent;
+        }
+        for (id, frame) in below.into_iter().rev() {
+            if self.classes.get(&frame.region) == Some(&RegionClass::Phase) {
+                path = self.path(path, frame.region, frame.site);
+            }
+            self.path_of_context.insert(id, path);
+        }
+        Ok(path)
+    }
+
+    /// The path of the innermost open phase.
+    fn innermost(&self) -> u32 {
+        self.phases.last().map_or(NONE, |&(_, path)| path)
+    }
+
+    fn enter(&mut self, time: u64, region: u32, inside: Option<u32>) -> Result<(), String> {
         self.out.enters += 1;
         match self.classes.get(&region) {
             Some(RegionClass::Mpi) => {
@@ -189,10 +277,17 @@ impl<'a> Collector<'a> {
                     self.out.calls.enter.push(time);
                     self.out.calls.paused.push(std::mem::take(&mut self.paused));
                     self.out.calls.enter_event.push(self.seen);
+                    self.call_path = inside.unwrap_or_else(|| self.innermost());
                 }
                 self.mpi_depth += 1;
             }
-            Some(RegionClass::Phase) => self.phases.push(region),
+            Some(RegionClass::Phase) => {
+                let path = match inside {
+                    Some(path) => path,
+                    None => self.path(self.innermost(), region, NONE),
+                };
+                self.phases.push((region, path));
+            }
             Some(RegionClass::Outer) => {}
             None => return Err(format!("region {region} is not defined")),
         }
@@ -212,7 +307,7 @@ impl<'a> Collector<'a> {
                 }
             }
             Some(RegionClass::Phase) => {
-                if let Some(at) = self.phases.iter().rposition(|&open| open == region) {
+                if let Some(at) = self.phases.iter().rposition(|&(open, _)| open == region) {
                     self.phases.truncate(at);
                 }
             }
@@ -237,12 +332,17 @@ impl<'a> Collector<'a> {
         } else {
             NONE
         };
+        let path = if self.mpi_depth > 0 { self.call_path } else { self.innermost() };
+        let phase = self.phases.last().map(|&(region, _)| region);
+        // Unwinding finds functions around the call that were never entered on record.
+        let phase = phase.or_else(|| self.out.paths.region.get(path as usize).copied());
         let m = &mut self.out.messages;
         m.kind.push(kind as u8);
         m.time.push(time);
         m.event.push(self.seen);
         m.call.push(call);
-        m.phase.push(self.phases.last().copied().unwrap_or(NONE));
+        m.phase.push(phase.unwrap_or(NONE));
+        m.path.push(path);
         m.peer.push(what.0);
         m.comm.push(what.1);
         m.tag.push(what.2);
@@ -258,7 +358,19 @@ impl<'a> Collector<'a> {
     fn take(&mut self, time: u64, event: Event) -> Result<(), String> {
         const NOTHING: (u32, u32, u32, u64) = (NONE, NONE, 0, 0);
         match event {
-            Event::Enter { region } => return self.enter(time, region),
+            Event::Enter { region } => return self.enter(time, region, None),
+            Event::ContextEnter { context } => {
+                let path = self.context_path(context)?;
+                return self.enter(time, self.contexts[&context].region, Some(path));
+            }
+            Event::ContextLeave { context } => {
+                let region = self
+                    .contexts
+                    .get(&context)
+                    .ok_or_else(|| format!("calling context {context} is not defined"))?
+                    .region;
+                return self.leave(time, region);
+            }
             Event::Leave { region } => return self.leave(time, region),
             Event::MeasurementOnOff => self.paused = true,
             Event::Send { peer, comm, tag, bytes } => {
@@ -342,8 +454,8 @@ mod tests {
 
     #[test]
     fn a_record_knows_its_call_and_its_phase() {
-        let classes = classes();
-        let mut collector = Collector::new(7, &classes, 100);
+        let (classes, none) = (classes(), HashMap::new());
+        let mut collector = Collector::new(7, &classes, &none, 100);
         for (time, event) in [
             (0, Event::Enter { region: MAIN }),
             (1, Event::Enter { region: SOLVE }),
@@ -359,15 +471,54 @@ mod tests {
         let out = collector.finish(8);
         assert_eq!(out.messages.call, [0, 1]);
         assert_eq!(out.messages.phase, [SOLVE, NONE]);
+        assert_eq!(out.messages.path, [0, NONE]);
+        assert_eq!(out.paths.region, [SOLVE]);
         assert_eq!(out.calls.enter, [2, 6]);
         // The second call is cut off by the end of the trace.
         assert_eq!(out.calls.leave, [4, 7]);
     }
 
     #[test]
+    fn paths_are_shared_and_contexts_give_their_sites() {
+        let inner = 4;
+        let mut classes = classes();
+        classes.insert(inner, RegionClass::Phase);
+        let context = |region, site, parent| Context { region, site, parent };
+        let contexts = HashMap::from([
+            (0, context(MAIN, NONE, NONE)),
+            (1, context(SOLVE, 70, 0)),
+            (2, context(MPI_SEND, 71, 1)),
+            (3, context(MPI_SEND, 71, 3)),
+        ]);
+        let mut collector = Collector::new(7, &classes, &contexts, 100);
+        let send = Event::Send { peer: 4, comm: 0, tag: 9, bytes: 8 };
+        for (time, event) in [
+            (0, Event::Enter { region: SOLVE }),
+            (1, Event::Enter { region: inner }),
+            (2, send),
+            (3, Event::Leave { region: inner }),
+            (4, Event::Enter { region: inner }),
+            (5, send),
+            (6, Event::Leave { region: SOLVE }),
+            (7, Event::ContextEnter { context: 2 }),
+            (8, send),
+            (9, Event::ContextLeave { context: 2 }),
+        ] {
+            assert!(collector.event(time + 1, time, event), "{time}");
+        }
+        assert!(!collector.event(11, 10, Event::ContextEnter { context: 3 }));
+        let out = collector.finish(10);
+        assert_eq!(out.messages.path, [1, 1, 2]);
+        assert_eq!(out.messages.phase, [inner, inner, SOLVE]);
+        assert_eq!(out.paths.parent, [NONE, 0, NONE]);
+        assert_eq!(out.paths.region, [SOLVE, inner, SOLVE]);
+        assert_eq!(out.paths.site, [NONE, NONE, 70]);
+    }
+
+    #[test]
     fn a_reused_request_completes_its_latest_post() {
-        let classes = classes();
-        let mut collector = Collector::new(0, &classes, 100);
+        let (classes, none) = (classes(), HashMap::new());
+        let mut collector = Collector::new(0, &classes, &none, 100);
         let mut position = 0;
         let irecv = Event::Irecv { peer: 0, comm: 0, tag: 0, bytes: 1, request: 5 };
         for event in [
@@ -388,17 +539,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let classes = classes();
-        let mut endless = Collector::new(0, &classes, 1);
+        let (classes, none) = (classes(), HashMap::new());
+        let mut endless = Collector::new(0, &classes, &none, 1);
         assert!(endless.event(1, 0, Event::CollectiveBegin));
         assert!(!endless.event(2, 0, Event::CollectiveBegin));
         assert!(endless.fault.is_some_and(|fault| fault.contains("without end")));
 
-        let mut unknown = Collector::new(0, &classes, 9);
+        let mut unknown = Collector::new(0, &classes, &none, 9);
         assert!(!unknown.event(1, 0, Event::Enter { region: 99 }));
         assert_eq!(unknown.fault.as_deref(), Some("region 99 is not defined"));
 
-        let mut backwards = Collector::new(0, &classes, 9);
+        let mut backwards = Collector::new(0, &classes, &none, 9);
         assert!(backwards.event(1, 5, Event::CollectiveBegin));
         assert!(!backwards.event(2, 4, Event::CollectiveBegin));
         assert!(backwards.fault.is_some());

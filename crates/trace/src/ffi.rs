@@ -33,7 +33,9 @@ pub(crate) enum Definition {
     String { id: u32, text: String },
     LocationGroup { id: u32 },
     Location { id: u64, kind: u8, group: u32, events: u64 },
-    Region { id: u32, name: u32, role: u8, paradigm: u8 },
+    Region { id: u32, name: u32, role: u8, paradigm: u8, file: u32, line: u32 },
+    SourceLocation { id: u32, file: u32, line: u32 },
+    CallingContext { id: u32, region: u32, site: u32, parent: u32 },
     Group { id: u32, kind: u8, paradigm: u8, members: Vec<u64> },
     Comm { id: u32, name: u32, group: u32 },
     InterComm { id: u32, name: u32, group_a: u32, group_b: u32 },
@@ -74,6 +76,8 @@ api! {
     on_location_group = b"OTF2_GlobalDefReaderCallbacks_SetLocationGroupCallback\0": fn(Handle, *const c_void) -> Code;
     on_location = b"OTF2_GlobalDefReaderCallbacks_SetLocationCallback\0": fn(Handle, *const c_void) -> Code;
     on_region = b"OTF2_GlobalDefReaderCallbacks_SetRegionCallback\0": fn(Handle, *const c_void) -> Code;
+    on_site = b"OTF2_GlobalDefReaderCallbacks_SetSourceCodeLocationCallback\0": fn(Handle, *const c_void) -> Code;
+    on_context = b"OTF2_GlobalDefReaderCallbacks_SetCallingContextCallback\0": fn(Handle, *const c_void) -> Code;
     on_group = b"OTF2_GlobalDefReaderCallbacks_SetGroupCallback\0": fn(Handle, *const c_void) -> Code;
     on_comm = b"OTF2_GlobalDefReaderCallbacks_SetCommCallback\0": fn(Handle, *const c_void) -> Code;
     on_cart_dimension = b"OTF2_GlobalDefReaderCallbacks_SetCartDimensionCallback\0": fn(Handle, *const c_void) -> Code;
@@ -95,6 +99,8 @@ api! {
     evt_callbacks_delete = b"OTF2_EvtReaderCallbacks_Delete\0": fn(Handle) -> ();
     on_enter = b"OTF2_EvtReaderCallbacks_SetEnterCallback\0": fn(Handle, *const c_void) -> Code;
     on_leave = b"OTF2_EvtReaderCallbacks_SetLeaveCallback\0": fn(Handle, *const c_void) -> Code;
+    on_context_enter = b"OTF2_EvtReaderCallbacks_SetCallingContextEnterCallback\0": fn(Handle, *const c_void) -> Code;
+    on_context_leave = b"OTF2_EvtReaderCallbacks_SetCallingContextLeaveCallback\0": fn(Handle, *const c_void) -> Code;
     on_measurement = b"OTF2_EvtReaderCallbacks_SetMeasurementOnOffCallback\0": fn(Handle, *const c_void) -> Code;
     on_send = b"OTF2_EvtReaderCallbacks_SetMpiSendCallback\0": fn(Handle, *const c_void) -> Code;
     on_isend = b"OTF2_EvtReaderCallbacks_SetMpiIsendCallback\0": fn(Handle, *const c_void) -> Code;
@@ -283,6 +289,8 @@ impl Archive<'_> {
             (api.on_location_group)(callbacks, define_location_group as *const c_void);
             (api.on_location)(callbacks, define_location as *const c_void);
             (api.on_region)(callbacks, define_region as *const c_void);
+            (api.on_site)(callbacks, define_site as *const c_void);
+            (api.on_context)(callbacks, define_context as *const c_void);
             (api.on_group)(callbacks, define_group as *const c_void);
             (api.on_comm)(callbacks, define_comm as *const c_void);
             (api.on_inter_comm)(callbacks, define_inter_comm as *const c_void);
@@ -384,6 +392,8 @@ impl Archive<'_> {
             let callbacks = (api.evt_callbacks_new)();
             (api.on_enter)(callbacks, enter::<S> as *const c_void);
             (api.on_leave)(callbacks, leave::<S> as *const c_void);
+            (api.on_context_enter)(callbacks, context_enter::<S> as *const c_void);
+            (api.on_context_leave)(callbacks, context_leave::<S> as *const c_void);
             (api.on_measurement)(callbacks, measurement::<S> as *const c_void);
             (api.on_send)(callbacks, send::<S> as *const c_void);
             (api.on_isend)(callbacks, isend::<S> as *const c_void);
@@ -483,8 +493,25 @@ unsafe extern "C" fn define_region(
     _description: u32,
     role: u8,
     paradigm: u8,
+    _flags: u32,
+    file: u32,
+    line: u32,
 ) -> Code {
-    unsafe { define(data, Definition::Region { id, name, role, paradigm }) }
+    unsafe { define(data, Definition::Region { id, name, role, paradigm, file, line }) }
+}
+
+unsafe extern "C" fn define_site(data: Handle, id: u32, file: u32, line: u32) -> Code {
+    unsafe { define(data, Definition::SourceLocation { id, file, line }) }
+}
+
+unsafe extern "C" fn define_context(
+    data: Handle,
+    id: u32,
+    region: u32,
+    site: u32,
+    parent: u32,
+) -> Code {
+    unsafe { define(data, Definition::CallingContext { id, region, site, parent }) }
 }
 
 unsafe extern "C" fn define_group(
@@ -554,6 +581,8 @@ macro_rules! event_callbacks {
 event_callbacks! {
     enter(region: u32) => Event::Enter { region };
     leave(region: u32) => Event::Leave { region };
+    context_enter(context: u32) => Event::ContextEnter { context };
+    context_leave(context: u32) => Event::ContextLeave { context };
     measurement(_mode: u8) => Event::MeasurementOnOff;
     send(peer: u32, comm: u32, tag: u32, bytes: u64) => Event::Send { peer, comm, tag, bytes };
     recv(peer: u32, comm: u32, tag: u32, bytes: u64) => Event::Recv { peer, comm, tag, bytes };

@@ -16,5 +16,5 @@ mod reader;
 
 pub use definitions::{Cartesian, Communicator, Definitions};
 pub use error::TraceError;
-pub use events::{Calls, Kind, LocationEvents, Messages, NONE};
+pub use events::{Calls, Kind, LocationEvents, Messages, NONE, Paths};
 pub use reader::{Trace, read};

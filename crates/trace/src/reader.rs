@@ -127,7 +127,7 @@ fn read_location(
     let archive = library.open(anchor)?;
     archive.select(&[location])?;
     // An event takes a byte at the very least.
-    let mut collector = Collector::new(location, &definitions.classes, size);
+    let mut collector = Collector::new(location, &definitions.classes, &definitions.contexts, size);
     let outcome = archive.events(location, &mut collector);
     archive.close_events();
     if let Some(reason) = collector.fault.take() {

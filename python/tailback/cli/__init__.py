@@ -15,7 +15,10 @@ import click
 import tailback
 from tailback.cli.collect import collect
 from tailback.cli.compare import compare
+from tailback.cli.counters import counters
 from tailback.cli.diagnose import diagnose
+from tailback.cli.evolution import evolution
+from tailback.cli.export import export
 from tailback.cli.lists import list_parts
 from tailback.cli.place import place
 from tailback.cli.render import safe
@@ -42,7 +45,9 @@ def cli() -> None:
     """
 
 
-for command in (diagnose, simulate, place, compare, report, collect, list_parts):
+for command in (
+    diagnose, simulate, place, compare, report, collect, counters, evolution, export, list_parts,
+):  # fmt: skip
     cli.add_command(command)
 
 

@@ -15,7 +15,7 @@ from tailback.run import Run
 from tailback.simulate import Prepared
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
-SENSIBLE = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2")
+SENSIBLE = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift")
 """Everything but what needs a file or is a coin toss."""
 
 
@@ -27,8 +27,8 @@ def make_candidates(
 ) -> tuple[dict[str, NDArray[np.uint32]], list[tuple[str, PlacementError]]]:
     """Node of each rank under each placement, and why some could not be made.
 
-    The incremental placement starts from the placement as it is and, when ``run`` is given, from
-    the congestion measured in it (thesis §4.2.2). Placements equal to an earlier one are left out.
+    When ``run`` is given, the incremental placement (thesis §4.2.2) and the shifted one heed the
+    congestion measured in it. Placements equal to an earlier one are left out.
     """
     job = prepared.observed
     made: dict[str, NDArray[np.uint32]] = {}
@@ -39,7 +39,7 @@ def make_candidates(
         problem = job.problem
         if name == job.section.placement:
             options = dict(job.section.placement_options)
-        if name == "incremental" and run is not None:
+        if name in ("incremental", "shift") and run is not None:
             congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
             problem = replace(problem, congestion=congestion)
         try:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import polars as pl
 
+from tailback.cli.models import congestion_of, described, model_of
 from tailback.cli.render import columns, short
-from tailback.remedy.placements import congested_hops
 from tailback.run import Run
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time
@@ -41,18 +41,24 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     """What differs between two runs.
 
     Returns:
-        ``elapsed_ps``, ``average_path_length`` and ``congested_hop_fraction`` as
-        ``[before, after]``; ``tiers``: congested fraction by tier and direction; ``links``: those
-        whose congested fraction changed most (only when both runs are of the same links).
+        ``models``, ``elapsed_ps``, ``average_path_length`` and ``congested_hop_fraction`` as
+        ``[before, after]``, congestion null where a model knows none; ``tiers``: congested fraction
+        by tier and direction; ``links``: those whose congested fraction changed most (both only
+        where both models know it, links only when both runs are of the same).
     """
     facts: dict[str, Any] = {
         "names": [before.scenario.name, after.scenario.name],
+        "models": [model_of(run) for run in (before, after)],
+        "described": [described(run) for run in (before, after)],
         "elapsed_ps": [before.elapsed_ps, after.elapsed_ps],
         "average_path_length": [run.summary["average_path_length"] for run in (before, after)],
-        "congested_hop_fraction": [congested_hops(run) for run in (before, after)],
-        "tiers": _tiers(before, after),
+        "congested_hop_fraction": [congestion_of(run) for run in (before, after)],
+        "tiers": [],
         "links": [],
     }
+    if "fluid" in facts["models"]:
+        return facts
+    facts["tiers"] = _tiers(before, after)
     same = (
         before.tables["links"]
         .select("src_name", "src_port")
@@ -109,14 +115,24 @@ def _links(before: Run, after: Run, most: int = 10) -> list[dict[str, Any]]:
 
 def _lines(facts: dict[str, Any]) -> list[str]:
     (t0, t1), (l0, l1) = facts["elapsed_ps"], facts["average_path_length"]
-    c0, c1 = (100 * c for c in facts["congested_hop_fraction"])
     change = f"{100 * (t1 / t0 - 1):+.1f} %" if t0 else ""
     rows = [
         ("elapsed", format_time(t0), format_time(t1), change),
         ("path length", f"{l0:.3f}", f"{l1:.3f}", f"{l1 - l0:+.3f}"),
-        ("congested hops", f"{c0:.2f} %", f"{c1:.2f} %", f"{c1 - c0:+.2f} points"),
     ]
+    c0, c1 = facts["congested_hop_fraction"]
+    if c0 is None or c1 is None:
+        known = ["not known" if c is None else f"{100 * c:.2f} %" for c in (c0, c1)]
+        rows.append(("congested hops", known[0], known[1], ""))
+    else:
+        rows.append(
+            ("congested hops", f"{100 * c0:.2f} %", f"{100 * c1:.2f} %",
+             f"{100 * (c1 - c0):+.2f} points")
+        )  # fmt: skip
     lines = columns(("", "before", "after", "change"), rows, " rrr")
+    if "fluid" in facts["models"]:
+        before, after = facts["described"]
+        return [f"before  {before}", f"after   {after}", "", *lines]
     rows = []
     for tier in facts["tiers"]:
         a, b = (100 * f for f in tier["congested_fraction"])

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tailback.cli.candidates import SENSIBLE, make_candidates
+from tailback.cli.hot_lines import hot_lines
 from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
@@ -18,9 +19,16 @@ from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import RankFile
-from tailback.report import export_figures, write_report
+from tailback.remedy.screening import Screened, screen
+from tailback.report import Attribution, attribute, export_figures, to_json, write_report
 from tailback.run import Run, claim, fresh_directory
-from tailback.simulate import Prepared, make_evaluate, prepare
+from tailback.simulate import (
+    FluidOptions,
+    Prepared,
+    make_evaluate,
+    make_fluid_evaluate,
+    prepare,
+)
 from tailback.simulate import simulate as run_scenario
 
 UNDETERMINED = 3
@@ -69,30 +77,45 @@ def diagnose(
         prepared = prepare(scenario)
         progress.step("simulating as it is", 0.0)
         run = run_scenario(prepared, progress.watch)
-        diagnosis, after, files = _diagnose(prepared, run, methods or SENSIBLE, seeds, progress)
+        diagnosis, after, files = _diagnose(prepared, run, methods, seeds, progress)
+        progress.step("charging the stall time", 1.0)
+        found = attribute(run)
         progress.step("writing the report", 1.0)
         with fresh_directory(out, force=force) as folder:
-            _write(folder, run, after, diagnosis, files, figures)
+            _write(folder, run, after, diagnosis, found, files, figures)
     if form == "json":
         click.echo(diagnosis.model_dump_json(indent=2))
     else:
-        click.echo("\n".join(diagnosis_lines(diagnosis, f"open {out / 'report.html'}")))
+        lines = diagnosis_lines(diagnosis, f"open {out / 'report.html'}", hot_lines(found))
+        click.echo("\n".join(lines))
     return UNDETERMINED if diagnosis.cause == "undetermined" else 0
 
 
 def _diagnose(
     prepared: Prepared, run: Run, methods: tuple[str, ...], seeds: int, progress: Meter
 ) -> tuple[Diagnosis, Run | None, list[RankFile]]:
-    """Diagnose a run, try the placements, and simulate the recommended one with telemetry."""
+    """Diagnose a run, try the placements, and simulate the recommended one with telemetry.
+
+    Without placements asked for, all sensible ones are made, and the fluid model leaves out those
+    that cannot win; the packet engine proves the others.
+    """
     evaluate = make_evaluate(prepared, progress.watch)
-    made, errors = make_candidates(prepared, methods, run, progress.step)
+    made, errors = make_candidates(prepared, methods or SENSIBLE, run, progress.step)
+    screened = Screened(made)
+    if not methods:
+        options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
+        quick = make_fluid_evaluate(prepared, options)
+        now = frozenset({prepared.observed.section.placement})
+        screened = screen(made, quick, always=now, progress=progress.step)
+        made = screened.kept
     diagnosis = find_causes(run, evaluate, placements=made, seeds=seeds, progress=progress.step)
     warnings = [*run.notes, *diagnosis.warnings]
     diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(warnings))})
     remedy = diagnosis.remedy
     if remedy is None:
         return diagnosis, None, []
-    left_out = [Candidate(name=name, error=error.message) for name, error in errors]
+    left_out = list(screened.left_out)
+    left_out += [Candidate(name=name, error=error.message) for name, error in errors]
     remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
     after, files = None, list[RankFile]()
     if remedy.placement:
@@ -117,17 +140,21 @@ def _write(
     run: Run,
     after: Run | None,
     diagnosis: Diagnosis,
+    found: Attribution,
     files: list[RankFile],
     figures: tuple[str, ...],
 ) -> None:
     """Everything a diagnosis leaves behind."""
     (folder / "diagnosis.json").write_text(diagnosis.model_dump_json(indent=2) + "\n")
+    (folder / "attribution.json").write_text(to_json(found), encoding="utf-8")
     for file in files:
         (folder / file.file).write_text(file.text, encoding="utf-8")
     run.write(folder / "run")
     if after is not None:
         after.write(folder / "after")
     contents = {file.file: file.text for file in files}
-    write_report(folder / "report.html", run, diagnosis, after=after, files=contents)
+    write_report(
+        folder / "report.html", run, diagnosis, after=after, files=contents, attribution=found
+    )
     if figures:
         export_figures(run, diagnosis, folder / "figures", figures, after=after)

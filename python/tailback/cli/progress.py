@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tailback.cli.render import safe
+from tailback.units import format_time
 
 
 class Meter:
@@ -16,6 +18,8 @@ class Meter:
 
     def __init__(self, bar: Progress | None) -> None:
         self._bar = bar
+        self._began: tuple[float, int, int] | None = None
+        self._events = 0
         self._task = bar.add_task("reading", total=1.0, detail="") if bar is not None else None
 
     def step(self, what: str, share: float) -> None:
@@ -24,10 +28,25 @@ class Meter:
             self._bar.update(self._task, description=safe(what)[:44], completed=share, detail="")
 
     def watch(self, time_ps: int, delivered: int, packets: int, events: int) -> None:
-        """Show how far the engine is; fits :data:`tailback.simulate.Watch`."""
+        """Show how far the engine is, how fast, and how long it will take.
+
+        Fits :data:`tailback.simulate.Watch`.
+        """
         if self._bar is not None and self._task is not None:
-            detail = f"{delivered:,} of {packets:,} packets, {time_ps / 1e6:,.0f} µs"
-            self._bar.update(self._task, detail=detail)
+            if events < self._events:  # another run
+                self._began = None
+            if self._began is None:
+                self._began = (time.monotonic(), delivered, events)
+            self._events = events
+            began, delivered_then, events_then = self._began
+            seconds = time.monotonic() - began
+            detail = f"{format_time(time_ps)} simulated"
+            if seconds > 0 and delivered > delivered_then:
+                left = seconds * (packets - delivered) / (delivered - delivered_then)
+                speed = (events - events_then) / seconds / 1e6
+                detail += f", {speed:.1f} M events/s, {left:,.0f} s left"
+            share = delivered / packets if packets else 0.0
+            self._bar.update(self._task, completed=share, detail=detail)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
+from tailback.remedy.screening import NOT_SIMULATED
 from tailback.units import format_time
 
 WIDTH = 79
@@ -14,7 +15,10 @@ WIDTH = 79
 CAUSE_TITLE = {
     "pattern": "COMMUNICATION PATTERN",
     "placement": "PLACEMENT",
+    "routing": "ROUTING IMBALANCE",
+    "slow-link": "SLOW LINK",
     "other-traffic": "OTHER TRAFFIC",
+    "injection": "INJECTION LIMIT",
     "not-network": "NOT THE NETWORK",
     "undetermined": "UNDETERMINED",
 }
@@ -65,8 +69,8 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f} %" if value >= 0.0995 or value == 0 else f"{100 * value:.1f} %"
 
 
-def diagnosis_lines(diagnosis: Diagnosis, next_command: str) -> list[str]:
-    """The one-screen summary of a diagnosis."""
+def diagnosis_lines(diagnosis: Diagnosis, next_command: str, hot: Sequence[str] = ()) -> list[str]:
+    """The one-screen summary of a diagnosis; ``hot`` are lines to show after the links."""
     lines = [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
     lines += wrap(
         f"elapsed {format_time(diagnosis.elapsed_ps)}, "
@@ -82,8 +86,14 @@ def diagnosis_lines(diagnosis: Diagnosis, next_command: str) -> list[str]:
         lines += ["", "SHARE OF CONGESTION BY CAUSE"]
         lines += columns(("rule", "share", "what", "phase"), rows, " r")
     if diagnosis.top_links:
-        lines += ["", "MOST CONGESTED LINKS (95 % intervals)", *_links(diagnosis.top_links[:5])]
-    lines += ["", "HOW SURE", *wrap(diagnosis.sampling.note)]
+        lines += [
+            "",
+            "MOST CONGESTED LINKS (95 % intervals)",
+            *_links(diagnosis.top_links[: 3 if hot else 5]),
+        ]
+    if hot:
+        lines += ["", *hot]
+    lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis)
     for warning in diagnosis.warnings[:2]:
         lines += wrap(f"note: {short(warning, 150)}")
@@ -92,10 +102,21 @@ def diagnosis_lines(diagnosis: Diagnosis, next_command: str) -> list[str]:
     return [*lines, "", f"NEXT  {safe(next_command)}"]
 
 
+def _how_sure(diagnosis: Diagnosis) -> str:
+    if diagnosis.confidence <= 0:
+        return diagnosis.sampling.note
+    return (
+        f"{percent(diagnosis.confidence)} sure of the verdict, by {diagnosis.basis}. "
+        f"{diagnosis.sampling.note}"
+    )
+
+
 def _waterfall(diagnosis: Diagnosis) -> list[str]:
     whole = max(bar.elapsed_ps for bar in diagnosis.waterfall) or 1
     room, rows = 24, []
-    for bar in diagnosis.waterfall:
+    # Steps that add nothing in any repetition (most were not simulated) are left to the report.
+    shown = [bar for bar in diagnosis.waterfall if bar.delta_ps or bar.low_ps or bar.high_ps]
+    for bar in shown:
         end = round(room * bar.elapsed_ps / whole)
         if bar.name in ("ideal", "observed"):
             picture, amount = "█" * end, format_time(bar.elapsed_ps)
@@ -134,7 +155,10 @@ def _remedy(diagnosis: Diagnosis) -> list[str]:
             f"{percent(remedy.gain)} less time, proved by re-simulation"
         )
     if remedy.candidates:
-        lines += candidate_lines(remedy.candidates[:5])
+        lines += candidate_lines(remedy.candidates[:4])
+        left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
+        if left_out:
+            lines += wrap(f"left out by the fluid model's estimate: {', '.join(left_out)}")
     if remedy.commands:
         lines += [f"  $ {short(remedy.commands[0], WIDTH - 4)}"]
     return lines

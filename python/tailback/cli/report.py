@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tailback.cli.models import require_packets
 from tailback.diagnose import Diagnosis
 from tailback.diagnose import diagnose as find_causes
 from tailback.errors import RunError
@@ -46,6 +47,7 @@ def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
     found = folder / "diagnosis.json"
     if not found.is_file():
         run = Run.read(folder)
+        require_packets(run, folder, "report")
         return find_causes(run), run, None, {}
     try:
         diagnosis = Diagnosis.model_validate_json(found.read_bytes())

@@ -4,48 +4,88 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import click
 
+from tailback.cli.models import congestion_of, described, model_of
 from tailback.cli.progress import meter
 from tailback.cli.render import columns
 from tailback.cli.source import scenario_from, source_options
-from tailback.remedy.placements import congested_hops
+from tailback.errors import ScenarioError
+from tailback.fluid import Choice, Rates
 from tailback.run import Run, claim
-from tailback.simulate import prepare
+from tailback.simulate import FluidOptions, prepare, simulate_fluid
 from tailback.simulate import simulate as run_scenario
 from tailback.units import format_time
 
 
 @click.command(short_help="Simulate a scenario and keep its tables.")
 @source_options
+@click.option("--model", type=click.Choice(["packet", "fluid"]), default="packet",
+              show_default=True, help="Packets, or rates: quicker, and an estimate.")  # fmt: skip
+@click.option("--rates", type=click.Choice(get_args(Rates)),
+              help="Who decides the rates (fluid; default max-min).")  # fmt: skip
+@click.option("--paths", type=click.Choice(get_args(Choice)),
+              help="How paths are chosen (fluid; default: as the scenario routes).")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the tables of the run.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
-def simulate(out: Path | None, force: bool, form: str, quiet: bool, **source: Any) -> None:
+def simulate(
+    model: str,
+    rates: str | None,
+    paths: str | None,
+    out: Path | None,
+    force: bool,
+    form: str,
+    quiet: bool,
+    **source: Any,
+) -> None:
     """Simulate a scenario (SOURCE: a .toml file, or a trace with --fabric).
 
     \b
-    tailback simulate examples/stencil2d/row-major.toml --out run
+    tailback simulate examples/stencil2d/stencil2d.toml --out run
+    tailback simulate examples/stencil2d/stencil2d.toml --model fluid
     """
+    options = _fluid_options(model, rates, paths)
     if out is not None:
         claim(out, force=force)
     scenario = scenario_from(**source)
     with meter(quiet) as progress:
         prepared = prepare(scenario)
         progress.step("simulating", 0.0)
-        run = run_scenario(prepared, progress.watch)
+        if options is None:
+            run = run_scenario(prepared, progress.watch, partial=True)
+        else:
+            run = simulate_fluid(prepared, options)
     if out is not None:
         run.write(out, force=force)
     facts = run_facts(run)
     if form == "json":
         click.echo(json.dumps(facts, indent=2))
-        return
-    click.echo("\n".join(run_lines(run, facts)))
-    if out is not None:
-        click.echo(f"\nNEXT  tailback report {out}")
+    else:
+        click.echo("\n".join(run_lines(run, facts)))
+    if not run.complete:
+        kept = f"what there is was written to {out}" if out is not None else "nothing was kept"
+        click.echo(f"\nBROKEN OFF at {format_time(run.summary['end_ps'])}: {kept}", err=True)
+        raise SystemExit(130)
+    if form == "text" and out is not None:
+        command = "report" if options is None else "diagnose"
+        click.echo(f"\nNEXT  tailback {command} {out}")
+
+
+def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOptions | None:
+    """Options of the fluid model, None for the packet engine."""
+    if model == "fluid":
+        return FluidOptions(cast(Rates, rates or "max-min"), cast(Choice | None, paths))
+    for option, value in (("--rates", rates), ("--paths", paths)):
+        if value is not None:
+            raise ScenarioError(
+                f"{option} {value} means nothing to the packet engine",
+                remedy="add --model fluid, or set [engine] routing in the scenario",
+            )
+    return None
 
 
 def run_facts(run: Run) -> dict[str, Any]:
@@ -53,8 +93,9 @@ def run_facts(run: Run) -> dict[str, Any]:
     return {
         "name": run.scenario.name,
         "seed": run.scenario.seed,
+        "model": model_of(run),
         **run.summary,
-        "congested_hop_fraction": congested_hops(run),
+        "congested_hop_fraction": congestion_of(run),
         "notes": run.notes,
         "performance": run.performance,
     }
@@ -62,13 +103,18 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
     """A run in a few lines."""
+    seconds = run.performance["engine_seconds"]
+    hops = run.performance.get("packet_hops_per_s")
+    speed = f" ({hops / 1e6:.1f} M packet-hops/s)" if hops is not None else ""
+    congested = facts["congested_hop_fraction"]
     rows = [
+        ("model", described(run)),
         ("elapsed", format_time(run.elapsed_ps)),
         ("messages", f"{facts['messages']:,}"),
         ("packets", f"{facts['packets']:,}"),
         ("average path length", f"{facts['average_path_length']:.3f} switches"),
-        ("congested hops", f"{100 * facts['congested_hop_fraction']:.2f} %"),
-        ("simulated in", f"{run.performance['engine_seconds']:.2f} s "
-         f"({run.performance['packet_hops_per_s'] / 1e6:.1f} M packet-hops/s)"),
+        ("congested hops", "not known to this model" if congested is None
+         else f"{100 * congested:.2f} %"),
+        ("simulated in", f"{seconds:.2f} s{speed}"),
     ]  # fmt: skip
     return [f"RUN  {run.scenario.name}", *columns(("", ""), rows)[1:]]

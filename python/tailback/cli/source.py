@@ -13,6 +13,7 @@ from tailback.errors import ScenarioError
 from tailback.fabric.builders import PRESETS
 from tailback.run import Run
 from tailback.scenario import Scenario, load, parse
+from tailback.simulate.threads import use_threads
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +32,13 @@ def source_options(command: F) -> F:
         click.option("--placement", metavar="NAME|FILE", help="How the ranks lie (default block)."),
         click.option("--compute-scale", type=click.FloatRange(0), help="Multiply compute time."),
         click.option("--seed", type=click.IntRange(0), help="Seed of every random choice."),
+        click.option(
+            "--threads",
+            type=click.IntRange(1),
+            expose_value=False,
+            callback=lambda _context, _option, count: use_threads(count),
+            help="Threads of the engine (default: idle cores). Results do not depend on it.",
+        ),
     ]
     for decorate in reversed(decorators):
         command = decorate(command)

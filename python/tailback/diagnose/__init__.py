@@ -43,8 +43,8 @@ def diagnose(
     # Remedies build on the diagnosis' model, so this package can import them only when called.
     from tailback.remedy import recommend, try_placements
 
-    diagnosis = judge(run, evaluate, seeds=seeds, progress=progress)
-    if diagnosis.cause == "not-network":
+    diagnosis = judge(run, evaluate, placements=placements, seeds=seeds, progress=progress)
+    if diagnosis.cause in ("not-network", "injection"):
         return diagnosis
     candidates = []
     if evaluate is not None and placements:

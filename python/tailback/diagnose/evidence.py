@@ -14,6 +14,8 @@ import numpy as np
 import polars as pl
 
 from tailback.diagnose.activity import Activity
+from tailback.diagnose.adapters import Adapters, adapters
+from tailback.diagnose.measure import FILLED, Measure
 from tailback.diagnose.model import Cause, Estimate, Finding, LinkEvidence
 from tailback.diagnose.topology import Bools, Floats, Ints, Topology
 from tailback.diagnose.trees import (
@@ -27,24 +29,10 @@ from tailback.run import Run
 from tailback.telemetry.estimate import (
     SUMS,
     Selection,
-    capacity_bytes,
     link_estimates,
     packets_to_settle,
-    path_excess,
     select,
-    utilization,
 )
-
-FILLED = 0.70
-"""A root counts as filled by our own traffic from this share of the line rate on (theorem 4.2). The
-thesis measured 93 and 102 % on links its application filled, under 30 % where it did not."""
-
-DARK = 0.30
-"""Congested fraction from which a root that we do not fill is put down to others. Our own bursts
-fill a link for moments, too: less congestion than this on a thin link says nothing."""
-
-CHUNK_SAMPLES = 20
-"""Windows are joined until a link has so many hop samples: fewer cannot say when it was hot."""
 
 MAX_PHASES = 12
 """Phases that get their own trees, heaviest first; the rest is judged together."""
@@ -63,6 +51,12 @@ MAX_LINKS = 20
 
 REST = "other phases"
 
+VERDICT: dict[Cause, str] = {
+    "pattern": "ours", "placement": "ours", "routing": "routing", "slow-link": "slow",
+    "other-traffic": "others",
+}  # fmt: skip
+"""Verdict on the roots of each cause; our own traffic fills endpoints or links inside."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -73,8 +67,12 @@ class View:
         own: Congestion as this phase's packets saw it.
         forest: Its trees.
         roots: ``link, weight, endpoint, verdict, utilization(_se, _low, _high)``, heaviest first;
-            ``verdict`` is ``ours`` (we fill it), ``others`` (dark and thin), ``transient`` (thin,
-            but not dark enough to tell from short bursts of our own) or ``unsettled``.
+            ``verdict`` is ``ours`` (we fill it), ``routing`` (we do, and its equivalents together
+            are not full), ``others`` (dark and thin), ``slow`` (that too, but among equivalents
+            that carry as much and are not dark, or into a node of ours, which nobody else sends
+            to), ``transient`` (thin, but not dark enough to tell from short bursts of our own) or
+            ``unsettled``. ``hot_ps`` is the time it was congested while messages of ours that
+            may cross it were under way.
     """
 
     name: str
@@ -108,6 +106,9 @@ class Evidence:
         windows = run.tables["windows"].sort("window")
         self._start = windows["start_ps"].cast(pl.Int64).to_numpy()
         self._end = windows["end_ps"].cast(pl.Int64).to_numpy()
+        self._measure = Measure(
+            self.topology, self.activity, self._start, self._end, run.scenario.engine.header
+        )
         self.whole = self._congestion(self._rows)
         self.congested_packets = float(self.whole.weight.sum())
         self.views = self._grow_views()
@@ -138,6 +139,17 @@ class Evidence:
         ranks = self.run.tables["ranks"].filter(pl.col("job").is_in(jobs.implode()))
         total = float(ranks["finish_ps"].sum())
         return min(float(ranks["wait_ps"].sum()) / total, 1.0) if total > 0 else 0.0
+
+    @cached_property
+    def adapters(self) -> Adapters:
+        """What each node sends, and how fast its messages got away."""
+        return adapters(self.run)
+
+    @cached_property
+    def wire_share(self) -> float:
+        """Share of the observed time that the busiest adapter needs at its line rate."""
+        most = float(self.adapters.wire_ps.max(initial=0.0))
+        return most / self.run.elapsed_ps if self.run.elapsed_ps > 0 else 0.0
 
     @cached_property
     def roots(self) -> pl.DataFrame:
@@ -187,112 +199,17 @@ class Evidence:
         filled = np.zeros(self.topology.n_links, np.bool_)
         inner = np.flatnonzero(congested)
         if len(inner):
-            filled[inner] = self._use(around, "bundle", inner)[2] >= FILLED
+            filled[inner] = self._measure.use(around, "bundle", inner)[2] >= FILLED
         forest = grow(*inputs, filled=filled)
-        roots = self._measure_roots(forest, around, fraction)
+        roots = self._measure.roots(forest, around, together, fraction)
         # Before others are blamed, every congested link of ours further on is considered.
-        thin = roots.filter(pl.col("verdict").is_in(["others", "transient"]))["link"]
+        thin = roots.filter(pl.col("verdict").is_in(["others", "slow", "transient"]))["link"]
         if thin.len():
             concentrated = np.zeros(self.topology.n_links, np.bool_)
             concentrated[thin.to_numpy()] = True
             forest = grow(*inputs, concentrated, filled)
-            roots = self._measure_roots(forest, around, fraction)
+            roots = self._measure.roots(forest, around, together, fraction)
         return View(name, own, forest, roots)
-
-    def _measure_roots(self, forest: Forest, rows: pl.DataFrame, fraction: Floats) -> pl.DataFrame:
-        held = forest.root & (forest.tree_weight > 0)
-        links, weight = forest.links[held], forest.tree_weight[held]
-        link_use = self._use(rows, "link", links)
-        bundle_use = self._use(rows, "bundle", links)
-        # The bundle is the better measure, having more samples; a link fuller than its bundle shows
-        # that routing does not spread the traffic there.
-        by_link = link_use[2] > bundle_use[3]
-        value, error, low, high = (
-            np.where(by_link, a, b) for a, b in zip(link_use, bundle_use, strict=True)
-        )
-        ours = value >= FILLED
-        thin = ~ours & (high < FILLED) & (link_use[3] < FILLED)
-        dark = fraction[links] >= DARK
-        verdict = np.select([ours, thin & dark, thin], ["ours", "others", "transient"], "unsettled")
-        return pl.DataFrame(
-            {
-                "link": links.astype(np.uint32),
-                "weight": weight,
-                "endpoint": self.topology.to_node[links],
-                "verdict": pl.Series(verdict.tolist(), dtype=pl.String),
-                "utilization": value,
-                "utilization_se": error,
-                "utilization_low": low,
-                "utilization_high": high,
-            }
-        ).sort(["weight", "link"], descending=[True, False])
-
-    def _use(
-        self, rows: pl.DataFrame, unit: str, links: Ints
-    ) -> tuple[Floats, Floats, Floats, Floats]:
-        """Utilization of each link (or its bundle) in the time it was congested."""
-        t = self.topology
-        number = links if unit == "link" else t.bundle[links]
-        wanted, first = np.unique(number, return_index=True)
-        rate = np.array(t.rate_gbps, np.float64)
-        if unit == "bundle":
-            rate = np.bincount(t.bundle, weights=t.rate_gbps).astype(np.float64)[t.bundle]
-        chunks = self._hot_chunks(rows, unit, wanted)
-        at = np.searchsorted(wanted, chunks[unit].to_numpy())
-        link = links[first[at]]
-        time = self.activity.time_ps(
-            link,
-            self._start[chunks["first"].to_numpy()],
-            self._end[chunks["last"].to_numpy()],
-        )
-        n = len(wanted)
-
-        def total(values: Floats) -> Floats:
-            return np.bincount(at, weights=values, minlength=n).astype(np.float64)
-
-        def column(name: str) -> Floats:
-            return total(chunks[name].cast(pl.Float64).to_numpy())
-
-        packets, variance = column("hop_weight"), column("hop_variance")
-        use = utilization(
-            column("hop_bytes"),
-            packets,
-            variance,
-            path_excess(column("hop_samples"), packets, variance),
-            total(capacity_bytes(rate[link], time)),
-            self.run.scenario.engine.header,
-        )
-        back = np.searchsorted(wanted, number)
-        return use[0][back], use[1][back], use[2][back], use[3][back]
-
-    def _hot_chunks(self, rows: pl.DataFrame, unit: str, wanted: Ints) -> pl.DataFrame:
-        """Stretches of windows in which each unit was congested, with sums over them.
-
-        Windows are joined until a unit has :data:`CHUNK_SAMPLES` samples. Of a unit that is hot in
-        no stretch, the hottest one stands.
-        """
-        keep = pl.Series(wanted, dtype=rows.schema[unit])
-        each = (
-            rows.filter(pl.col(unit).is_in(keep.implode()))
-            .group_by(unit, "window")
-            .agg(pl.col(SUMS).sum())
-            .sort(unit, "window")
-        )
-        seen = pl.col("hop_samples").cum_sum().over(unit) - pl.col("hop_samples")
-        chunks = (
-            each.with_columns(chunk=seen // CHUNK_SAMPLES)
-            .group_by(unit, "chunk")
-            .agg(
-                pl.col(SUMS).sum(),
-                first=pl.col("window").min(),
-                last=pl.col("window").max(),
-            )
-            .sort(unit, "chunk")
-        )
-        heat = pl.col("congested_weight") / pl.col("hop_weight").clip(lower_bound=1)
-        chunks = chunks.with_columns(heat=heat)
-        hottest = pl.col("heat") == pl.col("heat").max().over(unit)
-        return chunks.filter((pl.col("heat") >= CONGESTED_FRACTION) | hottest)
 
     # --- how sure ----------------------------------------------------------------------------
 
@@ -324,18 +241,42 @@ class Evidence:
     @cached_property
     def cause_shares(self) -> dict[Cause, float]:
         """Share of all congested packets in trees of each cause, as the roots tell it."""
-        ours, inside = pl.col("verdict") == "ours", ~pl.col("endpoint")
-        return {
-            "pattern": self.share(self.roots.filter(ours & ~inside)),
-            "placement": self.share(self.roots.filter(ours & inside)),
-            "other-traffic": self.share(self.roots.filter(pl.col("verdict") == "others")),
-        }
+        return {cause: self.share(self.roots.filter(_of_cause(cause))) for cause in VERDICT}
+
+    def burden(self, cause: Cause) -> tuple[float, float]:
+        """What a cause costs as far as samples tell.
+
+        Returns:
+            Its congested packets, each times the share of the run in which its root was hot, as a
+            share of all congested packets; and the longest such share of the run. While none of its
+            roots is hot a cause holds nobody up, so the time it costs is less than the latter times
+            the number of roots that are hot one after the other.
+        """
+        roots = self.roots.filter(_of_cause(cause))
+        if not roots.height or self.congested_packets <= 0 or self.run.elapsed_ps <= 0:
+            return 0.0, 0.0
+        hot = roots["hot_ps"].to_numpy() / self.run.elapsed_ps
+        weight = roots["weight"].to_numpy() / self.congested_packets
+        return float((hot * weight).sum()), float(hot.max())
 
     @cached_property
     def open_matters(self) -> bool:
         """True when what the samples leave open could change which cause is the heaviest."""
         first, second, *_ = sorted(self.cause_shares.values(), reverse=True)
         return self.unsure_share > max(OPEN_SHARE, first - second)
+
+    def most_wanted(self) -> tuple[str, list[int]]:
+        """The phase and the links (at most 3) whose further samples would settle the most.
+
+        Weighted by congested packets: links of which it is open whether they are congested, and
+        roots of which it is open who fills them.
+        """
+        weight = np.where(self.unsure, self.whole.weight, 0.0)
+        open_roots = self.roots.filter(pl.col("verdict") == "unsettled")
+        np.add.at(weight, open_roots["link"].to_numpy(), open_roots["weight"].to_numpy())
+        order = np.argsort(-weight, kind="stable")[:3]
+        links = [int(link) for link in order if weight[link] > 0]
+        return (self._phase_of(links[0]) if links else ""), links
 
     def packets_wanting(self) -> int:
         """Further packets that would settle three quarters of what the samples leave open.
@@ -365,7 +306,7 @@ class Evidence:
         """The evidence of one link; ``root`` is its row of :attr:`View.roots`, if it is one."""
         t, w = self.topology, self.whole
         if root is None:
-            use = self._use(self._rows, "link", np.array([link]))
+            use = self._measure.use(self._rows, "link", np.array([link]))
             value, error, low, high = (float(x[0]) for x in use)
         else:
             value, error = root["utilization"], root["utilization_se"]
@@ -414,6 +355,18 @@ class Evidence:
             }
         )
 
+    def reverse(self, link: int) -> int:
+        """The opposite link of the same cable."""
+        return int(self._reverse[link])
+
+    @cached_property
+    def _reverse(self) -> Ints:
+        return self.run.tables["links"].sort("link")["reverse"].cast(pl.Int64).to_numpy()
+
+    def use_while_hot(self, links: Ints) -> Floats:
+        """Our share of the line rate of each link in the time it was congested."""
+        return self._measure.use(self._rows, "link", links)[0]
+
     def top_links(self, count: int) -> list[LinkEvidence]:
         """The links that held the most congested packets of ours."""
         order = np.argsort(-self.whole.weight, kind="stable")[:count]
@@ -443,6 +396,14 @@ class Evidence:
         f = float(w.fraction[link])
         variance = f * float(w.congested_excess[link]) + f * f * float(w.hop_excess[link])
         return float(np.sqrt(variance / n))
+
+
+def _of_cause(cause: Cause) -> pl.Expr:
+    """Rows of :attr:`Evidence.roots` that speak for a cause."""
+    mine = pl.col("verdict") == VERDICT[cause]
+    if cause == "pattern":
+        return mine & pl.col("endpoint")
+    return mine & ~pl.col("endpoint") if cause == "placement" else mine
 
 
 def _estimate(value: float, error: float, low: float, high: float) -> Estimate:

@@ -6,7 +6,28 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Cause = Literal["pattern", "placement", "other-traffic", "not-network", "undetermined"]
+Cause = Literal[
+    "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
+    "undetermined",
+]  # fmt: skip
+"""What a run can suffer from.
+
+- ``pattern``: nodes are sent more than they can take (an endpoint is the root);
+- ``placement``: our own traffic fills links inside the network;
+- ``routing``: it fills some of them while their equivalents are idle;
+- ``slow-link``: a link serves less than its equivalents, or than its nominal rate;
+- ``other-traffic``: links are full, and not by us;
+- ``injection``: the adapters' own line rate, with nothing in the way;
+- ``not-network``: computation, imbalance or latency;
+- ``undetermined``: the samples do not tell.
+"""
+
+Basis = Literal[
+    "re-simulation", "re-simulation, at rest", "hypothesis", "samples", "samples, at rest",
+]  # fmt: skip
+"""What a verdict rests on: time that re-simulation charges; a slow cable or other traffic supposed
+to explain what re-simulation of everything known does not; or the samples alone. *At rest*: nothing
+is worth fixing."""
 
 
 class Model(BaseModel):
@@ -78,7 +99,8 @@ class Bar(Model):
     """One step of the waterfall: a re-simulation with one more thing made real.
 
     Attributes:
-        name: ``ideal``, ``pattern``, ``placement``, ``routing``, ``other traffic``, ``observed``.
+        name: ``ideal``, ``injection``, ``pattern``, ``network``, ``placement``, ``routing``,
+            ``slow links``, ``other traffic``, ``observed``.
         elapsed_ps: Time of that re-simulation (mean over seeds).
         delta_ps: What this step adds to the one before.
         low_ps: Smallest delta over the seeds.
@@ -92,6 +114,33 @@ class Bar(Model):
     low_ps: int
     high_ps: int
     meaning: str
+
+
+class Share(Model):
+    """What one cause costs, in two orders.
+
+    Causes act together, so what one costs depends on which others are there. ``charged`` adds it
+    to what comes before it in the waterfall, ``removed`` takes it alone away from everything; where
+    the two differ, the difference is shared with other causes.
+
+    Attributes:
+        cause: The cause.
+        charged: Share of the observed time charged to it in the waterfall.
+        low: Smallest of it over the repetitions.
+        high: Largest.
+        removed: Share of the observed time saved by taking it alone away; None where that cannot
+            be simulated (endpoints, what is not explained) or was not.
+        removed_low: Smallest of it over the repetitions.
+        removed_high: Largest.
+    """
+
+    cause: Cause
+    charged: float
+    low: float
+    high: float
+    removed: float | None = None
+    removed_low: float | None = None
+    removed_high: float | None = None
 
 
 class Candidate(Model):
@@ -172,6 +221,11 @@ class Diagnosis(Model):
         elapsed_ps: Time of our job as observed.
         communication_fraction: Share of rank time blocked in communication, 0–1.
         warnings: What readers and rules want the user to know.
+        confidence: Chance that ``cause`` is right, 0–1, as calibrated on generated scenarios
+            (docs/diagnosis-accuracy.md).
+        basis: What ``cause`` rests on.
+        margin: How clearly, 0–1; ``confidence`` follows from ``basis`` and ``margin``.
+        shares: What each cause costs by re-simulation, largest first; empty without it.
     """
 
     cause: Cause
@@ -184,3 +238,7 @@ class Diagnosis(Model):
     elapsed_ps: int
     communication_fraction: float
     warnings: list[str]
+    confidence: float = 0.0
+    basis: Basis = "samples"
+    margin: float = 0.0
+    shares: list[Share] = []

@@ -2,48 +2,72 @@
 
 from __future__ import annotations
 
+from tailback.diagnose.adapters import slow_adapter
+from tailback.diagnose.confidence import HIDDEN, doubt
 from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.model import Bar, Cause, Diagnosis, Finding, Sampling
+from tailback.diagnose.hidden import Slow, find_slow
+from tailback.diagnose.model import Bar, Cause, Diagnosis, Finding, Sampling, Share
 from tailback.diagnose.rules import RULES
 from tailback.diagnose.rules.tb004_not_network import LITTLE_COMMUNICATION
-from tailback.diagnose.waterfall import Progress, build, lost
+from tailback.diagnose.rules.tb008_injection import LINE_BOUND
+from tailback.diagnose.waterfall import Placements, Progress, build, overshoot, unexplained
 from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
 from tailback.units import format_time
 
 WORTH_FIXING = 0.05
-"""Contention that costs less than this share of the whole time is not what to work on."""
+"""A cause that costs this share of the whole time is worth fixing, whatever the rest is."""
+
+MIN_WORTH = 0.02
+"""So is one that costs this much (the gain from which a placement is recommended), where contention
+takes :data:`WORTH_OF_COMMUNICATION` of the time spent communicating: then it is the network that is
+slow, and computation only hides how much. Under it, repetitions differ by as much."""
+
+WORTH_OF_COMMUNICATION = 0.20
+"""Share of the communication time from which contention is no matter of a few short queues."""
 
 UNSEEN = 0.15
 """Without any congestion tree, contention below this share comes from queues too short to count."""
 
 TOP_LINKS = 20
 
-_STEP_CAUSE: dict[str, Cause] = {
-    "pattern": "pattern",
-    "placement": "placement",
-    "routing": "placement",
-    "other traffic": "other-traffic",
-}
+WRONG_MODEL = 0.10
+"""Excess of the simulated over the observed time from which the model is called wrong."""
+
+FITS = 0.8
+"""Share of the excess of message times that a slow cable must reproduce to be the explanation."""
+
+TREES = ("TB001", "TB002", "TB003", "TB006", "TB007")
+"""Rules that rest on congestion trees; their shares are of the congested packets."""
 
 _SAY: dict[Cause, str] = {
     "pattern": "The communication pattern overruns single nodes",
     "placement": "The placement of ranks overfills links inside the network",
     "other-traffic": "Traffic of others is in the way",
+    "routing": "Static routing puts several of our routes on one link",
+    "slow-link": "A link serves less than it should",
+    "injection": "The adapters send at their own line rate, and nothing is in the way",
     "not-network": "The network is not what costs the time",
     "undetermined": "There are too few samples for a verdict",
 }
 
 
 def judge(
-    run: Run, evaluate: Evaluate | None = None, *, seeds: int = 3, progress: Progress | None = None
+    run: Run,
+    evaluate: Evaluate | None = None,
+    *,
+    placements: Placements | None = None,
+    seeds: int = 3,
+    progress: Progress | None = None,
 ) -> Diagnosis:
     """Diagnose a run, without looking for a remedy.
 
     Args:
         run: The run, simulated or measured.
         evaluate: Simulates changes for the waterfall; None leaves it out.
+        placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name;
+            without them placement is charged with all that the network costs our job alone.
         seeds: Repetitions of every re-simulation, at least 1.
         progress: Told what is being done and the share done, 0–1.
 
@@ -59,13 +83,25 @@ def judge(
     evidence = Evidence(run)
     findings = [f for f in (entry.part(evidence) for entry in RULES) if f is not None]
     findings.sort(key=lambda finding: (-finding.share, finding.code))
-    bars = build(run, evaluate, seeds, progress) if evaluate is not None else []
-    cause, warnings = _reconcile(findings, bars, evidence)
+    bars, shares = list[Bar](), list[Share]()
+    if evaluate is not None:
+        bars, shares = build(run, evaluate, seeds, progress, placements)
+    slow = None
+    if evaluate is not None and unexplained(bars) >= WORTH_FIXING:
+        slow = find_slow(evidence, evaluate)
+    cost = costs(shares, bars, findings, slow)
+    cause, warnings = _reconcile(findings, bars, cost, evidence)
+    if slow is not None and slow.fit >= FITS:
+        warnings.append(_explained_by(slow, evidence))
+    told = doubt(
+        cause, findings, cost if bars else {}, unexplained(bars), slow, evidence,
+        fits=FITS, worth=WORTH_FIXING,
+    )  # fmt: skip
     if not run.complete:
         warnings.append("The run was interrupted: its tables end there, and so does the diagnosis.")
     return Diagnosis(
         cause=cause,
-        headline=_headline(cause, findings, bars, run, evidence),
+        headline=_headline(cause, findings, bars, cost, slow, evidence),
         findings=findings,
         waterfall=bars,
         remedy=None,
@@ -74,69 +110,138 @@ def judge(
         elapsed_ps=run.elapsed_ps,
         communication_fraction=evidence.communication_fraction,
         warnings=[*run.notes, *warnings],
+        confidence=0.0 if cause == "undetermined" else told.confidence,
+        basis=told.basis,
+        margin=told.margin,
+        shares=shares,
     )
 
 
 def _reconcile(
-    findings: list[Finding], bars: list[Bar], evidence: Evidence
+    findings: list[Finding], bars: list[Bar], cost: dict[Cause, float], evidence: Evidence
 ) -> tuple[Cause, list[str]]:
     """Choose the main cause: time where it was re-simulated, congested packets where not."""
-    codes = {finding.code for finding in findings}
-    by_rules = _cause_of_rules(findings, codes, evidence)
+    by_rules = _cause_of_rules(findings, evidence)
     if not bars:
         return by_rules, []
-    shares: dict[Cause, float] = {}
-    for step, share in lost(bars).items():
-        cause = _STEP_CAUSE[step]
-        shares[cause] = shares.get(cause, 0.0) + share
-    heaviest = max(shares, key=lambda cause: shares[cause])
+    heaviest = max(cost, key=lambda cause: cost[cause])
     warnings = [
         f"{f.code} found congestion, but re-simulation finds that {f.cause} costs "
-        f"{max(shares[f.cause], 0.0):.1%} of the time."
+        f"{cost[f.cause]:.1%} of the time."
         for f in findings
-        if f.cause in shares and shares[f.cause] < WORTH_FIXING
+        if f.cause in cost and cost[f.cause] < WORTH_FIXING
     ]
-    if shares[heaviest] < WORTH_FIXING:
-        return "not-network", warnings
-    if by_rules == "not-network" and not evidence.roots.height and shares[heaviest] < UNSEEN:
-        return "not-network", [
-            f"Re-simulation charges {shares[heaviest]:.0%} of the time to {heaviest}, but no link "
+    hidden = unexplained(bars)
+    if overshoot(bars) >= WRONG_MODEL:
+        warnings.append(
+            f"What was simulated takes at least {overshoot(bars):.0%} longer than the run did: the "
+            "scenario's buffers, packets or injection are not those of the real network, and the "
+            "verdict may rest on contention that was not there."
+        )
+    if hidden >= WORTH_FIXING and not any(f.cause in HIDDEN for f in findings):
+        warnings.append(
+            f"{hidden:.0%} of the time is not explained by what is known: other jobs, or a fabric "
+            "that is not as described."
+        )
+    if not worth_fixing(cost, evidence):
+        return _at_rest(by_rules, evidence), warnings
+    quiet = by_rules in ("not-network", "injection") and not evidence.roots.height
+    if quiet and cost[heaviest] < UNSEEN and hidden < WORTH_FIXING:
+        return _at_rest(by_rules, evidence), [
+            f"Re-simulation charges {cost[heaviest]:.0%} of the time to {heaviest}, but no link "
             "is congested: it is spent in queues too short to count."
         ]
-    if by_rules in shares and by_rules != heaviest:
+    if by_rules in cost and by_rules != heaviest:
         warnings.append(
             f"The congestion trees point to {by_rules} first, but re-simulation charges "
-            f"{shares[heaviest]:.0%} of the time to {heaviest} and "
-            f"{max(shares[by_rules], 0.0):.0%} to {by_rules}; the time decides."
+            f"{cost[heaviest]:.0%} of the time to {heaviest} and {cost[by_rules]:.0%} to "
+            f"{by_rules}; the time decides."
         )
-    if by_rules == "not-network":
+    if by_rules in ("not-network", "injection"):
         warnings.append(
-            f"Little congestion was seen, yet re-simulation charges {shares[heaviest]:.0%} of the "
+            f"Little congestion was seen, yet re-simulation charges {cost[heaviest]:.0%} of the "
             f"time to {heaviest}."
         )
     return heaviest, warnings
 
 
-def _cause_of_rules(findings: list[Finding], codes: set[str], evidence: Evidence) -> Cause:
+def costs(
+    shares: list[Share], bars: list[Bar], findings: list[Finding], slow: Slow | None
+) -> dict[Cause, float]:
+    """Share of the observed time that each cause costs.
+
+    What re-simulation of everything known does not explain goes to a slow link if one reproduces
+    the times of our messages, else to other traffic; where that could not be tried (no message
+    log), to the two in proportion to the congested packets that the rules charge them with.
+    """
+    cost: dict[Cause, float] = {share.cause: share.charged for share in shares}
+    hidden = unexplained(bars)
+    seen: dict[Cause, float] = {"other-traffic": 1.0}
+    if slow is not None:
+        if slow.fit >= FITS:
+            seen = {"slow-link": 1.0}
+    elif any(finding.cause in HIDDEN for finding in findings):
+        seen = {f.cause: max(f.share, 1e-6) for f in findings if f.cause in HIDDEN}
+    for cause, share in seen.items():
+        cost[cause] = cost.get(cause, 0.0) + hidden * share / sum(seen.values())
+    return cost
+
+
+def _explained_by(slow: Slow, evidence: Evidence) -> str:
+    t = evidence.topology
+    return (
+        f"One slow cable explains what is left: {t.name[slow.link]} at about {slow.gbps:.0f} of "
+        f"{t.rate_gbps[slow.link]:g} Gb/s reproduces {slow.fit:.0%} of the squared excess of our "
+        "messages' times."
+    )
+
+
+def worth_fixing(cost: dict[Cause, float], evidence: Evidence) -> bool:
+    """Whether contention costs enough: of the whole time, or of the time spent communicating."""
+    most = max(cost.values(), default=0.0)
+    if most >= WORTH_FIXING:
+        return True
+    busy = evidence.communication_fraction
+    return most >= MIN_WORTH and busy > 0 and sum(cost.values()) >= WORTH_OF_COMMUNICATION * busy
+
+
+def _at_rest(by_rules: Cause, evidence: Evidence) -> Cause:
+    """What takes the time when contention does not: the adapters' own rate, or no network."""
+    if by_rules == "injection" or evidence.wire_share >= LINE_BOUND:
+        return "injection"
+    return "not-network"
+
+
+def _cause_of_rules(findings: list[Finding], evidence: Evidence) -> Cause:
+    codes = {finding.code for finding in findings}
     if "TB004" in codes and evidence.communication_fraction < LITTLE_COMMUNICATION:
         return "not-network"
-    trees = {f.cause: f.share for f in findings if f.code in ("TB001", "TB002", "TB003")}
+    if slow_adapter(evidence.adapters) is not None:
+        return "slow-link"  # Its messages tell, and what they cost hardly shows in congestion.
+    trees: dict[Cause, float] = {f.cause: f.share for f in findings if f.code in TREES}
     if "TB005" in codes and max(trees.values(), default=0.0) <= evidence.unsure_share:
         # What stays open outweighs what is known.
         return "undetermined"
+    if "TB008" in codes:
+        return "injection"
     if "TB004" in codes:
         return "not-network"
     if not trees:
         return "undetermined"
-    return max(trees, key=lambda cause: trees[cause])
+    # No more can be lost than the adapters leave, nor for longer than something was congested.
+    if 1.0 - evidence.wire_share < WORTH_FIXING:
+        return "injection"
+    if max(evidence.burden(cause)[1] for cause in trees) < WORTH_FIXING:
+        return _at_rest("not-network", evidence)
+    return max(trees, key=lambda cause: evidence.burden(cause)[0])
 
 
 def _headline(
-    cause: Cause, findings: list[Finding], bars: list[Bar], run: Run, evidence: Evidence
-) -> str:
+    cause: Cause, findings: list[Finding], bars: list[Bar], cost: dict[Cause, float],
+    slow: Slow | None, evidence: Evidence,
+) -> str:  # fmt: skip
     say = _SAY[cause]
-    total = format_time(run.elapsed_ps)
-    steps = {name: share for name, share in lost(bars).items() if _STEP_CAUSE[name] == cause}
+    total = format_time(evidence.run.elapsed_ps)
     if cause == "not-network":
         if not bars:
             return (
@@ -144,17 +249,24 @@ def _headline(
                 f"{evidence.communication_fraction:.0%} of it, and {evidence.overall.value:.0%} of "
                 "the packet-hops met congestion."
             )
-        contended = sum(lost(bars).values())
-        return f"{say}: contention adds {max(contended, 0.0):.1%} to {total}."
+        return f"{say}: contention adds {sum(cost.values()):.1%} to {total}."
+    if cause == "injection":
+        return (
+            f"{say}: the busiest needs {evidence.wire_share:.0%} of {total} to send what it sends."
+        )
     if cause == "undetermined":
         return f"{say}: see what TB005 asks for." if findings else f"{say}."
-    if cause == "placement" and steps.get("routing", 0.0) > steps.get("placement", 0.0):
-        say = "Static routing puts several of our routes on one link"
-    if steps and not any(finding.cause == cause for finding in findings):
+    if cause == "slow-link" and slow is not None and slow.fit >= FITS:
+        say += f" ({evidence.topology.name[slow.link]}, about {slow.gbps:.0f} Gb/s)"
+    elif cause == "other-traffic" and slow is not None:
+        say += ", for neither our own job nor one slow cable explains the time"
+    elif bars and not evidence.roots.height:
         say = f"Re-simulation points to {cause}, in queues too short to count as congestion"
-    if steps:
-        return f"{say}: that takes {sum(steps.values()):.0%} of its time ({total} as observed)."
+    if bars:
+        return f"{say}: that takes {cost[cause]:.0%} of its time ({total} as observed)."
     share = sum(finding.share for finding in findings if finding.cause == cause)
+    if not share:
+        return f"{say}."
     return f"{say}: {share:.0%} of the congested packets wait for that."
 
 

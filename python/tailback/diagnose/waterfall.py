@@ -1,28 +1,41 @@
 """Where the time goes: from the ideal network to what was observed, one re-simulation a step.
 
-The steps add one thing at a time, always in the same order: endpoints, then the network with the
-placement as it is, then its routing, then the traffic of others. What two of them cost together is
-charged to the later one; another order would split it otherwise (docs/diagnosis.md).
+The steps add one thing at a time, always in the same order: the adapters' own rate, endpoints, the
+network under the best placement found, the placement as it is, its routing, its slow links, the
+traffic of others. What two of them cost together is charged to the later one. So each thing is also
+taken away alone from everything, where that can be simulated (docs/diagnosis.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tailback.diagnose.model import Bar
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnose.adapters import wire_time_ps
+from tailback.diagnose.model import Bar, Cause, Share
 from tailback.evaluate import Change, Evaluate
 from tailback.run import Run
 
 Progress = Callable[[str, float], None]
+Placements = Mapping[str, NDArray[np.uint32]]
 
-CONTENDED = ("pattern", "placement", "routing", "other traffic")
-"""Steps whose delta is time lost to contention."""
+CAUSE_OF_STEP: dict[str, Cause] = {
+    "pattern": "pattern",
+    "network": "placement",
+    "placement": "placement",
+    "routing": "routing",
+    "slow links": "slow-link",
+    "other traffic": "other-traffic",
+}
+"""Steps whose delta is time lost to contention, and their cause."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its name, what is simulated, and whether it differs from the step before."""
+    """One step: its name, what is simulated, and why it need not be."""
 
     name: str
     change: Change
@@ -30,66 +43,176 @@ class Step:
     skip: str = ""
 
 
-def steps(run: Run) -> list[Step]:
-    """The steps for a run; one that cannot add anything says why and is not simulated."""
-    adaptive = run.scenario.engine.routing == "adaptive"
-    alone = not any(not job.observed for job in run.scenario.job)
-    return [
+def steps(run: Run, best: tuple[str, NDArray[np.uint32]] | None = None) -> list[Step]:
+    """The steps for a run; one that cannot add anything says why and is not simulated.
+
+    Args:
+        run: The run.
+        best: Name and nodes of the best placement found, None when none was tried.
+    """
+    scenario = run.scenario
+    adaptive = scenario.engine.routing == "adaptive"
+    alone = all(job.observed for job in scenario.job)
+    ours = Change(network="healthy", routing="adaptive", background=False)
+    out = [
         Step("ideal", Change(network="no-contention", background=False),
              "every message at the line rate of its own adapters, nothing shared"),
         Step("pattern", Change(network="star", background=False),
-             "one ideal switch: only the nodes' own links are shared (ideal's time at least)"),
-        Step("placement", Change(routing="adaptive", background=False),
+             "one ideal switch: only the nodes' own links are shared (what comes before at least)"),
+    ]  # fmt: skip
+    if best is not None:
+        name, nodes = best
+        out.append(
+            Step("network", replace(ours, placement=nodes, placement_name=name),
+                 f"the network with adaptive routing, our job alone, placed by {name}: the best of "
+                 "those tried")
+        )  # fmt: skip
+    out += [
+        Step("placement", ours, "the same with the placement as it is" if best is not None else
              "the network as it is with adaptive routing, our job alone"),
-        Step("routing", Change(background=False),
-             f"the network as it is with its {run.scenario.engine.routing} routing, our job alone",
+        Step("routing", Change(network="healthy", background=False),
+             f"the network as it is with its {scenario.engine.routing} routing, our job alone",
              "routing is adaptive already" if adaptive else ""),
+        Step("slow links", Change(background=False),
+             "the links at the rates they really serve, our job alone",
+             "" if scenario.fabric.degraded else "no slow link is known"),
         Step("other traffic", Change(),
              "everything as it was, with the jobs we do not observe",
              "no other job is known" if alone else ""),
     ]  # fmt: skip
+    return out
 
 
-def build(run: Run, evaluate: Evaluate, seeds: int, progress: Progress | None = None) -> list[Bar]:
-    """Re-simulate every step ``seeds`` times and return the bars, ``observed`` last.
+def build(
+    run: Run,
+    evaluate: Evaluate,
+    seeds: int,
+    progress: Progress | None = None,
+    placements: Placements | None = None,
+) -> tuple[list[Bar], list[Share]]:
+    """Re-simulate every step ``seeds`` times.
 
     Args:
         run: The run as observed.
         evaluate: Simulates a change.
         seeds: Repetitions with other random choices; deltas are taken within a repetition.
         progress: Told the step and the share done.
+        placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name.
+
+    Returns:
+        The bars, ``observed`` last, and what each cause costs, largest first.
     """
-    todo = steps(run)
+    best = _best_placement(evaluate, placements or {}, progress)
+    todo = steps(run, best)
     real = [step for step in todo if not step.skip]
     times: dict[str, list[int]] = {}
-    done = 0
-    for step in todo:
+    for number, step in enumerate(todo):
         if step.skip:
-            times[step.name] = times[todo[todo.index(step) - 1].name]
+            times[step.name] = times[todo[number - 1].name]
             continue
-        times[step.name] = []
-        for seed in range(seeds):
-            if progress is not None:
-                progress(f"simulating {step.name}", done / (len(real) * seeds))
-            result = evaluate(replace(step.change, seed_offset=seed))
-            times[step.name].append(result.elapsed_ps)
-            done += 1
+        if progress is not None:
+            progress(f"simulating {step.name}", real.index(step) / (len(real) + 1))
+        times[step.name] = _times(evaluate, step.change, seeds)
     # On the ideal switch paths are shorter than they are: what that saves is not contention's loss.
-    times["pattern"] = [max(pair) for pair in zip(times["ideal"], times["pattern"], strict=True)]
+    wire = wire_time_ps(run)
+    times["injection"] = [max(time, wire) for time in times["ideal"]]
+    # And where the network as it is takes less, what the ideal switch takes longer is chance.
+    times["pattern"] = [
+        max(own, min(star, real))
+        for own, star, real in zip(
+            times["injection"], times["pattern"], times["placement"], strict=True
+        )
+    ]
+    meaning = "the busiest adapter's bytes at its line rate (ideal's time at least)"
+    todo.insert(1, Step("injection", Change(), meaning))
     bars, before = [], [0] * seeds
     for step in todo:
         meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
         bars.append(_bar(step.name, times[step.name], before, meaning))
         before = times[step.name]
     bars.append(
-        _bar(
-            "observed",
-            [run.elapsed_ps] * seeds,
-            before,
-            "the run that was given; what it differs by is chance",
+        _bar("observed", [run.elapsed_ps] * seeds, before,
+             "the run that was given; what it differs by is chance, or what is not known")
+    )  # fmt: skip
+    if progress is not None:
+        progress("taking causes away", len(real) / (len(real) + 1))
+    return bars, _shares(run, bars, _removed(evaluate, todo, times, seeds))
+
+
+def _best_placement(
+    evaluate: Evaluate, placements: Placements, progress: Progress | None
+) -> tuple[str, NDArray[np.uint32]] | None:
+    """The placement under which our job, alone and with adaptive routing, is fastest."""
+    tried: list[tuple[int, str]] = []
+    for name, nodes in placements.items():
+        if progress is not None:
+            progress(f"placing by {name}", 0.0)
+        change = Change(
+            placement=nodes, placement_name=name, network="healthy", routing="adaptive",
+            background=False,
+        )  # fmt: skip
+        tried.append((evaluate(change).elapsed_ps, name))
+    if not tried:
+        return None
+    name = min(tried)[1]
+    return name, placements[name]
+
+
+def _removed(
+    evaluate: Evaluate, todo: list[Step], times: dict[str, list[int]], seeds: int
+) -> dict[Cause, list[int]]:
+    """Time saved by taking one thing alone away from everything, for each repetition.
+
+    Taking away the last thing that was added is what the waterfall did already.
+    """
+    everything = times["other traffic"]
+    step = {s.name: s for s in todo}
+    changes: dict[str, Change] = {
+        "other traffic": Change(background=False),
+        "slow links": Change(network="healthy"),
+        "routing": Change(routing="adaptive"),
+    }
+    if "network" in step:
+        best = step["network"].change
+        changes["placement"] = Change(placement=best.placement, placement_name=best.placement_name)
+    active = [name for name in changes if not step[name].skip]
+    order = [s.name for s in todo if not s.skip]
+    out: dict[Cause, list[int]] = {}
+    for name in active:
+        last = name == order[-1]
+        without = times[order[-2]] if last else _times(evaluate, changes[name], seeds)
+        out[CAUSE_OF_STEP[name]] = [a - b for a, b in zip(everything, without, strict=True)]
+    return out
+
+
+def _shares(run: Run, bars: list[Bar], removed: dict[Cause, list[int]]) -> list[Share]:
+    """What each cause costs, largest first; a step that saves time costs nothing."""
+    total = max(run.elapsed_ps, 1)
+    charged: dict[Cause, list[float]] = {}
+    for bar in bars:
+        if bar.name in CAUSE_OF_STEP:
+            sums = charged.setdefault(CAUSE_OF_STEP[bar.name], [0.0, 0.0, 0.0])
+            for i, ps in enumerate((bar.delta_ps, bar.low_ps, bar.high_ps)):
+                sums[i] += max(ps, 0) / total
+    out = []
+    for cause, (value, low, high) in charged.items():
+        saved = [ps / total for ps in removed.get(cause, [])]
+        out.append(
+            Share(
+                cause=cause,
+                charged=value,
+                low=low,
+                high=high,
+                removed=sum(saved) / len(saved) if saved else None,
+                removed_low=min(saved) if saved else None,
+                removed_high=max(saved) if saved else None,
+            )
         )
-    )
-    return bars
+    return sorted(out, key=lambda share: (-share.charged, share.cause))
+
+
+def _times(evaluate: Evaluate, change: Change, seeds: int) -> list[int]:
+    return [evaluate(replace(change, seed_offset=seed)).elapsed_ps for seed in range(seeds)]
 
 
 def _bar(name: str, now: list[int], before: list[int], meaning: str) -> Bar:
@@ -109,9 +232,23 @@ def _mean(values: Iterable[int]) -> int:
     return round(sum(items) / len(items))
 
 
-def lost(bars: list[Bar]) -> dict[str, float]:
-    """Share of the whole time that each step of contention adds, 0–1; empty without a waterfall."""
-    total = next((bar.elapsed_ps for bar in bars if bar.name == "other traffic"), 0)
-    if total <= 0:
-        return {}
-    return {bar.name: bar.delta_ps / total for bar in bars if bar.name in CONTENDED}
+def unexplained(bars: list[Bar]) -> float:
+    """Share of the observed time that re-simulation of what is known does not account for.
+
+    What a repetition may differ by is not counted; 0 without a waterfall.
+    """
+    observed = next((bar for bar in bars if bar.name == "observed"), None)
+    if observed is None or observed.elapsed_ps <= 0:
+        return 0.0
+    return max(observed.low_ps, 0) / observed.elapsed_ps
+
+
+def overshoot(bars: list[Bar]) -> float:
+    """Share of the observed time by which everything simulated takes longer, in every repetition.
+
+    0 without a waterfall, or where the run took as long.
+    """
+    observed = next((bar for bar in bars if bar.name == "observed"), None)
+    if observed is None or observed.elapsed_ps <= 0:
+        return 0.0
+    return max(-observed.high_ps, 0) / observed.elapsed_ps

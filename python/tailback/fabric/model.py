@@ -35,6 +35,8 @@ class Fabric:
         link_delay_ps: Cable delay in picoseconds, shape (L,).
         link_reverse: Index of the opposite link of the same cable, shape (L,).
         notes: What a reader found odd and tolerated; shown to the user.
+        nominal_gbps: Rate the links are meant to have, shape (L,), where some serve less; None when
+            all serve what they should.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Fabric:
     link_delay_ps: NDArray[np.uint64]
     link_reverse: NDArray[np.uint32]
     notes: list[str] = field(default_factory=list)
+    nominal_gbps: NDArray[np.float64] | None = None
 
     @property
     def n_nodes(self) -> int:

@@ -1,6 +1,6 @@
 """The fluid view: rates instead of packets, event by flow start and end (document 004)."""
 
-from tailback.fluid.flows import FlowTimes, simulate_flows
+from tailback.fluid.flows import FlowTimes, Rates, simulate_flows
 from tailback.fluid.paths import Choice, FlowPaths, paths_between
 from tailback.fluid.permutations import (
     Congestion,
@@ -25,6 +25,7 @@ __all__ = [
     "ProgramTimes",
     "ProtocolRun",
     "RankModel",
+    "Rates",
     "Routing",
     "Superposition",
     "assignment",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ class RankModel:
         seed: Seed of the choice of paths.
         rates: Who decides the rates.
         paths: How paths are chosen.
+        detour: Whether they leave the shortest way, where the routing rule has detours.
         fifo: One message after the other leaves an adapter; otherwise all at once.
         packet_bytes: Payload of a full packet (for headers and store-and-forward).
         header_bytes: What a packet costs on the wire on top.
@@ -35,11 +36,15 @@ class RankModel:
         local_delay_ps: Latency between ranks of one host.
         quantum_ps: Least time between two changes of rates: messages start late by at most that,
             and thousands that end one by one do not cost thousands of solves; 0 is exact.
+        buffer_bytes: What the switch a node hangs off takes in for it while the way on is slower
+            than the node; 0 for none.
+        windows: At least so many time windows to account for links in; 0 for none.
     """
 
     seed: int = 1
     rates: Rates = "max-min"
     paths: Choice = "split"
+    detour: Literal["never", "valiant", "ugal"] = "never"
     fifo: bool = True
     packet_bytes: int = 4096
     header_bytes: int = 0
@@ -50,6 +55,8 @@ class RankModel:
     local_gbps: float = 400.0
     local_delay_ps: int = 500_000
     quantum_ps: int = 100_000
+    buffer_bytes: int = 0
+    windows: int = 0
 
     def as_json(self) -> str:
         """The settings as the core reads them."""
@@ -70,6 +77,9 @@ class ProgramTimes:
         compute_ps: Time each rank computed, shape (R,).
         wait_ps: Time each rank was blocked, shape (R,).
         link_bytes: Wire bytes over each link, shape (L,).
+        link_use: Columns ``window``, ``link``, ``bytes``, ``busy_ps`` of what crossed the links.
+        window_ps: Length of a window, 0 without.
+        end_ps: When the last event happened.
         settlements: Times at which rates were set.
     """
 
@@ -78,6 +88,9 @@ class ProgramTimes:
     compute_ps: NDArray[np.uint64]
     wait_ps: NDArray[np.uint64]
     link_bytes: NDArray[np.float64]
+    link_use: dict[str, NDArray[Any]]
+    window_ps: int
+    end_ps: int
     settlements: int
 
     @property
@@ -93,6 +106,7 @@ def simulate_program(
     host: ArrayLike | None = None,
     start_ps: ArrayLike | None = None,
     model: RankModel | None = None,
+    routing: _core.Routing | None = None,
 ) -> ProgramTimes:
     """Run a rank program with messages as flows.
 
@@ -107,6 +121,7 @@ def simulate_program(
         host: Host of each rank, shape (R,); the node when absent.
         start_ps: When each rank starts, shape (R,); 0 when absent.
         model: How adapters, switches and the library behave.
+        routing: A routing rule for the network; its own routes when absent.
 
     Raises:
         TraceError: Sends and receives do not pair up, or ranks block for ever.
@@ -123,9 +138,10 @@ def simulate_program(
              program.request, program.label),
             (nodes, np.ascontiguousarray(nodes if host is None else host, np.uint32),
              np.ascontiguousarray(start, np.uint64)),
+            routing,
         )  # fmt: skip
     ranks = out["ranks"]
     return ProgramTimes(
         out["messages"], ranks["finish_ps"], ranks["compute_ps"], ranks["wait_ps"],
-        out["link_bytes"], out["settlements"],
+        out["link_bytes"], out["link_use"], out["window_ps"], out["end_ps"], out["settlements"],
     )  # fmt: skip

@@ -14,6 +14,7 @@ from tailback.placement import (
     random_permutation,
     rcm,
     round_robin,
+    shift,
     tile,
 )
 from tailback.placement.assign import PLACEMENTS, Placement, assign_slots, place
@@ -31,6 +32,7 @@ PLACEMENTS.register("random")(random_permutation.place)
 PLACEMENTS.register("rcm")(rcm.place)
 PLACEMENTS.register("metis")(metis.place)
 PLACEMENTS.register("incremental")(incremental.place)
+PLACEMENTS.register("shift")(shift.place)
 PLACEMENTS.register("tile")(tile.place)
 PLACEMENTS.register("tile2")(tile.place_two_levels)
 PLACEMENTS.register("file")(file.place)

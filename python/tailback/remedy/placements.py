@@ -144,7 +144,7 @@ def recommend(
     Returns:
         The remedy; None when the network is not the problem, or nothing is known to help.
     """
-    if diagnosis.cause == "not-network":
+    if diagnosis.cause in ("not-network", "injection"):
         return None
     now = current_placement(run)
     found = best_of(candidates, now)
@@ -164,7 +164,8 @@ def recommend(
         )
     before, best = found
     gain = 1.0 - best.elapsed_ps / before.elapsed_ps
-    use = f"placement {best.name} instead of {now}: {gain:.0%} less time by re-simulation"
+    same = " (the same nodes, ranks shifted)" if best.name == "shift" else ""
+    use = f"placement {best.name}{same} instead of {now}: {gain:.0%} less time by re-simulation"
     return Remedy(
         action=f"{advice} Meanwhile use {use}." if advice else f"Use {use}.",
         placement=best.name,
@@ -202,6 +203,8 @@ def _advice(
     if own is None:
         return {
             "pattern": "Change the communication: spread the messages over receivers or time.",
+            "routing": "Spread the traffic: use adaptive routing, or routes with more paths.",
+            "slow-link": "Have the cable named above looked at, and keep off it until then.",
             "other-traffic": "Run again at another time, or ask for nodes of your own switches.",
         }[cause]
     where = ""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tailback.diagnose.model import Diagnosis
 from tailback.errors import RunError
+from tailback.report.attribution import Attribution, attribute
 from tailback.report.layout import Layout, arrange
 from tailback.run import Run
 
@@ -284,23 +285,23 @@ class Case:
         diagnosis: What was found; None draws the tables alone.
         before: A re-simulation of things as they are; the observed run where there is none.
         after: A re-simulation with the remedy, None where there is none.
+        attributed: Stall time of the observed run by its causes, where it is known already.
     """
 
     observed: Evidence
     diagnosis: Diagnosis | None = None
     before: Evidence | None = None
     after: Evidence | None = None
+    attributed: Attribution | None = None
+
+    @cached_property
+    def attribution(self) -> Attribution | None:
+        """Stall time by saturated link, line of the program and rank; None without samples."""
+        if self.attributed is not None:
+            return self.attributed
+        return attribute(self.observed.run) if self.observed.measured else None
 
     @property
     def reference(self) -> Evidence:
         """What 'after' is compared with."""
         return self.before or self.observed
-
-
-def describe(tier: int, direction: str) -> str:
-    """A tier and direction as people say it: ``leaf → aggregation``."""
-    names = {0: ("host", "leaf"), 1: ("leaf", "aggregation"), 2: ("aggregation", "core")}
-    low, high = names.get(tier, (f"tier {tier - 1}", f"tier {tier}"))
-    if direction == "flat":
-        return f"{low} ↔ {low}"
-    return f"{low} → {high}" if direction == "up" else f"{high} → {low}"

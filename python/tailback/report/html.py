@@ -13,6 +13,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -25,6 +26,7 @@ from markupsafe import Markup
 import tailback
 from tailback.diagnose.model import Diagnosis, Finding
 from tailback.errors import RunError
+from tailback.report.attribution import Attribution, HotLine, by_line
 from tailback.report.evidence import Case
 from tailback.report.export import make_case
 from tailback.report.figure import FIGURES, Options, draw, render
@@ -35,12 +37,17 @@ from tailback.units import format_time
 CAUSES = {
     "pattern": "Communication pattern",
     "placement": "Placement of ranks",
+    "routing": "Routing imbalance",
+    "slow-link": "Slow link",
     "other-traffic": "Other traffic",
+    "injection": "Injection limit",
     "not-network": "Not the network",
     "undetermined": "Undetermined",
 }
 
 _STATIC_DPI = 110
+
+LINES_SHOWN = 12
 
 
 def write_report(
@@ -51,6 +58,7 @@ def write_report(
     before: Run | None = None,
     after: Run | None = None,
     files: Mapping[str, str] | None = None,
+    attribution: Attribution | None = None,
 ) -> Path:
     """Write the report of a diagnosed run as one HTML file.
 
@@ -61,6 +69,7 @@ def write_report(
         before: Re-simulation of things as they are, where it differs from ``run``.
         after: Re-simulation with the remedy.
         files: Content of each file of the remedy, by the name under which it is offered.
+        attribution: Stall time of ``run`` by its causes, where it is known already.
 
     Returns:
         The path. The same input gives the same bytes.
@@ -70,7 +79,10 @@ def write_report(
             written.
     """
     path = Path(path)
-    page = render_report(run, diagnosis, before=before, after=after, files=files).encode("utf-8")
+    text = render_report(
+        run, diagnosis, before=before, after=after, files=files, attribution=attribution
+    )
+    page = text.encode("utf-8")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -97,9 +109,10 @@ def render_report(
     before: Run | None = None,
     after: Run | None = None,
     files: Mapping[str, str] | None = None,
+    attribution: Attribution | None = None,
 ) -> str:
     """The report as text; arguments and errors as in :func:`write_report`."""
-    case = make_case(run, diagnosis, before, after)
+    case = replace(make_case(run, diagnosis, before, after), attributed=attribution)
     names, arrays = build(case)
     viewer, look = _asset("viewer.js"), _asset("viewer.css")
     captions = {entry.name: entry.summary for entry in FIGURES}
@@ -121,6 +134,8 @@ def render_report(
         has_stall=any(dataset["truth"] for dataset in names["datasets"]),
         figures=_static_figures(case),
         captions=captions,
+        attribution=case.attribution,
+        lines=_lines(case),
         steps=_steps(diagnosis, files or {}),
         phases_left_out=len(case.observed.phases) - len(phases_carried(case.observed)),
         provenance=_provenance(run),
@@ -202,6 +217,12 @@ def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
     return ideal, max(0.0, 1.0 - ideal / diagnosis.elapsed_ps)
 
 
+def _lines(case: Case) -> list[HotLine]:
+    """Lines of the program that suffer most, places that one line makes hot together."""
+    found = case.attribution
+    return [] if found is None else by_line(found)[:LINES_SHOWN]
+
+
 def _downloads(diagnosis: Diagnosis, files: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """``(name, purpose, address)`` of each file of the remedy, in the remedy's order."""
     purposes = diagnosis.remedy.files if diagnosis.remedy else {}
@@ -244,6 +265,7 @@ def _provenance(run: Run) -> list[tuple[str, Any]]:
         ("Scenario", scenario.name),
         ("Seed", scenario.seed),
         ("Scenario SHA-256", digest),
+        ("Model", "packet engine" if summary.get("model", "packet") == "packet" else "fluid"),
         ("Written by", f"Tailback {tailback.__version__}"),
         ("Nodes, switches, directed links",
          ", ".join(f"{run.tables[name].height:,}" for name in ("nodes", "switches", "links"))),

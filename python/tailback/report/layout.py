@@ -151,3 +151,12 @@ def _parallel(
             cables, place = np.unique(cable[order[begin:end]], return_inverse=True)
             out[order[begin:end]] = place - (len(cables) - 1) / 2
     return out
+
+
+def describe(tier: int, direction: str) -> str:
+    """A tier and direction as people say it: ``leaf → aggregation``."""
+    names = {0: ("host", "leaf"), 1: ("leaf", "aggregation"), 2: ("aggregation", "core")}
+    low, high = names.get(tier, (f"tier {tier - 1}", f"tier {tier}"))
+    if direction == "flat":
+        return f"{low} ↔ {low}"
+    return f"{low} → {high}" if direction == "up" else f"{high} → {low}"

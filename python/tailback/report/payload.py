@@ -16,11 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.report import scales
-from tailback.report.evidence import Case, Evidence, Load, describe
+from tailback.report.evidence import Case, Evidence, Load
 from tailback.report.figures.fabric_raster import Block, blocks
+from tailback.report.flame import Frame, by_kind, prune
+from tailback.report.layout import describe
 
 PHASES_CARRIED = 24
 """Phases in the selector: the heaviest ones. The report says so when there are more."""
+
+FLAME_CHILDREN = 40
+FLAME_LEAST = 2e-4
+"""Frames of the flame graph that are carried: so many below each, none of a smaller share."""
 
 NO_SHARE = 65535
 _KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "i4": np.int32, "f4": np.float32}
@@ -99,8 +105,32 @@ def build(case: Case) -> tuple[dict[str, Any], str]:
         "layout": _layout(evidence, packer),
         "blocks": [[_block(block, packer) for block in band] for band in blocks(evidence)],
         "datasets": [_dataset(packer, *entry) for entry in datasets],
+        "flames": _flames(case),
     }  # fmt: skip
     return data, packer.base64()
+
+
+def _flames(case: Case) -> dict[str, Any] | None:
+    """The back-pressure flame graph, places of a kind together and one by one."""
+    found = case.attribution
+    if found is None or found.flame.value <= 0:
+        return None
+    least = FLAME_LEAST * found.flame.value
+    return {
+        "unit": found.unit,
+        "trees": [
+            {"name": "places of a kind together",
+             "top": _frame(prune(by_kind(found.flame), FLAME_CHILDREN, least))},
+            {"name": "places one by one",
+             "top": _frame(prune(found.flame, FLAME_CHILDREN, least))},
+        ],
+    }  # fmt: skip
+
+
+def _frame(frame: Frame) -> list[Any]:
+    """``[name, kind, value, link, children]``."""
+    children = [_frame(child) for child in frame.children]
+    return [frame.name, frame.kind, round(frame.value), frame.link, children]
 
 
 def _layout(evidence: Evidence, packer: Packer) -> dict[str, Any]:

@@ -25,7 +25,9 @@ CAUSE_COLOURS: Final = {
     "pattern": "#7a5ea8",
     "placement": "#c2571a",
     "routing": "#2f7f86",
+    "slow-link": "#a8456b",
     "other-traffic": "#8a7a2f",
+    "injection": "#5f7f4a",
     "not-network": "#7b8794",
     "undetermined": "#aab2bb",
 }

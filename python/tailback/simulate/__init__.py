@@ -2,6 +2,16 @@
 
 from tailback.simulate.evaluate import make_evaluate
 from tailback.simulate.execute import Watch, simulate
+from tailback.simulate.fluid import FluidOptions, make_fluid_evaluate, simulate_fluid
 from tailback.simulate.prepare import Prepared, prepare
 
-__all__ = ["Prepared", "Watch", "make_evaluate", "prepare", "simulate"]
+__all__ = [
+    "FluidOptions",
+    "Prepared",
+    "Watch",
+    "make_evaluate",
+    "make_fluid_evaluate",
+    "prepare",
+    "simulate",
+    "simulate_fluid",
+]

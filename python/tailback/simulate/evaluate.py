@@ -6,6 +6,7 @@ from typing import Any
 
 from tailback.evaluate import Change, Evaluate
 from tailback.fabric.builders import network_of, star
+from tailback.fabric.degraded import healthy, slowed
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulate.execute import Watch, execute
@@ -16,26 +17,34 @@ from tailback.simulate.routes import Routes, routes_for
 def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
     """A function that re-simulates ``prepared`` with one thing changed.
 
-    Routes are computed once for the fabric and once for the ideal switch, however often asked.
+    Routes are computed once for each of the networks, however often asked.
     """
     known: dict[str, tuple[Fabric, Routes]] = {}
 
     def network(kind: str) -> tuple[Fabric, Routes]:
         if kind not in known:
             nodes = prepared.slots().tolist()
+            fabric = prepared.fabric if kind == "as-is" else healthy(prepared.fabric)
             if kind == "star":
-                fabric = star(prepared.fabric)
+                fabric = star(fabric)
                 known[kind] = (fabric, Routes(network_of(fabric, nodes)))
+            elif kind != "as-is" and fabric is prepared.fabric:
+                known[kind] = network("as-is")
             else:
-                routes = routes_for(prepared.scenario, prepared.fabric, nodes)
-                known[kind] = (prepared.fabric, routes)
+                known[kind] = (fabric, routes_for(prepared.scenario, fabric, nodes))
         return known[kind]
 
     def evaluate(change: Change) -> Run:
-        fabric, routes = network("star" if change.network == "star" else "as-is")
+        kind = "healthy" if change.network == "no-contention" else change.network
+        fabric, routes = network(kind)
+        if change.slow:
+            fabric = slowed(fabric, change.slow)
+            routes = routes_for(prepared.scenario, fabric, prepared.slots().tolist())
         changes: dict[str, Any] = {
             "seed": prepared.scenario.seed + change.seed_offset,
             "contention": change.network != "no-contention",
+            # Probes are for the run itself; a what-if is judged by samples and times.
+            "probes": {},
         }
         if not change.measure:
             changes["measure"] = False

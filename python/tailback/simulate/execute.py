@@ -17,32 +17,41 @@ from tailback.errors import FabricError, ScenarioError, TailbackError, TraceErro
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
+from tailback.simulate.memory import require_memory
 from tailback.simulate.prepare import Prepared, prepare
+from tailback.simulate.probes import probes_of
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
+from tailback.simulate.threads import threads
 from tailback.traffic.transform import side_by_side
+from tailback.units import format_time
 
 Watch = Callable[[int, int, int, int], object]
 """Called now and then with (simulated time in ps, packets delivered, packets in all, events)."""
 
 
-def simulate(scenario: Scenario | Prepared, watch: Watch | None = None) -> Run:
+def simulate(
+    scenario: Scenario | Prepared, watch: Watch | None = None, *, partial: bool = False
+) -> Run:
     """Simulate a scenario.
 
     Args:
         scenario: The scenario, or what :func:`prepare` made of it.
         watch: Called now and then; an exception it raises ends the run.
+        partial: Return what there is when Ctrl-C breaks the run off, ``complete`` false in its
+            summary, in place of raising :class:`KeyboardInterrupt`.
 
     Raises:
         TailbackError: Something the scenario names is wrong, or ranks block for ever.
     """
     prepared = scenario if isinstance(scenario, Prepared) else prepare(scenario)
-    return execute(prepared, watch=watch)
+    return execute(prepared, watch=watch, partial=partial)
 
 
 def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
     """The engine's settings as a scenario states them, with ``changes``."""
     engine, telemetry = scenario.engine, scenario.telemetry
+    probes = changes.pop("probes", probes_of(scenario))
     return {
         "seed": scenario.seed,
         "packet_bytes": engine.packet,
@@ -52,7 +61,14 @@ def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
         "switching": engine.switching,
         "switch_delay_ps": engine.switch_delay,
         "routing": engine.routing,
+        "vc_entries": engine.vc_entries,
+        "pacing": engine.pacing.settings(),
         "detour": "never",
+        "arbitration": engine.arbitration,
+        "crossbar_speedup": engine.crossbar_speedup,
+        "services": engine.services,
+        "lane_weights": engine.lane_weights,
+        "congestion_control": engine.congestion_control and engine.congestion_control.settings(),
         "injection": engine.injection,
         "send_delay_ps": engine.send_delay,
         "eager_bytes": engine.eager,
@@ -65,6 +81,7 @@ def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
         "when": telemetry.when,
         "count_injection": telemetry.count_injection,
         "windows": telemetry.windows,
+        **({"probes": probes} if probes else {}),
         **changes,
     }
 
@@ -77,6 +94,8 @@ def execute(
     nodes: list[NDArray[np.uint32]] | None = None,
     only_observed: bool = False,
     watch: Watch | None = None,
+    partial: bool = False,
+    pace_mbps: NDArray[np.uint32] | None = None,
     **changes: Any,
 ) -> Run:
     """Run what was prepared, with changes.
@@ -88,6 +107,8 @@ def execute(
         nodes: Another placement: node of each rank of every job.
         only_observed: Leave out jobs that are not observed.
         watch: As in :func:`simulate`.
+        partial: As in :func:`simulate`.
+        pace_mbps: Rate of each operation of the program that is a send, 0 for none.
         changes: Engine settings that differ.
     """
     fabric = fabric or prepared.fabric
@@ -103,6 +124,10 @@ def execute(
     observed = [jobs[job].section.observed for job in job_of_label.tolist()]
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     settings = settings_of(prepared.scenario, detour=routes.detour, **changes)
+    require_memory(
+        fabric, prepared.scenario, program,
+        lanes=prepared.scenario.engine.services, measure=bool(settings["measure"]),
+    )  # fmt: skip
     began = time.perf_counter()
     try:
         outcome = _core.simulate(
@@ -114,18 +139,28 @@ def execute(
             observed,
             watch,
             routes.rule,
+            threads(),
+            [jobs[job].section.service for job in job_of_label.tolist()],
+            [] if pace_mbps is None else pace_mbps.tolist(),
         )  # fmt: skip
     except ValueError as error:
         raise _explain(str(error), prepared.scenario, fabric) from None
     seconds = time.perf_counter() - began
+    outcome["detour"] = settings["detour"]
+    if not (outcome["complete"] or partial):
+        raise KeyboardInterrupt
     tables, summary = make_tables(prepared.scenario, fabric, jobs, places, job_of_label, outcome)
     performance = {
         "engine_seconds": seconds,
         "packet_hops_per_s": outcome["packet_hops"] / seconds if seconds else 0.0,
         "events_per_s": outcome["events"] / seconds if seconds else 0.0,
         "cores": os.cpu_count(),
+        "threads": threads(),
     }
     notes = [*prepared.notes, *routes.notes]
+    if not outcome["complete"]:
+        end = format_time(int(outcome["end_ps"]))
+        notes.append(f"broken off at {end}: the tables are incomplete")
     return Run(prepared.scenario, tables, summary, performance, notes)
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, ScenarioError
 from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
+from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
@@ -118,7 +119,7 @@ def prepare(scenario: Scenario) -> Prepared:
             "no job is observed, so there is nothing to measure", place="[job] observed",
             remedy="set observed = true for the job that is yours",
         )  # fmt: skip
-    fabric = load_fabric(scenario.fabric)
+    fabric = degrade(load_fabric(scenario.fabric), scenario.fabric.degraded)
     jobs, taken = [], dict[int, str]()
     for number, section in enumerate(scenario.job):
         program = load_traffic(section, scenario.seed + number)

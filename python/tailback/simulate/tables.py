@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
 from tailback.schema import TABLES, conform
+from tailback.simulate.probes import probe_summary, probe_tables
 
 if TYPE_CHECKING:
     from tailback.scenario import Scenario
@@ -51,7 +52,8 @@ def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
             "direction": [DIRECTIONS[int(way)] for way in fabric.link_up],
             "from_node": fabric.link_src < fabric.n_nodes,
             "to_node": fabric.link_dst < fabric.n_nodes,
-            "rate_gbps": fabric.link_gbps,
+            # What the fabric says of itself: that a link serves less is for the diagnosis to find.
+            "rate_gbps": fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps,
             "delay_ps": fabric.link_delay_ps,
             "reverse": fabric.link_reverse,
         }
@@ -101,8 +103,9 @@ def make_tables(
             "call": [label.call for label in labels],
             "tag": np.array([label.tag for label in labels], np.int64),
             "communicator": [label.communicator for label in labels],
+            "path": [label.path for label in labels],
         },
-        schema_overrides={"phase": pl.String, "call": pl.String, "communicator": pl.String},
+        schema_overrides=dict.fromkeys(("phase", "call", "communicator", "path"), pl.String),
     )
     tables["windows"] = _windows(outcome)
     samples = pl.DataFrame(outcome["samples"])
@@ -113,8 +116,15 @@ def make_tables(
         {"message": np.arange(len(outcome["messages"]["label"]), dtype=np.uint32),
          **outcome["messages"]}
     )  # fmt: skip
+    if not outcome.get("complete", True):
+        # What had not happened when the run was broken off.
+        never = pl.lit(np.iinfo(np.uint64).max, dtype=pl.UInt64)
+        messages = messages.with_columns(
+            pl.when(pl.col(name) != never).then(pl.col(name)) for name in ("start_ps", "arrival_ps")
+        )
     summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
+    tables |= probe_tables(outcome)
     return {name: conform(name, tables[name]) for name in TABLES}, summary
 
 
@@ -146,10 +156,13 @@ def _summary(
     # Messages within a host visit no switch and are left out of the average.
     crossing = (messages["switch_hops"].to_numpy() > 0) & mine
     packets = messages["packets"].to_numpy()[crossing].astype(np.int64).sum()
+    if not outcome.get("complete", True):
+        # Ranks that have not finished were still at it.
+        finish = np.where(finish == 0, outcome["end_ps"], finish)
     return {
         "elapsed_ps": int(finish[ours].max(initial=0)),
         "end_ps": int(outcome["end_ps"]),
-        "complete": True,
+        "complete": bool(outcome.get("complete", True)),
         "packets": int(outcome["packets"]),
         "observed_packets": int(messages["packets"].to_numpy()[mine].astype(np.int64).sum()),
         "packet_hops": int(outcome["packet_hops"]),
@@ -161,4 +174,5 @@ def _summary(
             for number in range(len(jobs))
         },
         "window_ps": int(outcome["window_ps"]),
+        **probe_summary(outcome),
     }

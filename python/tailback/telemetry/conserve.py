@@ -2,9 +2,15 @@
 
 Every packet of a class crosses exactly one of the class's candidate links at a stage, and the
 receiver knows how many packets the class has. So the counts of these links are not negative and
-sum to a known number, which the unbiased estimates, each with the same noise, do not respect. The
-nearest counts that do are the Euclidean projection onto a simplex, which has an exact solution
-(Held, Wolfe and Crowder, Math. Programming 6, 1974): no iteration that might not have converged.
+sum to a known number, which the unbiased estimates do not respect. The counts that do and are
+nearest to the estimates are a projection:
+
+- where no two classes share a link, as in the stages of a fat tree, and the noise is taken to be
+  the same everywhere, onto a simplex for each class, which has an exact solution;
+- otherwise a link's count is the sum of what each class sends through it, and the least-squares
+  problem over these parts is solved by an accelerated projected gradient down to a stated duality
+  gap: half the squared distance of the counts from the exact solution is never larger.
+
 The result is no longer unbiased; its squared error over a class is never larger.
 """
 
@@ -17,8 +23,11 @@ from numpy.typing import NDArray
 
 from tailback.errors import RunError
 from tailback.telemetry.hashed import Candidates
+from tailback.telemetry.simplex import Groups, dot, minimise, nearest
 
 Floats = NDArray[np.float64]
+
+MOST_STEPS = 5000
 
 
 @dataclass(frozen=True)
@@ -27,53 +36,116 @@ class Conserved:
 
     Attributes:
         packets: Counts of all links, shape (L,); links of no class keep what they had.
-        residual: Largest violation of the optimality conditions, in packets: how far any count is
-            from one common shift of its class, cut at 0, or any class from its sum.
+        residual: Bound of the distance between ``packets`` and the exact solution, as the norm of
+            the difference: in packets, or in standard deviations where variances were given. The
+            duality gap is half its square.
+        steps: Gradient steps; 0 where the solution is closed.
     """
 
     packets: Floats
     residual: float
+    steps: int = 0
 
 
 def simplex(values: Floats, total: float) -> tuple[Floats, float]:
     """The point nearest to ``values`` with no negative entry and sum ``total``, and the shift."""
-    descending = np.sort(values)[::-1]
-    shifts = (np.cumsum(descending) - total) / np.arange(1, len(values) + 1)
-    # As many entries stay positive as exceed the shift that they themselves imply.
-    kept = max(int(np.count_nonzero(descending > shifts)), 1)
-    shift = float(shifts[kept - 1])
-    return np.maximum(values - shift, 0.0), shift
+    point = nearest(values[None, :], np.array([total]))[0]
+    kept = point > 0
+    shift = float((values - point)[kept].mean()) if kept.any() else float(values.max())
+    return point, shift
 
 
-def conserve(packets: Floats, stages: list[Candidates]) -> Conserved:
-    """Project counts so that every class's links sum to the class's packets.
+def conserve(
+    packets: Floats,
+    stages: list[Candidates],
+    variance: Floats | None = None,
+    tolerance: float = 1e-3,
+) -> Conserved:
+    """Counts nearest to the estimates that are not negative and sum to every class's packets.
 
     Args:
         packets: Estimated packets of each link, shape (L,).
-        stages: Candidates of *all* packets that pass each stage, so that class sizes are known.
+        stages: Candidates of *all* packets that pass each stage, so that class sizes are known. A
+            link may be a candidate of several classes.
+        variance: Variance of each estimate, shape (L,); all alike when not given.
+        tolerance: Where there is no closed solution, stop when the distance from the exact one is
+            at most this share of the distance between estimates and even spread.
 
     Returns:
         The projected counts.
 
     Raises:
-        RunError: A link is a candidate of two classes; the projection would not be exact.
+        RunError: A variance is not positive, or the tolerance.
     """
-    out, worst = packets.copy(), 0.0
-    seen = np.zeros(len(packets), bool)
-    for stage in stages:
-        sizes = np.bincount(stage.of_packet, minlength=len(stage.sizes))
-        for group, total in enumerate(sizes):
-            links = stage.links[int(stage.start[group]) : int(stage.start[group + 1])]
-            if len(links) == 0:
-                continue
-            if seen[links].any():
-                raise RunError(
-                    f"link {int(links[seen[links]][0])} is a candidate of more than one class",
-                    remedy="flow conservation needs classes that share no links",
-                )
-            seen[links] = True
-            found, shift = simplex(packets[links], float(total))
-            ideal = np.maximum(packets[links] - shift, 0.0)
-            gap = max(abs(float(found.sum()) - float(total)), float(np.abs(found - ideal).max()))
-            out[links], worst = found, max(worst, gap)
-    return Conserved(out, worst)
+    if tolerance <= 0 or (variance is not None and not (variance > 0).all()):
+        raise RunError(
+            "variances and tolerance must be positive",
+            remedy="leave out links whose count is known, or give no variances",
+        )
+    links = np.concatenate([np.zeros(0, np.uint32), *(stage.links for stage in stages)])
+    sizes = np.concatenate([np.zeros(0, np.int64), *(stage.sizes for stage in stages)])
+    total = np.concatenate(
+        [np.zeros(0)]
+        + [np.bincount(stage.of_packet, minlength=len(stage.sizes)) for stage in stages]
+    )
+    _require_candidates(sizes, total)
+    groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), total)
+    shared = np.bincount(links, minlength=len(packets))
+    if variance is None and shared.max(initial=0) <= 1:
+        return _disjoint(packets, links, groups)
+    return _shared(packets, links, groups, variance, shared, tolerance)
+
+
+def non_negative(packets: Floats) -> Floats:
+    """The same without conservation: the nearest counts that are not negative."""
+    return np.maximum(packets, 0.0)
+
+
+def _require_candidates(sizes: NDArray[np.int64], total: Floats) -> None:
+    empty = np.flatnonzero((sizes == 0) & (total > 0))
+    if len(empty):
+        raise RunError(
+            f"class {int(empty[0])} has {int(total[empty[0]])} packets and no candidate link",
+            remedy="leave out packets that do not pass the stage",
+        )
+
+
+def _disjoint(packets: Floats, links: NDArray[np.uint32], groups: Groups) -> Conserved:
+    out, found = packets.copy(), groups.project(packets[links])
+    out[links] = found
+    full = groups.sizes > 0
+    sums = np.add.reduceat(found, groups.start[:-1][full]) if full.any() else np.zeros(0)
+    gap = groups.gap(found, found - packets[links])
+    rounding = np.abs(sums - groups.total[full]).max(initial=0.0)
+    return Conserved(out, max(float(np.sqrt(2.0 * max(gap, 0.0))), float(rounding)))
+
+
+def _shared(
+    packets: Floats,
+    links: NDArray[np.uint32],
+    groups: Groups,
+    variance: Floats | None,
+    shared: NDArray[np.int64],
+    tolerance: float,
+) -> Conserved:
+    weight = np.ones(len(packets)) if variance is None else 1.0 / variance
+
+    def counts(parts: Floats) -> Floats:
+        return np.asarray(np.bincount(links, parts, minlength=len(packets)), np.float64)
+
+    touched = shared > 0
+
+    def objective(parts: Floats) -> tuple[float, Floats]:
+        off = np.where(touched, counts(parts) - packets, 0.0)
+        pull = weight * off
+        return dot(off, pull) / 2.0, pull[links]
+
+    # A group's step: its steepest link, which as many parts move as classes share it.
+    steep = np.maximum.reduceat(
+        (shared * weight)[links], np.minimum(groups.start[:-1], max(len(links) - 1, 0))
+    )
+    scale = np.repeat(1.0 / np.maximum(steep, 1e-300), groups.sizes)
+    first, _ = objective(groups.uniform())
+    found = minimise(objective, groups, scale, tolerance**2 * max(first, 1e-12), MOST_STEPS)
+    out = np.where(touched, counts(found.point), packets)
+    return Conserved(out, float(np.sqrt(2.0 * max(found.gap, 0.0))), found.steps)

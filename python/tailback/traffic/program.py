@@ -44,12 +44,15 @@ class Label:
         call: The call that sent it, e.g. ``"MPI_Isend"``; for collectives ``"MPI_Allreduce"``.
         tag: The MPI tag, -1 where there is none.
         communicator: Name of the communicator.
+        path: Call path of the application down to the call, outermost first, joined by `` > ``;
+            empty where the trace does not have it.
     """
 
     phase: str
     call: str
     tag: int = -1
     communicator: str = "MPI_COMM_WORLD"
+    path: str = ""
 
 
 @dataclass

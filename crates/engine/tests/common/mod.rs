@@ -3,10 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use tailback_engine::{
-    Buffering, Detour, EngineError, Injection, Outcome, Placement, Program, Routing, Rule,
-    Settings, Switching, When, simulate,
-};
+use tailback_engine::{EngineError, Outcome, Placement, Program, Settings, Work, simulate};
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule};
 
@@ -25,29 +22,7 @@ pub const SMALL: Shape = Shape {
 
 /// 4 KiB packets without header, 64 KiB buffers, 60 ns switches, no software delay.
 pub fn settings() -> Settings {
-    Settings {
-        seed: 1,
-        packet_bytes: 4096,
-        header_bytes: 0,
-        buffer_bytes: 65536,
-        buffering: Buffering::Input,
-        switching: Switching::CutThrough,
-        switch_delay_ps: 60_000,
-        routing: Routing::Adaptive,
-        detour: Detour::Never,
-        injection: Injection::Fifo,
-        send_delay_ps: 0,
-        eager_bytes: u64::MAX,
-        local_gbps: 400.0,
-        local_delay_ps: 500_000,
-        contention: true,
-        measure: true,
-        rule: Rule::QueueExceedsCredit,
-        rule_bytes: 16384,
-        when: When::Arrival,
-        count_injection: false,
-        windows: 16,
-    }
+    Settings { measure: true, windows: 16, ..Settings::default() }
 }
 
 /// One operation of a rank.
@@ -103,6 +78,7 @@ pub fn in_order(ranks: usize) -> Placement {
         host: (0..ranks as u32).collect(),
         start_ps: vec![0; ranks],
         label_observed: vec![true],
+        ..Placement::default()
     }
 }
 
@@ -113,7 +89,9 @@ pub fn run_on(
 ) -> Result<Outcome, EngineError> {
     let plan = Plan::new(fabric, PlanRule::Table(Routes::up_down(fabric)?))?;
     let placement = in_order(program.n_ranks());
-    simulate(fabric, &plan, settings, program, &placement, &mut |_| ControlFlow::Continue(()))
+    simulate(fabric, &plan, settings, program, &placement, Work::default(), &mut |_| {
+        ControlFlow::Continue(())
+    })
 }
 
 pub fn run(settings: &Settings, program: &Program) -> Outcome {

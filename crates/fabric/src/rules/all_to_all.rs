@@ -87,9 +87,10 @@ impl AllToAll {
             let to = self.at[target + d];
             if self.at[here + d] != to {
                 let key = switch as usize * self.width + self.offset[d] + to as usize;
-                return Step { links: self.links.get(key), next: state, lane: state.class() };
+                let links = self.links.get(key);
+                return Step { links, next: state, lane: state.class(), aside: 0 };
             }
         }
-        Step { links: &[], next: state, lane: 0 }
+        Step { links: &[], next: state, lane: 0, aside: 0 }
     }
 }

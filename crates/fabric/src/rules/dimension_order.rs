@@ -160,8 +160,9 @@ impl DimensionOrder {
             let crosses = upwards == (b < a);
             let lane = if lanes == 2 && self.wrap[d] && !crosses { 1 } else { 0 };
             let links = self.links.get(2 * (here + d) + usize::from(!upwards));
-            return Step { links, next: state, lane: lane + lanes * state.class() };
+            let lane = lane + lanes * state.class();
+            return Step { links, next: state, lane, aside: 0 };
         }
-        Step { links: &[], next: state, lane: 0 }
+        Step { links: &[], next: state, lane: 0, aside: 0 }
     }
 }

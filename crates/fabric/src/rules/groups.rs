@@ -227,12 +227,13 @@ impl Groups {
                 links: self.inward.get(self.inward_key(switch, goal)),
                 next: state,
                 lane,
+                aside: 0,
             };
         }
         let key = self.outward_key(switch, group);
         let links = self.outward.get(key);
         // All candidates are global or none is: a global link is always nearer than a local one.
         let next = if self.across[key] { state.with_class(state.class() + 1) } else { state };
-        Step { links, next, lane }
+        Step { links, next, lane, aside: 0 }
     }
 }

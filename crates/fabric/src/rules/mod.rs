@@ -20,10 +20,12 @@
 mod all_to_all;
 mod dimension_order;
 mod groups;
+mod sideways;
 
 pub use all_to_all::AllToAll;
 pub use dimension_order::{DimensionOrder, Tie};
 pub use groups::Groups;
+pub use sideways::Sideways;
 
 use crate::{Fabric, FabricError, Routes};
 
@@ -67,6 +69,34 @@ pub struct Step<'a> {
     pub next: RouteState,
     /// Virtual lane taken on any of them.
     pub lane: u8,
+    /// The last so many links do not lead nearer: they are for who finds less load there.
+    pub aside: u8,
+}
+
+impl<'a> Step<'a> {
+    /// The candidates that lead nearer: all a rule without local load may use.
+    #[inline]
+    pub fn shortest(&self) -> &'a [u32] {
+        &self.links[..self.links.len() - usize::from(self.aside)]
+    }
+
+    /// The candidate of least `load`: among equals the first from place `start` on, round the list,
+    /// and one that does not lead nearer only where its load is less than all others'.
+    #[inline]
+    pub fn least<T: PartialOrd>(&self, start: usize, load: impl Fn(u32) -> T) -> u32 {
+        let (shortest, aside) = self.links.split_at(self.links.len() - usize::from(self.aside));
+        let (before, after) = shortest.split_at(start);
+        let mut around = after.iter().chain(before).chain(aside).copied();
+        let mut best = around.next().expect("a candidate");
+        let mut least = load(best);
+        for link in around {
+            let here = load(link);
+            if here < least {
+                (best, least) = (link, here);
+            }
+        }
+        best
+    }
 }
 
 /// A routing rule made for one fabric.
@@ -80,6 +110,8 @@ pub enum Rule {
     AllToAll(AllToAll),
     /// Dragonfly and dragonfly+.
     Groups(Groups),
+    /// k-ary n-trees with horizontal links.
+    Sideways(Sideways),
 }
 
 /// A rule with where the nodes are.
@@ -113,13 +145,14 @@ impl Plan {
             Rule::DimensionOrder(rule) => rule.lanes(),
             Rule::AllToAll(rule) => rule.lanes(),
             Rule::Groups(rule) => rule.lanes(),
+            Rule::Sideways(_) => 1,
         }
     }
 
     /// Detours to draw from, 0 where the rule takes none.
     pub fn detours(&self) -> u32 {
         match &self.rule {
-            Rule::Table(_) => 0,
+            Rule::Table(_) | Rule::Sideways(_) => 0,
             Rule::DimensionOrder(rule) => rule.detours(),
             Rule::AllToAll(rule) => rule.detours(),
             Rule::Groups(rule) => rule.detours(),
@@ -158,15 +191,36 @@ impl Plan {
     /// not the node's own.
     #[inline]
     pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {
+        if let Rule::Table(routes) = &self.rule {
+            let links = routes.candidates(switch, node);
+            return Step { links, next: state, lane: 0, aside: 0 };
+        }
+        self.next_by_rule(switch, node, via, state)
+    }
+
+    fn next_by_rule(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {
         let state = self.settle(switch, via, state);
         let goal = self.home[node as usize];
         match &self.rule {
             Rule::Table(routes) => {
-                Step { links: routes.candidates(switch, node), next: state, lane: 0 }
+                Step { links: routes.candidates(switch, node), next: state, lane: 0, aside: 0 }
             }
             Rule::DimensionOrder(rule) => rule.next(switch, goal, via, state),
             Rule::AllToAll(rule) => rule.next(switch, goal, via, state),
             Rule::Groups(rule) => rule.next(switch, goal, via, state),
+            Rule::Sideways(rule) => rule.next(switch, goal, state),
+        }
+    }
+
+    /// D-mod-k's divisor at `switch` (Zahavi et al., 2010): the candidate is destination by this,
+    /// modulo their number. It is what the switches below leave undistinguished; 1 where the rule
+    /// has no such order.
+    #[inline]
+    pub fn divisor(&self, switch: u32) -> u32 {
+        match &self.rule {
+            Rule::Table(routes) => routes.divisor[switch as usize],
+            Rule::Sideways(rule) => rule.divisor(switch),
+            _ => 1,
         }
     }
 
@@ -239,6 +293,10 @@ impl Plan {
         if let Rule::Table(routes) = &self.rule {
             return Ok(routes.clone());
         }
+        if let Rule::Sideways(_) = &self.rule {
+            let why = "a table does not tell which candidates lead aside".to_owned();
+            return Err(FabricError::Unfit { rule: self.name(), why });
+        }
         if self.lanes() > 1 {
             let why = format!("it needs {} virtual lanes, a table has one", self.lanes());
             return Err(FabricError::Unfit { rule: self.name(), why });
@@ -255,6 +313,7 @@ impl Plan {
             Rule::DimensionOrder(_) => "dimension-order",
             Rule::AllToAll(_) => "all-to-all",
             Rule::Groups(_) => "group",
+            Rule::Sideways(_) => "horizontal",
         }
     }
 }

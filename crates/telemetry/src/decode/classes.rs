@@ -6,7 +6,10 @@
 
 use std::ops::Range;
 
-use super::{DecodeError, Hash, Packets, check, cost::Choice, scores as decode};
+use super::{
+    DecodeError, Hash, Packets, check, check_fit, cost, cost::Choice, scores as decode,
+    unsorted::Plan,
+};
 
 /// Which links the packets of a class may have used.
 #[derive(Debug, Clone, Copy)]
@@ -30,24 +33,24 @@ pub fn scores(
     links: &[u32],
     how: Option<Choice>,
 ) -> Result<Vec<i64>, DecodeError> {
-    check(hash, packets, links)?;
-    let (ids, hashes) = (packets.ids.len(), packets.hashes.len());
-    if classes.of_packet.len() != ids {
-        let weights = classes.of_packet.len();
-        return Err(DecodeError::Lengths { ids, hashes, weights });
+    check_table(hash, packets, classes, links)?;
+    let mut total = vec![0i64; links.len()];
+    let (ids, count) = (packets.ids.len(), classes.start.len().saturating_sub(1));
+    if how != Some(Choice::Direct)
+        && let Some(plan) = Plan::of(hash, classes, links)
+        && (how.is_some() || {
+            let (each, all) = plan.bytes(hash);
+            let mean = classes.links.len().div_ceil(count.max(1));
+            cost::unsorted(hash, ids, each, all) < cost::sorted(hash, ids, count, mean, plan.rank())
+        })
+    {
+        plan.decode(hash, packets, classes, &mut total)?;
+        return Ok(total);
     }
-    let ascends = classes.start.windows(2).all(|pair| pair[0] <= pair[1]);
-    let ends =
-        classes.start.first() == Some(&0) && classes.start.last() == Some(&classes.links.len());
-    let exist = classes.links.iter().all(|&link| (link as usize) < links.len());
-    let count = classes.start.len().saturating_sub(1);
+    check(hash, packets, links)?;
     if let Some(&class) = classes.of_packet.iter().find(|&&class| class as usize >= count) {
         return Err(DecodeError::Class(class));
     }
-    if !(ascends && ends && exist) {
-        return Err(DecodeError::Table);
-    }
-    let mut total = vec![0i64; links.len()];
     let mut sorted = Sorted::default();
     // In portions that stay in the caches, but give a class packets enough to be worth its set-up.
     let portion = (PER_CLASS * count).max(PORTION);
@@ -57,6 +60,30 @@ pub fn scores(
         sorted.decode(hash, classes, links, how, &mut total);
     }
     Ok(total)
+}
+
+/// What can be checked without looking at every packet.
+fn check_table(
+    hash: Hash,
+    packets: &Packets<'_>,
+    classes: &Classes<'_>,
+    links: &[u32],
+) -> Result<(), DecodeError> {
+    if !(1..=8).contains(&hash.bits) {
+        return Err(DecodeError::Bits(hash.bits));
+    }
+    let (ids, hashes, weights) = (packets.ids.len(), packets.hashes.len(), packets.weights.len());
+    for other in [hashes, weights, classes.of_packet.len()] {
+        if other != ids {
+            return Err(DecodeError::Lengths { ids, hashes, weights: weights.min(other) });
+        }
+    }
+    check_fit("link", links, hash.field, 0)?;
+    let ascends = classes.start.windows(2).all(|pair| pair[0] <= pair[1]);
+    let ends =
+        classes.start.first() == Some(&0) && classes.start.last() == Some(&classes.links.len());
+    let exist = classes.links.iter().all(|&link| (link as usize) < links.len());
+    if ascends && ends && exist { Ok(()) } else { Err(DecodeError::Table) }
 }
 
 /// Packets decoded at a time, at least.

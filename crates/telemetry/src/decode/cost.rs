@@ -27,6 +27,16 @@ const TABLES: f64 = 1000.0;
 /// Reading a score off a transform.
 const READ: f64 = 1.0;
 
+/// A packet sorted by class.
+const SORT: f64 = 2.5;
+/// A packet to the point of its class.
+const STRAIGHT: f64 = 1.7;
+/// A byte of tables and points, made and read.
+const FILL: f64 = 0.7;
+/// Bytes that stay in the nearer caches, and how much dearer a packet is beyond them.
+const NEAR: usize = 1 << 20;
+const FAR: f64 = 3.0;
+
 /// Largest rank a transform is made for: its points take 8 × 2^rank bytes.
 pub const MAX_RANK: usize = 22;
 
@@ -46,6 +56,22 @@ pub fn estimate(hash: Hash, packets: usize, links: usize, rank: usize) -> (f64, 
     };
     let butterflies = rank / 2.0 * 2f64.powf(rank) * BUTTERFLY;
     (direct, once + transforms * (each + butterflies + TABLES + l * READ))
+}
+
+/// Estimated nanoseconds of sorting packets by class, then decoding each class the cheaper way;
+/// classes are taken to be alike.
+pub fn sorted(hash: Hash, packets: usize, classes: usize, links: usize, rank: usize) -> f64 {
+    let classes = classes.max(1);
+    let (direct, transform) = estimate(hash, packets.div_ceil(classes), links, rank);
+    packets as f64 * SORT + classes as f64 * direct.min(transform)
+}
+
+/// Estimated nanoseconds of one pass over unsorted packets, with tables and points of `each` bytes
+/// a transform, `all` bytes together.
+pub fn unsorted(hash: Hash, packets: usize, each: usize, all: usize) -> f64 {
+    let transforms = 2f64.powi(hash.bits as i32) - 1.0;
+    let miss = if each <= NEAR { 1.0 } else { FAR };
+    packets as f64 * transforms * STRAIGHT * miss + all as f64 * FILL
 }
 
 /// The cheaper one.

@@ -10,7 +10,9 @@
 pub mod classes;
 pub mod cost;
 pub mod direct;
+pub mod published;
 pub mod transform;
+mod unsorted;
 
 use crate::hash::Field;
 
@@ -82,26 +84,39 @@ pub fn check(hash: Hash, packets: &Packets<'_>, links: &[u32]) -> Result<(), Dec
     if ids != hashes || ids != weights {
         return Err(DecodeError::Lengths { ids, hashes, weights });
     }
-    let most = hash.field.max();
-    let wide = |what, values: &[u32]| match values.iter().position(|&value| value > most) {
-        Some(index) => {
-            let (value, bits) = (values[index], hash.field.bits());
-            Err(DecodeError::Value { what, index, value, bits })
-        }
-        None => Ok(()),
-    };
-    // A maximum vectorises; the search runs only when it fails.
-    if packets.ids.iter().fold(0, |a, &b| a | b) > most {
-        wide("packet id", packets.ids)?;
-    }
-    wide("link", links)?;
+    check_values(hash, packets, 0)?;
+    check_fit("link", links, hash.field, 0)
+}
+
+/// Checks ids and hashes alone; `first` is the index of the first packet.
+fn check_values(hash: Hash, packets: &Packets<'_>, first: usize) -> Result<(), DecodeError> {
+    check_fit("packet id", packets.ids, hash.field, first)?;
     if u32::from(packets.hashes.iter().fold(0, |a, &b| a | b)) >> hash.bits != 0 {
         let index = packets.hashes.iter().position(|&h| u32::from(h) >> hash.bits != 0);
         let index = index.unwrap_or(0);
         let (value, bits) = (u32::from(packets.hashes[index]), hash.bits);
-        return Err(DecodeError::Value { what: "hash", index, value, bits });
+        return Err(DecodeError::Value { what: "hash", index: first + index, value, bits });
     }
     Ok(())
+}
+
+fn check_fit(
+    what: &'static str,
+    values: &[u32],
+    field: Field,
+    first: usize,
+) -> Result<(), DecodeError> {
+    // A fold vectorises; the search runs only when it fails.
+    if values.iter().fold(0, |a, &b| a | b) <= field.max() {
+        return Ok(());
+    }
+    match values.iter().position(|&value| value > field.max()) {
+        Some(index) => {
+            let (value, bits) = (values[index], field.bits());
+            Err(DecodeError::Value { what, index: first + index, value, bits })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Scores by the cheaper way, or by the one given; the input must have passed [`check`].
@@ -229,6 +244,35 @@ mod tests {
             classes::scores(hash, &packets, &wrong, &links, None),
             Err(DecodeError::Class(3))
         );
+    }
+
+    #[test]
+    fn one_pass_and_sorted_classes_agree() {
+        // Few links a class go by parities, more by tables, and 20 independent ones are sorted.
+        for (field_bits, width, bits) in
+            [(8, 2, 1), (16, 1, 3), (24, 12, 2), (32, 9, 1), (32, 20, 1)]
+        {
+            let hash = Hash { field: Field::new(field_bits).unwrap(), bits };
+            let (ids, hashes, weights) = made(40_000, hash, u64::from(field_bits));
+            let packets = Packets { ids: &ids, hashes: &hashes, weights: &weights };
+            let class: Vec<u32> = (0..40_000).map(|p| mix(p + 5) as u32 % 3).collect();
+            let links: Vec<u32> =
+                (0..3 * width).map(|i| (mix(i) as u32 | 1) & hash.field.max()).collect();
+            let w = width as usize;
+            let members: Vec<u32> = (0..3 * width as u32).collect();
+            let start = [0, w, 2 * w, 3 * w];
+            let table = classes::Classes { of_packet: &class, start: &start, links: &members };
+            let found = |how| classes::scores(hash, &packets, &table, &links, how).unwrap();
+            let direct = found(Some(cost::Choice::Direct));
+            assert_eq!(found(Some(cost::Choice::Transform)), direct);
+            assert_eq!(found(None), direct);
+            let late = [&ids[..39_999], &[hash.field.max()]].concat();
+            let mut wrong = hashes.clone();
+            wrong[39_999] = 255;
+            let packets = Packets { ids: &late, hashes: &wrong, weights: &weights };
+            let error = classes::scores(hash, &packets, &table, &links, None).unwrap_err();
+            assert!(error.to_string().starts_with("hash 39999 is 255"), "{error}");
+        }
     }
 
     #[test]

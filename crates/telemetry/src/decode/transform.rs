@@ -47,16 +47,21 @@ impl Basis {
 }
 
 /// A linear map of ids, a table for each byte.
-struct Projection {
-    tables: Vec<[u32; 256]>,
+pub(super) struct Projection {
+    pub(super) tables: Vec<[u32; 256]>,
 }
 
 impl Projection {
+    /// The parity of u and the hash of an id and a link is the parity of the id under this mask.
+    pub(super) fn mask(field: Field, link: u32, u: u32) -> u32 {
+        (0..8).filter(|k| (u >> k) & 1 == 1).fold(0, |m, k| m ^ field.mask(link, k))
+    }
+
     /// Bit j of the image is the parity of u and the hash of the id and basis link j.
-    fn new(field: Field, basis: &[u32], u: u32) -> Self {
+    pub(super) fn new(field: Field, basis: &[u32], u: u32) -> Self {
         let mut column = vec![0u32; field.bits() as usize];
         for (j, &link) in basis.iter().enumerate() {
-            let mask = (0..8).filter(|k| (u >> k) & 1 == 1).fold(0, |m, k| m ^ field.mask(link, k));
+            let mask = Self::mask(field, link, u);
             for (bit, image) in column.iter_mut().enumerate() {
                 *image |= ((mask >> bit) & 1) << j;
             }
@@ -135,7 +140,7 @@ fn project(packets: &Packets<'_>, u: u32, projection: &Projection, out: &mut [i6
 }
 
 #[inline]
-fn sign(u: u32, h: u32) -> i64 {
+pub(super) fn sign(u: u32, h: u32) -> i64 {
     1 - 2 * i64::from((u & h).count_ones() & 1)
 }
 

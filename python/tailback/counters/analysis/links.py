@@ -1,14 +1,16 @@
 """Stall and bandwidth of links: definitions 2.1 to 2.3, distributions, correlations, comparisons.
 
 Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA
-2018). Works on intervals in any number: what is counted is counted in one streaming pass over a
-lazy frame, into bins of a hundredth of a percent.
+2018). Works on intervals in any number: everything is a pass over pieces
+(:mod:`tailback.counters.analysis.passes`); distributions are counted in bins of a hundredth of a
+percent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.counters.analysis.classes import axis_of
+from tailback.counters.analysis.passes import EMBEDDED, Archive, Pass, Piece
 from tailback.counters.schema import CounterError
 
 BINS_A_PERCENT: Final = 100
@@ -78,7 +81,56 @@ def _group(by: str) -> pl.Expr:
     return pl.col(by).cast(pl.String).fill_null("unknown").alias("group")
 
 
-def ccdf(intervals: pl.LazyFrame, measure: str, by: str = "axis") -> pl.DataFrame:
+def _key(by: str) -> str:
+    """The column whose values :func:`_group` sorts into groups."""
+    return "direction" if by == "axis" else by
+
+
+def _bins(piece: Piece, measure: str, by: str) -> pl.LazyFrame:
+    percent = (_measure(measure) * 100 * BINS_A_PERCENT).ceil().clip(0, 2**31 - 2)
+    return (
+        piece.rows.select(_key(by), bin=percent.cast(pl.Int32))
+        .filter(pl.col("bin").is_not_null())
+        .group_by(_key(by), "bin")
+        .agg(n=pl.len().cast(pl.Int64))
+    )
+
+
+def _add_bins(parts: pl.LazyFrame, by: str) -> pl.LazyFrame:
+    return parts.group_by(_key(by), "bin").agg(pl.col("n").sum())
+
+
+def ccdf_pass(measure: str, by: str = "axis", members: tuple[str, ...] | None = None) -> Pass:
+    """What :func:`ccdf` is made of; ``members`` keeps the links of some nodes only."""
+    _measure(measure)
+    columns = (_key(by), MEASURES[measure][0])
+    return Pass(
+        partial(_bins_of, measure=measure, by=by, members=members),
+        partial(_add_bins, by=by),
+        (*columns, "node_name") if members is not None else columns,
+    )
+
+
+def _bins_of(piece: Piece, measure: str, by: str, members: tuple[str, ...] | None) -> pl.LazyFrame:
+    if members is not None:
+        piece = Piece(piece.rows.filter(pl.col("node_name").is_in(members)), piece.carried)
+    return _bins(piece, measure, by)
+
+
+def ccdf_table(counts: pl.DataFrame, by: str = "axis") -> pl.DataFrame:
+    """The distribution of :func:`ccdf` from the total of :func:`ccdf_pass`."""
+    total = pl.col("n").sum().over("group")
+    above = total - pl.col("n").cum_sum().over("group")
+    return (
+        counts.select(_group(by), "bin", "n")
+        .group_by("group", "bin")
+        .agg(pl.col("n").sum())
+        .sort("group", "bin")
+        .select("group", percent=pl.col("bin") / BINS_A_PERCENT, ccdf=above / total, rows=total)
+    )
+
+
+def ccdf(intervals: pl.LazyFrame | Archive, measure: str, by: str = "axis") -> pl.DataFrame:
     """Complementary cumulative distribution of a measure, of each direction (Figures 4, 5, 7, 8).
 
     Args:
@@ -90,20 +142,11 @@ def ccdf(intervals: pl.LazyFrame, measure: str, by: str = "axis") -> pl.DataFram
         ``group, percent, ccdf, rows``: the share of link-intervals whose value is *above*
         ``percent``, at each of the values there are, rounded up to 0.01 percent points.
     """
-    percent = (_measure(measure) * 100 * BINS_A_PERCENT).ceil().clip(0, 2**31 - 2)
-    counts = (
-        intervals.select(_group(by), bin=percent.cast(pl.Int32))
-        .filter(pl.col("bin").is_not_null())
-        .group_by("group", "bin")
-        .agg(n=pl.len())
-        .sort("group", "bin")
-        .collect(engine="streaming")
-    )
-    total = pl.col("n").sum().over("group")
-    above = total - pl.col("n").cum_sum().over("group")
-    return counts.select(
-        "group", percent=pl.col("bin") / BINS_A_PERCENT, ccdf=above / total, rows=total
-    )
+    return ccdf_table(_total(intervals, ccdf_pass(measure, by)), by)
+
+
+def _total(intervals: pl.LazyFrame | Archive, one: Pass) -> pl.DataFrame:
+    return EMBEDDED.add_up(Archive.of(intervals).pieces(), [one])[0]
 
 
 def share_above(distribution: pl.DataFrame, percent: float) -> dict[str, float]:
@@ -116,10 +159,85 @@ def share_above(distribution: pl.DataFrame, percent: float) -> dict[str, float]:
 _STALLS: Final = {"credit": "stall_fraction", "inq": "internal_stall_fraction"}
 
 
-def correlations(intervals: pl.LazyFrame, by: str = "axis") -> pl.DataFrame:
-    """Table I: Pearson correlation of link utilization with each kind of stall.
+def correlation_pass(by: str = "axis") -> Pass:
+    """What :func:`correlations` is made of: moments about means, which add up exactly."""
+    columns = (_key(by), "utilization", *_STALLS.values())
+    return Pass(partial(_moments, by=by), partial(_add_moments, by=by), columns)
 
-    Two streaming passes: the means, then sums of squares and products about them.
+
+def _moments(piece: Piece, by: str) -> pl.LazyFrame:
+    """Of each group: number, means, and sums of squares and products about the means."""
+    used = pl.col("utilization")
+    about: list[pl.Expr] = []
+    sums: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
+    out: list[pl.Expr] = [pl.col("rows")]
+    for name, column in _STALLS.items():
+        x, y, n, mean_x, mean_y = (
+            pl.col(f"{name}_{s}") for s in ("x", "y", "n", "mean_x", "mean_y")
+        )
+        both = used.is_not_null() & pl.col(column).is_not_null()
+        # About the means of the piece first: sums about 0 would lose what varies little.
+        for own, part in ((used, "x"), (pl.col(column), "y")):
+            about.append(pl.when(both).then(own - own.mean()).alias(f"{name}_{part}"))
+            about.append(own.mean().alias(f"{name}_mean_{part}"))
+        sums.append(x.count().cast(pl.Int64).alias(f"{name}_n"))
+        for part, value in (("x", x), ("y", y)):
+            sums.append(pl.col(f"{name}_mean_{part}").first())
+            sums.append(value.min().alias(f"{name}_{part}0"))
+            sums.append(value.max().alias(f"{name}_{part}1"))
+            sums.append(value.sum().alias(f"{name}_{part}"))
+        for part, value in (("xx", x * x), ("yy", y * y), ("xy", x * y)):
+            sums.append(value.sum().alias(f"{name}_{part}"))
+        of_none = pl.when(n > 0)
+        values = {
+            "n": n, "x": of_none.then(mean_x + x / n), "y": of_none.then(mean_y + y / n),
+            **{
+                key: pl.when(n > 0).then(pl.col(f"{name}_{key}") - one * other / n).otherwise(0.0)
+                for key, one, other in (("xx", x, x), ("yy", y, y), ("xy", x, y))
+            },
+            **{
+                f"{part}{end}": pl.col(f"{name}_{part}{end}") + pl.col(f"{name}_mean_{part}")
+                for part in "xy" for end in "01"
+            },
+        }  # fmt: skip
+        out += [value.alias(f"{name}_{key}") for key, value in values.items()]
+    return piece.rows.select(_key(by), *about).group_by(_key(by)).agg(sums).select(_key(by), *out)
+
+
+def _add_moments(parts: pl.LazyFrame, by: str) -> pl.LazyFrame:
+    """Chan, Golub, LeVeque (1979): moments of parts about their means to those of the whole."""
+    return parts.group_by(_key(by)).agg(_whole())
+
+
+def _whole() -> list[pl.Expr]:
+    out: list[pl.Expr] = [pl.col("rows").sum()]
+    for name in _STALLS:
+        n, x, y, xx, yy, xy, x0, x1, y0, y1 = (
+            pl.col(f"{name}_{s}") for s in ("n", "x", "y", "xx", "yy", "xy", "x0", "x1", "y0", "y1")
+        )
+        weight = n.cast(pl.Float64)
+        # Of no rows there is no mean: such a part adds nothing.
+        mean_x, mean_y = ((weight * v).sum() / weight.sum() for v in (x, y))
+        dx, dy = x - mean_x, y - mean_y
+        values = {
+            "n": n.sum(), "x": mean_x, "y": mean_y,
+            "xx": xx.sum() + (weight * dx * dx).sum(),
+            "yy": yy.sum() + (weight * dy * dy).sum(),
+            "xy": xy.sum() + (weight * dx * dy).sum(),
+            "x0": x0.min(), "x1": x1.max(), "y0": y0.min(), "y1": y1.max(),
+        }  # fmt: skip
+        out += [value.alias(f"{name}_{key}") for key, value in values.items()]
+    return out
+
+
+def correlation_table(moments: pl.DataFrame, by: str = "axis") -> pl.DataFrame:
+    """The table of :func:`correlations` from the total of :func:`correlation_pass`."""
+    table = moments.with_columns(_group(by)).group_by("group").agg(_whole()).sort("group")
+    return table.select("group", _pearson("credit"), _pearson("inq"), "rows")
+
+
+def correlations(intervals: pl.LazyFrame | Archive, by: str = "axis") -> pl.DataFrame:
+    """Table I: Pearson correlation of link utilization with each kind of stall.
 
     Args:
         intervals: Rows of ``counter_intervals``.
@@ -129,31 +247,15 @@ def correlations(intervals: pl.LazyFrame, by: str = "axis") -> pl.DataFrame:
         ``group, credit, inq, rows``; null where a group has fewer than 3 rows with both values or
         no variation.
     """
-    columns = ("utilization", *_STALLS.values())
-    rows = intervals.select(_group(by), *columns)
-    means = rows.select(pl.col(columns).mean()).collect(engine="streaming").row(0, named=True)
-    sums: list[pl.Expr] = [pl.len().alias("rows")]
-    for name, column in _STALLS.items():
-        both = pl.col("utilization").is_not_null() & pl.col(column).is_not_null()
-        x = pl.when(both).then(pl.col("utilization") - (means["utilization"] or 0.0))
-        y = pl.when(both).then(pl.col(column) - (means[column] or 0.0))
-        sums += [
-            x.count().alias(f"{name}_n"),
-            *(e.sum().alias(f"{name}_{n}") for n, e in
-              (("x", x), ("y", y), ("xx", x * x), ("yy", y * y), ("xy", x * y))),
-            (x.min() < x.max()).alias(f"{name}_dx"),
-            (y.min() < y.max()).alias(f"{name}_dy"),
-        ]  # fmt: skip
-    table = rows.group_by("group").agg(sums).sort("group").collect(engine="streaming")
-    return table.select("group", _pearson("credit"), _pearson("inq"), "rows")
+    return correlation_table(_total(intervals, correlation_pass(by)), by)
 
 
 def _pearson(name: str) -> pl.Expr:
-    n, x, y, xx, yy, xy = (
-        pl.col(f"{name}_{s}").cast(pl.Float64) for s in ("n", "x", "y", "xx", "yy", "xy")
+    n, xx, yy, xy, x0, x1, y0, y1 = (
+        pl.col(f"{name}_{s}") for s in ("n", "xx", "yy", "xy", "x0", "x1", "y0", "y1")
     )
-    varied = (n >= 3) & pl.col(f"{name}_dx") & pl.col(f"{name}_dy")
-    value = (xy - x * y / n) / ((xx - x * x / n) * (yy - y * y / n)).sqrt()
+    varied = (n >= 3) & (x0 < x1) & (y0 < y1)
+    value = xy / (xx * yy).sqrt()
     return pl.when(varied).then(value.clip(-1.0, 1.0)).fill_nan(None).alias(name)
 
 
@@ -218,7 +320,7 @@ class Comparison:
 
 
 def compare_groups(
-    intervals: pl.LazyFrame,
+    intervals: pl.LazyFrame | Archive,
     members: Iterable[str],
     *,
     measure: str = "credit",
@@ -242,13 +344,40 @@ def compare_groups(
     Raises:
         CounterError: A group without links, or no others.
     """
+    return comparison(_total(intervals, means_pass(measure)), members, draws=draws, seed=seed)
+
+
+def means_pass(measure: str = "credit") -> Pass:
+    """What :func:`compare_groups` is made of: sum and number of the values of each link."""
+    _measure(measure)
+    columns = ("node_guid", "node_name", "port", MEASURES[measure][0])
+    return Pass(partial(_sums, measure=measure), _add_sums, columns)
+
+
+_LINK: Final = ("node_guid", "node_name", "port")
+
+
+def _sums(piece: Piece, measure: str) -> pl.LazyFrame:
+    value = _measure(measure)
+    return piece.rows.group_by(_LINK).agg(total=value.sum(), n=value.count().cast(pl.Int64))
+
+
+def _add_sums(parts: pl.LazyFrame) -> pl.LazyFrame:
+    return parts.group_by(_LINK).agg(pl.col("total", "n").sum())
+
+
+def comparison(
+    sums: pl.DataFrame, members: Iterable[str], *, draws: int = 30, seed: int = 1
+) -> Comparison:
+    """The verdict of :func:`compare_groups` from the total of :func:`means_pass`.
+
+    Raises:
+        CounterError: A group without links, or no others.
+    """
     links = (
-        intervals.select("node_guid", "node_name", "port", value=_measure(measure) * 100)
-        .group_by("node_guid", "node_name", "port")
-        .agg(pl.col("value").mean())
-        .filter(pl.col("value").is_not_null())
+        sums.filter(pl.col("n") > 0)
+        .select(*_LINK, value=100.0 * pl.col("total") / pl.col("n"))
         .sort("node_name", "node_guid", "port")
-        .collect(engine="streaming")
     )
     names = set(members)
     inside = pl.col("node_name").is_in(list(names))

@@ -7,11 +7,12 @@ in which the port had data but no credit::
     F[i] = tick * (W[i+1] - W[i]) / ((tq[i+1] + tp[i+1]/2) - (tq[i] + tp[i]/2))
 
 Every table and figure of the paper follows from one summary row a round, so an archive is read
-once, a slice at a time, by Polars' streaming engine: 30 M records come down to 300,000 rows.
+once, piece by piece: 30 M records come down to 300,000 rows.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass, Piece
 from tailback.counters.schema import CounterError, Flag
 
 FDR_TICK_NS: Final = 22.0
@@ -44,9 +46,6 @@ ROUNDS: Final[dict[str, type[pl.DataType]]] = {
 TICK_TOLERANCE: Final = 0.5 / 22.0
 """A tick is known to half a nanosecond: "roughly 22 ns" (III-D). The example of Table III, 1.179,
 needs it: its turn-around times alone explain all but 0.4 % of what is above 1."""
-
-SLICE_ROWS: Final = 3_000_000
-"""Readings that are looked at in one go."""
 
 _FIXED_POINT: Final = 2.0**40
 """Fractions are added up as integers of this scale: a sum of floats would depend on the order in
@@ -106,7 +105,22 @@ def scan(path: Path) -> pl.LazyFrame:
     return frame
 
 
-def summarise(readings: pl.LazyFrame, tick_ns: float = FDR_TICK_NS) -> pl.DataFrame:
+def archive(path: Path) -> Archive:
+    """The archive of :func:`scan`, with its files: what a cluster works on.
+
+    Raises:
+        CounterError: There is none, or it is not an archive.
+    """
+    rows = scan(path)
+    files = [path]
+    if path.is_dir():
+        files = sorted(path.glob("part-*.parquet")) or sorted(path.glob("*.parquet"))
+    return Archive(rows, tuple(str(file.absolute()) for file in files))
+
+
+def summarise(
+    readings: pl.LazyFrame | Archive, tick_ns: float = FDR_TICK_NS, engine: Engine = EMBEDDED
+) -> pl.DataFrame:
     """One row a round: how often and how long its port was stalled.
 
     Rounds are expected one after the other, each in order of time, as the collector and the
@@ -115,6 +129,7 @@ def summarise(readings: pl.LazyFrame, tick_ns: float = FDR_TICK_NS) -> pl.DataFr
     Args:
         readings: Rows of ``counter_readings`` with a round.
         tick_ns: Length of a tick where the readings do not say it, nanoseconds.
+        engine: Where the pieces are worked on.
 
     Returns:
         Table ``ROUNDS`` in order of the rounds. Names are left null where every reading has its
@@ -123,12 +138,13 @@ def summarise(readings: pl.LazyFrame, tick_ns: float = FDR_TICK_NS) -> pl.DataFr
     Raises:
         CounterError: The readings cannot be decoded.
     """
+    whole = Archive.of(readings)
     try:
-        if _all_linked(readings):
-            readings = readings.drop("node_name", strict=False)
-        out, orderly = _one_pass(readings, tick_ns)
+        linked = _all_linked(whole.rows)
+        out, orderly = _one_pass(whole, linked, tick_ns, engine)
         if not orderly:
-            out, _ = _one_pass(readings.sort("round", "time_ns"), tick_ns)
+            ordered = Archive(whole.rows.sort("round", "time_ns"))
+            out, _ = _one_pass(ordered, linked, tick_ns, EMBEDDED)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CounterError(f"readings cannot be decoded: {error}") from None
     return out
@@ -141,36 +157,45 @@ def _all_linked(readings: pl.LazyFrame) -> bool:
     return int(nulls) == 0
 
 
-def _one_pass(readings: pl.LazyFrame, tick_ns: float) -> tuple[pl.DataFrame, bool]:
+_COLUMNS: Final = (
+    "round", "node_guid", "port", "link", "time_ns", "xmit_wait_ticks", "tick_ns", "flags",
+    "turnaround_ns",
+)  # fmt: skip
+
+
+def _one_pass(
+    readings: Archive, linked: bool, tick_ns: float, engine: Engine
+) -> tuple[pl.DataFrame, bool]:
     """The summary, and whether every round was in one piece and in order of time.
 
-    Slices of rows are read one after the other, each with the last row of the one before: memory
-    is that of a slice, however long the archive and however the threads run.
+    Each piece begins with the last row of the one before, so that no interval is lost between.
     """
-    rows = int(readings.select(pl.len()).collect(engine="streaming").item())
-    pieces = [_slice(readings, at, tick_ns) for at in range(0, max(rows, 1), SLICE_ROWS)]
-    together = pl.concat(pieces)
-    if len(pieces) > 1 and together["round"].is_duplicated().any():
-        add = ("intervals", "nonzero", "fixed", "above_one", "unexplained", "left_out", "starts",
-               "late")  # fmt: skip
-        together = together.group_by("round", maintain_order=True).agg(
-            pl.col("node_guid", "node_name", "port", "link").first(),
-            pl.col("maximum").max(),
-            pl.col(add).sum(),
-        )
+    columns = _COLUMNS if linked else (*_COLUMNS, "node_name")
+    one = Pass(partial(_piece, tick_ns=tick_ns), _add, columns)
+    (together,) = engine.add_up(readings.pieces(follow=True), [one])
     orderly = together.filter((pl.col("starts") > 1) | (pl.col("late") > 0)).is_empty()
     out = together.with_columns(total_nonzero=pl.col("fixed") / _FIXED_POINT).sort("round")
     return out.select(pl.col(n).cast(t) for n, t in ROUNDS.items()), orderly
 
 
-def _slice(readings: pl.LazyFrame, start: int, tick_ns: float) -> pl.DataFrame:
-    """Summary of the rounds in rows ``start … start + SLICE_ROWS``; counts are to be added up."""
-    names = readings.collect_schema().names()
+def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
+    """Rounds that lie in several pieces become one row."""
+    numbers = ("intervals", "nonzero", "fixed", "above_one", "unexplained", "left_out", "starts",
+               "late")  # fmt: skip
+    return parts.group_by("round", maintain_order=True).agg(
+        pl.col("node_guid", "node_name", "port", "link").first(),
+        pl.col("maximum").max(),
+        pl.col(numbers).sum(),
+    )
+
+
+def _piece(piece: Piece, tick_ns: float) -> pl.LazyFrame:
+    """Summary of the rounds in a piece; counts are to be added up."""
+    names = piece.rows.collect_schema().names()
 
     def optional(name: str, dtype: type[pl.DataType]) -> pl.Expr:
         return pl.col(name) if name in names else pl.lit(None, dtype).alias(name)
 
-    carried = min(start, 1)
     number = pl.col("round")
     same = (number == number.shift(1)).fill_null(False)
     length = (pl.col("time_ns") - pl.col("time_ns").shift(1)).cast(pl.Float64)
@@ -179,15 +204,14 @@ def _slice(readings: pl.LazyFrame, start: int, tick_ns: float) -> pl.DataFrame:
     low = (optional("flags", pl.UInt32).fill_null(0) & _LEAVE_OUT) > 0
     answer = optional("turnaround_ns", pl.UInt64).cast(pl.Float64)
     steps = (
-        readings.slice(start - carried, SLICE_ROWS + carried)
-        .select(
+        piece.rows.select(
             "round", "node_guid", "port",
             optional("node_name", pl.String), optional("link", pl.UInt32),
             same=same, length=length, low=low,
             stalled=(wait - wait.shift(1)).cast(pl.Float64) * tick,
             slack=((answer + answer.shift(1)) / 2).fill_null(0.0),
         )
-        .slice(carried)
+        .slice(piece.carried)
         .filter(pl.col("round").is_not_null())
         .with_columns(
             counted=pl.col("same") & ~pl.col("low") & (pl.col("stalled") >= 0)
@@ -197,7 +221,7 @@ def _slice(readings: pl.LazyFrame, start: int, tick_ns: float) -> pl.DataFrame:
     )  # fmt: skip
     fraction = pl.col("fraction")
     allowed = (pl.col("length") + pl.col("slack")) / (1 - TICK_TOLERANCE)
-    summary = steps.group_by("round").agg(
+    return steps.group_by("round").agg(
         pl.col("node_guid", "node_name", "port", "link").first(),
         intervals=fraction.count(),
         nonzero=(fraction > 0).sum(),
@@ -209,28 +233,51 @@ def _slice(readings: pl.LazyFrame, start: int, tick_ns: float) -> pl.DataFrame:
         starts=(~pl.col("same")).sum(),
         late=(pl.col("same") & (pl.col("length") < 0)).sum(),
     )
-    return summary.collect(engine="streaming")
 
 
-def summarise_intervals(intervals: pl.DataFrame) -> pl.DataFrame:
+_PORT: Final = ("round", "node_guid", "node_name", "port", "link")
+
+
+def _ports(piece: Piece) -> pl.LazyFrame:
+    low = (pl.col("flags") & _LEAVE_OUT) > 0
+    fraction = pl.when(~low).then(pl.col("stall_fraction"))
+    return piece.rows.group_by(_PORT, maintain_order=True).agg(
+        intervals=fraction.count(),
+        nonzero=(fraction > 0).sum(),
+        maximum=fraction.max(),
+        total_nonzero=fraction.sum(),
+        above_one=(fraction > 1).sum(),
+        left_out=low.sum(),
+    )
+
+
+def _add_ports(parts: pl.LazyFrame) -> pl.LazyFrame:
+    return parts.group_by(_PORT, maintain_order=True).agg(
+        pl.col("intervals", "nonzero", "total_nonzero", "above_one", "left_out").sum(),
+        pl.col("maximum").max(),
+    )
+
+
+INTERVAL_PASS: Final = Pass(_ports, _add_ports, (*_PORT, "flags", "stall_fraction"))
+"""What :func:`summarise_intervals` is made of."""
+
+
+def summary_of_ports(total: pl.DataFrame) -> pl.DataFrame:
+    """The summary of :func:`summarise_intervals` from the total of ``INTERVAL_PASS``."""
+    return total.with_columns(
+        unexplained=pl.lit(0), round=pl.col("round").fill_null(pl.int_range(pl.len()))
+    ).select(pl.col(n).cast(t) for n, t in ROUNDS.items())
+
+
+def summarise_intervals(
+    intervals: pl.DataFrame | Archive, engine: Engine = EMBEDDED
+) -> pl.DataFrame:
     """The same summary from intervals: a sweep counts every port as one round.
 
     Args:
         intervals: Rows of ``counter_intervals``.
+        engine: Where the pieces are worked on.
     """
-    low = (pl.col("flags") & _LEAVE_OUT) > 0
-    fraction = pl.when(~low).then(pl.col("stall_fraction"))
-    return (
-        intervals.group_by("round", "node_guid", "node_name", "port", "link", maintain_order=True)
-        .agg(
-            intervals=fraction.count(),
-            nonzero=(fraction > 0).sum(),
-            maximum=fraction.max(),
-            total_nonzero=fraction.sum(),
-            above_one=(fraction > 1).sum(),
-            unexplained=pl.lit(0),
-            left_out=low.sum(),
-        )
-        .with_columns(round=pl.col("round").fill_null(pl.int_range(pl.len())))
-        .select(pl.col(n).cast(t) for n, t in ROUNDS.items())
-    )
+    if isinstance(intervals, pl.DataFrame):
+        intervals = Archive(intervals.lazy())
+    return summary_of_ports(engine.add_up(intervals.pieces(), [INTERVAL_PASS])[0])

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
 from tailback.counters.analysis import classes as port_classes
 from tailback.counters.analysis import links, rounds, tables_002
 from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
+from tailback.counters.analysis.instants import (
+    hot_links_pass,
+    hot_pass,
+    instant_pass,
+    slices,
+    worst_time,
+)
 from tailback.counters.analysis.links import Comparison
+from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass
 from tailback.fabric.model import Fabric
 from tailback.run import fresh_directory
 
@@ -31,6 +40,7 @@ class Study:
         slices: Router values of one instant: ``x, y, z, percent``.
         title: What the counters are of.
         notes: What was odd and tolerated.
+        more: Totals of passes that a caller added.
     """
 
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -41,14 +51,16 @@ class Study:
     slices: pl.DataFrame | None = None
     title: str = ""
     notes: list[str] = field(default_factory=list)
+    more: dict[str, pl.DataFrame] = field(default_factory=dict)
 
 
 def infiniband(
-    readings: pl.LazyFrame,
+    readings: pl.LazyFrame | Archive,
     classes: pl.DataFrame,
     *,
     tick_ns: float = rounds.FDR_TICK_NS,
     title: str = "",
+    engine: Engine = EMBEDDED,
 ) -> Study:
     """The study of Alali et al.: Tables I to III and what Figures 4 to 7 need.
 
@@ -57,8 +69,10 @@ def infiniband(
         classes: From ``classes.classify``.
         tick_ns: Length of a tick where the readings do not say it, nanoseconds.
         title: What the counters are of.
+        engine: Where the pieces are worked on.
     """
-    summary = rounds.summarise(readings, tick_ns)
+    summary = rounds.summarise(readings, tick_ns, engine)
+    readings = Archive.of(readings).rows
     summary, notes = port_classes.attach(summary, classes)
     tables = {
         "table_i": tables_002.table_i(summary),
@@ -75,12 +89,13 @@ def infiniband(
 
 
 def sweep(
-    intervals: pl.DataFrame,
+    intervals: pl.DataFrame | Archive,
     classes: pl.DataFrame,
     fabric: Fabric | None = None,
     *,
     threshold: float = 40.0,
     title: str = "",
+    engine: Engine = EMBEDDED,
 ) -> Study:
     """Both studies' views of a sweep or a simulation: every port is one round.
 
@@ -90,26 +105,42 @@ def sweep(
         fabric: For the congestion evolution graph; without it there is none.
         threshold: From which percentage of time stalled a link counts there.
         title: What the counters are of.
+        engine: Where the pieces are worked on.
     """
-    summary, notes = port_classes.attach(rounds.summarise_intervals(intervals), classes)
-    known, _ = port_classes.attach(intervals, classes)
-    known = known.with_columns(direction=pl.coalesce("direction", "port_type"))
+    rows = Archive(intervals.lazy()) if isinstance(intervals, pl.DataFrame) else intervals
+    known = rows.then(partial(_directed, classes=classes))
+    passes = {f"ccdf_{measure}": links.ccdf_pass(measure) for measure in links.MEASURES}
+    passes["correlations"] = links.correlation_pass("category")
+    passes["ports"] = rounds.INTERVAL_PASS
+    if fabric is not None:
+        passes["hot"] = hot_links_pass(threshold)
+    totals = dict(zip(passes, engine.add_up(known.pieces(), list(passes.values())), strict=True))
+    summary, notes = port_classes.attach(rounds.summary_of_ports(totals["ports"]), classes)
     tables = {
         "table_i": tables_002.table_i(summary),
         "table_ii": tables_002.table_ii(summary),
         "figure_5": tables_002.zero_shares(summary),
         "figure_6": tables_002.boxes(summary, "maximum"),
         "figure_7": tables_002.boxes(summary, "average"),
-        "correlations": links.correlations(known.lazy(), "category"),
+        "correlations": links.correlation_table(totals["correlations"], "category"),
     }
     for measure in links.MEASURES:
-        tables[f"ccdf_{measure}"] = links.ccdf(known.lazy(), measure)
-    graph = None if fabric is None else from_fabric(known, fabric, threshold=threshold)
+        tables[f"ccdf_{measure}"] = links.ccdf_table(totals[f"ccdf_{measure}"])
+    graph = None
+    if fabric is not None:
+        graph = from_fabric(totals["hot"], fabric, threshold=threshold)
     return Study(tables, None, summary, graph, title=title, notes=notes)
 
 
+def _directed(rows: pl.LazyFrame, classes: pl.DataFrame) -> pl.LazyFrame:
+    """Rows with link, category and direction, as far as the classes know them."""
+    return port_classes.placed(rows, classes).with_columns(
+        direction=pl.coalesce("direction", "port_type")
+    )
+
+
 def torus(
-    intervals: pl.LazyFrame,
+    intervals: pl.LazyFrame | Archive,
     coordinates: pl.DataFrame,
     *,
     io_nodes: Iterable[str] = (),
@@ -117,6 +148,8 @@ def torus(
     threshold: float = 40.0,
     seed: int = 1,
     title: str = "",
+    more: Mapping[str, Pass] | None = None,
+    engine: Engine = EMBEDDED,
 ) -> Study:
     """The study of Jha et al.: distributions, Table I, I/O links, evolution graph, one slice.
 
@@ -128,39 +161,36 @@ def torus(
         threshold: From which percentage of time stalled a link counts there.
         seed: Seed of the random draws.
         title: What the counters are of.
+        more: Other passes over the same rows; their totals go to ``Study.more``.
+        engine: Where the pieces are worked on.
     """
-    out = Study(title=title)
-    for measure in links.MEASURES:
-        out.tables[f"ccdf_{measure}"] = links.ccdf(intervals, measure)
-    out.tables["table_i"] = links.correlations(intervals)
-    members = list(io_nodes)
+    archive = Archive.of(intervals)
+    members = tuple(io_nodes)
+    passes = {f"ccdf_{m}": links.ccdf_pass(m) for m in links.MEASURES}
+    passes["table_i"] = links.correlation_pass()
     if members:
-        out.comparison = links.compare_groups(intervals, members, seed=seed)
-        inside = pl.col("node_name").is_in(members)
-        for measure in ("credit", "inq"):
-            out.tables[f"ccdf_{measure}_io"] = links.ccdf(intervals.filter(inside), measure)
+        passes["means"] = links.means_pass()
+        passes |= {f"ccdf_{m}_io": links.ccdf_pass(m, members=members) for m in ("credit", "inq")}
     if coordinates.height:
-        wanted = intervals.filter(pl.col("direction") == direction).select(
-            "time_ns", "node_name", "direction", "stall_fraction"
-        )
-        rows = wanted.collect(engine="streaming")
-        out.evolution = from_torus(rows, coordinates, direction, threshold=threshold)
-        out.slices = worst_instant(rows, coordinates)
+        passes["hot"] = hot_pass(direction, threshold)
+    passes |= {f"more_{name}": one for name, one in (more or {}).items()}
+    pieces = archive.pieces()
+    totals = dict(zip(passes, engine.add_up(pieces, list(passes.values())), strict=True))
+    out = Study(title=title, more={name: totals[f"more_{name}"] for name in more or {}})
+    for name, total in totals.items():
+        if name.startswith("ccdf"):
+            out.tables[name] = links.ccdf_table(total)
+    out.tables["table_i"] = links.correlation_table(totals["table_i"])
+    if members:
+        out.comparison = links.comparison(totals["means"], members, seed=seed)
+    if coordinates.height:
+        hot = totals["hot"]
+        out.evolution = from_torus(hot, coordinates, direction, threshold=threshold)
+        when = worst_time(hot)
+        if when is not None:
+            (rows,) = engine.add_up(pieces, [instant_pass(direction, when)])
+            out.slices = slices(rows, coordinates)
     return out
-
-
-def worst_instant(rows: pl.DataFrame, coordinates: pl.DataFrame) -> pl.DataFrame | None:
-    """Every router at the instant of the largest stall: ``time_ns, x, y, z, percent``."""
-    known = rows.filter(pl.col("stall_fraction").is_not_null())
-    if known.is_empty():
-        return None
-    when = known.sort("stall_fraction", descending=True)["time_ns"][0]
-    return (
-        known.filter(pl.col("time_ns") == when)
-        .join(coordinates, on="node_name", how="inner")
-        .select("time_ns", "x", "y", "z", percent=100 * pl.col("stall_fraction"))
-        .sort("z", "y", "x")
-    )
 
 
 def summary_json(study: Study) -> dict[str, Any]:
@@ -187,7 +217,29 @@ def summary_json(study: Study) -> dict[str, Any]:
     return out
 
 
-def write(study: Study, path: Path, *, form: str = "svg", force: bool = False) -> list[Path]:
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the start of a formula."""
+
+
+def for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with no text that a spreadsheet would calculate: names in files are hostile."""
+    text = [name for name, dtype in frame.schema.items() if dtype == pl.String]
+    starts = {name: pl.col(name).str.slice(0, 1).is_in(_FORMULA) for name in text}
+    return frame.with_columns(
+        pl.when(starts[name]).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
+        for name in text
+    )
+
+
+def write(
+    study: Study,
+    path: Path,
+    *,
+    form: str = "svg",
+    force: bool = False,
+    csv: bool = False,
+    more: Mapping[str, Any] | None = None,
+) -> list[Path]:
     """Write every table as Parquet, every figure, the graph as dot and ``counters.json``.
 
     Args:
@@ -195,6 +247,8 @@ def write(study: Study, path: Path, *, form: str = "svg", force: bool = False) -
         path: A folder; it appears whole or not at all.
         form: ``svg``, ``pdf`` or ``png``.
         force: Replace what stands there.
+        csv: Write every table as CSV too.
+        more: What ``counters.json`` shall say besides.
 
     Returns:
         The files.
@@ -209,12 +263,14 @@ def write(study: Study, path: Path, *, form: str = "svg", force: bool = False) -
     with fresh_directory(path, force=force) as folder:
         for name, frame in study.tables.items():
             frame.write_parquet(folder / f"{name}.parquet")
+            if csv:
+                for_spreadsheets(frame).write_csv(folder / f"{name}.csv")
         for entry in COUNTER_FIGURES:
             drawn = draw(entry.name, study)
             if drawn is not None:
                 (folder / f"{entry.name}.{form}").write_bytes(render(drawn, form))
         if study.evolution is not None:
             (folder / "evolution.dot").write_text(dot_text(study.evolution), encoding="utf-8")
-        text = json.dumps(summary_json(study), indent=2, sort_keys=True)
+        text = json.dumps({**summary_json(study), **(more or {})}, indent=2, sort_keys=True)
         (folder / "counters.json").write_text(text + "\n", encoding="utf-8")
     return sorted(path.iterdir())

@@ -1,9 +1,4 @@
-"""What happened between two readings of a port, and how sure that is.
-
-Counters of 32 bits stop at all ones (IBA 16.1.3.5), so they say "at least" from there on; others
-start again. A counter that stands lower than before was set back by somebody, unless going past
-its top would explain it within what the link can do in the time: then it wrapped.
-"""
+"""Differences of the collector's own rows, by the rule of :mod:`tailback.counters.steps`."""
 
 from __future__ import annotations
 
@@ -14,14 +9,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.counters.collect import mad as mads
 from tailback.counters.collect.readings import SOURCE, WORD_BYTES, Rows, TargetTable
 from tailback.counters.schema import INTERVALS, Flag, conform
+from tailback.counters.steps import (
+    SMALLEST_PACKET_BYTES,
+    Counter,
+    most_bytes,
+    most_ticks,
+    steps,
+)
 
-_SLACK: Final = 1.25
-"""How much more than the link allows still passes for a wrap: the clock of a reading is a guess."""
-
-_SMALLEST_PACKET_BYTES: Final = 24
+_COUNTERS: Final = ("words", "packets", "wait")
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Steps:
         ticks: Ticks with data to send and no credit.
         flags: Sum of ``tailback.counters.schema.Flag``.
         stood: For ``words``, ``packets`` and ``wait``, where the counter stood at its top all the
-            time: nothing is known of it then, not even a lower bound worth telling.
+            time: nothing is known of it then, and its number here is 0.
     """
 
     interval_ns: NDArray[np.int64]
@@ -55,42 +53,39 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> Steps:
         table: The targets.
     """
     at = after["target"]
-    interval = after["time_ns"] - before["time_ns"]
-    span = np.maximum(interval, 1).astype(np.float64)
-    # gbps is bits in a nanosecond; a port of unknown rate is taken to be the fastest there is.
-    gbps = np.where(table.gbps[at] > 0, table.gbps[at], 1000.0)
-    most_bytes = gbps / 8 * span * _SLACK + 1e6
-    tops = {"words": table.data_top[at], "packets": table.data_top[at], "wait": table.wait_top[at]}
-    most = {
-        "words": most_bytes / WORD_BYTES,
-        "packets": most_bytes / _SMALLEST_PACKET_BYTES,
-        "wait": span / table.tick_ns[at] * _SLACK + 1e5,
-    }
-    flags = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER)
-    delta: dict[str, NDArray[np.uint64]] = {}
-    wrapped: dict[str, NDArray[np.bool_]] = {}
-    stood: dict[str, NDArray[np.bool_]] = {}
-    reset = np.zeros(len(after), np.bool_)
-    for name, top in tops.items():
-        old, new = before[name], after[name]
-        fell = new < old
-        # Unsigned arithmetic: top - old cannot be negative, and neither can what is kept of it.
-        around = np.where(fell, top - old, 0).astype(np.float64) + new.astype(np.float64) + 1
-        latched = (top == mads.ALL_ONES_32) & (new == top)
-        full = (top == mads.ALL_ONES_32) & (old == top)
-        stood[name] = full & latched
-        wrapped[name] = fell & (around <= most[name]) & ~full
-        reset |= fell & ~wrapped[name]
-        delta[name] = np.where(fell, new, new - old)
-        flags[latched] |= np.uint32(Flag.LATCHED | Flag.AT_LEAST)
-    for name, top in tops.items():
-        old, new = before[name], after[name]
-        # Who sets one counter back sets them all back: then this one did not wrap either.
-        wrap = wrapped[name] & ~reset
-        delta[name] = np.where(wrap, (top - old) + new + np.uint64(1), delta[name])
-        flags[wrap] |= np.uint32(Flag.WRAP)
-    flags[reset] |= np.uint32(Flag.RESET | Flag.AT_LEAST)
-    return Steps(interval, delta["words"], delta["packets"], delta["wait"], flags, stood)
+    gbps = table.gbps[at]
+    frame = pl.DataFrame(
+        {
+            **{name: after[name] for name in _COUNTERS},
+            **{f"{name}_before": before[name] for name in _COUNTERS},
+            "data_top": table.data_top[at],
+            "wait_top": table.wait_top[at],
+            "interval_ns": after["time_ns"] - before["time_ns"],
+            "gbps": np.where(gbps > 0, gbps, np.nan),
+            "tick_ns": table.tick_ns[at],
+        }
+    )
+    interval = pl.col("interval_ns")
+    room = most_bytes(interval, pl.col("gbps").fill_nan(None))
+    low = Flag.DATA_AT_LEAST
+    made = steps(
+        (
+            Counter("words", "data_top", low, room / WORD_BYTES),
+            Counter("packets", "data_top", low, room / SMALLEST_PACKET_BYTES),
+            Counter("wait", "wait_top", most=most_ticks(interval, pl.col("tick_ns"))),
+        ),
+        lambda name: pl.col(f"{name}_before"),
+    )
+    earned = made[0].flags | made[1].flags | made[2].flags
+    out = frame.select(
+        *(step.value.alias(name) for name, step in zip(_COUNTERS, made, strict=True)),
+        earned=earned,
+    )
+    stood = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
+    words, packets, ticks = (out[name].fill_null(0).to_numpy() for name in _COUNTERS)
+    kept = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER)
+    flags = kept | out["earned"].to_numpy()
+    return Steps(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, stood)
 
 
 def stall_fraction(
@@ -114,33 +109,33 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
     keep = after["time_ns"] > before["time_ns"]
     before, after = before[keep], after[keep]
     at = after["target"]
-    steps = difference(before, after, table)
-    counted = ((steps.flags & int(Flag.NO_COUNTER)) == 0) & ~steps.stood["wait"]
-    share = stall_fraction(steps, at, table)
+    made = difference(before, after, table)
+    counted = ((made.flags & int(Flag.NO_COUNTER)) == 0) & ~made.stood["wait"]
+    share = stall_fraction(made, at, table)
     gbps = table.gbps[at]
     names = np.array([t.node_name for t in table.targets], object)
     with np.errstate(divide="ignore", invalid="ignore"):
-        used = steps.words.astype(np.float64) * WORD_BYTES * 8 / (gbps * steps.interval_ns)
+        used = made.words.astype(np.float64) * WORD_BYTES * 8 / (gbps * made.interval_ns)
     frame = pl.DataFrame(
         {
             "time_ns": after["time_ns"],
-            "interval_ns": steps.interval_ns,
+            "interval_ns": made.interval_ns,
             "round": after["round"],
             "node_guid": table.guid[at],
             "port": table.port[at],
             "node_name": pl.Series(names[at], dtype=pl.String),
-            "data_bytes": steps.words * np.uint64(WORD_BYTES),
-            "packets": steps.packets,
-            "xmit_wait_ticks": steps.ticks,
-            "stall_ns": steps.ticks.astype(np.float64) * table.tick_ns[at],
+            "data_bytes": made.words * np.uint64(WORD_BYTES),
+            "packets": made.packets,
+            "xmit_wait_ticks": made.ticks,
+            "stall_ns": made.ticks.astype(np.float64) * table.tick_ns[at],
             "stall_fraction": share,
             "utilization": used,
             "capacity_gbps": gbps,
-            "flags": steps.flags,
+            "flags": made.flags,
             "source": pl.repeat(SOURCE, len(after), eager=True),
             "counted": counted,
-            "sized": ~steps.stood["words"],
-            "numbered": ~steps.stood["packets"],
+            "sized": ~made.stood["words"],
+            "numbered": ~made.stood["packets"],
         }
     )
     counted_only = ("xmit_wait_ticks", "stall_ns", "stall_fraction")

@@ -175,11 +175,13 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
     names = np.array([t.node_name for t in table.targets], object)
     flags = rows["flags"].copy()
     data_top, wait_top = table.data_top[at], table.wait_top[at]
-    narrow = data_top == mads.ALL_ONES_32
-    latched = (narrow & ((rows["words"] == data_top) | (rows["packets"] == data_top))) | (
-        (wait_top == mads.ALL_ONES_32) & (rows["wait"] == wait_top)
+    # 64 bits at all ones are no sign of anything: no counter gets there.
+    data_full = (data_top == mads.ALL_ONES_32) & (
+        (rows["words"] == data_top) | (rows["packets"] == data_top)
     )
-    flags[latched] |= int(Flag.LATCHED | Flag.AT_LEAST)
+    wait_full = (wait_top == mads.ALL_ONES_32) & (rows["wait"] == wait_top)
+    flags[data_full] |= int(Flag.LATCHED | Flag.DATA_AT_LEAST)
+    flags[wait_full] |= int(Flag.LATCHED | Flag.AT_LEAST)
     has_wait = (flags & int(Flag.NO_COUNTER)) == 0
     frame = pl.DataFrame(
         {

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import polars as pl
+
 from tailback.counters.readers import (
     collection,
     engine_run,
@@ -66,6 +68,8 @@ def read_counters(path: Path, format: str | None = None, *, time_ns: int | None 
         raise CounterError(
             f"cannot be read: {error.strerror}", file=error.filename or path
         ) from None
+    except pl.exceptions.PanicException as error:  # Polars, on a Parquet file with broken insides
+        raise CounterError(f"damaged: {error}", file=path, remedy="collect it again") from None
 
 
 def read_series(paths: Sequence[Path], format: str | None = None) -> Counters:

@@ -1,17 +1,20 @@
-"""The engine's own runs: what really crossed every link, as intervals of port counters.
+"""The engine's own runs: simulated port counters, or what really crossed every link.
 
 A simulated port gives the same rows as a real one, so every analysis of measured counters can be
-checked against a fabric where the truth is known.
+checked against a fabric where the truth is known. A run with counters (``[probes] counters`` of its
+scenario) gives their readings; one without gives its time windows as intervals.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from tailback.counters.readers.model import Counters
-from tailback.counters.schema import INTERVALS, conform
+from tailback.counters.schema import INTERVALS, READINGS, conform
+from tailback.errors import RunError, TailbackError
 from tailback.run import Run
 
 _PS_PER_NS = 1000
@@ -32,16 +35,72 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
     Raises:
         RunError: It is no run directory or is damaged.
     """
-    return from_run(Run.read(path), time_ns=time_ns or 0)
+    try:
+        return from_run(Run.read(path), time_ns=time_ns or 0)
+    except TailbackError as error:
+        raise error.located(path) from None
+    except (AttributeError, KeyError, TypeError) as error:  # JSON of another shape
+        raise RunError(
+            f"damaged run directory: {error!r}", file=path / "run.json",
+            remedy="run the scenario again",
+        ) from None  # fmt: skip
 
 
 def from_run(run: Run, *, time_ns: int = 0) -> Counters:
-    """The truth of a run, one row for every link and window, idle ones included.
+    """The counters of a run, one row for every link and reading or window, idle ones included.
 
     Args:
         run: A simulated run.
         time_ns: UTC time of its start, nanoseconds.
+
+    Raises:
+        RunError: It is of the fluid model, which knows neither packets nor stalls.
     """
+    if run.summary.get("model", "packet") != "packet":
+        raise RunError(
+            "a run of the fluid model has no packets and no stalls to count",
+            remedy="simulate the scenario with packets",
+        )
+    if run.summary.get("counters_ps"):
+        return Counters(readings=_readings(run, time_ns))
+    return Counters(intervals=_intervals(run, time_ns))
+
+
+def _readings(run: Run, time_ns: int) -> pl.DataFrame:
+    """Table ``counters`` with a row for every link and instant, that of the start included."""
+    end, step = int(run.summary["end_ps"]), int(run.summary["counters_ps"])
+    instants = np.append(np.arange(0, end, step, dtype=np.uint64), np.uint64(end))
+    counted = ("data_bytes", "packets", "stall_ps", "queue_ps")
+    links = run.tables["links"].select("link", "src_name", "src_port", "direction", "rate_gbps")
+    frame = (
+        links.lazy()
+        .join(pl.LazyFrame({"time_ps": instants}), how="cross")
+        .join(
+            run.tables["counters"].lazy().select("link", "time_ps", *counted),
+            on=["link", "time_ps"], how="left",
+        )
+        .sort("link", "time_ps")
+        # No row means no change.
+        .with_columns(pl.col(*counted).forward_fill().over("link").fill_null(0))
+        .select(
+            time_ns=(pl.col("time_ps") // _PS_PER_NS).cast(pl.Int64) + time_ns,
+            port=pl.col("src_port"),
+            node_name=pl.col("src_name"),
+            link=pl.col("link"),
+            direction=pl.col("direction"),
+            data_bytes=pl.col("data_bytes"),
+            packets=pl.col("packets"),
+            stall_ns=pl.col("stall_ps") // _PS_PER_NS,
+            internal_stall_ns=pl.col("queue_ps") // _PS_PER_NS,
+            capacity_gbps=pl.col("rate_gbps"),
+            source=pl.lit("simulation"),
+        )
+    )  # fmt: skip
+    return conform(READINGS, frame.collect())
+
+
+def _intervals(run: Run, time_ns: int) -> pl.DataFrame:
+    """The truth of a run by time window."""
     windows = run.tables["windows"].with_columns(
         interval_ps=(pl.col("end_ps") - pl.col("start_ps")).cast(pl.Float64)
     )
@@ -69,4 +128,4 @@ def from_run(run: Run, *, time_ns: int = 0) -> Counters:
             source=pl.lit("simulation"),
         )
     )
-    return Counters(intervals=conform(INTERVALS, frame.collect()))
+    return conform(INTERVALS, frame.collect())

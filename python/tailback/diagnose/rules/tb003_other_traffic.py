@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.diagnose.evidence import FILLED, Evidence
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
-
-NEGLIGIBLE = 0.02
-"""Congested packet-hops below this share of all packet-hops count as few."""
-
-FEW_LINKS = 0.01
-"""Congested links below this share of the links we use count as few."""
+from tailback.diagnose.rules.tb008_injection import LINE_BOUND, is_quiet
 
 LITTLE_COMMUNICATION = 0.05
 """Below this share of rank time in communication, the network cannot be what costs the time."""
@@ -24,7 +19,8 @@ def not_network(evidence: Evidence) -> Finding | None:
     Fires when no link is significantly congested; when few are (under 1 % of the links we use) and
     less than 2 % of our packet-hops met congestion (the upper 95 % bound counts); or when ranks are
     blocked in communication for less than 5 % of their time. A small share of packets is not
-    enough by itself: a job waits for its last packet.
+    enough by itself: a job waits for its last packet. Stays silent where the adapters' own line
+    rate takes at least half of the time: that is TB008.
 
     ## Why it matters
     A rank that waits does not mean that the network is slow: it waits as well for a partner that is
@@ -41,9 +37,9 @@ def not_network(evidence: Evidence) -> Finding | None:
     if not evidence.received:
         return None
     roots = evidence.roots
-    hot = int(evidence.whole.congested.sum())
-    few = overall.high < NEGLIGIBLE and hot < FEW_LINKS * evidence.links_seen
-    quiet = few or (not roots.height and not evidence.open_matters)
+    if evidence.wire_share >= LINE_BOUND and busy >= LITTLE_COMMUNICATION:
+        return None
+    quiet = is_quiet(evidence)
     if not quiet and busy >= LITTLE_COMMUNICATION:
         return None
     if busy < LITTLE_COMMUNICATION:

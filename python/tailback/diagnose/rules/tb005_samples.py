@@ -17,7 +17,7 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     Fires when over a quarter of the congested packets lie on links of which the samples do not say
     whether they are congested, or in trees of which they do not say whether we fill the root, and
     these are enough to make another cause the heaviest; and when no packet carried a sample at all.
-    It says how many more packets would settle it.
+    It says how many more packets would settle it, of which phase, and which links are most open.
 
     ## Why it matters
     A packet tells of one hop of its path, so a link needs some tens of packets before its congested
@@ -42,13 +42,18 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
         return None
     share = evidence.unsure_share
     more = evidence.packets_wanting()
+    phase, links = evidence.most_wanted()
+    names = "; ".join(evidence.topology.name[link] for link in links)
+    which = f" of phase {phase!r}" if phase else ""
+    where = f" What is most open: {names}." if names else ""
     text = (
         f"{evidence.received} packets left samples on {evidence.links_seen} links, enough for a "
         f"verdict on {evidence.links_sure}; {share:.0%} of the congested packets are on links, or "
         f"in trees, that stay open. About {more} more packets of this traffic would settle most."
+        f"{where}"
     )
     return evidence.finding(
         "TB005", "undetermined", "Too few samples to be sure", text,
         evidence.roots.filter(pl.col("verdict") == "unsettled"),
-        f"Observe about {more} more packets: repeat the phase, or use smaller packets.",
+        f"Observe about {more} more packets{which}: repeat it, or use smaller packets.",
     )  # fmt: skip

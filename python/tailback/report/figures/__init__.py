@@ -1,6 +1,7 @@
 """The figures, one a file; importing this package registers them all."""
 
 from tailback.report.figures import (
+    back_pressure,
     before_after,
     congested_fraction,
     distance_histogram,
@@ -13,6 +14,7 @@ from tailback.report.figures import (
 )
 
 __all__ = [
+    "back_pressure",
     "before_after",
     "congested_fraction",
     "distance_histogram",

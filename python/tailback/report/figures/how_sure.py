@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tailback.report.evidence import ENOUGH_SAMPLES, Z95, Case, Evidence, describe
+from tailback.report.evidence import ENOUGH_SAMPLES, Z95, Case, Evidence
 from tailback.report.figure import Options, canvas, figure
+from tailback.report.layout import describe
 from tailback.report.scales import FAINT, INK, MUTED
 
 POINTS = 400

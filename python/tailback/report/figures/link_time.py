@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from tailback.report.evidence import ENOUGH_SAMPLES, Case, Evidence, describe
+from tailback.report.evidence import ENOUGH_SAMPLES, Case, Evidence
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figures.waterfall import time_unit
+from tailback.report.layout import describe
 from tailback.report.scales import FAINT, INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap
 
 BINS_A_BAND = 48

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from tailback.report.evidence import Case, describe
+from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figures.link_time import draw_phases, time_edges
+from tailback.report.layout import describe
 from tailback.report.scales import FAINT, INK
 
 _TIER_COLOURS = ("#5d6875", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")

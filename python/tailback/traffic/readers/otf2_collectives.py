@@ -71,9 +71,8 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
     order = np.argsort(index, kind="stable")
     bounds = np.searchsorted(index[order], np.arange(len(shape) + 1))
     calls = dict(enumerate(OPERATIONS))
-    label = labels.number(
-        m.phase[records.row], operation, np.full(len(operation), -1), records.comm, calls
-    )
+    at, none = records.row, np.full(len(operation), -1)
+    label = labels.number(m.phase[at], m.path[at], operation, none, records.comm, calls)
     tables = [_empty()]
     for number, values in enumerate(shape.tolist()):
         template = _template(values, trace.creator, file)

@@ -16,7 +16,8 @@ SEND, ISEND, ISEND_COMPLETE, IRECV_REQUEST, RECV, IRECV, TEST, CANCELLED, COLLEC
 
 _CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event")
 _MESSAGE_COLUMNS = (
-    "kind", "time", "event", "call", "phase", "peer", "comm", "tag", "bytes", "received", "posted",
+    "kind", "time", "event", "call", "phase", "path", "peer", "comm", "tag", "bytes", "received",
+    "posted",
 )  # fmt: skip
 
 
@@ -70,6 +71,7 @@ class Messages:
         position: Place in the order of all events; those of a rank lie together, shape (M,).
         call: Row of :class:`Calls`, -1 outside of any, shape (M,).
         phase: Region that encloses it, -1 without, shape (M,).
+        path: Its call path, an index into :attr:`Trace.paths`, shape (M,).
         peer: Receiver, sender or root, local to the communicator, shape (M,).
         comm: Communicator, shape (M,).
         tag: MPI tag, or the operation of a collective, shape (M,).
@@ -85,6 +87,7 @@ class Messages:
     position: NDArray[np.int64]
     call: NDArray[np.int64]
     phase: NDArray[np.int64]
+    path: NDArray[np.int64]
     peer: NDArray[np.int64]
     comm: NDArray[np.int64]
     tag: NDArray[np.int64]
@@ -97,6 +100,41 @@ class Messages:
     def place(self, row: int) -> str:
         """Where a row is, for an error."""
         return f"location {int(self.location[row])}, event {int(self.event[row])}"
+
+
+class PathTable:
+    """Call paths of all locations, each once, as text.
+
+    A frame is the name of a region and, where the trace says it, the file and line: of the call
+    site with a tracer that unwinds the stack, else of where the region begins.
+    """
+
+    def __init__(self, definitions: dict[str, Any]) -> None:
+        self.texts: list[str] = [""]
+        self._numbers: dict[str, int] = {"": 0}
+        self._regions: dict[int, str] = definitions["regions"]
+        self._begins: dict[int, tuple[str, int]] = definitions["region_lines"]
+        self._sites: dict[int, tuple[str, int]] = definitions["sites"]
+
+    def numbers(self, columns: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+        """Number of each path of a location, shape (P,); a caller comes before who it calls."""
+        out = np.zeros(len(columns["region"]), np.int64)
+        rows = zip(*(columns[name].tolist() for name in ("parent", "region", "site")), strict=True)
+        for row, (parent, region, site) in enumerate(rows):
+            frame = self._frame(region, site)
+            above = self.texts[out[parent]] if parent != NONE else ""
+            text = f"{above} > {frame}" if above else frame
+            out[row] = self._numbers.setdefault(text, len(self.texts))
+            if out[row] == len(self.texts):
+                self.texts.append(text)
+        return out
+
+    def _frame(self, region: int, site: int) -> str:
+        where = self._sites.get(site) or self._begins.get(region)
+        name = self._regions[region]
+        if where is None:
+            return name
+        return f"{name} ({where[0].replace(chr(92), '/').rsplit('/', 1)[-1]}:{where[1]})"
 
 
 @dataclass(frozen=True)
@@ -115,6 +153,7 @@ class Trace:
         cartesian: (communicator, extents with the last dimension fastest) of each topology.
         calls: MPI calls.
         messages: Message records.
+        paths: Every call path as text, outermost frame first; the first is the empty one.
     """
 
     creator: str
@@ -128,6 +167,7 @@ class Trace:
     cartesian: list[tuple[int, list[int]]]
     calls: Calls
     messages: Messages
+    paths: list[str]
 
     @classmethod
     def from_core(cls, raw: dict[str, Any]) -> Trace:
@@ -143,7 +183,8 @@ class Trace:
             for number, one in definitions["communicators"].items()
         }
         ranks = np.array([rank for _, rank in definitions["locations"]], np.int64)
-        calls, messages = _join(raw["locations"], ranks)
+        paths = PathTable(definitions)
+        calls, messages = _join(raw["locations"], ranks, paths)
         return cls(
             creator=raw["creator"],
             n_ranks=definitions["n_ranks"],
@@ -156,6 +197,7 @@ class Trace:
             cartesian=definitions["cartesian"],
             calls=calls,
             messages=messages,
+            paths=paths.texts,
         )
 
 
@@ -171,7 +213,9 @@ def _indices(column: NDArray[Any], base: NDArray[np.int64]) -> NDArray[np.int64]
     return np.where(wide == NONE, -1, wide + base)
 
 
-def _join(locations: list[dict[str, Any]], ranks: NDArray[np.int64]) -> tuple[Calls, Messages]:
+def _join(
+    locations: list[dict[str, Any]], ranks: NDArray[np.int64], paths: PathTable
+) -> tuple[Calls, Messages]:
     n_calls = np.array([len(one["calls"]["region"]) for one in locations], np.int64)
     n_rows = np.array([len(one["messages"]["kind"]) for one in locations], np.int64)
     c = {name: _stack(locations, "calls", name) for name in _CALL_COLUMNS}
@@ -200,6 +244,7 @@ def _join(locations: list[dict[str, Any]], ranks: NDArray[np.int64]) -> tuple[Ca
         position=position,
         call=_indices(m["call"], first_call[of_row]),
         phase=_indices(m["phase"], none),
+        path=_number_paths(locations, m["path"], n_rows, paths),
         peer=_indices(m["peer"], none),
         comm=_indices(m["comm"], none),
         tag=m["tag"].astype(np.int64),
@@ -210,6 +255,22 @@ def _join(locations: list[dict[str, Any]], ranks: NDArray[np.int64]) -> tuple[Ca
         event=m["event"].astype(np.int64),
     )
     return calls, messages
+
+
+def _number_paths(
+    locations: list[dict[str, Any]],
+    column: NDArray[Any],
+    n_rows: NDArray[np.int64],
+    paths: PathTable,
+) -> NDArray[np.int64]:
+    """Rows of each location's own paths to numbers of the paths of all locations."""
+    out = np.zeros(len(column), np.int64)
+    ends = np.cumsum(n_rows)
+    for one, first, last in zip(locations, ends - n_rows, ends, strict=True):
+        numbers = np.append(paths.numbers(one["paths"]), 0)
+        row = column[first:last].astype(np.int64)
+        out[first:last] = numbers[np.where(row == NONE, len(numbers) - 1, row)]
+    return out
 
 
 def _positions(

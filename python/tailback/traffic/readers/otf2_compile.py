@@ -89,7 +89,7 @@ def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> li
     call = np.where(call >= 0, call, -1 - m.kind[rows].astype(np.int64))
     names = {-1 - kind: text for kind, text in _KIND_NAMES.items()} | trace.regions
     tag, comm = posts.channel & 0xFFFF_FFFF, posts.channel >> 32
-    posts.label = labels.number(m.phase[rows], call, tag, comm, names)
+    posts.label = labels.number(m.phase[rows], m.path[rows], call, tag, comm, names)
     channels, posts.channel = np.unique(posts.channel, return_inverse=True)
     return [posts, expand(trace, labels, len(channels), notes, file)]
 

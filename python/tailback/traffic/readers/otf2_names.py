@@ -68,6 +68,7 @@ class Labels:
     def number(
         self,
         phase: NDArray[np.int64],
+        path: NDArray[np.int64],
         call: NDArray[np.int64],
         tag: NDArray[np.int64],
         comm: NDArray[np.int64],
@@ -77,23 +78,26 @@ class Labels:
 
         Args:
             phase: Enclosing region or -1, shape (P,).
+            path: Index into the trace's call paths, shape (P,).
             call: Key into ``calls``, shape (P,).
             tag: MPI tag, -1 for collectives, shape (P,).
             comm: Communicator, shape (P,).
             calls: Name of each call.
         """
         columns, index = np.unique(
-            np.stack([phase, call, tag, comm], axis=1), axis=0, return_inverse=True
+            np.stack([phase, path, call, tag, comm], axis=1), axis=0, return_inverse=True
         )
         numbers = np.zeros(len(columns), np.int64)
-        for row, (region, key, mpi_tag, communicator) in enumerate(columns.tolist()):
+        for row, (region, route, key, mpi_tag, communicator) in enumerate(columns.tolist()):
             name = calls[key]
             if region >= 0:
                 where = self._trace.regions[region]
             else:
                 where = f"tag {mpi_tag}" if mpi_tag >= 0 else name
             known = self._trace.communicators.get(communicator)
-            label = Label(where, name, mpi_tag, known.name if known else "unknown")
+            label = Label(
+                where, name, mpi_tag, known.name if known else "unknown", self._trace.paths[route]
+            )
             numbers[row] = self._numbers.setdefault(label, len(self._numbers))
         return numbers[index.reshape(-1)]
 

@@ -5,6 +5,7 @@ from tailback.counters.analysis.figures import (
     buildup,
     distributions,
     evolution,
+    tiers,
     zero_shares,
 )
 from tailback.counters.analysis.figures.style import COUNTER_FIGURES, draw, render
@@ -17,5 +18,6 @@ __all__ = [
     "draw",
     "evolution",
     "render",
+    "tiers",
     "zero_shares",
 ]

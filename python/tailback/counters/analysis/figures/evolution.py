@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from tailback.counters.analysis.dot import BANDS, colour
+from tailback.counters.analysis.evolution_layout import columns_of, time_unit
 from tailback.counters.analysis.figures.style import INK, MUTED, canvas, figure
 from tailback.counters.analysis.study import Study
-
-_NS_PER_MINUTE = 60e9
 
 
 @figure("evolution")
@@ -21,12 +19,11 @@ def evolution(study: Study) -> Figure | None:
     graph = study.evolution
     if graph is None or graph.features.is_empty():
         return None
-    features = graph.features.with_columns(
-        column=pl.int_range(pl.len()).over("step") - (pl.len().over("step") - 1) / 2
-    )
-    x = features["column"].to_numpy().astype(np.float64)
-    y = (features["time_ns"].to_numpy() - graph.steps[0]) / _NS_PER_MINUTE
-    span = float(np.ptp(graph.steps)) / _NS_PER_MINUTE
+    features = graph.features
+    unit, scale = time_unit(graph.steps)
+    x = columns_of(graph).astype(np.float64)
+    y = (features["time_ns"].to_numpy() - graph.steps[0]) / scale
+    span = float(np.ptp(graph.steps)) / scale
     drawn = canvas(min(3.4 + 0.12 * np.ptp(x), 8.0), min(3.0 + 0.03 * len(graph.steps), 11.0))
     axes = drawn.add_subplot()
     source, target = graph.edges["source"].to_numpy(), graph.edges["target"].to_numpy()
@@ -34,7 +31,7 @@ def evolution(study: Study) -> Figure | None:
         [np.column_stack([x[source], y[source]]), np.column_stack([x[target], y[target]])], axis=1
     )
     axes.add_collection(LineCollection(list(lines), colors=MUTED, linewidths=0.4, zorder=1))
-    size = 8.0 + 7.0 * features["extent"].to_numpy()
+    size = 6.0 + 4.0 * features["extent"].to_numpy()
     axes.scatter(
         x, y, s=size, c=[colour(v) for v in features["maximum"]], edgecolors=INK, linewidths=0.3,
         zorder=2,
@@ -43,8 +40,10 @@ def evolution(study: Study) -> Figure | None:
         if start + 10 > graph.threshold:
             axes.scatter([], [], s=30, c=shade, edgecolors=INK, linewidths=0.3,
                          label=f"from {max(start, graph.threshold):g} %")  # fmt: skip
-    axes.set_ylim(span * 1.02 + 0.5, -0.02 * span - 0.5)
-    axes.set_ylabel("minutes since the first sample")
+    margin = 0.02 * span + 0.5 * span / max(len(graph.steps) - 1, 1) or 0.5
+    axes.set_ylim(span + margin, -margin)
+    word = {"min": "minutes"}.get(unit, unit)
+    axes.set_ylabel(f"{word} since the first sample")
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     axes.set_title(

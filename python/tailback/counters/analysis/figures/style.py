@@ -27,9 +27,12 @@ MUTED: Final = "#5d6875"
 FAINT: Final = "#d9dee4"
 DOWN: Final = "#8a4fa3"
 UP: Final = "#d9b3dd"
-GROUPS: Final = {"X": "#3d1a5b", "Y": "#b96cc4", "Z": "#7f8893"}
-"""Colours of the axes; three steps of lightness apart, with a dash each, so grey is enough."""
-DASHES: Final = {"X": "-", "Y": (0, (5, 2)), "Z": (0, (1.2, 1.6))}
+_STEPS: Final = ("#3d1a5b", "#b96cc4", "#7f8893")
+_STROKES: Final = ("-", (0, (5, 2)), (0, (1.2, 1.6)))
+_KINDS: Final = (("X", "Y", "Z"), ("down", "up", "flat"))
+GROUPS: Final = {name: colour for kind in _KINDS for name, colour in zip(kind, _STEPS, strict=True)}
+"""Colours of directions; three steps of lightness apart, with a dash each, so grey is enough."""
+DASHES: Final = {name: dash for kind in _KINDS for name, dash in zip(kind, _STROKES, strict=True)}
 
 _STYLE: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans", "font.size": 9.0, "text.color": INK, "text.parse_math": False,

@@ -1,51 +1,8 @@
-//! Probes see packets and decide nothing.
-//!
-//! The engine is generic over [`Probe`]; with [`Silent`] every hook compiles to nothing.
+//! Samples of packets and the truth about links, by time window.
 
 use tailback_telemetry::{Key, Mark, Sample, SampleLog, Sums};
 
-/// Hooks into the life of a packet. They must not change anything the engine decides by.
-pub trait Probe {
-    /// Whether the engine should work out what the hooks are told.
-    const ON: bool;
-    /// A packet goes through `link`, which was or was not congested for it.
-    fn hop(
-        &mut self,
-        now: u64,
-        link: u32,
-        congested: bool,
-        observed: bool,
-        mark: &mut Mark,
-        random: u64,
-    );
-    /// A link took on a packet: it sends from `start` for `busy_ps`, after `stall_ps` without credit.
-    fn sent(&mut self, link: u32, start: u64, busy_ps: u64, stall_ps: u64, packet: Sent);
-    /// A packet with `bytes` of a message labelled `label` arrived.
-    fn delivered(&mut self, now: u64, label: u32, bytes: u32, observed: bool, mark: Mark);
-}
-
-/// What a link sends, as far as probes need to know.
-#[derive(Debug, Clone, Copy)]
-pub struct Sent {
-    /// Bytes on the wire.
-    pub wire: u32,
-    /// Of an observed job.
-    pub observed: bool,
-}
-
-/// Measures nothing and costs nothing.
-#[derive(Debug, Default)]
-pub struct Silent;
-
-impl Probe for Silent {
-    const ON: bool = false;
-    #[inline]
-    fn hop(&mut self, _: u64, _: u32, _: bool, _: bool, _: &mut Mark, _: u64) {}
-    #[inline]
-    fn sent(&mut self, _: u32, _: u64, _: u64, _: u64, _: Sent) {}
-    #[inline]
-    fn delivered(&mut self, _: u64, _: u32, _: u32, _: bool, _: Mark) {}
-}
+use super::{Arrival, Hop, Probe, Sent, Slot};
 
 /// What really crossed a link in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -102,7 +59,7 @@ impl Measure {
     /// `least_ps`: a good first guess saves merging windows over and over.
     pub fn new(links: usize, windows: u32, least_ps: u64) -> Self {
         let width = least_ps / (2 * u64::from(windows));
-        let shift = width.max(FIRST_WINDOW_PS).ilog2();
+        let shift = width.max(FIRST_WINDOW_PS).next_power_of_two().ilog2();
         Self {
             windows: Windows { target: windows, shift },
             samples: SampleLog::default(),
@@ -142,16 +99,7 @@ impl Measure {
     #[cold]
     fn grow(&mut self, time: u64) -> usize {
         while time >> self.windows.shift >= 2 * u64::from(self.windows.target) {
-            self.windows.shift += 1;
-            self.samples.double_windows();
-            let mut halved: Vec<Vec<Truth>> = Vec::with_capacity(self.truth.len().div_ceil(2));
-            for (window, links) in std::mem::take(&mut self.truth).into_iter().enumerate() {
-                match halved.get_mut(window / 2) {
-                    Some(first) => first.iter_mut().zip(&links).for_each(|(a, b)| a.add(b)),
-                    None => halved.push(links),
-                }
-            }
-            self.truth = halved;
+            self.double();
         }
         let window = (time >> self.windows.shift) as usize;
         while self.truth.len() <= window {
@@ -161,30 +109,51 @@ impl Measure {
     }
 }
 
-impl Probe for Measure {
-    const ON: bool = true;
+impl Measure {
+    fn double(&mut self) {
+        self.windows.shift += 1;
+        self.samples.double_windows();
+        let mut halved: Vec<Vec<Truth>> = Vec::with_capacity(self.truth.len().div_ceil(2));
+        for (window, links) in std::mem::take(&mut self.truth).into_iter().enumerate() {
+            match halved.get_mut(window / 2) {
+                Some(first) => first.iter_mut().zip(&links).for_each(|(a, b)| a.add(b)),
+                None => halved.push(links),
+            }
+        }
+        self.truth = halved;
+    }
 
+    /// Counts a packet that met congestion.
     #[inline]
-    fn hop(
-        &mut self,
-        now: u64,
-        link: u32,
-        congested: bool,
-        observed: bool,
-        mark: &mut Mark,
-        random: u64,
-    ) {
-        mark.visit(link, congested, random);
-        if congested {
+    pub(super) fn count(&mut self, now: u64, hop: &Hop, observed: bool) {
+        if hop.congested {
             let window = self.window(now);
-            let truth = &mut self.truth[window][link as usize];
+            let truth = &mut self.truth[window][hop.local as usize];
             truth.congested_packets += 1;
             truth.observed_congested_packets += u32::from(observed);
         }
     }
 
+    /// Makes windows as long as `window_ps`, a power of two times theirs.
+    pub fn lengthen(&mut self, window_ps: u64) {
+        while self.window_ps() < window_ps {
+            self.double();
+        }
+    }
+}
+
+impl Probe for Measure {
+    const ON: bool = true;
+
     #[inline]
-    fn sent(&mut self, link: u32, start: u64, busy_ps: u64, stall_ps: u64, packet: Sent) {
+    fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {
+        mark.visit(hop.link, hop.congested, random);
+        self.count(now, &hop, observed);
+    }
+
+    #[inline]
+    fn sent(&mut self, _: u64, link: u32, slot: Slot, packet: Sent) {
+        let Slot { start, busy_ps, stall_ps } = slot;
         let window = self.window(start);
         let truth = &mut self.truth[window][link as usize];
         truth.packets += 1;
@@ -195,9 +164,10 @@ impl Probe for Measure {
     }
 
     #[inline]
-    fn delivered(&mut self, now: u64, label: u32, bytes: u32, observed: bool, mark: Mark) {
-        if observed {
-            let window = self.window(now) as u32;
+    fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark) {
+        if arrival.observed {
+            let Arrival { label, bytes, .. } = arrival;
+            let window = self.window(time) as u32;
             self.samples.push(Sample { window, label, bytes, mark });
         }
     }
@@ -211,10 +181,13 @@ mod tests {
     fn windows_double_and_lose_nothing() {
         let mut measure = Measure::new(2, 4, 0);
         let packet = Sent { wire: 10, observed: true };
+        let arrival =
+            Arrival { packet: 0, label: 0, bytes: 10, src: 0, dst: 1, hops: 3, observed: true };
         for step in 0..1000u64 {
-            measure.sent(1, step * FIRST_WINDOW_PS, 5, 1, packet);
+            let time = step * FIRST_WINDOW_PS;
+            measure.sent(time, 1, Slot { start: time, busy_ps: 5, stall_ps: 1 }, packet);
             let mark = Mark { hop_link: 0, hop_count: 3, ..Mark::EMPTY };
-            measure.delivered(step * FIRST_WINDOW_PS, 0, 10, true, mark);
+            measure.delivered(time, arrival, mark);
         }
         let (samples, truth) = measure.finish();
         assert!((4..=8).contains(&truth.len()), "{}", truth.len());

@@ -1,0 +1,257 @@
+"""InfiniBand congestion control beside no control and pacing by assignment, by workload.
+
+    python bench/congestion_control.py --json      the numbers
+    python bench/congestion_control.py --write     tables in docs/congestion.md
+
+A 4-ary 3-tree (64 nodes, 100 Gb/s), D-mod-k tables, buffers of 32 packets of 4 KiB, outputs that
+serve their inputs in turn; all flows are posted at once. Parameter sets: see ``SETS``; a sweep of
+threshold, timer and marking rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from packet_rates import (
+    PACING,
+    PACKET,
+    PAGE,
+    SAMPLE_PS,
+    Flow,
+    Network,
+    mean_queue,
+    network,
+    permutations,
+    write_tables,
+)
+
+from tailback.errors import TailbackError
+from tailback.fluid import max_min
+from tailback.simulate.threads import use_threads
+
+NODES = 64
+BUFFER = 32
+MIB = 1 << 20
+LINE_GBPS = 100.0
+TIMER_PS = 1_024_000
+"""Unit of CCTI_Timer: 1.024 µs."""
+
+
+def parameters(
+    threshold: int,
+    timer_us: float,
+    marking_rate: int = 0,
+    increase: int = 1,
+    limit: int = 127,
+    victims: bool = False,
+) -> dict[str, Any]:
+    """Settings of congestion control; the table's pauses are 0, 1, 2 … packet times.
+
+    Args:
+        threshold: Of the specification: 15 marks from 1/16 of the buffer on, 1 from 15/16 on.
+        timer_us: Time after which the index falls by one, in microseconds.
+        marking_rate: Packets that pass unmarked between two marked ones.
+        increase: What a notification adds to the index.
+        limit: Highest index.
+        victims: Mark also where credit is missing.
+    """
+    return {
+        "threshold_bytes": BUFFER * PACKET * (16 - threshold) // 16,
+        "marking_rate": marking_rate, "packet_bytes": 512, "victims": victims,
+        "increase": increase, "limit": limit, "timer_ps": round(timer_us * 1e6),
+        "table": list(range(limit + 1)),
+    }  # fmt: skip
+
+
+SETS = {
+    "slow timer": parameters(15, 150 * TIMER_PS / 1e6),
+    "slow timer, victims marked": parameters(15, 150 * TIMER_PS / 1e6, victims=True),
+    "fast timer": parameters(2, 4 * PACKET * 8 / LINE_GBPS / 1000),
+}
+"""Parameter sets: *slow timer* after Gran et al. (IPDPS 2010), *fast timer* after Jiang et al.
+(HPCA 2012), in packet times; not checked against the papers' text."""
+
+RATES = ("assignment", "max-min")
+SCHEMES: dict[str, dict[str, Any]] = {
+    "no control": {},
+    "no control, adaptive routing": {"routing": "adaptive"},
+    **{f"IB CC, {name}": {"congestion_control": control} for name, control in SETS.items()},
+    **{f"{rates}, elastic 25 %": {"pacing": PACING["elastic, 25 %"]} for rates in RATES},
+}
+THRESHOLDS, TIMERS_US, MARKING = (15, 8, 2), (1.31, 5.0, 20.0, 153.6), (0, 15)
+
+
+HOT = "hot spot with victims"
+
+
+def hot_spot(scale: float = 1) -> list[Flow]:
+    """16 nodes send 2 MiB to node 0; each of the rest to another of the rest: the victims."""
+    rng = np.random.default_rng(7)
+    nodes = rng.permutation(np.arange(1, NODES)).tolist()
+    senders, rest = nodes[:16], nodes[16:]
+    size = int(2 * MIB / scale)
+    to = rest[1:] + rest[:1]
+    return [(n, 0, size) for n in senders] + [(a, b, size) for a, b in zip(rest, to, strict=True)]
+
+
+def stencil(scale: int = 1) -> list[Flow]:
+    """8 × 8 torus on nodes in random order, 1 MiB to each of four neighbours."""
+    side, flows = 8, []
+    node = np.random.default_rng(3).permutation(NODES).tolist()
+    for x, y in product(range(side), repeat=2):
+        for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+            to = (x + dx) % side + side * ((y + dy) % side)
+            flows.append((node[x + side * y], node[to], MIB // scale))
+    return flows
+
+
+def workloads(scale: int = 1) -> dict[str, list[Flow]]:
+    """Flows of each workload, sizes divided by ``scale``."""
+    everyone = range(NODES)
+    return {
+        HOT: hot_spot(scale),
+        f"{HOT}, 16 MiB each": hot_spot(scale / 8),
+        "incast, 63 to 1": [(n, 0, MIB // 4 // scale) for n in everyone if n],
+        "permutation": permutations(1, 1, 2 * MIB // scale),
+        "stencil, random placement": stencil(scale),
+        "all-to-all, all to 0 first": [
+            (a, b, MIB // 16 // scale) for a in everyone for b in everyone if a != b
+        ],
+        "all-to-all, shifted": [
+            (a, (a + shift) % NODES, MIB // 16 // scale) for a in everyone for shift in everyone[1:]
+        ],
+    }  # fmt: skip
+
+
+def jain(rate: NDArray[np.float64]) -> float:
+    """Fairness of rates (Jain, Chiu and Hawe, 1984): 1 when all are equal, 1/n when one has all."""
+    return float(rate.sum() ** 2 / (len(rate) * (rate**2).sum()))
+
+
+def measure(
+    net: Network, settings: dict[str, Any], hot: bool = False, fair: bool = False
+) -> dict[str, Any]:
+    """One run: time over W, victims' throughput, fairness, queues.
+
+    Args:
+        net: The flows.
+        settings: What differs of the engine's.
+        fair: Paced flows have max-min rates, not those of the assignment.
+        hot: Flows to node 0 are the hot spot, whose fairness counts, and all others victims.
+    """
+    plan = net.assigned()
+    rates = plan.rate_gbps if "pacing" in settings else None
+    if fair:
+        rates = max_min(net.prepared.fabric.link_gbps, net.paths)
+    run = net.run(
+        rates, buffer_bytes=BUFFER * PACKET, arbitration="round-robin",
+        probes={"queues_ps": SAMPLE_PS}, **settings,
+    )  # fmt: skip
+    rate = net.size * 8000 / run.tables["messages"]["arrival_ps"].to_numpy()
+    victim = np.array([hot and dst != 0 for _, dst, _ in net.flows])
+    mean, most = mean_queue(run)
+    return {
+        "time": run.elapsed_ps / 1000 / plan.completion_ns,
+        "time_us": run.elapsed_ps / 1e6,
+        "victims_gbps": float(rate[victim].mean()) if hot else None,
+        "worst_victim_gbps": float(rate[victim].min()) if hot else None,
+        "jain": jain(rate if victim.all() else rate[~victim]),
+        "queue": mean, "longest": most,
+    }  # fmt: skip
+
+
+def compare(scale: int = 1) -> list[dict[str, Any]]:
+    """Every scheme on every workload."""
+    rows = []
+    for name, flows in workloads(scale).items():
+        net = network(flows)
+        hot = name.startswith(HOT)
+        for scheme, settings in SCHEMES.items():
+            found = measure(net, settings, hot, fair=scheme.startswith("max-min"))
+            rows.append({"workload": name, "scheme": scheme, **found})
+        if hot:
+            alone = network([flow for flow in flows if flow[1] != 0])
+            rows.append({"workload": name, "scheme": "victims alone", **measure(alone, {}, hot)})
+    return rows
+
+
+def sweep(scale: int = 1) -> list[dict[str, Any]]:
+    """Threshold, timer and marking rate on the hot spot and the permutation."""
+    nets = {"hot spot": network(hot_spot(scale)),
+            "permutation": network(workloads(scale)["permutation"])}  # fmt: skip
+    rows = []
+    for threshold, timer, marking in product(THRESHOLDS, TIMERS_US, MARKING):
+        control = parameters(threshold, timer, marking)
+        row: dict[str, Any] = {"threshold": threshold, "timer_us": timer, "marking_rate": marking}
+        for name, net in nets.items():
+            row[name] = measure(net, {"congestion_control": control}, name == "hot spot")
+        rows.append(row)
+    return rows
+
+
+def compare_table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: a line for each workload and scheme."""
+    lines = [
+        "| workload | scheme | time over W | victims, worst (Gb/s) | Jain | queued, longest |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        victims = ""
+        if row["victims_gbps"] is not None:
+            victims = f"{row['victims_gbps']:.1f}, {row['worst_victim_gbps']:.1f}"
+        lines.append(
+            f"| {row['workload']} | {row['scheme']} | {row['time']:.2f} | {victims} | "
+            f"{row['jain']:.3f} | {row['queue']:.0f}, {row['longest']} |"
+        )
+    return "\n".join(lines)
+
+
+def sweep_table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: a line for each combination."""
+    lines = [
+        "| threshold | timer (µs) | marking rate | hot spot: time over W | victims (Gb/s) | Jain | "
+        "permutation: time over W |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        hot, other = row["hot spot"], row["permutation"]
+        lines.append(
+            f"| {row['threshold']} | {row['timer_us']:g} | {row['marking_rate']} | "
+            f"{hot['time']:.2f} | {hot['victims_gbps']:.1f} | {hot['jain']:.3f} | "
+            f"{other['time']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="InfiniBand congestion control and what else is.")
+    parser.add_argument("--json", action="store_true", help="print the numbers")
+    parser.add_argument("--write", action="store_true", help="write the tables into the page")
+    args = parser.parse_args()
+    use_threads(1)
+    began = time.process_time()
+    try:
+        compared, swept = compare(), sweep()
+    except TailbackError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    tables = {"schemes": compare_table(compared), "sweep": sweep_table(swept)}
+    if args.write:
+        write_tables(PAGE, tables)
+    seconds = round(time.process_time() - began, 1)
+    if args.json:
+        print(json.dumps({"cpu_seconds": seconds, "schemes": compared, "sweep": swept}))
+    else:
+        print("\n\n".join(tables.values()), f"\n\n{seconds} s of processor time")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

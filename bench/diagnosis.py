@@ -1,0 +1,360 @@
+r"""How often the diagnosis is right, by number of packets, scheme and what is known.
+
+    python bench/diagnosis.py --split judge --scheme full --packets 1000000 --json
+    python bench/diagnosis.py --split build --fit        the curves of the stated confidence
+    python bench/diagnosis.py --split judge --packets 1000000 10000 1000 \
+        --scheme full coordinated --know own samples rough --write    docs/diagnosis-accuracy.md
+
+The scenarios and their labels are those of ``diagnosis_suite``. The diagnosis gets what a user has
+(``diagnosis_observe``): the own packets' samples, the own messages, and what it is told to know:
+
+samples  nothing can be simulated
+own      the own job on the network as it should be can: no other job, no slow cable is known
+rough    the same, but with the simulator's default buffers, packet size and injection, which are
+         not those of most scenarios: a model that is wrong in detail
+all      everything can, the other jobs and slow cables included
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+
+import diagnosis_page as page
+import numpy as np
+from diagnosis_observe import join, known_to_user, observe, thin, what_if
+from diagnosis_schemes import coordinated
+from diagnosis_suite import LABELS, Case, make
+from scipy.optimize import minimize
+
+from tailback.diagnose import judge
+from tailback.diagnose.confidence import Doubt
+from tailback.run import Run
+from tailback.scenario import EngineSection, Scenario
+
+COUNT = 420
+SCHEMES = ("full", "coordinated")
+KNOWLEDGE = ("samples", "own", "rough", "all")
+ONCE = ("rough", "all")
+"""Asked of the most packets and the first scheme only: the samples decide little there."""
+
+SEEDS = 2
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "diagnosis-accuracy.md"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the diagnosis said of one scenario, observed in one way."""
+
+    number: int
+    label: str
+    kind: str
+    routing: str
+    scheme: str
+    packets: int
+    knowledge: str
+    cause: str
+    confidence: float
+    basis: str
+    margin: float
+    headline: str
+    seconds: float
+    saved: dict[str, float]
+    rejected: int
+
+    @property
+    def right(self) -> bool:
+        """Whether it is the label."""
+        return self.cause == self.label
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ways of observing that are asked of every scenario."""
+
+    packets: Sequence[int]
+    schemes: Sequence[str]
+    knowledge: Sequence[str]
+
+
+def known(case: Case, knowledge: str) -> Scenario:
+    """The scenario as it is known."""
+    if knowledge == "all":
+        return case.scenario
+    scenario = case.as_known()
+    if knowledge == "rough":
+        engine = EngineSection(routing=scenario.engine.routing)
+        scenario = scenario.model_copy(update={"engine": engine})
+    return scenario
+
+
+def answers(number: int, ask: Ask) -> list[Answer]:
+    """Everything asked of one scenario; empty when no draw of it was confirmed."""
+    try:
+        case = make(number)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return []
+    runs = observe(case, max(ask.packets))
+    whole = join(runs, case.as_known())
+    out = []
+    for packets in ask.packets:
+        thinned = thin(whole, packets, number)
+        for scheme in ask.schemes:
+            seen = coordinated(thinned, number) if scheme == "coordinated" else thinned
+            for knowledge in ask.knowledge:
+                once = packets == max(ask.packets) and scheme == ask.schemes[0]
+                if knowledge in ONCE and not once:
+                    continue
+                out.append(answer(case, known_to_user(seen), len(runs), scheme, packets, knowledge))
+    return out
+
+
+def answer(
+    case: Case, seen: Run, executions: int, scheme: str, packets: int, knowledge: str
+) -> Answer:
+    """Diagnose one scenario, observed in one way."""
+    scenario = known(case, knowledge)
+    run = Run(scenario, seen.tables, seen.summary)
+    began = time.perf_counter()
+    if knowledge == "samples":
+        diagnosis = judge(run)
+    else:
+        evaluate, placements = what_if(scenario, executions)
+        diagnosis = judge(run, evaluate, placements=placements, seeds=SEEDS)
+    return Answer(
+        number=case.number,
+        label=case.label,
+        kind=case.kind,
+        routing=case.scenario.engine.routing,
+        scheme=scheme,
+        packets=packets,
+        knowledge=knowledge,
+        cause=diagnosis.cause,
+        confidence=diagnosis.confidence,
+        basis=diagnosis.basis,
+        margin=diagnosis.margin,
+        headline=diagnosis.headline,
+        seconds=time.perf_counter() - began,
+        saved={name: round(value, 4) for name, value in case.saved.items()},
+        rejected=case.rejected,
+    )
+
+
+def run_all(split: str, count: int, ask: Ask, jobs: int) -> list[Answer]:
+    """All scenarios of a split."""
+    numbers = [n for n in range(count) if (n % 2 == 1) == (split == "judge")]
+    if jobs == 1:
+        return [one for number in numbers for one in answers(number, ask)]
+    # Spawned, not forked: polars has threads. Scenarios are many and small, so one each will do.
+    for variable in ("POLARS_MAX_THREADS", "TAILBACK_THREADS"):
+        os.environ.setdefault(variable, "1")
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        found = pool.map(partial(answers, ask=ask), numbers, chunksize=2)
+        return [one for many in found for one in many]
+
+
+# --- figures ---------------------------------------------------------------------------------
+
+
+def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    """95 % interval of a proportion (Wilson, 1927)."""
+    if not total:
+        return 0.0, 1.0
+    share, c = right / total, z * z / total
+    middle = (share + c / 2) / (1 + c)
+    half = z / (1 + c) * np.sqrt(share * (1 - share) / total + c / (4 * total))
+    return float(middle - half), float(middle + half)
+
+
+def figures(found: list[Answer]) -> dict[str, object]:
+    """Accuracy, confusion and calibration of answers of one kind."""
+    right, total = sum(a.right for a in found), len(found)
+    confusion = Counter((a.label, a.cause) for a in found)
+    causes = [*LABELS, "undetermined"]
+    return {
+        "scheme": found[0].scheme,
+        "packets": found[0].packets,
+        "knowledge": found[0].knowledge,
+        "scenarios": total,
+        "right": right,
+        "accuracy": right / total,
+        "accuracy_95": wilson(right, total),
+        "confusion": {
+            label: {c: confusion[label, c] for c in causes if confusion[label, c]}
+            for label in LABELS
+        },
+        "by_fabric": {
+            kind: [sum(a.right for a in found if a.kind == kind), n]
+            for kind, n in sorted(Counter(a.kind for a in found).items())
+        },
+        "calibration": calibration(found),
+        "calibration_error": expected_error(calibration(found)),
+        "mean_seconds": float(np.mean([a.seconds for a in found])),
+        "misses": [
+            {k: v for k, v in asdict(a).items() if k not in ("scheme", "packets", "knowledge")}
+            for a in found
+            if not a.right
+        ],
+    }  # fmt: skip
+
+
+def calibration(found: Iterable[Answer]) -> list[dict[str, float]]:
+    """Reliability: stated confidence against how often it was right, in bins of confidence."""
+    edges = [0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0001]
+    out = []
+    known = list(found)
+    for low, high in pairwise(edges):
+        inside = [a for a in known if low <= a.confidence < high]
+        if inside:
+            right = sum(a.right for a in inside)
+            out.append(
+                {
+                    "from": low,
+                    "to": min(high, 1.0),
+                    "answers": len(inside),
+                    "stated": float(np.mean([a.confidence for a in inside])),
+                    "right": right / len(inside),
+                    "right_low": wilson(right, len(inside))[0],
+                    "right_high": wilson(right, len(inside))[1],
+                }
+            )
+    return out
+
+
+def expected_error(bins: Iterable[dict[str, float]]) -> float:
+    """Mean distance of stated confidence from what came true, weighted by answers."""
+    bins = list(bins)
+    total = sum(b["answers"] for b in bins)
+    return sum(b["answers"] * abs(b["stated"] - b["right"]) for b in bins) / max(total, 1)
+
+
+def groups(found: list[Answer]) -> list[list[Answer]]:
+    """Answers by way of observing."""
+    keys = dict.fromkeys((a.knowledge, a.scheme, a.packets) for a in found)
+    return [[a for a in found if (a.knowledge, a.scheme, a.packets) == key] for key in sorted(keys)]
+
+
+def fit(found: list[Answer]) -> dict[str, tuple[float, float]]:
+    """Log-odds of being right over the margin, for each basis, with a weak prior.
+
+    The prior is one imagined right and one imagined wrong answer at either end of the margin, each
+    counting half: no basis is ever certain because nothing went wrong yet.
+    """
+    curves = {}
+    for basis in sorted({a.basis for a in found}):
+        mine = [a for a in found if a.basis == basis and a.cause != "undetermined"]
+        margin = np.array([a.margin for a in mine] + [0.0, 0.0, 1.0, 1.0])
+        right = np.array([float(a.right) for a in mine] + [1.0, 0.0, 1.0, 0.0])
+        weight = np.array([1.0] * len(mine) + [0.25] * 4)
+
+        def loss(
+            p: np.ndarray, margin: np.ndarray = margin, right: np.ndarray = right,
+            weight: np.ndarray = weight,
+        ) -> float:  # fmt: skip
+            z = p[0] + max(p[1], 0.0) * margin
+            return float((weight * (np.logaddexp(0.0, z) - right * z)).sum()) + 1e-3 * p[1] ** 2
+
+        best = minimize(loss, np.array([1.0, 1.0]), method="Nelder-Mead").x
+        curves[basis] = (round(float(best[0]), 2), round(max(float(best[1]), 0.0), 2))
+    return curves
+
+
+def text(found: list[Answer]) -> str:
+    """What is printed without ``--json``."""
+    lines = []
+    for part in groups(found):
+        f = figures(part)
+        low, high = f["accuracy_95"]  # type: ignore[misc]
+        lines.append(
+            f"{f['knowledge']}, {f['scheme']}, {f['packets']} packets: {f['accuracy']:.1%} "
+            f"({low:.1%}–{high:.1%}) of {f['scenarios']} scenarios"
+        )
+        for label, row in f["confusion"].items():  # type: ignore[attr-defined]
+            lines.append(f"    {label:14} {row}")
+        lines += [
+            f"    {a.number}: {a.label}, said {a.cause} ({a.confidence:.0%}, {a.kind}, "
+            f"{a.routing}): {a.headline}"
+            for a in part
+            if not a.right and len(part) - sum(b.right for b in part) <= 25
+        ]
+    return "\n".join(lines)
+
+
+def restated(saved: Answer) -> Answer:
+    """An answer with the confidence that today's curves give its margin."""
+    if saved.cause == "undetermined":
+        return saved
+    return replace(saved, confidence=Doubt(saved.basis, saved.margin).confidence)  # type: ignore[arg-type]
+
+
+def block(found: list[Answer]) -> str:
+    """The measured part of the page."""
+    parts = groups(found)
+    lines = page.accuracy_table([figures(part) for part in parts])
+    for part in parts:
+        first = part[0]
+        if first.packets != max(a.packets for a in found) or first.knowledge == "all":
+            continue
+        lines += ["", f"### {first.knowledge}, {first.scheme}, {first.packets:,} packets", ""]
+        lines += page.confusion_table(part)
+        if first.knowledge == "samples" and first.scheme != "full":
+            continue
+        lines += ["", *page.fabric_table(part), "", *page.miss_table(part)]
+    for knowledge in dict.fromkeys(a.knowledge for a in found):
+        mine = [a for a in found if a.knowledge == knowledge]
+        lines += ["", f"### Stated confidence: {knowledge}, all schemes and packets", ""]
+        lines += page.calibration_table(calibration(mine))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--split", choices=("build", "judge"), default="build")
+    parser.add_argument("--count", type=int, default=COUNT, help="scenarios of both splits")
+    parser.add_argument("--packets", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--scheme", choices=SCHEMES, nargs="+", default=["full"])
+    parser.add_argument("--know", choices=KNOWLEDGE, nargs="+", default=["own"])
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--fit", action="store_true", help="print the curves of the confidence")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="update docs/diagnosis-accuracy.md")
+    parser.add_argument("--from", dest="saved", type=Path, nargs="+", help="answers saved before")
+    parser.add_argument("--save", type=Path, help="write every answer to this file (JSON)")
+    options = parser.parse_args()
+    if options.count < 2 or min(options.packets) < 100 or options.jobs < 1:
+        parser.error("--count must be at least 2, --packets 100, --jobs 1")
+    ask = Ask(sorted(options.packets, reverse=True), options.scheme, options.know)
+    if options.saved:
+        texts = [path.read_text(encoding="utf-8") for path in options.saved]
+        found = [restated(Answer(**row)) for text in texts for row in json.loads(text)]
+    else:
+        found = run_all(options.split, options.count, ask, options.jobs)
+    if options.save:
+        options.save.write_text(json.dumps([asdict(a) for a in found]), encoding="utf-8")
+    if options.write:
+        page.put(PAGE, block(found))
+    if options.fit:
+        print(json.dumps(fit(found), indent=2))
+    elif options.json:
+        print(json.dumps([figures(part) for part in groups(found)], indent=2))
+    else:
+        print(text(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

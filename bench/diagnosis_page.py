@@ -1,0 +1,107 @@
+"""The measured part of docs/diagnosis-accuracy.md, from the answers of ``diagnosis``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from diagnosis_suite import LABELS
+
+BEGIN, END = "<!-- measured -->\n", "<!-- end measured -->"
+
+
+class Answered(Protocol):
+    """What the page shows of an answer; see ``diagnosis.Answer``."""
+
+    number: int
+    label: str
+    kind: str
+    routing: str
+    scheme: str
+    packets: int
+    knowledge: str
+    cause: str
+    confidence: float
+    headline: str
+    saved: dict[str, float]
+
+    @property
+    def right(self) -> bool:
+        """Whether the cause is the label."""
+        ...
+
+
+def put(page: Path, block: str) -> None:
+    """Replace the measured part of the page."""
+    text = page.read_text(encoding="utf-8")
+    head, rest = text.split(BEGIN, 1)
+    page.write_text(f"{head}{BEGIN}{block}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+
+
+def accuracy_table(rows: Sequence[dict[str, object]]) -> list[str]:
+    """Accuracy by knowledge, scheme and packets."""
+    out = ["| known | scheme | packets | right | accuracy | 95 % interval | calibration error |"]
+    out.append("|---|---|---:|---:|---:|---:|---:|")
+    for row in rows:
+        low, high = row["accuracy_95"]  # type: ignore[misc]
+        out.append(
+            f"| {row['knowledge']} | {row['scheme']} | {row['packets']:,} | {row['right']} of "
+            f"{row['scenarios']} | {row['accuracy']:.1%} | {low:.1%}–{high:.1%} | "
+            f"{row['calibration_error']:.1%} |"
+        )
+    return out
+
+
+def confusion_table(found: Sequence[Answered]) -> list[str]:
+    """Labels in rows, verdicts in columns."""
+    causes = [*LABELS, "undetermined"]
+    count = Counter((a.label, a.cause) for a in found)
+    out = ["| built in ↓ said → | " + " | ".join(causes) + " |", "|---" * (len(causes) + 1) + "|"]
+    for label in LABELS:
+        cells = [str(count[label, cause] or "") for cause in causes]
+        out.append(f"| {label} | " + " | ".join(cells) + " |")
+    return out
+
+
+def calibration_table(bins: Sequence[dict[str, float]]) -> list[str]:
+    """Stated confidence against what came true."""
+    out = [
+        "| stated | answers | mean stated | right | 95 % interval |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    out += [
+        f"| {b['from']:.0%}–{b['to']:.0%} | {b['answers']:.0f} | {b['stated']:.1%} | "
+        f"{b['right']:.1%} | {b['right_low']:.1%}–{b['right_high']:.1%} |"
+        for b in bins
+    ]
+    return out
+
+
+def fabric_table(found: Sequence[Answered]) -> list[str]:
+    """Right answers by kind of fabric."""
+    out = ["| fabric | right |", "|---|---:|"]
+    for kind, total in sorted(Counter(a.kind for a in found).items()):
+        out.append(f"| {kind} | {sum(a.right for a in found if a.kind == kind)} of {total} |")
+    return out
+
+
+def miss_table(found: Sequence[Answered]) -> list[str]:
+    """Every miss, with what the counterfactuals say of the scenario."""
+    out = [
+        "| scenario | fabric, routing | built in | said | sure | saved by taking away alone |",
+        "|---:|---|---|---|---:|---|",
+    ]
+    for a in found:
+        if not a.right:
+            saved = ", ".join(
+                f"{name} {value:.0%}"
+                for name, value in sorted(a.saved.items(), key=lambda item: -item[1])
+                if name in LABELS and value >= 0.02
+            )
+            out.append(
+                f"| {a.number} | {a.kind}, {a.routing} | {a.label} | {a.cause} | "
+                f"{a.confidence:.0%} | {saved or 'nothing'} |"
+            )
+    return out

@@ -1,0 +1,127 @@
+//! InfiniBand congestion control (InfiniBand Architecture Specification, volume 1, annex A10; used as
+//! Gran et al., IPDPS 2010, describe it).
+//!
+//! A switch marks packets (FECN) that leave by a lane whose queue exceeds a threshold; the receiver
+//! returns a notification (BECN); the sender raises the index of that destination into the congestion
+//! control table, whose entry is the pause after each packet, and lowers it again as a timer expires.
+
+use serde::Deserialize;
+
+/// Parameters of congestion control, by the names of the specification.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CongestionControl {
+    /// Queue of an output lane above which packets are marked.
+    pub threshold_bytes: u64,
+    /// Packets that pass unmarked between two marked ones (Marking_Rate).
+    pub marking_rate: u32,
+    /// Smaller packets are not marked (Packet_Size).
+    pub packet_bytes: u32,
+    /// Mark also where the lane has no credit: it suffers from congestion further on (Victim_Mask).
+    pub victims: bool,
+    /// What a notification adds to the index (CCTI_Increase).
+    pub increase: u32,
+    /// Highest index (CCTI_Limit).
+    pub limit: u32,
+    /// Time after which the index falls by one (CCTI_Timer).
+    pub timer_ps: u64,
+    /// The table: entry `shift << 14 | multiplier` pauses `(packet time >> shift) × multiplier`.
+    pub table: Vec<u32>,
+}
+
+const MULTIPLIER_BITS: u32 = 14;
+
+impl CongestionControl {
+    /// Pause after a packet that takes `busy` on the wire.
+    pub fn pause(&self, index: u32, busy: u64) -> u64 {
+        let entry = self.table.get(index as usize).or(self.table.last()).copied().unwrap_or(0);
+        let multiplier = u64::from(entry & ((1 << MULTIPLIER_BITS) - 1));
+        (busy >> (entry >> MULTIPLIER_BITS)) * multiplier
+    }
+}
+
+/// Packets that passed each lane unmarked since the last marked one.
+#[derive(Debug, Default)]
+pub(crate) struct Marking(Vec<u32>);
+
+impl Marking {
+    /// For so many lanes.
+    pub fn new(lanes: usize) -> Self {
+        // The first packet over the threshold is marked.
+        Self(vec![u32::MAX; lanes])
+    }
+
+    /// Whether the next packet of `lane` that could be marked is.
+    pub fn due(&mut self, lane: u32, rate: u32) -> bool {
+        let passed = &mut self.0[lane as usize];
+        let due = *passed >= rate;
+        *passed = if due { 0 } else { *passed + 1 };
+        due
+    }
+}
+
+/// How far a sender holds back towards one destination.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Throttle {
+    index: u32,
+    /// When the timer last expired, as far as the index knows.
+    eased_at: u64,
+}
+
+impl Throttle {
+    /// A notification arrives.
+    pub fn notified(&mut self, now: u64, control: &CongestionControl) {
+        self.ease(now, control);
+        self.index = (self.index + control.increase).min(control.limit);
+    }
+
+    /// Index into the table at `now`.
+    pub fn index(&mut self, now: u64, control: &CongestionControl) -> u32 {
+        self.ease(now, control);
+        self.index
+    }
+
+    /// Lowers the index by as many as the timer expired. The timer runs for all destinations alike.
+    fn ease(&mut self, now: u64, control: &CongestionControl) {
+        let timer = control.timer_ps.max(1);
+        let expired = now / timer - self.eased_at / timer;
+        self.index = self.index.saturating_sub(expired.min(u32::MAX.into()) as u32);
+        self.eased_at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control() -> CongestionControl {
+        CongestionControl {
+            threshold_bytes: 0,
+            marking_rate: 0,
+            packet_bytes: 0,
+            victims: false,
+            increase: 4,
+            limit: 10,
+            timer_ps: 100,
+            table: vec![0, 1, 2, 1 << 14 | 3],
+        }
+    }
+
+    #[test]
+    fn the_index_rises_with_notifications_and_falls_with_time() {
+        let mut throttle = Throttle::default();
+        throttle.notified(10, &control());
+        throttle.notified(20, &control());
+        throttle.notified(30, &control());
+        assert_eq!(throttle.index(99, &control()), 10);
+        assert_eq!(throttle.index(100, &control()), 9);
+        assert_eq!(throttle.index(450, &control()), 6);
+        assert_eq!(throttle.index(10_000, &control()), 0);
+    }
+
+    #[test]
+    fn a_table_entry_shifts_and_multiplies() {
+        let pauses: Vec<u64> = (0..5).map(|index| control().pause(index, 1000)).collect();
+        assert_eq!(pauses, [0, 1000, 2000, 1500, 1500]);
+    }
+}

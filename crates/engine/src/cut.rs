@@ -1,0 +1,212 @@
+//! The cut: which switches, with the nodes on them, are simulated together.
+//!
+//! A shard is a set of switches with their nodes. Nothing that happens in one shard can matter to
+//! another sooner than [`Cut::lookahead_ps`]: a packet's head needs the cable and the switch delay to
+//! become ready for its next output, and buffer space is free a switch delay after the decision at
+//! the earliest. So shards can be simulated each on its own for that long (Chandy and Misra, 1979;
+//! the windows are those of Lubachevsky, 1989).
+//!
+//! The outcome does not depend on the cut, so there is a shard for every thread.
+
+use tailback_fabric::{Fabric, Plan};
+
+const MAX_SHARDS: usize = 255;
+
+/// With a shorter lookahead handing over takes longer than what is done in between.
+const WORTH_PS: u64 = 1000;
+
+/// The switches and nodes of every shard, and where each link's state is.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub shards: u32,
+    /// Shard of every switch.
+    pub of_switch: Vec<u8>,
+    /// Shard of every node: that of its switch.
+    pub of_node: Vec<u8>,
+    /// Number of a link of a vertex within its shard is the link's number minus this.
+    pub link_shift: Vec<u32>,
+    /// Number of a node within its shard.
+    pub local_node: Vec<u32>,
+    /// Number of a switch within its shard.
+    pub local_switch: Vec<u32>,
+    /// Shortest time from a cause in one shard to its effect in another.
+    pub lookahead_ps: u64,
+}
+
+impl Cut {
+    /// Cuts `fabric` into `wanted` shards, fewer if it has too few switches or no delays.
+    pub fn new(fabric: &Fabric, plan: &Plan, switch_delay_ps: u64, wanted: u32) -> Self {
+        let lookahead_ps = lookahead(fabric, switch_delay_ps);
+        let most = (fabric.n_switches as usize).clamp(1, MAX_SHARDS);
+        let worth = lookahead_ps >= WORTH_PS;
+        let shards = if worth { (wanted as usize).clamp(1, most) } else { 1 };
+        let of_switch = group(fabric, plan, shards);
+        let of_node: Vec<u8> = plan.home.iter().map(|&home| of_switch[home as usize]).collect();
+        Self::number(fabric, shards, of_switch, of_node, lookahead_ps)
+    }
+
+    fn number(
+        fabric: &Fabric,
+        shards: usize,
+        of_switch: Vec<u8>,
+        of_node: Vec<u8>,
+        lookahead_ps: u64,
+    ) -> Self {
+        let mut links = vec![0u32; shards];
+        let (mut nodes, mut switches) = (vec![0u32; shards], vec![0u32; shards]);
+        let mut local_switch = Vec::with_capacity(of_switch.len());
+        let mut link_shift = Vec::with_capacity(fabric.n_vertices());
+        let mut local_node = Vec::with_capacity(of_node.len());
+        for vertex in 0..fabric.n_vertices() {
+            let node = vertex < of_node.len();
+            let shard = if node { of_node[vertex] } else { of_switch[vertex - of_node.len()] };
+            let shard = usize::from(shard);
+            let out = fabric.out_links(vertex as u32);
+            // May wrap: only the difference matters.
+            link_shift.push(out.start.wrapping_sub(links[shard]));
+            links[shard] += out.end - out.start;
+            if node {
+                local_node.push(nodes[shard]);
+                nodes[shard] += 1;
+            } else {
+                local_switch.push(switches[shard]);
+                switches[shard] += 1;
+            }
+        }
+        Self {
+            shards: shards as u32,
+            of_switch,
+            of_node,
+            link_shift,
+            local_node,
+            local_switch,
+            lookahead_ps,
+        }
+    }
+
+    /// Shard of a vertex.
+    pub fn of_vertex(&self, vertex: u32) -> u8 {
+        match self.of_node.get(vertex as usize) {
+            Some(&shard) => shard,
+            None => self.of_switch[vertex as usize - self.of_node.len()],
+        }
+    }
+
+    /// The same with one shard alone.
+    pub fn merged(self, fabric: &Fabric) -> Self {
+        let (switches, nodes) = (self.of_switch.len(), self.of_node.len());
+        Self::number(fabric, 1, vec![0; switches], vec![0; nodes], self.lookahead_ps)
+    }
+}
+
+/// The shortest cable between switches and the switch delay behind it.
+fn lookahead(fabric: &Fabric, switch_delay_ps: u64) -> u64 {
+    let between = (0..fabric.n_links()).filter(|&link| {
+        !fabric.is_node(fabric.link_src[link]) && !fabric.is_node(fabric.link_dst[link])
+    });
+    let shortest = between.map(|link| fabric.link_delay_ps[link]).min();
+    shortest.map_or(u64::MAX, |delay| delay + switch_delay_ps)
+}
+
+/// Switches in `shards` groups of about the same number of ports: leaves in their order, every other
+/// switch where most of its cables lead that still has room.
+fn group(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
+    const NONE: u8 = u8::MAX;
+    let n = fabric.n_switches as usize;
+    if shards == 1 {
+        return vec![0; n];
+    }
+    let ports = |switch: usize| fabric.out_links(fabric.n_nodes + switch as u32).len();
+    let mut hosts = vec![0usize; n];
+    plan.home.iter().for_each(|&home| hosts[home as usize] += 1);
+    let total: usize = hosts.iter().sum();
+    let mut shard = vec![NONE; n];
+    let mut load = vec![0usize; shards];
+    let mut before = 0;
+    for switch in (0..n).filter(|&s| hosts[s] > 0) {
+        let here = (before * shards / total.max(1)).min(shards - 1);
+        before += hosts[switch];
+        shard[switch] = here as u8;
+        load[here] += ports(switch);
+    }
+    let all: usize = (0..n).map(ports).sum();
+    let room = all.div_ceil(shards);
+    let mut votes = vec![0u32; shards];
+    // Switches next to grouped ones first, level by level.
+    loop {
+        let level: Vec<usize> = (0..n)
+            .filter(|&s| shard[s] == NONE)
+            .filter(|&s| neighbours(fabric, s).any(|other| shard[other] != NONE))
+            .collect();
+        if level.is_empty() {
+            break;
+        }
+        for switch in level {
+            votes.fill(0);
+            for other in neighbours(fabric, switch).filter(|&o| shard[o] != NONE) {
+                votes[usize::from(shard[other])] += 1;
+            }
+            let best = (0..shards)
+                .filter(|&s| load[s] + ports(switch) <= room)
+                .max_by_key(|&s| (votes[s], usize::MAX - load[s]))
+                .or_else(|| (0..shards).min_by_key(|&s| load[s]))
+                .unwrap_or(0);
+            shard[switch] = best as u8;
+            load[best] += ports(switch);
+        }
+    }
+    shard.into_iter().map(|s| if s == NONE { 0 } else { s }).collect()
+}
+
+fn neighbours(fabric: &Fabric, switch: usize) -> impl Iterator<Item = usize> + '_ {
+    let links = fabric.out_links(fabric.n_nodes + switch as u32);
+    links.filter_map(|link| {
+        let dst = fabric.link_dst[link as usize];
+        (!fabric.is_node(dst)).then(|| (dst - fabric.n_nodes) as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailback_fabric::fat_tree::{Shape, build};
+    use tailback_fabric::{Routes, Rule};
+
+    fn tapered() -> (Fabric, Plan) {
+        let fabric = build(&Shape::TAPERED).expect("a preset");
+        let plan = Plan::new(&fabric, Rule::Table(Routes::up_down(&fabric).expect("a tree")));
+        (fabric, plan.expect("a tree"))
+    }
+
+    #[test]
+    fn shards_are_of_one_size_and_links_numbered_without_gaps() {
+        let (fabric, plan) = tapered();
+        for shards in [1, 2, 7, 12, 48] {
+            let cut = Cut::new(&fabric, &plan, 60_000, shards);
+            let mut local = vec![Vec::new(); shards as usize];
+            for link in 0..fabric.n_links() as u32 {
+                let src = fabric.link_src[link as usize];
+                let number = link.wrapping_sub(cut.link_shift[src as usize]);
+                local[usize::from(cut.of_vertex(src))].push(number);
+            }
+            let sizes: Vec<usize> = local.iter().map(Vec::len).collect();
+            let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+            assert!(*most as f64 <= 1.3 * *least as f64, "{sizes:?}");
+            for numbers in &mut local {
+                numbers.sort_unstable();
+                assert!(numbers.iter().enumerate().all(|(i, &n)| i == n as usize));
+            }
+            for node in 0..fabric.n_nodes as usize {
+                assert_eq!(cut.of_node[node], cut.of_switch[plan.home[node] as usize]);
+            }
+        }
+    }
+
+    #[test]
+    fn without_any_delay_there_is_one_shard() {
+        let (mut fabric, plan) = tapered();
+        fabric.link_delay_ps.fill(0);
+        assert_eq!(Cut::new(&fabric, &plan, 0, 8).shards, 1);
+        assert_eq!(Cut::new(&fabric, &plan, 2000, 8).shards, 8);
+    }
+}

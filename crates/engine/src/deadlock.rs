@@ -1,0 +1,78 @@
+//! What to say when nothing happens any more and ranks have not finished.
+
+use crate::EngineError;
+use crate::link::NIL;
+use crate::shard::Shard;
+use crate::world::World;
+
+/// A circle of buffers, if there is one; otherwise who waits for what.
+pub(crate) fn explain<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> EngineError {
+    let time_ps = shards.iter().map(|shard| shard.now).max().unwrap_or(0);
+    circle(world, shards, time_ps).unwrap_or_else(|| stuck(world, shards, time_ps))
+}
+
+/// Packets in the buffer of lane A that wait for credit of lane B make A wait for B.
+fn circle<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option<EngineError> {
+    let per_link = u32::from(world.lanes());
+    let number = |shard: &Shard<'_, P>, lane: u32| {
+        let (link, lane) = shard.links.link_and_lane(lane);
+        link * per_link + u32::from(lane)
+    };
+    let lanes = world.fabric.n_links() * per_link as usize;
+    let mut waits_for = vec![NIL; lanes];
+    for shard in shards {
+        for lane in 0..shard.links.n_lanes() {
+            let mut slot = shard.links.lane(lane).wait_head;
+            while slot != NIL {
+                let packet = &shard.packets[slot];
+                let held = number(&shards[usize::from(packet.from)], packet.lane);
+                waits_for[held as usize] = number(shard, lane);
+                slot = packet.next;
+            }
+        }
+    }
+    for shard in shards {
+        for (lane, slot) in shard.arbiter.heads() {
+            let packet = &shard.packets[slot];
+            let held = number(&shards[usize::from(packet.from)], packet.lane);
+            waits_for[held as usize] = number(shard, lane);
+        }
+    }
+    let mut seen = vec![NIL; lanes];
+    for start in 0..lanes as u32 {
+        let mut at = start;
+        while at != NIL && seen[at as usize] == NIL {
+            seen[at as usize] = start;
+            at = waits_for[at as usize];
+        }
+        if at != NIL && seen[at as usize] == start {
+            let named = |lane: u32| (lane / per_link, (lane % per_link) as u8);
+            let mut cycle = vec![named(at)];
+            let mut next = waits_for[at as usize];
+            while next != at {
+                cycle.push(named(next));
+                next = waits_for[next as usize];
+            }
+            return Some(EngineError::Deadlock { time_ps, cycle });
+        }
+    }
+    None
+}
+
+/// The first few ranks that have not finished and what each waits for.
+fn stuck<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> EngineError {
+    let program = &world.program;
+    let mut blocked = 0;
+    let mut examples = Vec::new();
+    for rank in 0..world.local_rank.len() {
+        let shard = &shards[world.shard_of_rank(rank as u32)];
+        let state = &shard.ranks[world.local_rank[rank] as usize];
+        if state.unfinished(program.rank_start[rank + 1]) {
+            blocked += 1;
+            if examples.len() < 4 {
+                examples.push(format!("rank {rank} waits for {}", state.awaits(&program.messages)));
+            }
+        }
+    }
+    EngineError::Stuck { blocked, time_ps, examples: examples.join("; ") }
+}

@@ -1,0 +1,118 @@
+//! Queues of an adapter by destination, and the pace of each.
+//!
+//! Injection `per-destination` keeps a line of messages for every node (InfiniBand: a queue pair
+//! each) and serves the lines in turn, a packet each. A line may have to wait between its packets:
+//! because congestion control says so (see `congestion.rs`), or because its rate is given.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::congestion::Throttle;
+use crate::link::NEVER;
+use crate::pacing::Timetable;
+
+/// What an adapter has for one destination.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    pub messages: VecDeque<u32>,
+    /// Its next packet goes no earlier.
+    pub next_at: u64,
+    pub throttle: Throttle,
+    pub timetable: Timetable,
+    /// It has its place in the turn.
+    waiting: bool,
+}
+
+/// Lines of one adapter.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    of_node: BTreeMap<u32, u32>,
+    flows: Vec<Flow>,
+    /// Lines with messages, the next to be served first.
+    turn: VecDeque<u32>,
+    /// When the earliest event is due that was asked for by a line that had to wait.
+    pub alarm: u64,
+}
+
+impl Flows {
+    /// Adds a message for `node` at `now`.
+    pub fn push(&mut self, node: u32, message: u32, now: u64) {
+        let number = self.number(node);
+        let flow = &mut self.flows[number as usize];
+        flow.messages.push_back(message);
+        if !flow.waiting {
+            flow.waiting = true;
+            flow.timetable.begin(now);
+            self.turn.push_back(number);
+        }
+    }
+
+    fn number(&mut self, node: u32) -> u32 {
+        *self.of_node.entry(node).or_insert_with(|| {
+            self.flows.push(Flow::default());
+            self.flows.len() as u32 - 1
+        })
+    }
+
+    /// The line for `node`.
+    pub fn of(&mut self, node: u32) -> &mut Flow {
+        let number = self.number(node);
+        &mut self.flows[number as usize]
+    }
+
+    /// Whether no line has a message.
+    pub fn is_empty(&self) -> bool {
+        self.turn.is_empty()
+    }
+
+    /// The first place in the turn from `from` on whose line may send at `now`.
+    pub fn ready(&self, from: usize, now: u64) -> Option<(usize, u32)> {
+        let ready = |&number: &u32| self.flows[number as usize].next_at <= now;
+        let place = from + self.turn.iter().skip(from).position(ready)?;
+        let message = self.flows[self.turn[place] as usize].messages.front()?;
+        Some((place, *message))
+    }
+
+    /// When the next line may send that may not at `now`.
+    pub fn next_at(&self, now: u64) -> u64 {
+        let times = self.turn.iter().map(|&number| self.flows[number as usize].next_at);
+        times.filter(|&time| time > now).min().unwrap_or(NEVER)
+    }
+
+    /// The line at `place` has sent a packet, the `last` one of its message or not, and may send
+    /// the next at `next_at`: it goes to the end of the turn.
+    pub fn served(&mut self, place: usize, last: bool, pause: impl FnOnce(&mut Flow) -> u64) {
+        let Some(number) = self.turn.remove(place) else { return };
+        let flow = &mut self.flows[number as usize];
+        flow.next_at = pause(flow);
+        if last {
+            flow.messages.pop_front();
+        }
+        flow.waiting = !flow.messages.is_empty();
+        if flow.waiting {
+            self.turn.push_back(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_take_turns_and_wait_for_their_time() {
+        let mut flows = Flows::default();
+        for (node, message) in [(7, 0), (7, 1), (9, 2)] {
+            flows.push(node, message, 0);
+        }
+        assert_eq!(flows.ready(0, 0), Some((0, 0)));
+        flows.served(0, true, |_| 50);
+        assert_eq!(flows.ready(0, 0), Some((0, 2)));
+        flows.served(0, false, |_| 30);
+        assert_eq!((flows.ready(0, 10), flows.next_at(10)), (None, 30));
+        assert_eq!(flows.ready(0, 40), Some((1, 2)));
+        assert_eq!(flows.ready(0, 60), Some((0, 1)));
+        flows.served(0, true, |_| 0);
+        flows.served(0, true, |_| 0);
+        assert!(flows.is_empty());
+    }
+}

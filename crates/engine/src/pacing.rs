@@ -1,0 +1,101 @@
+//! How a flow whose rate is given is sent: when its next packet may go.
+//!
+//! Document 004 wants bursts suppressed "stronger than leaky bucket", so that computed rates are
+//! realised with small buffers under first come, first served, and leaves the scheme open. Three are
+//! here, to be compared:
+//!
+//! * a leaky bucket: after a pause a flow may send what its bucket holds at once;
+//! * spaced: a packet goes no sooner than its interval after the one before. Nothing bursts, but what
+//!   is once late stays late: a flow never reaches its rate if it is ever held up;
+//! * elastic: packets have a timetable at the flow's rate. One that is late may catch up, but at no
+//!   less than a given part of the interval after the one before. So the rate is realised in the mean
+//!   and a burst never exceeds it by more than that.
+
+use serde::Deserialize;
+
+/// How flows with a rate are paced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Pacing {
+    /// Rates are ignored.
+    #[default]
+    Off,
+    /// A leaky bucket of so many bytes on top of one packet (virtual scheduling, ITU-T I.371).
+    LeakyBucket {
+        /// What may be sent at once after a pause.
+        depth_bytes: u32,
+    },
+    /// At least the interval between any two packets.
+    Spaced,
+    /// By timetable; late packets follow each other at `percent` of the interval at least.
+    Elastic {
+        /// Percent of the interval, 1 to 100.
+        percent: u32,
+    },
+}
+
+/// Where a flow is in its timetable.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Timetable {
+    /// When its next packet is due at the flow's rate.
+    due: u64,
+}
+
+impl Timetable {
+    /// The flow has something to send after it had nothing: it is not late.
+    pub fn begin(&mut self, now: u64) {
+        self.due = self.due.max(now);
+    }
+
+    /// A packet that takes `interval` at the flow's rate goes at `now`: when the next may.
+    pub fn sent(&mut self, pacing: Pacing, now: u64, interval: u64, packet: u32) -> u64 {
+        match pacing {
+            Pacing::Off => now,
+            Pacing::Spaced => now + interval,
+            Pacing::LeakyBucket { depth_bytes } => {
+                let slack = interval * u64::from(depth_bytes) / u64::from(packet.max(1));
+                self.due = self.due.max(now) + interval;
+                self.due.saturating_sub(slack).max(now)
+            }
+            Pacing::Elastic { percent } => {
+                let least = interval * u64::from(percent) / 100;
+                self.due = self.due.max(now.saturating_sub(interval * LATENESS)) + interval;
+                self.due.max(now + least)
+            }
+        }
+    }
+}
+
+/// Intervals a flow may be late by; beyond, it gives up what it missed.
+const LATENESS: u64 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(pacing: Pacing, held_until: u64) -> Vec<u64> {
+        let mut table = Timetable::default();
+        let mut now = 1000;
+        table.begin(now);
+        (0..8)
+            .map(|k| {
+                if k == 3 {
+                    now = now.max(held_until);
+                }
+                let sent = now;
+                now = table.sent(pacing, now, 100, 4096);
+                sent
+            })
+            .collect()
+    }
+
+    #[test]
+    fn who_is_held_up_bursts_loses_or_catches_up() {
+        let spaced = times(Pacing::Spaced, 1700);
+        assert_eq!(spaced, [1000, 1100, 1200, 1700, 1800, 1900, 2000, 2100]);
+        let bucket = times(Pacing::LeakyBucket { depth_bytes: 8192 }, 1700);
+        assert_eq!(bucket, [1000, 1000, 1000, 1700, 1700, 1700, 1800, 1900]);
+        let elastic = times(Pacing::Elastic { percent: 50 }, 1450);
+        assert_eq!(elastic[3..], [1450, 1500, 1550, 1600, 1700]);
+    }
+}

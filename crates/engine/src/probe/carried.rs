@@ -1,0 +1,383 @@
+//! What single packets carry: the switch side of a telemetry scheme, and the headers that arrive.
+//!
+//! A packet has [`Mark`] for what it carries. The published scheme keeps its two reservoirs there; any
+//! other keeps its header field there as one word, from the least bit (see [`Scheme`]).
+
+use serde::Deserialize;
+use tailback_telemetry::congestion::level;
+use tailback_telemetry::hash::{Field, LinkHash};
+use tailback_telemetry::scheme::{
+    Compact, Coordinated, EdgeMark, EdgeMarking, NodeMark, NodeMarking, Scheme as _, SingleBit,
+    SingleBitMark, Visit, WorstHop, WorstMark, XorDigest, XorMark,
+};
+use tailback_telemetry::{Mark, NO_LINK};
+
+use super::{Arrival, Hop};
+use crate::EngineError;
+
+/// Bits of a link number and of the packet id: the GF(2^24) hash, and InfiniBand's sequence numbers.
+pub const LINK_BITS: u32 = 24;
+const DISTANCE_BITS: u32 = 5;
+const LEVEL_BITS: u32 = 4;
+
+/// What packets carry. Fields from the least bit of the header; links are numbered from 1, 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheme {
+    /// Link (24), hops (8), congested link (24), congested hops (8).
+    Full,
+    /// Hash (b), hops (c), hash of a congested hop (b), congested hops (c).
+    SingleBit,
+    /// Congested (1), hash (b), hops (c).
+    Compact,
+    /// Congested (1), hash (b).
+    Coordinated,
+    /// Congested (1), digest (b).
+    XorDigest,
+    /// Level (4), link (24).
+    WorstHop,
+    /// Congested (1), link (24).
+    NodeMarking,
+    /// Congested (1), link (24), switches since (5).
+    EdgeMarking,
+}
+
+/// A scheme with its parameters, and how many packets are kept.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Carry {
+    /// What packets carry.
+    pub scheme: Scheme,
+    /// Bits b of a link hash.
+    pub hash_bits: u32,
+    /// Bits c of a hop count.
+    pub count_bits: u32,
+    /// Chance of a switch to act, for the schemes that have one.
+    pub probability: f64,
+    /// Queue of the highest level, for the worst hop.
+    pub level_bytes: u64,
+    /// Packets to keep at most: of more, one in k carries a sample.
+    pub most: u64,
+    /// One in so many packets carries a sample.
+    pub one_in: u64,
+}
+
+impl Carry {
+    /// Checks values.
+    ///
+    /// # Errors
+    /// [`EngineError::Setting`] names the field, the value and the valid range.
+    pub fn check(&self) -> Result<(), EngineError> {
+        let wrong = |field, value: String, valid: &str| {
+            Err(EngineError::Setting { field, value, valid: valid.into() })
+        };
+        if !(1..=8).contains(&self.hash_bits) {
+            return wrong("hash_bits", self.hash_bits.to_string(), "1 to 8");
+        }
+        if !(1..=8).contains(&self.count_bits) {
+            return wrong("count_bits", self.count_bits.to_string(), "1 to 8");
+        }
+        if !(self.probability > 0.0 && self.probability <= 1.0) {
+            return wrong("probability", self.probability.to_string(), "above 0, up to 1");
+        }
+        if self.most == 0 {
+            return wrong("packets", "0".into(), "at least 1");
+        }
+        if self.one_in == 0 {
+            return wrong("one_in", "0".into(), "at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// What a packet brought to its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Number of the packet over the whole run; its lower 24 bits are its sequence number.
+    pub packet: u64,
+    /// When its tail arrived.
+    pub time_ps: u64,
+    /// What it carried.
+    pub header: u64,
+    /// Node it came from.
+    pub src: u32,
+    /// Node it went to.
+    pub dst: u32,
+    /// Label of its message.
+    pub label: u32,
+    /// Payload.
+    pub bytes: u32,
+    /// Switches it visited.
+    pub hops: u8,
+}
+
+/// Packet id for the linear hash: a fixed bijection of 24 bits that spreads numbers in sequence, as the
+/// decoder's `packet_ids`.
+#[inline]
+pub fn packet_id(number: u64) -> u32 {
+    const MASK: u32 = (1 << LINK_BITS) - 1;
+    let half = LINK_BITS / 2;
+    let mut id = number as u32 & MASK;
+    for factor in [0x9e37_79b1_u32, 0x85eb_ca77] {
+        id = (id ^ (id >> half)).wrapping_mul(factor) & MASK;
+    }
+    id ^ (id >> half)
+}
+
+/// The header of a packet that does not carry the published reservoirs, kept in [`Mark`] so that a new
+/// packet's is 0.
+fn word(mark: &Mark) -> u64 {
+    u64::from(mark.hop_link ^ NO_LINK) | u64::from(mark.congested_link ^ NO_LINK) << 32
+}
+
+fn set_word(mark: &mut Mark, word: u64) {
+    mark.hop_link = word as u32 ^ NO_LINK;
+    mark.congested_link = (word >> 32) as u32 ^ NO_LINK;
+}
+
+fn bits(word: u64, from: u32, count: u32) -> u32 {
+    ((word >> from) & ((1 << count) - 1)) as u32
+}
+
+/// Link (from bit 1) and congested bit (0) as a value and back.
+fn link_of(word: u64) -> Option<(u32, bool)> {
+    let link = bits(word, 1, LINK_BITS);
+    (link > 0).then_some((link, word & 1 != 0))
+}
+
+fn link_word(link: Option<(u32, bool)>) -> u64 {
+    link.map_or(0, |(link, congested)| u64::from(link) << 1 | u64::from(congested))
+}
+
+/// Carries samples and keeps what arrives.
+#[derive(Debug)]
+pub struct Carried {
+    carry: Carry,
+    one_in: u64,
+    hash: LinkHash,
+    records: Vec<Record>,
+}
+
+impl Carried {
+    /// For a run of `packets` packets.
+    ///
+    /// # Panics
+    /// Never: GF(2^24) is a field.
+    pub fn new(carry: &Carry, packets: u64) -> Self {
+        let field = Field::new(LINK_BITS).expect("a field the hash knows");
+        Self {
+            carry: carry.clone(),
+            one_in: carry.one_in.max(packets.div_ceil(carry.most)).max(1),
+            hash: LinkHash::Gf(field),
+            records: Vec::new(),
+        }
+    }
+
+    /// Packets an observed job sends for each that carries a sample.
+    pub fn one_in(&self) -> u64 {
+        self.one_in
+    }
+
+    /// The published reservoirs travel: not by this probe's doing.
+    #[inline]
+    pub fn full(&self) -> bool {
+        self.carry.scheme == Scheme::Full
+    }
+
+    /// Whether the length of queues travels.
+    #[inline]
+    pub fn wants_queue(&self) -> bool {
+        self.carry.scheme == Scheme::WorstHop
+    }
+
+    fn tagged(&self, packet: u64) -> bool {
+        self.one_in == 1 || packet.is_multiple_of(self.one_in)
+    }
+
+    /// A switch's work on a packet of an observed job.
+    #[inline]
+    pub fn visit(&self, hop: &Hop, mark: &mut Mark, random: u64) {
+        if !self.tagged(hop.packet) {
+            return;
+        }
+        let queue = if hop.congested { hop.queue } else { 0 };
+        let visit = Visit {
+            link: hop.link + 1,
+            hop: hop.index,
+            congested: hop.congested,
+            level: level(queue, self.carry.level_bytes),
+            packet: packet_id(hop.packet),
+            random,
+        };
+        let after = self.after(word(mark), &visit);
+        set_word(mark, after);
+    }
+
+    /// The header behind a switch.
+    fn after(&self, word: u64, visit: &Visit) -> u64 {
+        let Carry { hash_bits: b, count_bits: c, probability, .. } = self.carry;
+        let hash = self.hash;
+        match self.carry.scheme {
+            Scheme::Full => word,
+            Scheme::Compact => {
+                let scheme = Compact { hash, bits: b, count_bits: c };
+                let mut mark = scheme.from_wire(word as u32);
+                scheme.visit(&mut mark, visit);
+                scheme.to_wire(mark).into()
+            }
+            Scheme::Coordinated => {
+                let scheme = Coordinated { hash, bits: b };
+                let mut mark = scheme.from_wire(word as u32);
+                scheme.visit(&mut mark, visit);
+                scheme.to_wire(mark).into()
+            }
+            Scheme::SingleBit => {
+                let part = |from, count| bits(word, from, count) as u8;
+                let mut mark = SingleBitMark {
+                    hop: part(0, b),
+                    hops: part(b, c),
+                    congested: part(b + c, b),
+                    congested_hops: part(2 * b + c, c),
+                };
+                SingleBit { hash, bits: b, count_bits: c }.visit(&mut mark, visit);
+                u64::from(mark.hop)
+                    | u64::from(mark.hops) << b
+                    | u64::from(mark.congested) << (b + c)
+                    | u64::from(mark.congested_hops) << (2 * b + c)
+            }
+            Scheme::XorDigest => {
+                let digest = bits(word, 1, b) as u8;
+                let mut mark = XorMark { digest, congested: word & 1 != 0 };
+                XorDigest { hash, bits: b, probability }.visit(&mut mark, visit);
+                u64::from(mark.digest) << 1 | u64::from(mark.congested)
+            }
+            Scheme::WorstHop => {
+                let link = bits(word, LEVEL_BITS, LINK_BITS);
+                let mut mark = WorstMark { link, level: bits(word, 0, LEVEL_BITS) as u8 };
+                let scheme = WorstHop { link_bits: LINK_BITS, level_bits: LEVEL_BITS };
+                scheme.visit(&mut mark, visit);
+                u64::from(mark.link) << LEVEL_BITS | u64::from(mark.level)
+            }
+            Scheme::NodeMarking => {
+                let mut mark = NodeMark::default();
+                NodeMarking { probability, link_bits: LINK_BITS }.visit(&mut mark, visit);
+                if mark.link.is_some() { link_word(mark.link) } else { word }
+            }
+            Scheme::EdgeMarking => {
+                let distance = bits(word, 1 + LINK_BITS, DISTANCE_BITS) as u8;
+                let mut mark = EdgeMark { link: link_of(word), distance };
+                let (link_bits, distance_bits) = (LINK_BITS, DISTANCE_BITS);
+                EdgeMarking { probability, link_bits, distance_bits }.visit(&mut mark, visit);
+                link_word(mark.link) | u64::from(mark.distance) << (1 + LINK_BITS)
+            }
+        }
+    }
+
+    /// Keeps what a packet of an observed job brought.
+    #[inline]
+    pub fn delivered(&mut self, time_ps: u64, arrival: &Arrival, mark: Mark) {
+        let Arrival { packet, label, bytes, src, dst, hops, .. } = *arrival;
+        if !self.tagged(packet) {
+            return;
+        }
+        let header = if self.full() { full_header(&mark) } else { word(&mark) };
+        self.records.push(Record { packet, time_ps, header, src, dst, label, bytes, hops });
+    }
+
+    /// Everything kept.
+    pub fn finish(self) -> Vec<Record> {
+        self.records
+    }
+}
+
+fn full_header(mark: &Mark) -> u64 {
+    let number = |link: u32| u64::from(link.wrapping_add(1));
+    number(mark.hop_link)
+        | u64::from(mark.hop_count) << LINK_BITS
+        | number(mark.congested_link) << (LINK_BITS + 8)
+        | u64::from(mark.congested_count) << (2 * LINK_BITS + 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn carried(scheme: Scheme) -> Carried {
+        let carry = Carry {
+            scheme,
+            hash_bits: 4,
+            count_bits: 3,
+            probability: 0.5,
+            level_bytes: 1000,
+            most: 1 << 20,
+            one_in: 2,
+        };
+        carry.check().unwrap();
+        Carried::new(&carry, 1000)
+    }
+
+    /// A packet through links 1 to 5, the second of them congested.
+    fn send(probe: &Carried, packet: u64) -> Mark {
+        let mut mark = Mark::EMPTY;
+        for index in 0..5u8 {
+            let (link, congested) = (u32::from(index) + 1, index == 1);
+            let hop = Hop { local: link, link, congested, queue: 900, packet, index };
+            let random = tailback_telemetry::scheme::mix(packet * 16 + u64::from(index));
+            probe.visit(&hop, &mut mark, random);
+        }
+        mark
+    }
+
+    #[test]
+    fn headers_are_what_the_scheme_says() {
+        let field = Field::new(LINK_BITS).unwrap();
+        let hash = |packet: u64, link: u32| field.hash(packet_id(packet), link + 1, 4);
+        for packet in (0..400).step_by(2) {
+            let id = packet_id(packet);
+            let survivor = u32::from(Coordinated::survivor(id, 5).unwrap()) + 1;
+            let header = word(&send(&carried(Scheme::Coordinated), packet));
+            assert_eq!(bits(header, 1, 4), hash(packet, survivor));
+            assert_eq!(header & 1 != 0, survivor == 2);
+            let header = word(&send(&carried(Scheme::Compact), packet));
+            assert_eq!(bits(header, 5, 3), 5);
+            assert!((1..=5).any(|link| hash(packet, link) == bits(header, 1, 4)));
+            let header = word(&send(&carried(Scheme::SingleBit), packet));
+            assert_eq!((bits(header, 4, 3), bits(header, 11, 3)), (5, 1));
+            assert_eq!(bits(header, 7, 4), hash(packet, 2));
+            let header = word(&send(&carried(Scheme::WorstHop), packet));
+            assert_eq!((bits(header, 0, 4), bits(header, 4, 24)), (14, 3));
+            let header = word(&send(&carried(Scheme::EdgeMarking), packet));
+            let since = bits(header, 25, 5);
+            match link_of(header) {
+                Some((link, congested)) => {
+                    assert_eq!((link + since, congested), (6, link == 3));
+                }
+                None => assert_eq!(since, 5),
+            }
+        }
+    }
+
+    #[test]
+    fn packets_that_are_not_chosen_carry_nothing() {
+        for scheme in [Scheme::Compact, Scheme::SingleBit, Scheme::NodeMarking] {
+            assert_eq!(send(&carried(scheme), 7), Mark::EMPTY);
+        }
+    }
+
+    #[test]
+    fn few_enough_packets_are_kept() {
+        let carry = Carry { most: 30, one_in: 1, ..carried(Scheme::Full).carry };
+        assert_eq!(Carried::new(&carry, 1000).one_in(), 34);
+        assert_eq!(Carried::new(&carry, 20).one_in(), 1);
+    }
+
+    #[test]
+    fn ids_are_a_bijection_and_in_no_sequence() {
+        let mut seen = vec![false; 1 << 24];
+        for number in 0..1 << 24 {
+            let id = packet_id(number) as usize;
+            assert!(!std::mem::replace(&mut seen[id], true));
+        }
+        assert!((1..1000).all(|n| packet_id(n).abs_diff(packet_id(n - 1)) > 1));
+    }
+}

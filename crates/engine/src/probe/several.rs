@@ -1,0 +1,140 @@
+//! Several probes at once: those a run asks for.
+
+use tailback_telemetry::Mark;
+
+use super::sampled::{Sampled, in_order};
+use super::{Arrival, Carried, Hop, Measure, Ports, Probe, Probed, Row, Sent, Slot};
+
+/// Any of the probes.
+#[derive(Debug, Default)]
+pub struct Several {
+    /// Samples and truth by window.
+    pub measure: Option<Measure>,
+    /// Counters and queues.
+    pub ports: Option<Ports>,
+    /// What single packets carry.
+    pub carried: Option<Carried>,
+}
+
+impl Several {
+    /// Whether packets carry the published reservoirs, which the samples are made of.
+    fn full(&self) -> bool {
+        self.carried.as_ref().is_none_or(Carried::full)
+    }
+}
+
+impl Probe for Several {
+    const ON: bool = true;
+
+    #[inline]
+    fn wants_hops(&self) -> bool {
+        self.measure.is_some() || self.carried.is_some()
+    }
+
+    #[inline]
+    fn wants_queue(&self) -> bool {
+        self.carried.as_ref().is_some_and(Carried::wants_queue)
+    }
+
+    #[inline]
+    fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {
+        match &self.carried {
+            Some(carried) if !carried.full() => {
+                if observed {
+                    carried.visit(&hop, mark, random);
+                }
+            }
+            _ => mark.visit(hop.link, hop.congested, random),
+        }
+        if let Some(measure) = &mut self.measure {
+            measure.count(now, &hop, observed);
+        }
+    }
+
+    #[inline]
+    fn joins(&mut self, now: u64, link: u32, wire: u32) {
+        if let Some(ports) = &mut self.ports {
+            ports.joins(now, link, wire);
+        }
+    }
+
+    #[inline]
+    fn leaves(&mut self, now: u64, link: u32, wire: u32) {
+        if let Some(ports) = &mut self.ports {
+            ports.leaves(now, link, wire);
+        }
+    }
+
+    #[inline]
+    fn holds(&mut self, now: u64, link: u32, wire: u32) {
+        if let Some(ports) = &mut self.ports {
+            ports.holds(now, link, wire);
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
+        if let Some(ports) = &mut self.ports {
+            ports.sent(now, link, slot, packet);
+        }
+        if let Some(measure) = &mut self.measure {
+            measure.sent(now, link, slot, packet);
+        }
+    }
+
+    #[inline]
+    fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark) {
+        if arrival.observed
+            && let Some(carried) = &mut self.carried
+        {
+            carried.delivered(time, &arrival, mark);
+        }
+        if self.full()
+            && let Some(measure) = &mut self.measure
+        {
+            measure.delivered(time, arrival, mark);
+        }
+    }
+}
+
+/// What a shard's probes saw, and the number over the whole fabric of each of its links.
+pub(crate) struct Part {
+    pub ports: Option<Ports>,
+    pub carried: Option<Carried>,
+    pub global: Vec<u32>,
+}
+
+impl Probed {
+    /// Joins what the shards saw in a run that ended at `end`.
+    pub(crate) fn join(parts: Vec<Part>, end: u64) -> Self {
+        let mut all = Self::default();
+        let (mut counters, mut queues) = (Vec::new(), Vec::new());
+        for Part { ports, carried, global } in parts {
+            if let Some(ports) = ports {
+                let (counted, queued) = ports.finish(end);
+                counters.push((counted, global.clone()));
+                queues.push((queued, global));
+            }
+            if let Some(carried) = carried {
+                all.one_in = carried.one_in();
+                all.packets.extend(carried.finish());
+            }
+        }
+        (all.counters_ps, all.counters) = joined(counters);
+        (all.queues_ps, all.queues) = joined(queues);
+        all.packets.sort_unstable_by_key(|record| record.packet);
+        all
+    }
+}
+
+/// Rows of all shards at the longest of their intervals.
+fn joined<T: Copy + PartialEq + Default>(parts: Vec<(Sampled<T>, Vec<u32>)>) -> (u64, Vec<Row<T>>) {
+    let interval = parts.iter().map(|(sampled, _)| sampled.interval()).max().unwrap_or(0);
+    let mut rows = Vec::new();
+    for (mut sampled, global) in parts {
+        sampled.lengthen(interval);
+        let of_shard = sampled.into_rows().into_iter();
+        rows.extend(of_shard.map(|row| Row { link: global[row.link as usize], ..row }));
+    }
+    (interval, in_order(rows))
+}

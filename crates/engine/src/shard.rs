@@ -1,0 +1,120 @@
+//! A shard: some switches with the nodes on them, and all that happens there.
+
+use crate::adapter::Adapter;
+use crate::arbiter::Arbiter;
+use crate::circuits::Circuits;
+use crate::congestion::Marking;
+use crate::link::Links;
+use crate::mail::{Mail, Parcel, PostOffice};
+use crate::packet::Packets;
+use crate::probe::Probe;
+use crate::queue::{Class, Event, EventQueue};
+use crate::ranks::{RankState, Receiving, Sending};
+use crate::world::World;
+
+pub(crate) struct Shard<'a, P> {
+    pub world: &'a World<'a>,
+    pub number: u8,
+    pub now: u64,
+    pub queue: EventQueue,
+    pub links: Links,
+    pub packets: Packets,
+    pub arbiter: Arbiter,
+    /// Outputs are given out one packet at a time.
+    pub arbitrated: bool,
+    /// Something beyond the plain path is on: see `Shard::prepare`.
+    pub extras: bool,
+    pub marking: Marking,
+    pub circuits: Circuits,
+    pub adapters: Vec<Adapter>,
+    pub sends: Vec<Sending>,
+    pub receives: Vec<Receiving>,
+    pub ranks: Vec<RankState>,
+    pub probe: P,
+    /// What goes to each other shard at the end of the window.
+    pub outbox: Vec<Mail>,
+    /// Nothing in the outboxes matters before this time.
+    pub first_mail: u64,
+    pub events: u64,
+    /// Packets put on a wire.
+    pub moves: u64,
+    pub delivered: u64,
+    pub packet_hops: u64,
+}
+
+impl<P: Probe> Shard<'_, P> {
+    /// Does all that happens before `end`.
+    pub fn run_before(&mut self, end: u64) {
+        while let Some(event) = self.queue.pop_before(end) {
+            debug_assert!(event.time() >= self.now);
+            self.now = event.time();
+            self.events += 1;
+            match event.class() {
+                Class::Credit => self.on_credit(event.entity()),
+                Class::Departure => self.on_departure(event.entity(), event.packet()),
+                Class::Arrival => self.on_arrival(event.entity(), event.packet()),
+                Class::Sent => self.on_sent(event.entity()),
+                Class::Message => self.on_message(event.entity(), event.packet()),
+                Class::Adapter => self.on_adapter(event.entity()),
+                Class::Rank => self.go_on(event.entity()),
+                Class::Free => self.on_free(event.entity()),
+                Class::Ready => self.on_held_back(event.packet()),
+            }
+        }
+    }
+
+    /// Puts a packet into the hands of `shard`, which may be this one.
+    pub fn hand_over(&mut self, shard: u8, parcel: Parcel) {
+        if shard == self.number {
+            self.accept(parcel);
+        } else {
+            self.outbox[usize::from(shard)].packets.push(parcel);
+            self.first_mail = self.first_mail.min(parcel.time);
+        }
+    }
+
+    fn accept(&mut self, parcel: Parcel) {
+        let slot = self.packets.insert(parcel.packet);
+        self.queue.push(Event::new(parcel.time, Class::Arrival, parcel.link, slot));
+    }
+
+    /// Puts the outboxes into the post.
+    pub fn post(&mut self, post: &PostOffice) {
+        let from = usize::from(self.number);
+        for (to, mail) in self.outbox.iter_mut().enumerate() {
+            if !mail.is_empty() {
+                post.post(from, to, mail);
+            }
+        }
+        self.first_mail = u64::MAX;
+    }
+
+    /// Takes from the post what is for this shard.
+    pub fn collect(&mut self, post: &PostOffice) {
+        let to = usize::from(self.number);
+        for from in 0..self.outbox.len() {
+            if from == to {
+                continue;
+            }
+            let mut mail = post.open(from, to);
+            for credit in mail.credits.drain(..) {
+                self.return_credit(credit.lane, credit.freed, credit.bytes);
+            }
+            for parcel in mail.packets.drain(..) {
+                self.accept(parcel);
+            }
+        }
+    }
+
+    /// No event, here or in the post, comes before this time.
+    pub fn not_before(&self) -> u64 {
+        self.queue.not_before().min(self.first_mail)
+    }
+
+    /// Ranks that have not finished their programs.
+    pub fn unfinished(&self) -> usize {
+        let ends = &self.world.program.rank_start;
+        let ranks = self.world.ranks_of(self.number).iter().zip(&self.ranks);
+        ranks.filter(|&(&rank, state)| state.unfinished(ends[rank as usize + 1])).count()
+    }
+}

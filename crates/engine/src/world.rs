@@ -1,0 +1,311 @@
+//! What all shards read and none changes: fabric, routes, settings, program, placement, the cut.
+
+use tailback_fabric::{Fabric, FabricError, Plan, RouteState};
+
+use crate::adapter::Adapter;
+use crate::arbiter::Arbiter;
+use crate::circuits::Circuits;
+use crate::congestion::Marking;
+use crate::cut::Cut;
+use crate::link::{Link, Links, NIL};
+use crate::packet::Packets;
+use crate::program::{Compiled, Envelope, Placement, Program};
+use crate::queue::{BUCKETS, Class, Event, EventQueue};
+use crate::ranks::{RankState, Receiving, Sending};
+use crate::settings::Routing;
+use crate::shard::Shard;
+use crate::{EngineError, Settings};
+
+pub(crate) struct World<'a> {
+    pub fabric: &'a Fabric,
+    pub plan: &'a Plan,
+    pub settings: &'a Settings,
+    pub placement: &'a Placement,
+    pub program: Compiled,
+    pub cut: Cut,
+    /// Number of each rank within its shard.
+    pub local_rank: Vec<u32>,
+    /// Ranks of every shard, in order.
+    ranks: Vec<Vec<u32>>,
+    /// Shortest cable between switches.
+    pub least_cable_ps: u64,
+    pub total_packets: u64,
+}
+
+impl<'a> World<'a> {
+    /// Checks everything and numbers it for the shards.
+    pub fn new(
+        fabric: &'a Fabric,
+        plan: &'a Plan,
+        settings: &'a Settings,
+        program: &'a Program,
+        placement: &'a Placement,
+        shards: u32,
+    ) -> Result<Self, EngineError> {
+        settings.check()?;
+        check_sizes(fabric, plan, program, placement)?;
+        let mut compiled = program.compile(settings.packet_bytes)?;
+        let delay = settings.switch_delay_ps;
+        let mut cut = Cut::new(fabric, plan, delay, shards);
+        let of_rank = |cut: &Cut, rank: u32| cut.of_node[placement.node[rank as usize] as usize];
+        let split = |m: &Envelope| of_rank(&cut, m.src) != of_rank(&cut, m.dst);
+        let same_host =
+            |m: &Envelope| placement.host[m.src as usize] == placement.host[m.dst as usize];
+        if compiled.messages.iter().any(|m| same_host(m) && split(m)) {
+            // A host with adapters in two shards: its ranks talk without the network.
+            cut = cut.merged(fabric);
+        }
+        let mut ranks = vec![Vec::new(); cut.shards as usize];
+        let mut local_rank = Vec::with_capacity(program.n_ranks());
+        for rank in 0..program.n_ranks() as u32 {
+            let here = &mut ranks[usize::from(of_rank(&cut, rank))];
+            local_rank.push(here.len() as u32);
+            here.push(rank);
+        }
+        let mut sides = vec![(0u32, 0u32); cut.shards as usize];
+        let mut total_packets = 0;
+        for message in &mut compiled.messages {
+            let sends = &mut sides[usize::from(of_rank(&cut, message.src))].0;
+            message.send = std::mem::replace(sends, *sends + 1);
+            let receives = &mut sides[usize::from(of_rank(&cut, message.dst))].1;
+            message.receive = std::mem::replace(receives, *receives + 1);
+            total_packets += u64::from(packets_of(message, settings));
+        }
+        let world = Self {
+            fabric,
+            plan,
+            settings,
+            placement,
+            program: compiled,
+            least_cable_ps: cut.lookahead_ps.saturating_sub(delay).min(u64::MAX / 4),
+            cut,
+            local_rank,
+            ranks,
+            total_packets,
+        };
+        world.check_paths()?;
+        Ok(world)
+    }
+
+    /// The shards as they are before anything happens; `probe` makes the probe for so many links.
+    pub fn shards<P>(&self, mut probe: impl FnMut(usize) -> P) -> Vec<Shard<'_, P>> {
+        let shards = self.cut.shards as usize;
+        let mut links: Vec<Vec<Link>> = vec![Vec::new(); shards];
+        for link in 0..self.fabric.n_links() {
+            let home = self.cut.of_vertex(self.fabric.link_src[link]);
+            links[usize::from(home)].push(self.link(link));
+        }
+        let mut nodes = vec![0usize; shards];
+        self.cut.of_node.iter().for_each(|&shard| nodes[usize::from(shard)] += 1);
+        let mut switches = vec![0usize; shards];
+        self.cut.of_switch.iter().for_each(|&shard| switches[usize::from(shard)] += 1);
+        let mut sends: Vec<Vec<Sending>> = vec![Vec::new(); shards];
+        let mut receives: Vec<Vec<Receiving>> = vec![Vec::new(); shards];
+        for message in &self.program.messages {
+            let packets = packets_of(message, self.settings);
+            sends[self.shard_of_rank(message.src)].push(Sending::new(packets));
+            receives[self.shard_of_rank(message.dst)].push(Receiving::new(packets));
+        }
+        let bucket = bucket_ps(self.fabric, self.settings, shards);
+        let mut all = Vec::with_capacity(shards);
+        for (number, links) in links.into_iter().enumerate() {
+            let arbitrated = self.settings.arbitrated();
+            let control = self.settings.congestion_control.is_some();
+            let n_lanes = self.lanes() as usize;
+            let mut shard = Shard {
+                world: self,
+                number: number as u8,
+                arbitrated,
+                extras: arbitrated || control,
+                arbiter: if arbitrated {
+                    Arbiter::new(links.len(), n_lanes)
+                } else {
+                    Arbiter::default()
+                },
+                circuits: if self.settings.routing == Routing::Vc {
+                    Circuits::new(switches[number], links.len(), self.settings.vc_entries)
+                } else {
+                    Circuits::default()
+                },
+                marking: Marking::new(if control { links.len() * n_lanes } else { 0 }),
+                now: 0,
+                queue: EventQueue::new(bucket),
+                probe: probe(links.len()),
+                links: Links::new(&links, self.lanes(), self.settings.buffer_bytes),
+                packets: Packets::new(),
+                adapters: (0..nodes[number]).map(|_| Adapter::default()).collect(),
+                sends: std::mem::take(&mut sends[number]),
+                receives: std::mem::take(&mut receives[number]),
+                ranks: Vec::with_capacity(self.ranks[number].len()),
+                outbox: (0..shards).map(|_| Default::default()).collect(),
+                first_mail: u64::MAX,
+                events: 0,
+                moves: 0,
+                delivered: 0,
+                packet_hops: 0,
+            };
+            for &rank in &self.ranks[number] {
+                shard.ranks.push(RankState::new(self.program.rank_start[rank as usize]));
+                let start = self.placement.start_ps[rank as usize];
+                shard.queue.push(Event::new(start, Class::Rank, rank, 0));
+            }
+            all.push(shard);
+        }
+        all
+    }
+
+    fn link(&self, link: usize) -> Link {
+        let dst = self.fabric.link_dst[link];
+        Link {
+            global: link as u32,
+            shard: self.cut.of_vertex(dst),
+            to_node: self.fabric.is_node(dst),
+            ..Link::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link])
+        }
+    }
+
+    /// Virtual lanes of every link: what the routing rule needs, for each service level.
+    pub fn lanes(&self) -> u8 {
+        self.plan.lanes().saturating_mul(self.settings.services)
+    }
+
+    /// Service level of a message.
+    #[inline]
+    pub fn service(&self, message: &Envelope) -> u8 {
+        let service = self.placement.label_service.get(message.label as usize);
+        service.copied().unwrap_or(0).min(self.settings.services - 1)
+    }
+
+    /// Ranks of a shard, in order.
+    pub fn ranks_of(&self, shard: u8) -> &[u32] {
+        &self.ranks[usize::from(shard)]
+    }
+
+    /// Shard of a rank.
+    pub fn shard_of_rank(&self, rank: u32) -> usize {
+        self.cut.of_node[self.placement.node[rank as usize] as usize].into()
+    }
+
+    /// Injection link of a node, numbered within its shard.
+    #[inline]
+    pub fn injection(&self, node: u32) -> u32 {
+        self.plan.injection[node as usize].wrapping_sub(self.cut.link_shift[node as usize])
+    }
+
+    /// Whether both ends of a message are on one host.
+    pub fn same_host(&self, message: &Envelope) -> bool {
+        let host = &self.placement.host;
+        host[message.src as usize] == host[message.dst as usize]
+    }
+
+    /// D-mod-k's dividend (Zahavi et al., 2010): what the switches below leave undistinguished.
+    pub fn modulus(&self, switch: u32, node: u32) -> usize {
+        (node / self.plan.divisor(switch)) as usize
+    }
+
+    /// Latency beyond the first cable, and switches visited, of a path nobody else is on.
+    pub fn uncontended(&self, injection: u32, node: u32) -> (u64, u8) {
+        let ejection = self.plan.ejection[node as usize];
+        let goal = self.plan.home[node as usize];
+        let mut switch = self.fabric.link_dst[injection as usize] - self.fabric.n_nodes;
+        let (mut latency, mut hops) = (self.settings.switch_delay_ps, 1);
+        let mut state = RouteState::START;
+        while switch != goal {
+            let step = self.plan.next(switch, node, u32::MAX, state);
+            let link = step.links[0] as usize;
+            latency += self.fabric.link_delay_ps[link] + self.settings.switch_delay_ps;
+            switch = self.fabric.link_dst[link] - self.fabric.n_nodes;
+            state = step.next;
+            hops += 1;
+        }
+        (latency + self.fabric.link_delay_ps[ejection as usize], hops)
+    }
+
+    /// Every pair of ranks that communicates needs a path.
+    fn check_paths(&self) -> Result<(), EngineError> {
+        let node = &self.placement.node;
+        let ends = |m: &Envelope| (node[m.src as usize], node[m.dst as usize]);
+        let mut pairs: Vec<(u32, u32)> = self.program.messages.iter().map(ends).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        for (from, to) in pairs {
+            if from != to {
+                self.require(from, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn require(&self, from: u32, to: u32) -> Result<(), FabricError> {
+        let (here, goal) = (self.plan.home[from as usize], self.plan.home[to as usize]);
+        if here == goal || self.plan.leads(self.fabric, here, to) {
+            return Ok(());
+        }
+        Err(FabricError::Unconnected { from: here, to: goal })
+    }
+}
+
+fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
+    message.bytes.div_ceil(settings.packet_bytes.into()).max(1) as u32
+}
+
+/// A few events a bucket when every adapter sends full packets at line rate (found by measurement);
+/// but in a large fabric wide enough that what happens within some packet times has a bucket.
+fn bucket_ps(fabric: &Fabric, settings: &Settings, shards: usize) -> u64 {
+    const EVENTS: f64 = 4.0;
+    const HORIZON_PACKETS: f64 = 8.0;
+    let fastest = fabric.link_gbps.iter().copied().fold(1.0, f64::max);
+    let packet_ps = f64::from(settings.wire_bytes(settings.packet_bytes)) * 8000.0 / fastest;
+    let few = packet_ps * EVENTS * shards as f64 / f64::from(fabric.n_nodes.max(1));
+    (few.max(packet_ps * HORIZON_PACKETS / BUCKETS as f64) as u64).max(16)
+}
+
+fn check_sizes(
+    fabric: &Fabric,
+    plan: &Plan,
+    program: &Program,
+    placement: &Placement,
+) -> Result<(), EngineError> {
+    const LIMIT: u64 = 1 << 28;
+    let ranks = program.n_ranks();
+    for (what, value) in [
+        ("lanes of links", fabric.n_links() as u64 * u64::from(plan.lanes())),
+        ("ranks", ranks as u64),
+        ("messages", program.kind.len() as u64),
+    ] {
+        if value >= LIMIT {
+            return Err(EngineError::TooLarge { what, value, limit: LIMIT });
+        }
+    }
+    let wrong = |rank: usize, problem: String| {
+        Err(EngineError::Program { rank: rank as u32, operation: 0, problem })
+    };
+    for (name, length) in [
+        ("node", placement.node.len()),
+        ("host", placement.host.len()),
+        ("start", placement.start_ps.len()),
+    ] {
+        if length != ranks {
+            return wrong(0, format!("placement has {length} {name} entries for {ranks} ranks"));
+        }
+    }
+    if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Link::MIN_GBPS) {
+        return Err(EngineError::Setting {
+            field: "link rate",
+            value: format!("{} Gb/s at link {link}", fabric.link_gbps[link]),
+            valid: format!("at least {} Gb/s", Link::MIN_GBPS),
+        });
+    }
+    if let Some(rank) = placement.node.iter().position(|&node| node >= fabric.n_nodes) {
+        return wrong(
+            rank,
+            format!("placed on node {}, which does not exist", placement.node[rank]),
+        );
+    }
+    if let Some(&label) = program.label.iter().max()
+        && (label as usize >= placement.label_observed.len().max(1) || label == NIL)
+    {
+        return wrong(0, format!("label {label} does not exist"));
+    }
+    Ok(())
+}

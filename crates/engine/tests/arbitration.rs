@@ -1,0 +1,248 @@
+//! Who is next: shares under first come first served and under round-robin, virtual lanes and their
+//! weights, the speed of the crossbar, lines by destination, congestion control.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::*;
+use tailback_engine::{
+    Arbitration, CongestionControl, Injection, Outcome, Pacing, Placement, Routing, Settings, Work,
+    simulate,
+};
+use tailback_fabric::{CableList, Fabric, Plan, Routes, Rule as PlanRule};
+
+const PACKET: u64 = 4096;
+const WIRE: u64 = PACKET * 80;
+
+/// Switches in a row with `hosts` nodes each; 100 Gb/s, 10 ns cables.
+fn row(hosts: &[u32]) -> Fabric {
+    row_with(hosts, 100.0)
+}
+
+/// The same with `gbps` between switches.
+fn row_with(hosts: &[u32], gbps: f64) -> Fabric {
+    let nodes: u32 = hosts.iter().sum();
+    let mut cables = CableList::new(nodes as usize + hosts.len());
+    let mut node = 0;
+    for (switch, &count) in hosts.iter().enumerate() {
+        for _ in 0..count {
+            cables.add(node, nodes + switch as u32, 100.0, 10_000);
+            node += 1;
+        }
+    }
+    for switch in 1..hosts.len() as u32 {
+        cables.add(nodes + switch - 1, nodes + switch, gbps, 10_000);
+    }
+    cables.finish(nodes, (0..hosts.len() as i32).collect(), vec![0; hosts.len()]).unwrap()
+}
+
+fn run_row(
+    fabric: &Fabric,
+    settings: &Settings,
+    messages: &[(u32, u32, u64)],
+    service: &[u8],
+) -> Outcome {
+    let mut program = burst(fabric.n_nodes as usize, messages);
+    // The label of a message is its sender's number.
+    for rank in 0..fabric.n_nodes {
+        let ops = program.rank_start[rank as usize]..program.rank_start[rank as usize + 1];
+        for op in ops {
+            program.label[op as usize] = rank;
+        }
+    }
+    let plan = Plan::new(fabric, PlanRule::Table(Routes::up_down(fabric).unwrap())).unwrap();
+    let placement = Placement {
+        label_observed: vec![true; fabric.n_nodes as usize],
+        label_service: service.to_vec(),
+        ..in_order(fabric.n_nodes as usize)
+    };
+    let mut watch = |_| ControlFlow::Continue(());
+    simulate(fabric, &plan, settings, &program, &placement, Work::default(), &mut watch).unwrap()
+}
+
+/// Bytes delivered of each sender's message by the time the first of them is complete, as shares of
+/// what went into that node.
+fn shares(fabric: &Fabric, settings: &Settings, senders: &[u32], to: u32) -> Vec<f64> {
+    let bytes = 400 * PACKET;
+    let messages: Vec<_> = senders.iter().map(|&src| (src, to, bytes)).collect();
+    let outcome = run_row(fabric, settings, &messages, &[]);
+    let first = *outcome.messages.arrival_ps.iter().min().unwrap();
+    // Everybody sends at a steady rate until the first is done; the node's link is full all along.
+    // The shares follow from how long each took: what the others still had at `first`, they sent
+    // after it at the shares among themselves. With two senders: share = first served / line rate.
+    senders.iter().map(|_| bytes as f64 * 80.0 / first as f64).collect()
+}
+
+fn round_robin() -> Settings {
+    Settings { arbitration: Arbitration::RoundRobin, ..settings() }
+}
+
+/// Parking lot (Dally and Towles, 2004, 15.4.1): with round-robin at each switch of a row the sender
+/// next to the destination gets half of its link, the next a quarter, and so on.
+#[test]
+fn a_parking_lot_halves_shares_under_round_robin() {
+    let fabric = row(&[2, 1, 1, 1]);
+    // Node 0 receives; nodes 1 (same switch), 2, 3, 4 send from further and further away.
+    let share = shares(&fabric, &round_robin(), &[1, 2, 3, 4], 0)[0];
+    assert!((share - 0.5).abs() < 0.02, "nearest sender: {share}");
+    // First come, first served counts packets in the order they arrive at the last switch: there the
+    // row delivers at line rate, as the near sender does, so it is no different for the near one.
+    let fcfs = shares(&fabric, &settings(), &[1, 2, 3, 4], 0)[0];
+    assert!((fcfs - 0.5).abs() < 0.02, "nearest sender: {fcfs}");
+}
+
+/// Three local senders against one remote: four inputs, a quarter each.
+#[test]
+fn round_robin_gives_every_input_the_same() {
+    let fabric = row(&[4, 3]);
+    let senders = [1, 2, 3, 4, 5, 6];
+    let near = shares(&fabric, &round_robin(), &senders, 0)[0];
+    assert!((near - 0.25).abs() < 0.02, "{near}");
+}
+
+/// Lanes of weights 3 and 1 share a full link 3 : 1.
+#[test]
+fn lane_weights_divide_a_full_link() {
+    let fabric = row(&[2, 2]);
+    let settings = Settings {
+        services: 2,
+        lane_weights: vec![3 * PACKET as u32, PACKET as u32],
+        ..settings()
+    };
+    let bytes = 300 * PACKET;
+    let messages = [(2, 0, bytes), (3, 1, bytes)];
+    let outcome = run_row(&fabric, &settings, &messages, &[0, 0, 0, 1]);
+    let heavy = outcome.messages.arrival_ps[0] as f64;
+    let full = (bytes * 80) as f64;
+    assert!((full / heavy - 0.75).abs() < 0.02, "heavy lane's share: {}", full / heavy);
+    let both = outcome.messages.arrival_ps[1] as f64;
+    assert!((both / (2.0 * full) - 1.0).abs() < 0.02, "the link is full all along");
+}
+
+/// A lane without credit does not hold up another: with one lane the flow to the idle node shares the
+/// fate of the flow to the busy one (victim of 002, Fig. 1), with two it runs at its own speed.
+#[test]
+fn a_second_lane_frees_the_victim() {
+    // Nodes 0, 1 on the first switch; 2, 3 on the second: 2 floods 0 which is busy with 1 as well.
+    let fabric = row(&[4, 2]);
+    let bytes = 100 * PACKET;
+    let messages = [(4, 0, bytes), (2, 0, bytes), (3, 0, bytes), (5, 1, bytes)];
+    let time = |services, service: &[u8]| {
+        let settings = Settings { services, buffer_bytes: 8192, ..round_robin() };
+        let outcome = run_row(&fabric, &settings, &messages, service);
+        let victim = outcome.messages.src.iter().position(|&src| src == 5).unwrap();
+        outcome.messages.arrival_ps[victim]
+    };
+    let alone = bytes * 80;
+    let shared = time(1, &[]);
+    let apart = time(2, &[0, 0, 0, 0, 0, 1]);
+    assert!(shared > 25 * alone / 10, "one lane: {shared} against {alone}");
+    assert!(apart < 16 * alone / 10, "two lanes: {apart} against {alone}");
+}
+
+/// A crossbar no faster than its inputs: two outputs fed from one input port get half each of what
+/// one would.
+#[test]
+fn an_input_feeds_as_fast_as_the_crossbar_takes() {
+    let fabric = row(&[2, 1]);
+    let bytes = 200 * PACKET;
+    // One sender, line rate: a speed-up of one half is half the rate.
+    let time = |crossbar_speedup| {
+        let settings = Settings { crossbar_speedup, ..settings() };
+        run_row(&fabric, &settings, &[(0, 1, bytes)], &[]).messages.arrival_ps[0] as f64
+    };
+    let full = (bytes * 80) as f64;
+    assert!((time(1.0) / full - 1.0).abs() < 0.02);
+    assert!((time(0.5) / full - 2.0).abs() < 0.02, "{}", time(0.5) / full);
+    assert_eq!(time(0.0), time(8.0));
+}
+
+/// Lines by destination: a big message does not hold up a small one to somebody else.
+#[test]
+fn lines_by_destination_let_a_small_message_pass() {
+    let fabric = row(&[3]);
+    let messages = [(0, 1, 500 * PACKET), (0, 2, 2 * PACKET)];
+    let small = |injection| {
+        let settings = Settings { injection, ..settings() };
+        run_row(&fabric, &settings, &messages, &[]).messages.arrival_ps[1]
+    };
+    assert!(small(Injection::Fifo) > 500 * WIRE);
+    assert!(small(Injection::PerDestination) < 6 * WIRE);
+}
+
+/// Congestion control at an incast keeps the victim near its own rate, at some cost to nobody: the
+/// incast itself still takes as long as its link needs.
+#[test]
+fn congestion_control_frees_the_victim_on_one_lane() {
+    // Twice the rate between switches: only the link of node 0 is overloaded.
+    let fabric = row_with(&[4, 2], 200.0);
+    let bytes = 400 * PACKET;
+    let messages = [(4, 0, bytes), (2, 0, bytes), (3, 0, bytes), (5, 1, bytes / 4)];
+    let run = |congestion_control: Option<CongestionControl>| {
+        let settings = Settings {
+            injection: Injection::PerDestination,
+            routing: Routing::Deterministic,
+            buffer_bytes: 16384,
+            congestion_control,
+            ..round_robin()
+        };
+        let outcome = run_row(&fabric, &settings, &messages, &[]);
+        let victim = outcome.messages.src.iter().position(|&src| src == 5).unwrap();
+        (outcome.messages.arrival_ps[victim], outcome.end_ps)
+    };
+    let control = CongestionControl {
+        threshold_bytes: 4 * PACKET,
+        marking_rate: 0,
+        packet_bytes: 0,
+        victims: false,
+        increase: 1,
+        limit: 127,
+        timer_ps: 10_000_000,
+        table: (0..128).collect(),
+    };
+    let (victim_without, end_without) = run(None);
+    let (victim_with, end_with) = run(Some(control));
+    assert!(victim_with * 3 < victim_without * 2, "{victim_with} against {victim_without}");
+    assert!(end_with as f64 <= 1.5 * end_without as f64, "{end_with} against {end_without}");
+}
+
+/// A flow with a given rate takes as long as that rate says, whatever the pacing; and VC routing
+/// keeps order (asserted in every run) while it spreads what D-mod-k sends by one cable.
+#[test]
+fn paced_flows_keep_their_rate_and_circuits_spread_flows() {
+    let fabric = row(&[2]);
+    let bytes = 200 * PACKET;
+    let plan = Plan::new(&fabric, PlanRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    for pacing in [
+        Pacing::LeakyBucket { depth_bytes: 4 * PACKET as u32 },
+        Pacing::Spaced,
+        Pacing::Elastic { percent: 80 },
+    ] {
+        let mut program = burst(2, &[(0, 1, bytes)]);
+        program.pace_mbps = vec![40_000; program.kind.len()];
+        let settings = Settings { injection: Injection::PerDestination, pacing, ..settings() };
+        let mut watch = |_| ControlFlow::Continue(());
+        let run = simulate(
+            &fabric,
+            &plan,
+            &settings,
+            &program,
+            &in_order(2),
+            Work::default(),
+            &mut watch,
+        );
+        let took = run.unwrap().messages.arrival_ps[0] as f64 / (bytes as f64 * 200.0);
+        assert!((took - 1.0).abs() < 0.03, "{pacing:?}: {took}");
+    }
+    let tree = tailback_fabric::fat_tree::build(&SMALL).unwrap();
+    // Four senders of one leaf to nodes that D-mod-k reaches by one and the same spine.
+    let messages: Vec<_> = (0..4).map(|src| (src, 4 + 2 * src, bytes)).collect();
+    let time = |routing, vc_entries| {
+        let settings = Settings { routing, vc_entries, ..settings() };
+        run_row(&tree, &settings, &messages, &[]).end_ps as f64
+    };
+    let oblivious = time(Routing::Deterministic, 0);
+    assert!((time(Routing::Vc, 0) / oblivious - 1.0).abs() < 1e-9);
+    assert!(time(Routing::Vc, 4) < 0.6 * oblivious, "{}", time(Routing::Vc, 4) / oblivious);
+}

@@ -1,0 +1,89 @@
+//! Packets of a flow stay in order wherever a flow has one path and one lane.
+
+mod common;
+#[path = "common/fabrics.rs"]
+mod fabrics;
+
+use std::collections::HashMap;
+
+use common::*;
+use fabrics::*;
+use tailback_engine::{Arbitration, Buffering, Outcome, Routing, Settings, Switching};
+
+/// Everybody sends `count` one-packet messages to each of five others, near and far: links are full
+/// and lines are long.
+fn crowd(nodes: u32, count: u32) -> Vec<(u32, u32, u64)> {
+    let steps = [1, 2, nodes / 3 + 1, nodes / 2, nodes - 1];
+    let mut messages = Vec::new();
+    for src in 0..nodes {
+        for _ in 0..count {
+            messages.extend(steps.map(|step| (src, (src + step) % nodes, 4096u64)));
+        }
+        // A node that everybody wants.
+        messages.extend((0..count).map(|_| (src, 0, 4096)));
+    }
+    messages.retain(|&(src, dst, _)| src != dst);
+    messages
+}
+
+/// Pairs of neighbouring packets of a flow of which the later one arrives first.
+fn overtakings(outcome: &Outcome) -> usize {
+    let log = &outcome.messages;
+    let mut last: HashMap<(u32, u32), u64> = HashMap::new();
+    let mut found = 0;
+    for message in 0..log.src.len() {
+        let arrival = log.arrival_ps[message];
+        if let Some(before) = last.insert((log.src[message], log.dst[message]), arrival) {
+            found += usize::from(arrival <= before);
+        }
+    }
+    found
+}
+
+/// Deterministic routing: one path a flow, every link first in first out a lane, so
+/// `arrival(k) < arrival(k + 1)` for the packets k of every flow, on every topology, however buffers,
+/// switching and arbitration work. (An arbitration between inputs keeps each input's order.)
+#[test]
+fn deterministic_routing_keeps_every_flow_in_order() {
+    for case in every_topology() {
+        let nodes = case.fabric.n_nodes;
+        let program = burst(nodes as usize, &crowd(nodes, 6));
+        for arbitration in [Arbitration::Fcfs, Arbitration::RoundRobin] {
+            for (buffering, switching) in [
+                (Buffering::Input, Switching::CutThrough),
+                (Buffering::Input, Switching::StoreAndForward),
+                (Buffering::Output, Switching::CutThrough),
+            ] {
+                let settings = Settings {
+                    routing: Routing::Deterministic,
+                    buffer_bytes: 3 * 4096,
+                    arbitration,
+                    buffering,
+                    switching,
+                    ..settings()
+                };
+                let outcome = case.run(&settings, &program);
+                let found = overtakings(&outcome);
+                assert_eq!(
+                    found, 0,
+                    "{}, {arbitration:?}, {buffering:?}, {switching:?}: packets overtook",
+                    case.name
+                );
+            }
+        }
+    }
+}
+
+/// The test above can fail: adaptive routing over several paths does let packets overtake.
+#[test]
+fn adaptive_routing_does_not() {
+    let cases = every_topology();
+    let several =
+        cases.iter().filter(|case| ["fat tree", "pgft", "yellowstone"].contains(&case.name));
+    for case in several {
+        let nodes = case.fabric.n_nodes;
+        let settings = Settings { buffer_bytes: 3 * 4096, ..settings() };
+        let outcome = case.run(&settings, &burst(nodes as usize, &crowd(nodes, 6)));
+        assert!(overtakings(&outcome) > 0, "{}", case.name);
+    }
+}

@@ -1,0 +1,283 @@
+//! Probes: what they show is exact, the same on any number of threads, and costs the run nothing.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::*;
+use tailback_engine::probe::{Carry, Counted, Probed, Probes, Queued, Row, Scheme, Truth};
+use tailback_engine::{Arbitration, Detour, Outcome, Routing, Settings, Work, simulate};
+use tailback_fabric::rules::{DimensionOrder, Tie};
+use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule, fat_tree, torus};
+
+/// Time of a 4 KiB packet at 100 Gb/s.
+const PACKET: u64 = 327_680;
+
+fn carry(scheme: Scheme) -> Option<Carry> {
+    let (most, level_bytes) = (1 << 20, 16384);
+    Some(Carry {
+        scheme,
+        hash_bits: 4,
+        count_bits: 4,
+        probability: 0.3,
+        level_bytes,
+        most,
+        one_in: 1,
+    })
+}
+
+fn all_probes(scheme: Scheme) -> Probes {
+    Probes { counters_ps: 700_000, queues_ps: 450_001, carry: carry(scheme) }
+}
+
+/// A three-level tree, tapered: every link above the leaves is contended.
+fn tree() -> (Fabric, Plan) {
+    let shape = fat_tree::Shape {
+        hosts_per_leaf: 4,
+        leaves: 2,
+        aggregation: 2,
+        pods: 3,
+        cores: 2,
+        leaf_cables: 1,
+        aggregation_uplinks: 1,
+        gbps: [100.0, 50.0, 75.0],
+        delay_ps: [5_000, 5_000, 20_000],
+    };
+    let fabric = fat_tree::build(&shape).unwrap();
+    let plan = Plan::new(&fabric, PlanRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    (fabric, plan)
+}
+
+/// Two lanes, and detours.
+fn ring() -> (Fabric, Plan) {
+    let dimension =
+        torus::Dimension { size: 4, wrap: true, cables: 1, gbps: vec![40.0], delay_ps: 5_000 };
+    let shape = torus::Shape {
+        dimensions: vec![dimension; 2],
+        nodes_per_switch: 2,
+        node_gbps: 100.0,
+        node_delay_ps: 0,
+    };
+    let fabric = torus::build(&shape).unwrap();
+    let rule = DimensionOrder::new(&fabric, &[4, 4], Tie::Parity, true, true).unwrap();
+    let plan = Plan::new(&fabric, PlanRule::DimensionOrder(rule)).unwrap();
+    (fabric, plan)
+}
+
+/// Everybody sends far and near.
+fn rush((fabric, plan): &(Fabric, Plan), settings: &Settings, work: Work) -> Outcome {
+    let n = fabric.n_nodes;
+    let to = |src: u32| [(src + 1) % n, (src + n / 2) % n, (src + n / 3) % n];
+    let messages: Vec<_> =
+        (0..n).flat_map(|src| to(src).map(|dst| (src, dst, 40_000 + u64::from(dst)))).collect();
+    let program = burst(n as usize, &messages);
+    let mut watch = |_| ControlFlow::Continue(());
+    let placement = in_order(n as usize);
+    simulate(fabric, plan, settings, &program, &placement, work, &mut watch).unwrap()
+}
+
+fn tight() -> Settings {
+    Settings { buffer_bytes: 16384, eager_bytes: 41_000, ..settings() }
+}
+
+#[test]
+fn tables_are_the_same_on_any_number_of_threads() {
+    let schemes = [
+        Scheme::Full,
+        Scheme::SingleBit,
+        Scheme::Compact,
+        Scheme::Coordinated,
+        Scheme::XorDigest,
+        Scheme::WorstHop,
+        Scheme::NodeMarking,
+        Scheme::EdgeMarking,
+    ];
+    let networks = [tree(), ring()];
+    for (number, scheme) in schemes.into_iter().enumerate() {
+        let settings = Settings {
+            detour: if number % 4 == 3 { Detour::Ugal } else { Detour::Never },
+            arbitration: [Arbitration::Fcfs, Arbitration::RoundRobin][number / 2 % 2],
+            probes: all_probes(scheme),
+            ..tight()
+        };
+        let network = &networks[number % 2];
+        let one = rush(network, &settings, Work { threads: 1, shards: Some(5) });
+        let Probed { counters, queues, packets, .. } = &one.probed;
+        assert!(counters.len() > 500 && queues.len() > 500, "{} {}", counters.len(), queues.len());
+        assert_eq!(packets.len() as u64, one.packets);
+        for threads in 2..=4 {
+            let again = rush(network, &settings, Work { threads, shards: Some(5) });
+            assert!(again == one, "{scheme:?}, {threads} threads");
+        }
+        for shards in [1, 3] {
+            let again = rush(network, &settings, Work { threads: 2, shards: Some(shards) });
+            assert!(again.probed == one.probed, "{scheme:?}, {shards} shards");
+        }
+    }
+}
+
+#[test]
+fn probes_change_nothing() {
+    for network in [tree(), ring()] {
+        for arbitration in [Arbitration::Fcfs, Arbitration::RoundRobin] {
+            let settings = Settings { arbitration, ..tight() };
+            let plain = rush(&network, &settings, Work::default());
+            let probes = all_probes(Scheme::Full);
+            let probed = rush(&network, &Settings { probes, ..settings.clone() }, Work::default());
+            assert!(probed.probed.counters.len() > 500);
+            assert!(Outcome { probed: Probed::default(), ..probed } == plain);
+            // Hashed headers take the place of the samples and leave the rest as it was.
+            let probes = all_probes(Scheme::Compact);
+            let hashed = rush(&network, &Settings { probes, ..settings }, Work::default());
+            assert!(hashed.samples.is_empty());
+            let (probed, samples) = (Probed::default(), plain.samples.clone());
+            assert!(Outcome { probed, samples, ..hashed } == plain);
+        }
+    }
+}
+
+fn last_of<T: Copy>(rows: &[Row<T>], links: usize) -> Vec<Option<T>> {
+    let mut last = vec![None; links];
+    rows.iter().for_each(|row| last[row.link as usize] = Some(row.value));
+    last
+}
+
+#[test]
+fn counters_add_up_to_the_truth() {
+    let network = tree();
+    let (fabric, _) = &network;
+    for interval in [100_000, 3_333_333, 1 << 40] {
+        let probes = Probes { counters_ps: interval, queues_ps: interval, ..Probes::default() };
+        let settings = Settings { probes, routing: Routing::Random, ..tight() };
+        let outcome = rush(&network, &settings, Work { threads: 2, shards: Some(3) });
+        let mut truth = vec![Truth::default(); fabric.n_links()];
+        for (_, link, row) in &outcome.truth {
+            let sum = &mut truth[*link as usize];
+            sum.bytes += row.bytes;
+            sum.busy_ps += row.busy_ps;
+            sum.stall_ps += row.stall_ps;
+            sum.packets += row.packets;
+        }
+        let counted = last_of(&outcome.probed.counters, fabric.n_links());
+        let (mut stall, mut queue, mut adapters) = (0, 0, 0);
+        for (link, truth) in truth.iter().enumerate() {
+            let counted = counted[link].unwrap_or_default();
+            assert_eq!(counted.bytes, truth.bytes);
+            assert_eq!((counted.packets, counted.busy_ps), (truth.packets.into(), truth.busy_ps));
+            if fabric.is_node(fabric.link_src[link]) {
+                adapters += counted.stall_ps;
+                continue;
+            }
+            assert_eq!(counted.stall_ps, truth.stall_ps, "link {link}");
+            assert!(counted.stall_ps + counted.busy_ps <= outcome.end_ps);
+            assert!(counted.queue_ps <= counted.busy_ps);
+            stall += counted.stall_ps;
+            queue += counted.queue_ps;
+        }
+        // Something backs up here, as far as the adapters.
+        assert!(stall > 0 && queue > 0 && adapters > 0);
+        // In the end nothing is left anywhere.
+        let queued = last_of(&outcome.probed.queues, fabric.n_links());
+        assert!(queued.into_iter().flatten().all(|queued| queued == Queued::default()));
+    }
+}
+
+/// The row of a link that holds at an instant.
+fn at<T: Copy + Default>(rows: &[Row<T>], link: u32, instant: u32) -> T {
+    let of_link = rows.iter().filter(|row| row.link == link && row.instant <= instant);
+    of_link.last().map_or(T::default(), |row| row.value)
+}
+
+#[test]
+fn a_lone_packet_is_counted_byte_by_byte() {
+    let probes = Probes { counters_ps: 100_000, queues_ps: 100_000, ..Probes::default() };
+    let outcome = run(&Settings { probes, ..settings() }, &burst(16, &[(0, 15, 4096)]));
+    let Probed { counters, queues, .. } = &outcome.probed;
+    // The injection link of node 0 sends 12.5 bytes a nanosecond from time 0.
+    for (instant, bytes, packets) in [(1, 1250, 0), (2, 2500, 0), (3, 3750, 0), (4, 4096, 1)] {
+        let busy_ps = PACKET.min(100_000 * u64::from(instant));
+        let expected = Counted { bytes, packets, busy_ps, ..Counted::default() };
+        assert_eq!(at(counters, 0, instant), expected);
+        let queued = at(queues, 0, instant);
+        assert_eq!((queued.booked_bytes, queued.packets), (4096 - bytes, u32::from(packets == 0)));
+    }
+    assert_eq!(outcome.probed.counters_ps, 100_000);
+}
+
+#[test]
+fn a_queue_grows_and_drains_at_line_rate() {
+    // Two hosts send 8 packets each to a third of their leaf; packets come in pairs, one packet time
+    // apart, and leave one by one.
+    let switch_delay_ps = PACKET - 10_000;
+    let probes = Probes { counters_ps: PACKET, queues_ps: PACKET, ..Probes::default() };
+    let settings = Settings { switch_delay_ps, probes, ..settings() };
+    let outcome = run(&settings, &burst(16, &[(0, 2, 8 * 4096), (1, 2, 8 * 4096)]));
+    let fabric = fat_tree::build(&SMALL).unwrap();
+    let ejection = (0..fabric.n_links() as u32).find(|&link| fabric.link_dst[link as usize] == 2);
+    let ejection = ejection.unwrap();
+    for instant in 1..=18u32 {
+        // Before the instant m − 1 pairs have come and m − 1 packets left, up to 8 and 16.
+        let (come, left) = (2 * (instant - 1).min(8), (instant - 1).min(16));
+        let queued = at(&outcome.probed.queues, ejection, instant);
+        assert_eq!(queued.waiting_bytes, 0);
+        assert_eq!(queued.booked_bytes, 4096 * u64::from(come - left), "instant {instant}");
+        assert_eq!(queued.packets, come - left);
+        let counted = at(&outcome.probed.counters, ejection, instant);
+        // All but the last packet had another one behind it.
+        let queue_ps = PACKET * u64::from(left.min(15));
+        assert_eq!((counted.packets, counted.queue_ps), (left.into(), queue_ps));
+        assert_eq!(counted.stall_ps, 0);
+    }
+}
+
+#[test]
+fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
+    let (fabric, plan) = tree();
+    let n = fabric.n_nodes;
+    let messages: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 8 << 20)).collect();
+    let (program, placement) = (burst(n as usize, &messages), in_order(n as usize));
+    let probes = Probes { carry: None, ..all_probes(Scheme::Full) };
+    let settings = Settings { probes, ..tight() };
+    let work = Work { threads: 2, shards: Some(3) };
+    let run = |stop: bool| {
+        let mut watch = |_| if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch).unwrap()
+    };
+    let (part, whole) = (run(true), run(false));
+    assert!(whole.complete && !part.complete && part.end_ps < whole.end_ps);
+    let until = |interval: u64| {
+        let end = part.end_ps;
+        move |instant: u32| u64::from(instant) * interval <= end
+    };
+    let (counted, queued) = (until(part.probed.counters_ps), until(part.probed.queues_ps));
+    let rows = |run: &Outcome| {
+        let mut counters = run.probed.counters.clone();
+        counters.retain(|row| counted(row.instant));
+        let mut queues = run.probed.queues.clone();
+        queues.retain(|row| queued(row.instant));
+        (counters, queues)
+    };
+    assert!(rows(&part).0.len() > 1000 && rows(&part).1.len() > 1000);
+    assert!(rows(&part) == rows(&whole));
+}
+
+#[test]
+fn one_in_k_packets_is_kept() {
+    let probes = |most, one_in| Probes {
+        carry: Some(Carry { most, one_in, ..carry(Scheme::Compact).unwrap() }),
+        ..Probes::default()
+    };
+    let network = tree();
+    let kept = |probes| rush(&network, &Settings { probes, ..tight() }, Work::default()).probed;
+    let all = kept(probes(1 << 20, 1));
+    let some = kept(probes(1 << 20, 7));
+    let few = kept(probes(all.packets.len() as u64 / 7, 1));
+    assert_eq!((all.one_in, some.one_in, few.one_in), (1, 7, 8));
+    let chosen = all.packets.iter().filter(|record| record.packet.is_multiple_of(7));
+    assert!(chosen.eq(&some.packets), "what is kept does not depend on what else is");
+    // A record names the ends; the header the length of the path.
+    for record in &all.packets {
+        assert_eq!(record.header >> 5 & 15, u64::from(record.hops));
+        assert!(record.src != record.dst && [1, 3, 5].contains(&record.hops));
+    }
+}

@@ -1,0 +1,272 @@
+//! What must hold on random fabrics of every kind, by random routes, with random traffic and
+//! settings: every packet arrives once, a run ends, and threads do not show.
+
+mod common;
+#[path = "common/fabrics.rs"]
+mod fabrics;
+
+use std::ops::ControlFlow;
+
+use common::*;
+use fabrics::*;
+use proptest::prelude::*;
+use tailback_engine::{
+    Arbitration, Buffering, Detour, EngineError, Injection, Outcome, Placement, Program, Routing,
+    Settings, Switching, Work, simulate,
+};
+use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
+use tailback_fabric::{
+    Arrangement, CableList, Fabric, Rule, dragonfly, dragonfly_plus, hyperx, pgft, torus,
+};
+
+/// More events than any of these runs needs a hundred times over: beyond it a run counts as hung.
+const PATIENCE: u64 = 20_000_000;
+
+fn dragonflies(n: u32, plus: bool, delay_ps: [u64; 3], detour: bool) -> Case {
+    let (arrangement, gbps) = (Arrangement::Palmtree, [100.0, 54.545_454, 200.0]);
+    let fabric = if plus {
+        dragonfly_plus::build(&dragonfly_plus::Shape {
+            nodes_per_leaf: 2,
+            leaves: n,
+            spines: n,
+            global_ports: 1,
+            groups: n + 1,
+            arrangement,
+            gbps,
+            delay_ps,
+        })
+    } else {
+        dragonfly::build(&dragonfly::Shape {
+            nodes_per_router: 2,
+            routers: n,
+            global_ports: 1,
+            groups: n + 1,
+            arrangement,
+            gbps,
+            delay_ps,
+        })
+    };
+    let fabric = fabric.unwrap();
+    let rule = Groups::new(&fabric, detour, true).unwrap();
+    Case::new("groups", fabric, Rule::Groups(rule))
+}
+
+fn grids(dims: &[u32], wrap: bool, delay_ps: u64, detour: bool) -> Case {
+    let gbps = vec![100.0, 37.6];
+    let dimensions = dims
+        .iter()
+        .map(|&size| torus::Dimension { size, wrap, cables: 1, gbps: gbps.clone(), delay_ps })
+        .collect();
+    let shape =
+        torus::Shape { dimensions, nodes_per_switch: 1, node_gbps: 83.2, node_delay_ps: delay_ps };
+    let fabric = torus::build(&shape).unwrap();
+    let rule = DimensionOrder::new(&fabric, dims, Tie::Parity, true, detour).unwrap();
+    Case::new("grid", fabric, Rule::DimensionOrder(rule))
+}
+
+fn hyperxes(dims: &[u32], delay_ps: u64, detour: bool) -> Case {
+    let dimensions = dims
+        .iter()
+        .map(|&size| hyperx::Dimension { size, cables: 1, gbps: 100.0, delay_ps })
+        .collect();
+    let shape =
+        hyperx::Shape { dimensions, nodes_per_switch: 2, node_gbps: 100.0, node_delay_ps: 0 };
+    let fabric = hyperx::build(&shape).unwrap();
+    let rule = AllToAll::new(&fabric, dims, detour).unwrap();
+    Case::new("hyperx", fabric, Rule::AllToAll(rule))
+}
+
+/// Switches joined at random: a tree, so that all is connected, and some cables more.
+fn tangle(switches: u32, parents: &[u32], extra: &[(u32, u32)], delay_ps: u64) -> Case {
+    let nodes = 2 * switches;
+    let mut cables = CableList::new((nodes + switches) as usize);
+    for node in 0..nodes {
+        cables.add(node, nodes + node / 2, 100.0, delay_ps);
+    }
+    for switch in 1..switches {
+        let parent = parents[switch as usize % parents.len()] % switch;
+        cables.add(nodes + switch, nodes + parent, 54.545_454, delay_ps);
+    }
+    for &(a, b) in extra {
+        let (a, b) = (a % switches, b % switches);
+        if a != b {
+            cables.add(nodes + a, nodes + b, 200.0, delay_ps);
+        }
+    }
+    let n = switches as usize;
+    up_down("tangle", cables.finish(nodes, vec![0; n], vec![-1; n]).unwrap())
+}
+
+fn trees(children: &[u32], parents: &[u32], cables: &[u32], delay_ps: u64) -> Case {
+    let n = children.len();
+    let mut shape = pgft::Shape {
+        children: children.to_vec(),
+        parents: parents[..n].to_vec(),
+        cables: cables[..n].to_vec(),
+        gbps: [100.0, 200.0, 54.545_454][..n].to_vec(),
+        delay_ps: vec![delay_ps; n],
+        planes: 1,
+    };
+    (shape.parents[0], shape.cables[0]) = (1, 1);
+    up_down("tree", pgft::build(&shape).unwrap())
+}
+
+/// A fabric of any kind, and whether its routes know detours.
+fn any_case() -> impl Strategy<Value = (Case, bool)> {
+    let delay = prop_oneof![Just(0u64), 5000u64..300_000];
+    let sizes = proptest::collection::vec(2u32..5, 1..4);
+    (0u8..6, sizes, delay, any::<bool>(), any::<bool>(), any::<u64>()).prop_map(
+        |(kind, sizes, delay, flag, detour, bits)| {
+            let some = |k: u32| (bits >> (5 * k) & 31) as u32;
+            match kind {
+                0 => {
+                    let upper = [1 + some(0) % 3, 1 + some(1) % 3, 1 + some(2) % 3];
+                    (trees(&sizes, &upper, &[1 + some(3) % 2; 3], delay), false)
+                }
+                1 => (grids(&sizes, flag, delay, detour), detour),
+                2 => (hyperxes(&sizes, delay, detour), detour),
+                3 => (dragonflies(sizes[0], flag, [delay, delay, 5 * delay], detour), detour),
+                _ => {
+                    let parents: Vec<u32> = (0..8).map(some).collect();
+                    let extra: Vec<_> =
+                        (0..some(9)).map(|k| (some(k % 7), some(k % 5) + k)).collect();
+                    (tangle(2 + some(10) % 9, &parents, &extra, delay), false)
+                }
+            }
+        },
+    )
+}
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    (
+        (0u64..1000, prop_oneof![Just(256u32), Just(2048), Just(4096)], 1u32..12, any::<u64>()),
+        prop_oneof![Just(Routing::Adaptive), Just(Routing::Random), Just(Routing::Deterministic)],
+        prop_oneof![Just(0u64), Just(3000), Just(u64::MAX)],
+        prop_oneof![Just(0u64), Just(60_000)],
+        prop_oneof![Just(Detour::Never), Just(Detour::Valiant), Just(Detour::Ugal)],
+    )
+        .prop_map(
+            |((seed, packet_bytes, packets, bits), routing, eager_bytes, delay, detour)| {
+                let flag = |k: u32| bits >> k & 1 == 1;
+                let either = |k| if flag(k) { Arbitration::RoundRobin } else { Arbitration::Fcfs };
+                Settings {
+                    seed,
+                    packet_bytes,
+                    header_bytes: if flag(0) { 30 } else { 0 },
+                    buffer_bytes: (packet_bytes + 30) * packets,
+                    buffering: if flag(1) { Buffering::Input } else { Buffering::Output },
+                    switching: if flag(2) {
+                        Switching::CutThrough
+                    } else {
+                        Switching::StoreAndForward
+                    },
+                    injection: if flag(3) { Injection::Fifo } else { Injection::RoundRobin },
+                    arbitration: either(4),
+                    crossbar_speedup: if flag(5) && flag(6) { 1.5 } else { 0.0 },
+                    routing,
+                    detour,
+                    eager_bytes,
+                    switch_delay_ps: delay,
+                    send_delay_ps: if flag(7) { 1_000_000 } else { 0 },
+                    ..settings()
+                }
+            },
+        )
+}
+
+/// Runs it; a run that goes on beyond [`PATIENCE`] comes back incomplete.
+fn run(
+    case: &Case,
+    settings: &Settings,
+    program: &Program,
+    work: Work,
+) -> Result<Outcome, EngineError> {
+    let ranks = program.n_ranks();
+    let placement = Placement { label_observed: vec![true], ..in_order(ranks) };
+    let mut watch = |progress: tailback_engine::Progress| {
+        if progress.events > PATIENCE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    simulate(&case.fabric, &case.plan, settings, program, &placement, work, &mut watch)
+}
+
+fn among(fabric: &Fabric, raw: &[(u32, u32, u64)]) -> Vec<(u32, u32, u64)> {
+    let n = fabric.n_nodes;
+    let ends = raw.iter().map(|&(a, b, bytes)| (a % n, b % n, bytes));
+    ends.filter(|(a, b, _)| a != b).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
+
+    /// The engine asserts in every run that each packet is delivered once and all credit is back.
+    /// Seen from outside: bytes and packets add up, nothing arrives before it can, the run ends, and
+    /// three threads on another cut find the same.
+    #[test]
+    fn every_run_ends_conserves_and_ignores_threads(
+        (case, knows_detours) in any_case(),
+        settings in any_settings(),
+        raw in proptest::collection::vec((0u32..4096, 0u32..4096, 0u64..20_000), 1..100),
+        shards in 2u32..6,
+    ) {
+        let detour = if knows_detours { settings.detour } else { Detour::Never };
+        let settings = Settings { detour, ..settings };
+        let messages = among(&case.fabric, &raw);
+        let program = burst(case.fabric.n_nodes as usize, &messages);
+        let work = Work { threads: 1, shards: Some(1) };
+        let one = run(&case, &settings, &program, work).unwrap();
+        prop_assert!(one.complete, "{}: still running at {} ps", case.name, one.end_ps);
+
+        let log = &one.messages;
+        prop_assert_eq!(log.bytes.iter().sum::<u64>(), messages.iter().map(|m| m.2).sum::<u64>());
+        let size = u64::from(settings.packet_bytes);
+        let packets: u64 = messages.iter().map(|m| m.2.div_ceil(size).max(1)).sum();
+        prop_assert_eq!(one.packets, packets);
+        prop_assert_eq!(log.packets.iter().map(|&p| u64::from(p)).sum::<u64>(), packets);
+        let line = case.fabric.link_gbps.iter().copied().fold(0.0, f64::max);
+        for m in 0..log.src.len() {
+            prop_assert!(log.start_ps[m] >= log.post_ps[m] + settings.send_delay_ps);
+            let least = (log.bytes[m] as f64 * 8000.0 / line) as u64;
+            prop_assert!(log.arrival_ps[m] >= log.start_ps[m] + least);
+            // Every packet visits a switch at least.
+            prop_assert!(log.switch_hops[m] >= log.packets[m]);
+        }
+        // What left every node crossed its link, and what a link carried came to its end.
+        let data: u64 = log.switch_hops.iter().map(|&h| u64::from(h)).sum();
+        let carried: u64 = one.truth.iter().map(|(.., truth)| u64::from(truth.packets)).sum();
+        prop_assert!(carried >= data, "{} packets on links, {} switches visited", carried, data);
+
+        let other = run(&case, &settings, &program, Work { threads: 3, shards: Some(shards) });
+        let events = one.events;
+        prop_assert_eq!(Outcome { events, ..other.unwrap() }, one);
+    }
+
+    /// Routes that can deadlock: a run ends, or is refused with a circle of links each of which leads
+    /// to where the next begins. It is never left hanging.
+    #[test]
+    fn rings_without_datelines_end_or_name_their_circle(
+        dims in proptest::collection::vec(3u32..7, 1..3),
+        raw in proptest::collection::vec((0u32..4096, 0u32..4096, 0u64..60_000), 1..150),
+        packets in 1u32..4,
+        routing in prop_oneof![Just(Routing::Adaptive), Just(Routing::Deterministic)],
+        turns in any::<bool>(),
+    ) {
+        let Case { fabric, .. } = grids(&dims, true, 5000, false);
+        let rule = DimensionOrder::new(&fabric, &dims, Tie::Positive, false, false).unwrap();
+        let case = Case::new("ring", fabric, Rule::DimensionOrder(rule));
+        let arbitration = if turns { Arbitration::RoundRobin } else { Arbitration::Fcfs };
+        let settings =
+            Settings { buffer_bytes: 4096 * packets, routing, arbitration, ..settings() };
+        let messages = among(&case.fabric, &raw);
+        let program = burst(case.fabric.n_nodes as usize, &messages);
+        match run(&case, &settings, &program, Work { threads: 2, shards: Some(3) }) {
+            Ok(outcome) => prop_assert!(outcome.complete),
+            Err(EngineError::Deadlock { cycle, .. }) => {
+                for (at, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
+                    let (end, start) = (case.fabric.link_dst[at.0 as usize], next.0 as usize);
+                    prop_assert_eq!(end, case.fabric.link_src[start]);
+                }
+            }
+            Err(error) => prop_assert!(false, "{error}"),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The same tables on any number of threads, on every topology and by every routing.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::*;
+use tailback_engine::{
+    Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Settings, Work, simulate,
+};
+use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
+use tailback_fabric::{
+    Arrangement, Fabric, Plan, Routes, Rule as PlanRule, dragonfly, dragonfly_plus, fat_tree,
+    hyperx, pgft, torus,
+};
+
+const CABLE: u64 = 5_000;
+
+/// Everybody sends to a few others, near and far, in several sizes; some by rendezvous.
+fn rush(fabric: &Fabric, plan: &Plan, settings: &Settings, work: Work) -> Outcome {
+    let n = fabric.n_nodes;
+    let steps = [1, 3, n / 3 + 1, n / 2, n - 1];
+    let messages: Vec<_> = (0..n)
+        .flat_map(|src| {
+            let to =
+                move |(k, &step): (usize, &u32)| (src, (src + step) % n, 3000 * (1 + k as u64 * 4));
+            steps.iter().enumerate().map(to)
+        })
+        .filter(|(src, dst, _)| src != dst)
+        .collect();
+    let program = burst(n as usize, &messages);
+    let placement = in_order(n as usize);
+    let mut watch = |_| ControlFlow::Continue(());
+    simulate(fabric, plan, settings, &program, &placement, work, &mut watch).unwrap()
+}
+
+/// Runs with 1 to 4 threads, and with other cuts, and compares everything.
+fn same_everywhere(fabric: &Fabric, rule: PlanRule, settings: &Settings) {
+    let plan = Plan::new(fabric, rule).unwrap();
+    let run = |threads, shards| rush(fabric, &plan, settings, Work { threads, shards });
+    let one = run(1, Some(5));
+    assert!(one.complete && one.packet_hops > 0);
+    for threads in 2..=4 {
+        assert!(run(threads, Some(5)) == one, "{threads} threads");
+    }
+    for shards in [1, 3] {
+        assert!(run(2, Some(shards)) == one, "{shards} shards");
+    }
+}
+
+fn every_setting(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
+    for routing in [Routing::Adaptive, Routing::Random, Routing::Deterministic] {
+        for (detour, way) in [(false, Detour::Never), (true, Detour::Valiant), (true, Detour::Ugal)]
+        {
+            if detour && matches!(rule(false), PlanRule::Table(_)) {
+                continue;
+            }
+            let settings = Settings {
+                routing,
+                detour: way,
+                eager_bytes: 8192,
+                buffer_bytes: 8192,
+                ..settings()
+            };
+            same_everywhere(fabric, rule(detour), &settings);
+        }
+    }
+}
+
+/// What is off by default, all at once and one by one.
+fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
+    let control = CongestionControl {
+        threshold_bytes: 4096,
+        marking_rate: 1,
+        packet_bytes: 0,
+        victims: true,
+        increase: 1,
+        limit: 20,
+        timer_ps: 1_000_000,
+        table: (0..21).collect(),
+    };
+    let plain = Settings { eager_bytes: 8192, buffer_bytes: 8192, ..settings() };
+    let round_robin = Settings { arbitration: Arbitration::RoundRobin, ..plain.clone() };
+    let by_destination = Settings { injection: Injection::PerDestination, ..plain.clone() };
+    let controlled = Settings { congestion_control: Some(control), ..by_destination.clone() };
+    let slow = Settings { crossbar_speedup: 1.0, ..plain.clone() };
+    let weighted = Settings { services: 2, lane_weights: vec![8192, 4096], ..plain };
+    let all = Settings {
+        arbitration: Arbitration::RoundRobin,
+        crossbar_speedup: 1.5,
+        services: 3,
+        lane_weights: vec![4096, 0, 8192],
+        ..controlled.clone()
+    };
+    let circuits = Settings { routing: Routing::Vc, vc_entries: 3, ..by_destination.clone() };
+    for settings in [round_robin, by_destination, controlled, slow, weighted, all, circuits] {
+        same_everywhere(fabric, rule(false), &settings);
+    }
+}
+
+fn up_down(fabric: &Fabric) -> impl Fn(bool) -> PlanRule {
+    |_| PlanRule::Table(Routes::up_down(fabric).unwrap())
+}
+
+#[test]
+fn fat_trees() {
+    let shape = fat_tree::Shape {
+        hosts_per_leaf: 4,
+        leaves: 3,
+        aggregation: 2,
+        pods: 3,
+        cores: 4,
+        leaf_cables: 1,
+        aggregation_uplinks: 4,
+        gbps: [100.0, 100.0, 200.0],
+        delay_ps: [CABLE, CABLE, 4 * CABLE],
+    };
+    let fabric = fat_tree::build(&shape).unwrap();
+    every_setting(&fabric, up_down(&fabric));
+    every_extra(&fabric, up_down(&fabric));
+}
+
+#[test]
+fn generalised_trees_and_planes() {
+    let shape = pgft::Shape {
+        children: vec![4, 4, 2],
+        parents: vec![1, 2, 4],
+        cables: vec![1, 2, 1],
+        gbps: vec![100.0; 3],
+        delay_ps: vec![CABLE; 3],
+        planes: 1,
+    };
+    let fabric = pgft::build(&shape).unwrap();
+    every_setting(&fabric, up_down(&fabric));
+}
+
+#[test]
+fn tori() {
+    let dimension = |size, wrap, gbps| torus::Dimension {
+        size,
+        wrap,
+        cables: 1,
+        gbps: vec![gbps],
+        delay_ps: CABLE,
+    };
+    let dims = [4, 3, 3];
+    let shape = torus::Shape {
+        dimensions: vec![
+            dimension(4, true, 75.0),
+            dimension(3, true, 37.6),
+            dimension(3, false, 120.0),
+        ],
+        nodes_per_switch: 2,
+        node_gbps: 100.0,
+        node_delay_ps: 0,
+    };
+    let fabric = torus::build(&shape).unwrap();
+    let rule = |detour| {
+        let rule = DimensionOrder::new(&fabric, &dims, Tie::Parity, true, detour);
+        PlanRule::DimensionOrder(rule.unwrap())
+    };
+    every_setting(&fabric, rule);
+    every_extra(&fabric, rule);
+}
+
+#[test]
+fn hyperx_meshes() {
+    let dimension = |size| hyperx::Dimension { size, cables: 1, gbps: 100.0, delay_ps: CABLE };
+    let shape = hyperx::Shape {
+        dimensions: vec![dimension(4), dimension(3)],
+        nodes_per_switch: 3,
+        node_gbps: 100.0,
+        node_delay_ps: CABLE,
+    };
+    let fabric = hyperx::build(&shape).unwrap();
+    every_setting(&fabric, |detour| {
+        PlanRule::AllToAll(AllToAll::new(&fabric, &[4, 3], detour).unwrap())
+    });
+}
+
+#[test]
+fn dragonflies() {
+    let shape = dragonfly::Shape {
+        nodes_per_router: 2,
+        routers: 4,
+        global_ports: 2,
+        groups: 5,
+        arrangement: Arrangement::Palmtree,
+        gbps: [100.0; 3],
+        delay_ps: [CABLE, CABLE, 20 * CABLE],
+    };
+    let fabric = dragonfly::build(&shape).unwrap();
+    every_setting(&fabric, |detour| PlanRule::Groups(Groups::new(&fabric, detour, true).unwrap()));
+    let shape = dragonfly_plus::Shape {
+        nodes_per_leaf: 2,
+        leaves: 4,
+        spines: 4,
+        global_ports: 1,
+        groups: 5,
+        arrangement: Arrangement::Palmtree,
+        gbps: [100.0; 3],
+        delay_ps: [CABLE, CABLE, 20 * CABLE],
+    };
+    let fabric = dragonfly_plus::build(&shape).unwrap();
+    every_setting(&fabric, |detour| PlanRule::Groups(Groups::new(&fabric, detour, true).unwrap()));
+}

@@ -1,0 +1,155 @@
+//! Rank programs in the fluid view, by closed-form answers.
+
+use tailback_fabric::fat_tree::{Shape, build};
+use tailback_fabric::{Fabric, Plan, Routes, Rule};
+use tailback_fluid::{
+    Detour, FluidError, PathChoice, Placement, Policy, Program, RankSettings, RankTimes,
+    simulate_program,
+};
+
+fn two_hosts() -> (Fabric, Plan) {
+    let shape = Shape {
+        hosts_per_leaf: 2,
+        leaves: 1,
+        aggregation: 1,
+        pods: 0,
+        cores: 0,
+        leaf_cables: 1,
+        aggregation_uplinks: 0,
+        gbps: [8.0; 3],
+        delay_ps: [10_000; 3],
+    };
+    let fabric = build(&shape).unwrap();
+    let rule = Rule::Table(Routes::up_down(&fabric).unwrap());
+    let plan = Plan::new(&fabric, rule).unwrap();
+    (fabric, plan)
+}
+
+fn settings(eager_bytes: u64) -> RankSettings {
+    RankSettings {
+        seed: 1,
+        policy: Policy::MaxMin,
+        paths: PathChoice::Deterministic,
+        detour: Detour::Never,
+        fifo: true,
+        packet_bytes: 1000,
+        header_bytes: 0,
+        switch_delay_ps: 5_000,
+        store_and_forward: false,
+        send_delay_ps: 100_000,
+        eager_bytes,
+        local_gbps: 8.0,
+        local_delay_ps: 0,
+        quantum_ps: 0,
+        buffer_bytes: 0,
+        windows: 4,
+    }
+}
+
+/// Rank 0 sends 1000 bytes to rank 1, which posts its receive after `late` picoseconds.
+fn one_message(late: u64) -> Program {
+    Program {
+        rank_start: vec![0, 2, 5],
+        kind: vec![1, 4, 0, 2, 4],
+        peer: vec![1, -1, -1, 0, -1],
+        amount: vec![1000, 0, late, 1000, 0],
+        tag: vec![7; 5],
+        request: vec![0, -1, -1, 0, -1],
+        label: vec![0; 5],
+    }
+}
+
+fn run(program: &Program, eager_bytes: u64) -> Result<RankTimes, FluidError> {
+    let (fabric, plan) = two_hosts();
+    let placement = Placement { node: vec![0, 1], host: vec![0, 1], start_ps: vec![0, 0] };
+    simulate_program(&fabric, &plan, &settings(eager_bytes), program, &placement)
+}
+
+#[test]
+fn an_eager_message_takes_software_wire_and_path() {
+    let times = run(&one_message(0), 4096).unwrap();
+    // 100 ns software, 1000 ns wire; the path is two cables of 10 ns and a switch of 5 ns.
+    assert_eq!(times.finish_ps, [1_100_000, 1_125_000]);
+    assert_eq!(times.switches, [1]);
+    // Both of its links carry every byte, in the windows of 100 to 1100 ns.
+    for link in [0, 1] {
+        let rows = times.link_use.iter().filter(|row| row.link == times.link_use[link].link);
+        assert_eq!(rows.map(|row| row.bytes).sum::<u64>(), 1000);
+    }
+}
+
+#[test]
+fn a_large_message_waits_for_its_receive() {
+    let times = run(&one_message(500_000), 100).unwrap();
+    // Cleared 25 ns after the receive is posted at 500 ns.
+    assert_eq!(times.begin_ps, [525_000]);
+    assert_eq!(times.finish_ps, [1_525_000, 1_550_000]);
+}
+
+#[test]
+fn who_waits_for_ever_is_named() {
+    // Both ranks wait for a large send before they post the receive.
+    let program = Program {
+        rank_start: vec![0, 3, 6],
+        kind: vec![1, 3, 2, 1, 3, 2],
+        peer: vec![1, -1, 1, 0, -1, 0],
+        amount: vec![1000, 0, 1000, 1000, 0, 1000],
+        tag: vec![0; 6],
+        request: vec![0, 0, 1, 0, 0, 1],
+        label: vec![0; 6],
+    };
+    let error = run(&program, 100).unwrap_err().to_string();
+    assert!(error.contains("rank 0 waits for its send of 1000 B to rank 1"), "{error}");
+    assert!(run(&program, 4096).is_ok());
+}
+
+/// Ranks 0 and 1 on one leaf send 2000 bytes each to ranks 2 and 3 on another, over one link.
+fn two_over_one_link(paths: PathChoice, buffer_bytes: u64) -> RankTimes {
+    let shape = Shape {
+        hosts_per_leaf: 2,
+        leaves: 2,
+        aggregation: 1,
+        pods: 0,
+        cores: 0,
+        leaf_cables: 1,
+        aggregation_uplinks: 0,
+        gbps: [8.0; 3],
+        delay_ps: [0; 3],
+    };
+    let fabric = build(&shape).unwrap();
+    let plan = Plan::new(&fabric, Rule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let program = Program {
+        rank_start: vec![0, 2, 4, 6, 8],
+        kind: vec![1, 4, 1, 4, 2, 4, 2, 4],
+        peer: vec![2, -1, 3, -1, 0, -1, 1, -1],
+        amount: vec![2000, 0, 2000, 0, 2000, 0, 2000, 0],
+        tag: vec![0; 8],
+        request: vec![0, -1, 0, -1, 0, -1, 0, -1],
+        label: vec![0; 8],
+    };
+    let nodes = vec![0, 1, 2, 3];
+    let placement = Placement { node: nodes.clone(), host: nodes, start_ps: vec![0; 4] };
+    let settings = RankSettings { paths, buffer_bytes, switch_delay_ps: 0, ..settings(4096) };
+    simulate_program(&fabric, &plan, &settings, &program, &placement).unwrap()
+}
+
+#[test]
+fn the_first_buffer_frees_the_adapter_at_line_rate() {
+    for paths in [PathChoice::Deterministic, PathChoice::Pooled, PathChoice::Spread] {
+        // Half the link each: 4 us, for the sender as for the receiver.
+        let bare = two_over_one_link(paths, 0);
+        assert_eq!(bare.finish_ps, [4_100_000; 4], "{paths:?}");
+        // Half the message fits: the adapter goes at line rate, the receiver gains nothing.
+        let ahead = two_over_one_link(paths, 1000);
+        assert_eq!(ahead.finish_ps, [2_100_000, 2_100_000, 4_100_000, 4_100_000], "{paths:?}");
+        // A quarter: the last byte is in when a quarter is left, at 3 us.
+        let some = two_over_one_link(paths, 500);
+        assert_eq!(some.finish_ps, [3_100_000, 3_100_000, 4_100_000, 4_100_000], "{paths:?}");
+        for times in [bare, ahead, some] {
+            let busiest = times.link_bytes.iter().copied().fold(0.0, f64::max);
+            assert_eq!(busiest, 4000.0, "the link both use carries both");
+            let accounted: u64 = times.link_use.iter().map(|row| row.bytes).sum();
+            assert_eq!(accounted, 4 * 4000, "four links of each message, every byte");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+"""``tailback counters``: what port counters alone can say, from any file that holds them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from tailback.cli.counters_screen import screen
+from tailback.counters.analysis import places as port_places
+from tailback.counters.analysis import study, verdict
+from tailback.counters.analysis.cluster import Cluster
+from tailback.counters.analysis.passes import EMBEDDED, Engine
+from tailback.counters.analysis.places import Places
+from tailback.counters.analysis.sources import Source, load
+from tailback.counters.analysis.study import Study
+from tailback.counters.analysis.survey import Choices, survey
+from tailback.counters.analysis.verdict import Verdict
+from tailback.counters.readers import READERS
+from tailback.run import claim
+from tailback.units import parse_time_ps
+
+UNDETERMINED = 3
+
+
+def _subsystems(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    out = {}
+    for text in given:
+        name, separator, pattern = text.partition("=")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"{text!r} is not like 'Glade=^glade'", context, parameter)
+        out[name.strip()] = pattern
+    return out
+
+
+def _time(context: click.Context, parameter: click.Parameter, given: str | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        picoseconds = parse_time_ps(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from None
+    if picoseconds < 1:
+        raise click.BadParameter(f"{given!r} is less than a picosecond", context, parameter)
+    return picoseconds / 1000
+
+
+@click.command(short_help="Say what port counters alone can say.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--format", "reader", metavar="NAME",
+    help="Who wrote FILE: " + ", ".join(READERS.names()) + " (default: found out).",
+)  # fmt: skip
+@click.option(
+    "--fabric", type=click.Path(path_type=Path),
+    help="Output of ibnetdiscover: names, speeds, tiers and directions of the ports.",
+)  # fmt: skip
+@click.option(
+    "--subsystem", "subsystems", multiple=True, metavar="NAME=REGEX", callback=_subsystems,
+    help="Class switches by name or hosts, like 'Glade=^glade'; repeatable.",
+)  # fmt: skip
+@click.option("--tick", callback=_time, metavar="TIME",
+              help="Length of a PortXmitWait tick, like '22 ns'.")  # fmt: skip
+@click.option("--every", callback=_time, metavar="TIME",
+              help="FILEs were written this long apart, for those that tell no time.")  # fmt: skip
+@click.option(
+    "--threshold", type=click.FloatRange(0, 100, min_open=True), default=1.0, show_default=True,
+    help="Percentage of its time from which a port counts as stalling.",
+)  # fmt: skip
+@click.option("--io", metavar="REGEX", help="Torus: names of I/O routers, to compare.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for tables and figures.")
+@click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
+@click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), default="svg",
+              show_default=True, help="Format of the figures.")  # fmt: skip
+@click.option("--csv", is_flag=True, help="Write every table as CSV besides Parquet.")
+@click.option("--cluster", metavar="ADDRESS",
+              help="Archive: work on a Dask cluster, like tcp://host:8786.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def counters(
+    files: tuple[Path, ...],
+    reader: str | None,
+    every: float | None,
+    tick: float | None,
+    threshold: float,
+    out: Path | None,
+    force: bool,
+    figures: str,
+    csv: bool,
+    as_json: bool,
+    fabric: Path | None,
+    subsystems: dict[str, str],
+    io: str | None,
+    cluster: str | None,
+) -> int:
+    """Say what port counters alone can say.
+
+    FILE is what perfquery or 'ibqueryerrors --data' printed, a sysfs tree, an LDMS
+    CSV, the folder of a collection or of a run, or an archive of them in Parquet.
+    Snapshots of counters go one FILE an instant.
+
+    \b
+    tailback counters 12h00.txt 12h10.txt --fabric fabric.txt
+    tailback counters collection --fabric fabric.txt --out stalls
+    """
+    if out is not None:
+        claim(out, force=force)
+    chosen = Choices(tick_ns=tick, threshold=threshold / 100, io=io)
+    source = load(files, reader, every_ns=None if every is None else round(every))
+    places = _places(source, fabric, subsystems)
+    with ExitStack() as stack:
+        engine: Engine = EMBEDDED
+        if cluster is not None:
+            engine = stack.enter_context(Cluster(cluster))
+        found, judged = survey(source, places, chosen, engine)
+    if out is not None:
+        _write(found, judged, out, figures, force, csv)
+    if as_json:
+        facts = verdict.facts(judged)
+        extra = {"sources": source.kinds, "study": study.summary_json(found)}
+        click.echo(json.dumps({**facts, **extra}, indent=2))
+    else:
+        click.echo("\n".join(screen(judged, places, source.kinds, out)))
+    return UNDETERMINED if judged.kind == "unknown" else 0
+
+
+def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> Places:
+    """The ports: of the fabric that is given, or of the one that the source brings along."""
+    if fabric is not None:
+        return port_places.from_discovery(fabric, subsystems)
+    if source.run is not None:
+        return port_places.from_run(source.run)
+    if source.classes is not None:
+        return Places(classes=source.classes)
+    return Places()
+
+
+def _write(found: Study, judged: Verdict, out: Path, form: str, force: bool, csv: bool) -> None:
+    facts = verdict.facts(judged)
+    study.write(found, out, form=form, force=force, csv=csv, more={"counters": facts})

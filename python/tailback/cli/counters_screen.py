@@ -1,0 +1,179 @@
+"""The one screen of ``tailback counters``: its facts in at most 80 columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tailback.cli.render import columns, percent, short, wrap
+from tailback.counters.analysis.places import Places
+from tailback.counters.analysis.verdict import Verdict, counted, sentence
+from tailback.units import format_time
+
+_TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
+_NOTICED: Final = {
+    "at_least": "that tell a lower bound (≥)",
+    "latched": "with a counter at its largest value",
+    "wraps": "with a counter that wrapped",
+    "resets": "with a counter that somebody set back",
+    "gaps": "longer than usual: readings are missing",
+    "stale": "of a device that was not read anew",
+    "no_counter": "of a device without the counter",
+}
+_PORTS, _GROUPS, _NOTES = 8, 8, 6
+
+
+def screen(verdict: Verdict, places: Places, kinds: list[str], out: Path | None) -> list[str]:
+    """The lines to print.
+
+    Args:
+        verdict: What was found.
+        places: The ports of the fabric, for the other end of a link.
+        kinds: What the counters were read from.
+        out: Where tables and figures were written, None when nowhere.
+    """
+    lines = [
+        f"VERDICT  {_TITLE[verdict.kind]}",
+        *wrap(sentence(verdict)),
+        *wrap(_scope(verdict, kinds)),
+    ]
+    if verdict.kind != "unknown" and verdict.ports.height:
+        lines += _port_lines(verdict, places)
+        lines += _group_lines(verdict)
+    lines += _noticed(verdict)
+    lines += ["", *_next(verdict, out)]
+    return lines
+
+
+def _scope(verdict: Verdict, kinds: list[str]) -> str:
+    """What was looked at."""
+    devices = verdict.ports.select("node_name", "node_guid").n_unique()
+    text = ", ".join(
+        (
+            f"{counted(verdict.ports.height, 'port')} of {counted(devices, 'device')}",
+            counted(verdict.intervals, "interval"),
+        )
+    )
+    if verdict.end_ns > verdict.start_ns:
+        text += f" over {_duration(verdict.end_ns - verdict.start_ns)}"
+    return f"{text}; from {short(', '.join(kinds) or 'nothing', 40)}"
+
+
+def _share(value: float | None, least: bool = False) -> str:
+    if value is None:
+        return "?"
+    return ("≥ " if least else "") + percent(value)
+
+
+def _gbps(value: float | None) -> str:
+    if value is None:
+        return "?"
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _duration(nanoseconds: int) -> str:
+    """A time as people say it: 6 h 2 min."""
+    minutes = nanoseconds // 60_000_000_000
+    if minutes < 2:
+        return format_time(1000 * nanoseconds)
+    for unit, many in (("d", 1440), ("h", 60)):
+        if minutes >= 2 * many:
+            smaller, name = (many // 24, "h") if unit == "d" else (1, "min")
+            rest = minutes % many // smaller
+            return f"{minutes // many} {unit}" + (f" {rest} {name}" if rest else "")
+    return f"{minutes} min"
+
+
+def _port_lines(verdict: Verdict, places: Places) -> list[str]:
+    """The links that stall most."""
+    known = verdict.ports.filter(pl.col("stall_fraction") > 0).head(_PORTS)
+    if known.is_empty():
+        return []
+    peers = {
+        (str(row["name"]), int(row["port"])): str(row["peer"])
+        for row in places.ports.filter(pl.col("peer").is_not_null()).iter_rows(named=True)
+    }
+    rows = []
+    for row in known.iter_rows(named=True):
+        rows.append(
+            (
+                _link(row, peers),
+                _share(row["stall_fraction"], row["at_least"] > 0),
+                _share(row["maximum"]),
+                _share(row["utilization"]),
+                _gbps(row["lost_gbps"]),
+            )
+        )
+    more = verdict.stalling.height - len(rows)
+    lines = ["", "LINKS THAT STALL MOST"]
+    lines += columns(("port", "stalled", "most", "used", "Gb/s lost"), rows, " rrrr")
+    return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
+
+
+def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
+    name, port = str(row["node_name"]), int(row["port"])
+    if row["direction"] and port < 6 and row["direction"][1:] in ("+", "-"):
+        return short(f"{short(name, 24)} {row['direction']}", 40)
+    peer = peers.get((name, port))
+    if peer is None:
+        return short(f"{short(name, 30)}[{port}]", 40)
+    return f"{short(f'{short(name, 16)}[{port}]', 20)} → {short(peer, 17)}"
+
+
+def _group_lines(verdict: Verdict) -> list[str]:
+    """By tier and direction, as the studies have it."""
+    if verdict.groups.height == 1 and verdict.groups["port_type"][0] == "any":
+        return []
+    rows = [
+        (
+            short(_class(row), 22),
+            str(row["ports"]),
+            f"{row['stalled_percent'] or 0:.0f} %",
+            _share(row["stall_fraction"], row["at_least"] > 0),
+            _share(row["maximum"]),
+            _share(row["utilization"]),
+            _gbps(row["lost_gbps"]),
+        )
+        for row in verdict.groups.head(_GROUPS).iter_rows(named=True)
+    ]
+    header = ("ports", "", "ever", "stalled", "most", "used", "Gb/s lost")
+    return ["", "BY TIER AND DIRECTION", *columns(header, rows, " rrrrrr")]
+
+
+def _class(row: dict[str, Any]) -> str:
+    """Tier and direction; without a fabric there is no tier."""
+    kind = str(row["port_type"])
+    return kind if row["category"] == "Port" else f"{row['category']} {kind}"
+
+
+def _noticed(verdict: Verdict) -> list[str]:
+    seen = [(str(count), _NOTICED[name]) for name, count in verdict.noticed.items() if count > 0]
+    above = verdict.ports.filter(pl.col("maximum") > 1).height
+    if above:
+        seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
+    lines = ["", "NOTICED", *columns(("", "intervals"), seen, "r ")] if seen else []
+    if verdict.unknown:
+        some = ", ".join(short(name, 30) for name in verdict.unknown[:8])
+        rest = len(verdict.unknown) - 8
+        tail = f" and {rest} more (--json lists all)" if rest > 0 else ""
+        lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
+    if verdict.notes:
+        lines += ["", "NOTES"]
+        for note in verdict.notes[:_NOTES]:
+            lines += wrap(short(note, 230))
+        if len(verdict.notes) > _NOTES:
+            lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--json lists all)")
+    return lines
+
+
+def _next(verdict: Verdict, out: Path | None) -> list[str]:
+    if verdict.kind == "unknown" and verdict.intervals:
+        return ["NEXT  give --fabric FILE or --tick TIME, so that ticks become time"]
+    if verdict.kind == "unknown":
+        return ["NEXT  read again after a while, and give both; or: tailback collect"]
+    if out is not None:
+        return [f"NEXT  tables and figures are in {short(str(out), 44)}"]
+    return ["NEXT  add --out DIR for tables and figures; whose traffic it was, a",
+            "      trace tells: tailback diagnose"]  # fmt: skip

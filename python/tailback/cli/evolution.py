@@ -1,0 +1,116 @@
+"""``tailback evolution``: how congestion evolves in a run or in counters, as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.counters.analysis.classes import attach, classify
+from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
+from tailback.counters.analysis.evolution_run import (
+    is_torus,
+    spread_stalls,
+    torus_coordinates,
+    torus_rows,
+)
+from tailback.counters.analysis.evolution_tiers import Panel, tier_panels
+from tailback.counters.readers import read_counters
+from tailback.counters.readers.engine_run import from_run
+from tailback.errors import RunError
+from tailback.fabric.degraded import degrade
+from tailback.fabric.model import Fabric
+from tailback.fabric.readers import read_fabric
+from tailback.report.evolution import torus_panels, values_at, write_evolution
+from tailback.run import Run
+from tailback.simulate.prepare import load_fabric
+
+DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
+
+
+@click.command(short_help="Draw how congestion evolves, as a page.")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--fabric", type=click.Path(path_type=Path),
+              help="Fabric of measured counters: a file that ibnetdiscover wrote.")  # fmt: skip
+@click.option("--direction", type=click.Choice(DIRECTIONS), default="X+", show_default=True,
+              help="Direction that is looked at in a simulated torus.")  # fmt: skip
+@click.option("--threshold", type=click.FloatRange(0, 100, min_open=True), default=40.0,
+              show_default=True, help="Percentage of time stalled that counts.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), help="The page (default SOURCE.html).")
+@click.option("--force", is_flag=True, help="Replace a page that exists.")
+def evolution(
+    source: Path,
+    fabric: Path | None,
+    direction: str,
+    threshold: float,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Draw features of congested links through time, and the network at each step.
+
+    SOURCE is a run folder of 'simulate', or port counters and --fabric.
+
+    \b
+    tailback simulate examples/blue-waters/blue-waters.toml --out run
+    tailback evolution run --out evolution.html
+    """
+    out = out or source.with_name(source.name + "-evolution.html")
+    if out.exists() and not force:
+        raise RunError("already exists", file=out, remedy="choose another --out, or --force")
+    if (source / "run.json").is_file():
+        graph, panels, values, title = _of_run(Run.read(source), direction, threshold)
+    else:
+        graph, panels, values, title = _of_counters(source, fabric, threshold)
+    write_evolution(out, graph, panels, values, title=title)
+    click.echo(
+        f"{graph.features.height:,} features in {graph.features['evolution'].n_unique():,} "
+        f"evolutions, {graph.splits:,} split, {graph.merges:,} merge\npage: {out}"
+    )
+
+
+_Drawn = tuple[Evolution, list[Panel], NDArray[np.float64] | None, str]
+
+
+def _of_run(run: Run, direction: str, threshold: float) -> _Drawn:
+    rows = spread_stalls(from_run(run).intervals)
+    title = run.scenario.name
+    if not is_torus(run):
+        return _of_links(rows, _fabric(run), threshold, title)
+    where = torus_coordinates(run)
+    rows = torus_rows(run, rows).filter(pl.col("direction") == direction)
+    graph = from_torus(rows, where, direction, threshold=threshold)
+    number = pl.DataFrame({"node_name": graph.places}).with_row_index("place")
+    placed = rows.join(number, on="node_name")
+    values = values_at(
+        graph, placed["time_ns"].to_numpy(), placed["place"].to_numpy().astype(np.int64),
+        placed["stall_fraction"].fill_null(np.nan).to_numpy(),
+    )  # fmt: skip
+    return graph, torus_panels(where, graph.places), values, f"{title}, {direction}"
+
+
+def _fabric(run: Run) -> Fabric:
+    return degrade(load_fabric(run.scenario.fabric), run.scenario.fabric.degraded)
+
+
+def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
+    if file is None:
+        raise RunError(
+            "measured counters need their fabric", file=source,
+            remedy="add --fabric with a file that ibnetdiscover wrote",
+        )  # fmt: skip
+    fabric = read_fabric(file)
+    rows, _ = attach(read_counters(source).all_intervals(), classify(fabric))
+    return _of_links(rows, fabric, threshold, source.name)
+
+
+def _of_links(rows: pl.DataFrame, fabric: Fabric, threshold: float, title: str) -> _Drawn:
+    known = rows.filter(pl.col("link").is_not_null())
+    graph = from_fabric(known, fabric, threshold=threshold)
+    values = values_at(
+        graph, known["time_ns"].to_numpy(), known["link"].to_numpy().astype(np.int64),
+        known["stall_fraction"].fill_null(np.nan).to_numpy(),
+    )  # fmt: skip
+    return graph, tier_panels(fabric), values, title

@@ -1,0 +1,92 @@
+"""``tailback export``: what a run holds in the formats of other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import polars as pl
+
+from tailback.cli.render import columns, short
+from tailback.errors import RunError, TailbackError
+from tailback.run import Run
+from tailback.simulate.decoded import link_counts
+from tailback.telemetry.capture import packets_of
+from tailback.telemetry.pcap import write_pcap
+
+
+@click.group(short_help="Write what a run holds for other tools.")
+def export() -> None:
+    """Write what a run holds in the formats of other tools."""
+
+
+@export.command(short_help="Packets with their samples, as an InfiniBand capture.")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--host", metavar="NAME", help="Only packets to or from this host.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many packets.")
+@click.option("--payload", type=click.IntRange(0, 4096), default=0, show_default=True,
+              metavar="BYTES", help="Payload to write of each packet: zeros.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def pcap(
+    run: Path, out: Path, host: str | None, limit: int | None, payload: int, force: bool
+) -> None:
+    """Write packets of RUN as an InfiniBand capture OUT for Wireshark and tshark.
+
+    The sample is in the six reserved bits behind FECN and BECN, both checksums are right. The
+    scenario of the run needs [telemetry] scheme = "compact" or "coordinated" of six bits or less.
+    """
+    try:
+        packets = packets_of(Run.read(run), host=host, limit=limit, payload=payload)
+        count = write_pcap(out, packets, force)
+    except RunError as error:
+        raise error.located(run) from None
+    click.echo(f"{count:,} packets written to {out}")
+
+
+@export.command(short_help="Counts of links, decoded from the samples of packets.")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path), required=False)
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def counts(run: Path, out: Path | None, force: bool) -> None:
+    """Decode the packets of RUN: estimated packets of every link, to OUT (CSV) or the screen."""
+    try:
+        read = Run.read(run)
+        table = link_counts(read).table()
+    except RunError as error:
+        raise error.located(run) from None
+    links = read.tables["links"]
+    named = links.select(
+        "link",
+        port=pl.format("{}[{}] → {}", "src_name", "src_port", "dst_name"),
+    ).join(table, on="link", maintain_order="left")
+    if out is not None:
+        _write_csv(named, out, force)
+        click.echo(f"{named.height:,} links written to {out}")
+        return
+    most = named.filter(pl.col("congested") > 0).sort("congested", descending=True).head(10)
+    rows = [
+        (short(row["port"], 40), _about(row, "packets"), _about(row, "congested"))
+        for row in most.iter_rows(named=True)
+    ]
+    click.echo("\n".join(columns(("port", "packets", "congested"), rows, " rr")))
+
+
+def _about(row: dict[str, float | None], name: str) -> str:
+    """An estimate and half its interval."""
+    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    if value is None:
+        return "not known"
+    if low is None or high is None:
+        return f"at least {value:,.0f}"
+    return f"{value:,.0f} ± {(high - low) / 2:,.0f}"
+
+
+def _write_csv(table: pl.DataFrame, out: Path, force: bool) -> None:
+    try:
+        with out.open("wb" if force else "xb") as file:
+            table.write_csv(file)
+    except FileExistsError:
+        raise TailbackError("the file exists", file=out, remedy="--force overwrites it") from None
+    except OSError as error:
+        raise TailbackError(f"cannot be written: {error.strerror}", file=out) from None

@@ -1,0 +1,41 @@
+"""Which model a run comes from, and what may be said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tailback.errors import RunError
+from tailback.remedy.placements import congested_hops
+from tailback.run import Run
+
+
+def model_of(run: Run) -> str:
+    """``fluid`` or ``packet``."""
+    return str(run.summary.get("model", "packet"))
+
+
+def described(run: Run) -> str:
+    """The model in a few words, with what it was told."""
+    if model_of(run) == "packet":
+        return "packet engine"
+    return f"fluid: {run.summary['rates']} rates, {run.summary['paths']} paths; an estimate"
+
+
+def congestion_of(run: Run) -> float | None:
+    """Congested packet-hops over packet-hops, 0–1; None where the model knows no queues."""
+    return congested_hops(run) if model_of(run) == "packet" else None
+
+
+def require_packets(run: Run, folder: Path, purpose: str) -> None:
+    """Refuse a run that has no packets.
+
+    Raises:
+        RunError: It is of the fluid model.
+    """
+    if model_of(run) != "packet":
+        raise RunError(
+            f"this run is of the fluid model: it has no samples and no congestion to {purpose}",
+            file=folder,
+            remedy=f"simulate it with packets: tailback diagnose {folder}; or set it beside "
+            "another run: tailback compare",
+        )

@@ -1,0 +1,129 @@
+"""Every link of a tree by tier and direction: what the tier figure and the view of a tree draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.fabric.model import Fabric
+
+TIER_STALLS: Final[dict[str, type[pl.DataType]]] = {
+    "panel": pl.String,
+    "order": pl.UInt32,
+    "column": pl.UInt32,
+    "row": pl.UInt32,
+    "link": pl.UInt32,
+    "percent": pl.Float64,
+}
+"""Table of :func:`tier_stalls`: panel and its place from the top, column (switch), row (port of
+that panel), link, and its mean stall in percent, null where nothing was measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Links of one tier and direction, side by side.
+
+    Attributes:
+        title: What they are.
+        links: Link at each cell, -1 where there is none, shape (rows, columns).
+    """
+
+    title: str
+    links: NDArray[np.int64]
+
+
+def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Panel]:
+    """Panels from the top of the tree to its hosts, up and down links apart.
+
+    A column is the switch at the lower end (for hosts: the switch they hang off), pod after pod; a
+    row is one of its cables. So a whole tier is one picture, and what a column has in common is
+    a switch.
+
+    Args:
+        fabric: Any fabric; links between switches of one tier make a panel of their own.
+        names: What to call a tier, by its number; hosts are ``-1``.
+    """
+    levels = sorted({int(tier) for tier in fabric.switch_tier})
+    words = dict(zip(levels, ("ToR", "leaf", "spine"), strict=False)) if len(levels) == 3 else {}
+    if len(levels) == 2:
+        words = {levels[0]: "leaf", levels[1]: "spine"}
+    words |= {-1: "host", **(names or {})}
+
+    def word(tier: int) -> str:
+        return words.get(tier, f"tier {tier}")
+
+    tier = fabric.vertex_tier
+    source, target = tier[fabric.link_src], tier[fabric.link_dst]
+    panels = []
+    for low in reversed([-1, *levels]):
+        for high in reversed(levels):
+            if high < low or (high == low and not (source == target).any()):
+                continue
+            for up in (True, False) if low != high else (True,):
+                a, b = (low, high) if up else (high, low)
+                mine = np.flatnonzero((source == a) & (target == b))
+                if len(mine):
+                    way = f"{word(a)} → {word(b)}"
+                    panels.append(Panel(way, _grid(fabric, mine, up and low != -1, low == -1)))
+    return panels
+
+
+def _grid(
+    fabric: Fabric, links: NDArray[np.int64], at_source: bool, hosts: bool
+) -> NDArray[np.int64]:
+    """Links in a grid: a column a switch, in order of pods; cables below one another."""
+    n = fabric.n_nodes
+    source, target = (
+        fabric.link_src[links].astype(np.int64),
+        fabric.link_dst[links].astype(np.int64),
+    )
+    if hosts:
+        at = np.maximum(source, target)  # nodes come before switches
+        other = np.minimum(source, target)
+    else:
+        at, other = (source, target) if at_source else (target, source)
+    at = at - n
+    switches = np.unique(at)
+    pod = fabric.switch_pod[switches]
+    switches = switches[np.lexsort((switches, pod))]
+    column = np.empty(fabric.n_switches, np.int64)
+    column[switches] = np.arange(len(switches))
+    order = np.lexsort((links, other, column[at]))
+    placed = column[at][order]
+    start = np.searchsorted(placed, np.arange(len(switches)))
+    row = np.arange(len(order)) - start[placed]
+    out = np.full((int(row.max()) + 1, len(switches)), -1, np.int64)
+    out[row, placed] = links[order]
+    return out
+
+
+def tier_stalls(
+    intervals: pl.DataFrame, fabric: Fabric, names: dict[int, str] | None = None
+) -> pl.DataFrame:
+    """Table ``TIER_STALLS``: the mean stall of every link at its place in the panels.
+
+    Args:
+        intervals: Rows of ``counter_intervals`` with link numbers of the fabric.
+        fabric: The fabric.
+        names: What to call a tier, by its number.
+    """
+    known = intervals.filter(pl.col("link").is_not_null() & pl.col("stall_ns").is_not_null())
+    means = known.group_by("link").agg(
+        percent=100.0 * pl.col("stall_ns").sum() / pl.col("interval_ns").sum()
+    )
+    parts = []
+    for order, panel in enumerate(tier_panels(fabric, names)):
+        row, column = np.nonzero(panel.links >= 0)
+        parts.append(
+            pl.DataFrame(
+                {"panel": [panel.title] * len(row), "order": np.full(len(row), order),
+                 "column": column, "row": row, "link": panel.links[row, column]}
+            )
+        )  # fmt: skip
+    places = pl.concat(parts).with_columns(pl.col("link").cast(pl.UInt32))
+    joined = places.join(means, on="link", how="left", maintain_order="left")
+    return joined.select(pl.col(name).cast(dtype) for name, dtype in TIER_STALLS.items())

@@ -1,0 +1,245 @@
+"""Whose counters these are: names, capacities, ticks and classes of ports from a discovery.
+
+A source names its ports in its own way: perfquery by local identifier, sysfs by device, others by
+GUID or by name. With the output of ``ibnetdiscover`` all of them become the ports of one fabric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.counters.analysis.classes import CLASSES, classify
+from tailback.counters.collect.fabric_file import read_targets
+from tailback.counters.collect.subnet import PortTarget
+from tailback.counters.collect.ticks import tick_of
+from tailback.counters.schema import CounterError
+from tailback.fabric.model import Fabric
+from tailback.fabric.readers import read_fabric
+from tailback.run import Run
+
+_PORTS: Final[dict[str, type[pl.DataType]]] = {
+    "guid": pl.UInt64,
+    "lid": pl.UInt32,
+    "port": pl.UInt16,
+    "name": pl.String,
+    "peer": pl.String,
+    "gbps": pl.Float64,
+    "tick": pl.Float64,
+}
+
+
+@dataclass
+class Places:
+    """The ports of a fabric, as far as known.
+
+    Attributes:
+        classes: Table of ``classes.classify``; empty when no fabric is known.
+        ports: ``guid, lid, port, name, peer, gbps, tick`` of every port with an address.
+        fabric: The fabric itself, for what needs its wiring.
+        notes: What was odd and tolerated.
+    """
+
+    classes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CLASSES))
+    ports: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_PORTS))
+    fabric: Fabric | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> Places:
+    """The ports of a fabric, from the output of ``ibnetdiscover``.
+
+    Args:
+        path: The file.
+        subsystems: Name and pattern of subsystems, as ``classes.classify`` takes them.
+
+    Raises:
+        FabricError: The file is no discovery, or a line of it is broken.
+        CounterError: A pattern is no regular expression.
+    """
+    fabric = read_fabric(path)
+    table = classify(fabric, subsystems)
+    # A link tells its peer only through the wiring: where it ends.
+    peers = pl.DataFrame(
+        {
+            "link": range(fabric.n_links),
+            "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
+            "gbps": fabric.link_gbps,
+        },
+        schema={"link": pl.UInt32, "peer": pl.String, "gbps": pl.Float64},
+    )
+    notes = list(fabric.notes)
+    try:
+        targets = read_targets(path).targets
+    except CounterError as error:
+        targets = []
+        notes.append(f"{path.name} {error.message}: ports are known by their names alone")
+    labels = set(table["node_name"])
+    rows = [
+        (t.guid, t.lid, t.port, _label(t, labels), t.peer_name, t.gbps or None, t.tick_ns)
+        for t in targets
+    ]
+    addressed = pl.DataFrame(rows, schema=_PORTS, orient="row")
+    ticks = {gbps: tick_of(0, gbps).tick_ns for gbps in peers["gbps"].unique()}
+    named = (
+        table.join(peers, on="link", how="left")
+        .select(
+            guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32), port="port",
+            name="node_name", peer="peer", gbps="gbps",
+            tick=pl.col("gbps").replace_strict(ticks, default=None, return_dtype=pl.Float64),
+        )
+        .join(addressed, on=["name", "port"], how="anti")
+    )  # fmt: skip
+    return Places(table, pl.concat([addressed, named.select(*_PORTS)]), fabric, notes)
+
+
+def _label(target: PortTarget, labels: set[str]) -> str:
+    """What the fabric calls the device of a target: names that come twice carry more."""
+    name, guid = target.node_name, f"0x{target.guid:016x}"
+    plain = [name, f"{name or 'adapter'} {guid}", f"{name or 'switch'} {guid}"]
+    with_port = [f"{label}/P{target.port}" for label in plain]
+    return next((label for label in (*plain, *with_port) if label in labels), name)
+
+
+def from_run(path: Path) -> Places:
+    """The ports of a simulated fabric, from a run directory.
+
+    Raises:
+        RunError: It is no run directory or is damaged.
+    """
+    links = Run.read(path).tables["links"]
+    words = {0: "ToR", 1: "Leaf", 2: "Spine"}
+    top = links["tier"].max()
+    if top in (0, 1):
+        words = {0: "Leaf", 1: "Spine"}
+    own = pl.col("tier") - (pl.col("direction") == "up").cast(pl.Int32)
+    category = own.replace_strict(words, default="Switch", return_dtype=pl.String)
+    table = links.select(
+        node_name="src_name", port=pl.col("src_port").cast(pl.UInt16), link="link",
+        category=pl.when("from_node").then(pl.lit("Host")).otherwise(category),
+        port_type="direction",
+    )  # fmt: skip
+    ports = links.select(
+        guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32),
+        port=pl.col("src_port").cast(pl.UInt16), name="src_name", peer="dst_name",
+        gbps="rate_gbps", tick=pl.lit(None, pl.Float64),
+    )  # fmt: skip
+    return Places(table.select(pl.col(n).cast(t) for n, t in CLASSES.items()), ports)
+
+
+def name_ports(frame: pl.DataFrame, places: Places) -> tuple[pl.DataFrame, list[str]]:
+    """Give readings or intervals the names, capacities and ticks of the fabric's ports.
+
+    A port is found by GUID and number, by local identifier and number, or by name and number; a
+    capacity or a tick that the source tells itself stays.
+
+    Args:
+        frame: Rows of ``counter_readings`` or ``counter_intervals``.
+        places: The ports.
+
+    Returns:
+        The frame and notes: how many of its ports the fabric does not have.
+    """
+    if places.ports.is_empty() or frame.is_empty():
+        return frame, []
+    found = frame.with_row_index("_row").with_columns(
+        _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
+    )
+    keys = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
+    for key, own in keys:
+        known = places.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
+        found = found.join(
+            known.select(
+                pl.col(key).alias(own), "port",
+                **{f"_{key}_{c}": c for c in ("name", "gbps", "tick")},
+            )
+            if key != "name"
+            else known.select(
+                pl.col("name").alias(own), "port", _name_name="name", _name_gbps="gbps",
+                _name_tick="tick",
+            ),
+            on=[own, "port"], how="left",
+        )  # fmt: skip
+    first = {c: pl.coalesce(f"_{k}_{c}" for k, _ in keys) for c in ("name", "gbps", "tick")}
+    lost = found.filter(first["name"].is_null()).select("node_name", "port").unique()
+    columns = [pl.coalesce(first["name"], "node_name").alias("node_name")]
+    columns.append(pl.coalesce("capacity_gbps", first["gbps"]).alias("capacity_gbps"))
+    if "tick_ns" in frame.columns:
+        columns.append(pl.coalesce("tick_ns", first["tick"]).alias("tick_ns"))
+    notes = []
+    if "tick_ns" in frame.columns:
+        ticking = (
+            pl.col("xmit_wait_ticks").is_not_null() & pl.col("tick_ns").is_null()
+            if "xmit_wait_ticks" in frame.columns
+            else pl.lit(False)
+        )
+        ticks = found.filter(ticking).select(tick=first["tick"])["tick"].drop_nulls().unique()
+        if len(ticks):
+            told = ", ".join(f"{tick:.3g} ns" for tick in ticks.sort())
+            notes.append(f"tick of PortXmitWait by device or speed: {told} (--tick says another)")
+    out = found.sort("_row").with_columns(columns).select(frame.columns)
+    if lost.height:
+        some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
+        notes.append(f"ports that are none of the fabric's: {lost.height}, like those of {some}")
+    return out, notes
+
+
+def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFrame, list[str]]:
+    """Fill in the length of a tick where a reading does not tell it.
+
+    Args:
+        readings: Rows of ``counter_readings``.
+        tick_ns: What the user says, for all of them, nanoseconds; None takes that of the speed of
+            the port, as ``tailback collect`` does for devices that it does not know.
+
+    Returns:
+        The readings and notes: what was assumed, and how many stalls stay in ticks for want of it.
+    """
+    if tick_ns is not None:
+        return readings.with_columns(tick_ns=pl.lit(tick_ns)), []
+    ticking = pl.col("xmit_wait_ticks").is_not_null() & pl.col("tick_ns").is_null()
+    speeds = readings.filter(ticking)["capacity_gbps"].unique().drop_nulls()
+    by_speed = {gbps: tick_of(0, gbps).tick_ns for gbps in speeds}
+    out = readings
+    notes = []
+    if by_speed:
+        guess = pl.col("capacity_gbps").replace_strict(
+            by_speed, default=None, return_dtype=pl.Float64
+        )
+        out = readings.with_columns(tick_ns=pl.coalesce("tick_ns", guess))
+        told = ", ".join(f"{tick:.3g} ns" for tick in sorted(set(by_speed.values())))
+        notes.append(f"tick of PortXmitWait by device or speed: {told} (--tick says another)")
+    missing = out.filter(ticking).select("node_name", "port").n_unique()
+    if missing:
+        notes.append(
+            f"ports that tell neither speed nor tick, so that their stall has no time: {missing}; "
+            "give --fabric or --tick, like --tick '22 ns'"
+        )
+    return out, notes
+
+
+def with_classes(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
+    """The classes of the ports of a frame: of its fabric, or of its directions where it has none.
+
+    Args:
+        frame: Rows of ``counter_readings``, ``counter_intervals`` or a summary of rounds.
+        places: The ports.
+
+    Returns:
+        Table of ``classes.classify`` to hand to ``classes.attach``.
+    """
+    if not places.classes.is_empty():
+        return places.classes
+    direction = pl.col("direction") if "direction" in frame.columns else pl.lit(None, pl.String)
+    link = pl.col("link") if "link" in frame.columns else pl.lit(None, pl.UInt32)
+    own = frame.select("node_name", "port", link=link, _d=direction).unique(
+        ["node_name", "port"], maintain_order=True
+    )
+    return own.select(
+        "node_name", "port", "link", category=pl.lit("Port"),
+        port_type=pl.col("_d").fill_null("any"),
+    ).select(pl.col(n).cast(t) for n, t in CLASSES.items())  # fmt: skip

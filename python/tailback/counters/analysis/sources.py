@@ -1,0 +1,208 @@
+"""Counters from anywhere, ready for a study: files of any reader, or archives in Parquet.
+
+Files are read whole; archives stay on the disk and are looked at in passes, so their size does not
+matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.counters.analysis.classes import CLASSES
+from tailback.counters.analysis.intervals import difference
+from tailback.counters.analysis.passes import Archive
+from tailback.counters.analysis.places import Places, fill_ticks, name_ports
+from tailback.counters.analysis.rounds import archive
+from tailback.counters.readers import Counters, merged, read_counters
+from tailback.counters.readers.model import COORDINATES
+from tailback.counters.schema import INTERVALS, CounterError
+
+_UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What Polars says of a Parquet file that is none, or has broken insides."""
+
+_NEEDED: Final = ("time_ns", "interval_ns", "node_name", "port", "stall_fraction", "utilization")
+
+
+@dataclass
+class Source:
+    """What was given to be analysed.
+
+    Attributes:
+        kinds: What it was read from, each once.
+        counters: What files held; empty for an archive.
+        archive: An archive of ``counter_intervals``.
+        rounds: An archive of ``counter_readings`` in rounds.
+        coordinates: ``node_name, x, y, z`` of torus routers.
+        classes: Classes of the ports, where an archive brings them along.
+        path: The archive, for what is said of it.
+        run: Run directory that the counters are of.
+        unknown: Columns or fields that were not used.
+        notes: What was odd and tolerated.
+    """
+
+    kinds: list[str] = field(default_factory=list)
+    counters: Counters = field(default_factory=Counters)
+    archive: Archive | None = None
+    rounds: Archive | None = None
+    coordinates: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COORDINATES))
+    classes: pl.DataFrame | None = None
+    path: Path | None = None
+    run: Path | None = None
+    unknown: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def intervals(self, places: Places, tick_ns: float | None) -> tuple[Archive, list[str]]:
+        """All intervals, with the names, speeds and ticks that ``places`` knows, and notes.
+
+        Args:
+            places: The ports of the fabric.
+            tick_ns: Length of a tick of PortXmitWait that the user gives, nanoseconds.
+        """
+        if self.archive is not None:
+            return self.archive, []
+        readings = self.counters.readings
+        if tick_ns is not None:
+            readings, _ = fill_ticks(readings, tick_ns)
+        readings, notes = name_ports(readings, places)
+        readings, more = fill_ticks(readings, None)
+        given, lost = name_ports(self.counters.intervals, places)
+        frame = pl.concat([given, difference(readings)])
+        share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
+        frame = frame.with_columns(utilization=pl.coalesce("utilization", share))
+        return Archive(frame.lazy()), [*notes, *more, *lost]
+
+
+def load(
+    paths: Sequence[Path], reader: str | None = None, *, every_ns: int | None = None
+) -> Source:
+    """Read files of counters as one source, or open one archive.
+
+    Args:
+        paths: Files or folders.
+        reader: Name of the reader of all of them; each is found out when None.
+        every_ns: Nanoseconds from one file to the next, for formats that tell no time.
+
+    Raises:
+        CounterError: A file is missing, unknown or damaged, or an archive comes with other files.
+        TailbackError: ``reader`` is not the name of a reader.
+    """
+    if reader is None and (archives := [path for path in paths if _is_archive(path)]):
+        if len(paths) > 1:
+            raise CounterError(
+                "an archive comes alone", file=archives[0], remedy="give one archive, or files"
+            )
+        return _open(archives[0])
+    if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
+        return Source(["collection in rounds"], rounds=archive(paths[0] / "readings"),
+                      path=paths[0])  # fmt: skip
+    parts = []
+    for number, path in enumerate(paths):
+        time_ns = None if every_ns is None else number * every_ns
+        parts.append(read_counters(path, reader, time_ns=time_ns))
+    counters = merged(parts)
+    notes = counters.notes
+    if every_ns is not None:
+        notes = [note for note in notes if "time of writing" not in note]
+    runs = [path for path in paths if (path / "run.json").is_file()]
+    frames = (counters.readings, counters.intervals)
+    kinds = pl.concat([f["source"] for f in frames]).unique(maintain_order=True).drop_nulls()
+    return Source(
+        [str(kind) for kind in kinds], counters, coordinates=counters.coordinates,
+        run=runs[0] if len(runs) == len(paths) == 1 else None,
+        unknown=counters.unknown, notes=notes,
+    )  # fmt: skip
+
+
+def _is_archive(path: Path) -> bool:
+    try:
+        if path.is_dir():
+            return any(path.glob("part-*.parquet"))
+        return path.suffix == ".parquet" and path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _has_rounds(path: Path) -> bool:
+    """A collection of ``tailback collect --plan rounds``, all of it in rounds."""
+    files = sorted((path / "readings").glob("*.parquet"))
+    if not (path / "collection.json").is_file() or not files:
+        return False
+    try:
+        round_ = pl.col("round")
+        told = pl.scan_parquet(files).select(n=pl.len(), loose=round_.null_count()).collect()
+    except _UNREADABLE:
+        return False  # the reader of collections says what is wrong
+    return int(told["n"][0]) > 0 and int(told["loose"][0]) == 0
+
+
+def _open(path: Path) -> Source:
+    """An archive of intervals or of readings in rounds."""
+    files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
+    try:
+        frame = pl.scan_parquet(files)
+        names = frame.collect_schema().names()
+        beside = {
+            name: pl.read_parquet(path / f"{name}.parquet")
+            for name in ("classes", "coordinates")
+            if path.is_dir() and (path / f"{name}.parquet").is_file()
+        }
+    except _UNREADABLE as error:
+        raise CounterError(f"cannot be read as Parquet: {error}", file=path) from None
+    out = Source(["archive"], path=path)
+    if "interval_ns" not in names:
+        out.rounds = archive(path)
+        _no_loose_readings(out.rounds.rows, path)
+    else:
+        _needs(names, path)
+        own = tuple(str(file.absolute()) for file in files)
+        out.archive = Archive(_conforming(frame), own, _conforming)
+    if "classes" in beside:
+        out.classes = _with_columns(beside["classes"], CLASSES, path / "classes.parquet")
+    if "coordinates" in beside:
+        where = path / "coordinates.parquet"
+        out.coordinates = _with_columns(beside["coordinates"], COORDINATES, where)
+    return out
+
+
+def _needs(names: list[str], path: Path) -> None:
+    for column in _NEEDED:
+        if column not in names:
+            raise CounterError(
+                f"column {column!r} is missing", file=path,
+                remedy="an archive has the columns of counter_intervals, docs/counters.md",
+            )  # fmt: skip
+
+
+def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:
+    names = rows.collect_schema().names()
+    absent: dict[str, object] = {"flags": 0, "node_guid": 0}
+    return rows.select(
+        pl.col(name).cast(dtype) if name in names else pl.lit(absent.get(name), dtype).alias(name)
+        for name, dtype in INTERVALS.polars_schema.items()
+    )
+
+
+def _no_loose_readings(rounds: pl.LazyFrame, path: Path) -> None:
+    try:
+        loose = rounds.select(pl.col("round").null_count()).collect(engine="streaming").item()
+    except _UNREADABLE as error:
+        raise CounterError(f"cannot be read as Parquet: {error}", file=path) from None
+    if loose:
+        raise CounterError(
+            f"{loose} readings belong to no round", file=path,
+            remedy="give intervals: of a collection, the folder that holds collection.json",
+        )  # fmt: skip
+
+
+def _with_columns(
+    frame: pl.DataFrame, schema: dict[str, type[pl.DataType]], path: Path
+) -> pl.DataFrame:
+    try:
+        return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+    except pl.exceptions.PolarsError as error:
+        raise CounterError(f"has other columns than it should: {error}", file=path) from None

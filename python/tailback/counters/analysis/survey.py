@@ -1,0 +1,142 @@
+"""The study that fits some counters, and the verdict on them, from one call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import polars as pl
+
+from tailback.counters.analysis import rounds, study, verdict
+from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine
+from tailback.counters.analysis.places import Places, with_classes
+from tailback.counters.analysis.sources import Source
+from tailback.counters.analysis.study import Study
+from tailback.counters.analysis.verdict import Verdict
+from tailback.counters.schema import CounterError
+
+EVOLUTION_PERCENT = 40.0
+"""From which percentage of time stalled a link counts in the evolution graph (Jha et al., VI)."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user says about the analysis.
+
+    Attributes:
+        tick_ns: Length of a tick of PortXmitWait, nanoseconds; None takes what is known.
+        threshold: From which share of its time a port counts as stalling, 0–1.
+        io: Regular expression of the names of I/O routers of a torus.
+    """
+
+    tick_ns: float | None = None
+    threshold: float = 0.01
+    io: str | None = None
+
+
+def survey(
+    source: Source, places: Places, chosen: Choices, engine: Engine = EMBEDDED
+) -> tuple[Study, Verdict]:
+    """Make the study that fits the counters, and say what they alone can say.
+
+    Args:
+        source: The counters, from ``sources.load``.
+        places: Whose ports they are of.
+        chosen: What the user says.
+        engine: Where archives are worked on.
+
+    Raises:
+        CounterError: ``io`` is no expression or fits nothing, or an archive is damaged.
+    """
+    try:
+        return _survey(source, places, chosen, engine)
+    except CounterError as error:
+        raise error if source.path is None else error.located(source.path) from None
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        first = str(error).split("\n")[0][:300]
+        raise CounterError(
+            f"cannot be decoded: {first}", file=source.path,
+            remedy="the archive was cut or edited; its columns are in docs/counters.md",
+        ) from None  # fmt: skip
+
+
+def _survey(
+    source: Source, places: Places, chosen: Choices, engine: Engine
+) -> tuple[Study, Verdict]:
+    notes = [*source.notes, *places.notes]
+    if source.rounds is not None:
+        found, ports, classes = _rounds(source.rounds, source, places, chosen, engine)
+    else:
+        intervals, more = source.intervals(places, chosen.tick_ns)
+        notes += more
+        found, ports, classes = _intervals(intervals, source, places, chosen, engine)
+    if any("none of the fabric's" in note for note in notes):
+        found.notes = [note for note in found.notes if "the fabric does not have" not in note]
+    judged = verdict.judge(
+        ports, classes, threshold=chosen.threshold, unknown=source.unknown,
+        notes=list(dict.fromkeys([*notes, *found.notes])),
+    )  # fmt: skip
+    found.tables |= {"ports": judged.ports, "groups": judged.groups}
+    return found, judged
+
+
+def _rounds(
+    readings: Archive, source: Source, places: Places, chosen: Choices, engine: Engine
+) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
+    classes = places.classes
+    if classes.is_empty():
+        named = readings.rows.select("node_name", "port").unique()
+        classes = with_classes(named.collect(engine="streaming"), places)
+    tick = rounds.FDR_TICK_NS if chosen.tick_ns is None else chosen.tick_ns
+    found = study.infiniband(
+        readings, classes, tick_ns=tick, title=", ".join(source.kinds), engine=engine
+    )
+    summary = pl.DataFrame(schema=rounds.ROUNDS) if found.rounds is None else found.rounds
+    return found, verdict.of_rounds(summary), classes
+
+
+def _intervals(
+    intervals: Archive, source: Source, places: Places, chosen: Choices, engine: Engine
+) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
+    """The torus study for counters of a torus, the sweep for all others."""
+    ports = verdict.by_port(intervals, engine)
+    classes = with_classes(ports, places)
+    title = ", ".join(source.kinds)
+    if ports.is_empty():
+        return Study(title=title), ports, classes
+    directions = ports["direction"].drop_nulls().unique()
+    if not directions.str.contains(r"^[XYZ][+-]$").any():
+        found = study.sweep(
+            intervals, classes, places.fabric, threshold=EVOLUTION_PERCENT, title=title,
+            engine=engine,
+        )  # fmt: skip
+        return found, ports, classes
+    worst = ports.drop_nulls(["direction", "stall_fraction"])
+    found = study.torus(
+        intervals, source.coordinates, io_nodes=_io(ports, chosen.io), title=title, engine=engine,
+        direction=str(worst["direction"][0]) if worst.height else "X+",
+        threshold=EVOLUTION_PERCENT,
+    )  # fmt: skip
+    return found, ports, classes
+
+
+def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
+    """Names of the routers that the user means by ``io``."""
+    if pattern is None:
+        return []
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise CounterError(
+            f"{pattern!r} is no regular expression: {error}",
+            place="--io",
+            remedy="write it like '^io[0-9]'",
+        ) from None
+    known = [str(name) for name in ports["node_name"].unique().sort()]
+    names = [name for name in known if expression.search(name)]
+    if not names:
+        raise CounterError(
+            f"{pattern!r} fits no name", place="--io",
+            remedy="names are like " + ", ".join(repr(name[:40]) for name in known[:3]),
+        )  # fmt: skip
+    return names

@@ -1,0 +1,352 @@
+"""What counters alone can say: which ports wait for credit, how long, and what that costs.
+
+They tell where data waited, not whose data it was and not why: for that a trace is needed. Means
+are over time: the stalled time of a port over the time it was observed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from tailback.counters.analysis.classes import attach
+from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass, Piece
+from tailback.counters.schema import Flag, lost_gbps
+
+Kind = Literal["stalls", "quiet", "unknown"]
+
+FLAGS: Final[dict[str, Flag]] = {
+    "at_least": Flag.AT_LEAST | Flag.DATA_AT_LEAST,
+    "latched": Flag.LATCHED,
+    "wraps": Flag.WRAP,
+    "resets": Flag.RESET,
+    "gaps": Flag.GAP,
+    "stale": Flag.STALE,
+    "no_counter": Flag.NO_COUNTER,
+}
+"""What is counted of the flags of intervals."""
+
+_PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an administrator wants to know of port counters at a glance.
+
+    Attributes:
+        kind: ``stalls``: some port was stalled for at least ``threshold`` of its time; ``quiet``:
+            none was; ``unknown``: no interval tells a stall.
+        threshold: From which share of its time a port counts as stalling, 0–1.
+        ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
+        groups: Table of :func:`by_group`.
+        intervals: Number of intervals.
+        start_ns: Start of the first interval, UTC nanoseconds.
+        end_ns: End of the last, UTC nanoseconds.
+        noticed: Intervals by what is special about them, keys of ``FLAGS``.
+        unknown: Columns or fields of the sources that were not used.
+        notes: What was odd and tolerated.
+    """
+
+    kind: Kind
+    threshold: float
+    ports: pl.DataFrame
+    groups: pl.DataFrame
+    intervals: int
+    start_ns: int
+    end_ns: int
+    noticed: dict[str, int]
+    unknown: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def stalling(self) -> pl.DataFrame:
+        """The ports that stalled for at least the threshold, worst first."""
+        return self.ports.filter(pl.col("stall_fraction") >= self.threshold)
+
+
+def _sums(piece: Piece) -> pl.LazyFrame:
+    length = pl.col("interval_ns").cast(pl.Float64)
+    stall, used = pl.col("stall_fraction"), pl.col("utilization")
+    counts = {
+        name: ((pl.col("flags") & int(flag)) > 0).sum().cast(pl.UInt64)
+        for name, flag in FLAGS.items()
+    }
+    return piece.rows.group_by(_PORT).agg(
+        intervals=pl.len().cast(pl.UInt64),
+        length=length.sum(),
+        stalled_intervals=(stall > 0).sum().cast(pl.UInt64),
+        stalled=(stall * length).sum(),
+        known=length.filter(stall.is_not_null()).sum(),
+        maximum=stall.max(),
+        used=(used * length).sum(),
+        sized=length.filter(used.is_not_null()).sum(),
+        capacity_gbps=pl.col("capacity_gbps").max(),
+        **counts,
+        start_ns=(pl.col("time_ns") - pl.col("interval_ns")).min(),
+        end_ns=pl.col("time_ns").max(),
+    )
+
+
+def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
+    numbers = ("intervals", "length", "stalled_intervals", "stalled", "known", "used", "sized")
+    return parts.group_by(_PORT).agg(
+        pl.col(*numbers, *FLAGS).sum(),
+        pl.col("maximum", "capacity_gbps", "end_ns").max(),
+        pl.col("start_ns").min(),
+    )
+
+
+PORT_PASS: Final = Pass(
+    _sums,
+    _add,
+    (*_PORT, "time_ns", "interval_ns", "stall_fraction", "utilization", "capacity_gbps", "flags"),
+)
+"""What :func:`by_port` is made of."""
+
+
+def port_table(sums: pl.DataFrame) -> pl.DataFrame:
+    """The table of :func:`by_port` from the total of ``PORT_PASS``."""
+    stalled = pl.when(pl.col("known") > 0).then(pl.col("stalled") / pl.col("known"))
+    used = pl.when(pl.col("sized") > 0).then(pl.col("used") / pl.col("sized"))
+    out = sums.with_columns(
+        seconds=pl.col("length") / 1e9, stall_fraction=stalled, utilization=used
+    ).with_columns(lost_gbps=lost_gbps(pl.col("stall_fraction"), pl.col("capacity_gbps")))
+    return _worst_first(out)
+
+
+_WORST: Final = ("stall_fraction", "node_name", "port", "direction")
+
+
+def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
+    return table.sort(_WORST, descending=[True, False, False, False], nulls_last=True).select(
+        *_PORT, "intervals", "seconds", "stalled_intervals", "stall_fraction", "maximum",
+        "utilization", "capacity_gbps", "lost_gbps", *FLAGS, "start_ns", "end_ns",
+    )  # fmt: skip
+
+
+def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = EMBEDDED) -> pl.DataFrame:
+    """What each port did over all of its intervals.
+
+    Args:
+        intervals: Rows of ``counter_intervals``.
+        engine: Where the pieces are worked on.
+
+    Returns:
+        ``node_guid, node_name, port, link, direction, intervals, seconds`` (observed),
+        ``stalled_intervals, stall_fraction`` (of the time in which the stall is known, null where
+        it never is), ``maximum`` (largest of one interval), ``utilization, capacity_gbps,
+        lost_gbps``, one count a key of ``FLAGS``, and ``start_ns, end_ns``; worst first.
+    """
+    return port_table(engine.add_up(Archive.of(intervals).pieces(), [PORT_PASS])[0])
+
+
+def by_group(ports: pl.DataFrame) -> pl.DataFrame:
+    """Ports by tier and direction, as both studies divide them, those that stall most first.
+
+    Args:
+        ports: Table of :func:`by_port` with ``category`` and ``port_type``.
+
+    Returns:
+        ``category, port_type, ports, intervals, stalled_percent`` (of the intervals),
+        ``stall_fraction`` (mean over time), ``median`` and ``maximum`` (of ports, of intervals),
+        ``utilization, capacity_gbps, lost_gbps`` (sums over ports) and ``at_least``.
+    """
+    seconds = pl.coalesce("seconds", pl.col("intervals").cast(pl.Float64))
+    stall, used = pl.col("stall_fraction"), pl.col("utilization")
+    stalled = seconds.filter(stall.is_not_null())
+    sized = seconds.filter(used.is_not_null())
+    return (
+        ports.group_by("category", "port_type")
+        .agg(
+            ports=pl.len(),
+            intervals=pl.col("intervals").sum(),
+            stalled_percent=pl.when(pl.col("intervals").sum() > 0).then(
+                100.0 * pl.col("stalled_intervals").sum() / pl.col("intervals").sum()
+            ),
+            stall_fraction=(stall * seconds).sum() / stalled.sum(),
+            median=stall.median(),
+            maximum=pl.col("maximum").max(),
+            utilization=(used * seconds).sum() / sized.sum(),
+            capacity_gbps=pl.col("capacity_gbps").sum(),
+            lost_gbps=pl.when(pl.col("lost_gbps").count() > 0).then(pl.col("lost_gbps").sum()),
+            at_least=pl.col("at_least").sum(),
+        )
+        .with_columns(pl.col("stall_fraction", "utilization").fill_nan(None))
+        .sort("stall_fraction", "category", "port_type", descending=[True, False, False],
+              nulls_last=True)
+    )  # fmt: skip
+
+
+def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
+    """The table of :func:`by_port` from a summary of rounds, as far as that tells it.
+
+    Args:
+        summary: From ``rounds.summarise``, with the names of the ports. Its rounds are as many
+            looks of one length, so intervals stand for time; ``seconds`` is null.
+    """
+    nothing = {name: pl.lit(0, pl.UInt64) for name in FLAGS if name != "at_least"}
+    known = pl.col("intervals").sum()
+    table = (
+        summary.group_by("node_guid", "node_name", "port", "link")
+        .agg(
+            _known=known.cast(pl.UInt64),
+            stalled_intervals=pl.col("nonzero").sum().cast(pl.UInt64),
+            stall_fraction=pl.when(known > 0).then(pl.col("total_nonzero").sum() / known),
+            maximum=pl.col("maximum").max(),
+            at_least=pl.col("left_out").sum().cast(pl.UInt64),
+        )
+        .with_columns(
+            intervals=pl.col("_known") + pl.col("at_least"),
+            direction=pl.lit(None, pl.String),
+            start_ns=pl.lit(None, pl.Int64),
+            end_ns=pl.lit(None, pl.Int64),
+            **{
+                n: pl.lit(None, pl.Float64)
+                for n in ("seconds", "utilization", "capacity_gbps", "lost_gbps")
+            },
+            **nothing,
+        )
+    )
+    return _worst_first(table)
+
+
+def judge(
+    ports: pl.DataFrame,
+    classes: pl.DataFrame,
+    *,
+    threshold: float = 0.05,
+    unknown: list[str] | None = None,
+    notes: list[str] | None = None,
+) -> Verdict:
+    """Say what port counters alone can say.
+
+    Args:
+        ports: From :func:`by_port` or :func:`of_rounds`.
+        classes: From ``classes.classify`` or ``places.with_classes``.
+        threshold: From which share of its time a port counts as stalling, 0–1.
+        unknown: Columns of the sources that were not used.
+        notes: What was odd and tolerated.
+    """
+    table, _ = attach(ports, classes)
+    table = table.with_columns(
+        pl.col("category").fill_null("other"),
+        pl.col("port_type").fill_null("any"),
+    )
+    known = table.filter(pl.col("stall_fraction").is_not_null())
+    kind: Kind = "quiet"
+    if known.is_empty():
+        kind = "unknown"
+    elif (known["stall_fraction"] >= threshold).any():
+        kind = "stalls"
+    start, end = table["start_ns"].min(), table["end_ns"].max()
+    return Verdict(
+        kind,
+        threshold,
+        table,
+        by_group(table),
+        int(table["intervals"].sum()),
+        start if isinstance(start, int) else 0,
+        end if isinstance(end, int) else 0,
+        {name: int(table[name].sum()) for name in FLAGS},
+        unknown or [],
+        [*(notes or []), *_stuck(table)],
+    )
+
+
+def _stuck(ports: pl.DataFrame) -> list[str]:
+    """A note on ports whose counter stood at its top all the time: they may be the worst."""
+    stuck = ports.filter(pl.col("stall_fraction").is_null() & (pl.col("latched") > 0))
+    if stuck.is_empty():
+        return []
+    some = ", ".join(f"{str(n)[:30]}[{p}]" for n, p in stuck.select("node_name", "port").rows()[:3])
+    return [
+        "ports whose counter stood at its largest value all the time, so that nothing is known of "
+        f"their stall: {stuck.height}, like {some}; set it back (perfquery -R, mask 0x10000) or "
+        "read more often"
+    ]
+
+
+def sentence(verdict: Verdict) -> str:
+    """The verdict in one or two sentences that claim no more than counters tell."""
+    ports = verdict.ports.height
+    if verdict.kind == "unknown":
+        if verdict.intervals == 0:
+            return (
+                "one look at a counter is no rate: two or more readings of a port are needed, "
+                "one file an instant"
+            )
+        return f"none of {counted(ports, 'port')} tells its stall as a share of time"
+    least = f"{100 * verdict.threshold:g} %"
+    known = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
+    if verdict.kind == "quiet":
+        worst = float(verdict.ports["stall_fraction"].max() or 0.0)  # type: ignore[arg-type]
+        return (
+            f"no port of {known} was stalled for {least} of its time; the most is "
+            f"{100 * worst:.2g} %"
+        )
+    mine = verdict.stalling
+    text = f"{mine.height} of {known} ports waited for credit {least} of their time or more"
+    lost, capacity = mine["lost_gbps"].sum(), mine["capacity_gbps"].sum()
+    if capacity:
+        text += f", which took {_rounded(float(lost))} of their {_rounded(float(capacity))} Gb/s"
+    return f"{text}. {_where(verdict, mine)}"
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things: 1 port, 2 ports."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _rounded(gbps: float) -> str:
+    return f"{gbps:.3g}" if gbps < 1000 else f"{gbps:,.0f}"
+
+
+_MEANING: Final = {
+    ("Host", "up"): "adapters wait for their switch: what is stopped has reached the senders",
+    ("ToR", "down"): "switches wait for hosts: receivers take data more slowly than it comes",
+    ("Leaf", "down"): "leaves wait for what is below: look at the ports of the next tier down",
+    ("Spine", "down"): "spines wait for what is below: the blockage is further down",
+    ("ToR", "up"): "switches wait for the tier above: the blockage is further on",
+    ("Leaf", "up"): "leaves wait for the tier above: the blockage is further on",
+}
+
+
+def _where(verdict: Verdict, mine: pl.DataFrame) -> str:
+    """Which class of ports loses most to stalls, and what a stall there means."""
+    weight = pl.col("lost_gbps").sum() + pl.col("stall_fraction").sum() * 1e-9
+    classes = mine.group_by("category", "port_type").agg(n=pl.len(), weight=weight)
+    top = classes.sort("weight", "category", "port_type", descending=[True, False, False]).row(0)
+    category, port_type, count = str(top[0]), str(top[1]), int(top[2])
+    if category == "Port":
+        if port_type == "any":
+            return ""
+        return f"{count} of them in direction {port_type}, which loses most"
+    key = (category, port_type)
+    tiers = set(verdict.ports["category"]) - {"Host", "other"}
+    if key == ("Leaf", "down") and "ToR" not in tiers:
+        key = ("ToR", "down")  # in a tree of two tiers the leaves are what hosts attach to
+    meaning = _MEANING.get(key)
+    text = f"{category} {port_type} loses most ({counted(count, 'port')})"
+    return f"{text}: {meaning}" if meaning else text
+
+
+def facts(verdict: Verdict, most: int = 50) -> dict[str, Any]:
+    """The verdict as plain values; the worst ``most`` ports, all groups."""
+    return {
+        "verdict": verdict.kind,
+        "sentence": sentence(verdict),
+        "threshold": verdict.threshold,
+        "ports": verdict.ports.height,
+        "stalling_ports": verdict.stalling.height,
+        "intervals": verdict.intervals,
+        "start_ns": verdict.start_ns,
+        "end_ns": verdict.end_ns,
+        "lost_gbps": float(verdict.ports["lost_gbps"].sum()),
+        "noticed": verdict.noticed,
+        "unknown": verdict.unknown,
+        "notes": verdict.notes,
+        "groups": verdict.groups.to_dicts(),
+        "worst_ports": verdict.ports.head(most).to_dicts(),
+    }

@@ -1,0 +1,58 @@
+"""TB006: our own traffic fills a link while its equivalents are idle."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.measure import FILLED
+from tailback.diagnose.model import Finding
+from tailback.diagnose.rules import MIN_SHARE, RULES
+
+
+@RULES.register("TB006")
+def routing(evidence: Evidence) -> Finding | None:
+    """Routing imbalance: a link is full beside equivalents that are not.
+
+    ## What it does
+    Fires when roots of congestion trees lie inside the network, our own traffic fills them (at
+    least 70 % of the line rate while they were congested), and the bundle each belongs to, the
+    links that could carry the same traffic, is not full as a whole.
+
+    ## Why it matters
+    There is room, but the routes do not use it: several flows were given the same link. The
+    placement of ranks is not at fault, though another one may avoid the collisions by chance.
+
+    ## Example
+    A random permutation on a full-bisection fat tree with static routes: two or three flows of a
+    leaf share one up-link at line rate, next to up-links that carry nothing.
+
+    ## What to do
+    Switch adaptive routing on, or another set of routes (more paths for each destination, routes
+    made for the traffic); the waterfall's `routing` step tells what even spreading is worth.
+    Otherwise try other placements.
+    """
+    roots = evidence.roots.filter(pl.col("verdict") == "routing")
+    share = evidence.share(roots)
+    if share < MIN_SHARE:
+        return None
+    t = evidence.topology
+    link, count = int(roots["link"][0]), roots["link"].n_unique()
+    use = min(float(roots["utilization"][0]), 1.0)
+    mates = t.bundle == t.bundle[link]
+    packets = evidence.whole.packets
+    idle = int((packets[mates] < 0.5 * packets[link]).sum())
+    text = (
+        f"{share:.0%} of the congested packets wait for {count} links inside the network that our "
+        f"own traffic fills while the links that could take their place are not full. The "
+        f"heaviest, {t.name[link]}, is filled to {use:.0%} (\u2265 {FILLED:.0%} counts as full); "
+        f"of the {int(mates.sum()) - 1} others {idle} carried less than half as many of our packets"
+    )
+    return evidence.finding(
+        "TB006",
+        "routing",
+        "Routing imbalance: links are full beside equivalents that are not",
+        text + ".",
+        roots,
+        "Spread the traffic: use adaptive routing, or routes with more paths to a destination.",
+    )

@@ -1,0 +1,78 @@
+"""TB007: a link serves less than its equivalents, or than its own line rate."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnose.adapters import slow_adapter
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.model import Finding
+from tailback.diagnose.rules import MIN_SHARE, RULES
+
+
+@RULES.register("TB007")
+def slow_link(evidence: Evidence) -> Finding | None:
+    """Slow link: a link serves less than its equivalents or its line rate.
+
+    ## What it does
+    Fires when the root of a congestion tree carries measurably less of our traffic than it could
+    (as in TB003), and that cannot be the traffic of others: because the links that could take its
+    place carry as much of ours and are not dark, or because it leads into a node of ours, to which
+    nobody else sends. And when all large messages of one node, out and in, to at least three
+    partners, are slow: the fastest reaches under 60 % of what the median node's does, while every
+    other node reaches 80 % of that.
+
+    ## Why it matters
+    A cable with errors, or one that came up with fewer lanes or at a lower speed, holds up everyone
+    who is routed over it, and looks to the application like bad luck. One such cable in a thousand
+    is enough to slow down a job that waits for its last message.
+
+    ## Example
+    Of eight up-links of a leaf seven take 60 Gb/s each without a queue; the eighth takes 25 Gb/s
+    and nearly every packet meets congestion there.
+
+    ## What to do
+    Give the list to the operators: look at speed, width and error counters of the cable
+    (`tailback collect` reads them), reseat or replace it, and until then keep its node out of the
+    allocation.
+    """
+    roots = evidence.roots.filter(pl.col("verdict") == "slow")
+    share = evidence.share(roots)
+    node = slow_adapter(evidence.adapters)
+    if share < MIN_SHARE and node is None:
+        return None
+    t = evidence.topology
+    if node is not None:
+        name = evidence.run.tables["nodes"].sort("node")["name"]
+        text = (
+            f"No large message to or from {name[node]} got more than "
+            f"{evidence.adapters.fastest[node]:.0%} of the line rate, though those of the median "
+            f"node reach {float(np.nanmedian(evidence.adapters.fastest)):.0%}: its own cable "
+            f"serves less"
+        )
+        where = f"the cable of {name[node]}"
+    else:
+        link, count = int(roots["link"][0]), roots["link"].n_unique()
+        most = min(float(roots["utilization_high"][0]), 1.0)
+        dark = evidence.whole.fraction[link]
+        why = (
+            "it leads into a node of ours, to which nobody else sends"
+            if t.to_node[link]
+            else "the links that could take its place carry as much of our traffic and are not dark"
+        )
+        text = (
+            f"{share:.0%} of the congested packets wait for {count} "
+            f"{'link' if count == 1 else 'links'} that take less than they should. The heaviest, "
+            f"{t.name[link]}, has a congested fraction of {dark:.0%} and takes at most {most:.0%} "
+            f"of its line rate from us; that is not the traffic of others, for {why}"
+        )
+        where = f"the cable {t.name[link]}"
+    return evidence.finding(
+        "TB007",
+        "slow-link",
+        "Slow link: a link serves less than it should",
+        text + ".",
+        roots,
+        f"Have {where} looked at: speed, width, error counters; keep off it until then.",
+    )

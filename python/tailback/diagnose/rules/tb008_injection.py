@@ -1,0 +1,62 @@
+"""TB008: the adapters send at their own line rate, and nothing is in the way."""
+
+from __future__ import annotations
+
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.model import Finding
+from tailback.diagnose.rules import RULES
+
+LINE_BOUND = 0.5
+"""Share of the whole time that the busiest adapter needs at line rate, from which that is what the
+time goes into: no change of placement, routing or neighbours can save the larger part of it."""
+
+NEGLIGIBLE = 0.02
+"""Congested packet-hops below this share of all packet-hops count as few."""
+
+FEW_LINKS = 0.01
+"""Congested links below this share of the links we use count as few."""
+
+
+@RULES.register("TB008")
+def injection(evidence: Evidence) -> Finding | None:
+    """Injection limit: adapters send at their line rate all the time, and nothing is congested.
+
+    ## What it does
+    Fires when the busiest adapter of ours needs at least half of the whole time to send its bytes
+    at line rate, and no link is significantly congested (as in TB004). It needs the message log.
+
+    ## Why it matters
+    The time is that of the data itself. Neither another placement nor other routes or quieter
+    neighbours make an adapter faster.
+
+    ## Example
+    Every rank sends 1 MiB to its neighbour in a ring: 84 µs at 100 Gb/s, and the exchange takes
+    86 µs. Nothing waits in any switch.
+
+    ## What to do
+    Send less (smaller halos, lower precision, compression), keep more of it within the node, hide
+    it behind computation, or use more adapters or nodes.
+    """
+    if evidence.wire_share < LINE_BOUND or not evidence.received or not is_quiet(evidence):
+        return None
+    sent = evidence.adapters.wire_ps
+    node = int(sent.argmax())
+    name = str(evidence.run.tables["nodes"].sort("node")["name"][node])
+    rate = float(evidence.adapters.rate_gbps[node])
+    return evidence.finding(
+        "TB008",
+        "injection",
+        "Injection limit: adapters send at their own line rate",
+        f"The adapter {name} needs {evidence.wire_share:.0%} of the time to send what it sends at "
+        f"its {rate:g} Gb/s, and {evidence.overall.value:.1%} of the packet-hops met congestion "
+        f"(at most {evidence.overall.high:.1%} with 95 % confidence): nothing is in the way.",
+        evidence.roots.clear(),
+        "Send less, keep more of it within the node, or hide it behind computation.",
+    )
+
+
+def is_quiet(evidence: Evidence) -> bool:
+    """Whether no link is significantly congested, or so few that they hardly count."""
+    hot = int(evidence.whole.congested.sum())
+    few = evidence.overall.high < NEGLIGIBLE and hot < FEW_LINKS * evidence.links_seen
+    return few or (not evidence.roots.height and not evidence.open_matters)

@@ -1,0 +1,89 @@
+"""Cables that serve less than the fabric says: put into a fabric, and taken out again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tailback.errors import ScenarioError, nearest
+from tailback.fabric.model import Fabric
+from tailback.scenario import Degraded
+
+_PLACE = "[[fabric.degraded]]"
+_PORT = re.compile(r"^(.*)\[(\d+)\]$")
+
+
+def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
+    """The fabric with some links slower than nominal; their nominal rates are kept beside.
+
+    Args:
+        fabric: The fabric as it is meant to be.
+        sections: Which cables or links, and what they serve.
+
+    Raises:
+        ScenarioError: There is no such port, or the rate is not below the nominal one.
+    """
+    if not sections:
+        return fabric
+    rate = fabric.link_gbps.copy()
+    for section in sections:
+        key = "cable" if section.cable is not None else "link"
+        link = _link(fabric, section.cable or section.link or "", key)
+        links = [link, int(fabric.link_reverse[link])] if key == "cable" else [link]
+        nominal = float(fabric.link_gbps[links].min())
+        if not 0 < section.rate < nominal:
+            raise ScenarioError(
+                f"{section.rate:g} Gb/s is no degradation of a link of {nominal:g} Gb/s",
+                place=f"{_PLACE} rate",
+                remedy=f"give a rate above 0 and below {nominal:g} Gb/s",
+            )
+        rate[links] = section.rate
+    return replace(fabric, link_gbps=rate, nominal_gbps=fabric.link_gbps)
+
+
+def healthy(fabric: Fabric) -> Fabric:
+    """The fabric with every link at its nominal rate; the same object when it is so already."""
+    if fabric.nominal_gbps is None:
+        return fabric
+    return replace(fabric, link_gbps=np.asarray(fabric.nominal_gbps), nominal_gbps=None)
+
+
+def slowed(fabric: Fabric, slow: Sequence[tuple[int, float]]) -> Fabric:
+    """The fabric with given rates, Gb/s, of both directions of some cables, named by one link."""
+    rate = fabric.link_gbps.copy()
+    for link, gbps in slow:
+        rate[[link, int(fabric.link_reverse[link])]] = gbps
+    nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
+    return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
+
+
+def _link(fabric: Fabric, text: str, key: str) -> int:
+    """The link that leaves a port, ``"leaf3[7]"``."""
+    match = _PORT.match(text.strip())
+    if match is None:
+        raise ScenarioError(
+            f"{text!r} is no port",
+            place=f"{_PLACE} {key}",
+            remedy='name a node or switch and its port, as reports do: "leaf3[7]"',
+        )
+    name, port = match.group(1), int(match.group(2))
+    names = [*fabric.node_name, *fabric.switch_name]
+    if name not in names:
+        raise ScenarioError(
+            f"there is no node or switch {name!r}",
+            place=f"{_PLACE} {key}",
+            remedy=nearest(name, names) if len(names) <= 200 else "see table links of a run",
+        )
+    mine = fabric.link_src == names.index(name)
+    found = np.flatnonzero(mine & (fabric.link_src_port == port))
+    if not len(found):
+        ports = ", ".join(str(p) for p in np.sort(fabric.link_src_port[mine])[:50])
+        raise ScenarioError(
+            f"{name!r} has no cable at port {port}",
+            place=f"{_PLACE} {key}",
+            remedy=f"ports with a cable: {ports}",
+        )
+    return int(found[0])

@@ -1,0 +1,55 @@
+"""The k-ary n-tree with horizontal links between switches that are one node of the ideal tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import Field
+
+from tailback.fabric.builders import core, from_arrays
+from tailback.fabric.model import Fabric
+from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built
+from tailback.units import RateGbps, TimePs
+
+
+@TOPOLOGIES.register("modified-k-ary-n-tree")
+class ModifiedKaryNTree(Topology):
+    """k-ary n-tree whose switches of one ideal fat-tree node stand in a line (document 004)."""
+
+    k: int = Field(ge=2, description="links down and up of a switch")
+    n: int = Field(ge=1, le=16, description="levels of switches")
+    width: int = Field(
+        default=2, ge=0, le=64, description="parallel cables from a switch to the next of its line"
+    )
+    rate: RateGbps = Field(default=100.0, description="rate of cables up")
+    delay: TimePs = Field(default=0, description="delay of cables up")
+    horizontal_rate: RateGbps = Field(default=100.0, description="rate of horizontal cables")
+    horizontal_delay: TimePs = Field(default=0, description="delay of horizontal cables")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """k, n and width, as the core wants them."""
+        return self.k, self.n, self.width
+
+    def counts(self) -> tuple[int, int, int]:
+        """Nodes, switches and cables: kⁿ; n·kⁿ⁻¹; n·kⁿ and width·Σ(kⁿ⁻¹ - kⁿ⁻¹⁻ˡ), l = 1 … n-1."""
+        nodes, level = self.k**self.n, self.k ** (self.n - 1)
+        lines = sum(level - level // self.k**tier for tier in range(1, self.n))
+        return nodes, self.n * level, self.n * nodes + self.width * lines
+
+    def _build(self) -> Fabric:
+        """The fabric; levels are tiers."""
+        rates = [self.host_rate, self.rate, self.horizontal_rate]
+        delays = [self.host_delay, self.delay, self.horizontal_delay]
+        arrays = built(lambda: core.modified_tree_fabric(self.shape, rates, delays))
+        level = self.k ** (self.n - 1)
+        digits = len(str(level - 1))
+        names = [f"t{tier}-{s:0{digits}d}" for tier in range(self.n) for s in range(level)]
+        return from_arrays(arrays, self.kind, names)
+
+    def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+        """Up, down and sideways on the way down; and up/down, which never goes sideways."""
+        return {
+            "horizontal": lambda network: core.Routing.sideways(network, self.shape),
+            **super().rules(),
+        }

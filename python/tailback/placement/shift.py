@@ -1,0 +1,84 @@
+"""Shifted placement: the same nodes, numbered from further on, and none that is to be avoided."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import PlacementError, nearest
+from tailback.placement import options as read
+from tailback.placement.options import Options
+from tailback.placement.problem import Problem, first_appearance
+
+MOST_WORK = 200_000_000
+"""Pairs of ranks times shifts that are looked at; beyond it shifts are taken at even distances."""
+
+
+def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+    """Rank after rank as ``block``, but from a host further on, around the end of the allocation.
+
+    Groups of ranks that talk among themselves then begin at other hosts: with the right shift they
+    lie within leaves, and what others do to the links between leaves does not reach them. pF3D was
+    sped up so (P. A. Taffet, J. Mellor-Crummey, SC'19).
+
+    Options: ``by`` (hosts to shift by; when absent, the shift that sends least between leaves, by
+    bytes, congested leaves counting ``1 + congestion_weight · c`` times), ``congestion_weight``
+    (default 4), ``avoid`` (names of hosts that are used last, so left out where others suffice).
+    """
+    read.refuse_unknown("shift", options, ("by", "congestion_weight", "avoid"))
+    weight = read.number(options, "congestion_weight", 4.0)
+    host = first_appearance(problem.slot_host)
+    last = np.isin(problem.slot_host, _avoided(problem, options))
+    if "by" in options:
+        by = read.integer(options, "by", 0, least=0)
+    else:
+        by = _best(problem, host, last, weight)
+    return _order(problem, host, last, by)
+
+
+def _avoided(problem: Problem, options: Options) -> NDArray[np.int64]:
+    value = options.get("avoid", [])
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise PlacementError(
+            f"avoid = {value!r:.80} is not a list of host names",
+            place="placement_options",
+            remedy='give names, like avoid = ["node017"]',
+        )
+    number = {name: at for at, name in enumerate(problem.host_name)}
+    for name in value:
+        if name not in number:
+            raise PlacementError(
+                f"avoid: there is no host {name!r}",
+                place="placement_options",
+                remedy=nearest(name, number)[:400],
+            )
+    return np.array([number[name] for name in value], np.int64)
+
+
+def _order(
+    problem: Problem, host: NDArray[np.int64], last: NDArray[np.bool_], by: int
+) -> NDArray[np.int64]:
+    """Slots in the order of their hosts from number ``by`` on, those to avoid at the end."""
+    count = int(host.max(initial=0)) + 1
+    turn = (host - by) % count
+    return np.lexsort((np.arange(problem.n_slots), turn, last))[: problem.n_ranks]
+
+
+def _best(problem: Problem, host: NDArray[np.int64], last: NDArray[np.bool_], weight: float) -> int:
+    """Shift that sends least between leaves; the smallest of several."""
+    source, target, size = problem.traffic
+    count = int(host.max(initial=0)) + 1
+    step = max(1, len(source) * count // MOST_WORK)
+    hot = np.zeros(int(problem.slot_home.max(initial=0)) + 1)
+    if problem.congestion is not None:
+        hot = np.nan_to_num(problem.congestion)
+    bytes_ = np.maximum(size.astype(np.float64), 1.0)
+    cost = {}
+    for by in range(0, count, step):
+        leaf = problem.slot_home[_order(problem, host, last, by)]
+        a, b = leaf[source], leaf[target]
+        away = a != b
+        cost[by] = float(
+            (bytes_[away] * (1.0 + weight * np.maximum(hot[a[away]], hot[b[away]]))).sum()
+        )
+    return min(cost, key=lambda by: (cost[by], by))

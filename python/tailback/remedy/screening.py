@@ -1,0 +1,89 @@
+"""Leave out placements that cannot win, by a quick model, before the slow one proves the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnose.model import Candidate
+from tailback.errors import TailbackError
+from tailback.evaluate import Change, Evaluate
+from tailback.units import format_time
+
+Placements = Mapping[str, NDArray[np.uint32]]
+
+KEEP = 3
+"""So many of the quickest are always proved."""
+NOT_SIMULATED = "not simulated"
+"""How the error of a candidate begins that was left out."""
+MARGIN = 0.25
+"""And whoever is within this of the quickest: more than the quick model errs between placements of
+one job (docs/rates.md)."""
+
+
+@dataclass(frozen=True)
+class Screened:
+    """What is left of the candidates.
+
+    Attributes:
+        kept: Those worth a proof: node of each rank, shape (R,), by name.
+        left_out: The others, each with the reason as its error.
+        estimate_ps: Estimated time of each that could be estimated, by name.
+    """
+
+    kept: dict[str, NDArray[np.uint32]]
+    left_out: list[Candidate] = field(default_factory=list)
+    estimate_ps: dict[str, int] = field(default_factory=dict)
+
+
+def screen(
+    candidates: Placements,
+    evaluate: Evaluate,
+    *,
+    always: frozenset[str] = frozenset(),
+    keep: int = KEEP,
+    margin: float = MARGIN,
+    progress: Callable[[str, float], None] | None = None,
+) -> Screened:
+    """Estimate the time under each placement and leave out those that are clearly slower.
+
+    Who cannot be estimated is kept: the proof decides.
+
+    Args:
+        candidates: Node of each rank, shape (R,), by name.
+        evaluate: The quick model.
+        always: Names that are kept whatever their estimate.
+        keep: So many are kept at least.
+        margin: Keep whoever takes at most this share longer than the quickest.
+        progress: Told the placement and the share done, 0–1.
+    """
+    if len(candidates) <= keep:
+        return Screened(dict(candidates))
+    estimate: dict[str, int] = {}
+    for number, (name, nodes) in enumerate(candidates.items()):
+        if progress is not None:
+            progress(f"estimating placement {name}", number / len(candidates))
+        try:
+            run = evaluate(Change(placement=nodes, placement_name=name))
+        except TailbackError:
+            continue
+        estimate[name] = run.elapsed_ps
+    if not estimate:
+        return Screened(dict(candidates))
+    order = sorted(estimate, key=lambda name: (estimate[name], name))
+    quickest = estimate[order[0]]
+    slow = {name for name in order[keep:] if estimate[name] > (1 + margin) * quickest} - always
+    left_out = [
+        Candidate(
+            name=name,
+            error=f"{NOT_SIMULATED}: the fluid model estimates {format_time(estimate[name])}, "
+            f"{estimate[name] / quickest - 1:.0%} more than under {order[0]}",
+        )
+        for name in order
+        if name in slow
+    ]
+    kept = {name: nodes for name, nodes in candidates.items() if name not in slow}
+    return Screened(kept, left_out, estimate)

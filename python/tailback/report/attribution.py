@@ -1,0 +1,462 @@
+"""Which line of the program makes a link hot, and who waits: stall time charged to its cause.
+
+The time a message was held up is what it took beyond its own bytes at line rate. It is charged to
+the congested links its packets may have crossed, by how often packets of its label met congestion
+there, and from there along the congestion trees of the diagnosis to the links they are rooted at.
+Parallel links among which routing chooses (a *bundle*) stand together. Without a message log the
+unit is congested packets, and no ranks are known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.diagnose.evidence import REST, View
+from tailback.diagnose.evidence import Evidence as Trees
+from tailback.report.flame import Frame, sort_frames
+from tailback.report.layout import describe
+from tailback.run import Run
+
+DEEPEST = 6
+"""Links of a chain of waiting; what waits further up is charged to the last of them."""
+
+LEAST_SHARE = 0.02
+"""Shares of waiting below this are not followed."""
+
+NAMED_RANKS = 3
+"""Ranks named under a call, those that lose most; the others are summed up."""
+
+
+@dataclass(frozen=True)
+class HotLine:
+    """One line of the program at one saturated place.
+
+    Attributes:
+        place: The links, as people say them.
+        link: The heaviest link of them.
+        ours: Whether our own traffic fills the place; None where the samples do not say.
+        line: Call path and call, or phase and call where no path is known.
+        phase: Phase of the messages.
+        call: Call that sent them.
+        tag: MPI tag, -1 where there is none.
+        communicator: Their communicator.
+        share: Share of our congested packets at the place that are of this line, 0–1.
+        stall: Stall time charged to the place that this line suffers (ps or packets).
+        ranks: Ranks that suffer, numbered within the job; empty where unknown.
+    """
+
+    place: str
+    link: int
+    ours: bool | None
+    line: str
+    phase: str
+    call: str
+    tag: int
+    communicator: str
+    share: float
+    stall: float
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Stall time of a run by saturated link, line of the program and rank.
+
+    Attributes:
+        unit: ``ps`` (message log known) or ``packets``.
+        flame: Everything; its children are the saturated places, heaviest first.
+        lines: The table, heaviest stall first.
+        elsewhere: Stall of messages that met no congested link: queues too short to count.
+    """
+
+    unit: Literal["ps", "packets"]
+    flame: Frame
+    lines: list[HotLine]
+    elsewhere: float
+
+
+def attribute(run: Run) -> Attribution:
+    """Charge the stall time of our messages to saturated links, lines and ranks.
+
+    Args:
+        run: The run; its congestion trees are grown anew.
+    """
+    trees = Trees(run)
+    waits = _Waits(trees)
+    flame = Frame("all", "all")
+    stall, losers = dict[tuple[int, int], float](), dict[tuple[int, int], set[int]]()
+    for view in trees.views:
+        graph = _BundleGraph(trees, view)
+        own = waits.at(view, trees)
+        for (bundle, label), part in _groups(own):
+            chains = list(graph.chains(bundle))
+            for chain, factor in chains:
+                _insert(flame, waits, graph, chain, label, part, factor)
+                key = (chain[0], label)
+                stall[key] = stall.get(key, 0.0) + factor * float(part["value"].sum())
+                losers.setdefault(key, set()).update(part["rank"].to_list())
+    sort_frames(flame)
+    table = _table(trees, waits, stall, losers)
+    return Attribution(waits.unit, flame, table, max(waits.total - flame.value, 0.0))
+
+
+class _Waits:
+    """How long messages of each label and rank waited, and at which bundles."""
+
+    def __init__(self, trees: Trees) -> None:
+        run = trees.run
+        self.labels = {int(row["label"]): row for row in run.tables["labels"].iter_rows(named=True)}
+        self.ranks = dict(run.tables["ranks"].select("rank", "job_rank").iter_rows())
+        self._bundles = pl.DataFrame(
+            {"link": np.arange(trees.topology.n_links, dtype=np.uint32),
+             "bundle": trees.topology.bundle, "inner": ~trees.topology.from_node}
+        )  # fmt: skip
+        ours = run.tables["jobs"].filter("observed")["job"]
+        self.samples = (
+            run.tables["samples"]
+            .filter(pl.col("job").is_in(ours.implode()))
+            .join(self._bundles, on="link")
+            .filter("inner")
+            .group_by("bundle", "label")
+            .agg(met=pl.col("congested_weight").sum().cast(pl.Float64),
+                 packets=pl.col("hop_weight").sum().cast(pl.Float64))
+            .sort("bundle", "label")
+        )  # fmt: skip
+        log = _delays(run, trees)
+        self.unit: Literal["ps", "packets"] = "packets" if log is None else "ps"
+        self.own = self._packets() if log is None else self._delayed(log, trees)
+        everything = self.samples["met"] if log is None else log["lost"]
+        self.total = float(everything.sum())
+
+    def at(self, view: View, trees: Trees) -> pl.DataFrame:
+        """Rows ``bundle, label, rank, value`` of the phases of one view."""
+        labels = pl.DataFrame(
+            {"label": list(self.labels), "phase": [row["phase"] for row in self.labels.values()]},
+            schema={"label": pl.UInt32, "phase": pl.String},
+        )
+        own = self.own.join(labels, on="label")
+        if len(trees.views) == 1:
+            return own
+        if view.name == REST:
+            others = pl.Series([other.name for other in trees.views], dtype=pl.String)
+            return own.filter(~pl.col("phase").is_in(others.implode()))
+        return own.filter(pl.col("phase") == view.name)
+
+    def _packets(self) -> pl.DataFrame:
+        return self.samples.filter(pl.col("met") > 0).select(
+            "bundle", "label", rank=pl.lit(-1, pl.Int64), value=pl.col("met")
+        )
+
+    def _delayed(self, log: pl.DataFrame, trees: Trees) -> pl.DataFrame:
+        """Split the delay of each message over the bundles it may have been held up at."""
+        places = _places(trees)
+        heat = self.samples.filter(pl.col("packets") > 0).with_columns(
+            heat=(pl.col("met") / pl.col("packets")).clip(0, 1)
+        )
+        crossed = [
+            log.join(places.rename({"vertex": key}), on=key)
+            for key in ("src_switch", "dst_switch", "dst_node")
+        ]
+        middle = heat.filter(~pl.col("bundle").is_in(places["bundle"].unique().implode()))
+        far = log.filter(pl.col("src_pod") != pl.col("dst_pod"))
+        # Nobody knows which of the links further up a message took: all its label's, by their use.
+        weight = pl.col("packets") / pl.col("packets").sum().over("label")
+        upper = far.join(
+            middle.select("bundle", "label", part=weight), on="label"
+        ) if far.height * max(middle.height, 1) < 5_000_000 else far.head(0).with_columns(
+            bundle=pl.lit(0, pl.Int64), part=pl.lit(0.0)
+        )  # fmt: skip
+        columns = ("rank", "label", "lost", "message", "bundle", "part")
+        one = pl.lit(1.0)
+        joined = pl.concat(
+            [*(frame.with_columns(part=one).select(columns) for frame in crossed),
+             upper.select(columns)]
+        ).join(heat.select("bundle", "label", "heat"), on=("bundle", "label"))  # fmt: skip
+        blame = pl.col("heat") * pl.col("part")
+        return (
+            joined.filter(pl.col("heat") > 0)
+            .with_columns(value=pl.col("lost") * blame / blame.sum().over("message"))
+            .group_by("bundle", "label", "rank")
+            .agg(pl.col("value").sum())
+            .sort("bundle", "label", "rank")
+        )
+
+    def line(self, label: int) -> str:
+        """The line of the program a label stands for."""
+        row = self.labels[label]
+        tag = f", tag {row['tag']}" if row["tag"] >= 0 else ""
+        if row["path"]:
+            return f"{row['path']} > {row['call']}{tag}"
+        if row["phase"] == f"tag {row['tag']}":
+            return f"{row['call']}{tag}"
+        phase = f" in {row['phase']}" if row["phase"] not in ("", row["call"]) else ""
+        return f"{row['call']}{phase}{tag}"
+
+
+def _places(trees: Trees) -> pl.DataFrame:
+    """Bundles a message must cross: ``vertex, bundle`` of leaf switches and nodes."""
+    t = trees.topology
+    leaf = np.zeros(len(t.out_start) - 1, np.bool_)
+    leaf[t.node_switch[t.node_switch >= 0]] = True
+    up = (t.direction == 1) & ~t.from_node & leaf[t.src]
+    down = (t.direction == -1) & ~t.to_node & leaf[t.dst]
+    vertex = np.concatenate([t.src[up], len(leaf) + t.dst[down], 2 * len(leaf) + t.dst[t.to_node]])
+    bundle = np.concatenate([t.bundle[up], t.bundle[down], t.bundle[t.to_node]])
+    return pl.DataFrame({"vertex": vertex, "bundle": bundle}).unique().sort("vertex", "bundle")
+
+
+def _delays(run: Run, trees: Trees) -> pl.DataFrame | None:
+    """Time each observed message lost; None without a message log.
+
+    Free flow is the message's bytes at the slower of the two host links and, as latency, the least
+    that any message over as many switches took beyond that.
+    """
+    ours = run.tables["jobs"].filter("observed")["job"]
+    ranks = run.tables["ranks"].filter(pl.col("job").is_in(ours.implode())).select("rank", "node")
+    t = trees.topology
+    rate = np.zeros(t.n_nodes)
+    rate[t.src[t.from_node]] = t.rate_gbps[t.from_node]
+    switch = t.node_switch
+    pods = run.tables["switches"].sort("switch")["pod"].cast(pl.Int64).to_numpy()
+    vertices = len(t.out_start) - 1
+    nodes = pl.DataFrame(
+        {"node": np.arange(t.n_nodes, dtype=np.uint32), "rate": rate, "switch": switch,
+         "pod": pods[np.maximum(switch - t.n_nodes, 0)] if len(pods) else switch}
+    )  # fmt: skip
+    ends = ranks.join(nodes, on="node")
+    log = (
+        run.tables["messages"]
+        .filter((pl.col("arrival_ps") > pl.col("start_ps")) & (pl.col("packets") > 0))
+        .join(ends.rename({"rank": "src_rank", "switch": "src_switch", "pod": "src_pod"}),
+              on="src_rank")
+        .join(ends.rename({"rank": "dst_rank", "switch": "to_switch", "pod": "dst_pod"}),
+              on="dst_rank", suffix="_to")
+        .filter(pl.col("node") != pl.col("node_to"))
+    )  # fmt: skip
+    if not log.height:
+        return None
+    took = pl.col("arrival_ps").cast(pl.Float64) - pl.col("start_ps").cast(pl.Float64)
+    wire = pl.col("size_bytes") * 8000 / pl.min_horizontal("rate", "rate_to")
+    away = pl.col("src_switch") != pl.col("to_switch")
+    log = log.with_columns(beyond=took - wire, hops=pl.col("switch_hops") // pl.col("packets"))
+    return log.with_columns(
+        lost=(pl.col("beyond") - pl.col("beyond").min().over("hops")).clip(lower_bound=0),
+        dst_switch=pl.when(away).then(vertices + pl.col("to_switch")).otherwise(-1),
+        src_switch=pl.when(away).then("src_switch").otherwise(-1),
+        dst_node=2 * vertices + pl.col("node_to").cast(pl.Int64),
+    ).select(
+        "message", "label", "lost", "src_switch", "dst_switch", "dst_node", "src_pod", "dst_pod",
+        rank=pl.col("src_rank").cast(pl.Int64),
+    )  # fmt: skip
+
+
+class _BundleGraph:
+    """A congestion forest with parallel links joined: what each bundle waits on."""
+
+    def __init__(self, trees: Trees, view: View) -> None:
+        t, forest = trees.topology, view.forest
+        self._trees = trees
+        links, weight = forest.links, view.own.weight[forest.links]
+        weight = np.where(weight > 0, weight, 1e-9)
+        bundle = t.bundle[links]
+        size = int(t.bundle.max(initial=-1)) + 1
+        self._total = np.bincount(bundle, weights=weight, minlength=size)
+        self._root = np.bincount(bundle, weights=weight * forest.root, minlength=size)
+        self._heaviest: dict[int, int] = {}
+        self._roots: dict[int, int] = {}
+        for at in np.argsort(weight, kind="stable").tolist():
+            self._heaviest[int(bundle[at])] = int(links[at])
+            self._roots[int(bundle[at])] = self._roots.get(int(bundle[at]), 0) + 1
+        graph = forest.waits_on.tocoo()
+        rows, columns = graph.coords
+        self._onward: dict[int, dict[int, float]] = {}
+        shares = zip(rows.tolist(), columns.tolist(), graph.data.tolist(), strict=True)
+        for row, column, share in shares:
+            a, b = int(bundle[row]), int(bundle[column])
+            onward = self._onward.setdefault(a, {})
+            onward[b] = onward.get(b, 0.0) + share * float(weight[row]) / float(self._total[a])
+
+    def chains(self, bundle: int) -> Iterator[tuple[tuple[int, ...], float]]:
+        """Chains of waiting that begin at ``bundle``: root first, with the share that takes each.
+
+        A bundle that is not congested in this view has none.
+        """
+        if bundle >= len(self._total) or self._total[bundle] <= 0:
+            return
+        todo: list[tuple[tuple[int, ...], float]] = [((bundle,), 1.0)]
+        while todo:
+            chain, factor = todo.pop()
+            here = chain[0]
+            held = float(self._root[here] / self._total[here])
+            onward = {
+                other: share
+                for other, share in self._onward.get(here, {}).items()
+                if other not in chain and factor * share >= LEAST_SHARE and len(chain) < DEEPEST
+            }
+            # What is not followed any further stays here.
+            stays = factor * max(held, 1.0 - sum(onward.values()))
+            if stays > 0:
+                yield chain, stays
+            todo += [((other, *chain), factor * share) for other, share in onward.items()]
+
+    def heaviest(self, bundle: int) -> int:
+        """The link of the bundle with most congested packets."""
+        return self._heaviest[bundle]
+
+    def tiers(self, link: int) -> str:
+        """What a link joins: ``leaf → aggregation``."""
+        t = self._trees.topology
+        way = {1: "up", 0: "flat", -1: "down"}[int(t.direction[link])]
+        return describe(int(t.tier[link]), way)
+
+    def name(self, bundle: int) -> str:
+        """The bundle as people say it."""
+        return bundle_name(self._trees, bundle)
+
+
+def bundle_name(trees: Trees, bundle: int) -> str:
+    """``leaf042: 16 up-links``, or the name of the only link."""
+    t = trees.topology
+    members = np.flatnonzero(t.bundle == bundle)
+    if len(members) == 1:
+        return t.name[int(members[0])]
+    way = int(t.direction[members[0]])
+    switches = trees.run.tables["switches"]["name"]
+    here = int((t.dst if way < 0 else t.src)[members[0]]) - t.n_nodes
+    name = str(switches[here]) if 0 <= here < len(switches) else t.name[int(members[0])]
+    if way == 0:
+        return f"{t.name[int(members[0])]} and {len(members) - 1} parallel"
+    return f"{name}: {len(members)} {'up' if way > 0 else 'down'}-links"
+
+
+def _groups(own: pl.DataFrame) -> Iterator[tuple[tuple[int, int], pl.DataFrame]]:
+    """Rows of each bundle and label."""
+    for key, part in own.group_by("bundle", "label", maintain_order=True):
+        yield (int(key[0]), int(key[1])), part.sort(["value", "rank"], descending=[True, False])
+
+
+def _insert(
+    flame: Frame,
+    waits: _Waits,
+    graph: _BundleGraph,
+    chain: tuple[int, ...],
+    label: int,
+    part: pl.DataFrame,
+    factor: float,
+) -> None:
+    """Add the stall of one bundle and label, along one chain, to the flame graph."""
+    total = factor * float(part["value"].sum())
+    flame.value += total
+    frame = flame
+    for bundle in chain:
+        link = graph.heaviest(bundle)
+        frame = frame.add(graph.name(bundle), "link", link, graph.tiers(link))
+        frame.value += total
+    frame = frame.add(waits.line(label), "line")
+    frame.value += total
+    if waits.unit == "packets":
+        return
+    values, ranks = part["value"].to_list(), part["rank"].to_list()
+    for rank, value in zip(ranks[:NAMED_RANKS], values[:NAMED_RANKS], strict=True):
+        frame.add(f"rank {waits.ranks[rank]}", "rank").value += factor * value
+    if len(ranks) > NAMED_RANKS:
+        rest = frame.add(f"{len(ranks) - NAMED_RANKS} more ranks", "rank")
+        rest.value += factor * sum(values[NAMED_RANKS:])
+
+
+def _table(
+    trees: Trees,
+    waits: _Waits,
+    lost: Mapping[tuple[int, int], float],
+    losers: Mapping[tuple[int, int], set[int]],
+) -> list[HotLine]:
+    """Rows of the table: what each line sends over a saturated place, and what it suffers."""
+    met = {(b, label): value for b, label, value in
+           waits.samples.select("bundle", "label", "met").iter_rows()}  # fmt: skip
+    whole: dict[int, float] = {}
+    for (bundle, _), value in met.items():
+        whole[bundle] = whole.get(bundle, 0.0) + value
+    verdicts = _verdicts(trees)
+    out = []
+    for (bundle, label), stall in lost.items():
+        link, ours = verdicts.get(bundle, (-1, None))
+        row = waits.labels[label]
+        if link < 0:
+            link = int(np.flatnonzero(trees.topology.bundle == bundle)[0])
+        out.append(
+            HotLine(
+                place=bundle_name(trees, bundle),
+                link=link,
+                ours=ours,
+                line=waits.line(label),
+                phase=str(row["phase"]),
+                call=str(row["call"]),
+                tag=int(row["tag"]),
+                communicator=str(row["communicator"]),
+                share=met.get((bundle, label), 0.0) / max(whole.get(bundle, 0.0), 1e-9),
+                stall=stall,
+                ranks=frozenset(waits.ranks[r] for r in losers[bundle, label] if r >= 0),
+            )
+        )
+    return sorted(out, key=lambda line: (-line.stall, line.place, line.line))
+
+
+def _verdicts(trees: Trees) -> dict[int, tuple[int, bool | None]]:
+    """Heaviest root of each bundle, and whether our traffic fills it."""
+    meaning = {"ours": True, "others": False}
+    out: dict[int, tuple[int, bool | None]] = {}
+    bundle: NDArray[np.int64] = trees.topology.bundle
+    for row in trees.roots.iter_rows(named=True):
+        out.setdefault(int(bundle[row["link"]]), (int(row["link"]), meaning.get(row["verdict"])))
+    return out
+
+
+def by_line(attribution: Attribution) -> list[HotLine]:
+    """The table with places that one line makes hot alike joined: one row a line.
+
+    ``place`` then names the heaviest place and how many more there are.
+    """
+    groups: dict[tuple[str, bool], list[HotLine]] = {}
+    for line in attribution.lines:
+        groups.setdefault((line.line, line.ours is False), []).append(line)
+    out = []
+    for (_, others), lines in groups.items():
+        first, stall = lines[0], sum(line.stall for line in lines)
+        sure = sum(line.stall for line in lines if line.ours is not None)
+        ours = None if sure < stall / 2 else not others
+        ranks: frozenset[int] = frozenset().union(*(line.ranks for line in lines))
+        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+        share = sum(line.share * line.stall for line in lines) / stall if stall > 0 else 0.0
+        out.append(
+            HotLine(
+                first.place + more, first.link, ours, first.line, first.phase, first.call,
+                first.tag, first.communicator, share, stall, ranks,
+            )
+        )  # fmt: skip
+    return sorted(out, key=lambda line: (-line.stall, line.line))
+
+
+def to_json(attribution: Attribution) -> str:
+    """The attribution as JSON: ``unit``, ``total``, ``elsewhere``, ``lines`` and ``flame``."""
+
+    def frame(one: Frame) -> dict[str, object]:
+        children = [frame(child) for child in one.children]
+        return {"name": one.name, "kind": one.kind, "value": one.value, "link": one.link,
+                "children": children}  # fmt: skip
+
+    lines = [{**asdict(line), "ranks": sorted(line.ranks)} for line in attribution.lines]
+    out = {
+        "unit": attribution.unit,
+        "total": attribution.flame.value,
+        "elsewhere": attribution.elsewhere,
+        "lines": lines,
+        "flame": frame(attribution.flame),
+    }
+    return json.dumps(out, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,292 @@
+"""The congestion evolution graph as a page: one HTML file, nothing fetched, names shown as text.
+
+Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis*, section
+VI: time downwards, a circle a feature, sized by its extent, coloured by its largest value (Figure
+9). Beside it is the network at the chosen step: slices of a torus (Figure 10) or tiers of a tree.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import jinja2
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+import tailback
+from tailback.counters.analysis.dot import BANDS
+from tailback.counters.analysis.evolution import Evolution
+from tailback.counters.analysis.evolution_layout import columns_of, time_unit
+from tailback.counters.analysis.evolution_tiers import Panel
+from tailback.counters.analysis.figures import draw, render
+from tailback.counters.analysis.study import Study
+from tailback.errors import RunError
+from tailback.report import scales
+from tailback.report.payload import Packer, safe_json
+
+MOST_FEATURES: Final = 20_000
+MOST_VALUES: Final = 30_000_000
+"""Features that are drawn, and values (steps times links) that are carried for the network."""
+
+_UNKNOWN = 255
+_WORST = 20
+_NAME = 200
+
+
+def write_evolution(
+    path: str | Path,
+    graph: Evolution,
+    panels: Sequence[Panel],
+    percent: NDArray[np.float64] | None = None,
+    *,
+    title: str = "",
+) -> Path:
+    """Write the page.
+
+    Args:
+        path: The file; an existing one is replaced, whole or not at all.
+        graph: The graph; its places are what the cells of ``panels`` number.
+        panels: The network in panels of places, from ``torus_panels`` or ``tier_panels``.
+        percent: Value of each place at each step, NaN where unknown, shape (steps, places); left
+            out when there are more than ``MOST_VALUES``, and the page says so.
+        title: What the counters are of.
+
+    Returns:
+        The path. The same input gives the same bytes.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    path = Path(path)
+    page = render_evolution(graph, panels, percent, title=title).encode("utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(page)
+            os.chmod(part, 0o644)
+            os.replace(part, path)
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RunError(
+            f"cannot write the page: {error.strerror}", file=path,
+            remedy="choose a file you may write to",
+        ) from None  # fmt: skip
+    return path
+
+
+def render_evolution(
+    graph: Evolution,
+    panels: Sequence[Panel],
+    percent: NDArray[np.float64] | None = None,
+    *,
+    title: str = "",
+) -> str:
+    """The page as text; arguments as in :func:`write_evolution`."""
+    viewer, look = _asset("evolution.js"), _asset("evolution.css")
+    whole = graph.features.height
+    graph = _worst_evolutions(graph)
+    notes = []
+    if graph.features.height < whole:
+        notes.append(f"Drawn are the worst {graph.features.height:,} of {whole:,}.")
+    if percent is not None and percent.size > MOST_VALUES:
+        percent = None
+        notes.append("The network is left out: too many links and steps for a page.")
+    unit, scale = time_unit(graph.steps)
+    data, arrays = _payload(graph, panels, percent, unit, scale)
+    drawn = draw("evolution", Study(evolution=graph, title=title))
+    picture = "" if drawn is None else render(drawn, "svg").decode("utf-8")
+    return _template().render(
+        version=tailback.__version__,
+        policy=_policy(viewer, look),
+        # Markup: our own files, and JSON that safe_json made fit to stand in a page.
+        viewer=Markup(viewer),
+        look=Markup(look),
+        data=Markup(safe_json(data)),
+        arrays=arrays,
+        title=title[:_NAME] or "port counters",
+        threshold=f"{graph.threshold:g}",
+        count=f"{graph.features.height:,}",
+        evolutions=f"{graph.features['evolution'].n_unique():,}",
+        splits=f"{graph.splits:,}",
+        merges=f"{graph.merges:,}",
+        note=" ".join(notes),
+        bands=[(f"{max(b, graph.threshold):g}", c) for b, c in BANDS if b + 10 > graph.threshold],
+        picture="data:image/svg+xml," + quote(picture, safe=" ='/:;,()+@!*~$?[]{}|")
+        if picture
+        else "",
+        worst=_worst_rows(graph, scale),
+        unit=unit,
+    )
+
+
+def torus_panels(coordinates: pl.DataFrame, places: Sequence[str]) -> list[Panel]:
+    """One panel a plane of z: columns are x, rows y from below (Figure 10 of the paper).
+
+    Args:
+        coordinates: ``node_name, x, y, z`` of the routers.
+        places: Names of the routers in the order of the graph.
+    """
+    number = pl.DataFrame({"node_name": list(places)}).with_row_index("place")
+    known = coordinates.unique(maintain_order=True).join(number, on="node_name")
+    if known.is_empty():
+        return []
+    x, y, z, place = (known[c].to_numpy().astype(np.int64) for c in ("x", "y", "z", "place"))
+    cube = np.full((z.max() + 1, y.max() + 1, x.max() + 1), -1, np.int64)
+    cube[z, y, x] = place
+    return [Panel(f"z = {plane}", cells[::-1]) for plane, cells in enumerate(cube)]
+
+
+def values_at(
+    graph: Evolution, time_ns: NDArray[np.int64], place: NDArray[np.int64], fraction: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """Percentages by step and place; None when they are too many for a page.
+
+    Args:
+        graph: The graph.
+        time_ns: Time of each value, one of the graph's steps, shape (n,).
+        place: Its place, shape (n,).
+        fraction: The value, 0–1, NaN where unknown, shape (n,).
+    """
+    if len(graph.steps) * len(graph.places) > MOST_VALUES:
+        return None
+    out = np.full((len(graph.steps), len(graph.places)), np.nan)
+    step = np.searchsorted(graph.steps, time_ns)
+    out[step, place] = 100.0 * np.asarray(fraction, np.float64)
+    return out
+
+
+def _payload(
+    graph: Evolution,
+    panels: Sequence[Panel],
+    percent: NDArray[np.float64] | None,
+    unit: str,
+    scale: float,
+) -> tuple[dict[str, Any], str]:
+    packer, table = Packer(), graph.features
+    members = graph.members.sort("feature", "place")
+    start = np.searchsorted(members["feature"].to_numpy(), np.arange(table.height + 1))
+    first = int(graph.steps[0]) if len(graph.steps) else 0
+    features = {
+        name: packer.add(table[name].to_numpy(), kind)
+        for name, kind in (("step", "u4"), ("extent", "u4"), ("maximum", "f4"), ("mean", "f4"),
+                           ("evolution", "u4"))
+    }  # fmt: skip
+    features["column"] = packer.add(columns_of(graph), "u4")
+    values = None
+    if percent is not None and panels:
+        halves = np.where(
+            np.isnan(percent), _UNKNOWN, np.round(2 * np.nan_to_num(percent)).clip(0, 200)
+        )
+        values = packer.add(halves, "u1")
+    data = {
+        "threshold": graph.threshold,
+        "bands": [list(band) for band in BANDS],
+        "shades": packer.add(scales.table("stall"), "u1"),
+        "unit": unit,
+        "times": [(int(t) - first) / scale for t in graph.steps],
+        "place_word": "links",
+        "places": [name[:_NAME] for name in graph.places],
+        "features": features,
+        "edges": {n: packer.add(graph.edges[n].to_numpy(), "u4") for n in ("source", "target")},
+        "members": {
+            "start": packer.add(start, "u4"),
+            "place": packer.add(members["place"].to_numpy(), "u4"),
+        },
+        "panels": [
+            {"title": panel.title, "rows": panel.links.shape[0], "columns": panel.links.shape[1],
+             "cells": packer.add(panel.links, "i4")}
+            for panel in panels
+        ] if values is not None else [],
+        "values": values,
+    }  # fmt: skip
+    return data, packer.base64()
+
+
+def _worst_evolutions(graph: Evolution) -> Evolution:
+    """The graph, or its worst evolutions when it has more features than a page can show."""
+    if graph.features.height <= MOST_FEATURES:
+        return graph
+    ranked = (
+        graph.features.group_by("evolution")
+        .agg(worst=pl.col("maximum").max(), n=pl.len())
+        .sort("worst", "evolution", descending=[True, False])
+    )
+    kept = ranked.filter(ranked["n"].cum_sum() <= MOST_FEATURES)["evolution"]
+    features = graph.features.filter(pl.col("evolution").is_in(kept.implode()))
+    number = features.select(old="feature").with_row_index("new")
+
+    def renumbered(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+        for column in columns:
+            frame = (
+                frame.join(number, left_on=column, right_on="old", maintain_order="left")
+                .with_columns(pl.col("new").alias(column))
+                .drop("new")
+            )
+        return frame
+
+    return Evolution(
+        features.with_columns(feature=pl.int_range(pl.len(), dtype=pl.UInt32)),
+        renumbered(graph.edges, "source", "target"), renumbered(graph.members, "feature"),
+        graph.places, graph.threshold, graph.steps,
+    )  # fmt: skip
+
+
+def _worst_rows(graph: Evolution, scale: float) -> list[tuple[str, ...]]:
+    if graph.features.is_empty():
+        return []
+    one = graph.members.group_by("feature").agg(pl.col("place").min())
+    rows = (
+        graph.features.sort("maximum", "extent", "feature", descending=[True, True, False])
+        .head(_WORST)
+        .join(one, on="feature", how="left", maintain_order="left")
+    )
+    first = int(graph.steps[0])
+    return [
+        (str(r["feature"]), f"{(r['time_ns'] - first) / scale:.4g}", str(r["extent"]),
+         f"{r['maximum']:.1f}", f"{r['mean']:.1f}", graph.places[r["place"]][:_NAME])
+        for r in rows.iter_rows(named=True)
+    ]  # fmt: skip
+
+
+@cache
+def _asset(name: str) -> str:
+    text = (resources.files("tailback.report") / name).read_text(encoding="utf-8")
+    if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
+        raise RuntimeError(f"{name} cannot stand inside a page; build the viewer again")
+    return text
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    text = (resources.files("tailback.report") / "evolution.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(text)
+
+
+def _policy(viewer: str, look: str) -> str:
+    """Nothing from anywhere: only this page's own script, style and image."""
+    script, style = (
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+        for text in (viewer, look)
+    )
+    return (
+        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )

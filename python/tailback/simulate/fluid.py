@@ -1,0 +1,227 @@
+"""A prepared scenario in the fluid model: the same tables, from rates instead of packets."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import ScenarioError
+from tailback.evaluate import Change, Evaluate
+from tailback.fabric.builders import network_of, star
+from tailback.fabric.degraded import healthy
+from tailback.fabric.model import Fabric
+from tailback.fluid import Choice, ProgramTimes, RankModel, Rates, simulate_program
+from tailback.run import Run
+from tailback.scenario import Scenario
+from tailback.simulate.prepare import Prepared
+from tailback.simulate.routes import Routes, routes_for
+from tailback.simulate.tables import make_tables
+from tailback.traffic.transform import side_by_side
+
+UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
+           "stall_ps")  # fmt: skip
+"""Columns of table ``truth`` that are null in a run of the fluid model."""
+
+NOTE = (
+    "this run is of the fluid model: rates instead of packets. Nothing queues in it, so no port is "
+    "congested and no packet carries a sample; times and link use are estimates (docs/rates.md)"
+)
+
+
+@dataclass(frozen=True)
+class FluidOptions:
+    """What the fluid model needs besides the scenario.
+
+    Attributes:
+        rates: Who decides the rates.
+        paths: How paths are chosen; what the scenario's routing comes nearest to when None.
+        quantum_ps: Least time between two changes of rates; 0 is exact.
+        windows: At least so many time windows to account for links in; 0 for none; those of the
+            scenario when None.
+        first_buffer: Let an adapter send ahead what the buffer behind its link takes; assigned
+            rates fill no buffer.
+    """
+
+    rates: Rates = "max-min"
+    paths: Choice | None = None
+    quantum_ps: int = 100_000
+    windows: int | None = None
+    first_buffer: bool = True
+
+
+def paths_like(routing: str, fabric: Fabric, routes: Routes) -> Choice:
+    """The choice of paths nearest to what packets would do.
+
+    Tables and deterministic routing leave no choice, and VC routing (``vc``) is a choice of whole
+    flows, by flows on each output. Packets that choose one by one keep the links of a tree equally
+    busy: ``pooled``. Elsewhere candidates lead different ways: parts of a flow choose among them.
+    """
+    if routing == "deterministic":
+        return "deterministic"
+    if routing == "vc":
+        return "least-flows"
+    # Up/down routes in a fabric with tiers do not use what flat links it may have.
+    if routes.rule is None and int(fabric.switch_tier.max(initial=0)) > 0:
+        return "pooled"
+    return "split" if routing == "adaptive" else "spread"
+
+
+def simulate_fluid(prepared: Prepared, options: FluidOptions | None = None) -> Run:
+    """Simulate a scenario in the fluid model.
+
+    The run has the tables of a packet run. What the model cannot know is null (:data:`UNKNOWN` of
+    table ``truth``) or empty (``samples``). ``summary`` says ``model = "fluid"`` and with which
+    rates and paths.
+
+    Args:
+        prepared: The scenario, read and placed.
+        options: What the model needs besides.
+
+    Raises:
+        TailbackError: The traffic does not pair up, nodes are not connected, a value is out of
+            range.
+    """
+    return _execute(prepared, options or FluidOptions())
+
+
+def make_fluid_evaluate(prepared: Prepared, options: FluidOptions | None = None) -> Evaluate:
+    """As :func:`tailback.simulate.make_evaluate`, in the fluid model: quick, for screening.
+
+    The evaluator raises ScenarioError for ``no-contention``, which has no rates to share.
+    """
+    options = options or FluidOptions(windows=0)
+    known: dict[str, tuple[Fabric, Routes]] = {}
+
+    def network(kind: str) -> tuple[Fabric, Routes]:
+        if kind not in known:
+            nodes = prepared.slots().tolist()
+            fabric = prepared.fabric if kind == "as-is" else healthy(prepared.fabric)
+            if kind == "star":
+                fabric = star(fabric)
+                known[kind] = (fabric, Routes(network_of(fabric, nodes)))
+            else:
+                known[kind] = (fabric, routes_for(prepared.scenario, fabric, nodes))
+        return known[kind]
+
+    def evaluate(change: Change) -> Run:
+        if change.network == "no-contention":
+            raise ScenarioError(
+                "the fluid model has no network without contention", place="[model]",
+                remedy="use the packet engine for this step",
+            )  # fmt: skip
+        fabric, routes = network(change.network)
+        nodes = [job.node for job in prepared.jobs]
+        if change.placement is not None:
+            nodes[prepared.observed_index] = change.placement
+        return _execute(
+            prepared,
+            options,
+            network=(fabric, routes),
+            nodes=nodes,
+            only_observed=not change.background,
+            routing=change.routing,
+            seed_offset=change.seed_offset,
+        )
+
+    return evaluate
+
+
+def _execute(
+    prepared: Prepared,
+    options: FluidOptions,
+    *,
+    network: tuple[Fabric, Routes] | None = None,
+    nodes: list[NDArray[np.uint32]] | None = None,
+    only_observed: bool = False,
+    routing: str | None = None,
+    seed_offset: int = 0,
+) -> Run:
+    """Run what was prepared, with changes."""
+    scenario = prepared.scenario
+    fabric = network[0] if network else prepared.fabric
+    routes = network[1] if network else routes_for(scenario, fabric, prepared.slots().tolist())
+    jobs = [job for job in prepared.jobs if job.section.observed or not only_observed]
+    chosen = {id(job): node for job, node in zip(prepared.jobs, nodes or [], strict=False)}
+    places = [chosen.get(id(job), job.node) for job in jobs]
+    program, job_of_label = prepared.program, prepared.job_of_label
+    if len(jobs) != len(prepared.jobs):
+        program, job_of_label = side_by_side([job.program for job in jobs])
+    node = np.concatenate(places).astype(np.uint32)
+    start = np.concatenate([np.full(len(p), job.section.start, np.uint64)
+                            for p, job in zip(places, jobs, strict=True)])  # fmt: skip
+    paths = options.paths or paths_like(routing or scenario.engine.routing, fabric, routes)
+    model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
+    began = time.perf_counter()
+    times = simulate_program(
+        routes.network, program, node, fabric.node_host[node], start, model, routes.rule
+    )
+    seconds = time.perf_counter() - began
+    outcome = _outcome(times, scenario.engine.packet)
+    tables, summary = make_tables(scenario, fabric, jobs, places, job_of_label, outcome)
+    summary |= {
+        "model": "fluid", "rates": options.rates, "paths": paths,
+        "quantum_ps": options.quantum_ps, "settlements": times.settlements,
+    }  # fmt: skip
+    performance = {
+        "engine_seconds": seconds,
+        "settlements_per_s": times.settlements / seconds if seconds else 0.0,
+        "cores": os.cpu_count(),
+    }
+    return Run(scenario, tables, summary, performance, [*prepared.notes, *routes.notes, NOTE])
+
+
+def rank_model(
+    scenario: Scenario, options: FluidOptions, paths: Choice, routes: Routes, seed: int
+) -> RankModel:
+    """The engine's settings as far as they mean something here."""
+    engine = scenario.engine
+    windows = scenario.telemetry.windows if options.windows is None else options.windows
+    ahead = options.first_buffer and options.rates == "max-min"
+    return RankModel(
+        seed=seed,
+        rates=options.rates,
+        paths=paths,
+        detour=routes.detour,
+        fifo=engine.injection == "fifo",
+        packet_bytes=engine.packet,
+        header_bytes=engine.header,
+        switch_delay_ps=engine.switch_delay,
+        store_and_forward=engine.switching == "store-and-forward",
+        send_delay_ps=engine.send_delay,
+        eager_bytes=engine.eager,
+        local_gbps=engine.local_rate,
+        local_delay_ps=engine.local_delay,
+        quantum_ps=options.quantum_ps,
+        buffer_bytes=engine.buffer if ahead else 0,
+        windows=windows,
+    )
+
+
+def _outcome(times: ProgramTimes, packet_bytes: int) -> dict[str, Any]:
+    """What came out, in the form of the packet engine's outcome; unknown columns are null."""
+    messages = dict(times.messages)
+    switches = messages.pop("switches").astype(np.int64)
+    size = messages["size_bytes"].astype(np.int64)
+    packets = np.maximum(-(-size // packet_bytes), 1)
+    messages["packets"] = packets.astype(np.uint32)
+    messages["switch_hops"] = (packets * switches).astype(np.uint32)
+    rows = len(times.link_use["window"])
+    truth: dict[str, Any] = {**times.link_use, **{name: [None] * rows for name in UNKNOWN}}
+    samples = {
+        name: np.zeros(0, np.uint64)
+        for name in ("window", "label", "link", "hop_samples", "hop_weight", "hop_variance",
+                     "hop_bytes", "congested_samples", "congested_weight", "congested_variance")
+    }  # fmt: skip
+    return {
+        "messages": messages,
+        "ranks": {"finish_ps": times.finish_ps, "compute_ps": times.compute_ps,
+                  "wait_ps": times.wait_ps},
+        "samples": samples, "truth": truth, "window_ps": times.window_ps, "end_ps": times.end_ps,
+        "packets": int(packets[switches > 0].sum()),
+        "packet_hops": int((packets * switches).sum()), "events": times.settlements,
+    }  # fmt: skip

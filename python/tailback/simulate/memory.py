@@ -1,0 +1,233 @@
+"""How much memory a run will take, against what the machine has, before it starts.
+
+The estimate counts what the engine and the tables of a run add to what the process holds already
+(fabric, routes, program): so many bytes for each link, lane, message, operation and so on. Sizes
+are those of the engine's structures on a 64-bit machine, with the copies that exist at the peak.
+Packets under way and rows of samples depend on what happens in the run; they are bounded from what
+there can be at most. The estimate is meant to be right within a factor of two.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailback.errors import ScenarioError
+from tailback.fabric.model import Fabric
+from tailback.scenario import Scenario
+from tailback.traffic.program import Op, Program
+from tailback.units import format_bytes, parse_bytes
+
+VARIABLE = "TAILBACK_MEMORY"
+"""Environment variable: how much memory a run may count on, in place of what the machine has."""
+
+# Bytes of the engine's structures, with the copies alive at the peak.
+_LINK = 24 + 16  # description while the shards are made, transmitter
+_LANE = 128 + 8  # credit, waiting line
+_TURN = 24 + 8 + 32 + 48  # round-robin: turn, crossbar, line of an output
+_NODE = 160  # adapter with its lines, injection, ejection
+_RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
+_OPERATION = 37 + 16  # copy of the program, compiled
+_MESSAGE = 40 + 32 + 24 + 52  # envelope, both sides, log
+_PACKET = 64 + 24  # packet, its event
+_SHARD = 2048 * 128  # event queue
+_PAIR_OF_SHARDS = 48 + 2 * 64  # outbox, post
+_LINKS_A_SHARD, _MOST_SHARDS = 1024, 256
+_WINDOW = 40  # truth of a link in a window, empty or not
+_ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
+_FIRST_WINDOW_PS = 65_536  # no window is shorter
+_PROCESS = 8 << 20  # whatever the size
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes a run adds, by what takes them.
+
+    Attributes:
+        parts: Bytes by what takes them, in plain words.
+    """
+
+    parts: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return sum(self.parts.values())
+
+    @property
+    def largest(self) -> str:
+        """What takes the most."""
+        return max(self.parts, key=lambda part: self.parts[part])
+
+
+def estimate_memory(
+    fabric: Fabric,
+    scenario: Scenario,
+    program: Program,
+    *,
+    lanes: int = 1,
+    measure: bool | None = None,
+) -> Estimate:
+    """Estimate what running ``program`` on ``fabric`` adds to the memory of this process.
+
+    Args:
+        fabric: The fabric.
+        scenario: Its engine and telemetry sections count.
+        program: What all ranks do.
+        lanes: Virtual lanes of every link.
+        measure: Whether links and samples are counted; None leaves it to the scenario.
+    """
+    engine, telemetry = scenario.engine, scenario.telemetry
+    measure = telemetry.scheme != "off" if measure is None else measure
+    links, ranks = fabric.n_links, len(program.rank_start) - 1
+    sends = program.kind == Op.ISEND
+    messages = int(np.count_nonzero(sends))
+    packets = int(np.maximum(1, -(-program.amount[sends].astype(np.int64) // engine.packet)).sum())
+    shards = min(max(links // _LINKS_A_SHARD, 1), _MOST_SHARDS)
+    by_turns = engine.arbitration != "fcfs" or engine.crossbar_speedup > 0
+    parts = {
+        "links and nodes": links * (_LINK + lanes * (_LANE + by_turns * _TURN))
+        + fabric.n_nodes * _NODE
+        + shards * _SHARD
+        + shards**2 * _PAIR_OF_SHARDS
+        + _PROCESS,
+        "messages": messages * _MESSAGE + len(program.kind) * _OPERATION + ranks * _RANK,
+        "packets under way": _under_way(fabric, packets, lanes, engine.buffer // engine.packet)
+        * _PACKET,
+    }
+    if measure:
+        # Between so many windows and twice as many, but none shorter than the shortest.
+        windows = min(
+            telemetry.windows * 3 // 2, 1 + 2 * _least_ps(fabric, program) // _FIRST_WINDOW_PS
+        )
+        # A packet is counted on every link of its way, and leaves a sample of one of them.
+        truth = min(links * windows, packets * 6)
+        samples = min(truth * max(1, len(program.labels)), packets)
+        parts["time windows of links"] = links * windows * _WINDOW + truth * _ROW
+        parts["samples"] = samples * _ROW
+    return Estimate(parts)
+
+
+def _under_way(fabric: Fabric, packets: int, lanes: int, buffer: int) -> int:
+    """Packets in the network at once: no more than there are, or than half its buffers hold."""
+    return min(packets, fabric.n_links * lanes * max(1, buffer) // 2)
+
+
+def _least_ps(fabric: Fabric, program: Program) -> int:
+    """A time the run can hardly be shorter than: its busiest rank computes, sends or receives."""
+    ranks = len(program.rank_start) - 1
+    start = program.rank_start.astype(np.int64)
+    rank = np.repeat(np.arange(ranks), start[1:] - start[:-1])
+    amount = program.amount.astype(np.float64)
+    ps_per_byte = 8000.0 / float(fabric.link_gbps.max(initial=1.0))
+    busy = [
+        np.bincount(rank, np.where(program.kind == op, amount, 0.0), ranks) * scale
+        for op, scale in ((Op.COMPUTE, 1.0), (Op.ISEND, ps_per_byte), (Op.IRECV, ps_per_byte))
+    ]
+    return int(max(column.max(initial=0.0) for column in busy))
+
+
+def available_memory() -> int | None:
+    """Bytes this process can still take, None where the machine does not say.
+
+    The least of: what ``TAILBACK_MEMORY`` says, what the machine has free, what the control group
+    has left, what the limit on address space leaves.
+
+    Raises:
+        ScenarioError: The variable is not a size.
+    """
+    text = os.environ.get(VARIABLE)
+    if text is not None:
+        try:
+            return parse_bytes(text)
+        except ValueError as error:
+            raise ScenarioError(
+                f"{VARIABLE}: {error}", remedy=f"set {VARIABLE}='16 GiB', say"
+            ) from None
+    found = [_free_memory(), *_control_groups(), _address_space()]
+    known = [size for size in found if size is not None]
+    return min(known, default=None)
+
+
+def _free_memory() -> int | None:
+    """What the machine can give without swapping."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    sizes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(sizes[0]) * 1024 if sizes else None
+
+
+def _control_groups() -> list[int]:
+    """What the control groups of this process have left, innermost first (versions 2 and 1)."""
+    root = Path("/sys/fs/cgroup")
+    left = []
+    for limit, usage in (
+        (root / "memory.max", root / "memory.current"),
+        (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            most, used = limit.read_text().strip(), usage.read_text().strip()
+        except OSError:
+            continue
+        # Version 1 writes a number near 2^63 where there is no limit.
+        if most.isdecimal() and used.isdecimal() and int(most) < 1 << 60:
+            left.append(max(0, int(most) - int(used)))
+    return left
+
+
+def _address_space() -> int | None:
+    """What ``ulimit -v`` leaves."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    return max(0, soft - pages * resource.getpagesize())
+
+
+_REMEDIES: Mapping[str, str] = {
+    "links and nodes": "take a part of the fabric, or a machine with more memory",
+    "messages": "simulate fewer ranks or fewer iterations, or a machine with more memory",
+    "packets under way": "set a larger [engine] packet or a smaller buffer",
+    "time windows of links": "set fewer [telemetry] windows, or scheme = 'off'",
+    "samples": "set fewer [telemetry] windows, or scheme = 'off'",
+}
+
+
+def require_memory(
+    fabric: Fabric, scenario: Scenario, program: Program, **options: Any
+) -> Estimate:
+    """Refuse a run that will not fit into memory, before it starts.
+
+    Args:
+        fabric: The fabric.
+        scenario: The scenario.
+        program: What all ranks do.
+        options: ``lanes`` and ``measure`` of :func:`estimate_memory`.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ScenarioError: The run needs more than there is: both figures, what takes the most, and what
+            to do about it.
+    """
+    estimate = estimate_memory(fabric, scenario, program, **options)
+    there = available_memory()
+    if there is None or estimate.total <= there:
+        return estimate
+    largest = estimate.largest
+    raise ScenarioError(
+        f"the run needs about {format_bytes(estimate.total)} of memory "
+        f"({format_bytes(estimate.parts[largest])} of it for {largest}), and there is "
+        f"{format_bytes(there)}: {fabric.n_nodes:,} nodes, {fabric.n_links:,} links, "
+        f"{np.count_nonzero(program.kind == Op.ISEND):,} messages",
+        remedy=f"{_REMEDIES[largest]}; to try all the same, set {VARIABLE} to what it may take",
+    )

@@ -1,0 +1,48 @@
+"""How many threads the engine uses. Results do not depend on it."""
+
+from __future__ import annotations
+
+import os
+
+from tailback.errors import ScenarioError
+
+VARIABLE = "TAILBACK_THREADS"
+"""Environment variable that sets the number of threads."""
+
+_chosen: int | None = None
+
+
+def use_threads(count: int | None) -> None:
+    """Use ``count`` threads from now on; ``None`` leaves it to the environment and the machine."""
+    global _chosen
+    _chosen = count
+
+
+def threads() -> int:
+    """Threads to use: what was chosen, else ``TAILBACK_THREADS``, else the cores that are idle.
+
+    Threads wait for one another every few microseconds: one that has to share its core holds up
+    all, so cores that were busy during the last minute are left alone.
+
+    Raises:
+        ScenarioError: The variable is not a positive whole number.
+    """
+    if _chosen is not None:
+        return _chosen
+    text = os.environ.get(VARIABLE)
+    if text is None:
+        return _idle_cores()
+    if not text.isdecimal() or int(text) < 1:
+        raise ScenarioError(
+            f"{VARIABLE} = {text!r} is not a number of threads", remedy=f"set {VARIABLE}=4, say"
+        )
+    return int(text)
+
+
+def _idle_cores() -> int:
+    try:
+        cores = len(os.sched_getaffinity(0))
+        busy = round(os.getloadavg()[0])
+    except (AttributeError, OSError):  # neither is known on every system
+        return 1
+    return max(1, cores - busy)

@@ -1,0 +1,84 @@
+"""The packets of a run as they would be on an InfiniBand cable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from tailback.errors import RunError, nearest
+from tailback.run import Run
+from tailback.telemetry.carried import header_bits
+from tailback.telemetry.wire import RESERVED_BITS, IbPacket
+
+MOST_LIDS = 0xBFFF
+"""Local ids of one subnet (InfiniBand Architecture Specification, volume 1, section 4.1.3)."""
+_PS_PER_NS = 1000
+
+
+def packets_of(
+    run: Run, *, host: str | None = None, limit: int | None = None, payload: int = 0
+) -> Iterator[tuple[int, IbPacket]]:
+    """Packets of table ``packets`` in order of arrival.
+
+    The local id of a node is its number + 1, the packet sequence number is that of the table, the
+    six reserved bits are the header. Payload is zeros: what messages say is not simulated.
+
+    Args:
+        run: A run that kept packets of a scheme with at most six header bits.
+        host: Only packets that arrive at this host or leave it.
+        limit: At most so many.
+        payload: At most so many bytes of payload.
+
+    Returns:
+        Arrival time in nanoseconds since the start of the run, and the packet, one by one.
+
+    Raises:
+        RunError: No packets, no such host, a header of more than six bits, too many nodes.
+    """
+    telemetry, table = run.scenario.telemetry, run.tables["packets"]
+    bits = header_bits(telemetry)
+    if table.height == 0:
+        raise RunError(
+            "the run has kept no packets",
+            remedy='set [telemetry] scheme = "compact" or "coordinated" and simulate again',
+        )
+    if bits > RESERVED_BITS:
+        raise RunError(
+            f"scheme {telemetry.scheme!r} takes {bits} header bits; InfiniBand has {RESERVED_BITS}"
+            " to spare",
+            remedy='use "compact" with hash_bits + count_bits up to 5, or "coordinated" with '
+            "hash_bits up to 5",
+        )
+    if run.tables["nodes"].height > MOST_LIDS:
+        raise RunError(f"{run.tables['nodes'].height} nodes; a subnet has {MOST_LIDS} local ids")
+    if host is not None:
+        nodes = _nodes_of(run, host)
+        at = pl.col("dst_node").is_in(nodes) | pl.col("src_node").is_in(nodes)
+        table = table.filter(at)
+    table = table.sort("time_ps", "packet").head(table.height if limit is None else limit)
+    return _on_the_wire(table, payload)
+
+
+def _on_the_wire(table: pl.DataFrame, payload: int) -> Iterator[tuple[int, IbPacket]]:
+    columns = ("time_ps", "src_node", "dst_node", "sequence", "size_bytes", "header")
+    for time_ps, source, destination, sequence, size, header in table.select(columns).iter_rows():
+        packet = IbPacket(
+            source_lid=source + 1,
+            destination_lid=destination + 1,
+            psn=sequence,
+            sample=header,
+            payload=bytes(min(size, payload)),
+        )
+        yield time_ps // _PS_PER_NS, packet
+
+
+def _nodes_of(run: Run, host: str) -> list[int]:
+    nodes = run.tables["nodes"]
+    mine = nodes.filter((pl.col("host_name") == host) | (pl.col("name") == host))
+    if mine.height == 0:
+        raise RunError(
+            f"no host {host!r} in this run",
+            remedy=nearest(host, nodes["host_name"].unique(maintain_order=True).to_list()),
+        )
+    return [int(node) for node in mine["node"]]

@@ -1,0 +1,380 @@
+"""What a receiver makes of the headers of single packets: counts of every link.
+
+Table ``packets`` of a run holds the header of each packet as its scheme lays it out. Here is the
+receiver's side of every scheme of the engine: the fields of a header, the hop it tells of where
+that is known, and the weight to charge. Hashes become counts by :mod:`tailback.telemetry.hashed`,
+whole links by adding. Nothing but the headers, the ends of each packet and the routing is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.errors import RunError
+from tailback.run import Run
+from tailback.scenario import TelemetrySection
+from tailback.telemetry.candidates import Pairs
+from tailback.telemetry.hashed import Candidates, Counts, Decoder, Hashed, count_links, packet_ids
+
+FIELD_BITS = 24
+"""n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
+LEVEL_BITS = 4
+"""Bits of the level of ``worst-hop``."""
+
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+Stages = list[tuple[NDArray[np.intp], Candidates]]
+
+
+def header_bits(telemetry: TelemetrySection) -> int:
+    """Bits that a scheme takes in the header of a packet; 0 for ``off``."""
+    b, c = telemetry.hash_bits, telemetry.count_bits
+    return {
+        "off": 0, "full": 2 * (FIELD_BITS + 8), "single-bit": 2 * (b + c), "compact": 1 + b + c,
+        "coordinated": 1 + b, "xor-digest": 1 + b, "worst-hop": LEVEL_BITS + FIELD_BITS,
+        "node-marking": 1 + FIELD_BITS, "edge-marking": 1 + FIELD_BITS + 5,
+    }[telemetry.scheme]  # fmt: skip
+
+
+HASHED = ("single-bit", "compact", "coordinated", "xor-digest")
+"""Schemes that carry a hash in place of a link."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What headers say about packets (or about congested packets) of links.
+
+    Attributes:
+        rows: Rows of table ``packets`` that say something.
+        seen: Hash, or number of the link, of each.
+        weight: What to charge: the inverse of the chance that this hop is what arrived.
+        hop: Which hop it was, from 0; None where the scheme does not tell.
+    """
+
+    rows: NDArray[np.intp]
+    seen: NDArray[np.uint32]
+    weight: Floats
+    hop: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Counts of every link that the headers of a run give.
+
+    Attributes:
+        packets: Packets of observed jobs; None where the scheme does not count them.
+        congested: Of them, those that met congestion. Of ``worst-hop`` at least so many in the
+            packets that carried a sample, variance and interval NaN.
+    """
+
+    packets: Counts | None
+    congested: Counts
+
+    def table(self) -> pl.DataFrame:
+        """A row a link: both counts with variance and 95 % interval, null where unknown."""
+        columns: dict[str, Floats | None] = {}
+        for name, counts in (("packets", self.packets), ("congested", self.congested)):
+            low, high = counts.interval() if counts is not None else (None, None)
+            columns[name] = None if counts is None else counts.packets
+            columns[f"{name}_variance"] = None if counts is None else counts.variance
+            columns[f"{name}_low"], columns[f"{name}_high"] = low, high
+        links = np.arange(len(self.congested.packets), dtype=np.uint32)
+        known = {name: values for name, values in columns.items() if values is not None}
+        unknown = [pl.lit(None, pl.Float64).alias(name) for name in columns if name not in known]
+        # NaN: not known.
+        return pl.DataFrame({"link": links, **known}).fill_nan(None).with_columns(unknown)
+
+
+def shared(ids: NDArray[np.uint32], hop: int) -> Words:
+    """The hash of (packet id, hop) that switches and receivers share: 32 bits, shape (P,)."""
+    value = (ids.astype(np.uint64) << np.uint64(8)) | np.uint64(hop)
+    for _ in range(2):
+        value = value + np.uint64(0x9E3779B97F4A7C15)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        value = value ^ (value >> np.uint64(31))
+    return np.asarray(value >> np.uint64(32), np.uint64)
+
+
+def survivors(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which hop of a path of ``hops`` survives for each packet of ``coordinated``; -1 for none."""
+    found = np.full(len(ids), -1, np.int64)
+    for hop in range(int(hops.max(initial=0))):
+        replaces = (shared(ids, hop) * np.uint64(hop + 1)) >> np.uint64(32) == 0
+        found[replaces & (hop < hops)] = hop
+    return found
+
+
+def evidence(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
+    """Take the headers of a run apart.
+
+    Args:
+        run: A run with table ``packets``.
+        pairs: Candidates of the pairs of switches packets went between.
+
+    Returns:
+        What they say about packets (None for ``worst-hop``) and about congested packets.
+
+    Raises:
+        RunError: No packets were kept, or lengths of paths are needed and not known.
+    """
+    telemetry, table = run.scenario.telemetry, run.tables["packets"]
+    scheme, b, c = telemetry.scheme, telemetry.hash_bits, telemetry.count_bits
+    if table.height == 0:
+        raise RunError(
+            "the run has kept no packets", file=None,
+            remedy="set [telemetry] packets, or a scheme other than full and off",
+        )  # fmt: skip
+    header = table["header"].to_numpy()
+
+    def part(start: int, bits: int) -> NDArray[np.uint32]:
+        return np.asarray((header >> np.uint64(start)) & np.uint64((1 << bits) - 1), np.uint32)
+
+    flag = part(0, 1).astype(bool)
+    if scheme == "full":
+        return _links(part(0, 24), part(24, 8)), _links(part(32, 24), part(56, 8))
+    if scheme == "single-bit":
+        return _counted(part(0, b), part(b, c)), _counted(part(b + c, b), part(2 * b + c, c))
+    if scheme == "compact":
+        both = _counted(part(1, b), part(1 + b, c))
+        return both, _keep(both, flag)
+    if scheme == "worst-hop":
+        level = part(0, LEVEL_BITS)
+        return None, _links(part(LEVEL_BITS, FIELD_BITS), (level > 0).astype(np.uint32))
+    if table["hops"].null_count():
+        raise RunError(
+            f"scheme {scheme!r} needs the length of paths, which detours leave unknown",
+            remedy="use compact or full, which count hops, or routes without detours",
+        )  # fmt: skip
+    hops = table["hops"].to_numpy().astype(np.int64)
+    if scheme in ("coordinated", "xor-digest"):
+        ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
+        hop, weight = (
+            (survivors(ids, hops), hops.astype(np.float64)) if scheme == "coordinated"
+            else _lone_actors(ids, hops, telemetry.probability)
+        )  # fmt: skip
+        rows = np.flatnonzero(hop >= 0)
+        both = Evidence(rows, part(1, b)[rows], weight[rows], hop[rows])
+        return both, _keep(both, flag)
+    both = _marked(run, pairs, part(1, FIELD_BITS), part(1 + FIELD_BITS, 5), hops)
+    return both, _keep(both, flag)
+
+
+def count_carried(run: Run, pairs: Pairs, decoder: Decoder) -> Carried:
+    """Count packets and congested packets of every link from the headers of a run.
+
+    Where one in k packets carries a sample the counts are those of all packets, and their variance
+    includes that of the choice.
+
+    Args:
+        run: A run with table ``packets``.
+        pairs: Candidates of the pairs of switches packets went between.
+        decoder: The compiled core.
+
+    Raises:
+        RunError: As :func:`evidence`, or the injection link counts as a hop of a hashed scheme.
+    """
+    telemetry = run.scenario.telemetry
+    hashed = telemetry.scheme in HASHED
+    if telemetry.count_injection and telemetry.scheme != "full":
+        raise RunError(
+            f"scheme {telemetry.scheme!r} is not decoded where the injection link is a hop",
+            remedy="set [telemetry] count_injection = false",
+        )
+    n_links, k = run.tables["links"].height, int(run.summary.get("one_in", 1))
+    found: list[Counts | None] = []
+    for about in evidence(run, pairs):
+        if about is None:
+            found.append(None)
+        elif hashed:
+            found.append(_scaled(_decoded(run, about, pairs, decoder, n_links), k))
+        else:
+            added = _added(about, n_links)
+            found.append(_scaled(added, k) if telemetry.scheme != "worst-hop" else _at_least(added))
+    packets, congested = found
+    assert congested is not None
+    if packets is not None:
+        # A link no congested sample is about may have had some: they would vary as packets do.
+        silent = (congested.packets == 0) & (congested.variance == 0)
+        slope = np.where(silent, packets.slope, congested.slope)
+        congested = replace(congested, slope=slope)
+    return Carried(packets, congested)
+
+
+def _keep(both: Evidence, flag: NDArray[np.bool_]) -> Evidence:
+    """The part about packets whose congested bit is set."""
+    keep = flag[both.rows]
+    hop = None if both.hop is None else both.hop[keep]
+    return Evidence(both.rows[keep], both.seen[keep], both.weight[keep], hop)
+
+
+def _counted(seen: NDArray[np.uint32], count: NDArray[np.uint32]) -> Evidence:
+    rows = np.flatnonzero(count > 0)
+    return Evidence(rows, seen[rows], count[rows].astype(np.float64), None)
+
+
+def _links(numbered: NDArray[np.uint32], count: NDArray[np.uint32]) -> Evidence:
+    """Whole links, numbered from 1."""
+    rows = np.flatnonzero((numbered > 0) & (count > 0))
+    seen = numbered[rows] - np.uint32(1)
+    return Evidence(rows, seen, count[rows].astype(np.float64), None)
+
+
+def _marked(
+    run: Run,
+    pairs: Pairs,
+    link: NDArray[np.uint32],
+    distance: NDArray[np.uint32],
+    hops: NDArray[np.int64],
+) -> Evidence:
+    """Whole links that marked with a fixed chance; node marking takes the hop from the routing."""
+    telemetry, table = run.scenario.telemetry, run.tables["packets"]
+    rows = np.flatnonzero(link > 0)
+    seen, since = link[rows] - np.uint32(1), distance[rows].astype(np.int64)
+    if telemetry.scheme == "node-marking":
+        src, dst = table["src_node"].to_numpy()[rows], table["dst_node"].to_numpy()[rows]
+        since = hops[rows] - 1 - _hop_of(pairs, pairs.of(src, dst), seen, hops[rows])
+    p = telemetry.probability
+    weight = np.asarray(1.0 / (p * (1.0 - p) ** since), np.float64)
+    return Evidence(rows, seen, weight, None)
+
+
+def _lone_actors(
+    ids: NDArray[np.uint32], hops: NDArray[np.int64], p: float
+) -> tuple[NDArray[np.int64], Floats]:
+    """Hop of packets on which a single one acted (else -1), and the inverse of the chance of it."""
+    acted, hop = np.zeros(len(ids), np.int64), np.full(len(ids), -1, np.int64)
+    for index in range(int(hops.max(initial=0))):
+        acts = (shared(ids, index) < p * 2.0**32) & (index < hops)
+        acted += acts
+        hop[acts] = index
+    hop[acted != 1] = -1
+    return hop, 1.0 / (p * (1.0 - p) ** np.maximum(hops - 1, 0))
+
+
+def _hop_of(
+    pairs: Pairs, pair: NDArray[np.int64], link: NDArray[np.uint32], hops: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Hop at which packets of a pair pass a link; the first, should there be several."""
+    found = hops - 1  # the ejection link
+    n = np.int64(1) << FIELD_BITS
+    for hop in reversed(range(len(pairs.hops))):
+        start, links = pairs.hops[hop]
+        owner = _owners(start)
+        known = owner * n + links.astype(np.int64)
+        found = np.where(np.isin(pair * n + link.astype(np.int64), known), hop, found)
+    return found
+
+
+def _added(about: Evidence, n_links: int) -> Counts:
+    """Sums of weights; Var Σ w = Σ N (w − 1), estimated by Σ w (w − 1)."""
+    w, seen = about.weight, about.seen.astype(np.int64)
+    packets = np.asarray(np.bincount(seen, w, n_links), np.float64)
+    variance = np.asarray(np.bincount(seen, w * (w - 1.0), n_links), np.float64)
+    # A link that no sample names may have been used: its packets would vary as others do.
+    usual = float(variance.sum() / packets.sum()) if len(w) else 0.0
+    slope = np.divide(variance, packets, out=np.full(n_links, usual), where=packets > 0)
+    return Counts(packets, variance, np.zeros(n_links), slope)
+
+
+def _at_least(counts: Counts) -> Counts:
+    """A count of what is known to be there; how much more there is nobody knows."""
+    unknown = np.full(len(counts.packets), np.nan)
+    return Counts(counts.packets, unknown, unknown, unknown)
+
+
+def _decoded(run: Run, about: Evidence, pairs: Pairs, decoder: Decoder, n_links: int) -> Counts:
+    """Counts from hashes, packets of one weight at a time where weights are no small integers."""
+    telemetry, table = run.scenario.telemetry, run.tables["packets"][about.rows]
+    src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
+    ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
+    values = np.arange(1, n_links + 1, dtype=np.uint32)
+    total: Counts | None = None
+    for rows, unit in _by_weight(about.weight):
+        charged = np.rint(about.weight[rows] / unit).astype(np.uint8)
+        hop = None if about.hop is None else about.hop[rows]
+        samples = Hashed(
+            ids[rows], about.seen[rows].astype(np.uint8), charged, telemetry.hash_bits, FIELD_BITS
+        )
+        plan = _plan(pairs, src[rows], dst[rows], hop)
+        part = count_links(decoder, samples, plan, values, hop is not None)
+        # A packet is here with chance 1/unit: a count varies by (unit − 1) N on top.
+        packets, null = part.packets * unit, part.null_variance * unit**2
+        slope = (part.slope + 1.0) * unit - 1.0
+        part = Counts(packets, np.maximum(null + slope * packets, 0.0), null, slope)
+        total = part if total is None else _sum(total, part)
+    if total is None:
+        return Counts(*(np.zeros(n_links) for _ in range(4)))
+    return total
+
+
+def _by_weight(weight: Floats) -> Iterator[tuple[NDArray[np.intp], float]]:
+    """Rows and the unit of their weights: all at once where weights are integers below 256."""
+    if len(weight) and bool((weight == np.rint(weight)).all()) and weight.max() < 256:
+        yield np.arange(len(weight)), 1.0
+        return
+    for unit in np.unique(weight).tolist():
+        yield np.flatnonzero(weight == unit), float(unit)
+
+
+def _plan(
+    pairs: Pairs,
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    hop: NDArray[np.int64] | None,
+) -> Stages:
+    """Candidates of every packet: hop by hop where the hop is known, all hops at once else."""
+    if hop is None:
+        pair = pairs.of(src, dst)
+        within = np.flatnonzero(pairs.length[pair] > 1)
+        start, links = _any_hop(pairs)
+        inner = Candidates(pair[within].astype(np.uint32), start, links)
+        return [(within, inner), (np.arange(len(src)), pairs.last(dst))]
+    stages: Stages = []
+    length = pairs.length[pairs.of(src, dst)].astype(np.int64)
+    for number in range(len(pairs.hops)):
+        chosen = np.flatnonzero((hop == number) & (length > number + 1))
+        _, candidates = pairs.stage(number, src[chosen], dst[chosen])
+        stages.append((chosen, candidates))
+    last = np.flatnonzero(hop == length - 1)
+    stages.append((last, pairs.last(dst[last])))
+    return stages
+
+
+def _owners(start: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The pair that each entry of a list of candidates belongs to."""
+    ends = start.astype(np.int64)
+    return np.repeat(np.arange(len(start) - 1, dtype=np.int64), ends[1:] - ends[:-1])
+
+
+def _any_hop(pairs: Pairs) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Candidates of each pair at any hop between switches, each once."""
+    n, n_pairs = np.int64(1) << FIELD_BITS, len(pairs.length)
+    keys = [np.zeros(0, np.int64)]
+    for start, links in pairs.hops:
+        owner = _owners(start)
+        keys.append(owner * n + links.astype(np.int64))
+    both = np.unique(np.concatenate(keys))
+    ends = np.searchsorted(both, np.arange(n_pairs + 1) * n)
+    return ends.astype(np.uint64), (both % n).astype(np.uint32)
+
+
+def _sum(a: Counts, b: Counts) -> Counts:
+    """Counts of two sets of packets; the slope that gives the sum of the variances."""
+    packets, variance = a.packets + b.packets, a.variance + b.variance
+    null = a.null_variance + b.null_variance
+    share = np.divide(variance - null, packets, out=np.maximum(a.slope, b.slope),
+                      where=packets > 0)  # fmt: skip
+    return Counts(packets, variance, null, share)
+
+
+def _scaled(counts: Counts, k: int) -> Counts:
+    """Counts of all packets from those of one in ``k``, thinning as if by chance."""
+    packets, null = counts.packets * k, counts.null_variance * k**2
+    slope = k * counts.slope + (k - 1)
+    return Counts(packets, np.maximum(null + slope * packets, 0.0), null, slope)

@@ -1,0 +1,121 @@
+"""The view of the evolution graph in a real browser: draws, answers, asks nobody."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import webdriver
+
+from tailback.counters.analysis.evolution import Evolution, evolve, torus_neighbours
+from tailback.report.evolution import torus_panels, write_evolution
+
+HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=2</script>"
+MISSING = webdriver.missing()
+pytestmark = [
+    pytest.mark.tools,
+    pytest.mark.skipif(bool(MISSING), reason=f"needs the Debian packages {MISSING}"),
+]
+RIGHT, DOWN, ESCAPE = "\ue014", "\ue015", "\ue00c"
+
+
+def written(path: Path, prefix: str = "") -> Path:
+    """A page of a 4×4×2 torus in which a feature grows, splits and merges."""
+    xyz = np.array([[x, y, z] for z in range(2) for y in range(4) for x in range(4)])
+    hot = [[0, 1, 2, 5], [0, 2, 5], [0, 1, 2, 20], []]
+    values = np.full((4, 32), 3.0)
+    for step, places in enumerate(hot):
+        values[step, places] = 45.0 + 10 * step
+    names = [f"{prefix}r{n}" for n in range(32)]
+    graph: Evolution = evolve(
+        np.repeat(np.arange(4) * 60 * 10**9, 32), np.tile(np.arange(32), 4), values.ravel(),
+        torus_neighbours(xyz, (4, 4, 2), 0), names,
+    )  # fmt: skip
+    where = pl.DataFrame({"node_name": names, "x": xyz[:, 0], "y": xyz[:, 1], "z": xyz[:, 2]})
+    return write_evolution(path, graph, torus_panels(where, names), values, title=prefix + "t")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Browser]:
+    with webdriver.Browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("evolution") / "plain.html")
+
+
+def picture(browser: webdriver.Browser, canvas: str) -> str:
+    browser.settle()
+    return str(browser.run("return document.getElementById(arguments[0]).toDataURL()", canvas))
+
+
+def chosen(browser: webdriver.Browser) -> int:
+    return int(browser.run("return document.getElementById('detail').dataset.feature"))
+
+
+def test_opens_without_complaint_and_draws(browser: webdriver.Browser, page: Path) -> None:
+    browser.log("browser")
+    browser.open(page)
+    assert [e for e in browser.log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
+    for canvas in ("graph", "network"):
+        shades = browser.run(
+            "const c = document.getElementById(arguments[0]);"
+            "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+            "const s = new Set(); for (let i = 0; i < d.length; i += 4)"
+            " s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return s.size", canvas,
+        )  # fmt: skip
+        assert shades > 10, canvas
+
+
+def test_the_worst_feature_is_chosen_and_keys_follow_it(
+    browser: webdriver.Browser, page: Path
+) -> None:
+    browser.open(page)
+    assert "65.0 %" in browser.run("return document.getElementById('detail').innerText")
+    before = {canvas: picture(browser, canvas) for canvas in ("graph", "network")}
+    browser.press("#graph", ESCAPE)
+    assert chosen(browser) == -1
+    browser.press("#graph", RIGHT)
+    first = chosen(browser)
+    browser.press("#graph", DOWN)
+    assert first == 0 and chosen(browser) > first
+    assert all(picture(browser, canvas) != old for canvas, old in before.items())
+
+
+def test_the_slider_moves_the_network(browser: webdriver.Browser, page: Path) -> None:
+    browser.open(page)
+    seen = set()
+    for step in ("0", "1", "3"):
+        browser.run(
+            "const s = document.getElementById('step'); s.value = arguments[0];"
+            "s.dispatchEvent(new Event('input'))", step,
+        )  # fmt: skip
+        seen.add(picture(browser, "network"))
+    assert len(seen) == 3
+    assert browser.run("return document.getElementById('now').textContent").startswith("3")
+
+
+def test_hostile_names_stay_text(browser: webdriver.Browser, tmp_path: Path) -> None:
+    browser.open(written(tmp_path / "hostile.html", HOSTILE))
+    assert browser.run("return window.hacked === undefined")
+    assert browser.run("return document.querySelectorAll('img[src=x]').length") == 0
+    assert HOSTILE in browser.run("return document.getElementById('detail').innerText")
+
+
+def test_readable_without_javascript(browser: webdriver.Browser, page: Path) -> None:
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(page, script=False)
+    finally:
+        browser.command("Emulation.setScriptExecutionDisabled", value=False)
+    text = browser.run("return document.body.innerText")
+    assert "Features with the largest stall" in text and "65.0" in text
+    assert browser.run("return document.getElementById('figure-evolution').naturalWidth") > 50

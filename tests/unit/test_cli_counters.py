@@ -1,0 +1,261 @@
+"""``tailback counters``: from files to a verdict on one screen, tables, figures; every mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tailback.cli import run as tailback
+from tailback.counters import archive, archive_torus
+from tailback.counters.schema import INTERVALS, conform
+
+ROOT = Path(__file__).resolve().parents[2]
+FABRIC = ROOT / "examples" / "demo" / "fabric.ibnetdiscover"
+SECOND = 1_000_000_000
+TOP = 2**32 - 1
+CYCLE_NS = 45.0e9 / 2**32
+"""Tick that is assumed for a port of 100 Gb/s."""
+
+
+def snapshot(path: Path, lid: int, ports: dict[int, tuple[int, int]]) -> Path:
+    """What perfquery prints of some ports: words sent and PortXmitWait."""
+    text = "".join(
+        f"# Port extended counters: Lid {lid} port {port} (CapMask: 0x5300 CapMask2: 0x2)\n"
+        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\nSymbolErrorCounter:..0\n"
+        for port, (words, wait) in ports.items()
+    )
+    path.write_text(text)
+    return path
+
+
+def plain(path: Path, lid: int, ports: dict[int, tuple[int, int]]) -> Path:
+    """The same with counters of 32 bits."""
+    text = "".join(
+        f"# Port counters: Lid {lid} port {port} (CapMask: 0x1300)\n"
+        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\n"
+        for port, (words, wait) in ports.items()
+    )
+    path.write_text(text)
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    """What the command prints; no line is wider than a screen."""
+    found = tailback(["counters", *(str(a) for a in arguments)])
+    captured = capsys.readouterr()
+    assert found == code, captured.err
+    if "--json" not in arguments:
+        assert max(map(len, captured.out.split("\n"))) < 80
+        assert captured.out.count("\n") <= 50
+    return captured.out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The complaint of a command that must fail."""
+    assert tailback(["counters", *(str(a) for a in arguments)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and "Traceback" not in captured.err
+    return captured.err
+
+
+def pair(folder: Path) -> list[Path]:
+    """A minute of leaf08: port 17 (to spine01) stalls a quarter of it, port 1 (to a host) not."""
+    wait = round(15 * SECOND / CYCLE_NS)
+    words = 60 * 100 * 10**9 // 8 // 4 // 10  # a tenth of 100 Gb/s
+    return [
+        snapshot(folder / "1.txt", 136, {1: (10**12, 5), 17: (5, 10**9)}),
+        snapshot(folder / "2.txt", 136, {1: (10**12 + words, 5), 17: (5 + words, 10**9 + wait)}),
+    ]
+
+
+def test_the_verdict_names_the_link_the_share_and_the_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = said(capsys, *pair(tmp_path), "--every", "60 s", "--fabric", FABRIC)
+    assert "PORTS STALL" in text
+    assert "1 of 2 ports waited for credit 1 % of their time or more" in text
+    row = next(line for line in text.split("\n") if "leaf08[17]" in line)
+    assert row.split() == ["leaf08[17]", "→", "spine01", "25", "%", "25", "%", "10", "%", "25"]
+    assert "Leaf up" in text and "Leaf down" in text
+    assert "the blockage is further on" in text
+    assert "COLUMNS NOT USED" in text and "SymbolErrorCounter" in text
+    assert "10.5 ns" in text, "where the tick is from is said"
+
+
+def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = pair(tmp_path)
+    facts = json.loads(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--json"))
+    worst: dict[str, Any] = facts["worst_ports"][0]
+    assert (worst["node_name"], worst["port"]) == ("leaf08", 17)
+    assert worst["stall_fraction"] == pytest.approx(0.25, rel=1e-6)
+    assert worst["lost_gbps"] == pytest.approx(25.0, rel=0.05)
+    assert facts["verdict"] == "stalls"
+    assert facts["unknown"] == ["SymbolErrorCounter"]
+    groups = {(g["category"], g["port_type"]): g for g in facts["groups"]}
+    assert groups["Leaf", "up"]["stalled_percent"] == 100.0
+    assert groups["Leaf", "down"]["stalled_percent"] == 0.0
+
+
+def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = pair(tmp_path)
+    text = said(capsys, *files, "--every", "60 s", "--tick", "22 ns")
+    assert "lid 136[17]" in text and "52 %" in text
+    text = said(capsys, *files, "--every", "60 s", code=3)
+    assert "UNDETERMINED" in text and "--tick" in text
+
+
+def test_one_look_is_no_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, pair(tmp_path)[0], code=3)
+    assert "two or more readings" in text and "tailback collect" in text
+
+
+def test_latched_wrapped_and_reset_counters_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = plain(tmp_path / "1.txt", 136, {
+        1: (5, TOP - 1000), 2: (TOP - 10, 7), 17: (10**9, 10**9), 18: (5, 9),
+    })  # fmt: skip
+    last = plain(tmp_path / "2.txt", 136, {
+        1: (6, TOP), 2: (89, 7), 17: (4, 10**9), 18: (6, 10**7),
+    })  # fmt: skip
+    text = said(capsys, first, last, "--every", "1 s", "--fabric", FABRIC)
+    noticed = text[text.index("NOTICED") :].split("\n\n")[0]
+    rows = {line.strip().split("  ", 1)[1]: line.split()[0]
+            for line in noticed.strip().split("\n")[2:]}  # fmt: skip
+    assert rows == {
+        "that tell a lower bound (≥)": "2",
+        "with a counter at its largest value": "1",
+        "with a counter that wrapped": "1",
+        "with a counter that somebody set back": "1",
+    }
+    assert "≥" in next(line for line in text.split("\n") if "leaf08[1]" in line)
+
+
+def test_a_port_at_its_top_for_ever_is_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [plain(tmp_path / f"{n}.txt", 136, {1: (5 + n, 100), 17: (5 + n, TOP)}) for n in (1, 2)]
+    text = said(capsys, *files, "--every", "1 s", "--fabric", FABRIC)
+    assert "LITTLE STALL" in text, "of the ports that tell"
+    assert "nothing is known of their stall: 1" in " ".join(text.split())
+    assert "leaf08[17]" in text
+
+
+def test_tables_and_figures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    files = pair(tmp_path)
+    said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--out", out, "--csv",
+         "--figures", "png")  # fmt: skip
+    names = {path.name for path in out.iterdir()}
+    assert {"counters.json", "ports.parquet", "ports.csv", "groups.parquet", "table_ii.csv",
+            "zero_shares.png", "link_distributions.png"} <= names  # fmt: skip
+    ports = pl.read_parquet(out / "ports.parquet")
+    assert ports["node_name"].to_list() == ["leaf08", "leaf08"]
+    assert ports["category"].to_list() == ["Leaf", "Leaf"]
+    facts = json.loads((out / "counters.json").read_text())
+    assert facts["counters"]["verdict"] == "stalls"
+    assert (out / "zero_shares.png").read_bytes().startswith(b"\x89PNG")
+    assert "exists" in refused(capsys, *files, "--every", "60 s", "--out", out)
+    said(capsys, *files, "--every", "60 s", "--tick", "22 ns", "--out", out, "--force")
+
+
+def test_archives_of_both_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, archive.write(tmp_path / "rounds", 5000))
+    assert "ToR down" in text and "GladeLeaf" in text
+    path = archive_torus.write(tmp_path / "torus", 12, shape=(5, 4, 4))
+    out = tmp_path / "out"
+    text = said(capsys, path, "--out", out, "--io", r"^\(0,0,")
+    rows = text[text.index("BY TIER") :].split("\n")[2:8]
+    assert [row.split()[0][0] for row in rows][:2] == ["X", "X"]
+    assert {"torus_slices.svg", "evolution.dot", "io_links.svg"} <= {p.name for p in out.iterdir()}
+    assert "fits no name" in refused(capsys, path, "--io", "nobody")
+    assert "no regular expression" in refused(capsys, path, "--io", "(")
+    assert "comes alone" in refused(capsys, path, path)
+
+
+def test_a_collection_in_rounds_gets_the_study_of_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "c"
+    (folder / "readings").mkdir(parents=True)
+    (folder / "collection.json").write_text("{}")
+    archive.part(0, 30).write_parquet(folder / "readings" / "000001.parquet")
+    out = tmp_path / "o"
+    text = said(capsys, folder, "--out", out)
+    assert "collection in rounds" in text
+    assert pl.read_parquet(out / "table_iii.parquet").height == 2
+    assert (out / "wait_buildup.svg").is_file()
+
+
+def test_an_archive_of_a_tree_is_not_read_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.DataFrame(
+        {
+            "time_ns": [SECOND, 2 * SECOND] * 2, "interval_ns": [SECOND] * 4,
+            "node_name": ["leaf08"] * 4, "port": [1, 1, 17, 17],
+            "stall_fraction": [0.0, 0.0, 0.6, 0.8], "utilization": [0.1, 0.1, 0.4, 0.2],
+            "capacity_gbps": [100.0] * 4,
+        }
+    )  # fmt: skip
+    folder = tmp_path / "a"
+    folder.mkdir()
+    for number in range(2):
+        frame[2 * number : 2 * number + 2].write_parquet(folder / f"part-{number}.parquet")
+    text = said(capsys, folder, "--fabric", FABRIC, "--out", tmp_path / "o")
+    assert "leaf08[17]" in text and "70 %" in text and "Leaf up" in text
+    assert (tmp_path / "o" / "evolution.dot").is_file()
+
+
+EVIL = '<img src=x onerror=alert(1)>\n\x1b[2J"; rm -rf / #$(id)`id`\u202e'
+
+
+def test_hostile_names_reach_no_terminal_page_or_sheet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, name in enumerate((EVIL, "=cmd|' /C calc'!A0", "x" * 1_000_000)):
+        folder = tmp_path / f"a{number}"
+        folder.mkdir()
+        rows = pl.DataFrame(
+            {"time_ns": [1, 2], "interval_ns": [1, 1], "node_name": [name] * 2, "port": [1, 1],
+             "stall_fraction": [0.5, 0.5], "utilization": [0.5, 0.5], "source": [name] * 2}
+        )  # fmt: skip
+        conform(INTERVALS, rows).write_parquet(folder / "part-0.parquet")
+        out = tmp_path / f"out{number}"
+        text = said(capsys, folder, "--out", out, "--csv")
+        assert "\x1b" not in text and "\u202e" not in text
+        for path in out.iterdir():
+            content = path.read_bytes()
+            if path.suffix in (".svg", ".dot"):
+                assert b"<img" not in content and b"\x1b" not in content
+                assert len(content) < 500_000
+        if name.startswith("="):
+            lines = (out / "ports.csv").read_text().split("\n")
+            assert all(not cell.startswith("=") for line in lines for cell in line.split(","))
+            assert any("'=cmd" in line for line in lines)
+
+
+def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = pair(tmp_path)
+    assert "no such file" in refused(capsys, tmp_path / "gone.txt")
+    assert "perfquery" in refused(capsys, files[0], "--format", "perfqery")
+    assert "--tick" in refused(capsys, *files, "--tick", "22")
+    assert "picosecond" in refused(capsys, *files, "--every", "0 s")
+    assert "Glade=^glade" in refused(capsys, *files, "--subsystem", "Glade")
+    assert "gone.net" in refused(capsys, *files, "--fabric", tmp_path / "gone.net")
+    broken = tmp_path / "broken.txt"
+    broken.write_text(files[0].read_text().replace("....1000000000\n", "....one\n"))
+    text = refused(capsys, files[0], broken)
+    assert "broken.txt: line 7, column 18" in text and "remedy" in text
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(b"PAR1")
+    assert "cut.parquet" in refused(capsys, cut)
+    assert "subsystem" in refused(
+        capsys, *files, "--every", "1 s", "--fabric", FABRIC, "--subsystem", "X=("
+    )

@@ -1,0 +1,51 @@
+"""The stated confidence: what a verdict rests on, and how clearly it was reached."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from test_diagnose_runs import other_run, placement_run, slow_run
+
+from tailback.diagnose import judge
+from tailback.diagnose.confidence import CURVES, Doubt, doubt
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.hidden import Slow
+from tailback.diagnose.model import Basis
+
+
+def test_there_is_a_curve_for_everything_a_verdict_can_rest_on() -> None:
+    assert set(CURVES) == set(get_args(Basis))
+
+
+@pytest.mark.parametrize("basis", get_args(Basis))
+def test_a_clearer_verdict_is_never_less_sure_and_none_is_certain(basis: Basis) -> None:
+    sure = [Doubt(basis, margin / 10).confidence for margin in range(11)]
+    assert sure == sorted(sure)
+    assert sure[0] > 0.2 and sure[-1] < 0.999
+
+
+def test_re_simulation_is_as_clear_as_the_lead_of_the_heaviest_cause() -> None:
+    evidence = Evidence(placement_run())
+    cost = {"placement": 0.4, "pattern": 0.1}
+    told = doubt("placement", [], cost, 0.0, None, evidence, fits=0.8, worth=0.05)  # type: ignore[arg-type]
+    assert told.basis == "re-simulation" and told.margin == pytest.approx(0.75)
+    rest = {"placement": 0.01, "pattern": 0.0}
+    told = doubt("not-network", [], rest, 0.0, None, evidence, fits=0.8, worth=0.05)  # type: ignore[arg-type]
+    assert told.basis == "re-simulation, at rest" and told.margin == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("fit", "margin"), [(1.0, 1.0), (0.9, 0.5), (0.8, 0.0), (0.4, 0.5)])
+def test_a_hypothesis_is_as_clear_as_its_fit(fit: float, margin: float) -> None:
+    cause = "slow-link" if fit >= 0.8 else "other-traffic"
+    told = doubt(
+        cause, [], {cause: 0.5, "pattern": 0.0}, 0.5, Slow(1, 10.0, fit),
+        Evidence(slow_run()), fits=0.8, worth=0.05,
+    )  # type: ignore[arg-type, dict-item]  # fmt: skip
+    assert told.basis == "hypothesis" and told.margin == pytest.approx(margin)
+
+
+def test_samples_alone_are_less_sure_the_more_stays_open() -> None:
+    clear, thin = judge(other_run()), judge(other_run(seed=2, log=False))
+    assert clear.basis == thin.basis == "samples"
+    assert 0 < clear.confidence < 1

@@ -1,0 +1,128 @@
+"""The memory estimate of a run: close to what a run takes, and a refusal that says what to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailback.errors import ScenarioError
+from tailback.scenario import parse
+from tailback.simulate import memory, prepare
+from tailback.simulate.memory import available_memory, estimate_memory, require_memory
+
+# Runs a scenario in a process of its own and prints the estimate and what the run really added:
+# writing 5 to clear_refs sets the high-water mark of resident memory to what it is now.
+PEAK = """
+import json, sys
+from tailback.scenario import parse
+from tailback.simulate import prepare
+from tailback.simulate.execute import execute
+from tailback.simulate.memory import estimate_memory
+
+def resident(line):
+    text = open("/proc/self/status").read()
+    return int(text.split(line + ":")[1].split()[0]) * 1024
+
+scenario = parse(json.loads(sys.argv[1]))
+prepared = prepare(scenario)
+estimate = estimate_memory(prepared.fabric, scenario, prepared.program)
+open("/proc/self/clear_refs", "w").write("5")
+before = resident("VmRSS")
+execute(prepared)
+print(json.dumps([estimate.total, resident("VmHWM") - before, estimate.parts]))
+"""
+
+
+def scenario(**telemetry: Any) -> dict[str, Any]:
+    """A two-level tree of 16 hosts under a stencil."""
+    return {
+        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+        "job": [{"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB"}}],
+        "telemetry": telemetry,
+    }
+
+
+def tapered(size: str, messages: int, **telemetry: Any) -> dict[str, Any]:
+    """4608 nodes, so many messages each to others at random."""
+    pattern = {"kind": "uniform", "ranks": 4608, "size": size, "messages": messages}
+    return {
+        "fabric": {"preset": "tapered"},
+        "job": [{"pattern": pattern}],
+        "telemetry": telemetry,
+    }
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(tapered("4 KiB", 40, scheme="off"), id="messages"),
+        pytest.param(tapered("16 KiB", 4, windows=32), id="windows"),
+    ],
+)
+def test_the_estimate_is_within_a_factor_of_two(source: dict[str, Any]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, json.dumps(source)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    estimate, measured, parts = json.loads(done.stdout)
+    assert measured > 50 << 20, "too small a run to compare with"
+    assert 0.5 <= estimate / measured <= 2, (estimate, measured, parts)
+
+
+def test_a_run_too_large_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(memory.VARIABLE, "1 MiB")
+    prepared = prepare(parse(scenario(windows=4096)))
+    with pytest.raises(ScenarioError) as caught:
+        require_memory(prepared.fabric, prepared.scenario, prepared.program)
+    text = str(caught.value)
+    assert "1 MiB" in text
+    assert "16 nodes" in text
+    assert "remedy: " in text
+    total = estimate_memory(prepared.fabric, prepared.scenario, prepared.program).total
+    assert f"{total / 2**20:.4g} MiB" in text
+
+
+def test_a_run_that_fits_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepare(parse(scenario()))
+    monkeypatch.setenv(memory.VARIABLE, "1 GiB")
+    estimate = require_memory(prepared.fabric, prepared.scenario, prepared.program)
+    assert estimate.total == sum(estimate.parts.values()) < 1 << 30
+
+
+def test_what_takes_the_most_decides_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(memory.VARIABLE, "1 MiB")
+    prepared = prepare(parse(tapered("4 KiB", 1, windows=4096)))
+    with pytest.raises(ScenarioError, match="fewer \\[telemetry\\] windows"):
+        require_memory(prepared.fabric, prepared.scenario, prepared.program)
+    off = {"measure": False}
+    with pytest.raises(ScenarioError, match="a machine with more memory"):
+        require_memory(prepared.fabric, prepared.scenario, prepared.program, **off)
+
+
+def test_more_of_anything_needs_more() -> None:
+    few = prepare(parse(scenario()))
+    least = estimate_memory(few.fabric, few.scenario, few.program, measure=False).total
+    assert estimate_memory(few.fabric, few.scenario, few.program).total > least
+    lanes = estimate_memory(few.fabric, few.scenario, few.program, measure=False, lanes=4)
+    assert lanes.total > least
+
+
+def test_a_limit_that_is_no_size_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(memory.VARIABLE, "much")
+    with pytest.raises(ScenarioError, match="TAILBACK_MEMORY"):
+        available_memory()
+
+
+def test_this_machine_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(memory.VARIABLE, raising=False)
+    there = available_memory()
+    assert there is None or there > 1 << 20

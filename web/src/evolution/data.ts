@@ -1,0 +1,104 @@
+// What the page of a congestion evolution graph carries.
+
+import type { Arrays, Numbers, Ref } from "../data";
+
+export interface PanelMeta {
+  title: string;
+  rows: number;
+  columns: number;
+  cells: Ref;
+}
+
+export interface Payload {
+  threshold: number;
+  bands: [number, string][];
+  shades: Ref;
+  unit: string;
+  times: number[];
+  place_word: string;
+  places: string[];
+  features: { step: Ref; column: Ref; extent: Ref; maximum: Ref; mean: Ref; evolution: Ref };
+  edges: { source: Ref; target: Ref };
+  members: { start: Ref; place: Ref };
+  panels: PanelMeta[];
+  values: Ref | null;
+}
+
+/** A value of 255 half-percent steps means: nothing was measured. */
+const UNKNOWN = 255;
+
+/** The graph with its arrays unpacked and its neighbours by feature. */
+export class Graph {
+  readonly step: Numbers;
+  readonly column: Numbers;
+  readonly extent: Numbers;
+  readonly maximum: Numbers;
+  readonly mean: Numbers;
+  readonly evolution: Numbers;
+  readonly source: Numbers;
+  readonly target: Numbers;
+  readonly before: number[][];
+  readonly after: number[][];
+  readonly byStep: number[][];
+  readonly columns: number;
+  private readonly start: Numbers;
+  private readonly place: Numbers;
+  private readonly values: Numbers | null;
+
+  constructor(
+    readonly payload: Payload,
+    readonly arrays: Arrays,
+  ) {
+    const { features, edges, members } = payload;
+    this.step = arrays.get(features.step);
+    this.column = arrays.get(features.column);
+    this.extent = arrays.get(features.extent);
+    this.maximum = arrays.get(features.maximum);
+    this.mean = arrays.get(features.mean);
+    this.evolution = arrays.get(features.evolution);
+    this.source = arrays.get(edges.source);
+    this.target = arrays.get(edges.target);
+    this.start = arrays.get(members.start);
+    this.place = arrays.get(members.place);
+    this.values = payload.values && arrays.get(payload.values);
+    this.before = Array.from({ length: this.count }, () => []);
+    this.after = Array.from({ length: this.count }, () => []);
+    this.source.forEach((source, edge) => {
+      const target = this.target[edge] ?? 0;
+      this.after[source]?.push(target);
+      this.before[target]?.push(source);
+    });
+    this.byStep = payload.times.map(() => []);
+    this.step.forEach((step, feature) => this.byStep[step]?.push(feature));
+    for (const row of this.byStep) {
+      row.sort((a, b) => (this.column[a] ?? 0) - (this.column[b] ?? 0));
+    }
+    let columns = 1;
+    this.column.forEach((column) => (columns = Math.max(columns, column + 1)));
+    this.columns = columns;
+  }
+
+  get count(): number {
+    return this.step.length;
+  }
+
+  members(feature: number): number[] {
+    return Array.from(this.place.slice(this.start[feature], this.start[feature + 1]));
+  }
+
+  /** Percent of a place at a step, NaN where nothing was measured. */
+  percent(step: number, place: number): number {
+    const value = this.values?.[step * this.payload.places.length + place] ?? UNKNOWN;
+    return value === UNKNOWN ? NaN : value / 2;
+  }
+
+  colour(percent: number): string {
+    let out = "#faf0f8";
+    for (const [from, colour] of this.payload.bands) if (percent >= from) out = colour;
+    return out;
+  }
+
+  time(step: number): string {
+    return `${(this.payload.times[step] ?? 0).toPrecision(4)} ${this.payload.unit}`;
+  }
+}

@@ -1,0 +1,143 @@
+// The network at one step: slices of a torus, or the tiers of a tree; a cell is a link.
+
+import type { Pen } from "../pen";
+import { INK, MUTED } from "../pen";
+import type { Drawing } from "../surface";
+import { pointer, Surface } from "../surface";
+import type { Graph, PanelMeta } from "./data";
+import type { Choice } from "./plot";
+
+const GAP = 12;
+const HEAD = 15;
+const SELECTED = "#0b57d0";
+
+interface Box {
+  panel: PanelMeta;
+  x: number;
+  y: number;
+  cw: number;
+  ch: number;
+}
+
+export class Panels implements Drawing {
+  readonly surface: Surface;
+  private boxes: Box[] = [];
+  private choice: Choice = { feature: -1, step: 0 };
+  private readonly shades: string[];
+
+  constructor(
+    private readonly graph: Graph,
+    canvas: HTMLCanvasElement,
+    private readonly hover: (place: number) => void,
+  ) {
+    const rgb = graph.arrays.get(graph.payload.shades);
+    this.shades = Array.from({ length: rgb.length / 3 }, (_, i) => {
+      const parts = [0, 1, 2].map((c) => (rgb[3 * i + c] ?? 0).toString(16).padStart(2, "0"));
+      return `#${parts.join("")}`;
+    });
+    this.surface = new Surface(canvas, this);
+    canvas.addEventListener("pointermove", (event) => {
+      this.hover(this.hit(...pointer(event, canvas)));
+    });
+    canvas.addEventListener("pointerleave", () => this.hover(-1));
+  }
+
+  show(choice: Choice): void {
+    const moved = choice.step !== this.choice.step;
+    this.choice = choice;
+    if (moved) this.surface.redraw();
+    else this.surface.refresh();
+  }
+
+  /** Square cells side by side for a torus; whole rows, as high as they need, for wide panels. */
+  private arrange(width: number): number {
+    this.boxes = [];
+    let x = 0;
+    let y = 0;
+    let tall = 0;
+    for (const panel of this.graph.payload.panels) {
+      const wide = panel.columns > 2.5 * panel.rows || panel.columns > 60;
+      const room = wide ? width : Math.max(width / 4 - GAP, 90);
+      const cw = Math.max(Math.min(room / panel.columns, 14), 0.5);
+      const ch = wide ? Math.max(Math.min(90 / panel.rows, 9), 1.5) : cw;
+      const w = panel.columns * cw;
+      if (x > 0 && x + w > width) {
+        x = 0;
+        y += tall + GAP;
+        tall = 0;
+      }
+      this.boxes.push({ panel, x, y: y + HEAD, cw, ch });
+      x += w + GAP;
+      tall = Math.max(tall, HEAD + panel.rows * ch);
+    }
+    return y + tall + 44;
+  }
+
+  height(width: number): number {
+    return this.arrange(width);
+  }
+
+  draw(pen: Pen, width: number, height: number): void {
+    this.arrange(width);
+    for (const box of this.boxes) this.drawBox(pen, box);
+    const step = 220 / this.shades.length;
+    const y = height - 30;
+    this.shades.forEach((shade, i) => pen.rects([i * step, y, step + 0.5, 9], shade));
+    for (const tick of [0, 50, 100]) {
+      const align = tick === 0 ? "start" : tick === 100 ? "end" : "middle";
+      pen.text(String(tick), tick * 2.2, y + 18, { size: 11, colour: MUTED, align });
+    }
+    pen.text("time stalled (%)", 232, y + 5, { size: 12 });
+    pen.rects([232, y + 13, 18, 9], "hatch");
+    pen.text("not measured", 256, y + 18, { size: 11, colour: MUTED });
+  }
+
+  private drawBox(pen: Pen, box: Box): void {
+    const { panel, x, y, cw, ch } = box;
+    const cells = this.graph.arrays.get(panel.cells);
+    const bins: number[][] = this.shades.map(() => []);
+    const blank: number[] = [];
+    const inset = cw >= 5 && ch >= 5 ? 0.5 : 0;
+    cells.forEach((place, i) => {
+      if (place < 0) return;
+      const left = x + (i % panel.columns) * cw;
+      const top = y + Math.floor(i / panel.columns) * ch;
+      const value = this.graph.percent(this.choice.step, place);
+      const bin = Math.min(Math.round((value / 100) * (bins.length - 1)), bins.length - 1);
+      (Number.isNaN(value) ? blank : (bins[bin] ?? blank)).push(
+        left,
+        top,
+        cw - inset,
+        ch - inset,
+      );
+    });
+    pen.rects(blank, "hatch");
+    bins.forEach((bin, i) => pen.rects(bin, this.shades[i] ?? INK));
+    pen.frame(x - 0.5, y - 0.5, panel.columns * cw + 1, panel.rows * ch + 1, "#c3cad1", 1);
+    pen.text(panel.title, x, y - 8, { size: 10.5, colour: MUTED });
+  }
+
+  overlay(pen: Pen): void {
+    if (this.choice.feature < 0) return;
+    const members = new Set(this.graph.members(this.choice.feature));
+    for (const { panel, x, y, cw, ch } of this.boxes) {
+      this.graph.arrays.get(panel.cells).forEach((place, i) => {
+        if (!members.has(place)) return;
+        const left = x + (i % panel.columns) * cw;
+        const top = y + Math.floor(i / panel.columns) * ch;
+        pen.frame(left - 1, top - 1, cw + 2, ch + 2, SELECTED, 2);
+      });
+    }
+  }
+
+  private hit(px: number, py: number): number {
+    for (const { panel, x, y, cw, ch } of this.boxes) {
+      const column = Math.floor((px - x) / cw);
+      const row = Math.floor((py - y) / ch);
+      if (column >= 0 && column < panel.columns && row >= 0 && row < panel.rows) {
+        return this.graph.arrays.get(panel.cells)[row * panel.columns + column] ?? -1;
+      }
+    }
+    return -1;
+  }
+}

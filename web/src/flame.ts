@@ -1,0 +1,187 @@
+// The back-pressure flame graph: saturated links at the bottom, above them what waits for them.
+
+import type { Flames, Frame, Model } from "./data";
+import type { Pen } from "./pen";
+import { INK } from "./pen";
+import { shades } from "./scale";
+import type { Store } from "./state";
+import type { Drawing } from "./surface";
+import { pointer, Surface } from "./surface";
+
+const ROW = 22;
+const LETTER = 6.1;
+const SELECTED = "#0b57d0";
+
+interface Box {
+  frame: Frame;
+  parent: Box | null;
+  x: number;
+  row: number;
+  w: number;
+}
+
+const UNITS: [string, number][] = [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3]];
+
+export class Flame implements Drawing {
+  readonly surface: Surface;
+  private tree = 0;
+  private zoomed: Frame[] = [];
+  private boxes: Box[] = [];
+  private at: Box | null = null;
+  private readonly colours: string[];
+  private panel: HTMLElement | null = null;
+
+  constructor(
+    model: Model,
+    private readonly flames: Flames,
+    private readonly store: Store,
+    private readonly canvas: HTMLCanvasElement,
+  ) {
+    this.colours = shades(model, "stall");
+    this.surface = new Surface(canvas, this);
+    canvas.addEventListener("pointermove", (event) => this.point(event));
+    canvas.addEventListener("click", (event) => this.enter(this.hit(event)));
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  connectSelector(select: HTMLSelectElement, panel: HTMLElement): void {
+    this.panel = panel;
+    this.flames.trees.forEach((tree, index) => {
+      const option = document.createElement("option");
+      option.value = String(index);
+      option.textContent = tree.name;
+      select.append(option);
+    });
+    select.addEventListener("change", () => {
+      this.tree = Number(select.value);
+      this.zoom([]);
+    });
+  }
+
+  private top(): Frame {
+    const found = this.flames.trees[this.tree];
+    if (!found) throw new Error(`no flame graph ${this.tree}`);
+    return this.zoomed[this.zoomed.length - 1] ?? found.top;
+  }
+
+  height(): number {
+    const deep = (frame: Frame): number => 1 + Math.max(0, ...frame[4].map(deep));
+    const all = this.flames.trees.map((tree) => deep(tree.top));
+    return Math.max(...all) * ROW + 4;
+  }
+
+  draw(pen: Pen, width: number, height: number): void {
+    this.boxes = [];
+    const top = this.top();
+    const place = (frame: Frame, parent: Box | null, x: number, row: number, w: number): void => {
+      if (w < 0.4) return;
+      const box = { frame, parent, x, row, w };
+      this.boxes.push(box);
+      let left = x;
+      for (const child of frame[4]) {
+        const wide = (w * child[2]) / Math.max(frame[2], 1);
+        place(child, box, left, row + 1, wide);
+        left += wide;
+      }
+    };
+    place(top, null, 0, 0, width);
+    for (const box of this.boxes) {
+      const y = this.y(box, height);
+      pen.rects([box.x, y, Math.max(box.w - 1, 0.4), ROW - 2], this.colour(box));
+      const letters = Math.floor((box.w - 8) / LETTER);
+      if (letters < 3) continue;
+      const name = box.row === 0 ? `${this.name(top)}: ${this.amount(top[2])}` : box.frame[0];
+      const text = name.length > letters ? `${name.slice(0, letters - 1)}…` : name;
+      const colour = box.frame[1] === "link" && box.frame[3] >= 0 ? "#fff" : INK;
+      pen.text(text, box.x + 4, y + ROW / 2 - 1, { size: 11, colour });
+    }
+  }
+
+  overlay(pen: Pen): void {
+    if (!this.at) return;
+    const y = this.y(this.at, this.surface.heightPx);
+    pen.frame(this.at.x, y, Math.max(this.at.w - 1, 2), ROW - 2, SELECTED, 2);
+  }
+
+  private y(box: Box, height: number): number {
+    return height - (box.row + 1) * ROW - 2;
+  }
+
+  private name(frame: Frame): string {
+    return frame[1] === "all" ? "all stall" : frame[0];
+  }
+
+  private amount(value: number): string {
+    if (this.flames.unit === "packets") return `${value} congested packets`;
+    const [unit, size] = UNITS.find(([, s]) => value >= s) ?? ["ps", 1];
+    return `${(value / size).toPrecision(3)} ${unit}`;
+  }
+
+  private colour(box: Box): string {
+    const [, kind, , link] = box.frame;
+    if (kind === "line") return "#c3cad3";
+    if (kind === "rank") return "#e8ebef";
+    if (kind === "all") return "#dfe3e8";
+    const depth = box.row + this.zoomed.length;
+    return link < 0 ? "#d5d9de" : (this.colours[Math.max(54 - 6 * depth, 34)] ?? INK);
+  }
+
+  private hit(event: MouseEvent): Box | null {
+    const [px, py] = pointer(event, this.canvas);
+    const row = Math.floor((this.surface.heightPx - 2 - py) / ROW);
+    return this.boxes.find((b) => b.row === row && px >= b.x && px < b.x + b.w) ?? null;
+  }
+
+  private point(event: MouseEvent): void {
+    this.choose(this.hit(event));
+  }
+
+  private choose(box: Box | null): void {
+    this.at = box;
+    this.surface.refresh();
+    const found = this.flames.trees[this.tree];
+    if (!this.panel || !box || !found) return;
+    const share = (100 * box.frame[2]) / Math.max(found.top[2], 1);
+    const amount = this.amount(box.frame[2]);
+    this.panel.textContent = `${this.name(box.frame)}: ${amount}, ${share.toFixed(1)} % of all`;
+  }
+
+  /** Zoom into a box; the bottom one leads back out. */
+  private enter(box: Box | null): void {
+    if (!box) return;
+    if (box.frame[3] >= 0) this.store.set({ link: box.frame[3] });
+    if (box.row === 0) {
+      this.zoom(this.zoomed.slice(0, -1));
+      return;
+    }
+    const path: Frame[] = [];
+    for (let b: Box | null = box; b && b.row > 0; b = b.parent) path.unshift(b.frame);
+    if (box.frame[4].length) this.zoom([...this.zoomed, ...path]);
+  }
+
+  private zoom(path: Frame[]): void {
+    this.zoomed = path;
+    this.at = null;
+    this.surface.redraw();
+  }
+
+  private key(event: KeyboardEvent): void {
+    const at = this.at ?? this.boxes[0] ?? null;
+    if (!at) return;
+    const { parent } = at;
+    const beside = this.boxes.filter((b) => b.row === at.row).sort((a, b) => a.x - b.x);
+    const place = beside.indexOf(at);
+    const steps: Record<string, () => void> = {
+      ArrowUp: () => this.choose(this.boxes.find((b) => b.parent === at) ?? at),
+      ArrowDown: () => this.choose(parent ?? at),
+      ArrowLeft: () => this.choose(beside[place - 1] ?? at),
+      ArrowRight: () => this.choose(beside[place + 1] ?? at),
+      Enter: () => this.enter(at),
+      Escape: () => this.zoom(this.zoomed.slice(0, -1)),
+    };
+    const step = steps[event.key];
+    if (!step) return;
+    event.preventDefault();
+    step();
+  }
+}
