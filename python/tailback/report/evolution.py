@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -31,8 +29,8 @@ from tailback.counters.analysis.evolution_layout import columns_of, time_unit
 from tailback.counters.analysis.evolution_tiers import Panel
 from tailback.counters.analysis.figures import draw, render
 from tailback.counters.analysis.study import Study
-from tailback.errors import RunError
 from tailback.report import scales
+from tailback.report.page import write_page
 from tailback.report.payload import Packer, safe_json
 
 MOST_FEATURES: Final = 20_000
@@ -68,25 +66,7 @@ def write_evolution(
     Raises:
         RunError: The file cannot be written.
     """
-    path = Path(path)
-    page = render_evolution(graph, panels, percent, title=title).encode("utf-8")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(page)
-            os.chmod(part, 0o644)
-            os.replace(part, path)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise RunError(
-            f"cannot write the page: {error.strerror}", file=path,
-            remedy="choose a file you may write to",
-        ) from None  # fmt: skip
-    return path
+    return write_page(path, render_evolution(graph, panels, percent, title=title), "page")
 
 
 def render_evolution(

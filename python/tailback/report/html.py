@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -25,11 +23,11 @@ from markupsafe import Markup
 
 import tailback
 from tailback.diagnose.model import Diagnosis, Finding
-from tailback.errors import RunError
 from tailback.report.attribution import Attribution, HotLine, by_line
 from tailback.report.evidence import Case
 from tailback.report.export import make_case
 from tailback.report.figure import FIGURES, Options, draw, render
+from tailback.report.page import write_page
 from tailback.report.payload import build, phases_carried, safe_json
 from tailback.run import Run
 from tailback.units import format_time
@@ -78,28 +76,10 @@ def write_report(
         RunError: A run cannot be drawn, the runs are of different fabrics, or the file cannot be
             written.
     """
-    path = Path(path)
-    text = render_report(
+    page = render_report(
         run, diagnosis, before=before, after=after, files=files, attribution=attribution
     )
-    page = text.encode("utf-8")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(page)
-            os.chmod(part, 0o644)
-            os.replace(part, path)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise RunError(
-            f"cannot write the report: {error.strerror}", file=path,
-            remedy="choose a file you may write to",
-        ) from None  # fmt: skip
-    return path
+    return write_page(path, page, "report")
 
 
 def render_report(

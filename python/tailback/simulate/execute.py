@@ -23,7 +23,6 @@ from tailback.simulate.probes import probes_of
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
 from tailback.simulate.threads import threads
-from tailback.traffic.transform import side_by_side
 from tailback.units import format_time
 
 Watch = Callable[[int, int, int, int], object]
@@ -112,16 +111,9 @@ def execute(
         changes: Engine settings that differ.
     """
     fabric = fabric or prepared.fabric
-    jobs = [job for job in prepared.jobs if job.section.observed or not only_observed]
-    chosen = {id(job): node for job, node in zip(prepared.jobs, nodes or [], strict=False)}
-    places = [chosen.get(id(job), job.node) for job in jobs]
-    program, job_of_label = prepared.program, prepared.job_of_label
-    if len(jobs) != len(prepared.jobs):
-        program, job_of_label = side_by_side([job.program for job in jobs])
-    node = np.concatenate(places).astype(np.uint32)
-    start = np.concatenate([np.full(len(p), job.section.start, np.uint64)
-                            for p, job in zip(places, jobs, strict=True)])  # fmt: skip
-    observed = [jobs[job].section.observed for job in job_of_label.tolist()]
+    laid = prepared.lay(nodes, only_observed)
+    program, jobs = laid.program, laid.jobs
+    of_label = [jobs[job].section for job in laid.job_of_label.tolist()]
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     settings = settings_of(prepared.scenario, detour=routes.detour, **changes)
     require_memory(
@@ -135,12 +127,12 @@ def execute(
             json.dumps(settings),
             (program.rank_start, program.kind, program.peer, program.amount, program.tag,
              program.request, program.label),
-            (node, np.ascontiguousarray(fabric.node_host[node]), start),
-            observed,
+            (laid.node, np.ascontiguousarray(fabric.node_host[laid.node]), laid.start_ps),
+            [section.observed for section in of_label],
             watch,
             routes.rule,
             threads(),
-            [jobs[job].section.service for job in job_of_label.tolist()],
+            [section.service for section in of_label],
             [] if pace_mbps is None else pace_mbps.tolist(),
         )  # fmt: skip
     except ValueError as error:
@@ -149,7 +141,9 @@ def execute(
     outcome["detour"] = settings["detour"]
     if not (outcome["complete"] or partial):
         raise KeyboardInterrupt
-    tables, summary = make_tables(prepared.scenario, fabric, jobs, places, job_of_label, outcome)
+    tables, summary = make_tables(
+        prepared.scenario, fabric, jobs, laid.places, laid.job_of_label, outcome
+    )
     performance = {
         "engine_seconds": seconds,
         "packet_hops_per_s": outcome["packet_hops"] / seconds if seconds else 0.0,

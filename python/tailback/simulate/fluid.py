@@ -21,7 +21,6 @@ from tailback.scenario import Scenario
 from tailback.simulate.prepare import Prepared
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
-from tailback.traffic.transform import side_by_side
 
 UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
            "stall_ps")  # fmt: skip
@@ -145,24 +144,19 @@ def _execute(
     scenario = prepared.scenario
     fabric = network[0] if network else prepared.fabric
     routes = network[1] if network else routes_for(scenario, fabric, prepared.slots().tolist())
-    jobs = [job for job in prepared.jobs if job.section.observed or not only_observed]
-    chosen = {id(job): node for job, node in zip(prepared.jobs, nodes or [], strict=False)}
-    places = [chosen.get(id(job), job.node) for job in jobs]
-    program, job_of_label = prepared.program, prepared.job_of_label
-    if len(jobs) != len(prepared.jobs):
-        program, job_of_label = side_by_side([job.program for job in jobs])
-    node = np.concatenate(places).astype(np.uint32)
-    start = np.concatenate([np.full(len(p), job.section.start, np.uint64)
-                            for p, job in zip(places, jobs, strict=True)])  # fmt: skip
+    laid = prepared.lay(nodes, only_observed)
     paths = options.paths or paths_like(routing or scenario.engine.routing, fabric, routes)
     model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
     began = time.perf_counter()
     times = simulate_program(
-        routes.network, program, node, fabric.node_host[node], start, model, routes.rule
-    )
+        routes.network, laid.program, laid.node, fabric.node_host[laid.node], laid.start_ps,
+        model, routes.rule,
+    )  # fmt: skip
     seconds = time.perf_counter() - began
     outcome = _outcome(times, scenario.engine.packet)
-    tables, summary = make_tables(scenario, fabric, jobs, places, job_of_label, outcome)
+    tables, summary = make_tables(
+        scenario, fabric, laid.jobs, laid.places, laid.job_of_label, outcome
+    )
     summary |= {
         "model": "fluid", "rates": options.rates, "paths": paths,
         "quantum_ps": options.quantum_ps, "settlements": times.settlements,

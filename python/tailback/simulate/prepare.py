@@ -39,6 +39,27 @@ class Job:
 
 
 @dataclass
+class Laid:
+    """What runs: jobs with their places, as one program.
+
+    Attributes:
+        jobs: The jobs that take part.
+        places: Node of each rank of each of them.
+        program: Their programs as one.
+        job_of_label: Job of each label.
+        node: Node of each rank of the program.
+        start_ps: When each rank starts.
+    """
+
+    jobs: list[Job]
+    places: list[NDArray[np.uint32]]
+    program: Program
+    job_of_label: NDArray[np.uint32]
+    node: NDArray[np.uint32]
+    start_ps: NDArray[np.uint64]
+
+
+@dataclass
 class Prepared:
     """Everything a scenario names, read and placed.
 
@@ -64,6 +85,23 @@ class Prepared:
         return np.unique(np.concatenate([*likely, *(job.node for job in self.jobs)])).astype(
             np.uint32
         )
+
+    def lay(
+        self, nodes: list[NDArray[np.uint32]] | None = None, only_observed: bool = False
+    ) -> Laid:
+        """The jobs as they run, perhaps on other ``nodes`` (of all jobs) or without background."""
+        jobs = [job for job in self.jobs if job.section.observed or not only_observed]
+        chosen = {id(job): node for job, node in zip(self.jobs, nodes or [], strict=False)}
+        places = [chosen.get(id(job), job.node) for job in jobs]
+        program, job_of_label = self.program, self.job_of_label
+        if len(jobs) != len(self.jobs):
+            program, job_of_label = side_by_side([job.program for job in jobs])
+        starts = [
+            np.full(len(place), job.section.start, np.uint64)
+            for place, job in zip(places, jobs, strict=True)
+        ]
+        node = np.concatenate(places).astype(np.uint32)
+        return Laid(jobs, places, program, job_of_label, node, np.concatenate(starts))
 
     @property
     def observed(self) -> Job:
