@@ -29,7 +29,12 @@ pub(crate) struct Cut {
     pub local_node: Vec<u32>,
     /// Number of a switch within its shard.
     pub local_switch: Vec<u32>,
-    /// Shortest time from a cause in one shard to its effect in another.
+    /// Group of every switch and its nodes, within its shard: what happens there follows the order of
+    /// time. Every switch is one by itself, unless its hosts are at others too.
+    pub group: Vec<u32>,
+    /// Groups of every shard.
+    pub groups: Vec<u32>,
+    /// Shortest time from a cause in one group to its effect in another.
     pub lookahead_ps: u64,
 }
 
@@ -73,15 +78,42 @@ impl Cut {
                 switches[shard] += 1;
             }
         }
+        let apart = lookahead_ps >= WORTH_PS;
         Self {
             shards: shards as u32,
             of_switch,
             of_node,
             link_shift,
             local_node,
+            group: if apart { local_switch.clone() } else { vec![0; local_switch.len()] },
+            groups: if apart { switches } else { vec![1; shards] },
             local_switch,
             lookahead_ps,
         }
+    }
+
+    /// Makes one group of each pair of switches, which are in one shard, and of what follows from that.
+    pub fn join(&mut self, pairs: &[(u32, u32)]) {
+        let mut first: Vec<u32> = (0..self.group.len() as u32).collect();
+        let find = |first: &mut [u32], mut at: u32| {
+            while first[at as usize] != at {
+                first[at as usize] = first[first[at as usize] as usize];
+                at = first[at as usize];
+            }
+            at
+        };
+        for &(a, b) in pairs {
+            let (a, b) = (find(&mut first, a), find(&mut first, b));
+            first[a.max(b) as usize] = a.min(b);
+        }
+        for switch in 0..self.group.len() {
+            self.group[switch] = self.group[find(&mut first, switch as u32) as usize];
+        }
+    }
+
+    /// Group of a node: that of its switch.
+    pub fn group_of_node(&self, plan: &Plan, node: u32) -> u32 {
+        self.group[plan.home[node as usize] as usize]
     }
 
     /// Shard of a vertex.

@@ -173,9 +173,12 @@ impl<P: Probe> Shard<'_, P> {
         let time = freed + state.link.delay;
         if state.starving && time < state.wake_at {
             state.wake_at = time;
-            self.queue.push(Event::new(time, Class::Credit, lane, 0));
+            let src = self.world.fabric.link_src[state.link.global as usize];
+            let event = Event::new(time, Class::Credit, lane, 0);
+            self.queue.push_for(self.world.group(src), event);
         }
-        self.links.give(lane, self.now, time, wire);
+        // The lane may be another group's, which is anywhere in the window.
+        self.links.give(lane, self.queue.start(), time, wire);
     }
 
     /// Puts a packet at the end of the line for `lane`'s credit.
@@ -254,7 +257,7 @@ impl<P: Probe> Shard<'_, P> {
             return self.deliver(slot, arrival);
         }
         let latency = link.delay + self.world.settings.switch_delay_ps;
-        let (global, shard) = (link.global, link.shard);
+        let Link { global, shard, group, .. } = link;
         let packet = &mut self.packets[slot];
         packet.tail_ready = end + latency;
         packet.ready = match self.world.settings.switching {
@@ -263,7 +266,7 @@ impl<P: Probe> Shard<'_, P> {
         };
         let time = packet.ready;
         if shard == self.number {
-            self.queue.push(Event::new(time, Class::Arrival, global, slot));
+            self.queue.push_for(group, Event::new(time, Class::Arrival, global, slot));
         } else {
             let packet = self.packets.remove(slot);
             self.hand_over(shard, Parcel { time, link: global, packet });

@@ -24,13 +24,15 @@ pub(crate) struct Link {
     pub shard: u8,
     /// The destination is a node.
     pub to_node: bool,
+    /// Group of the destination within its shard.
+    pub group: u32,
 }
 
 impl Link {
     pub fn new(gbps: f64, delay: u64) -> Self {
         let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
         let rate = rate.clamp(1.0, f64::from(u32::MAX)) as u32;
-        Self { delay, rate, global: 0, local: 0, shard: 0, to_node: false }
+        Self { delay, rate, global: 0, local: 0, shard: 0, to_node: false, group: 0 }
     }
 
     /// Slowest rate a link can have, in gigabits per second.
@@ -311,16 +313,17 @@ impl Links {
         state.last_return = kept;
     }
 
-    /// Notes at `now` that `bytes` of credit arrive at `time`.
+    /// Notes that `bytes` of credit arrive at `time`.
     ///
-    /// Counts the oldest credit if it has come back: so the line stays as short as what is really on
+    /// Counts the oldest credit if it has come back by `past`, which the lane's own switch must not have
+    /// gone back behind yet: so the line stays as short as what is really on
     /// its way, and the slab in the cache.
     #[inline]
-    pub fn give(&mut self, lane: u32, now: u64, time: u64, bytes: u32) {
+    pub fn give(&mut self, lane: u32, past: u64, time: u64, bytes: u32) {
         let state = &mut self.lanes[lane as usize];
         let mut slot = self.free;
         let first = state.first_return;
-        if first != NIL && self.returns[first as usize].time <= now {
+        if first != NIL && self.returns[first as usize].time <= past {
             let back = &self.returns[first as usize];
             state.credit += back.bytes;
             state.first_return = back.next;

@@ -15,7 +15,10 @@ use crate::world::World;
 pub(crate) struct Shard<'a, P> {
     pub world: &'a World<'a>,
     pub number: u8,
+    /// When what happens happens. Goes back where another group is next.
     pub now: u64,
+    /// The latest of those times.
+    pub end: u64,
     pub queue: EventQueue,
     pub links: Links,
     pub packets: Packets,
@@ -43,14 +46,15 @@ pub(crate) struct Shard<'a, P> {
 }
 
 impl<P: Probe> Shard<'_, P> {
-    /// Does all that happens before `end`.
-    pub fn run_before(&mut self, end: u64) {
-        while let Some((event, first)) = self.queue.pop_marked(end) {
-            if first {
-                self.touch();
-            }
-            debug_assert!(event.time() >= self.now);
+    /// Does all that happens in `window`.
+    pub fn run(&mut self, window: u64) {
+        if self.queue.next_window() > window {
+            return;
+        }
+        self.queue.open(window);
+        while let Some(event) = self.queue.pop() {
             self.now = event.time();
+            self.end = self.end.max(self.now);
             self.events += 1;
             match event.class() {
                 Class::Credit => self.on_credit(event.entity()),
@@ -66,28 +70,6 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Reads what the events of this bucket will read first: the memory fetches it side by side then,
-    /// where one after the other would have to wait for its own.
-    fn touch(&self) {
-        let mut sum = 0u64;
-        for event in self.queue.bucket() {
-            if event.class() == Class::Arrival {
-                let packet = &self.packets[event.packet()];
-                sum = sum.wrapping_add(u64::from(packet.node));
-            }
-        }
-        for event in self.queue.bucket() {
-            if event.class() == Class::Arrival {
-                let packet = &self.packets[event.packet()];
-                if packet.from == self.number {
-                    sum = sum.wrapping_add(self.links.lane(packet.lane).wake_at);
-                }
-                sum = sum.wrapping_add(u64::from(self.world.plan.home[packet.node as usize]));
-            }
-        }
-        std::hint::black_box(sum);
-    }
-
     /// Puts a packet into the hands of `shard`, which may be this one.
     pub fn hand_over(&mut self, shard: u8, parcel: Parcel) {
         if shard == self.number {
@@ -100,7 +82,9 @@ impl<P: Probe> Shard<'_, P> {
 
     fn accept(&mut self, parcel: Parcel) {
         let slot = self.packets.insert(parcel.packet);
-        self.queue.push(Event::new(parcel.time, Class::Arrival, parcel.link, slot));
+        let dst = self.world.fabric.link_dst[parcel.link as usize];
+        let group = self.world.group(dst);
+        self.queue.push_for(group, Event::new(parcel.time, Class::Arrival, parcel.link, slot));
     }
 
     /// Puts the outboxes into the post.
@@ -131,9 +115,13 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// No event, here or in the post, comes before this time.
-    pub fn not_before(&self) -> u64 {
-        self.queue.not_before().min(self.first_mail)
+    /// Nothing, here or in the post, happens before this window.
+    pub fn next_window(&self) -> u64 {
+        let mail = match self.first_mail {
+            u64::MAX => u64::MAX,
+            time => self.queue.window_of(time),
+        };
+        self.queue.next_window().min(mail)
     }
 
     /// Ranks that have not finished their programs.

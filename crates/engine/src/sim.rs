@@ -156,7 +156,7 @@ fn outcome<P>(world: &World<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         packets: shards.iter().map(|shard| shard.delivered).sum(),
         packet_hops: shards.iter().map(|shard| shard.packet_hops).sum(),
         events: shards.iter().map(|shard| shard.events).sum(),
-        end_ps: shards.iter().map(|shard| shard.now).max().unwrap_or(0),
+        end_ps: shards.iter().map(|shard| shard.end).max().unwrap_or(0),
         complete,
         window_ps: 0,
         samples: Vec::new(),

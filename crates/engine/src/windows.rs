@@ -32,7 +32,6 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
         events: Slots::new(threads),
         barrier: Barrier::new(threads),
         last_round: AtomicU64::new(u64::MAX),
-        lookahead: if shards.len() == 1 { u64::MAX } else { world.cut.lookahead_ps },
         packets: world.total_packets,
     };
     // Shard k goes to thread k mod threads.
@@ -88,7 +87,6 @@ struct Office {
     barrier: Barrier,
     /// The round after which to stop, [`u64::MAX`] if the watcher has not asked to.
     last_round: AtomicU64,
-    lookahead: u64,
     packets: u64,
 }
 
@@ -101,16 +99,16 @@ impl Office {
         mut watch: Option<Watch<'_>>,
     ) -> Vec<Shard<'w, P>> {
         let _alarm = Alarm(&self.barrier);
-        let (mut end, mut watched) = (0u64, 0u64);
+        let (mut time, mut watched) = (0u64, 0u64);
         for round in 0.. {
             let now = (round & 1) as usize;
-            let first = team.iter().map(Shard::not_before).min().unwrap_or(u64::MAX);
+            let first = team.iter().map(Shard::next_window).min().unwrap_or(u64::MAX);
             team.iter_mut().for_each(|shard| shard.post(&self.post[now]));
             self.first[now].set(thread, first);
             self.delivered.set(thread, team.iter().map(|shard| shard.delivered).sum());
             self.events.set(thread, team.iter().map(|shard| shard.events).sum());
             if let Some(watch) = &mut watch
-                && self.look(end, &mut watched, watch).is_break()
+                && self.look(time, &mut watched, watch).is_break()
             {
                 self.last_round.store(round, Ordering::Release);
             }
@@ -119,20 +117,13 @@ impl Office {
             if first == u64::MAX || self.last_round.load(Ordering::Acquire) <= round {
                 break;
             }
-            // Everything before the last window's end is done; `first` may be a little early.
-            end = self.window_end(first.max(end));
             for shard in &mut team {
                 shard.collect(&self.post[now]);
-                shard.run_before(end);
+                shard.run(first);
+                time = time.max(shard.end);
             }
         }
         team
-    }
-
-    fn window_end(&self, start: u64) -> u64 {
-        /// With one shard a window is only there for the watcher.
-        const ALONE_PS: u64 = 1 << 20;
-        start.saturating_add(if self.lookahead == u64::MAX { ALONE_PS } else { self.lookahead })
     }
 
     /// Calls the watcher if enough has happened since.

@@ -10,7 +10,7 @@ use crate::cut::Cut;
 use crate::link::{Link, Links, NIL};
 use crate::packet::Packets;
 use crate::program::{Compiled, Envelope, Placement, Program};
-use crate::queue::{BUCKETS, Class, Event, EventQueue};
+use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{RankState, Receiving, Sending};
 use crate::settings::Routing;
 use crate::shard::Shard;
@@ -55,6 +55,9 @@ impl<'a> World<'a> {
             // A host with adapters in two shards: its ranks talk without the network.
             cut = cut.merged(fabric);
         }
+        let home = |rank: u32| plan.home[placement.node[rank as usize] as usize];
+        let ends = compiled.messages.iter().filter(|m| same_host(m)).map(|m| (home(m.src), home(m.dst)));
+        cut.join(&ends.filter(|(a, b)| a != b).collect::<Vec<_>>());
         let mut ranks = vec![Vec::new(); cut.shards as usize];
         let mut local_rank = Vec::with_capacity(program.n_ranks());
         for rank in 0..program.n_ranks() as u32 {
@@ -106,7 +109,7 @@ impl<'a> World<'a> {
             sends[self.shard_of_rank(message.src)].push(Sending::new(packets));
             receives[self.shard_of_rank(message.dst)].push(Receiving::new(packets));
         }
-        let bucket = bucket_ps(self.fabric, self.settings, shards);
+        let width = window_ps(self.fabric, self.settings, &self.cut);
         let mut all = Vec::with_capacity(shards);
         for (number, links) in links.into_iter().enumerate() {
             let arbitrated = self.settings.arbitrated();
@@ -129,7 +132,8 @@ impl<'a> World<'a> {
                 },
                 marking: Marking::new(if control { links.len() * n_lanes } else { 0 }),
                 now: 0,
-                queue: EventQueue::new(bucket),
+                end: 0,
+                queue: EventQueue::new(width, self.cut.groups[number] as usize),
                 probe: probe(links.len()),
                 links: Links::new(&links, self.lanes(), self.settings.buffer_bytes),
                 packets: Packets::new(),
@@ -147,7 +151,9 @@ impl<'a> World<'a> {
             for &rank in &self.ranks[number] {
                 shard.ranks.push(RankState::new(self.program.rank_start[rank as usize]));
                 let start = self.placement.start_ps[rank as usize];
-                shard.queue.push(Event::new(start, Class::Rank, rank, 0));
+                let node = self.placement.node[rank as usize];
+                let group = self.cut.group_of_node(self.plan, node);
+                shard.queue.push_for(group, Event::new(start, Class::Rank, rank, 0));
             }
             all.push(shard);
         }
@@ -159,8 +165,17 @@ impl<'a> World<'a> {
         Link {
             global: link as u32,
             shard: self.cut.of_vertex(dst),
+            group: self.group(dst),
             to_node: self.fabric.is_node(dst),
             ..Link::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link])
+        }
+    }
+
+    /// Group of a vertex within its shard.
+    pub fn group(&self, vertex: u32) -> u32 {
+        match vertex.checked_sub(self.fabric.n_nodes) {
+            None => self.cut.group_of_node(self.plan, vertex),
+            Some(switch) => self.cut.group[switch as usize],
         }
     }
 
@@ -249,15 +264,17 @@ fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
     message.bytes.div_ceil(settings.packet_bytes.into()).max(1) as u32
 }
 
-/// A few events a bucket when every adapter sends full packets at line rate (found by measurement);
-/// but in a large fabric wide enough that what happens within some packet times has a bucket.
-fn bucket_ps(fabric: &Fabric, settings: &Settings, shards: usize) -> u64 {
+/// Length of a window: what groups may be apart, though not much more than a packet needs; a small part
+/// of that where all is one group.
+fn window_ps(fabric: &Fabric, settings: &Settings, cut: &Cut) -> u64 {
     const EVENTS: f64 = 4.0;
-    const HORIZON_PACKETS: f64 = 8.0;
     let fastest = fabric.link_gbps.iter().copied().fold(1.0, f64::max);
     let packet_ps = f64::from(settings.wire_bytes(settings.packet_bytes)) * 8000.0 / fastest;
-    let few = packet_ps * EVENTS * shards as f64 / f64::from(fabric.n_nodes.max(1));
-    (few.max(packet_ps * HORIZON_PACKETS / BUCKETS as f64) as u64).max(16)
+    if cut.groups.iter().any(|&groups| groups > 1) || cut.shards > 1 {
+        return cut.lookahead_ps.min(4 * packet_ps as u64).max(2);
+    }
+    let few = packet_ps * EVENTS / f64::from(fabric.n_nodes.max(1));
+    few.max(16.0) as u64
 }
 
 fn check_sizes(
