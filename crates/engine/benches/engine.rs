@@ -23,20 +23,27 @@ fn event_queue(c: &mut Criterion) {
     let mut group = c.benchmark_group("event queue, take one and put one back");
     group.throughput(Throughput::Elements(1));
     for pending in [100u32, 1_000, 10_000] {
-        // About three events a bucket; all within the horizon, as in a shard that is not starved.
+        // All within the horizon, as in a shard that is not starved: some sixty windows, in each a few
+        // events for every tenth entity.
         let horizon = 4_000_000u64;
-        let mut queue = EventQueue::new((3 * horizon / u64::from(pending)).max(16));
+        let groups = pending / 10;
+        let mut queue = EventQueue::new(horizon / 64, groups as usize);
         let mut bits = 1u64;
         let mut later = move || {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (bits >> 33) % horizon
         };
         for entity in 0..pending {
-            queue.push(Event::new(later(), Class::Arrival, entity, 0));
+            queue.push_for(entity % groups, Event::new(later(), Class::Arrival, entity, 0));
         }
         group.bench_function(format!("{pending} pending"), |b| {
             b.iter(|| {
-                let event = queue.pop().expect("its size is constant");
+                let event = loop {
+                    match queue.pop() {
+                        Some(event) => break event,
+                        None => queue.open(queue.next_window()),
+                    }
+                };
                 let time = event.time() + later();
                 queue.push(Event::new(time, Class::Arrival, event.entity(), 0));
                 black_box(event)

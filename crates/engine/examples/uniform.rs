@@ -1,5 +1,5 @@
 //! Uniform random traffic on Tapered, for profilers: `cargo run --release --example uniform [all]
-//! [ports] [packets] [threads N] [shards N] [runs N]`: `all` takes samples and truth, `ports` counters
+//! [ports] [packets] [ports_up K pods P] [threads N] [shards N] [runs N]`: `all` takes samples and truth, `ports` counters
 //! and queues every 10 µs, `packets` keeps what every packet carries.
 
 use std::ops::ControlFlow;
@@ -58,7 +58,26 @@ fn program(ranks: u32) -> Program {
 }
 
 fn main() {
-    let fabric = build(&Shape::TAPERED).expect("a preset");
+    let number = |name: &str| {
+        let mut args = std::env::args();
+        args.find(|a| a == name).and_then(|_| args.next()).and_then(|value| value.parse().ok())
+    };
+    let shape = match (number("ports_up"), number("pods")) {
+        (Some(k), Some(pods)) => {
+            let (k, pods) = (k as u32, pods as u32);
+            Shape {
+                hosts_per_leaf: k,
+                leaves: k,
+                aggregation: k,
+                pods,
+                cores: k * pods / 2,
+                aggregation_uplinks: k,
+                ..Shape::TAPERED
+            }
+        }
+        _ => Shape::TAPERED,
+    };
+    let fabric = build(&shape).expect("a tree");
     let routes = Routes::up_down(&fabric).expect("a tree");
     let plan = Plan::new(&fabric, PlanRule::Table(routes)).expect("a tree");
     let ranks = fabric.n_nodes;
@@ -87,10 +106,6 @@ fn main() {
         carry: if asked("packets") { Some(carry) } else { None },
     };
     let settings = Settings { measure: asked("all"), probes, ..Settings::default() };
-    let number = |name: &str| {
-        let mut args = std::env::args();
-        args.find(|a| a == name).and_then(|_| args.next()).and_then(|value| value.parse().ok())
-    };
     let threads = number("threads").unwrap_or(1);
     let shards = number("shards").map(|n| n as u32);
     for _ in 0..number("runs").unwrap_or(3) {

@@ -10,6 +10,7 @@ use crate::flows::Flows;
 use crate::link::NEVER;
 use crate::mail::Parcel;
 use crate::packet::{Content, Packet};
+use crate::prefetch::prefetch;
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
 use crate::rng::{Stream, random};
@@ -46,6 +47,23 @@ impl<P: Probe> Shard<'_, P> {
         }
         if !adapter.pending {
             self.adapter_send(node);
+        }
+    }
+
+    /// Starts to fetch what the next packet of `node` will need.
+    #[inline]
+    pub fn fetch_adapter(&self, node: u32) {
+        prefetch(&self.adapters[self.world.cut.local_node[node as usize] as usize]);
+        self.links.fetch(self.links.lane_of(self.world.injection(node), 0));
+    }
+
+    /// The same, later: what its first message needs.
+    #[inline]
+    pub fn fetch_message(&self, node: u32) {
+        let adapter = &self.adapters[self.world.cut.local_node[node as usize] as usize];
+        if let Some(&message) = adapter.data.front() {
+            prefetch(&self.world.program.messages[message as usize]);
+            prefetch(&self.sends[self.world.sides[message as usize].send as usize]);
         }
     }
 
@@ -158,7 +176,7 @@ impl<P: Probe> Shard<'_, P> {
         let envelope = &world.program.messages[message as usize];
         let data = content == Content::Data;
         let (number, payload) = if data {
-            let state = &self.sends[envelope.send as usize];
+            let state = &self.sends[world.sides[message as usize].send as usize];
             let number = u64::from(state.packets - state.packets_unsent);
             let size = u64::from(world.settings.packet_bytes);
             (number, (envelope.bytes - number * size).min(size) as u32)
@@ -168,33 +186,27 @@ impl<P: Probe> Shard<'_, P> {
         let wire = world.settings.wire_bytes(payload);
         let service = world.service(envelope);
         let lane = self.links.lane_of(link, service);
-        let starving = world.settings.contention && !self.links.take(lane, wire, self.now);
-        self.links.lane_mut(lane).starving = starving;
-        if starving {
+        let at = self.at();
+        let state = self.links.lane_mut(lane);
+        state.starving = false;
+        if world.settings.contention && !state.take(wire, at) {
+            self.starve(lane);
             if P::ON {
                 self.probe.holds(self.now, link, wire);
             }
-            self.wake(lane);
             return None;
         }
         let back = matches!(content, Content::ClearToSend | Content::Congestion);
         let to = if back { envelope.src } else { envelope.dst };
         let node = world.placement.node[to as usize];
-        // Handshake packets draw their random numbers beyond all data packets.
-        let id = match content {
-            Content::Data => envelope.first_packet + number,
-            Content::RequestToSend => (1 << 62) | envelope.first_packet,
-            Content::ClearToSend => (1 << 63) | envelope.first_packet,
-            Content::Congestion => (3 << 62) | envelope.first_packet,
-        };
         let mut last = false;
         if data {
-            let state = &mut self.sends[envelope.send as usize];
+            let state = &mut self.sends[world.sides[message as usize].send as usize];
             state.packets_unsent -= 1;
             last = state.packets_unsent == 0;
         }
         let packet = Packet {
-            id,
+            id: content.numbered(envelope.first_packet + number),
             ready: 0,
             tail_ready: 0,
             message,
@@ -205,7 +217,6 @@ impl<P: Probe> Shard<'_, P> {
             mark: Mark::EMPTY,
             hops: 0,
             state: RouteState::START,
-            content,
             observed: data && world.placement.label_observed[envelope.label as usize],
             from: self.number,
             service,
@@ -220,7 +231,7 @@ impl<P: Probe> Shard<'_, P> {
         let world = self.world;
         self.moves += 1;
         let busy = self.links.link(link).serialization(packet.wire);
-        let (end, delay) = (self.now + busy, self.links.link(link).delay);
+        let (end, delay) = (self.now + busy, u64::from(self.links.link(link).delay));
         self.links.book(link, end);
         if P::ON {
             let sent = Sent { wire: packet.wire, observed: packet.observed };
@@ -231,7 +242,7 @@ impl<P: Probe> Shard<'_, P> {
                 let bits = random(world.settings.seed, Stream::Reservoir, packet.id, 0xff);
                 let hop = Hop {
                     local: link,
-                    link: self.links.link(link).global,
+                    link: self.links.global(link),
                     congested: false,
                     queue: 0,
                     packet: packet.id,
@@ -240,16 +251,17 @@ impl<P: Probe> Shard<'_, P> {
                 self.probe.hop(self.now, hop, packet.observed, &mut packet.mark, bits);
             }
         }
-        if packet.content == Content::Data {
-            let send = world.program.messages[packet.message as usize].send;
+        if packet.content() == Content::Data {
+            let send = world.sides[packet.message as usize].send;
             let state = &mut self.sends[send as usize];
             state.start_ps = state.start_ps.min(self.now);
             if last {
                 self.queue.push(Event::new(end, Class::Sent, packet.message, 0));
             }
         }
-        let global = self.links.link(link).global;
+        let (global, dst) = (self.links.global(link), self.links.link(link).dst);
         if world.settings.contention {
+            packet.next = dst;
             let switch_delay = world.settings.switch_delay_ps;
             packet.tail_ready = end + delay + switch_delay;
             packet.ready = match world.settings.switching {
@@ -260,7 +272,7 @@ impl<P: Probe> Shard<'_, P> {
             self.queue.push(Event::new(packet.ready, Class::Arrival, global, slot));
         } else {
             let (latency, hops) = world.uncontended(global, packet.node);
-            packet.hops = hops;
+            (packet.hops, packet.next) = (hops, packet.node);
             self.packet_hops += u64::from(hops);
             let out = world.plan.ejection[packet.node as usize];
             let shard = world.cut.of_node[packet.node as usize];

@@ -70,7 +70,7 @@ impl Arbiter {
 impl<P: Probe> Shard<'_, P> {
     /// A packet asks for `lane`.
     pub fn request(&mut self, lane: u32, slot: u32) {
-        let link = self.links.lane(lane).link.local;
+        let link = self.links.link_of(lane);
         let (input, wire) = (self.packets[slot].input, self.packets[slot].wire);
         self.packets[slot].next = NIL;
         let by_input = self.world.settings.arbitration == Arbitration::RoundRobin;
@@ -165,9 +165,9 @@ impl<P: Probe> Shard<'_, P> {
                 again = again.min(busy_until);
                 continue;
             }
-            if !self.links.take(lane, wire, self.now) {
-                self.links.lane_mut(lane).starving = true;
-                self.wake(lane);
+            let at = self.at();
+            if !self.links.lane_mut(lane).take(wire, at) {
+                self.starve(lane);
                 return Err(again);
             }
             let waiting = &mut self.arbiter.waiting[lane as usize];
@@ -178,7 +178,7 @@ impl<P: Probe> Shard<'_, P> {
             }
             *self.links.waiting_mut(lane) -= u64::from(wire);
             if P::ON {
-                self.probe.leaves(self.now, self.links.lane(lane).link.local, wire);
+                self.probe.leaves(self.now, self.links.link_of(lane), wire);
             }
             return Ok(line.head);
         }
@@ -187,7 +187,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Number within the shard of the link that runs back along the packet's input port.
     fn input_of(&self, link: u32, slot: u32) -> usize {
-        let global = self.links.link(link).global;
+        let global = self.links.global(link);
         let switch = self.world.fabric.link_src[global as usize];
         let first = self.world.fabric.out_links(switch).start;
         let back = first + u32::from(self.packets[slot].input);
@@ -198,7 +198,7 @@ impl<P: Probe> Shard<'_, P> {
         if self.world.settings.crossbar_speedup == 0.0 {
             return 0;
         }
-        self.arbiter.input_free[self.input_of(self.links.lane(lane).link.local, slot)]
+        self.arbiter.input_free[self.input_of(self.links.link_of(lane), slot)]
     }
 
     /// Occupies the packet's input port for as long as the crossbar takes to read it.

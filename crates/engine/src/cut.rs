@@ -111,11 +111,6 @@ impl Cut {
         }
     }
 
-    /// Group of a node: that of its switch.
-    pub fn group_of_node(&self, plan: &Plan, node: u32) -> u32 {
-        self.group[plan.home[node as usize] as usize]
-    }
-
     /// Shard of a vertex.
     pub fn of_vertex(&self, vertex: u32) -> u8 {
         match self.of_node.get(vertex as usize) {

@@ -7,7 +7,7 @@ use crate::world::World;
 
 /// A circle of buffers, if there is one; otherwise who waits for what.
 pub(crate) fn explain<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> EngineError {
-    let time_ps = shards.iter().map(|shard| shard.now).max().unwrap_or(0);
+    let time_ps = shards.iter().map(|shard| shard.end).max().unwrap_or(0);
     circle(world, shards, time_ps).unwrap_or_else(|| stuck(world, shards, time_ps))
 }
 
@@ -22,12 +22,19 @@ fn circle<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option
     let mut waits_for = vec![NIL; lanes];
     for shard in shards {
         for lane in 0..shard.links.n_lanes() {
-            let mut slot = shard.links.lane(lane).wait_head;
-            while slot != NIL {
+            let tail = shard.links.lane(lane).wait_tail;
+            if tail == NIL {
+                continue;
+            }
+            let mut slot = tail;
+            loop {
                 let packet = &shard.packets[slot];
                 let held = number(&shards[usize::from(packet.from)], packet.lane);
                 waits_for[held as usize] = number(shard, lane);
                 slot = packet.next;
+                if slot == tail {
+                    break;
+                }
             }
         }
     }

@@ -3,31 +3,47 @@
 //! A link serves packets in the order they obtain credit, and credit is given in the order of
 //! arrival. So a packet's departure can be computed the moment it has credit, and nothing happens
 //! between that moment and its arrival at the next switch: one event a hop. Credit is a fact noted
-//! ahead of time ([`crate::link::Links::give`]); an event for it exists only while somebody waits.
+//! ahead of time, for the window in which it comes back; it is an event only where somebody waits.
+
+use std::ops::Range;
 
 use crate::congestion::CongestionControl;
 use crate::link::{Link, NEVER, NIL};
-use crate::packet::Content;
+use crate::packet::{Content, Packet};
+use crate::prefetch::prefetch;
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
 use crate::rng::{Stream, below, random};
 use tailback_fabric::{RouteState, Step};
 
 use crate::mail::{Credit, Parcel};
+use crate::ring::WINDOWS;
 use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
-use crate::shard::Shard;
+use crate::shard::{Due, Shard};
+
+/// What does not depend on load of a packet's way on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Route {
+    /// Neighbouring candidates, numbered within the shard; none where only the rule can tell.
+    links: Range<u32>,
+    /// Which of them is looked at first.
+    first: u32,
+    /// It leads to the packet's node.
+    home: bool,
+}
 
 impl<P: Probe> Shard<'_, P> {
     /// A packet is ready to leave a switch: its head came by `link` and is through the switch delay.
     /// Or, on an ideal network, its tail reaches its node.
-    pub fn on_arrival(&mut self, link: u32, slot: u32) {
+    pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<Route>) {
         let world = self.world;
-        let dst = world.fabric.link_dst[link as usize];
+        let dst = self.packets[slot].next;
         if world.fabric.is_node(dst) {
             return self.deliver(slot, self.now);
         }
         let switch = dst - world.fabric.n_nodes;
-        let (out, lane) = self.choose(switch, slot);
+        let route = route.unwrap_or_else(|| self.route(&self.packets[slot]));
+        let (out, lane) = self.choose(switch, slot, route);
         let packet = &mut self.packets[slot];
         packet.hops += 1;
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
@@ -40,7 +56,7 @@ impl<P: Probe> Shard<'_, P> {
             self.mark(lane, slot, true);
         }
         // On a faster link the head holds back, so that the tail is there when it is due.
-        let busy = self.links.lane(lane).link.serialization(wire);
+        let busy = self.links.lane(lane).link().serialization(wire);
         if tail_ready > self.now + busy {
             self.packets[slot].next = lane;
             let time = tail_ready - busy;
@@ -59,16 +75,26 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// A packet takes its output, or waits for it.
-    #[inline]
+    #[inline(always)]
     fn claim(&mut self, lane: u32, slot: u32) {
         let wire = self.packets[slot].wire;
         if self.arbitrated {
             self.request(lane, slot);
-        } else if !self.links.lane(lane).starving && self.links.take(lane, wire, self.now) {
+            return;
+        }
+        let at = self.at();
+        let state = self.links.lane_mut(lane);
+        if !state.starving && state.take(wire, at) {
             self.depart(lane, slot, 0);
         } else {
             self.wait(lane, slot);
         }
+    }
+
+    /// How long after the start of the window it is.
+    #[inline]
+    pub fn at(&self) -> u32 {
+        (self.now - self.queue.start()) as u32
     }
 
     /// What only some settings need to know of a packet that came by `link` and goes on by `lane`.
@@ -86,13 +112,13 @@ impl<P: Probe> Shard<'_, P> {
     fn notify(&mut self, control: &CongestionControl, lane: u32, slot: u32) {
         let packet = &self.packets[slot];
         let wire = packet.wire;
-        if packet.content != Content::Data || wire < control.packet_bytes {
+        if packet.content() != Content::Data || wire < control.packet_bytes {
             return;
         }
-        self.links.collect(lane, self.now);
-        let state = self.links.lane(lane);
         // Where outputs are booked ahead the credit is spent on what is being sent: a root too.
-        let root = state.credit >= wire || self.links.free_at(state.link.local) > self.now;
+        let sending = self.links.free_at(self.links.link_of(lane)) > self.now;
+        let at = self.at();
+        let root = sending || self.links.lane_mut(lane).credit_at(at) >= wire;
         if self.queued(lane) + u64::from(wire) > control.threshold_bytes
             && (root || control.victims)
             && self.marking.due(lane, control.marking_rate)
@@ -103,27 +129,29 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Bytes booked on the link of `lane` and waiting for it.
     fn queued(&self, lane: u32) -> u64 {
-        let link = self.links.lane(lane).link;
-        let booked = self.links.free_at(link.local).saturating_sub(self.now);
+        let link = self.links.lane(lane).link();
+        let booked = self.links.free_at(self.links.link_of(lane)).saturating_sub(self.now);
         link.bytes_in(booked) + self.links.waiting(lane)
     }
 
-    /// Credit came back to a lane somebody waits at.
+    /// Credit has come back to a lane.
     ///
-    /// It counts as an event if it lets a packet go: whether void ones exist depends on the cut.
-    pub fn on_credit(&mut self, lane: u32) {
+    /// It counts as an event if it lets a packet go: whether others exist depends on the cut.
+    pub fn on_credit(&mut self, lane: u32, bytes: u32) {
         let before = self.moves;
-        self.credit_back(lane);
+        let state = self.links.lane_mut(lane);
+        state.add(bytes);
+        if state.starving {
+            self.go_on_with(lane);
+        }
         self.events -= u64::from(self.moves == before);
     }
 
-    fn credit_back(&mut self, lane: u32) {
-        if self.links.lane(lane).wake_at != self.now {
-            return; // An earlier event has done it.
-        }
-        self.links.lane_mut(lane).wake_at = NEVER;
-        let Link { local: link, global, .. } = self.links.lane(lane).link;
-        let src = self.world.fabric.link_src[global as usize];
+    /// Whoever waits at a lane may have credit now.
+    #[inline(never)]
+    fn go_on_with(&mut self, lane: u32) {
+        let link = self.links.link_of(lane);
+        let src = self.world.fabric.link_src[self.links.global(link) as usize];
         if self.world.fabric.is_node(src) {
             return self.adapter_send(src);
         }
@@ -132,18 +160,24 @@ impl<P: Probe> Shard<'_, P> {
             return self.give_out(link);
         }
         loop {
-            let slot = self.links.lane(lane).wait_head;
-            if slot == NIL {
+            let tail = self.links.lane(lane).wait_tail;
+            if tail == NIL {
                 self.links.lane_mut(lane).starving = false;
                 return;
             }
-            let wire = self.packets[slot].wire;
-            if !self.links.take(lane, wire, self.now) {
-                return self.wake(lane);
-            }
+            let slot = self.packets[tail].next;
             let packet = &self.packets[slot];
+            let (wire, next) = (packet.wire, packet.next);
             let had_data_since = packet.ready.max(self.links.free_at(link));
-            self.links.lane_mut(lane).wait_head = packet.next;
+            let at = self.at();
+            if !self.links.lane_mut(lane).take(wire, at) {
+                return;
+            }
+            if slot == tail {
+                self.links.lane_mut(lane).wait_tail = NIL;
+            } else {
+                self.packets[tail].next = next;
+            }
             *self.links.waiting_mut(lane) -= u64::from(wire);
             if P::ON {
                 self.probe.leaves(self.now, link, wire);
@@ -155,59 +189,64 @@ impl<P: Probe> Shard<'_, P> {
     /// Marks a packet as its head leaves.
     pub fn on_departure(&mut self, lane: u32, slot: u32) {
         self.mark(lane, slot, false);
-        self.pass_on(lane, slot, self.now);
-    }
-
-    /// Makes sure there is an event when the next credit reaches `lane`, where somebody waits.
-    pub fn wake(&mut self, lane: u32) {
-        let time = self.links.next_return(lane);
-        if time < self.links.lane(lane).wake_at {
-            self.links.lane_mut(lane).wake_at = time;
-            self.queue.push(Event::new(time, Class::Credit, lane, 0));
-        }
+        let link = self.links.lane(lane).link();
+        let end = self.now + link.serialization(self.packets[slot].wire);
+        self.pass_on(lane, slot, link, (self.now, end));
     }
 
     /// Gives `lane`, of this shard, back the buffer space of a packet that is free at `freed`.
+    #[inline(always)]
     pub fn return_credit(&mut self, lane: u32, freed: u64, wire: u32) {
-        let state = self.links.lane_mut(lane);
-        let time = freed + state.link.delay;
-        if state.starving && time < state.wake_at {
-            state.wake_at = time;
-            let src = self.world.fabric.link_src[state.link.global as usize];
-            let event = Event::new(time, Class::Credit, lane, 0);
-            self.queue.push_for(self.world.group(src), event);
+        let time = freed + u64::from(self.links.delay(lane));
+        let (window, at) = self.queue.window_of(time);
+        if self.queue.ahead_of(window).wrapping_sub(1) < WINDOWS as u64 - 1 {
+            self.due.push(window, Due { lane, at, bytes: wire });
+        } else {
+            self.tell_of_credit(lane, time, wire);
         }
-        // The lane may be another group's, which is anywhere in the window.
-        self.links.give(lane, self.queue.start(), time, wire);
+    }
+
+    /// Makes an event of credit that comes back.
+    #[inline(never)]
+    pub fn tell_of_credit(&mut self, lane: u32, time: u64, bytes: u32) {
+        let link = self.links.global(self.links.link_of(lane));
+        let group = self.world.group(self.world.fabric.link_src[link as usize]);
+        self.queue.push_for(group, Event::new(time, Class::Credit, lane, bytes));
+    }
+
+    /// Somebody waits for credit of `lane` from now on.
+    pub fn starve(&mut self, lane: u32) {
+        if let Some((at, bytes)) = self.links.lane_mut(lane).starve() {
+            let time = self.queue.start() + u64::from(at);
+            self.queue.push(Event::new(time, Class::Credit, lane, bytes));
+        }
     }
 
     /// Puts a packet at the end of the line for `lane`'s credit.
     fn wait(&mut self, lane: u32, slot: u32) {
+        self.starve(lane);
+        let tail = std::mem::replace(&mut self.links.lane_mut(lane).wait_tail, slot);
+        let first = match tail {
+            NIL => slot,
+            tail => std::mem::replace(&mut self.packets[tail].next, slot),
+        };
         let packet = &mut self.packets[slot];
-        packet.next = NIL;
+        packet.next = first;
         let wire = packet.wire;
-        let state = self.links.lane_mut(lane);
-        if state.wait_head == NIL {
-            state.wait_head = slot;
-        } else {
-            self.packets[state.wait_tail].next = slot;
-        }
-        state.wait_tail = slot;
-        state.starving = true;
         *self.links.waiting_mut(lane) += u64::from(wire);
         if P::ON {
-            self.probe.joins(self.now, self.links.lane(lane).link.local, wire);
+            self.probe.joins(self.now, self.links.link_of(lane), wire);
         }
-        self.wake(lane);
     }
 
     /// Computes when a packet with credit for `lane` leaves, arrives, and frees its buffer.
+    #[inline]
     pub fn depart(&mut self, lane: u32, slot: u32, stall_ps: u64) {
         let world = self.world;
         self.moves += 1;
         let switch_delay = world.settings.switch_delay_ps;
-        let link = self.links.lane(lane).link;
-        let out = link.local;
+        let link = self.links.lane(lane).link();
+        let out = self.links.link_of(lane);
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
         let (in_lane, from) = (packet.lane, packet.from);
@@ -242,23 +281,22 @@ impl<P: Probe> Shard<'_, P> {
                 }
             }
         }
-        self.pass_on(lane, slot, start);
+        self.pass_on(lane, slot, link, (start, end));
     }
 
-    /// Sends a packet whose head leaves at `start` to where `lane` leads.
-    fn pass_on(&mut self, lane: u32, slot: u32, start: u64) {
-        let link = self.links.lane(lane).link;
-        let wire = self.packets[slot].wire;
-        let end = start + link.serialization(wire);
+    /// Sends a packet whose head leaves at `start` and its tail at `end` to where `lane` of `link` leads.
+    #[inline(always)]
+    fn pass_on(&mut self, lane: u32, slot: u32, link: Link, (start, end): (u64, u64)) {
         if link.to_node {
             // The node takes everything at line rate: its credit comes back as the tail arrives.
-            let arrival = end + link.delay;
-            self.return_credit(lane, arrival, wire);
+            let arrival = end + u64::from(link.delay);
+            self.return_credit(lane, arrival, self.packets[slot].wire);
             return self.deliver(slot, arrival);
         }
-        let latency = link.delay + self.world.settings.switch_delay_ps;
-        let Link { global, shard, group, .. } = link;
+        let latency = u64::from(link.delay) + self.world.settings.switch_delay_ps;
+        let (global, shard) = (self.links.global(self.links.link_of(lane)), link.shard);
         let packet = &mut self.packets[slot];
+        packet.next = link.dst;
         packet.tail_ready = end + latency;
         packet.ready = match self.world.settings.switching {
             Switching::CutThrough => start + latency,
@@ -266,6 +304,7 @@ impl<P: Probe> Shard<'_, P> {
         };
         let time = packet.ready;
         if shard == self.number {
+            let group = self.world.group(link.dst);
             self.queue.push_for(group, Event::new(time, Class::Arrival, global, slot));
         } else {
             let packet = self.packets.remove(slot);
@@ -274,23 +313,95 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Chooses the output towards the packet's node, and the virtual lane.
-    fn choose(&mut self, switch: u32, slot: u32) -> (u32, u8) {
+    #[inline]
+    fn choose(&mut self, switch: u32, slot: u32, route: Route) -> (u32, u8) {
+        let Route { links, first, .. } = route;
+        match links.len() {
+            0 => self.choose_by_rule(switch, slot),
+            1 => (links.start, self.packets[slot].service),
+            _ => {
+                let start = links.start + first;
+                let best = self.links.least_loaded_of(start..links.end, self.now, (NIL, NEVER));
+                if best.1 == 0 {
+                    return (best.0, 0);
+                }
+                (self.links.least_loaded_of(links.start..start, self.now, best).0, 0)
+            }
+        }
+    }
+
+    /// What does not depend on load of the way on of `packet`, which heads for a switch.
+    #[inline(always)]
+    fn route(&self, packet: &Packet) -> Route {
+        let world = self.world;
+        let place = world.places[packet.node as usize];
+        let switch = packet.next - world.fabric.n_nodes;
+        if place.home == switch {
+            let links = place.ejection..place.ejection + 1;
+            return Route { links, first: 0, home: true };
+        }
+        let Some(links) = world.side_by_side(switch, place) else { return Route::default() };
+        let shift = world.cut.link_shift[packet.next as usize];
+        let links = links.start.wrapping_sub(shift)..links.end.wrapping_sub(shift);
+        let n = links.len();
+        let first = match world.settings.routing {
+            _ if n == 1 => return Route { links, ..Route::default() },
+            Routing::Deterministic => (world.modulus(switch, packet.node) % n) as u32,
+            Routing::Random => self.draw(packet.id, packet.hops, n),
+            Routing::Adaptive if self.links.single_lane() => {
+                let first = self.draw(packet.id, packet.hops, n);
+                return Route { links, first, home: false };
+            }
+            Routing::Adaptive | Routing::Vc => return Route::default(),
+        };
+        let only = links.start + first;
+        Route { links: only..only + 1, ..Route::default() }
+    }
+
+    /// Starts to fetch what the arrival of `packet` will read: the lane it came by, and the one it is
+    /// likely to leave by. Returns what is known of its route.
+    #[inline]
+    pub fn fetch_for(&self, packet: &Packet) -> Route {
+        let world = self.world;
+        if packet.from == self.number {
+            self.links.fetch_delay(packet.lane);
+        }
+        if world.fabric.is_node(packet.next) {
+            return Route::default();
+        }
+        let route = self.route(packet);
+        if route.links.is_empty() {
+            return route;
+        }
+        let lane = self.links.lane_of(route.links.start + route.first, packet.service);
+        self.links.fetch(lane);
+        if route.home {
+            prefetch(&world.program.messages[packet.message as usize]);
+            let receive = world.sides[packet.message as usize].receive;
+            // That of a handshake that goes back is in another shard.
+            self.receives.get(receive as usize).map(prefetch);
+        }
+        route
+    }
+
+    /// Which of `n` candidates a packet looks at first.
+    #[inline]
+    fn draw(&self, id: u64, hops: u8, n: usize) -> u32 {
+        below(random(self.world.settings.seed, Stream::Route, id, hops.into()), n as u32)
+    }
+
+    /// The same for any rule, routing and number of lanes.
+    fn choose_by_rule(&mut self, switch: u32, slot: u32) -> (u32, u8) {
         let world = self.world;
         let shift = world.cut.link_shift[(world.fabric.n_nodes + switch) as usize];
         let packet = &self.packets[slot];
         let (node, id, hops, service) = (packet.node, packet.id, packet.hops, packet.service);
-        if world.plan.home[node as usize] == switch {
-            return (world.plan.ejection[node as usize].wrapping_sub(shift), service);
-        }
         let (via, state) = self.detour(switch, slot);
         let step = world.plan.next(switch, node, via, state);
         let lane = step.lane * world.settings.services + service;
         let links = step.shortest();
         let n = links.len();
-        let draw = || {
-            let bits = random(world.settings.seed, Stream::Route, id, hops.into());
-            below(bits, n as u32) as usize
-        };
+        let draw = || self.draw(id, hops, n) as usize;
         let link = match world.settings.routing {
             Routing::Deterministic => links[world.modulus(switch, node) % n].wrapping_sub(shift),
             Routing::Random => links[draw()].wrapping_sub(shift),
@@ -313,7 +424,7 @@ impl<P: Probe> Shard<'_, P> {
     /// The link of a packet by VC routing; handshakes take the default port.
     fn circuit(&mut self, switch: u32, slot: u32, default: u32, shift: u32, links: &[u32]) -> u32 {
         let packet = &self.packets[slot];
-        if packet.content != Content::Data {
+        if packet.content() != Content::Data {
             return default;
         }
         let message = &self.world.program.messages[packet.message as usize];
@@ -394,7 +505,8 @@ impl<P: Probe> Shard<'_, P> {
         let queue = if self.probe.wants_queue() { self.queued(lane) + u64::from(wire) } else { 0 };
         let bits = random(self.world.settings.seed, Stream::Reservoir, id, hops.into());
         let packet = &mut self.packets[slot];
-        let Link { local, global, .. } = self.links.lane(lane).link;
+        let local = self.links.link_of(lane);
+        let global = self.links.global(local);
         let index = hops - 1 + u8::from(self.world.settings.count_injection);
         let hop = Hop { local, link: global, congested, queue, packet: id, index };
         self.probe.hop(self.now, hop, packet.observed, &mut packet.mark, bits);
@@ -421,11 +533,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Whether `lane` has less than `bytes` of credit.
     fn short_of(&mut self, lane: u32, bytes: u64) -> bool {
-        // Credit that came back since it was last counted can only add to it.
-        if u64::from(self.links.lane(lane).credit) >= bytes {
-            return false;
-        }
-        self.links.collect(lane, self.now);
-        u64::from(self.links.lane(lane).credit) < bytes
+        let at = self.at();
+        u64::from(self.links.lane_mut(lane).credit_at(at)) < bytes
     }
 }

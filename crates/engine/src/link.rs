@@ -1,6 +1,10 @@
 //! Directed links: the transmitter; for each virtual lane the credit for its buffer at the far end and
 //! who waits for it.
 
+use std::ops::Range;
+
+use crate::prefetch::prefetch;
+
 /// No packet, no link, no message.
 pub(crate) const NIL: u32 = u32::MAX;
 
@@ -9,31 +13,30 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 const RATE_BITS: u32 = 16;
 
-/// The transmitter of one directed link: what does not change in a run.
+/// One directed link: what does not change in a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
-    /// Cable delay.
-    pub delay: u64,
     /// Picoseconds a byte, in units of 2^-16.
     pub rate: u32,
-    /// Number over the whole fabric.
-    pub global: u32,
-    /// Number within the shard.
-    pub local: u32,
-    /// Shard of the destination.
+    /// Cable delay.
+    pub delay: u32,
+    /// The vertex it leads to, and its shard.
+    pub dst: u32,
     pub shard: u8,
-    /// The destination is a node.
+    /// The vertex is a node.
     pub to_node: bool,
-    /// Group of the destination within its shard.
-    pub group: u32,
 }
 
 impl Link {
     pub fn new(gbps: f64, delay: u64) -> Self {
         let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
         let rate = rate.clamp(1.0, f64::from(u32::MAX)) as u32;
-        Self { delay, rate, global: 0, local: 0, shard: 0, to_node: false, group: 0 }
+        let delay = delay.min(Self::MOST_DELAY_PS) as u32;
+        Self { rate, delay, dst: 0, shard: 0, to_node: false }
     }
+
+    /// Longest delay a cable can have, in picoseconds.
+    pub const MOST_DELAY_PS: u64 = u32::MAX as u64;
 
     /// Slowest rate a link can have, in gigabits per second.
     pub const MIN_GBPS: f64 = 0.125;
@@ -53,84 +56,141 @@ impl Link {
 
 /// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
 ///
-/// One cache line holds all that a packet needs of it: that state is small matters more than anything
-/// else for speed.
+/// All that a packet needs of it lies together, and two share a cache line: that state is small matters
+/// more than anything else for speed.
 #[derive(Debug, Clone)]
-#[repr(align(64))]
+#[repr(align(32))]
 pub(crate) struct Lane {
-    pub link: Link,
-    /// When a credit event is due, [`NEVER`] if none is.
-    pub wake_at: u64,
+    rate: u32,
+    delay: u32,
+    dst: u32,
     /// Bytes that may be sent.
-    pub credit: u32,
-    /// First and last packet that wait for credit, in order of arrival.
-    pub wait_head: u32,
+    credit: u32,
+    /// Bytes that may be sent from some time of the open window on, and that time, since its start.
+    back_bytes: u32,
+    back_at: u32,
+    /// Last packet that waits for credit, in order of arrival; the first is the next to it.
     pub wait_tail: u32,
-    /// First and last credit on its way back, in the order they were noted.
-    first_return: u32,
-    last_return: u32,
-    /// The returns are in order of time too: the first one is the earliest.
-    in_order: bool,
+    shard: u8,
+    to_node: bool,
     /// Somebody waits for credit here: a packet in the line above, or the adapter at the source.
     pub starving: bool,
 }
 
+const _: () = assert!(size_of::<Lane>() == 32);
+
 impl Lane {
     fn new(link: Link, credit: u32) -> Self {
+        let Link { rate, delay, dst, shard, to_node } = link;
         Self {
-            link,
-            wake_at: NEVER,
+            rate,
+            delay,
+            dst,
             credit,
-            wait_head: NIL,
+            back_bytes: 0,
+            back_at: 0,
             wait_tail: NIL,
-            first_return: NIL,
-            last_return: NIL,
-            in_order: true,
+            shard,
+            to_node,
             starving: false,
+        }
+    }
+
+    /// The link.
+    #[inline]
+    pub fn link(&self) -> Link {
+        let Self { rate, delay, dst, shard, to_node, .. } = *self;
+        Link { rate, delay, dst, shard, to_node }
+    }
+
+    /// Takes credit for `bytes` if it is there `at` so long after the start of the window.
+    #[inline]
+    pub fn take(&mut self, bytes: u32, at: u32) -> bool {
+        if self.credit < bytes && self.credit_at(at) < bytes {
+            return false;
+        }
+        self.credit -= bytes;
+        true
+    }
+
+    /// Credit that is there `at` so long after the start of the window.
+    #[inline]
+    pub fn credit_at(&mut self, at: u32) -> u32 {
+        if self.back_at <= at {
+            self.settle();
+        }
+        self.credit
+    }
+
+    /// Counts what has come back in a window that is over.
+    #[inline]
+    pub fn settle(&mut self) {
+        self.credit += std::mem::take(&mut self.back_bytes);
+    }
+
+    /// Adds credit that is there now.
+    #[inline]
+    pub fn add(&mut self, bytes: u32) {
+        self.credit += bytes;
+    }
+
+    /// Notes credit that comes back in the open window. Not where somebody waits for it, or for a second
+    /// time in a window: then it must be an event.
+    #[inline]
+    pub fn expect(&mut self, at: u32, bytes: u32) -> bool {
+        let noted = !self.starving && self.back_bytes == 0;
+        if noted {
+            (self.back_at, self.back_bytes) = (at, bytes);
+        }
+        noted
+    }
+
+    /// Somebody waits from now on: takes out what was noted for the rest of the window, if anything was.
+    pub fn starve(&mut self) -> Option<(u32, u32)> {
+        self.starving = true;
+        match std::mem::take(&mut self.back_bytes) {
+            0 => None,
+            bytes => Some((self.back_at, bytes)),
         }
     }
 }
 
-/// Credit on its way back to a link.
-#[derive(Debug, Clone, Copy)]
-struct Return {
-    time: u64,
-    bytes: u32,
-    next: u32,
+/// What adaptive routing compares, apart from all else: a switch's candidates are neighbours here.
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    /// When the link has sent everything it took on (of a link's first lane).
+    free_at: u64,
+    /// Bytes that wait for credit at the lane.
+    waiting: u64,
 }
 
-/// All links of a shard with their lanes, and all credit on its way back to them.
+/// All links of a shard with their lanes.
 ///
-/// Lane `l` of link `k` has the number `k × lanes + l`. What adaptive routing compares, `free_at` and
-/// `waiting`, is kept apart: a switch's candidates are neighbours there.
+/// Lane `l` of link `k` has the number `k × lanes + l`.
 #[derive(Debug)]
 pub(crate) struct Links {
     lanes: Vec<Lane>,
-    /// When each link has sent everything it took on.
-    free_at: Vec<u64>,
-    /// Bytes that wait for credit at each lane.
-    waiting: Vec<u64>,
+    loads: Vec<Load>,
+    /// Cable delay of each lane, for the switch that gives credit back.
+    delays: Vec<u32>,
+    /// Number of each link over the whole fabric.
+    global: Vec<u32>,
     per_link: u32,
-    /// Returns of all lanes: a slab whose free list is last-in-first-out, as many in the cache as
-    /// there are packets in flight.
-    returns: Vec<Return>,
-    free: u32,
 }
 
 impl Links {
-    /// `lanes` virtual lanes a link, each with `buffer` bytes at the far end.
-    pub fn new(links: &[Link], lanes: u8, buffer: u32) -> Self {
-        let each = |(local, link): (usize, &Link)| {
-            let lane = Lane::new(Link { local: local as u32, ..*link }, buffer);
-            std::iter::repeat_n(lane, lanes.into())
-        };
+    /// `lanes` virtual lanes a link, each with `buffer` bytes at the far end; links with their numbers
+    /// over the whole fabric.
+    pub fn new(links: &[(u32, Link)], lanes: u8, buffer: u32) -> Self {
+        let n = usize::from(lanes);
+        let lane = |&(_, link): &(u32, Link)| std::iter::repeat_n(Lane::new(link, buffer), n);
+        let delay = |(_, link): &(u32, Link)| std::iter::repeat_n(link.delay, n);
         Self {
-            lanes: links.iter().enumerate().flat_map(each).collect(),
-            free_at: vec![0; links.len()],
-            waiting: vec![0; links.len() * usize::from(lanes)],
+            lanes: links.iter().flat_map(lane).collect(),
+            loads: vec![Load::default(); links.len() * n],
+            delays: links.iter().flat_map(delay).collect(),
+            global: links.iter().map(|&(global, _)| global).collect(),
             per_link: lanes.into(),
-            returns: Vec::new(),
-            free: NIL,
         }
     }
 
@@ -140,14 +200,26 @@ impl Links {
         link * self.per_link + u32::from(lane)
     }
 
+    /// Whether every link has one lane.
+    #[inline]
+    pub fn single_lane(&self) -> bool {
+        self.per_link == 1
+    }
+
     /// Lanes of `link`.
     pub fn lanes_of(&self, link: u32) -> std::ops::Range<u32> {
         link * self.per_link..(link + 1) * self.per_link
     }
 
+    /// Link of a lane.
+    #[inline]
+    pub fn link_of(&self, lane: u32) -> u32 {
+        if self.per_link == 1 { lane } else { lane / self.per_link }
+    }
+
     /// Number over the whole fabric of a lane's link, and which of the link's lanes it is.
     pub fn link_and_lane(&self, lane: u32) -> (u32, u8) {
-        (self.lane(lane).link.global, (lane % self.per_link) as u8)
+        (self.global(self.link_of(lane)), (lane % self.per_link) as u8)
     }
 
     /// Number of lanes of all links.
@@ -157,13 +229,13 @@ impl Links {
 
     /// Number of links.
     pub fn n_links(&self) -> u32 {
-        self.free_at.len() as u32
+        self.n_lanes() / self.per_link
     }
 
     /// A link by its number within the shard.
     #[inline]
-    pub fn link(&self, link: u32) -> &Link {
-        &self.lane(self.lane_of(link, 0)).link
+    pub fn link(&self, link: u32) -> Link {
+        self.lane(self.lane_of(link, 0)).link()
     }
 
     /// The lane.
@@ -178,17 +250,30 @@ impl Links {
         &mut self.lanes[lane as usize]
     }
 
+    /// Starts to fetch a lane.
+    #[inline]
+    pub fn fetch_lane(&self, lane: u32) {
+        prefetch(&self.lanes[lane as usize]);
+    }
+
+    /// Starts to fetch what a packet needs of a lane it may leave by.
+    #[inline]
+    pub fn fetch(&self, lane: u32) {
+        prefetch(&self.lanes[lane as usize]);
+        prefetch(&self.loads[lane as usize]);
+    }
+
     /// Time a packet would wait at a lane before its own transmission: the adaptive measure.
     #[inline]
     pub fn backlog(&self, link: u32, lane: u8, now: u64) -> u64 {
-        let waiting = self.waiting[self.lane_of(link, lane) as usize];
-        let sending = self.free_at[link as usize].saturating_sub(now);
+        let first = self.lane_of(link, 0);
+        let waiting = self.loads[first as usize + usize::from(lane)].waiting;
+        let sending = self.loads[first as usize].free_at.saturating_sub(now);
         if waiting == 0 { sending } else { sending + self.link(link).serialization(waiting as u32) }
     }
 
     /// The first of `links` (numbers over the fabric, `shift` more than the shard's) with a backlog
     /// less than that of `best`, and less than all others'; an idle one at once.
-    #[inline]
     pub fn least_loaded(
         &self,
         links: &[u32],
@@ -197,25 +282,26 @@ impl Links {
         now: u64,
         mut best: (u32, u64),
     ) -> (u32, u64) {
-        let (Some(&first), Some(&last)) = (links.first(), links.last()) else { return best };
-        let neighbours = (last - first) as usize == links.len() - 1;
-        if self.per_link > 1 || !neighbours {
-            for link in links.iter().map(|link| link.wrapping_sub(shift)) {
-                let backlog = self.backlog(link, lane, now);
-                if backlog < best.1 {
-                    best = (link, backlog);
+        for link in links.iter().map(|link| link.wrapping_sub(shift)) {
+            let backlog = self.backlog(link, lane, now);
+            if backlog < best.1 {
+                best = (link, backlog);
+                if backlog == 0 {
+                    break;
                 }
             }
-            return best;
         }
-        // The same, for links that lie side by side.
-        let from = first.wrapping_sub(shift);
-        let range = from as usize..from as usize + links.len();
-        let states = self.free_at[range.clone()].iter().zip(&self.waiting[range]);
-        for (link, (&free_at, &waiting)) in (from..).zip(states) {
-            let mut backlog = free_at.saturating_sub(now);
-            if waiting > 0 {
-                backlog += self.link(link).serialization(waiting as u32);
+        best
+    }
+
+    /// The same for links side by side that have one lane.
+    #[inline]
+    pub fn least_loaded_of(&self, links: Range<u32>, now: u64, mut best: (u32, u64)) -> (u32, u64) {
+        let loads = &self.loads[links.start as usize..links.end as usize];
+        for (link, load) in links.zip(loads) {
+            let mut backlog = load.free_at.saturating_sub(now);
+            if load.waiting > 0 {
+                backlog += self.lane(link).link().serialization(load.waiting as u32);
             }
             if backlog < best.1 {
                 best = (link, backlog);
@@ -230,151 +316,49 @@ impl Links {
     /// When `link` has sent everything it took on.
     #[inline]
     pub fn free_at(&self, link: u32) -> u64 {
-        self.free_at[link as usize]
+        self.loads[self.lane_of(link, 0) as usize].free_at
     }
 
     /// Books `link` until `time`.
     #[inline]
     pub fn book(&mut self, link: u32, time: u64) {
-        self.free_at[link as usize] = time;
+        let first = self.lane_of(link, 0);
+        self.loads[first as usize].free_at = time;
     }
 
     /// Bytes that wait for credit at `lane`.
     #[inline]
     pub fn waiting(&self, lane: u32) -> u64 {
-        self.waiting[lane as usize]
+        self.loads[lane as usize].waiting
     }
 
     /// The same, to change.
     #[inline]
     pub fn waiting_mut(&mut self, lane: u32) -> &mut u64 {
-        &mut self.waiting[lane as usize]
+        &mut self.loads[lane as usize].waiting
     }
 
-    /// Takes credit for `bytes` if it is there at `now`; credit that came back is counted first.
+    /// Cable delay of a lane.
     #[inline]
-    pub fn take(&mut self, lane: u32, bytes: u32, now: u64) -> bool {
-        if self.lane(lane).credit < bytes {
-            self.collect(lane, now);
-            if self.lane(lane).credit < bytes {
-                return false;
-            }
-        }
-        self.lane_mut(lane).credit -= bytes;
-        true
+    pub fn delay(&self, lane: u32) -> u32 {
+        self.delays[lane as usize]
     }
 
-    /// Counts credit that has come back by `now`.
+    /// Starts to fetch the delay of a lane.
     #[inline]
-    pub fn collect(&mut self, lane: u32, now: u64) {
-        let state = &mut self.lanes[lane as usize];
-        if !state.in_order {
-            return self.collect_any(lane, now);
-        }
-        while state.first_return != NIL {
-            let index = state.first_return;
-            let back = &mut self.returns[index as usize];
-            if back.time > now {
-                return;
-            }
-            state.credit += back.bytes;
-            state.first_return = back.next;
-            back.next = self.free;
-            self.free = index;
-        }
-        state.last_return = NIL;
+    pub fn fetch_delay(&self, lane: u32) {
+        prefetch(&self.delays[lane as usize]);
     }
 
-    /// The same where the line of returns is not in order of time.
-    fn collect_any(&mut self, lane: u32, now: u64) {
-        let state = &mut self.lanes[lane as usize];
-        let (mut index, mut kept, mut latest) = (state.first_return, NIL, 0);
-        state.first_return = NIL;
-        state.in_order = true;
-        while index != NIL {
-            let back = &mut self.returns[index as usize];
-            let next = back.next;
-            if back.time <= now {
-                state.credit += back.bytes;
-                back.next = self.free;
-                self.free = index;
-            } else {
-                state.in_order &= back.time >= latest;
-                latest = back.time;
-                back.next = NIL;
-                match kept {
-                    NIL => state.first_return = index,
-                    last => self.returns[last as usize].next = index,
-                }
-                kept = index;
-            }
-            index = next;
-        }
-        state.last_return = kept;
-    }
-
-    /// Notes that `bytes` of credit arrive at `time`.
-    ///
-    /// Counts the oldest credit if it has come back by `past`, which the lane's own switch must not have
-    /// gone back behind yet: so the line stays as short as what is really on
-    /// its way, and the slab in the cache.
+    /// Number of a link over the whole fabric.
     #[inline]
-    pub fn give(&mut self, lane: u32, past: u64, time: u64, bytes: u32) {
-        let state = &mut self.lanes[lane as usize];
-        let mut slot = self.free;
-        let first = state.first_return;
-        if first != NIL && self.returns[first as usize].time <= past {
-            let back = &self.returns[first as usize];
-            state.credit += back.bytes;
-            state.first_return = back.next;
-            if back.next == NIL {
-                state.last_return = NIL;
-            }
-            slot = first;
-        } else if slot == NIL {
-            slot = self.returns.len() as u32;
-            self.returns.push(Return { time, bytes, next: NIL });
-        } else {
-            self.free = self.returns[slot as usize].next;
-        }
-        self.returns[slot as usize] = Return { time, bytes, next: NIL };
-        match state.last_return {
-            NIL => {
-                state.first_return = slot;
-                state.in_order = true;
-            }
-            last => {
-                let last = &mut self.returns[last as usize];
-                last.next = slot;
-                state.in_order &= last.time <= time;
-            }
-        }
-        state.last_return = slot;
+    pub fn global(&self, link: u32) -> u32 {
+        self.global[link as usize]
     }
 
-    /// When the next credit arrives at `lane`.
-    pub fn next_return(&self, lane: u32) -> u64 {
-        if self.lane(lane).in_order {
-            return self.returning(lane).next().map_or(NEVER, |back| back.time);
-        }
-        self.returning(lane).map(|back| back.time).min().unwrap_or(NEVER)
-    }
-
-    fn returning(&self, lane: u32) -> impl Iterator<Item = &Return> {
-        let mut index = self.lane(lane).first_return;
-        std::iter::from_fn(move || {
-            let back = self.returns.get(index as usize)?;
-            index = back.next;
-            Some(back)
-        })
-    }
-
-    /// Credit of each lane, here and on its way: the whole buffer when the network is empty.
-    pub fn credit_in_all(&self) -> impl Iterator<Item = u64> {
-        (0..self.lanes.len() as u32).map(|lane| {
-            let back: u64 = self.returning(lane).map(|back| u64::from(back.bytes)).sum();
-            u64::from(self.lane(lane).credit) + back
-        })
+    /// Credit of each lane: the whole buffer when the network is empty.
+    pub fn credit(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().map(|lane| lane.credit + lane.back_bytes)
     }
 }
 
@@ -383,23 +367,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credit_returns_in_order_of_time_whatever_the_order_of_notice() {
-        let mut links = Links::new(&[Link::new(100.0, 0)], 2, 100);
-        assert!(links.take(1, 100, 0));
-        for (time, bytes) in
-            [(50, 30), (20, 10), (60, 40), (50, 5), (20, 10), (30, 5), (30, 0), (90, 0)]
-        {
-            links.give(1, 0, time, bytes);
-        }
-        assert_eq!(links.next_return(1), 20);
-        assert!(!links.take(1, 26, 30));
-        assert!(links.take(1, 25, 30));
-        assert!(!links.take(1, 36, 50));
-        assert!(links.take(1, 35, 50));
-        assert_eq!(links.credit_in_all().collect::<Vec<_>>(), [100, 40]);
-        assert!(links.take(1, 40, 60));
-        assert_eq!(links.next_return(1), 90);
-        assert_eq!((links.lane_of(0, 1), links.link_and_lane(1)), (1, (0, 1)));
+    fn credit_is_taken_whole_or_not_at_all() {
+        let mut links = Links::new(&[(7, Link::new(100.0, 0))], 2, 100);
+        let lane = links.lane_mut(1);
+        assert!(!lane.take(101, 0));
+        assert!(lane.take(60, 0));
+        assert!(!lane.take(41, 0));
+        assert!(lane.expect(20, 5));
+        assert!(!lane.expect(10, 5), "one at a time");
+        assert!(!lane.take(41, 19));
+        assert!(lane.take(41, 20));
+        assert!(lane.expect(30, 50));
+        assert_eq!(lane.starve(), Some((30, 50)));
+        assert_eq!(lane.starve(), None);
+        assert!(!lane.expect(40, 50), "somebody waits for it");
+        assert_eq!(links.credit().collect::<Vec<_>>(), [100, 4]);
+        assert_eq!((links.lane_of(0, 1), links.link_of(1), links.link_and_lane(1)), (1, 0, (7, 1)));
     }
 
     #[test]

@@ -78,10 +78,10 @@ pub struct MessageLog {
 impl MessageLog {
     pub(crate) fn new<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> Self {
         let mut log = Self::default();
-        for message in &world.program.messages {
-            let sending = &shards[world.shard_of_rank(message.src)].sends[message.send as usize];
+        for (message, sides) in world.program.messages.iter().zip(&world.sides) {
+            let sending = &shards[world.shard_of_rank(message.src)].sends[sides.send as usize];
             let receiver = &shards[world.shard_of_rank(message.dst)];
-            let receiving = &receiver.receives[message.receive as usize];
+            let receiving = &receiver.receives[sides.receive as usize];
             log.src.push(message.src);
             log.dst.push(message.dst);
             log.bytes.push(message.bytes);

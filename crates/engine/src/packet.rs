@@ -4,12 +4,13 @@ use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
 use crate::link::NIL;
+use crate::prefetch::prefetch;
 
 /// What a packet is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Part of a message.
-    Data,
+    Data = 0,
     /// "I have a message for you": the first step of a rendezvous.
     RequestToSend,
     /// "Its receive is posted, go on."
@@ -18,11 +19,12 @@ pub(crate) enum Content {
     Congestion,
 }
 
-/// One packet.
+/// One packet: a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Packet {
-    /// Number over the whole run: what random numbers are drawn by.
+    /// Number over the whole run: what random numbers are drawn by. Its two highest bits are the
+    /// [`Content`].
     pub id: u64,
     /// When its head is (or was) ready to leave the switch it is in.
     pub ready: u64,
@@ -35,14 +37,14 @@ pub(crate) struct Packet {
     pub wire: u32,
     /// Lane it came by, whose buffer it holds, numbered within the shard `from`.
     pub lane: u32,
-    /// Next in a waiting line or in the free list.
+    /// On the wire: the vertex it heads for. Afterwards: the lane it will leave by, the next in a
+    /// waiting line or in the free list.
     pub next: u32,
     pub mark: Mark,
     /// Switches visited.
     pub hops: u8,
     /// What it remembers of its route.
     pub state: RouteState,
-    pub content: Content,
     /// Data of an observed job: what samples are taken of.
     pub observed: bool,
     /// Shard it came from.
@@ -53,6 +55,30 @@ pub(crate) struct Packet {
     pub notified: bool,
     /// Port it came by: its number among the links of the switch.
     pub input: u16,
+}
+
+const _: () = assert!(size_of::<Packet>() == 64);
+
+impl Packet {
+    /// What it is for.
+    #[inline]
+    pub fn content(&self) -> Content {
+        match self.id >> 62 {
+            0 => Content::Data,
+            1 => Content::RequestToSend,
+            2 => Content::ClearToSend,
+            _ => Content::Congestion,
+        }
+    }
+}
+
+impl Content {
+    /// Number of a packet of this content that belongs to data packet `number` of the run: handshakes
+    /// draw their random numbers beyond all data packets.
+    #[inline]
+    pub fn numbered(self, number: u64) -> u64 {
+        (self as u64) << 62 | number
+    }
 }
 
 /// All packets in flight.
@@ -88,6 +114,12 @@ impl Packets {
         self.slots[slot as usize].next = self.free;
         self.free = slot;
         packet
+    }
+
+    /// Starts to fetch a packet.
+    #[inline]
+    pub fn fetch(&self, slot: u32) {
+        prefetch(&self.slots[slot as usize]);
     }
 
     pub fn live(&self) -> usize {

@@ -78,10 +78,6 @@ pub(crate) struct Envelope {
     pub first_packet: u64,
     /// Its given rate, 0 if it has none.
     pub pace_mbps: u32,
-    /// Number of its sending side within the sender's shard.
-    pub send: u32,
-    /// Number of its receiving side within the receiver's shard.
-    pub receive: u32,
 }
 
 #[derive(Debug)]
@@ -150,16 +146,7 @@ impl Program {
             let bytes = self.amount[op];
             let label = self.label[op];
             let pace_mbps = self.pace_mbps.get(op).copied().unwrap_or(0);
-            messages.push(Envelope {
-                src,
-                dst,
-                label,
-                bytes,
-                first_packet,
-                pace_mbps,
-                send: 0,
-                receive: 0,
-            });
+            messages.push(Envelope { src, dst, label, bytes, first_packet, pace_mbps });
             first_packet += bytes.div_ceil(packet_bytes.into()).max(1);
         }
         let ops = self.resolve(&message_of_op)?;

@@ -8,14 +8,13 @@
 //! Contract: windows are opened in ascending order; within a window events come out by group and within
 //! a group in ascending [`Event`] order, that is by time, then class, then entity, then packet; the order
 //! of pushing never shows. An event for the window that is open must be for the group that is being
-//! served. Pushing is O(1) within the horizon ([`WINDOWS`] windows) and O(log n) beyond; opening a window
+//! served. Pushing is O(1) within the horizon (1024 windows) and O(log n) beyond; opening a window
 //! of n events and g groups is O(n + g), or O(n log n) where they are few. Memory: 16 bytes an event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Windows that are kept apart; what comes later is in a heap.
-const WINDOWS: usize = 1 << 10;
+use crate::ring::{Clock, Ring, WINDOWS};
 
 /// What happens, in the order it happens at equal times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +38,8 @@ pub enum Class {
     Free = 7,
     /// A packet that came by a slower link may leave.
     Ready = 8,
+    /// Nothing.
+    None = 15,
 }
 
 /// An event: when, and what to whom. Its order is that of one number: time, class, entity, packet.
@@ -74,7 +75,8 @@ impl Event {
             5 => Class::Adapter,
             6 => Class::Rank,
             7 => Class::Free,
-            _ => Class::Ready,
+            8 => Class::Ready,
+            _ => Class::None,
         }
     }
 
@@ -98,65 +100,14 @@ impl std::fmt::Debug for Event {
     }
 }
 
-/// No chunk.
-const NIL: u32 = u32::MAX;
-
 /// An event of a window, in the order it is taken: group, time since the window's start, and the rest.
 type Key = u128;
 
 /// What comes after all events.
 const END: Key = Key::MAX;
 
-/// Events of a window, in no order.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Chunk {
-    keys: [Key; Chunk::ROOM],
-    /// Full chunk of the same window, or free one.
-    next: u32,
-}
-
-impl Chunk {
-    const ROOM: usize = 31;
-}
-
-/// What is pending for a window.
-#[derive(Debug, Clone, Copy)]
-struct Pending {
-    chunk: u32,
-    /// Events in that chunk; all behind it are full.
-    used: u32,
-    events: u32,
-}
-
-impl Pending {
-    const NONE: Self = Self { chunk: NIL, used: Chunk::ROOM as u32, events: 0 };
-}
-
-/// Times in windows of equal length.
-#[derive(Debug, Clone, Copy)]
-struct Clock {
-    width: u64,
-    /// 2^64 / `width`.
-    inverse: u64,
-}
-
-impl Clock {
-    fn new(width: u64) -> Self {
-        // Time within a window has 32 bits.
-        let width = width.clamp(2, 1 << 31);
-        Self { width, inverse: ((1u128 << 64) / u128::from(width)) as u64 }
-    }
-
-    /// Window of `time`, and the time since its start.
-    #[inline]
-    fn split(&self, time: u64) -> (u64, u64) {
-        // The quotient by the inverse, which is rounded down, is at most one too small.
-        let window = ((u128::from(time) * u128::from(self.inverse)) >> 64) as u64;
-        let rest = time - window * self.width;
-        if rest < self.width { (window, rest) } else { (window + 1, rest - self.width) }
-    }
-}
+/// How far ahead of the next event one may look.
+pub(crate) const AHEAD: usize = 16;
 
 /// Pending events.
 #[derive(Debug)]
@@ -165,26 +116,23 @@ pub struct EventQueue {
     /// The window that is open; before the first it is the one before 0.
     window: u64,
     start: u64,
-    /// Its events in order, and [`END`].
+    /// Its events in order, [`AHEAD`] times [`END`], and whatever was there before.
     ordered: Vec<Key>,
     next: usize,
+    end: usize,
     /// Events pushed into the open window, last one first.
     late: Vec<Key>,
     /// The first of them, [`END`] if there is none.
     first_late: Key,
+    was_late: bool,
     /// Group that is being served.
     group: u32,
     /// Where each group's events begin, while they are put in order.
     places: Vec<u32>,
-    /// The windows after the open one, by number modulo [`WINDOWS`].
-    ring: Vec<Pending>,
-    /// Chunks of all windows; the one last given back is the first to be used again, so as much is in
-    /// the cache as there are events pending.
-    chunks: Vec<Chunk>,
-    free: u32,
-    /// A bit for every window of the ring that holds something.
-    occupied: [u64; WINDOWS / 64],
-    in_ring: usize,
+    unordered: Vec<Key>,
+    /// The windows after the open one.
+    ring: Ring<Key>,
+    /// What comes later still.
     far: BinaryHeap<Reverse<(Event, u32)>>,
     /// Window of the first event in `far`.
     first_far: u64,
@@ -197,17 +145,16 @@ impl EventQueue {
             clock: Clock::new(width_ps),
             window: u64::MAX,
             start: 0,
-            ordered: vec![END],
+            ordered: vec![END; AHEAD],
             next: 0,
+            end: 0,
             late: Vec::new(),
             first_late: END,
+            was_late: false,
             group: 0,
             places: vec![0; groups + 1],
-            ring: vec![Pending::NONE; WINDOWS],
-            chunks: Vec::new(),
-            free: NIL,
-            occupied: [0; WINDOWS / 64],
-            in_ring: 0,
+            unordered: Vec::new(),
+            ring: Ring::new(),
             far: BinaryHeap::new(),
             first_far: u64::MAX,
         }
@@ -215,7 +162,7 @@ impl EventQueue {
 
     /// Number of pending events.
     pub fn len(&self) -> usize {
-        self.ordered.len() - 1 - self.next + self.late.len() + self.in_ring + self.far.len()
+        self.end - self.next + self.late.len() + self.ring.len() + self.far.len()
     }
 
     /// Whether nothing is pending.
@@ -223,15 +170,34 @@ impl EventQueue {
         self.len() == 0
     }
 
-    /// The window of a time.
-    pub fn window_of(&self, time: u64) -> u64 {
-        self.clock.split(time).0
+    /// The window of a time, and the time since its start.
+    #[inline]
+    pub fn window_of(&self, time: u64) -> (u64, u32) {
+        self.clock.split(time)
+    }
+
+    /// The open window.
+    #[inline]
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// When a window begins.
+    #[inline]
+    pub fn start_of(&self, window: u64) -> u64 {
+        self.clock.start(window)
     }
 
     /// When the open window began.
     #[inline]
     pub fn start(&self) -> u64 {
         self.start
+    }
+
+    /// How many windows after the open one `window` is; 0 for itself.
+    #[inline]
+    pub fn ahead_of(&self, window: u64) -> u64 {
+        window.wrapping_sub(self.window)
     }
 
     /// Adds an event for the group that is being served.
@@ -244,155 +210,126 @@ impl EventQueue {
     #[inline]
     pub fn push_for(&mut self, group: u32, event: Event) {
         let (window, offset) = self.clock.split(event.time());
-        let key = Key::from(group) << 96 | Key::from(offset) << 64 | Key::from(event.0 as u64);
-        let ahead = window.wrapping_sub(self.window);
+        let high = u64::from(group) << 32 | u64::from(offset);
+        let key = Key::from(high) << 64 | Key::from(event.0 as u64);
+        let ahead = self.ahead_of(window);
         debug_assert!(ahead < 1 << 63, "{event:?} comes too late");
         if ahead.wrapping_sub(1) < WINDOWS as u64 - 1 {
-            self.append(window as usize % WINDOWS, key);
-        } else if ahead == 0 {
-            self.push_late(key);
+            self.ring.push(window, key);
+        } else {
+            self.push_elsewhere(group, event, window, key);
+        }
+    }
+
+    #[inline(never)]
+    fn push_elsewhere(&mut self, group: u32, event: Event, window: u64, key: Key) {
+        if window == self.window {
+            let at = self.late.partition_point(|other| *other > key);
+            self.late.insert(at, key);
+            self.first_late = self.late.last().copied().unwrap_or(END);
         } else {
             self.far.push(Reverse((event, group)));
             self.first_far = self.first_far.min(window);
         }
     }
 
-    #[inline]
-    fn append(&mut self, slot: usize, key: Key) {
-        let pending = &mut self.ring[slot];
-        if pending.used == Chunk::ROOM as u32 {
-            return self.append_to_new(slot, key);
-        }
-        self.chunks[pending.chunk as usize].keys[pending.used as usize] = key;
-        pending.used += 1;
-        pending.events += 1;
-        self.in_ring += 1;
-    }
-
-    #[inline(never)]
-    fn append_to_new(&mut self, slot: usize, key: Key) {
-        let pending = &mut self.ring[slot];
-        let index = self.free;
-        match self.chunks.get_mut(index as usize) {
-            Some(chunk) => {
-                self.free = std::mem::replace(&mut chunk.next, pending.chunk);
-                pending.chunk = index;
-            }
-            None => {
-                let next = std::mem::replace(&mut pending.chunk, self.chunks.len() as u32);
-                self.chunks.push(Chunk { keys: [END; Chunk::ROOM], next });
-            }
-        }
-        pending.used = 0;
-        self.occupied[slot / 64] |= 1 << (slot % 64);
-        self.append(slot, key);
-    }
-
-    #[inline(never)]
-    fn push_late(&mut self, key: Key) {
-        let at = self.late.partition_point(|other| *other > key);
-        self.late.insert(at, key);
-        self.first_late = self.late.last().copied().unwrap_or(END);
-    }
-
     /// Takes the next event of the open window.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
         let mut key = self.ordered[self.next];
-        if self.first_late < key {
-            key = self.first_late;
-            self.late.pop();
-            self.first_late = self.late.last().copied().unwrap_or(END);
+        self.was_late = self.first_late < key;
+        if self.was_late {
+            key = self.pop_late();
         } else if key == END {
             return None;
         } else {
             self.next += 1;
         }
         self.group = (key >> 96) as u32;
-        Some(self.event(key))
-    }
-
-    #[inline]
-    fn event(&self, key: Key) -> Event {
         let time = self.start + u64::from((key >> 64) as u32);
-        Event(u128::from(time) << 64 | u128::from(key as u64))
+        Some(Event(u128::from(time) << 64 | u128::from(key as u64)))
     }
 
-    /// The event that comes `ahead` places after the next one of the open window, were none added.
+    #[inline(never)]
+    fn pop_late(&mut self) -> Key {
+        self.late.pop();
+        let next = self.late.last().copied().unwrap_or(END);
+        std::mem::replace(&mut self.first_late, next)
+    }
+
+    /// Events taken of the open window, without the late ones.
     #[inline]
-    pub fn ahead(&self, ahead: usize) -> Option<Event> {
-        let key = *self.ordered.get(self.next + ahead)?;
-        (key != END).then(|| self.event(key))
+    pub fn taken(&self) -> usize {
+        self.next
+    }
+
+    /// Whether the event last taken had been added after the window was opened.
+    #[inline]
+    pub fn was_late(&self) -> bool {
+        self.was_late
+    }
+
+    /// What the event is about that comes `ahead` ([`AHEAD`] at most) places after the last one taken,
+    /// were none added: without its time. Its class is none behind the last event.
+    #[inline]
+    pub fn peek(&self, ahead: usize) -> Event {
+        debug_assert!((1..=AHEAD).contains(&ahead));
+        let key = self.ordered.get(self.next + ahead - 1).copied().unwrap_or(END);
+        Event(u128::from(key as u64))
     }
 
     /// The next window that holds something, [`u64::MAX`] if there is none.
     pub fn next_window(&self) -> u64 {
         // Whatever is far lies beyond all windows of the ring.
-        if self.in_ring == 0 { self.first_far } else { self.next_occupied() }
+        self.ring.next_after(self.window).min(self.first_far)
     }
 
-    /// Opens `window`, which comes after the open one, whose events are all taken, and not after the
-    /// next one that holds something.
-    pub fn open(&mut self, window: u64) {
-        debug_assert!(self.next + 1 == self.ordered.len() && self.late.is_empty());
+    /// Makes `window`, which comes after the open one, whose events are all taken, and not after the
+    /// next one that holds something, the one that comes next.
+    pub fn go_before(&mut self, window: u64) {
+        debug_assert!(self.next == self.end && self.late.is_empty());
         self.window = window.wrapping_sub(1);
         while self.first_far < window.saturating_add(WINDOWS as u64 - 1) {
             self.draw_near();
         }
+    }
+
+    /// Opens `window`, as [`EventQueue::go_before`] says.
+    pub fn open(&mut self, window: u64) {
+        self.go_before(window);
         self.window = window;
-        self.start = window * self.clock.width;
+        self.start = self.clock.start(window);
         self.next = 0;
-        let slot = window as usize % WINDOWS;
-        let pending = std::mem::replace(&mut self.ring[slot], Pending::NONE);
-        self.occupied[slot / 64] &= !(1 << (slot % 64));
-        let n = pending.events as usize;
-        self.in_ring -= n;
-        self.ordered.resize(n + 1, END);
-        self.ordered[n] = END;
+        self.unordered.clear();
+        self.ring.take(window, &mut self.unordered);
+        let n = self.unordered.len();
+        self.end = n;
+        if self.ordered.len() < n + AHEAD {
+            self.ordered.resize(2 * n + AHEAD, END);
+        }
         if 4 * n < self.places.len() {
-            self.order_few(pending);
+            self.ordered[..n].copy_from_slice(&self.unordered);
+            self.ordered[..n].sort_unstable();
         } else {
-            self.order_by_group(pending);
+            self.order_by_group();
         }
-        self.give_back(pending);
+        self.ordered[n..n + AHEAD].fill(END);
     }
 
-    /// Sorts what is pending for a window.
-    fn order_few(&mut self, pending: Pending) {
-        let (mut chunk, mut used, mut at) = (pending.chunk, pending.used as usize, 0);
-        while chunk != NIL {
-            let from = &self.chunks[chunk as usize];
-            self.ordered[at..at + used].copy_from_slice(&from.keys[..used]);
-            at += used;
-            (chunk, used) = (from.next, Chunk::ROOM);
-        }
-        self.ordered[..at].sort_unstable();
-    }
-
-    /// The same by counting each group's events first.
-    fn order_by_group(&mut self, pending: Pending) {
+    /// Puts the events of a window in order, by counting each group's first.
+    fn order_by_group(&mut self) {
         self.places.fill(0);
-        let (mut chunk, mut used) = (pending.chunk, pending.used as usize);
-        while chunk != NIL {
-            let from = &self.chunks[chunk as usize];
-            for key in &from.keys[..used] {
-                self.places[(key >> 96) as usize] += 1;
-            }
-            (chunk, used) = (from.next, Chunk::ROOM);
+        for key in &self.unordered {
+            self.places[(key >> 96) as usize] += 1;
         }
         let mut before = 0;
         for place in &mut self.places {
             before += std::mem::replace(place, before);
         }
-        (chunk, used) = (pending.chunk, pending.used as usize);
-        while chunk != NIL {
-            let from = &self.chunks[chunk as usize];
-            for &key in &from.keys[..used] {
-                let place = &mut self.places[(key >> 96) as usize];
-                self.ordered[*place as usize] = key;
-                *place += 1;
-            }
-            (chunk, used) = (from.next, Chunk::ROOM);
+        for &key in &self.unordered {
+            let place = &mut self.places[(key >> 96) as usize];
+            self.ordered[*place as usize] = key;
+            *place += 1;
         }
         // Every place is now the end of its group.
         let mut start = 0;
@@ -404,39 +341,14 @@ impl EventQueue {
         }
     }
 
-    /// Frees the chunks of a window.
-    fn give_back(&mut self, pending: Pending) {
-        let mut chunk = pending.chunk;
-        while chunk != NIL {
-            let next = std::mem::replace(&mut self.chunks[chunk as usize].next, self.free);
-            self.free = std::mem::replace(&mut chunk, next);
-        }
-    }
-
     /// Moves the first far event into its window, which has come within the horizon.
     fn draw_near(&mut self) {
         if let Some(Reverse((event, group))) = self.far.pop() {
             self.push_for(group, event);
         }
         let first = self.far.peek();
-        self.first_far = first.map_or(u64::MAX, |Reverse((event, _))| self.window_of(event.time()));
-    }
-
-    /// Number of the first occupied window after the open one.
-    fn next_occupied(&self) -> u64 {
-        let start = (self.window.wrapping_add(1) as usize) % WINDOWS;
-        let words = WINDOWS / 64;
-        let (mut word, mut bits) = (start / 64, self.occupied[start / 64] & (!0 << (start % 64)));
-        for _ in 0..=words {
-            if bits != 0 {
-                let slot = word * 64 + bits.trailing_zeros() as usize;
-                let ahead = (slot + WINDOWS - start) % WINDOWS;
-                return self.window.wrapping_add(1 + ahead as u64);
-            }
-            word = (word + 1) % words;
-            bits = self.occupied[word];
-        }
-        unreachable!("in_ring counts the events of occupied windows")
+        let window = |&Reverse((event, _)): &Reverse<(Event, u32)>| self.window_of(event.time()).0;
+        self.first_far = first.map_or(u64::MAX, window);
     }
 }
 
@@ -502,7 +414,7 @@ mod tests {
                 };
                 let time = now + least + ahead % (1 << (ahead % 28));
                 let event = Event::new(time, Class::Arrival, entity, packet);
-                let place = (queue.window_of(time), group, event);
+                let place = (queue.window_of(time).0, group, event);
                 queue.push_for(group, event);
                 Some(place)
             };
@@ -538,15 +450,5 @@ mod tests {
             order,
             [(Class::Credit, 7), (Class::Arrival, 1), (Class::Arrival, 2), (Class::Rank, 0)]
         );
-    }
-
-    #[test]
-    fn a_time_has_one_window_whatever_the_width() {
-        for width in [2, 3, 60_000, 65_536, (1 << 31) - 1] {
-            let clock = Clock::new(width);
-            for time in [0, 1, width - 1, width, width + 1, 7 * width - 1, 1 << 40, u64::MAX >> 2] {
-                assert_eq!(clock.split(time), (time / width, time % width), "{time} by {width}");
-            }
-        }
     }
 }

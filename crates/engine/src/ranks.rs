@@ -142,7 +142,7 @@ impl<P: Probe> Shard<'_, P> {
         match what {
             READY => self.on_ready(message),
             LOCAL_ARRIVAL => {
-                let receive = self.world.program.messages[message as usize].receive;
+                let receive = self.world.sides[message as usize].receive;
                 self.delivered += u64::from(self.receives[receive as usize].packets_left);
                 self.receives[receive as usize].packets_left = 0;
                 self.receives[receive as usize].arrival_ps = self.now;
@@ -151,8 +151,7 @@ impl<P: Probe> Shard<'_, P> {
             }
             ARRIVED => self.arrived(message),
             REQUESTED => {
-                let envelope = &self.world.program.messages[message as usize];
-                let state = &mut self.receives[envelope.receive as usize];
+                let state = &mut self.receives[self.world.sides[message as usize].receive as usize];
                 state.requested = true;
                 if state.posted {
                     self.clear(message);
@@ -182,7 +181,7 @@ impl<P: Probe> Shard<'_, P> {
         let envelope = &world.program.messages[message as usize];
         if world.same_host(envelope) {
             let wire = (envelope.bytes as f64 * 8000.0 / world.settings.local_gbps).ceil() as u64;
-            self.sends[envelope.send as usize].start_ps = self.now;
+            self.sends[self.world.sides[message as usize].send as usize].start_ps = self.now;
             let time = self.now + world.settings.local_delay_ps + wire;
             self.queue.push(Event::new(time, Class::Message, message, LOCAL_ARRIVAL));
             return;
@@ -199,7 +198,7 @@ impl<P: Probe> Shard<'_, P> {
     /// The last byte of a message has left its adapter.
     pub fn on_sent(&mut self, message: u32) {
         let envelope = &self.world.program.messages[message as usize];
-        self.sends[envelope.send as usize].sent = true;
+        self.sends[self.world.sides[message as usize].send as usize].sent = true;
         self.completed(envelope.src);
     }
 
@@ -208,7 +207,7 @@ impl<P: Probe> Shard<'_, P> {
     pub fn deliver(&mut self, slot: u32, time: u64) {
         let packet = self.packets.remove(slot);
         let message = packet.message;
-        let what = match packet.content {
+        let what = match packet.content() {
             Content::RequestToSend => REQUESTED,
             Content::ClearToSend => CLEARED,
             Content::Congestion => NOTIFIED,
@@ -234,7 +233,7 @@ impl<P: Probe> Shard<'_, P> {
                     self.queue.push(Event::new(time, Class::Message, message, MARKED));
                 }
                 let number = (packet.id - envelope.first_packet) as u32;
-                let state = &mut self.receives[envelope.receive as usize];
+                let state = &mut self.receives[self.world.sides[message as usize].receive as usize];
                 if self.world.settings.in_order() {
                     assert_eq!(number, state.received, "packet of message {message} out of order");
                 }
@@ -253,7 +252,7 @@ impl<P: Probe> Shard<'_, P> {
 
     fn arrived(&mut self, message: u32) {
         let envelope = &self.world.program.messages[message as usize];
-        let state = &mut self.receives[envelope.receive as usize];
+        let state = &mut self.receives[self.world.sides[message as usize].receive as usize];
         assert!(!state.arrived, "message {message} arrived twice");
         state.arrived = true;
         if state.posted {
@@ -280,12 +279,12 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     fn satisfied(&mut self, rank: u32, waiting: Waiting) -> bool {
-        let messages = &self.world.program.messages;
+        let sides = &self.world.sides;
         match waiting {
             Waiting::No | Waiting::Computing => true,
-            Waiting::Send(message) => self.sends[messages[message as usize].send as usize].sent,
+            Waiting::Send(message) => self.sends[sides[message as usize].send as usize].sent,
             Waiting::Receive(message) => {
-                let state = &self.receives[messages[message as usize].receive as usize];
+                let state = &self.receives[sides[message as usize].receive as usize];
                 state.arrived && state.posted
             }
             Waiting::All => self.rank(rank).open_requests == 0,
@@ -294,14 +293,14 @@ impl<P: Probe> Shard<'_, P> {
 
     fn post_send(&mut self, rank: u32, message: u32) {
         self.rank(rank).open_requests += 1;
-        let send = self.world.program.messages[message as usize].send;
+        let send = self.world.sides[message as usize].send;
         self.sends[send as usize].post_ps = self.now;
         let time = self.now + self.world.settings.send_delay_ps;
         self.queue.push(Event::new(time, Class::Message, message, READY));
     }
 
     fn post_receive(&mut self, rank: u32, message: u32) {
-        let receive = self.world.program.messages[message as usize].receive;
+        let receive = self.world.sides[message as usize].receive;
         let state = &mut self.receives[receive as usize];
         state.posted = true;
         let (arrived, requested) = (state.arrived, state.requested);

@@ -4,13 +4,24 @@ use crate::adapter::Adapter;
 use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
 use crate::congestion::Marking;
+use crate::hop::Route;
 use crate::link::Links;
 use crate::mail::{Mail, Parcel, PostOffice};
 use crate::packet::Packets;
 use crate::probe::Probe;
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{RankState, Receiving, Sending};
+use crate::ring::Ring;
 use crate::world::World;
+
+/// Credit on its way back.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Due {
+    pub lane: u32,
+    /// When, since the start of the window.
+    pub at: u32,
+    pub bytes: u32,
+}
 
 pub(crate) struct Shard<'a, P> {
     pub world: &'a World<'a>,
@@ -20,8 +31,13 @@ pub(crate) struct Shard<'a, P> {
     /// The latest of those times.
     pub end: u64,
     pub queue: EventQueue,
+    /// Credit by the window in which it comes back, and that of the open window.
+    pub due: Ring<Due>,
+    pub coming: Vec<Due>,
     pub links: Links,
     pub packets: Packets,
+    /// What is known of the routes of packets that arrive next.
+    pub routes: [Route; 2 * NEAR],
     pub arbiter: Arbiter,
     /// Outputs are given out one packet at a time.
     pub arbitrated: bool,
@@ -45,32 +61,94 @@ pub(crate) struct Shard<'a, P> {
     pub packet_hops: u64,
 }
 
+/// How many events ahead the routes of packets are worked out.
+pub(crate) const NEAR: usize = 8;
+
 impl<P: Probe> Shard<'_, P> {
     /// Does all that happens in `window`.
     pub fn run(&mut self, window: u64) {
-        if self.queue.next_window() > window {
+        if self.first_window() > window {
             return;
         }
+        self.expect_credit(window);
         self.queue.open(window);
         while let Some(event) = self.queue.pop() {
             self.now = event.time();
-            self.end = self.end.max(self.now);
             self.events += 1;
+            self.fetch_ahead();
             match event.class() {
-                Class::Credit => self.on_credit(event.entity()),
+                Class::Credit => {
+                    self.on_credit(event.entity(), event.packet());
+                    continue;
+                }
                 Class::Departure => self.on_departure(event.entity(), event.packet()),
-                Class::Arrival => self.on_arrival(event.entity(), event.packet()),
+                Class::Arrival => {
+                    let route = self.known_route();
+                    self.on_arrival(event.entity(), event.packet(), route);
+                }
                 Class::Sent => self.on_sent(event.entity()),
                 Class::Message => self.on_message(event.entity(), event.packet()),
                 Class::Adapter => self.on_adapter(event.entity()),
                 Class::Rank => self.go_on(event.entity()),
                 Class::Free => self.on_free(event.entity()),
                 Class::Ready => self.on_held_back(event.packet()),
+                Class::None => {}
+            }
+            // The last credit comes back later, but nothing happens by it.
+            self.end = self.end.max(self.now);
+        }
+        for due in &self.coming {
+            self.links.lane_mut(due.lane).settle();
+        }
+    }
+
+    /// Tells the lanes what credit comes back in `window`, which is about to be opened.
+    fn expect_credit(&mut self, window: u64) {
+        const FAR: usize = 16;
+        self.coming.clear();
+        self.due.take(window, &mut self.coming);
+        self.queue.go_before(window);
+        let start = self.queue.start_of(window);
+        for i in 0..self.coming.len() {
+            if let Some(later) = self.coming.get(i + FAR) {
+                self.links.fetch_lane(later.lane);
+            }
+            let Due { lane, at, bytes } = self.coming[i];
+            if !self.links.lane_mut(lane).expect(at, bytes) {
+                self.tell_of_credit(lane, start + u64::from(at), bytes);
             }
         }
     }
 
-    /// Puts a packet into the hands of `shard`, which may be this one.
+    /// Starts to fetch what the events to come will read: first what they name, then what that names.
+    #[inline]
+    fn fetch_ahead(&mut self) {
+        const FAR: usize = 16;
+        let event = self.queue.peek(FAR);
+        match event.class() {
+            Class::Arrival => self.packets.fetch(event.packet()),
+            Class::Adapter => self.fetch_adapter(event.entity()),
+            _ => {}
+        }
+        let event = self.queue.peek(NEAR);
+        match event.class() {
+            Class::Arrival => {
+                let route = self.fetch_for(&self.packets[event.packet()]);
+                self.routes[(self.queue.taken() + NEAR) % (2 * NEAR)] = route;
+            }
+            Class::Adapter => self.fetch_message(event.entity()),
+            _ => {}
+        }
+    }
+
+    /// What is known of the route of the packet whose arrival was taken last.
+    #[inline]
+    fn known_route(&self) -> Option<Route> {
+        let taken = self.queue.taken();
+        (taken > NEAR && !self.queue.was_late()).then(|| self.routes[taken % (2 * NEAR)].clone())
+    }
+
+    /// Puts a packet into the hands of    /// Puts a packet into the hands of `shard`, which may be this one.
     pub fn hand_over(&mut self, shard: u8, parcel: Parcel) {
         if shard == self.number {
             self.accept(parcel);
@@ -119,9 +197,14 @@ impl<P: Probe> Shard<'_, P> {
     pub fn next_window(&self) -> u64 {
         let mail = match self.first_mail {
             u64::MAX => u64::MAX,
-            time => self.queue.window_of(time),
+            time => self.queue.window_of(time).0,
         };
-        self.queue.next_window().min(mail)
+        self.first_window().min(mail)
+    }
+
+    /// The first window in which something happens here.
+    fn first_window(&self) -> u64 {
+        self.queue.next_window().min(self.due.next_after(self.queue.window()))
     }
 
     /// Ranks that have not finished their programs.

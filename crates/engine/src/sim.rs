@@ -106,7 +106,7 @@ fn simulate_probed(
     let (mut outcome, shards) = run(world, probe, work.threads, watch)?;
     let (mut measured, mut rest) = (Vec::new(), Vec::new());
     for Shard { probe: Several { measure, ports, carried }, links, .. } in shards {
-        let global = (0..links.n_links()).map(|link| links.link(link).global).collect();
+        let global = (0..links.n_links()).map(|link| links.global(link)).collect();
         rest.push(Part { ports, carried, global });
         measured.extend(measure.map(|measure| (measure, links)));
     }
@@ -135,11 +135,11 @@ fn run<'w, P: Probe + Send>(
 fn assert_conserved<P>(world: &World<'_>, shards: &[Shard<'_, P>]) {
     let delivered: u64 = shards.iter().map(|shard| shard.delivered).sum();
     assert_eq!(delivered, world.total_packets, "packets delivered");
-    let whole = u64::from(world.settings.buffer_bytes);
+    let whole = world.settings.buffer_bytes;
     for shard in shards {
         assert_eq!(shard.packets.live(), 0, "packets left in the network");
         assert!(shard.circuits.is_empty(), "circuits left open");
-        for (lane, credit) in shard.links.credit_in_all().enumerate() {
+        for (lane, credit) in shard.links.credit().enumerate() {
             assert_eq!(credit, whole, "credit of lane {lane} of shard {}", shard.number);
         }
     }
@@ -178,7 +178,7 @@ fn merge(parts: Vec<(Measure, Links)>) -> Measured {
         probe.lengthen(window_ps);
         let (samples, rows) = probe.finish();
         logs.push(samples);
-        truth.extend(rows.into_iter().map(|(w, local, row)| (w, links.link(local).global, row)));
+        truth.extend(rows.into_iter().map(|(w, local, row)| (w, links.global(local), row)));
     }
     // Stable: what each shard has is in order already, which it finds.
     truth.sort_by_key(|&(window, link, _)| (window, link));

@@ -1,6 +1,8 @@
 //! What all shards read and none changes: fabric, routes, settings, program, placement, the cut.
 
-use tailback_fabric::{Fabric, FabricError, Plan, RouteState};
+use std::ops::Range;
+
+use tailback_fabric::{Fabric, FabricError, Plan, RouteState, Rule};
 
 use crate::adapter::Adapter;
 use crate::arbiter::Arbiter;
@@ -12,6 +14,7 @@ use crate::packet::Packets;
 use crate::program::{Compiled, Envelope, Placement, Program};
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{RankState, Receiving, Sending};
+use crate::ring::Ring;
 use crate::settings::Routing;
 use crate::shard::Shard;
 use crate::{EngineError, Settings};
@@ -22,7 +25,13 @@ pub(crate) struct World<'a> {
     pub settings: &'a Settings,
     pub placement: &'a Placement,
     pub program: Compiled,
+    /// Where the state of each message is.
+    pub sides: Vec<Sides>,
     pub cut: Cut,
+    /// Every node's place in the network.
+    pub places: Vec<Place>,
+    /// Group of every vertex within its shard.
+    groups: Vec<u32>,
     /// Number of each rank within its shard.
     pub local_rank: Vec<u32>,
     /// Ranks of every shard, in order.
@@ -30,6 +39,27 @@ pub(crate) struct World<'a> {
     /// Shortest cable between switches.
     pub least_cable_ps: u64,
     pub total_packets: u64,
+}
+
+/// Numbers of the two sides of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sides {
+    /// The sending one within the sender's shard.
+    pub send: u32,
+    /// The receiving one within the receiver's shard.
+    pub receive: u32,
+}
+
+/// Where a node is; all in one place for a packet on its way there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Its switch.
+    pub home: u32,
+    /// Number of that switch among those that carry nodes, where routes are a table.
+    pub column: u32,
+    /// Links to and from the switch, numbered within the shard.
+    pub injection: u32,
+    pub ejection: u32,
 }
 
 impl<'a> World<'a> {
@@ -44,7 +74,7 @@ impl<'a> World<'a> {
     ) -> Result<Self, EngineError> {
         settings.check()?;
         check_sizes(fabric, plan, program, placement)?;
-        let mut compiled = program.compile(settings.packet_bytes)?;
+        let compiled = program.compile(settings.packet_bytes)?;
         let delay = settings.switch_delay_ps;
         let mut cut = Cut::new(fabric, plan, delay, shards);
         let of_rank = |cut: &Cut, rank: u32| cut.of_node[placement.node[rank as usize] as usize];
@@ -56,7 +86,8 @@ impl<'a> World<'a> {
             cut = cut.merged(fabric);
         }
         let home = |rank: u32| plan.home[placement.node[rank as usize] as usize];
-        let ends = compiled.messages.iter().filter(|m| same_host(m)).map(|m| (home(m.src), home(m.dst)));
+        let ends =
+            compiled.messages.iter().filter(|m| same_host(m)).map(|m| (home(m.src), home(m.dst)));
         cut.join(&ends.filter(|(a, b)| a != b).collect::<Vec<_>>());
         let mut ranks = vec![Vec::new(); cut.shards as usize];
         let mut local_rank = Vec::with_capacity(program.n_ranks());
@@ -67,11 +98,13 @@ impl<'a> World<'a> {
         }
         let mut sides = vec![(0u32, 0u32); cut.shards as usize];
         let mut total_packets = 0;
-        for message in &mut compiled.messages {
+        let mut of_message = Vec::with_capacity(compiled.messages.len());
+        for message in &compiled.messages {
             let sends = &mut sides[usize::from(of_rank(&cut, message.src))].0;
-            message.send = std::mem::replace(sends, *sends + 1);
+            let send = std::mem::replace(sends, *sends + 1);
             let receives = &mut sides[usize::from(of_rank(&cut, message.dst))].1;
-            message.receive = std::mem::replace(receives, *receives + 1);
+            let receive = std::mem::replace(receives, *receives + 1);
+            of_message.push(Sides { send, receive });
             total_packets += u64::from(packets_of(message, settings));
         }
         let world = Self {
@@ -80,7 +113,15 @@ impl<'a> World<'a> {
             settings,
             placement,
             program: compiled,
+            sides: of_message,
             least_cable_ps: cut.lookahead_ps.saturating_sub(delay).min(u64::MAX / 4),
+            places: places(fabric, plan, &cut),
+            groups: plan
+                .home
+                .iter()
+                .map(|&home| cut.group[home as usize])
+                .chain(cut.group.iter().copied())
+                .collect(),
             cut,
             local_rank,
             ranks,
@@ -93,10 +134,11 @@ impl<'a> World<'a> {
     /// The shards as they are before anything happens; `probe` makes the probe for so many links.
     pub fn shards<P>(&self, mut probe: impl FnMut(usize) -> P) -> Vec<Shard<'_, P>> {
         let shards = self.cut.shards as usize;
-        let mut links: Vec<Vec<Link>> = vec![Vec::new(); shards];
+        let mut links: Vec<Vec<(u32, Link)>> = vec![Vec::new(); shards];
         for link in 0..self.fabric.n_links() {
-            let home = self.cut.of_vertex(self.fabric.link_src[link]);
-            links[usize::from(home)].push(self.link(link));
+            let src = self.fabric.link_src[link];
+            let home = usize::from(self.cut.of_vertex(src));
+            links[home].push((link as u32, self.link(link)));
         }
         let mut nodes = vec![0usize; shards];
         self.cut.of_node.iter().for_each(|&shard| nodes[usize::from(shard)] += 1);
@@ -133,10 +175,13 @@ impl<'a> World<'a> {
                 marking: Marking::new(if control { links.len() * n_lanes } else { 0 }),
                 now: 0,
                 end: 0,
+                due: Ring::new(),
+                coming: Vec::new(),
                 queue: EventQueue::new(width, self.cut.groups[number] as usize),
                 probe: probe(links.len()),
                 links: Links::new(&links, self.lanes(), self.settings.buffer_bytes),
                 packets: Packets::new(),
+                routes: Default::default(),
                 adapters: (0..nodes[number]).map(|_| Adapter::default()).collect(),
                 sends: std::mem::take(&mut sends[number]),
                 receives: std::mem::take(&mut receives[number]),
@@ -152,7 +197,7 @@ impl<'a> World<'a> {
                 shard.ranks.push(RankState::new(self.program.rank_start[rank as usize]));
                 let start = self.placement.start_ps[rank as usize];
                 let node = self.placement.node[rank as usize];
-                let group = self.cut.group_of_node(self.plan, node);
+                let group = self.group(node);
                 shard.queue.push_for(group, Event::new(start, Class::Rank, rank, 0));
             }
             all.push(shard);
@@ -163,20 +208,17 @@ impl<'a> World<'a> {
     fn link(&self, link: usize) -> Link {
         let dst = self.fabric.link_dst[link];
         Link {
-            global: link as u32,
             shard: self.cut.of_vertex(dst),
-            group: self.group(dst),
+            dst,
             to_node: self.fabric.is_node(dst),
             ..Link::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link])
         }
     }
 
     /// Group of a vertex within its shard.
+    #[inline]
     pub fn group(&self, vertex: u32) -> u32 {
-        match vertex.checked_sub(self.fabric.n_nodes) {
-            None => self.cut.group_of_node(self.plan, vertex),
-            Some(switch) => self.cut.group[switch as usize],
-        }
+        self.groups[vertex as usize]
     }
 
     /// Virtual lanes of every link: what the routing rule needs, for each service level.
@@ -204,7 +246,17 @@ impl<'a> World<'a> {
     /// Injection link of a node, numbered within its shard.
     #[inline]
     pub fn injection(&self, node: u32) -> u32 {
-        self.plan.injection[node as usize].wrapping_sub(self.cut.link_shift[node as usize])
+        self.places[node as usize].injection
+    }
+
+    /// Candidates at `switch` towards a node elsewhere, numbered over the fabric, where they are
+    /// neighbours by the rule of the routes.
+    #[inline]
+    pub fn side_by_side(&self, switch: u32, place: Place) -> Option<Range<u32>> {
+        match &self.plan.rule {
+            Rule::Table(routes) => routes.range(switch, place.column),
+            _ => None,
+        }
     }
 
     /// Whether both ends of a message are on one host.
@@ -260,6 +312,20 @@ impl<'a> World<'a> {
     }
 }
 
+fn places(fabric: &Fabric, plan: &Plan, cut: &Cut) -> Vec<Place> {
+    let local = |link: u32| {
+        let src = fabric.link_src[link as usize];
+        link.wrapping_sub(cut.link_shift[src as usize])
+    };
+    let place = |node: usize| Place {
+        home: plan.home[node],
+        column: if let Rule::Table(routes) = &plan.rule { routes.column[node] } else { 0 },
+        injection: local(plan.injection[node]),
+        ejection: local(plan.ejection[node]),
+    };
+    (0..fabric.n_nodes as usize).map(place).collect()
+}
+
 fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
     message.bytes.div_ceil(settings.packet_bytes.into()).max(1) as u32
 }
@@ -311,6 +377,13 @@ fn check_sizes(
             field: "link rate",
             value: format!("{} Gb/s at link {link}", fabric.link_gbps[link]),
             valid: format!("at least {} Gb/s", Link::MIN_GBPS),
+        });
+    }
+    if let Some(link) = fabric.link_delay_ps.iter().position(|&ps| ps > Link::MOST_DELAY_PS) {
+        return Err(EngineError::Setting {
+            field: "link delay",
+            value: format!("{} ps at link {link}", fabric.link_delay_ps[link]),
+            valid: format!("at most {} ps", Link::MOST_DELAY_PS),
         });
     }
     if let Some(rank) = placement.node.iter().position(|&node| node >= fabric.n_nodes) {

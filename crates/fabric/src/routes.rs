@@ -118,6 +118,13 @@ impl Routes {
         &self.set_links[self.set_start[set] as usize..self.set_start[set + 1] as usize]
     }
 
+    /// The candidates at `switch` towards another switch, that of [`Routes::column`] `column`, where
+    /// routes are arithmetic: they are neighbours then, and nothing else need be read.
+    #[inline]
+    pub fn range(&self, switch: u32, column: u32) -> Option<std::ops::Range<u32>> {
+        self.tree.as_ref().map(|tree| tree.range(switch, column))
+    }
+
     /// Whether routes are computed when asked for, without a table.
     pub fn is_arithmetic(&self) -> bool {
         self.tree.is_some()

@@ -8,6 +8,7 @@
 //! treated alike.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::Fabric;
 #[cfg(test)]
@@ -42,14 +43,21 @@ pub(crate) struct Tree {
 impl Tree {
     /// The candidate links at `switch` towards the switch of `column`, another one.
     #[inline]
-    pub fn candidates(&self, switch: u32, column: u32) -> &[u32] {
+    pub fn range(&self, switch: u32, column: u32) -> Range<u32> {
         let reach = &self.reach[switch as usize];
-        let (first, count) = if (reach.low..reach.high).contains(&column) {
-            (reach.down + (column - reach.low) / reach.block * reach.parallel, reach.parallel)
+        if (reach.low..reach.high).contains(&column) {
+            let first = reach.down + (column - reach.low) / reach.block * reach.parallel;
+            first..first + reach.parallel
         } else {
-            (reach.up, reach.ups)
-        };
-        &self.links[first as usize..(first + count) as usize]
+            reach.up..reach.up + reach.ups
+        }
+    }
+
+    /// The same as a list.
+    #[inline]
+    pub fn candidates(&self, switch: u32, column: u32) -> &[u32] {
+        let Range { start, end } = self.range(switch, column);
+        &self.links[start as usize..end as usize]
     }
 
     /// Whether a climb from `switch` comes to a switch above `column`.

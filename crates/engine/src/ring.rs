@@ -1,0 +1,202 @@
+//! What is pending for each window of time to come, in no order.
+
+/// Windows that are kept apart.
+pub(crate) const WINDOWS: usize = 1 << 10;
+
+/// No chunk.
+const NIL: u32 = u32::MAX;
+
+/// Times in windows of equal length.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    width: u64,
+    /// 2^64 / `width`.
+    inverse: u64,
+}
+
+impl Clock {
+    pub fn new(width: u64) -> Self {
+        // Time within a window has 32 bits.
+        let width = width.clamp(2, 1 << 31);
+        Self { width, inverse: ((1u128 << 64) / u128::from(width)) as u64 }
+    }
+
+    /// Window of `time`, and the time since its start.
+    #[inline]
+    pub fn split(&self, time: u64) -> (u64, u32) {
+        // The quotient by the inverse, which is rounded down, is at most one too small.
+        let window = ((u128::from(time) * u128::from(self.inverse)) >> 64) as u64;
+        let rest = time - window * self.width;
+        if rest < self.width {
+            (window, rest as u32)
+        } else {
+            (window + 1, (rest - self.width) as u32)
+        }
+    }
+
+    /// When `window` begins.
+    #[inline]
+    pub fn start(&self, window: u64) -> u64 {
+        window * self.width
+    }
+}
+
+/// Some of what is pending for a window.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Chunk<T> {
+    items: [T; ROOM],
+    /// Full chunk of the same window, or free one.
+    next: u32,
+}
+
+const ROOM: usize = 31;
+
+/// The chunk of a window that is not full; all behind it are.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    chunk: u32,
+    used: u32,
+    items: u32,
+}
+
+impl Pending {
+    const NONE: Self = Self { chunk: NIL, used: 0, items: 0 };
+}
+
+/// A list for each of the [`WINDOWS`] windows that come next. Adding is O(1); memory is that of what is
+/// pending, and a few chunks.
+#[derive(Debug)]
+pub(crate) struct Ring<T> {
+    slots: Box<[Pending; WINDOWS]>,
+    /// Chunks of all windows; the one last given back is the first to be used again, so as much is in
+    /// the cache as there is pending.
+    chunks: Vec<Chunk<T>>,
+    free: u32,
+    /// A bit for every window that holds something.
+    occupied: [u64; WINDOWS / 64],
+    len: usize,
+}
+
+impl<T: Copy + Default> Ring<T> {
+    pub fn new() -> Self {
+        Self {
+            slots: Box::new([Pending::NONE; WINDOWS]),
+            chunks: Vec::new(),
+            free: NIL,
+            occupied: [0; WINDOWS / 64],
+            len: 0,
+        }
+    }
+
+    /// Items of all windows.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds an item for `window`, which is among those that come next.
+    #[inline]
+    pub fn push(&mut self, window: u64, item: T) {
+        let slot = window as usize % WINDOWS;
+        let pending = &mut self.slots[slot];
+        if let Some(chunk) = self.chunks.get_mut(pending.chunk as usize)
+            && let Some(place) = chunk.items.get_mut(pending.used as usize)
+        {
+            *place = item;
+            pending.used += 1;
+            pending.items += 1;
+            self.len += 1;
+            return;
+        }
+        self.push_to_new(slot, item);
+    }
+
+    #[inline(never)]
+    fn push_to_new(&mut self, slot: usize, item: T) {
+        let pending = &mut self.slots[slot];
+        let index = self.free;
+        if let Some(chunk) = self.chunks.get_mut(index as usize) {
+            self.free = std::mem::replace(&mut chunk.next, pending.chunk);
+            pending.chunk = index;
+        } else {
+            let next = std::mem::replace(&mut pending.chunk, self.chunks.len() as u32);
+            self.chunks.push(Chunk { items: [T::default(); ROOM], next });
+        }
+        self.chunks[pending.chunk as usize].items[0] = item;
+        pending.used = 1;
+        pending.items += 1;
+        self.len += 1;
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// Takes all items of `window` into `items`.
+    pub fn take(&mut self, window: u64, items: &mut Vec<T>) {
+        let slot = window as usize % WINDOWS;
+        let pending = std::mem::replace(&mut self.slots[slot], Pending::NONE);
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
+        self.len -= pending.items as usize;
+        let (mut chunk, mut used) = (pending.chunk, pending.used as usize);
+        while chunk != NIL {
+            let from = &mut self.chunks[chunk as usize];
+            items.extend_from_slice(&from.items[..used]);
+            let next = std::mem::replace(&mut from.next, self.free);
+            self.free = std::mem::replace(&mut chunk, next);
+            used = ROOM;
+        }
+    }
+
+    /// The first window after `window` that holds something, [`u64::MAX`] if there is none.
+    pub fn next_after(&self, window: u64) -> u64 {
+        if self.len == 0 {
+            return u64::MAX;
+        }
+        let start = (window.wrapping_add(1) as usize) % WINDOWS;
+        let words = WINDOWS / 64;
+        let (mut word, mut bits) = (start / 64, self.occupied[start / 64] & (!0 << (start % 64)));
+        for _ in 0..=words {
+            if bits != 0 {
+                let slot = word * 64 + bits.trailing_zeros() as usize;
+                let ahead = (slot + WINDOWS - start) % WINDOWS;
+                return window.wrapping_add(1 + ahead as u64);
+            }
+            word = (word + 1) % words;
+            bits = self.occupied[word];
+        }
+        unreachable!("there is a bit for every window that holds something")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_one_window_whatever_the_width() {
+        for width in [2, 3, 60_000, 65_536, (1 << 31) - 1] {
+            let clock = Clock::new(width);
+            for time in [0, 1, width - 1, width, width + 1, 7 * width - 1, 1 << 40, u64::MAX >> 2] {
+                let (window, rest) = clock.split(time);
+                assert_eq!((window, u64::from(rest)), (time / width, time % width));
+                assert_eq!(clock.start(window) + u64::from(rest), time);
+            }
+        }
+    }
+
+    #[test]
+    fn every_window_gets_what_is_its_own() {
+        let mut ring = Ring::new();
+        for item in 0..1000u32 {
+            ring.push(u64::from(item % 7) + 1020, item);
+        }
+        assert_eq!((ring.len(), ring.next_after(1000)), (1000, 1020));
+        for window in 1020..1027u64 {
+            assert_eq!(ring.next_after(window - 1), window);
+            let mut items = Vec::new();
+            ring.take(window, &mut items);
+            items.sort_unstable();
+            let own = (0..1000u32).filter(|item| u64::from(item % 7) + 1020 == window);
+            assert_eq!(items, own.collect::<Vec<_>>());
+        }
+        assert_eq!((ring.len(), ring.next_after(1026)), (0, u64::MAX));
+    }
+}
