@@ -1,130 +1,24 @@
-"""The OTF2 reader, on real traces of Score-P and EZTrace and on small ones written here."""
+"""The OTF2 reader, on real traces of Score-P and EZTrace and on small ones written for it."""
 
 from __future__ import annotations
 
-import random
-import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from otf2_traces import EZTRACE16, EZTRACE64, SCOREP64, Build, barrier, call, need, writing
 
-from tailback.errors import TailbackError, TraceError
+from tailback.errors import TraceError
 from tailback.traffic.program import Op, Program
-from tailback.traffic.readers import READERS, read_trace
-from tailback.traffic.readers.otf2 import find_anchor, load
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-EZTRACE16 = DATA / "eztrace-stencil16"
-EZTRACE64 = DATA / "eztrace-stencil64"
-SCOREP64 = DATA / "tracer-otf2-stencil4d" / "examples" / "stencil4d-otf" / "traces-64"
-
-
-def need(path: Path) -> Path:
-    if not path.exists():
-        pytest.skip(f"the public data set {path.name} is not beside the checkout")
-    return path
-
-
-# A small writer ----------------------------------------------------------------------------------
-
-
-class Writer:
-    """Writes traces with the Python package `otf2`."""
-
-    def __init__(
-        self, archive: Any, n_ranks: int, comms: dict[str, list[int]], threads: int
-    ) -> None:
-        from otf2.enums import GroupType, LocationGroupType, LocationType, Paradigm
-
-        self.archive = archive
-        self.definitions = d = archive.definitions
-        self.paradigm = Paradigm
-        tree = d.system_tree_node("machine", class_name="machine")
-        self.locations = []
-        for rank in range(n_ranks):
-            process = d.location_group(
-                f"rank {rank}",
-                location_group_type=LocationGroupType.PROCESS,
-                system_tree_parent=tree,
-            )
-            for thread in range(threads):
-                name = f"thread {thread}"
-                self.locations.append(d.location(name, type=LocationType.CPU_THREAD, group=process))
-        mpi: dict[str, Any] = {"paradigm": Paradigm.MPI}
-        masters = self.locations[::threads]
-        d.group("all", group_type=GroupType.COMM_LOCATIONS, members=masters, **mpi)
-        self.comms = {}
-        for name, members in comms.items():
-            group = d.group(name, group_type=GroupType.COMM_GROUP, members=members, **mpi)
-            self.comms[name] = d.comm(name, group=group)
-        self.regions: dict[str, Any] = {}
-
-    def region(self, name: str) -> Any:
-        if name not in self.regions:
-            mpi = name.startswith("MPI_")
-            paradigm = self.paradigm.MPI if mpi else self.paradigm.USER
-            self.regions[name] = self.definitions.region(name, paradigm=paradigm)
-        return self.regions[name]
-
-    def play(self, location: int, script: list[tuple[Any, ...]]) -> None:
-        """Write events `(time, what, *arguments)` of one location."""
-        writer = self.archive.event_writer_from_location(self.locations[location])
-        for time, what, *arguments in script:
-            values = [
-                self.comms[value] if isinstance(value, str) and value in self.comms else value
-                for value in arguments
-            ]
-            if what in ("enter", "leave"):
-                values = [self.region(arguments[0])]
-            getattr(writer, what)(time, *values)
-
-
-Build = Callable[..., Path]
+from tailback.traffic.readers import read_trace
+from tailback.traffic.readers.otf2 import load
 
 
 @pytest.fixture
 def build(tmp_path: Path) -> Build:
-    """A function that writes a trace from scripts, one for each location."""
-    writer_module = pytest.importorskip("otf2.writer", reason="it writes the test traces")
-    number = iter(range(1000))
-
-    def write(
-        scripts: list[list[tuple[Any, ...]]],
-        comms: dict[str, list[int]] | None = None,
-        resolution: int = 10**9,
-        threads: int = 1,
-        grid: tuple[int, ...] = (),
-    ) -> Path:
-        path = tmp_path / f"trace{next(number)}"
-        n_ranks = len(scripts) // threads
-        world = {"MPI_COMM_WORLD": list(range(n_ranks))}
-        with writer_module.open(str(path), timer_resolution=resolution) as archive:
-            writer = Writer(archive, n_ranks, world | (comms or {}), threads)
-            if grid:
-                sides = tuple(
-                    writer.definitions.cart_dimension(f"d{at}", size=side)
-                    for at, side in enumerate(grid)
-                )
-                writer.definitions.cart_topology(
-                    "grid", communicator=writer.comms["MPI_COMM_WORLD"], dimensions=sides
-                )
-            for location, script in enumerate(scripts):
-                writer.play(location, script)
-        return path
-
-    return write
-
-
-def call(name: str, start: int, *records: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Events of one call: enter at `start`, a record each tick, leave."""
-    events: list[tuple[Any, ...]] = [(start, "enter", name)]
-    events += [(start + 1 + at, *record) for at, record in enumerate(records)]
-    events.append((start + 1 + len(records), "leave", name))
-    return events
+    return writing(tmp_path)
 
 
 def ops(program: Program, rank: int) -> list[tuple[str, int, int]]:
@@ -426,15 +320,6 @@ def test_cancelled_requests_are_left_out(build: Build) -> None:
     assert "1 cancelled requests are left out" in program.notes
 
 
-def barrier(start: int, comm: str, operation: str = "ALLREDUCE") -> list[tuple[Any, ...]]:
-    from otf2.enums import CollectiveOp
-
-    what = getattr(CollectiveOp, operation)
-    end = ("mpi_collective_end", what, comm, 0 if operation == "BCAST" else 2**32 - 1, 8, 8)
-    name = f"MPI_{operation.capitalize()}"
-    return call(name, start, ("mpi_collective_begin",), end)
-
-
 @pytest.mark.parametrize("operation", ["ALLREDUCE", "BARRIER", "BCAST"])
 def test_collectives_become_messages_among_the_members(build: Build, operation: str) -> None:
     members = [4, 2, 0]
@@ -543,139 +428,6 @@ def test_the_grid_of_a_cartesian_topology_is_x_fastest(build: Build) -> None:
 def test_a_trace_without_mpi_is_an_error(build: Build) -> None:
     with pytest.raises(TraceError, match="no MPI call"):
         read_trace(build([[(1, "enter", "work"), (2, "leave", "work")]]))
-
-
-# Damage ------------------------------------------------------------------------------------------
-
-
-def small(build: Build) -> Path:
-    world = "MPI_COMM_WORLD"
-    return build(
-        [
-            call("MPI_Send", 10, ("mpi_send", 1, world, 7, 4096)) + barrier(20, world),
-            call("MPI_Recv", 10, ("mpi_recv", 0, world, 7, 4096)) + barrier(20, world),
-        ]
-    )
-
-
-def test_a_file_of_events_cut_short_anywhere_is_an_error(build: Build) -> None:
-    path = small(build)
-    file = path / "traces" / "1.evt"
-    whole = file.read_bytes()
-    assert read_trace(path).n_ranks == 2
-    used = len(whole.rstrip(b"\0"))
-    for length in range(used - 1):
-        file.write_bytes(whole[:length])
-        with pytest.raises(TraceError) as got:
-            read_trace(path)
-        assert got.value.file == file
-        assert got.value.place is not None
-        assert got.value.place.startswith("location 1, event ")
-
-
-def test_an_anchor_cut_short_is_an_error(build: Build) -> None:
-    path = small(build)
-    file = path / "traces.otf2"
-    whole = file.read_bytes()
-    assert read_trace(file).n_ranks == 2
-    for length in range(len(whole.rstrip(b"\0")) - 1):
-        file.write_bytes(whole[:length])
-        with pytest.raises(TraceError, match=r"OTF2|possible"):
-            read_trace(file, format="otf2")
-
-
-def test_a_missing_file_of_events_is_named(build: Build) -> None:
-    path = small(build)
-    (path / "traces" / "0.evt").unlink()
-    with pytest.raises(TraceError, match="No such file") as got:
-        read_trace(path)
-    assert got.value.file == path / "traces" / "0.evt"
-
-
-def test_definitions_cut_short_are_an_error(build: Build) -> None:
-    path = small(build)
-    file = path / "traces.def"
-    whole = file.read_bytes()
-    # The last byte only marks the end: without it all definitions are still there.
-    for length in range(len(whole.rstrip(b"\0")) - 1):
-        file.write_bytes(whole[:length])
-        with pytest.raises(TraceError):
-            read_trace(path)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_flipped_bits_never_do_worse_than_an_error(build: Build, seed: int) -> None:
-    path = small(build)
-    rng = random.Random(seed)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    outcomes: Counter[str] = Counter()
-    for _ in range(60):
-        file = rng.choice(files)
-        whole = file.read_bytes()
-        damaged = bytearray(whole)
-        for _ in range(rng.choice((1, 1, 8))):
-            damaged[rng.randrange(len(whole.rstrip(b"\0")))] ^= 1 << rng.randrange(8)
-        file.write_bytes(damaged)
-        try:
-            read_trace(path)
-            outcomes["read"] += 1
-        except TraceError as error:
-            assert str(error)
-            outcomes["refused"] += 1
-        file.write_bytes(whole)
-    assert outcomes["refused"] > 10
-
-
-@pytest.mark.data
-def test_a_damaged_real_trace_is_refused_or_read(tmp_path: Path) -> None:
-    shutil.copytree(need(EZTRACE16), tmp_path / "copy")
-    files = sorted((tmp_path / "copy").rglob("*.evt"))
-    for file in (*files, files[0].parent):
-        file.chmod(0o755)
-    rng = random.Random(5)
-    refused = 0
-    for _ in range(40):
-        file = rng.choice(files)
-        whole = file.read_bytes()
-        at = rng.randrange(len(whole))
-        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
-        try:
-            read_trace(tmp_path / "copy")
-        except TraceError as error:
-            assert error.file == file or error.file == tmp_path / "copy" / "eztrace_log.otf2"
-            refused += 1
-        file.write_bytes(whole)
-    assert refused > 10
-
-
-# What is not a trace -----------------------------------------------------------------------------
-
-
-def test_what_is_not_a_trace_is_refused_clearly(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no such file or folder"):
-        read_trace(tmp_path / "nowhere")
-    with pytest.raises(TraceError, match="empty"):
-        read_trace(tmp_path)
-    (tmp_path / "notes.txt").write_text("hello")
-    for path in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(TraceError, match="no reader knows") as got:
-            read_trace(path)
-        assert got.value.remedy is not None and ".otf2" in got.value.remedy
-    (tmp_path / "fake.otf2").write_text("hello")
-    with pytest.raises(TraceError, match="not an OTF2 anchor"):
-        read_trace(tmp_path)
-    with pytest.raises(TraceError, match="not an OTF2 anchor"):
-        read_trace(tmp_path / "notes.txt", format="otf2")
-    (tmp_path / "other.otf2").write_text("hello")
-    with pytest.raises(TraceError, match="holds 2 OTF2 anchor files"):
-        find_anchor(tmp_path)
-
-
-def test_an_unknown_format_names_the_valid_ones(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("hello")
-    with pytest.raises(TailbackError, match="otf2"):
-        read_trace(tmp_path, format="otf")
-    assert READERS.names() == ["otf2", "pml-monitoring"]
 
 
 def test_messages_carry_their_call_path(build: Build) -> None:
