@@ -185,8 +185,7 @@ impl Library {
         if reader.is_null() {
             return Err(refused(format!("not an OTF2 anchor file ({})", self.last_error())));
         }
-        let archive =
-            Archive { api: &self.api, library: self, reader, anchor: anchor.to_path_buf() };
+        let archive = Archive { otf2: self, reader, anchor: anchor.to_path_buf() };
         // SAFETY: `reader` is open.
         let code = unsafe { (self.api.serial)(reader) };
         if code != 0 {
@@ -224,8 +223,7 @@ impl Library {
 
 /// An open archive; used by one thread.
 pub struct Archive<'a> {
-    api: &'a Api,
-    library: &'a Library,
+    otf2: &'a Library,
     reader: Handle,
     anchor: PathBuf,
 }
@@ -233,7 +231,7 @@ pub struct Archive<'a> {
 impl Drop for Archive<'_> {
     fn drop(&mut self) {
         // SAFETY: `reader` is open and not used after this.
-        unsafe { (self.api.close)(self.reader) };
+        unsafe { (self.otf2.api.close)(self.reader) };
     }
 }
 
@@ -242,7 +240,7 @@ impl Archive<'_> {
     pub fn n_locations(&self) -> u64 {
         let mut number = 0;
         // SAFETY: `reader` is open, `number` is valid for the call.
-        unsafe { (self.api.number_of_locations)(self.reader, &mut number) };
+        unsafe { (self.otf2.api.number_of_locations)(self.reader, &mut number) };
         number
     }
 
@@ -250,7 +248,7 @@ impl Archive<'_> {
     pub fn creator(&self) -> String {
         let mut text: *mut c_char = ptr::null_mut();
         // SAFETY: `reader` is open, `text` is valid for the call.
-        let code = unsafe { (self.api.creator)(self.reader, &mut text) };
+        let code = unsafe { (self.otf2.api.creator)(self.reader, &mut text) };
         if code != 0 || text.is_null() {
             return String::new();
         }
@@ -268,13 +266,13 @@ impl Archive<'_> {
     /// [`TraceError::Definitions`] when the file is missing, cut short or damaged.
     pub(crate) fn definitions(&self) -> Result<Vec<Definition>, TraceError> {
         let file = self.anchor.with_extension("def");
-        let api = self.api;
+        let api = &self.otf2.api;
         FIRST_ERROR.set(0);
         // SAFETY: `reader` is open; a NULL result is handled.
         let defs = unsafe { (api.get_global_defs)(self.reader) };
         if defs.is_null() {
             let reason =
-                format!("the global definitions cannot be opened ({})", self.library.last_error());
+                format!("the global definitions cannot be opened ({})", self.otf2.last_error());
             return Err(TraceError::Definitions { file, place: "start".to_owned(), reason });
         }
         let mut sink: Vec<Definition> = Vec::new();
@@ -307,7 +305,7 @@ impl Archive<'_> {
         let mut announced = read;
         // SAFETY: `reader` is open, `announced` is valid for the call.
         unsafe { (api.number_of_definitions)(self.reader, &mut announced) };
-        let outcome = self.library.check(code).and_then(|()| {
+        let outcome = self.otf2.check(code).and_then(|()| {
             if read == announced {
                 Ok(())
             } else {
@@ -329,7 +327,7 @@ impl Archive<'_> {
     /// # Errors
     /// [`TraceError::Anchor`] when the event files cannot be opened.
     pub fn select(&self, locations: &[u64]) -> Result<(), TraceError> {
-        let api = self.api;
+        let api = &self.otf2.api;
         FIRST_ERROR.set(0);
         // SAFETY: `reader` is open. Local definition files are optional, so failing to open them is
         // not an error; they carry the tables from local to global ids and the clock offsets.
@@ -356,7 +354,7 @@ impl Archive<'_> {
         if code != 0 {
             return Err(TraceError::Anchor {
                 file: self.anchor.clone(),
-                reason: self.library.describe(code),
+                reason: self.otf2.describe(code),
             });
         }
         FIRST_ERROR.set(0);
@@ -372,7 +370,7 @@ impl Archive<'_> {
         location: u64,
         sink: &mut S,
     ) -> Result<u64, TraceError> {
-        let api = self.api;
+        let api = &self.otf2.api;
         let failed = |event: u64, reason: String| TraceError::Events {
             file: self.anchor.with_extension("").join(format!("{location}.evt")),
             location,
@@ -383,7 +381,7 @@ impl Archive<'_> {
         // SAFETY: `reader` is open; a NULL result is handled.
         let events = unsafe { (api.get_events)(self.reader, location) };
         if events.is_null() {
-            return Err(failed(0, format!("cannot be opened ({})", self.library.last_error())));
+            return Err(failed(0, format!("cannot be opened ({})", self.otf2.last_error())));
         }
         let mut read = 0;
         // SAFETY: as in `definitions`: the signatures are those of OTF2 3.x and `sink` outlives the
@@ -413,7 +411,7 @@ impl Archive<'_> {
             }
             code
         };
-        let outcome = self.library.check(code);
+        let outcome = self.otf2.check(code);
         // SAFETY: `events` came from this reader and is not used after this.
         unsafe { (api.close_events)(self.reader, events) };
         outcome.map_err(|reason| failed(read, reason))?;
@@ -423,7 +421,7 @@ impl Archive<'_> {
     /// Closes the event files that [`Archive::select`] opened.
     pub fn close_events(&self) {
         // SAFETY: `reader` is open.
-        unsafe { (self.api.close_evt_files)(self.reader) };
+        unsafe { (self.otf2.api.close_evt_files)(self.reader) };
     }
 }
 
