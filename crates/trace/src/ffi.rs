@@ -201,7 +201,7 @@ impl Library {
             return format!("OTF2 error {code}");
         }
         // SAFETY: not NULL, terminated, static.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        unsafe { text_of(text) }
     }
 
     fn last_error(&self) -> String {
@@ -254,7 +254,7 @@ impl Archive<'_> {
         }
         // SAFETY: a terminated string that the caller has to free.
         unsafe {
-            let creator = CStr::from_ptr(text).to_string_lossy().into_owned();
+            let creator = text_of(text);
             free(text.cast());
             creator
         }
@@ -447,113 +447,51 @@ unsafe fn copied<T: Copy>(first: *const T, n: usize) -> Vec<T> {
     unsafe { slice::from_raw_parts(first, n) }.to_vec()
 }
 
-// SAFETY of all functions below: called by the library with the user data registered beside them.
-
-unsafe extern "C" fn define_clock(
-    data: Handle,
-    ticks_per_second: u64,
-    start: u64,
-    length: u64,
-) -> Code {
-    unsafe { define(data, Definition::Clock { ticks_per_second, start, length }) }
+/// A text from C, empty where there is none.
+///
+/// # Safety
+/// `text` is NULL or a terminated string.
+unsafe fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-unsafe extern "C" fn define_string(data: Handle, id: u32, text: *const c_char) -> Code {
-    let text = if text.is_null() {
-        String::new()
-    } else {
-        // SAFETY: a terminated string, valid during the call.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-    };
-    unsafe { define(data, Definition::String { id, text }) }
+macro_rules! definition_callbacks {
+    ($($name:ident($($arg:ident: $type:ty),*) => $definition:expr;)*) => {$(
+        unsafe extern "C" fn $name(data: Handle $(, $arg: $type)*) -> Code {
+            // SAFETY: called by the library with the user data registered beside the function; what
+            // it points to is valid during the call.
+            unsafe { define(data, $definition) }
+        }
+    )*};
 }
 
-unsafe extern "C" fn define_location_group(data: Handle, id: u32) -> Code {
-    unsafe { define(data, Definition::LocationGroup { id }) }
-}
-
-unsafe extern "C" fn define_location(
-    data: Handle,
-    id: u64,
-    _name: u32,
-    kind: u8,
-    events: u64,
-    group: u32,
-) -> Code {
-    unsafe { define(data, Definition::Location { id, kind, group, events }) }
-}
-
-unsafe extern "C" fn define_region(
-    data: Handle,
-    id: u32,
-    name: u32,
-    _canonical: u32,
-    _description: u32,
-    role: u8,
-    paradigm: u8,
-    _flags: u32,
-    file: u32,
-    line: u32,
-) -> Code {
-    unsafe { define(data, Definition::Region { id, name, role, paradigm, file, line }) }
-}
-
-unsafe extern "C" fn define_site(data: Handle, id: u32, file: u32, line: u32) -> Code {
-    unsafe { define(data, Definition::SourceLocation { id, file, line }) }
-}
-
-unsafe extern "C" fn define_context(
-    data: Handle,
-    id: u32,
-    region: u32,
-    site: u32,
-    parent: u32,
-) -> Code {
-    unsafe { define(data, Definition::CallingContext { id, region, site, parent }) }
-}
-
-unsafe extern "C" fn define_group(
-    data: Handle,
-    id: u32,
-    _name: u32,
-    kind: u8,
-    paradigm: u8,
-    _flags: u32,
-    n: u32,
-    members: *const u64,
-) -> Code {
-    let members = unsafe { copied(members, n as usize) };
-    unsafe { define(data, Definition::Group { id, kind, paradigm, members }) }
-}
-
-unsafe extern "C" fn define_comm(data: Handle, id: u32, name: u32, group: u32) -> Code {
-    unsafe { define(data, Definition::Comm { id, name, group }) }
-}
-
-unsafe extern "C" fn define_inter_comm(
-    data: Handle,
-    id: u32,
-    name: u32,
-    group_a: u32,
-    group_b: u32,
-) -> Code {
-    unsafe { define(data, Definition::InterComm { id, name, group_a, group_b }) }
-}
-
-unsafe extern "C" fn define_cart_dimension(data: Handle, id: u32, _name: u32, size: u32) -> Code {
-    unsafe { define(data, Definition::CartDimension { id, size }) }
-}
-
-unsafe extern "C" fn define_cart_topology(
-    data: Handle,
-    _id: u32,
-    _name: u32,
-    comm: u32,
-    n: u8,
-    dimensions: *const u32,
-) -> Code {
-    let dimensions = unsafe { copied(dimensions, usize::from(n)) };
-    unsafe { define(data, Definition::CartTopology { comm, dimensions }) }
+definition_callbacks! {
+    define_clock(ticks_per_second: u64, start: u64, length: u64) =>
+        Definition::Clock { ticks_per_second, start, length };
+    define_string(id: u32, text: *const c_char) => Definition::String { id, text: text_of(text) };
+    define_location_group(id: u32) => Definition::LocationGroup { id };
+    define_location(id: u64, _name: u32, kind: u8, events: u64, group: u32) =>
+        Definition::Location { id, kind, group, events };
+    define_region(id: u32, name: u32, _canonical: u32, _description: u32, role: u8, paradigm: u8,
+        _flags: u32, file: u32, line: u32) =>
+        Definition::Region { id, name, role, paradigm, file, line };
+    define_site(id: u32, file: u32, line: u32) => Definition::SourceLocation { id, file, line };
+    define_context(id: u32, region: u32, site: u32, parent: u32) =>
+        Definition::CallingContext { id, region, site, parent };
+    define_group(id: u32, _name: u32, kind: u8, paradigm: u8, _flags: u32, n: u32,
+        members: *const u64) =>
+        Definition::Group { id, kind, paradigm, members: copied(members, n as usize) };
+    define_comm(id: u32, name: u32, group: u32) => Definition::Comm { id, name, group };
+    define_inter_comm(id: u32, name: u32, group_a: u32, group_b: u32) =>
+        Definition::InterComm { id, name, group_a, group_b };
+    define_cart_dimension(id: u32, _name: u32, size: u32) =>
+        Definition::CartDimension { id, size };
+    define_cart_topology(_id: u32, _name: u32, comm: u32, n: u8, dimensions: *const u32) =>
+        Definition::CartTopology { comm, dimensions: copied(dimensions, usize::from(n)) };
 }
 
 /// Hands an event to the sink behind `data`; tells the library to stop when the sink refuses it.
