@@ -5,22 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fluid::permutation::{Default as Table, Evaluation, Rule, random_permutation};
 use tailback_fluid::{
-    Detour, FlowSet, PathChoice, Paths, Placement, Policy, Program, ProtocolSettings, RankSettings,
-    Rounds, Router, Tree, Work,
+    Detour, FlowSet, PathChoice, Paths, Policy, ProtocolSettings, RankSettings, Rounds, Router,
+    Tree, Work,
 };
 
 use crate::network::{Network, raise};
+use crate::program::{Columns, Places, placement_of, program_of};
 use crate::topologies::Routing;
-
-type Columns<'py> = (
-    PyReadonlyArray1<'py, u64>,
-    PyReadonlyArray1<'py, u8>,
-    PyReadonlyArray1<'py, i32>,
-    PyReadonlyArray1<'py, u64>,
-    PyReadonlyArray1<'py, i64>,
-    PyReadonlyArray1<'py, i32>,
-    PyReadonlyArray1<'py, u32>,
-);
 
 /// (start, link, share) of `tailback.fluid.FlowPaths`.
 type PathColumns<'py> =
@@ -208,24 +199,11 @@ fn fluid_program<'py>(
     network: &Network,
     settings: &str,
     program: Columns<'py>,
-    placement: (PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u64>),
+    placement: Places<'py>,
     routing: Option<&Routing>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings: RankSettings = serde_json::from_str(settings).map_err(raise)?;
-    let program = Program {
-        rank_start: program.0.as_slice()?.to_vec(),
-        kind: program.1.as_slice()?.to_vec(),
-        peer: program.2.as_slice()?.to_vec(),
-        amount: program.3.as_slice()?.to_vec(),
-        tag: program.4.as_slice()?.to_vec(),
-        request: program.5.as_slice()?.to_vec(),
-        label: program.6.as_slice()?.to_vec(),
-    };
-    let placement = Placement {
-        node: placement.0.as_slice()?.to_vec(),
-        host: placement.1.as_slice()?.to_vec(),
-        start_ps: placement.2.as_slice()?.to_vec(),
-    };
+    let (program, placement) = (program_of(&program)?, placement_of(&placement)?);
     let fabric = &network.fabric;
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let times = py

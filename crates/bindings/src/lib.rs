@@ -2,6 +2,7 @@
 
 mod fluid;
 mod network;
+mod program;
 mod run;
 mod telemetry;
 mod topologies;

@@ -2,24 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use numpy::IntoPyArray;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
 
 use crate::network::{Network, raise};
+use crate::program::{Columns, Places, placement_of, program_of};
 use crate::topologies::Routing;
-
-type Columns<'py> = (
-    PyReadonlyArray1<'py, u64>,
-    PyReadonlyArray1<'py, u8>,
-    PyReadonlyArray1<'py, i32>,
-    PyReadonlyArray1<'py, u64>,
-    PyReadonlyArray1<'py, i64>,
-    PyReadonlyArray1<'py, i32>,
-    PyReadonlyArray1<'py, u32>,
-);
 
 /// Simulates on `network` by its own routes or those of `routing`; `program` is (rank_start, kind,
 /// peer, amount, tag, request, label), `placement` is (node, host, start_ps), `settings` is JSON,
@@ -35,7 +26,7 @@ pub fn simulate<'py>(
     network: &Network,
     settings: &str,
     program: Columns<'py>,
-    placement: (PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u64>),
+    placement: Places<'py>,
     label_observed: Vec<bool>,
     watch: Option<Py<PyAny>>,
     routing: Option<&Routing>,
@@ -44,23 +35,8 @@ pub fn simulate<'py>(
     pace_mbps: Vec<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings: Settings = serde_json::from_str(settings).map_err(raise)?;
-    let program = Program {
-        rank_start: program.0.as_slice()?.to_vec(),
-        kind: program.1.as_slice()?.to_vec(),
-        peer: program.2.as_slice()?.to_vec(),
-        amount: program.3.as_slice()?.to_vec(),
-        tag: program.4.as_slice()?.to_vec(),
-        request: program.5.as_slice()?.to_vec(),
-        label: program.6.as_slice()?.to_vec(),
-        pace_mbps,
-    };
-    let placement = Placement {
-        node: placement.0.as_slice()?.to_vec(),
-        host: placement.1.as_slice()?.to_vec(),
-        start_ps: placement.2.as_slice()?.to_vec(),
-        label_observed,
-        label_service,
-    };
+    let program = Program { pace_mbps, ..program_of(&program)? };
+    let placement = Placement { label_observed, label_service, ..placement_of(&placement)? };
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let mut raised: Option<PyErr> = None;
     let result = py.detach(|| {

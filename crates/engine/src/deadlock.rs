@@ -1,5 +1,7 @@
 //! What to say when nothing happens any more and ranks have not finished.
 
+use tailback_program::ProgramError;
+
 use crate::EngineError;
 use crate::link::NIL;
 use crate::shard::Shard;
@@ -69,17 +71,10 @@ fn circle<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option
 /// The first few ranks that have not finished and what each waits for.
 fn stuck<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> EngineError {
     let program = &world.program;
-    let mut blocked = 0;
-    let mut examples = Vec::new();
-    for rank in 0..world.local_rank.len() {
+    let ranks = world.local_rank.iter().enumerate().map(|(rank, &local)| {
         let shard = &shards[world.shard_of_rank(rank as u32)];
-        let state = &shard.ranks[world.local_rank[rank] as usize];
-        if state.unfinished(program.rank_start[rank + 1]) {
-            blocked += 1;
-            if examples.len() < 4 {
-                examples.push(format!("rank {rank} waits for {}", state.awaits(&program.messages)));
-            }
-        }
-    }
-    EngineError::Stuck { blocked, time_ps, examples: examples.join("; ") }
+        &shard.ranks[local as usize]
+    });
+    let message = |number: u32| program.messages[number as usize].message();
+    ProgramError::stuck(time_ps, &program.rank_start, ranks, message).into()
 }

@@ -1,6 +1,7 @@
 //! What can go wrong with a simulation.
 
 use tailback_fabric::FabricError;
+use tailback_program::ProgramError;
 use thiserror::Error;
 
 fn named(cycle: &[(u32, u8)]) -> String {
@@ -24,32 +25,9 @@ pub enum EngineError {
     /// The fabric is inconsistent or not connected.
     #[error(transparent)]
     Fabric(#[from] FabricError),
-    /// The rank program is malformed.
-    #[error("rank {rank}, operation {operation}: {problem}")]
-    Program {
-        /// Rank.
-        rank: u32,
-        /// Operation within the rank.
-        operation: u64,
-        /// What is wrong.
-        problem: String,
-    },
-    /// Sends and receives of a pair of ranks do not match.
-    #[error(
-        "rank {src} sends {sends} messages to rank {dst} with tag {tag}, which receives {receives}"
-    )]
-    Unmatched {
-        /// Sending rank.
-        src: u32,
-        /// Receiving rank.
-        dst: u32,
-        /// Tag.
-        tag: i64,
-        /// Sends posted over the whole program.
-        sends: usize,
-        /// Receives posted over the whole program.
-        receives: usize,
-    },
+    /// The rank program or its placement is malformed, or its ranks wait on one another for ever.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// More of something than the engine can number.
     #[error("{what}: {value} is more than the engine's limit of {limit}")]
     TooLarge {
@@ -59,16 +37,6 @@ pub enum EngineError {
         value: u64,
         /// Limit.
         limit: u64,
-    },
-    /// Ranks wait on one another for ever.
-    #[error("{blocked} ranks are blocked for ever at {time_ps} ps: {examples}")]
-    Stuck {
-        /// Ranks that have not finished.
-        blocked: usize,
-        /// When the last event happened.
-        time_ps: u64,
-        /// The first few and what each waits for.
-        examples: String,
     },
     /// Buffers wait on one another in a circle.
     #[error(

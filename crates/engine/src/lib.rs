@@ -36,9 +36,9 @@ pub use congestion::CongestionControl;
 pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
 pub use pacing::Pacing;
-pub use program::{OpKind, Placement, Program};
 pub use settings::{
     Arbitration, Buffering, Detour, Injection, MIN_WIRE_BYTES, Routing, Rule, Settings, Switching,
     When,
 };
 pub use sim::{Progress, Watch, Work, simulate};
+pub use tailback_program::{Placement, Program, ProgramError};

@@ -1,10 +1,10 @@
 //! What a run leaves behind, in columns.
 
+use tailback_program::Rank;
 use tailback_telemetry::{Key, Sums};
 
 use crate::link::NEVER;
 use crate::probe::{Probed, Truth};
-use crate::ranks::RankState;
 use crate::shard::Shard;
 use crate::world::World;
 
@@ -46,8 +46,8 @@ pub struct RankLog {
     pub wait_ps: u64,
 }
 
-impl From<&RankState> for RankLog {
-    fn from(state: &RankState) -> Self {
+impl From<&Rank> for RankLog {
+    fn from(state: &Rank) -> Self {
         Self { finish_ps: state.finish_ps, compute_ps: state.compute_ps, wait_ps: state.wait_ps }
     }
 }

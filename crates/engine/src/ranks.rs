@@ -5,48 +5,13 @@
 //! a clearance once the receive is posted, both real packets. Ranks of one host exchange messages
 //! through memory, at a rate and latency of their own.
 
+use tailback_program::{Op, Rank, Request};
+
 use crate::link::NEVER;
 use crate::packet::Content;
 use crate::probe::{Arrival, Probe};
-use crate::program::{Envelope, Op};
 use crate::queue::{Class, Event};
 use crate::shard::Shard;
-
-/// What a rank is waiting for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    No,
-    Computing,
-    Send(u32),
-    Receive(u32),
-    All,
-}
-
-/// A rank in execution.
-#[derive(Debug)]
-pub(crate) struct RankState {
-    next_op: usize,
-    waiting: Waiting,
-    waiting_since: u64,
-    open_requests: u32,
-    pub finish_ps: u64,
-    pub compute_ps: u64,
-    pub wait_ps: u64,
-}
-
-impl RankState {
-    pub fn new(first_op: usize) -> Self {
-        Self {
-            next_op: first_op,
-            waiting: Waiting::No,
-            waiting_since: 0,
-            open_requests: 0,
-            finish_ps: 0,
-            compute_ps: 0,
-            wait_ps: 0,
-        }
-    }
-}
 
 /// The sending side of a message.
 #[derive(Debug, Clone, Copy)]
@@ -103,38 +68,24 @@ impl<P: Probe> Shard<'_, P> {
     /// Executes `rank` until it blocks, computes or ends.
     pub fn go_on(&mut self, rank: u32) {
         let r = self.world.local_rank[rank as usize] as usize;
-        self.ranks[r].waiting = Waiting::No;
         let program = &self.world.program;
         let end = program.rank_start[rank as usize + 1];
-        while self.ranks[r].next_op < end {
-            let op = program.ops[self.ranks[r].next_op];
-            self.ranks[r].next_op += 1;
-            let waiting = match op {
+        while let Some(op) = self.ranks[r].next(&program.ops, end, self.now) {
+            match op {
                 Op::Compute(ps) => {
-                    self.ranks[r].waiting = Waiting::Computing;
-                    self.ranks[r].compute_ps += ps;
                     self.queue.push(Event::new(self.now + ps, Class::Rank, rank, 0));
                     return;
                 }
-                Op::Send(message) => {
-                    self.post_send(rank, message);
-                    continue;
+                Op::Send(message) => self.post_send(rank, message),
+                Op::Receive(message) => self.post_receive(rank, message),
+                Op::Wait(request) => {
+                    if !self.complete(rank, request) {
+                        self.ranks[r].block(request, self.now);
+                        return;
+                    }
                 }
-                Op::Receive(message) => {
-                    self.post_receive(rank, message);
-                    continue;
-                }
-                Op::WaitSend(message) => Waiting::Send(message),
-                Op::WaitReceive(message) => Waiting::Receive(message),
-                Op::WaitAll => Waiting::All,
-            };
-            if !self.satisfied(rank, waiting) {
-                self.ranks[r].waiting = waiting;
-                self.ranks[r].waiting_since = self.now;
-                return;
             }
         }
-        self.ranks[r].finish_ps = self.now;
     }
 
     /// Something happens to a message, other than to its packets on their way.
@@ -260,39 +211,35 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    fn rank(&mut self, rank: u32) -> &mut RankState {
+    fn rank(&mut self, rank: u32) -> &mut Rank {
         &mut self.ranks[self.world.local_rank[rank as usize] as usize]
     }
 
     /// A request of `rank` is complete: it may go on.
     fn completed(&mut self, rank: u32) {
-        let state = self.rank(rank);
-        state.open_requests -= 1;
-        let waiting = state.waiting;
-        if matches!(waiting, Waiting::No | Waiting::Computing) || !self.satisfied(rank, waiting) {
-            return;
-        }
         let now = self.now;
-        let state = self.rank(rank);
-        state.wait_ps += now - state.waiting_since;
-        self.go_on(rank);
+        if let Some(request) = self.rank(rank).completed()
+            && self.complete(rank, request)
+        {
+            self.rank(rank).unblock(now);
+            self.go_on(rank);
+        }
     }
 
-    fn satisfied(&mut self, rank: u32, waiting: Waiting) -> bool {
+    fn complete(&mut self, rank: u32, request: Request) -> bool {
         let sides = &self.world.sides;
-        match waiting {
-            Waiting::No | Waiting::Computing => true,
-            Waiting::Send(message) => self.sends[sides[message as usize].send as usize].sent,
-            Waiting::Receive(message) => {
+        match request {
+            Request::Send(message) => self.sends[sides[message as usize].send as usize].sent,
+            Request::Receive(message) => {
                 let state = &self.receives[sides[message as usize].receive as usize];
                 state.arrived && state.posted
             }
-            Waiting::All => self.rank(rank).open_requests == 0,
+            Request::All => self.rank(rank).all_complete(),
         }
     }
 
     fn post_send(&mut self, rank: u32, message: u32) {
-        self.rank(rank).open_requests += 1;
+        self.rank(rank).opened();
         let send = self.world.sides[message as usize].send;
         self.sends[send as usize].post_ps = self.now;
         let time = self.now + self.world.settings.send_delay_ps;
@@ -305,7 +252,7 @@ impl<P: Probe> Shard<'_, P> {
         state.posted = true;
         let (arrived, requested) = (state.arrived, state.requested);
         if !arrived {
-            self.rank(rank).open_requests += 1;
+            self.rank(rank).opened();
             if requested {
                 self.clear(message);
             }
@@ -316,22 +263,5 @@ impl<P: Probe> Shard<'_, P> {
     fn clear(&mut self, message: u32) {
         let dst = self.world.program.messages[message as usize].dst;
         self.enqueue(self.world.placement.node[dst as usize], message, Content::ClearToSend);
-    }
-}
-
-impl RankState {
-    /// Whether it has not finished its program, which ends at operation `end`.
-    pub fn unfinished(&self, end: usize) -> bool {
-        self.waiting != Waiting::No || self.next_op < end
-    }
-
-    /// What it waits for, in words.
-    pub fn awaits(&self, messages: &[Envelope]) -> String {
-        let of = |message: u32| &messages[message as usize];
-        match self.waiting {
-            Waiting::Send(m) => format!("its send of {} B to rank {}", of(m).bytes, of(m).dst),
-            Waiting::Receive(m) => format!("{} B from rank {}", of(m).bytes, of(m).src),
-            _ => format!("{} open requests", self.open_requests),
-        }
     }
 }

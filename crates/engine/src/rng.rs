@@ -1,4 +1,8 @@
-//! Random numbers as a function of (seed, stream, entity): no shared generator, no order of use.
+//! Random numbers of the engine: a function of (seed, stream, packet, hop).
+
+use tailback_random::splitmix;
+
+pub(crate) use tailback_random::below;
 
 /// What a random number is for; streams never share numbers.
 #[derive(Debug, Clone, Copy)]
@@ -20,20 +24,8 @@ pub enum Stream {
 /// hop, offset by the seed and the stream.
 #[inline]
 pub fn random(seed: u64, stream: Stream, packet: u64, hop: u64) -> u64 {
-    mix(mix(seed ^ stream as u64).wrapping_add(packet.wrapping_mul(0x2545_f491_4f6c_dd1d))
-        ^ (hop << 56))
-}
-
-#[inline]
-fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// A uniform integer below `n` from 64 random bits.
-#[inline]
-pub fn below(random: u64, n: u32) -> u32 {
-    ((random >> 32).wrapping_mul(u64::from(n)) >> 32) as u32
+    splitmix(
+        splitmix(seed ^ stream as u64).wrapping_add(packet.wrapping_mul(0x2545_f491_4f6c_dd1d))
+            ^ (hop << 56),
+    )
 }

@@ -1,5 +1,7 @@
 //! A shard: some switches with the nodes on them, and all that happens there.
 
+use tailback_program::Rank;
+
 use crate::adapter::Adapter;
 use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
@@ -10,7 +12,7 @@ use crate::mail::{Mail, Parcel, PostOffice};
 use crate::packet::Packets;
 use crate::probe::Probe;
 use crate::queue::{Class, Event, EventQueue};
-use crate::ranks::{RankState, Receiving, Sending};
+use crate::ranks::{Receiving, Sending};
 use crate::ring::Ring;
 use crate::world::World;
 
@@ -48,7 +50,7 @@ pub(crate) struct Shard<'a, P> {
     pub adapters: Vec<Adapter>,
     pub sends: Vec<Sending>,
     pub receives: Vec<Receiving>,
-    pub ranks: Vec<RankState>,
+    pub ranks: Vec<Rank>,
     pub probe: P,
     /// What goes to each other shard at the end of the window.
     pub outbox: Vec<Mail>,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use tailback_fabric::{Fabric, FabricError, Plan, RouteState, Rule};
+use tailback_program::{ProgramError, Rank};
 
 use crate::adapter::Adapter;
 use crate::arbiter::Arbiter;
@@ -11,9 +12,9 @@ use crate::congestion::Marking;
 use crate::cut::Cut;
 use crate::link::{Link, Links, NIL};
 use crate::packet::Packets;
-use crate::program::{Compiled, Envelope, Placement, Program};
+use crate::program::{Compiled, Envelope, Placement, Program, compile};
 use crate::queue::{Class, Event, EventQueue};
-use crate::ranks::{RankState, Receiving, Sending};
+use crate::ranks::{Receiving, Sending};
 use crate::ring::Ring;
 use crate::settings::Routing;
 use crate::shard::Shard;
@@ -74,7 +75,7 @@ impl<'a> World<'a> {
     ) -> Result<Self, EngineError> {
         settings.check()?;
         check_sizes(fabric, plan, program, placement)?;
-        let compiled = program.compile(settings.packet_bytes)?;
+        let compiled = compile(program, settings.packet_bytes)?;
         let delay = settings.switch_delay_ps;
         let mut cut = Cut::new(fabric, plan, delay, shards);
         let of_rank = |cut: &Cut, rank: u32| cut.of_node[placement.node[rank as usize] as usize];
@@ -194,7 +195,7 @@ impl<'a> World<'a> {
                 packet_hops: 0,
             };
             for &rank in &self.ranks[number] {
-                shard.ranks.push(RankState::new(self.program.rank_start[rank as usize]));
+                shard.ranks.push(Rank::new(self.program.rank_start[rank as usize]));
                 let start = self.placement.start_ps[rank as usize];
                 let node = self.placement.node[rank as usize];
                 let group = self.group(node);
@@ -360,18 +361,7 @@ fn check_sizes(
             return Err(EngineError::TooLarge { what, value, limit: LIMIT });
         }
     }
-    let wrong = |rank: usize, problem: String| {
-        Err(EngineError::Program { rank: rank as u32, operation: 0, problem })
-    };
-    for (name, length) in [
-        ("node", placement.node.len()),
-        ("host", placement.host.len()),
-        ("start", placement.start_ps.len()),
-    ] {
-        if length != ranks {
-            return wrong(0, format!("placement has {length} {name} entries for {ranks} ranks"));
-        }
-    }
+    placement.check(ranks, fabric.n_nodes)?;
     if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Link::MIN_GBPS) {
         return Err(EngineError::Setting {
             field: "link rate",
@@ -386,16 +376,11 @@ fn check_sizes(
             valid: format!("at most {} ps", Link::MOST_DELAY_PS),
         });
     }
-    if let Some(rank) = placement.node.iter().position(|&node| node >= fabric.n_nodes) {
-        return wrong(
-            rank,
-            format!("placed on node {}, which does not exist", placement.node[rank]),
-        );
-    }
     if let Some(&label) = program.label.iter().max()
         && (label as usize >= placement.label_observed.len().max(1) || label == NIL)
     {
-        return wrong(0, format!("label {label} does not exist"));
+        let problem = format!("label {label} does not exist");
+        return Err(ProgramError::Operation { rank: 0, operation: 0, problem }.into());
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 mod common;
 
 use common::*;
-use tailback_engine::{Buffering, EngineError, Rule, Settings, Switching, When, Work};
+use tailback_engine::{
+    Buffering, EngineError, ProgramError, Rule, Settings, Switching, When, Work,
+};
 use tailback_fabric::CableList;
 use tailback_fabric::fat_tree::{Shape, build};
 
@@ -203,7 +205,10 @@ fn a_deadlocked_program_is_explained() {
         .collect();
     let settings = Settings { eager_bytes: 0, ..settings() };
     let error = run_on(&build(&SMALL).unwrap(), &settings, &program(&ranks)).unwrap_err();
-    assert!(matches!(error, EngineError::Stuck { blocked: 2, .. }), "{error}");
+    assert!(
+        matches!(error, EngineError::Program(ProgramError::Stuck { blocked: 2, .. })),
+        "{error}"
+    );
     assert!(error.to_string().contains("rank 0 waits for 1 open requests"), "{error}");
 }
 

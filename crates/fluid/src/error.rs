@@ -1,5 +1,6 @@
 //! What can be wrong with what came from outside.
 
+use tailback_program::ProgramError;
 use thiserror::Error;
 
 /// A mistake in the flows, the program, the tree or the settings.
@@ -45,42 +46,9 @@ pub enum FluidError {
         /// Destination node.
         to: u32,
     },
-    /// An operation that cannot be.
-    #[error("rank {rank}, operation {operation}: {problem}")]
-    Program {
-        /// The rank.
-        rank: u32,
-        /// Its operation.
-        operation: u64,
-        /// What is wrong.
-        problem: String,
-    },
-    /// Sends and receives that do not pair up.
-    #[error(
-        "rank {src} sends {sends} messages to rank {dst} with tag {tag}, which receives {receives}"
-    )]
-    Unmatched {
-        /// Sender.
-        src: u32,
-        /// Receiver.
-        dst: u32,
-        /// Tag.
-        tag: i64,
-        /// Sends posted.
-        sends: usize,
-        /// Receives posted.
-        receives: usize,
-    },
-    /// Ranks wait for one another.
-    #[error("{blocked} ranks are blocked for ever at {time_ps} ps: {examples}")]
-    Stuck {
-        /// How many.
-        blocked: usize,
-        /// Since when.
-        time_ps: u64,
-        /// Some of them.
-        examples: String,
-    },
+    /// A program or a placement that is malformed, or ranks that wait on one another for ever.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
 }
 
 /// Refuses a value that is not positive and finite.

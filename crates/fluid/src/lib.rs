@@ -9,7 +9,6 @@
 //! flow ends at the first picosecond at which its last bit has left.
 
 mod assigned;
-mod compile;
 mod error;
 mod flows;
 mod heap;
@@ -29,17 +28,17 @@ mod trunks;
 mod waterfill;
 
 pub use assigned::assignment;
-pub use compile::Program;
 pub use error::FluidError;
 pub use flows::{FlowSet, FlowTimes, simulate_flows};
 pub use maxmin::TOLERANCE;
 pub use paths::{Detour, PathChoice, Paths, Router};
 pub use pool::{Policy, Work};
 pub use protocol::{ProtocolOutcome, ProtocolSettings, run_protocol};
-pub use rank_model::{LinkUse, Placement, RankSettings, RankTimes};
+pub use rank_model::{LinkUse, RankSettings, RankTimes};
 pub use ranks::simulate_program;
 pub use rng::random;
 pub use rounds::{Rounds, simulate_rounds};
+pub use tailback_program::{Placement, Program, ProgramError};
 pub use tree::Tree;
 pub use trunks::Trunks;
 pub use waterfill::max_min;

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use tailback_fabric::Fabric;
+use tailback_program::{Placement, Program};
 
 use crate::FluidError;
-use crate::compile::Program;
 use crate::error::positive;
 use crate::ledger::Ledger;
 use crate::paths::{Detour, PathChoice, Router};
@@ -47,17 +47,6 @@ pub struct RankSettings {
     pub buffer_bytes: u64,
     /// At least so many time windows to account for links in; 0 for none.
     pub windows: u32,
-}
-
-/// Where ranks run.
-#[derive(Debug, Default, Clone)]
-pub struct Placement {
-    /// Node of each rank.
-    pub node: Vec<u32>,
-    /// Host of each rank.
-    pub host: Vec<u32>,
-    /// When each rank starts.
-    pub start_ps: Vec<u64>,
 }
 
 /// What crossed one link in one time window.
@@ -142,22 +131,6 @@ pub(crate) fn check(
     if settings.packet_bytes == 0 {
         positive("packet", || "the settings".to_owned(), 0.0)?;
     }
-    let expected = program.n_ranks();
-    for (name, length) in [
-        ("placement", placement.node.len()),
-        ("hosts", placement.host.len()),
-        ("start times", placement.start_ps.len()),
-    ] {
-        if length != expected {
-            return Err(FluidError::Length { name, length, expected });
-        }
-    }
-    for (rank, &node) in placement.node.iter().enumerate() {
-        if node >= fabric.n_nodes {
-            let (name, place) = ("node", format!("rank {rank}"));
-            let (value, valid) = (node.to_string(), "a node of the fabric");
-            return Err(FluidError::Value { name, place, value, valid });
-        }
-    }
+    placement.check(program.n_ranks(), fabric.n_nodes)?;
     Ok(())
 }

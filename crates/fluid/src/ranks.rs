@@ -17,12 +17,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use tailback_fabric::{Fabric, Plan};
+use tailback_program::{Compiled, Message, Op, Placement, Program, ProgramError, Rank, Request};
 
 use crate::FluidError;
-use crate::compile::{Compiled, Envelope, Op, Program};
 use crate::paths::Router;
 use crate::pool::{Pool, Work};
-use crate::rank_model::{Placement, RankSettings, RankTimes, check, link_uses};
+use crate::rank_model::{RankSettings, RankTimes, check, link_uses};
 
 /// The least a message occupies on the wire, as in the packet engine.
 const MIN_WIRE_BYTES: u64 = 32;
@@ -41,25 +41,8 @@ enum Event {
     Rank(u32),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waiting {
-    No,
-    Computing,
-    Send(u32),
-    Receive(u32),
-    All,
-}
-
-#[derive(Debug, Clone)]
-struct Rank {
-    next_op: usize,
-    waiting: Waiting,
-    since: u64,
-    open: u32,
-}
-
 #[derive(Debug, Default, Clone)]
-struct Message {
+struct Progress {
     sent: bool,
     arrived: bool,
     receive_posted: bool,
@@ -81,7 +64,7 @@ struct Sim<'a> {
     events: BinaryHeap<Reverse<(u64, Event)>>,
     now: u64,
     ranks: Vec<Rank>,
-    messages: Vec<Message>,
+    messages: Vec<Progress>,
     /// Messages in front of each adapter, and the one it is sending under FIFO.
     queue: Vec<VecDeque<u32>>,
     sending: Vec<bool>,
@@ -109,7 +92,6 @@ pub fn simulate_program(
     let compiled = program.compile()?;
     let (ranks, messages) = (program.n_ranks(), compiled.messages.len());
     let first_ops = compiled.rank_start[..ranks].iter();
-    let rank = |&op: &usize| Rank { next_op: op, waiting: Waiting::Computing, since: 0, open: 0 };
     let router = Router::new(fabric, plan, settings.paths, settings.detour, settings.seed);
     let mut pool = Pool::new(router.capacity(), settings.policy, settings.quantum_ps)?;
     if settings.windows > 0 {
@@ -122,8 +104,8 @@ pub fn simulate_program(
         pool,
         events: BinaryHeap::new(),
         now: 0,
-        ranks: first_ops.map(rank).collect(),
-        messages: vec![Message::default(); messages],
+        ranks: first_ops.map(|&op| Rank::new(op)).collect(),
+        messages: vec![Progress::default(); messages],
         queue: vec![VecDeque::new(); fabric.n_nodes as usize],
         sending: vec![false; fabric.n_nodes as usize],
         message_of_flow: Vec::new(),
@@ -135,9 +117,9 @@ pub fn simulate_program(
             begin_ps: vec![0; messages],
             arrival_ps: vec![0; messages],
             switches: vec![0; messages],
-            finish_ps: vec![0; ranks],
-            compute_ps: vec![0; ranks],
-            wait_ps: vec![0; ranks],
+            finish_ps: Vec::new(),
+            compute_ps: Vec::new(),
+            wait_ps: Vec::new(),
             link_bytes: vec![0.0; fabric.n_links()],
             end_ps: 0,
             window_ps: 0,
@@ -147,6 +129,9 @@ pub fn simulate_program(
         program: compiled,
     };
     sim.run()?;
+    sim.out.finish_ps = sim.ranks.iter().map(|rank| rank.finish_ps).collect();
+    sim.out.compute_ps = sim.ranks.iter().map(|rank| rank.compute_ps).collect();
+    sim.out.wait_ps = sim.ranks.iter().map(|rank| rank.wait_ps).collect();
     sim.out.work = sim.pool.work();
     sim.out.end_ps = sim.now;
     if let Some(account) = sim.pool.account() {
@@ -179,7 +164,7 @@ impl Sim<'_> {
             }
             self.pool.settle(now);
         }
-        if self.unfinished > 0 { Err(self.stuck()) } else { Ok(()) }
+        if self.unfinished > 0 { Err(self.stuck().into()) } else { Ok(()) }
     }
 
     fn handle(&mut self, event: Event) -> Result<(), FluidError> {
@@ -214,48 +199,36 @@ impl Sim<'_> {
         self.events.push(Reverse((time, event)));
     }
 
-    fn envelope(&self, message: u32) -> Envelope {
+    fn envelope(&self, message: u32) -> Message {
         self.program.messages[message as usize]
     }
 
     fn local(&self, message: u32) -> bool {
-        let Envelope { src, dst, .. } = self.envelope(message);
+        let Message { src, dst, .. } = self.envelope(message);
         self.placement.host[src as usize] == self.placement.host[dst as usize]
     }
 
     fn go_on(&mut self, rank: u32) {
         let r = rank as usize;
-        self.ranks[r].waiting = Waiting::No;
-        while self.ranks[r].next_op < self.program.rank_start[r + 1] {
-            let op = self.program.ops[self.ranks[r].next_op];
-            self.ranks[r].next_op += 1;
-            let waiting = match op {
+        let end = self.program.rank_start[r + 1];
+        while let Some(op) = self.ranks[r].next(&self.program.ops, end, self.now) {
+            match op {
                 Op::Compute(ps) => {
-                    self.ranks[r].waiting = Waiting::Computing;
-                    self.out.compute_ps[r] += ps;
                     return self.at(self.now.saturating_add(ps), Event::Rank(rank));
                 }
                 Op::Send(message) => {
-                    self.ranks[r].open += 1;
+                    self.ranks[r].opened();
                     self.out.post_ps[message as usize] = self.now;
                     self.at(self.now + self.settings.send_delay_ps, Event::Ready(message));
-                    continue;
                 }
-                Op::Receive(message) => {
-                    self.post_receive(rank, message);
-                    continue;
+                Op::Receive(message) => self.post_receive(rank, message),
+                Op::Wait(request) => {
+                    if !self.complete(rank, request) {
+                        return self.ranks[r].block(request, self.now);
+                    }
                 }
-                Op::WaitSend(message) => Waiting::Send(message),
-                Op::WaitReceive(message) => Waiting::Receive(message),
-                Op::WaitAll => Waiting::All,
-            };
-            if !self.satisfied(rank, waiting) {
-                self.ranks[r].waiting = waiting;
-                self.ranks[r].since = self.now;
-                return;
             }
         }
-        self.out.finish_ps[r] = self.now;
         self.unfinished -= 1;
     }
 
@@ -263,7 +236,7 @@ impl Sim<'_> {
         let state = &mut self.messages[message as usize];
         state.receive_posted = true;
         if !state.arrived {
-            self.ranks[rank as usize].open += 1;
+            self.ranks[rank as usize].opened();
             if state.requested {
                 self.clear(message);
             }
@@ -297,7 +270,7 @@ impl Sim<'_> {
 
     /// Finds the path and latency of a message; it counts on its links only when it starts.
     fn route(&mut self, message: u32) -> Result<(), FluidError> {
-        let Envelope { src, dst, bytes, .. } = self.envelope(message);
+        let Message { src, dst, bytes, .. } = self.envelope(message);
         let (src, dst) = (self.placement.node[src as usize], self.placement.node[dst as usize]);
         let mut path = Vec::new();
         self.router.path(src, dst, message.into(), &mut path)?;
@@ -422,51 +395,27 @@ impl Sim<'_> {
 
     /// A request of `rank` is complete: it may go on.
     fn completed(&mut self, rank: u32) {
-        let r = rank as usize;
-        self.ranks[r].open -= 1;
-        let waiting = self.ranks[r].waiting;
-        if matches!(waiting, Waiting::No | Waiting::Computing) || !self.satisfied(rank, waiting) {
-            return;
+        if let Some(request) = self.ranks[rank as usize].completed()
+            && self.complete(rank, request)
+        {
+            self.ranks[rank as usize].unblock(self.now);
+            self.go_on(rank);
         }
-        self.out.wait_ps[r] += self.now - self.ranks[r].since;
-        self.go_on(rank);
     }
 
-    fn satisfied(&self, rank: u32, waiting: Waiting) -> bool {
-        match waiting {
-            Waiting::No | Waiting::Computing => true,
-            Waiting::Send(message) => self.messages[message as usize].sent,
-            Waiting::Receive(message) => {
+    fn complete(&self, rank: u32, request: Request) -> bool {
+        match request {
+            Request::Send(message) => self.messages[message as usize].sent,
+            Request::Receive(message) => {
                 let state = &self.messages[message as usize];
                 state.arrived && state.receive_posted
             }
-            Waiting::All => self.ranks[rank as usize].open == 0,
+            Request::All => self.ranks[rank as usize].all_complete(),
         }
     }
 
-    fn stuck(&self) -> FluidError {
-        let unfinished = (0..self.ranks.len()).filter(|&r| {
-            self.ranks[r].waiting != Waiting::No
-                || self.ranks[r].next_op < self.program.rank_start[r + 1]
-        });
-        let of = |message: u32| self.envelope(message);
-        let examples: Vec<String> = unfinished
-            .take(4)
-            .map(|r| match self.ranks[r].waiting {
-                Waiting::Send(m) => {
-                    format!(
-                        "rank {r} waits for its send of {} B to rank {}",
-                        of(m).bytes,
-                        of(m).dst
-                    )
-                }
-                Waiting::Receive(m) => {
-                    format!("rank {r} waits for {} B from rank {}", of(m).bytes, of(m).src)
-                }
-                _ => format!("rank {r} waits for {} open requests", self.ranks[r].open),
-            })
-            .collect();
-        let (blocked, time_ps) = (self.unfinished, self.now);
-        FluidError::Stuck { blocked, time_ps, examples: examples.join("; ") }
+    fn stuck(&self) -> ProgramError {
+        let starts = &self.program.rank_start;
+        ProgramError::stuck(self.now, starts, self.ranks.iter(), |m| self.envelope(m))
     }
 }

@@ -1,24 +1,13 @@
-//! Random numbers as a function of (seed, stream, entity): no shared generator, no order of use.
+//! Random numbers of the fluid view: a function of (seed, stream, entity).
 
-/// 64 random bits of `entity` in `stream`: three rounds of the splitmix64 finaliser (Steele, Lea
-/// and Flood, OOPSLA 2014).
+use tailback_random::splitmix;
+
+pub(crate) use tailback_random::below;
+
+/// 64 random bits of `entity` in `stream`: three steps of splitmix64.
 #[inline]
 pub fn random(seed: u64, stream: u64, entity: u64) -> u64 {
-    mix(mix(mix(seed) ^ stream) ^ entity)
-}
-
-#[inline]
-fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// A uniform integer below `n` from 64 random bits.
-#[inline]
-pub(crate) fn below(random: u64, n: u32) -> u32 {
-    ((random >> 32).wrapping_mul(u64::from(n)) >> 32) as u32
+    splitmix(splitmix(splitmix(seed) ^ stream) ^ entity)
 }
 
 /// A uniformly random permutation of `0..n` (Fisher and Yates).

@@ -56,12 +56,18 @@ fn one_message(late: u64) -> Program {
         tag: vec![7; 5],
         request: vec![0, -1, -1, 0, -1],
         label: vec![0; 5],
+        pace_mbps: Vec::new(),
     }
 }
 
 fn run(program: &Program, eager_bytes: u64) -> Result<RankTimes, FluidError> {
     let (fabric, plan) = two_hosts();
-    let placement = Placement { node: vec![0, 1], host: vec![0, 1], start_ps: vec![0, 0] };
+    let placement = Placement {
+        node: vec![0, 1],
+        host: vec![0, 1],
+        start_ps: vec![0, 0],
+        ..Placement::default()
+    };
     simulate_program(&fabric, &plan, &settings(eager_bytes), program, &placement)
 }
 
@@ -97,6 +103,7 @@ fn who_waits_for_ever_is_named() {
         tag: vec![0; 6],
         request: vec![0, 0, 1, 0, 0, 1],
         label: vec![0; 6],
+        pace_mbps: Vec::new(),
     };
     let error = run(&program, 100).unwrap_err().to_string();
     assert!(error.contains("rank 0 waits for its send of 1000 B to rank 1"), "{error}");
@@ -126,9 +133,15 @@ fn two_over_one_link(paths: PathChoice, buffer_bytes: u64) -> RankTimes {
         tag: vec![0; 8],
         request: vec![0, -1, 0, -1, 0, -1, 0, -1],
         label: vec![0; 8],
+        pace_mbps: Vec::new(),
     };
     let nodes = vec![0, 1, 2, 3];
-    let placement = Placement { node: nodes.clone(), host: nodes, start_ps: vec![0; 4] };
+    let placement = Placement {
+        node: nodes.clone(),
+        host: nodes,
+        start_ps: vec![0; 4],
+        ..Placement::default()
+    };
     let settings = RankSettings { paths, buffer_bytes, switch_delay_ps: 0, ..settings(4096) };
     simulate_program(&fabric, &plan, &settings, &program, &placement).unwrap()
 }

@@ -1,5 +1,7 @@
 //! Full reservoirs of size one: a hop and a congested hop (Taffet, thesis §3.2, algorithms 2 and 3).
 
+use crate::scheme::draw;
+
 /// The empty reservoir: "(no switch ID, no port ID)".
 pub const NO_LINK: u32 = u32::MAX;
 
@@ -43,22 +45,10 @@ impl Mark {
     }
 }
 
-/// True when a uniform integer of `0..=count` made from `random` is 0.
-#[inline]
-fn draw(random: u32, count: u8) -> bool {
-    // The high word of random × (count + 1) is uniform up to 2^-32 × (count + 1).
-    (u64::from(random) * (u64::from(count) + 1)) >> 32 == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn mix(mut x: u64) -> u64 {
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
+    use crate::scheme::mix;
 
     #[test]
     fn every_hop_is_equally_likely_to_be_carried() {

@@ -24,6 +24,8 @@ pub use single_bit::{SingleBit, SingleBitMark};
 pub use worst::{WorstHop, WorstMark};
 pub use xor_digest::{XorDigest, XorMark};
 
+use tailback_random::splitmix;
+
 /// One switch forwards one packet through `link`.
 #[derive(Debug, Clone, Copy)]
 pub struct Visit {
@@ -94,16 +96,10 @@ pub fn draw(random: u32, count: u8) -> bool {
     (u64::from(random) * (u64::from(count) + 1)) >> 32 == 0
 }
 
-/// Two rounds of the splitmix64 finaliser (Steele, Lea and Flood, OOPSLA 2014).
+/// Two steps of splitmix64, one after the other.
 #[inline]
 pub fn mix(value: u64) -> u64 {
-    let round = |mut x: u64| {
-        x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    };
-    round(round(value))
+    splitmix(splitmix(value))
 }
 
 /// The hash that switches and receivers share: 32 bits of (packet id, hop index).

@@ -1,0 +1,142 @@
+//! What comes from outside: operations in columns, and where ranks run.
+
+use crate::ProgramError;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OpKind {
+    /// Occupies the rank.
+    Compute = 0,
+    /// Posts a send.
+    Isend = 1,
+    /// Posts a receive.
+    Irecv = 2,
+    /// Blocks until one request is complete.
+    Wait = 3,
+    /// Blocks until all open requests are complete.
+    Waitall = 4,
+}
+
+/// Operations of all ranks in columns, rank after rank: `tailback.traffic.program.Program`.
+#[derive(Debug, Default, Clone)]
+pub struct Program {
+    /// First operation of each rank; one entry more than there are ranks.
+    pub rank_start: Vec<u64>,
+    /// [`OpKind`] as a number.
+    pub kind: Vec<u8>,
+    /// Peer rank of sends and receives.
+    pub peer: Vec<i32>,
+    /// Bytes or picoseconds.
+    pub amount: Vec<u64>,
+    /// Matching tag.
+    pub tag: Vec<i64>,
+    /// Request number within the rank.
+    pub request: Vec<i32>,
+    /// Label of sends and receives.
+    pub label: Vec<u32>,
+    /// Rate of each send in megabits per second, 0 where it has none; empty: no send has one.
+    pub pace_mbps: Vec<u32>,
+}
+
+impl Program {
+    /// Number of ranks.
+    pub fn n_ranks(&self) -> usize {
+        self.rank_start.len().saturating_sub(1)
+    }
+
+    /// Operations of a rank.
+    pub(crate) fn operations(&self, rank: usize) -> std::ops::Range<usize> {
+        self.rank_start[rank] as usize..self.rank_start[rank + 1] as usize
+    }
+
+    /// Refuses columns that do not fit together.
+    pub(crate) fn check_columns(&self) -> Result<(), ProgramError> {
+        let expected = self.kind.len();
+        for (name, length) in [
+            ("peer", self.peer.len()),
+            ("amount", self.amount.len()),
+            ("tag", self.tag.len()),
+            ("request", self.request.len()),
+            ("label", self.label.len()),
+            ("rank_start's last rank", self.rank_start.last().map_or(0, |&last| last as usize)),
+        ] {
+            if length != expected {
+                return Err(ProgramError::Length { name, length, expected });
+            }
+        }
+        let begin = |rank: usize| self.rank_start[rank] as usize;
+        if expected > 0 && begin(0) != 0 {
+            return Err(self.wrong(0, begin(0), format!("begins at operation {}", begin(0))));
+        }
+        match (0..self.n_ranks()).find(|&rank| begin(rank) > begin(rank + 1)) {
+            Some(rank) => Err(self.wrong(rank, begin(rank), "ends before it begins".to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// A problem of operation `op`, one of `rank`.
+    pub(crate) fn wrong(&self, rank: usize, op: usize, problem: String) -> ProgramError {
+        let operation = op as u64 - self.rank_start[rank];
+        ProgramError::Operation { rank: rank as u32, operation, problem }
+    }
+}
+
+/// Where ranks run and what their traffic belongs to.
+#[derive(Debug, Default, Clone)]
+pub struct Placement {
+    /// Node of each rank.
+    pub node: Vec<u32>,
+    /// Host of each rank: ranks of one host do not use the network between them.
+    pub host: Vec<u32>,
+    /// When each rank starts.
+    pub start_ps: Vec<u64>,
+    /// Whether traffic of each label is of an observed job; of the packet engine alone.
+    pub label_observed: Vec<bool>,
+    /// Service level of each label's traffic; empty: 0 for all; of the packet engine alone.
+    pub label_service: Vec<u8>,
+}
+
+impl Placement {
+    /// Refuses a placement that is not of `ranks` ranks on nodes below `nodes`.
+    ///
+    /// # Errors
+    /// [`ProgramError::Length`] and [`ProgramError::Node`].
+    pub fn check(&self, ranks: usize, nodes: u32) -> Result<(), ProgramError> {
+        for (name, length) in [
+            ("placement", self.node.len()),
+            ("hosts", self.host.len()),
+            ("start times", self.start_ps.len()),
+        ] {
+            if length != ranks {
+                return Err(ProgramError::Length { name, length, expected: ranks });
+            }
+        }
+        match self.node.iter().position(|&node| node >= nodes) {
+            Some(rank) => {
+                let node = self.node[rank];
+                Err(ProgramError::Node { rank: rank as u32, node, nodes })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placement_fits_its_ranks_and_its_fabric() {
+        let placement = Placement {
+            node: vec![0, 4],
+            host: vec![0, 1],
+            start_ps: vec![0, 0],
+            ..Placement::default()
+        };
+        assert_eq!(placement.check(2, 5), Ok(()));
+        let message = |ranks, nodes| placement.check(ranks, nodes).unwrap_err().to_string();
+        assert_eq!(message(2, 4), "rank 1 is placed on node 4; there are 4");
+        assert_eq!(message(3, 5), "placement has 2 entries, 3 are needed");
+    }
+}
