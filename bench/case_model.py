@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
+from _machine import cpu_seconds
 from case_figures import Drawing
 
 from tailback.diagnose.model import Diagnosis
@@ -20,12 +20,6 @@ from tailback.telemetry.estimate import Selection, link_estimates, select
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
-
-
-def cpu_seconds() -> float:
-    """Processor time of this process and the commands it ran: what a free core would take."""
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(use.ru_utime + use.ru_stime for use in both)
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,19 @@ written down anywhere. The diagnosis is the command a user types, run on the exa
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from _pages import run_parts
 from case_figures import Drawing, slices, write_figures
 from case_model import (
     EXAMPLES,
     Found,
     Row,
     busy_gbps,
-    cpu_seconds,
     diagnose,
     elapsed,
     estimates,
@@ -332,38 +330,18 @@ def section(found: Found) -> str:
     return "\n".join(lines)
 
 
-def write(found: Found) -> None:
-    """Replace the case's part of the page and draw its figures."""
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = f"<!-- {found.name} -->\n", f"<!-- end {found.name} -->"
-    head, rest = text.split(begin, 1)
-    tail = rest.split(end, 1)[1]
-    PAGE.write_text(f"{head}{begin}{section(found)}\n{end}{tail}", encoding="utf-8")
-    write_figures(found.drawings, PAGE.with_suffix(""))
-
-
 def main() -> None:
     """Print the tables; write the page and figures on request."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--case", action="append", choices=list(CASES), help="default: all")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="update docs/cases.md and figures")
-    arguments = parser.parse_args()
-    done = []
-    for name in arguments.case or list(CASES):
-        began = cpu_seconds()
-        found = CASES[name]()
-        found.seconds = cpu_seconds() - began
-        done.append(found)
-        if not arguments.json:
-            print(f"## {name}\n\n{section(found)}\n", flush=True)
-        if arguments.write:
-            write(found)
-    if arguments.json:
-        print(json.dumps([{"case": found.name, "seconds": found.seconds,
-                           "rows": [asdict(row) for row in found.rows],
-                           "said": [asdict(said) for said in found.said]} for found in done],
-                         indent=2))  # fmt: skip
+    run_parts(
+        __doc__,
+        "case",
+        CASES,
+        page=PAGE,
+        section=section,
+        draw=lambda found: write_figures(found.drawings, PAGE.with_suffix("")),
+        facts=lambda found: {"rows": [asdict(row) for row in found.rows],
+                             "said": [asdict(said) for said in found.said]},
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

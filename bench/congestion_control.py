@@ -18,6 +18,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from _pages import put
 from numpy.typing import NDArray
 from packet_rates import (
     PACING,
@@ -29,7 +30,6 @@ from packet_rates import (
     mean_queue,
     network,
     permutations,
-    write_tables,
 )
 
 from tailback.errors import TailbackError
@@ -244,7 +244,7 @@ def main() -> int:
         return error.exit_code
     tables = {"schemes": compare_table(compared), "sweep": sweep_table(swept)}
     if args.write:
-        write_tables(PAGE, tables)
+        put(PAGE, tables)
     seconds = round(time.process_time() - began, 1)
     if args.json:
         print(json.dumps({"cpu_seconds": seconds, "schemes": compared, "sweep": swept}))

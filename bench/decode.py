@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from _pages import put
 from numpy.typing import NDArray
 
 from tailback import _core
@@ -127,11 +128,8 @@ def shown(value: object) -> str:
 
 def write(result: dict[str, object], name: str) -> None:
     """Replace a table of the documentation."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
-    head, rest = PAGE.read_text(encoding="utf-8").split(begin, 1)
-    rows = "".join(f"| `{key}` | {shown(value)} |\n" for key, value in result.items())
-    text = f"{head}{begin}| figure | value |\n|---|---:|\n{rows}{end}{rest.split(end, 1)[1]}"
-    PAGE.write_text(text, encoding="utf-8")
+    rows = [f"| `{key}` | {shown(value)} |" for key, value in result.items()]
+    put(PAGE, {name: "\n".join(["| figure | value |", "|---|---:|", *rows])})
 
 
 def main() -> int:

@@ -33,6 +33,7 @@ from pathlib import Path
 
 import diagnosis_page as page
 import numpy as np
+from _pages import put
 from diagnosis_observe import join, known_to_user, observe, thin, what_if
 from diagnosis_schemes import coordinated
 from diagnosis_suite import LABELS, Case, make
@@ -346,7 +347,7 @@ def main() -> int:
     if options.save:
         options.save.write_text(json.dumps([asdict(a) for a in found]), encoding="utf-8")
     if options.write:
-        page.put(PAGE, block(found))
+        put(PAGE, {"measured": block(found)})
     if options.fit:
         print(json.dumps(fit(found), indent=2))
     elif options.json:

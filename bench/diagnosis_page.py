@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 from diagnosis_suite import LABELS
-
-BEGIN, END = "<!-- measured -->\n", "<!-- end measured -->"
 
 
 class Answered(Protocol):
@@ -31,13 +28,6 @@ class Answered(Protocol):
     def right(self) -> bool:
         """Whether the cause is the label."""
         ...
-
-
-def put(page: Path, block: str) -> None:
-    """Replace the measured part of the page."""
-    text = page.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN, 1)
-    page.write_text(f"{head}{BEGIN}{block}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
 
 
 def accuracy_table(rows: Sequence[dict[str, object]]) -> list[str]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import resource
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _machine import machine
 from numpy.typing import NDArray
 
 from tailback import _core
@@ -135,16 +134,6 @@ def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "machine": machine(),
     }
-
-
-def machine() -> str:
-    """What this ran on."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = f"{names[0].split(':', 1)[1].strip()}, {len(names)} cores" if names else cpu
-    return cpu
 
 
 def main() -> None:

@@ -8,28 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import statistics
 import sys
 import time
 from pathlib import Path
 
+from _machine import machine
+
 from tailback.errors import TailbackError
 from tailback.fabric.readers import read_fabric
 
 SELENE = Path(__file__).resolve().parents[1].parent / "shared/data/selene/selene.compute.txt"
-
-
-def processor() -> str:
-    """Name of the processor, as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().split("\n"):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def measure(path: Path, repeat: int) -> dict[str, object]:
@@ -50,7 +40,7 @@ def measure(path: Path, repeat: int) -> dict[str, object]:
         "switches": fabric.n_switches,
         "adapters": fabric.n_nodes,
         "directed_links": fabric.n_links,
-        "machine": f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "machine": f"{machine()}, Python {platform.python_version()}",
     }
 
 

@@ -12,9 +12,9 @@ import json
 import platform
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
+from _machine import processor
 from numpy.typing import NDArray
 
 from tailback.errors import TailbackError
@@ -29,17 +29,6 @@ SHAPE = FatTree(
 )
 
 Flows = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64]]
-
-
-def processor() -> str:
-    """Name of the processor, as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().split("\n"):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def traffic(case: str, n: int, seed: int) -> Flows:

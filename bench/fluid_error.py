@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from _pages import put
 
 from tailback.errors import TailbackError
 from tailback.evaluate import Change
@@ -181,16 +182,6 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
     return out
 
 
-def write(found: dict[str, list[dict[str, Any]]]) -> None:
-    """Put the tables between their marks in the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, table in tables(found).items():
-        mark = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
-        if name in found and mark.search(text):
-            text = mark.sub(rf"\g<1>{table}\g<2>", text)
-    PAGE.write_text(text, encoding="utf-8")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="The fluid model's error over the case studies.")
     parser.add_argument("--causes", action="store_true", help="where the error comes from")
@@ -206,12 +197,13 @@ def main() -> int:
     except TailbackError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    parts = {name: table for name, table in tables(found).items() if name in found}
     if args.write:
-        write(found)
+        put(PAGE, parts)
     if args.json:
         print(json.dumps(found))
     else:
-        print("\n\n".join(table for name, table in tables(found).items() if name in found))
+        print("\n\n".join(parts.values()))
     return 0
 
 

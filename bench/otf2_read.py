@@ -9,28 +9,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from _machine import processor
+
 from tailback.errors import TailbackError
 from tailback.traffic.readers.otf2 import load, read
 
 DEFAULT = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "eztrace-stencil64"
-
-
-def cpu_model() -> str:
-    """Name of the processor as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def seconds(action: Callable[[], object], runs: int) -> list[float]:
@@ -52,7 +42,7 @@ def measure(path: Path, runs: int) -> dict[str, object]:
         "events": trace.records,
         "ranks": trace.n_ranks,
         "runs": runs,
-        "cpu": cpu_model(),
+        "cpu": processor(),
         "cores": cores,
     }
     steps: dict[str, Callable[[], object]] = {

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from _pages import put
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -301,19 +302,6 @@ def circuit_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write_tables(page: Path, tables: dict[str, str]) -> None:
-    """Put tables into a page, each between ``<!-- name -->`` and ``<!-- end name -->``."""
-    text = page.read_text(encoding="utf-8")
-    for name, table in tables.items():
-        start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-        head, found, rest = text.partition(start)
-        _, closed, tail = rest.partition(end)
-        if not (found and closed):
-            raise SystemExit(f"{page} has no place for {start}")
-        text = f"{head}{start}\n{table}\n{end}{tail}"
-    page.write_text(text, encoding="utf-8")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="Computed rates in small buffers; VC routing.")
     parser.add_argument("--seeds", type=int, default=4, help="runs of each case")
@@ -333,7 +321,7 @@ def main() -> int:
     tables["percent"] = percent_table(elastic)
     tables["circuits"] = circuit_table(routed)
     if args.write:
-        write_tables(PAGE, tables)
+        put(PAGE, tables)
         draw(paced, IMAGE, COPIES[-1])
     seconds = round(time.process_time() - began, 1)
     if args.json:

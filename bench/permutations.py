@@ -13,9 +13,9 @@ import json
 import platform
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
+from _machine import processor
 
 from tailback.errors import TailbackError
 from tailback.fluid import (
@@ -29,17 +29,6 @@ from tailback.fluid import (
 
 LIMIT_MS = 5.0
 CELLS = 32
-
-
-def processor() -> str:
-    """Name of the processor, as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().split("\n"):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def congestion(table: str, runs: int, seed: int) -> list[dict[str, object]]:

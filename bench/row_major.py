@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from engine import machine
+from _machine import machine
 
 from tailback.scenario import load
 from tailback.simulate import prepare

@@ -13,6 +13,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from _pages import put
+
 from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.remedy.placements import congested_hops
@@ -88,12 +90,7 @@ def main() -> None:
     found = rows(prepare(scenario))
     print(json.dumps(found, indent=2) if arguments.json else table(found))
     if arguments.write:
-        page = ROOT / "docs" / "table-4.1.md"
-        text = page.read_text(encoding="utf-8")
-        begin, end = "<!-- table -->\n", "<!-- end -->"
-        head, rest = text.split(begin, 1)
-        tail = rest.split(end, 1)[1]
-        page.write_text(f"{head}{begin}{table(found)}\n{end}{tail}", encoding="utf-8")
+        put(ROOT / "docs" / "table-4.1.md", {"table": table(found)})
 
 
 if __name__ == "__main__":

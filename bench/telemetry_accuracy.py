@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import telemetry_tables as tables
+from _pages import put
 from numpy.typing import NDArray
 from telemetry_trace import trace
 from telemetry_traffic import FIELD_BITS, NETWORKS, PATTERNS, Traffic, make_traffic
@@ -260,9 +261,7 @@ def main() -> int:
     print(json.dumps({"accuracy": results, "trace": traces}) if options.json else text)
     if options.write:
         tables.draw(results, FOLDER)
-        begin, end = "<!-- accuracy -->\n", "<!-- end accuracy -->"
-        head, rest = PAGE.read_text(encoding="utf-8").split(begin, 1)
-        PAGE.write_text(f"{head}{begin}{text}\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")
+        put(PAGE, {"accuracy": text})
     return 0
 
 

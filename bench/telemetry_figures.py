@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from _pages import put
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -394,9 +395,7 @@ def main() -> int:
     text = table(facts)
     print(json.dumps(facts) if options.json else text)
     if options.write:
-        begin, end = "<!-- figures -->\n", "<!-- end figures -->"
-        head, rest = PAGE.read_text(encoding="utf-8").split(begin, 1)
-        PAGE.write_text(f"{head}{begin}{text}\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")
+        put(PAGE, {"figures": text})
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,8 @@ import pytest
 from tailback.scenario import load
 from tailback.simulate import prepare
 
-_BENCH = Path(__file__).resolve().parents[2] / "bench" / "table_4_1.py"
-_SPEC = importlib.util.spec_from_file_location("table_4_1", _BENCH)
-assert _SPEC is not None and _SPEC.loader is not None
-table_4_1 = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(table_4_1)
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import table_4_1
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,76 @@
+"""Measured parts of the documentation, each between ``<!-- name -->`` and ``<!-- end name -->``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from _machine import cpu_seconds
+
+
+def put(page: Path, parts: Mapping[str, str]) -> None:
+    """Replace parts of a page, by name."""
+    text = page.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+        head, found, rest = text.partition(begin)
+        _, closed, tail = rest.partition(end)
+        if not (found and closed):
+            raise SystemExit(f"{page} has no place for {begin}")
+        text = f"{head}{begin}\n{part}\n{end}{tail}"
+    page.write_text(text, encoding="utf-8")
+
+
+class Part(Protocol):
+    """What was found for one part of a page."""
+
+    name: str
+    seconds: float
+
+
+Found = TypeVar("Found", bound=Part)
+
+
+def run_parts(
+    doc: str,
+    kind: str,
+    parts: Mapping[str, Callable[[], Found]],
+    *,
+    page: Path,
+    section: Callable[[Found], str],
+    draw: Callable[[Found], None],
+    facts: Callable[[Found], dict[str, Any]],
+) -> None:
+    """Command line of a page of parts: print their tables; write them and their figures on request.
+
+    Args:
+        doc: Docstring of the benchmark.
+        kind: What a part is called: ``--kind`` chooses some.
+        parts: Makes each part.
+        page: The page.
+        section: A part in Markdown.
+        draw: Writes a part's figures.
+        facts: What ``--json`` says of a part besides its name and processor seconds.
+    """
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument(f"--{kind}", dest="names", action="append", choices=list(parts),
+                        help="default: all")  # fmt: skip
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help=f"update docs/{page.name}, figures")
+    arguments = parser.parse_args()
+    done = []
+    for name in arguments.names or list(parts):
+        began = cpu_seconds()
+        found = parts[name]()
+        found.seconds = cpu_seconds() - began
+        done.append({kind: found.name, "seconds": found.seconds, **facts(found)})
+        if not arguments.json:
+            print(f"## {name}\n\n{section(found)}\n", flush=True)
+        if arguments.write:
+            put(page, {found.name: section(found)})
+            draw(found)
+    if arguments.json:
+        print(json.dumps(done, indent=2, ensure_ascii=False))
