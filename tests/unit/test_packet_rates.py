@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 
 import congestion_control as control  # noqa: E402
 import packet_rates as rates  # noqa: E402
+from _pages import put  # noqa: E402
 
 SIZE = 64 * rates.PACKET
 
@@ -103,10 +104,10 @@ def test_congestion_control_trades_time_for_fairness_and_pacing_does_not() -> No
 def test_tables_go_between_their_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- t -->\nold\n<!-- end t -->\nb\n", encoding="utf-8")
-    rates.write_tables(page, {"t": "| new |"})
+    put(page, {"t": "| new |"})
     assert page.read_text(encoding="utf-8") == "a\n<!-- t -->\n| new |\n<!-- end t -->\nb\n"
     with pytest.raises(SystemExit, match="no place for <!-- u -->"):
-        rates.write_tables(page, {"u": ""})
+        put(page, {"u": ""})
 
 
 @pytest.mark.parametrize("threshold", [15, 8, 2])

@@ -18,7 +18,7 @@ pub enum ProgramError {
         expected: usize,
     },
     /// A rank on a node that the fabric does not have.
-    #[error("rank {rank} is placed on node {node}; there are {nodes}")]
+    #[error("node of rank {rank} is {node}; valid: below {nodes}")]
     Node {
         /// Rank.
         rank: u32,

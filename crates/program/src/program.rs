@@ -136,7 +136,7 @@ mod tests {
         };
         assert_eq!(placement.check(2, 5), Ok(()));
         let message = |ranks, nodes| placement.check(ranks, nodes).unwrap_err().to_string();
-        assert_eq!(message(2, 4), "rank 1 is placed on node 4; there are 4");
+        assert_eq!(message(2, 4), "node of rank 1 is 4; valid: below 4");
         assert_eq!(message(3, 5), "placement has 2 entries, 3 are needed");
     }
 }
