@@ -9,8 +9,9 @@ use tailback_fluid::{
     Tree, Work,
 };
 
-use crate::network::{Network, raise};
+use crate::network::{Network, arrays, raise};
 use crate::program::{Columns, Places, placement_of, program_of};
+use crate::table::{columns, rows};
 use crate::topologies::Routing;
 
 /// (start, link, share) of `tailback.fluid.FlowPaths`.
@@ -41,13 +42,6 @@ fn paths_of(columns: &PathColumns<'_>) -> PyResult<Paths> {
         link: columns.1.as_slice()?.to_vec(),
         share: columns.2.as_slice()?.to_vec(),
     })
-}
-
-fn set_paths(out: &Bound<'_, PyDict>, paths: Paths) -> PyResult<()> {
-    let py = out.py();
-    out.set_item("start", paths.start.into_pyarray(py))?;
-    out.set_item("link", paths.link.into_pyarray(py))?;
-    out.set_item("share", paths.share.into_pyarray(py))
 }
 
 fn set_work(out: &Bound<'_, PyDict>, work: Work) -> PyResult<()> {
@@ -148,8 +142,7 @@ fn fluid_flows<'py>(
     let flows = flow_set(&start_ps, &bytes, weight.as_slice()?, &paths)?;
     let times =
         py.detach(|| tailback_fluid::simulate_flows(capacity, &flows, policy)).map_err(raise)?;
-    let out = PyDict::new(py);
-    out.set_item("end_ps", times.end_ps.into_pyarray(py))?;
+    let out = columns!(py, times; end_ps);
     set_work(&out, times.work)?;
     Ok(out)
 }
@@ -185,9 +178,8 @@ fn fluid_paths<'py>(
         }
         Ok::<Paths, tailback_fluid::FluidError>(paths)
     });
-    let out = PyDict::new(py);
-    set_paths(&out, made.map_err(raise)?)?;
-    Ok(out)
+    let paths = made.map_err(raise)?;
+    Ok(columns!(py, paths; start, link, share))
 }
 
 /// Runs a rank program by the network's own routes or those of `routing`; `program` and `placement`
@@ -209,33 +201,19 @@ fn fluid_program<'py>(
     let times = py
         .detach(|| tailback_fluid::simulate_program(fabric, plan, &settings, &program, &placement))
         .map_err(raise)?;
-    let out = PyDict::new(py);
     let m = &times.messages;
-    let messages = PyDict::new(py);
+    let messages = columns!(py, times; post_ps, arrival_ps, switches);
     messages.set_item("src_rank", PyArray1::from_iter(py, m.iter().map(|row| row.0)))?;
     messages.set_item("dst_rank", PyArray1::from_iter(py, m.iter().map(|row| row.1)))?;
     messages.set_item("size_bytes", PyArray1::from_iter(py, m.iter().map(|row| row.2)))?;
     messages.set_item("label", PyArray1::from_iter(py, m.iter().map(|row| row.3)))?;
-    messages.set_item("post_ps", times.post_ps.into_pyarray(py))?;
     messages.set_item("start_ps", times.begin_ps.into_pyarray(py))?;
-    messages.set_item("arrival_ps", times.arrival_ps.into_pyarray(py))?;
-    messages.set_item("switches", times.switches.into_pyarray(py))?;
+    let out = columns!(py, times; link_bytes);
     out.set_item("messages", messages)?;
-    let ranks = PyDict::new(py);
-    ranks.set_item("finish_ps", times.finish_ps.into_pyarray(py))?;
-    ranks.set_item("compute_ps", times.compute_ps.into_pyarray(py))?;
-    ranks.set_item("wait_ps", times.wait_ps.into_pyarray(py))?;
-    out.set_item("ranks", ranks)?;
-    out.set_item("link_bytes", times.link_bytes.into_pyarray(py))?;
+    out.set_item("ranks", columns!(py, times; finish_ps, compute_ps, wait_ps))?;
     out.set_item("end_ps", times.end_ps)?;
     out.set_item("window_ps", times.window_ps)?;
-    let u = &times.link_use;
-    let uses = PyDict::new(py);
-    uses.set_item("window", PyArray1::from_iter(py, u.iter().map(|row| row.window)))?;
-    uses.set_item("link", PyArray1::from_iter(py, u.iter().map(|row| row.link)))?;
-    uses.set_item("bytes", PyArray1::from_iter(py, u.iter().map(|row| row.bytes)))?;
-    uses.set_item("busy_ps", PyArray1::from_iter(py, u.iter().map(|row| row.busy_ps)))?;
-    out.set_item("link_use", uses)?;
+    out.set_item("link_use", rows!(py, times.link_use; window, link, bytes, busy_ps))?;
     set_work(&out, times.work)?;
     Ok(out)
 }
@@ -256,17 +234,13 @@ fn fluid_protocol<'py>(
     let settings = ProtocolSettings { hop_ps, probe_ps };
     let got =
         py.detach(|| tailback_fluid::run_protocol(capacity, &flows, settings)).map_err(raise)?;
-    let out = PyDict::new(py);
+    let out = columns!(py, got; initial_ps, final_ps, probes, end_ps);
     out.set_item("announcements", got.announcements)?;
     out.set_item("collections", got.collections)?;
     out.set_item("leaves", got.leaves)?;
     out.set_item("link_visits", got.link_visits.to_vec())?;
     out.set_item("announced_ps", got.announced_ps)?;
     out.set_item("first_leave_ps", got.first_leave_ps)?;
-    out.set_item("initial_ps", got.initial_ps.into_pyarray(py))?;
-    out.set_item("final_ps", got.final_ps.into_pyarray(py))?;
-    out.set_item("probes", got.probes.into_pyarray(py))?;
-    out.set_item("end_ps", got.end_ps.into_pyarray(py))?;
     out.set_item("overload", got.overload.to_vec())?;
     Ok(out)
 }
@@ -315,11 +289,7 @@ fn tree_permutations<'py>(
             .collect::<Result<Vec<_>, tailback_fluid::FluidError>>()
     });
     let results = results.map_err(raise)?;
-    let out = PyDict::new(py);
-    out.set_item("max", PyArray1::from_iter(py, results.iter().map(|c| c.max)))?;
-    out.set_item("mean", PyArray1::from_iter(py, results.iter().map(|c| c.mean)))?;
-    out.set_item("mean_links", PyArray1::from_iter(py, results.iter().map(|c| c.mean_links)))?;
-    Ok(out)
+    Ok(rows!(py, results; max, mean, mean_links))
 }
 
 fn fill(
@@ -352,12 +322,11 @@ fn tree_paths<'py>(
     let mut evaluation = Evaluation::new(tree, rule).map_err(raise)?;
     py.detach(|| fill(&mut evaluation, copies, run, seed)).map_err(raise)?;
     let (paths, nodes) = evaluation.paths();
-    let out = PyDict::new(py);
+    let out = columns!(py, paths; start, link, share);
     out.set_item("n_links", tree.n_links())?;
     out.set_item("node", nodes.into_pyarray(py))?;
     let rank: Vec<u64> = (0..tree.n_links()).map(|link| tree.rank(link)).collect();
     out.set_item("rank", rank.into_pyarray(py))?;
-    set_paths(&out, paths)?;
     Ok(out)
 }
 
@@ -377,16 +346,5 @@ fn tree_fabric(
 ) -> PyResult<Bound<'_, PyDict>> {
     let tree = Tree::new(shape.0, shape.1, shape.2).map_err(raise)?;
     let fabric = py.detach(|| tree.fabric(gbps, delay_ps)).map_err(raise)?;
-    let arrays = PyDict::new(py);
-    arrays.set_item("n_nodes", fabric.n_nodes)?;
-    arrays.set_item("switch_tier", fabric.switch_tier.into_pyarray(py))?;
-    arrays.set_item("switch_pod", fabric.switch_pod.into_pyarray(py))?;
-    arrays.set_item("link_src", fabric.link_src.into_pyarray(py))?;
-    arrays.set_item("link_dst", fabric.link_dst.into_pyarray(py))?;
-    arrays.set_item("link_src_port", fabric.link_src_port.into_pyarray(py))?;
-    arrays.set_item("link_dst_port", fabric.link_dst_port.into_pyarray(py))?;
-    arrays.set_item("link_gbps", fabric.link_gbps.into_pyarray(py))?;
-    arrays.set_item("link_delay_ps", fabric.link_delay_ps.into_pyarray(py))?;
-    arrays.set_item("link_reverse", fabric.link_reverse.into_pyarray(py))?;
-    Ok(arrays)
+    arrays(py, fabric)
 }

@@ -4,6 +4,7 @@ mod fluid;
 mod network;
 mod program;
 mod run;
+mod table;
 mod telemetry;
 mod topologies;
 mod trace;

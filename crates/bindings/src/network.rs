@@ -1,11 +1,13 @@
 //! Fabrics and routes.
 
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{Fabric, FabricError, Plan, Routes, Rule};
+
+use crate::table::columns;
 
 pub(crate) fn raise(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -113,16 +115,8 @@ pub fn fat_tree<'py>(
 
 /// The arrays of a fabric by name.
 pub(crate) fn arrays(py: Python<'_>, fabric: Fabric) -> PyResult<Bound<'_, PyDict>> {
-    let arrays = PyDict::new(py);
+    let arrays = columns!(py, fabric; switch_tier, switch_pod, link_src, link_dst, link_src_port,
+        link_dst_port, link_gbps, link_delay_ps, link_reverse);
     arrays.set_item("n_nodes", fabric.n_nodes)?;
-    arrays.set_item("switch_tier", fabric.switch_tier.into_pyarray(py))?;
-    arrays.set_item("switch_pod", fabric.switch_pod.into_pyarray(py))?;
-    arrays.set_item("link_src", fabric.link_src.into_pyarray(py))?;
-    arrays.set_item("link_dst", fabric.link_dst.into_pyarray(py))?;
-    arrays.set_item("link_src_port", fabric.link_src_port.into_pyarray(py))?;
-    arrays.set_item("link_dst_port", fabric.link_dst_port.into_pyarray(py))?;
-    arrays.set_item("link_gbps", fabric.link_gbps.into_pyarray(py))?;
-    arrays.set_item("link_delay_ps", fabric.link_delay_ps.into_pyarray(py))?;
-    arrays.set_item("link_reverse", fabric.link_reverse.into_pyarray(py))?;
     Ok(arrays)
 }

@@ -10,6 +10,7 @@ use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
 
 use crate::network::{Network, raise};
 use crate::program::{Columns, Places, placement_of, program_of};
+use crate::table::{columns, rows};
 use crate::topologies::Routing;
 
 /// Simulates on `network` by its own routes or those of `routing`; `program` is (rank_start, kind,
@@ -54,7 +55,7 @@ pub fn simulate<'py>(
     match (result, raised) {
         // What there was until Ctrl-C is worth having; anything else the watcher raised is an error.
         (_, Some(error)) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
-        (Ok(outcome), _) => columns(py, outcome),
+        (Ok(outcome), _) => tables(py, outcome),
         (Err(error), _) => Err(raise(error)),
     }
 }
@@ -80,7 +81,7 @@ fn table<'py>(py: Python<'py>, columns: Vec<(&str, Vec<u64>)>) -> PyResult<Bound
     Ok(table)
 }
 
-fn columns<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>> {
+fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     out.set_item("packets", outcome.packets)?;
     out.set_item("packet_hops", outcome.packet_hops)?;
@@ -91,23 +92,12 @@ fn columns<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict
     probed(py, &out, &outcome)?;
     out.set_item("samples", samples(py, &outcome)?)?;
     out.set_item("truth", truth(py, &outcome)?)?;
-    let r = &outcome.ranks;
-    let ranks = vec![
-        ("finish_ps", r.iter().map(|rank| rank.finish_ps).collect()),
-        ("compute_ps", r.iter().map(|rank| rank.compute_ps).collect()),
-        ("wait_ps", r.iter().map(|rank| rank.wait_ps).collect()),
-    ];
-    out.set_item("ranks", table(py, ranks)?)?;
-    let messages = PyDict::new(py);
-    messages.set_item("src_rank", outcome.messages.src.into_pyarray(py))?;
-    messages.set_item("dst_rank", outcome.messages.dst.into_pyarray(py))?;
-    messages.set_item("size_bytes", outcome.messages.bytes.into_pyarray(py))?;
-    messages.set_item("label", outcome.messages.label.into_pyarray(py))?;
-    messages.set_item("post_ps", outcome.messages.post_ps.into_pyarray(py))?;
-    messages.set_item("start_ps", outcome.messages.start_ps.into_pyarray(py))?;
-    messages.set_item("arrival_ps", outcome.messages.arrival_ps.into_pyarray(py))?;
-    messages.set_item("packets", outcome.messages.packets.into_pyarray(py))?;
-    messages.set_item("switch_hops", outcome.messages.switch_hops.into_pyarray(py))?;
+    out.set_item("ranks", rows!(py, outcome.ranks; finish_ps, compute_ps, wait_ps))?;
+    let m = outcome.messages;
+    let messages = columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, switch_hops);
+    messages.set_item("src_rank", m.src.into_pyarray(py))?;
+    messages.set_item("dst_rank", m.dst.into_pyarray(py))?;
+    messages.set_item("size_bytes", m.bytes.into_pyarray(py))?;
     out.set_item("messages", messages)?;
     Ok(out)
 }

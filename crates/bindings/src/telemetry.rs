@@ -14,6 +14,7 @@ use tailback_telemetry::scheme::{
 };
 
 use crate::network::{Network, raise};
+use crate::table::columns;
 
 type Column<'py, T> = Bound<'py, PyArray1<T>>;
 
@@ -146,13 +147,7 @@ fn run_scheme<'py>(
         return Err(PyValueError::new_err("ids, hops, links and levels do not fit together"));
     }
     let found = dispatch(name, hash, bits, size, probability, Send(py, paths, seed))?;
-    let out = PyDict::new(py);
-    out.set_item("packet", found.packet.into_pyarray(py))?;
-    out.set_item("congested", found.congested.into_pyarray(py))?;
-    out.set_item("seen", found.seen.into_pyarray(py))?;
-    out.set_item("hop", found.hop.into_pyarray(py))?;
-    out.set_item("weight", found.weight.into_pyarray(py))?;
-    Ok(out)
+    Ok(columns!(py, found; packet, congested, seen, hop, weight))
 }
 
 /// Hashes of packets and links, one for each pair of entries.

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use numpy::{IntoPyArray, PyArray1};
+use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tailback_trace::{Calls, Definitions, LocationEvents, Messages, Paths, Trace, TraceError};
+use tailback_trace::{Definitions, LocationEvents, Trace, TraceError};
+
+use crate::table::columns;
 
 /// Adds the OTF2 functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -78,35 +80,12 @@ fn location_columns(py: Python<'_>, from: LocationEvents) -> PyResult<Bound<'_, 
     out.set_item("records", from.records)?;
     out.set_item("enters", from.enters)?;
     out.set_item("leaves", from.leaves)?;
-    let Calls { region, enter, leave, paused, enter_event, leave_event } = from.calls;
-    let calls = PyDict::new(py);
-    calls.set_item("region", region.into_pyarray(py))?;
-    calls.set_item("enter", enter.into_pyarray(py))?;
-    calls.set_item("leave", leave.into_pyarray(py))?;
-    calls.set_item("paused", paused.into_pyarray(py))?;
-    calls.set_item("enter_event", enter_event.into_pyarray(py))?;
-    calls.set_item("leave_event", leave_event.into_pyarray(py))?;
+    let (calls, messages, paths) = (from.calls, from.messages, from.paths);
+    let calls = columns!(py, calls; region, enter, leave, paused, enter_event, leave_event);
     out.set_item("calls", calls)?;
-    let m: Messages = from.messages;
-    let messages = PyDict::new(py);
-    messages.set_item("kind", m.kind.into_pyarray(py))?;
-    messages.set_item("time", m.time.into_pyarray(py))?;
-    messages.set_item("event", m.event.into_pyarray(py))?;
-    messages.set_item("call", m.call.into_pyarray(py))?;
-    messages.set_item("phase", m.phase.into_pyarray(py))?;
-    messages.set_item("path", m.path.into_pyarray(py))?;
-    messages.set_item("peer", m.peer.into_pyarray(py))?;
-    messages.set_item("comm", m.comm.into_pyarray(py))?;
-    messages.set_item("tag", m.tag.into_pyarray(py))?;
-    messages.set_item("bytes", m.bytes.into_pyarray(py))?;
-    messages.set_item("received", m.received.into_pyarray(py))?;
-    messages.set_item("posted", m.posted.into_pyarray(py))?;
+    let messages = columns!(py, messages; kind, time, event, call, phase, path, peer, comm, tag,
+        bytes, received, posted);
     out.set_item("messages", messages)?;
-    let Paths { parent, region, site } = from.paths;
-    let paths = PyDict::new(py);
-    paths.set_item("parent", parent.into_pyarray(py))?;
-    paths.set_item("region", region.into_pyarray(py))?;
-    paths.set_item("site", site.into_pyarray(py))?;
-    out.set_item("paths", paths)?;
+    out.set_item("paths", columns!(py, paths; parent, region, site))?;
     Ok(out)
 }
