@@ -25,12 +25,14 @@ pub struct Shape {
 }
 
 /// Switches of one ideal fat-tree node at `level`.
-pub(crate) fn line(arity: u32, level: u32) -> u32 {
+#[inline]
+pub fn line(arity: u32, level: u32) -> u32 {
     arity.pow(level)
 }
 
 /// `switch` with its digit `place` replaced.
-fn with_digit(arity: u32, switch: u32, place: u32, digit: u32) -> u32 {
+#[inline]
+pub fn with_digit(arity: u32, switch: u32, place: u32, digit: u32) -> u32 {
     let unit = line(arity, place);
     switch - switch / unit % arity * unit + digit * unit
 }

@@ -231,28 +231,7 @@ impl Routes {
                 if switch == goal {
                     continue;
                 }
-                set.clear();
-                let climbing = down[s] == NONE;
-                let mut best = NONE;
-                for link in fabric.out_links(nodes + switch) {
-                    let dst = fabric.link_dst[link as usize];
-                    if fabric.is_node(dst) {
-                        continue;
-                    }
-                    let next = (dst - nodes) as usize;
-                    let distance = match (climbing, height[next] > height[s]) {
-                        (true, true) => any[next],
-                        (false, false) => down[next],
-                        _ => NONE,
-                    };
-                    if distance < best {
-                        best = distance;
-                        set.clear();
-                    }
-                    if distance == best && distance != NONE {
-                        set.push(link);
-                    }
-                }
+                let best = nearest(fabric, height, switch, (&down, &any), &mut set);
                 if best == NONE {
                     missing += usize::from(counts[s] && counts[goal as usize]);
                     continue;
@@ -312,6 +291,43 @@ impl Routes {
 /// Number of tiers.
 pub(crate) fn tiers(fabric: &Fabric) -> usize {
     fabric.switch_tier.iter().copied().max().unwrap_or(0).max(0) as usize + 1
+}
+
+/// The links of `switch` on its shortest ways, into `set`: downwards where it can, else upwards.
+/// Returns how far the switches are that they lead to, from how far each switch is
+/// going down alone and by any way.
+#[inline]
+fn nearest(
+    fabric: &Fabric,
+    height: &[u64],
+    switch: u32,
+    (down, any): (&[u32], &[u32]),
+    set: &mut Vec<u32>,
+) -> u32 {
+    let s = switch as usize;
+    let climbing = down[s] == NONE;
+    let mut best = NONE;
+    set.clear();
+    for link in fabric.out_links(fabric.n_nodes + switch) {
+        let dst = fabric.link_dst[link as usize];
+        if fabric.is_node(dst) {
+            continue;
+        }
+        let next = (dst - fabric.n_nodes) as usize;
+        let distance = match (climbing, height[next] > height[s]) {
+            (true, true) => any[next],
+            (false, false) => down[next],
+            _ => NONE,
+        };
+        if distance < best {
+            best = distance;
+            set.clear();
+        }
+        if distance == best && distance != NONE {
+            set.push(link);
+        }
+    }
+    best
 }
 
 /// Distance of every switch that reaches `goal` by descending alone.

@@ -126,6 +126,13 @@ pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
             }
         }
     }
+    let (tier, pod) = tiers_and_pods(shape);
+    cables.finish(nodes, tier, pod)
+}
+
+/// Tier and pod of every switch.
+fn tiers_and_pods(shape: &Shape) -> (Vec<i32>, Vec<i32>) {
+    let tors = shape.groups * shape.tors_per_group;
     let counts = [
         (tors, 0),
         (shape.storage_leaves, 0),
@@ -144,5 +151,5 @@ pub fn build(shape: &Shape) -> Result<Fabric, FabricError> {
         .chain(none(shape.storage_spines))
         .chain(director(shape.spines))
         .collect();
-    cables.finish(nodes, tier, pod)
+    (tier, pod)
 }

@@ -106,7 +106,7 @@ impl Tree {
     /// Switches that make one node of the ideal fat tree at `level`.
     #[inline]
     pub fn line(&self, level: u32) -> u32 {
-        self.arity.pow(level)
+        modified_tree::line(self.arity, level)
     }
 
     /// What link number `link` is.
@@ -166,8 +166,7 @@ impl Tree {
     /// `switch` with its digit `place` replaced.
     #[inline]
     pub(crate) fn with_digit(&self, switch: u32, place: u32, digit: u32) -> u32 {
-        let unit = self.line(place);
-        switch - switch / unit % self.arity * unit + digit * unit
+        modified_tree::with_digit(self.arity, switch, place, digit)
     }
 }
 
