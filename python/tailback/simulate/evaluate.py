@@ -5,34 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tailback.evaluate import Change, Evaluate
-from tailback.fabric.builders import network_of, star
-from tailback.fabric.degraded import healthy, slowed
-from tailback.fabric.model import Fabric
+from tailback.fabric.degraded import slowed
 from tailback.run import Run
 from tailback.simulate.execute import Watch, execute
+from tailback.simulate.networks import networks_of
 from tailback.simulate.prepare import Prepared
-from tailback.simulate.routes import Routes, routes_for
+from tailback.simulate.routes import routes_for
 
 
 def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
-    """A function that re-simulates ``prepared`` with one thing changed.
-
-    Routes are computed once for each of the networks, however often asked.
-    """
-    known: dict[str, tuple[Fabric, Routes]] = {}
-
-    def network(kind: str) -> tuple[Fabric, Routes]:
-        if kind not in known:
-            nodes = prepared.slots().tolist()
-            fabric = prepared.fabric if kind == "as-is" else healthy(prepared.fabric)
-            if kind == "star":
-                fabric = star(fabric)
-                known[kind] = (fabric, Routes(network_of(fabric, nodes)))
-            elif kind != "as-is" and fabric is prepared.fabric:
-                known[kind] = network("as-is")
-            else:
-                known[kind] = (fabric, routes_for(prepared.scenario, fabric, nodes))
-        return known[kind]
+    """A function that re-simulates ``prepared`` with one thing changed."""
+    network = networks_of(prepared)
 
     def evaluate(change: Change) -> Run:
         kind = "healthy" if change.network == "no-contention" else change.network

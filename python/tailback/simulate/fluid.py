@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
-from tailback.fabric.builders import network_of, star
-from tailback.fabric.degraded import healthy
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, ProgramTimes, RankModel, Rates, simulate_program
 from tailback.run import Run
 from tailback.scenario import Scenario
+from tailback.simulate.networks import networks_of
 from tailback.simulate.prepare import Prepared
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
@@ -94,18 +93,7 @@ def make_fluid_evaluate(prepared: Prepared, options: FluidOptions | None = None)
     The evaluator raises ScenarioError for ``no-contention``, which has no rates to share.
     """
     options = options or FluidOptions(windows=0)
-    known: dict[str, tuple[Fabric, Routes]] = {}
-
-    def network(kind: str) -> tuple[Fabric, Routes]:
-        if kind not in known:
-            nodes = prepared.slots().tolist()
-            fabric = prepared.fabric if kind == "as-is" else healthy(prepared.fabric)
-            if kind == "star":
-                fabric = star(fabric)
-                known[kind] = (fabric, Routes(network_of(fabric, nodes)))
-            else:
-                known[kind] = (fabric, routes_for(prepared.scenario, fabric, nodes))
-        return known[kind]
+    network = networks_of(prepared)
 
     def evaluate(change: Change) -> Run:
         if change.network == "no-contention":

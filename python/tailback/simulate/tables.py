@@ -94,19 +94,7 @@ def make_tables(
             **outcome["ranks"],
         }
     )
-    labels = [label for job in jobs for label in job.program.labels]
-    tables["labels"] = pl.DataFrame(
-        {
-            "label": np.arange(len(labels), dtype=np.uint32),
-            "job": job_of_label,
-            "phase": [label.phase for label in labels],
-            "call": [label.call for label in labels],
-            "tag": np.array([label.tag for label in labels], np.int64),
-            "communicator": [label.communicator for label in labels],
-            "path": [label.path for label in labels],
-        },
-        schema_overrides=dict.fromkeys(("phase", "call", "communicator", "path"), pl.String),
-    )
+    tables["labels"] = _labels(jobs, job_of_label)
     tables["windows"] = _windows(outcome)
     samples = pl.DataFrame(outcome["samples"])
     job_column = job_of_label[samples["label"].to_numpy().astype(np.int64)]
@@ -126,6 +114,23 @@ def make_tables(
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
     tables |= probe_tables(outcome)
     return {name: conform(name, tables[name]) for name in TABLES}, summary
+
+
+def _labels(jobs: list[Job], job_of_label: NDArray[np.uint32]) -> pl.DataFrame:
+    """What traffic of each label belongs to."""
+    labels = [label for job in jobs for label in job.program.labels]
+    return pl.DataFrame(
+        {
+            "label": np.arange(len(labels), dtype=np.uint32),
+            "job": job_of_label,
+            "phase": [label.phase for label in labels],
+            "call": [label.call for label in labels],
+            "tag": np.array([label.tag for label in labels], np.int64),
+            "communicator": [label.communicator for label in labels],
+            "path": [label.path for label in labels],
+        },
+        schema_overrides=dict.fromkeys(("phase", "call", "communicator", "path"), pl.String),
+    )
 
 
 def _windows(outcome: dict[str, Any]) -> pl.DataFrame:
