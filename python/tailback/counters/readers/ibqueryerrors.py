@@ -19,6 +19,7 @@ from tailback.counters.readers.model import (
     U64_MAX,
     WORD_BYTES,
     Counters,
+    begins_with,
     latched_flags,
     read_text,
     readings_of,
@@ -40,11 +41,7 @@ _USED = ("PortXmitData", "PortXmitPkts", "PortXmitWait")
 
 def sniff(path: Path) -> bool:
     """A text file whose first lines say ``Errors for "…"``."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        head = file.read(4096).decode("utf-8", errors="replace")
-    return bool(re.search(r'^Errors for (0x[0-9a-fA-F]+ )?"', head, re.M))
+    return begins_with(path, r'^Errors for (0x[0-9a-fA-F]+ )?"')
 
 
 def read(path: Path, *, time_ns: int | None = None) -> Counters:

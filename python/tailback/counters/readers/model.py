@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,15 @@ class Counters:
             tick_ns: Length of a PortXmitWait tick where the source does not say it.
         """
         return pl.concat([self.intervals, difference(self.readings, tick_ns=tick_ns)])
+
+
+def begins_with(path: Path, line: str) -> bool:
+    """Whether ``path`` is a text file with a line that matches ``line`` in its first 4 KiB."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(4096).decode("utf-8", errors="replace")
+    return bool(re.search(line, head, re.M))
 
 
 class Reader(Protocol):

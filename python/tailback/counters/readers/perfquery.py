@@ -21,6 +21,7 @@ from tailback.counters.readers.model import (
     U64_MAX,
     WORD_BYTES,
     Counters,
+    begins_with,
     latched_flags,
     read_text,
     readings_of,
@@ -78,11 +79,7 @@ class _Section:
 
 def sniff(path: Path) -> bool:
     """A text file whose first lines open a perfquery section."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        head = file.read(4096).decode("utf-8", errors="replace")
-    return bool(re.search(r"^# Port (extended )?counters: Lid", head, re.M))
+    return begins_with(path, r"^# Port (extended )?counters: Lid")
 
 
 def read(path: Path, *, time_ns: int | None = None) -> Counters:

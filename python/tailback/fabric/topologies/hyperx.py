@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built
+from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built, one_or_each
 from tailback.fabric.topologies.torus import Size, grid_names
 from tailback.units import RateGbps, TimePs
 
@@ -37,12 +37,7 @@ class HyperX(Topology):
     @model_validator(mode="after")
     def _per_dimension(self) -> HyperX:
         for name in ("rates", "cables"):
-            given = len(getattr(self, name))
-            if given not in (1, len(self.dims)):
-                raise ValueError(
-                    f"{name} has {given} entries for {len(self.dims)} dimensions; "
-                    "give one for all or one for each"
-                )
+            one_or_each(name, len(getattr(self, name)), len(self.dims))
         return self
 
     def _dimensions(self) -> list[tuple[int, int, float, int]]:

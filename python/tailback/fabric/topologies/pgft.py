@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from tailback.errors import FabricError
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import PLACE, TOPOLOGIES, Topology, built
+from tailback.fabric.topologies.topology import PLACE, TOPOLOGIES, Topology, built, one_or_each
 from tailback.units import RateGbps, TimePs
 
 Count = Annotated[int, Field(ge=1)]
@@ -158,11 +158,7 @@ class Pgft(Tree):
                     f"{name} begins with {given[0]}; a node has one cable, so begin with 1"
                 )
         for name, count in (("rates", len(self.rates)), ("delays", len(self.delays))):
-            if count not in (1, h - 1):
-                raise ValueError(
-                    f"{name} has {count} entries for {h - 1} levels above the leaves; "
-                    "give one for all or one for each"
-                )
+            one_or_each(name, count, h - 1, "levels above the leaves")
         return self
 
     def levels(self) -> tuple[list[int], list[int], list[int]]:

@@ -120,6 +120,18 @@ def build(options: dict[str, Any]) -> Fabric:
     return parse(options).fabric()
 
 
+def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None:
+    """Refuse an option that is a list of neither one value for all nor one for each of ``n``.
+
+    Raises:
+        ValueError: As a validator of Pydantic does; names the option and both counts.
+    """
+    if given not in (1, n):
+        raise ValueError(
+            f"{name} has {given} entries for {n} {what}; give one for all or one for each"
+        )
+
+
 def built(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Call a builder of the core; its complaint becomes a FabricError."""
     try:

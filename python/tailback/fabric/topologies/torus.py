@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built
+from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built, one_or_each
 from tailback.units import RateGbps, TimePs
 
 Size = Annotated[int, Field(ge=1, le=65535)]
@@ -60,12 +60,7 @@ class Grid(Topology):
     @model_validator(mode="after")
     def _per_dimension(self) -> Grid:
         for name in ("rates", "cables"):
-            given = len(getattr(self, name))
-            if given not in (1, len(self.dims)):
-                raise ValueError(
-                    f"{name} has {given} entries for {len(self.dims)} dimensions; "
-                    "give one for all or one for each"
-                )
+            one_or_each(name, len(getattr(self, name)), len(self.dims))
         return self
 
     def _dimensions(self) -> list[tuple[int, bool, int, list[float], int]]:
@@ -119,11 +114,7 @@ class Torus(Grid):
 
     @model_validator(mode="after")
     def _wrap(self) -> Torus:
-        if len(self.wrap) not in (1, len(self.dims)):
-            raise ValueError(
-                f"wrap has {len(self.wrap)} entries for {len(self.dims)} dimensions; "
-                "give one for all or one for each"
-            )
+        one_or_each("wrap", len(self.wrap), len(self.dims))
         return self
 
     def wraps(self) -> list[bool]:
