@@ -12,17 +12,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import webdriver
+from webdriver import DOWN, ESCAPE, HOSTILE, RIGHT
 
 from tailback.counters.analysis.evolution import Evolution, evolve, torus_neighbours
 from tailback.report.evolution import torus_panels, write_evolution
 
-HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=2</script>"
-MISSING = webdriver.missing()
-pytestmark = [
-    pytest.mark.tools,
-    pytest.mark.skipif(bool(MISSING), reason=f"needs the Debian packages {MISSING}"),
-]
-RIGHT, DOWN, ESCAPE = "\ue014", "\ue015", "\ue00c"
+pytestmark = webdriver.needed()
 
 
 def written(path: Path, prefix: str = "") -> Path:

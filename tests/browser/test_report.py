@@ -12,18 +12,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import webdriver
+from webdriver import DOWN, ENTER, ESCAPE, HOSTILE, RIGHT
 
 from report_data import make_diagnosis, make_run
 from tailback.report import write_report
 
-HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=2</script>"
-MISSING = webdriver.missing()
-pytestmark = [
-    pytest.mark.tools,
-    pytest.mark.skipif(bool(MISSING), reason=f"needs the Debian packages {MISSING}"),
-]
-
-RIGHT, DOWN, ESCAPE, ENTER = "\ue014", "\ue015", "\ue00c", "\ue007"
+pytestmark = webdriver.needed()
 
 
 @pytest.fixture(scope="module")

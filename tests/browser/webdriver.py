@@ -12,6 +12,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=2</script>"
+"""A name that would run if it were taken for markup."""
+
+RIGHT, DOWN, ESCAPE, ENTER = "\ue014", "\ue015", "\ue00c", "\ue007"
+
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -23,6 +30,15 @@ def missing() -> str:
     """What must be installed for the browser tests, empty when all is there."""
     packages = {"chromium": "chromium", "chromedriver": "chromium-driver"}
     return ", ".join(package for tool, package in packages.items() if not shutil.which(tool))
+
+
+def needed() -> list[pytest.MarkDecorator]:
+    """The marks of a module of browser tests: they skip, saying so, where there is no browser."""
+    packages = missing()
+    return [
+        pytest.mark.tools,
+        pytest.mark.skipif(bool(packages), reason=f"needs the Debian packages {packages}"),
+    ]
 
 
 class Browser:

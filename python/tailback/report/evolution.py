@@ -7,16 +7,11 @@ VI: time downwards, a circle a feature, sized by its extent, coloured by its lar
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import jinja2
 import numpy as np
 import polars as pl
 from markupsafe import Markup
@@ -30,7 +25,7 @@ from tailback.counters.analysis.evolution_tiers import Panel
 from tailback.counters.analysis.figures import draw, render
 from tailback.counters.analysis.study import Study
 from tailback.report import scales
-from tailback.report.page import write_page
+from tailback.report.page import asset, content_policy, template, write_page
 from tailback.report.payload import Packer, safe_json
 
 MOST_FEATURES: Final = 20_000
@@ -77,7 +72,7 @@ def render_evolution(
     title: str = "",
 ) -> str:
     """The page as text; arguments as in :func:`write_evolution`."""
-    viewer, look = _asset("evolution.js"), _asset("evolution.css")
+    viewer, look = asset("evolution.js"), asset("evolution.css")
     whole = graph.features.height
     graph = _worst_evolutions(graph)
     notes = []
@@ -90,9 +85,9 @@ def render_evolution(
     data, arrays = _payload(graph, panels, percent, unit, scale)
     drawn = draw("evolution", Study(evolution=graph, title=title))
     picture = "" if drawn is None else render(drawn, "svg").decode("utf-8")
-    return _template().render(
+    return template("evolution.html.j2").render(
         version=tailback.__version__,
-        policy=_policy(viewer, look),
+        policy=content_policy(viewer, look),
         # Markup: our own files, and JSON that safe_json made fit to stand in a page.
         viewer=Markup(viewer),
         look=Markup(look),
@@ -241,32 +236,3 @@ def _worst_rows(graph: Evolution, scale: float) -> list[tuple[str, ...]]:
          f"{r['maximum']:.1f}", f"{r['mean']:.1f}", graph.places[r["place"]][:_NAME])
         for r in rows.iter_rows(named=True)
     ]  # fmt: skip
-
-
-@cache
-def _asset(name: str) -> str:
-    text = (resources.files("tailback.report") / name).read_text(encoding="utf-8")
-    if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
-        raise RuntimeError(f"{name} cannot stand inside a page; build the viewer again")
-    return text
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    text = (resources.files("tailback.report") / "evolution.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(text)
-
-
-def _policy(viewer: str, look: str) -> str:
-    """Nothing from anywhere: only this page's own script, style and image."""
-    script, style = (
-        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-        for text in (viewer, look)
-    )
-    return (
-        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )

@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +26,7 @@ from tailback.report.attribution import Attribution, HotLine, by_line
 from tailback.report.evidence import Case
 from tailback.report.export import make_case
 from tailback.report.figure import FIGURES, Options, draw, render
-from tailback.report.page import write_page
+from tailback.report.page import asset, content_policy, template, write_page
 from tailback.report.payload import build, phases_carried, safe_json
 from tailback.run import Run
 from tailback.units import format_time
@@ -94,11 +93,11 @@ def render_report(
     """The report as text; arguments and errors as in :func:`write_report`."""
     case = replace(make_case(run, diagnosis, before, after), attributed=attribution)
     names, arrays = build(case)
-    viewer, look = _asset("viewer.js"), _asset("viewer.css")
+    viewer, look = asset("viewer.js"), asset("viewer.css")
     captions = {entry.name: entry.summary for entry in FIGURES}
     return _template().render(
         version=tailback.__version__,
-        policy=_policy(viewer, look),
+        policy=content_policy(viewer, look),
         # Markup: our own files, and JSON that safe_json made fit to stand in a page.
         viewer=Markup(viewer),
         look=Markup(look),
@@ -125,34 +124,13 @@ def render_report(
 
 
 @cache
-def _asset(name: str) -> str:
-    text = (resources.files("tailback.report") / name).read_text(encoding="utf-8")
-    if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
-        raise RuntimeError(f"{name} cannot stand inside a page; build the viewer again")
-    return text
-
-
-@cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["time"] = format_time
-    environment.filters["percent"] = lambda value, digits=0: f"{100 * value:.{digits}f} %"
-    text = (resources.files("tailback.report") / "report.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(text)
-
-
-def _policy(viewer: str, look: str) -> str:
-    """Nothing from anywhere: only this page's own script, style and images."""
-
-    def fingerprint(text: str) -> str:
-        digest = hashlib.sha256(text.encode("utf-8")).digest()
-        return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-    return (
-        f"default-src 'none'; script-src {fingerprint(viewer)}; style-src {fingerprint(look)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+    return template(
+        "report.html.j2",
+        {
+            "time": format_time,
+            "percent": lambda value, digits=0: f"{100 * value:.{digits}f} %",
+        },
     )
 
 

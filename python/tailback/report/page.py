@@ -1,12 +1,51 @@
-"""Writing a page: whole, or not at all."""
+"""What our pages have in common: their parts, what they may load, and how they are written."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import tempfile
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from tailback.errors import RunError
+
+
+@cache
+def asset(name: str) -> str:
+    """A script or style sheet of this package, fit to stand inside a page."""
+    text = (resources.files("tailback.report") / name).read_text(encoding="utf-8")
+    if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
+        raise RuntimeError(f"{name} cannot stand inside a page; build the viewer again")
+    return text
+
+
+def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
+    """A page template of this package; what is put into it is escaped."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(filters or {})
+    text = (resources.files("tailback.report") / name).read_text(encoding="utf-8")
+    return environment.from_string(text)
+
+
+def content_policy(script: str, style: str) -> str:
+    """Nothing from anywhere: only the page's own script, style and images."""
+    own = (
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+        for text in (script, style)
+    )
+    return (
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    ).format(*own)
 
 
 def write_page(path: str | Path, page: str, what: str) -> Path:
