@@ -275,6 +275,31 @@ def _link_tables(
     return pl.concat(samples), pl.concat(truth)
 
 
+def _waterfall(hostile: str) -> list[Bar]:
+    """The bars of the row-major stencil, in microseconds."""
+    steps = (("ideal", 41.9), ("pattern", 0.9), ("placement", 15.6), ("routing", 1.6),
+             ("other traffic", 1.2), ("observed", 0.0))  # fmt: skip
+    bars, total = [], 0.0
+    for name, delta in steps:
+        total += delta
+        bars.append(Bar(name=name, elapsed_ps=round(total * 1e6), delta_ps=round(delta * 1e6),
+                        low_ps=round(delta * 0.9e6), high_ps=round(delta * 1.12e6),
+                        meaning=f"the run with {name} made real" + hostile))  # fmt: skip
+    return bars
+
+
+def _candidates(hostile: str) -> list[Candidate]:
+    """Placements tried, one of which cannot be."""
+    return [
+        Candidate(name=name + hostile, elapsed_ps=round(t * 1e6), low_ps=round(t * 0.99e6),
+                  high_ps=round(t * 1.015e6), path_length=p, congested_fraction=c)
+        for name, t, p, c in (("tiled", 44.0, 1.433, 0.04), ("partition", 46.1, 1.47, 0.07),
+                              ("hilbert", 48.8, 1.6, 0.11), ("block", 61.2, 2.087, 0.31),
+                              ("reverse-cuthill-mckee", 89.0, 3.1, 0.44),
+                              ("random", 88.1, 4.65, 0.52))
+    ] + [Candidate(name="hypercube", error="needs a power of two of ranks" + hostile)]  # fmt: skip
+
+
 def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
     """A diagnosis that fits ``make_run``; ``hostile`` is put into every text it may hold."""
     from tailback.report.evidence import Evidence  # deferred: the tables can be made without it
@@ -298,22 +323,6 @@ def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
         )
         for i in order
     ]  # fmt: skip
-    steps = (("ideal", 41.9), ("pattern", 0.9), ("placement", 15.6), ("routing", 1.6),
-             ("other traffic", 1.2), ("observed", 0.0))  # fmt: skip
-    bars, total = [], 0.0
-    for name, delta in steps:
-        total += delta
-        bars.append(Bar(name=name, elapsed_ps=round(total * 1e6), delta_ps=round(delta * 1e6),
-                        low_ps=round(delta * 0.9e6), high_ps=round(delta * 1.12e6),
-                        meaning=f"the run with {name} made real" + hostile))  # fmt: skip
-    candidates = [
-        Candidate(name=name + hostile, elapsed_ps=round(t * 1e6), low_ps=round(t * 0.99e6),
-                  high_ps=round(t * 1.015e6), path_length=p, congested_fraction=c)
-        for name, t, p, c in (("tiled", 44.0, 1.433, 0.04), ("partition", 46.1, 1.47, 0.07),
-                              ("hilbert", 48.8, 1.6, 0.11), ("block", 61.2, 2.087, 0.31),
-                              ("reverse-cuthill-mckee", 89.0, 3.1, 0.44),
-                              ("random", 88.1, 4.65, 0.52))
-    ] + [Candidate(name="hypercube", error="needs a power of two of ranks" + hostile)]  # fmt: skip
     share = 0.86
     return Diagnosis(
         cause="placement",
@@ -329,10 +338,11 @@ def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
                     explanation="Ejection links hold the root of the remaining trees.", share=0.09,
                     phases=evidence.phases[:1], links=links[4:5], advice="Nothing to gain."),
         ],
-        waterfall=bars,
+        waterfall=_waterfall(hostile),
         remedy=Remedy(
             action="Place ranks in 8×4 tiles, one tile a leaf." + hostile, placement="tiled",
-            before_ps=61_200_000, after_ps=44_000_000, gain=1 - 44 / 61.2, candidates=candidates,
+            before_ps=61_200_000, after_ps=44_000_000, gain=1 - 44 / 61.2,
+            candidates=_candidates(hostile),
             files={"rankfile" + hostile: "Open MPI rank file", "hosts.slurm": "Slurm host file"},
             commands=["mpirun -np 4608 --rankfile rankfile ./app" + hostile,
                       "SLURM_HOSTFILE=hosts.slurm srun --distribution=arbitrary ./app"],

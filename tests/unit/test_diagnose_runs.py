@@ -100,24 +100,15 @@ def _fabric_tables() -> dict[str, pl.DataFrame]:
     }  # fmt: skip
 
 
-def make_run(
-    flows: Sequence[Flow],
-    hot: Mapping[int, float] | Mapping[tuple[str, int], float],
-    *,
-    windows: int = 20,
-    seed: int = 1,
-    wait: float = 0.9,
-    log: bool = True,
-    background: bool = False,
-    ranks_per_node: int = 1,
-    routing: str = "adaptive",
-) -> Run:
-    """Send ``flows`` over random spines; a packet meets congestion on link e with chance hot[e].
+Hot = Mapping[int, float] | Mapping[tuple[str, int], float]
+Phases = list[tuple[str, str]]
 
-    ``hot`` may also be keyed by (phase, link).
-    """
+
+def _sent(
+    flows: Sequence[Flow], hot: Hot, phases: Phases, seed: int
+) -> tuple[dict[tuple[int, int, int], np.ndarray], dict[tuple[int, int], np.ndarray]]:
+    """Sums of the samples by (window, label, link), and packets that met a link and congestion."""
     rng = np.random.default_rng(seed)
-    phases = list(dict.fromkeys((f.phase, f.call) for f in flows)) or [("exchange", "MPI_Isend")]
     rows: dict[tuple[int, int, int], np.ndarray] = {}
     truth: dict[tuple[int, int], np.ndarray] = {}
     for flow in flows:
@@ -144,13 +135,14 @@ def make_run(
                 g, e = len(met), met[int(rng.integers(len(met)))]
                 row = rows.setdefault((window, label, e), np.zeros(7, int))
                 row[4:] += [1, g, g * (g - 1)]
-    tables = _fabric_tables()
-    end = windows * WINDOW_PS
-    starts = np.arange(windows) * WINDOW_PS
+    return rows, truth
+
+
+def _samples(rows: Mapping[tuple[int, int, int], np.ndarray]) -> pl.DataFrame:
     keys = np.array(sorted(rows), int).reshape(-1, 3)
     sums = np.array([rows[tuple(key)] for key in keys.tolist()], int).reshape(-1, 7)
     names = [c.name for c in TABLES["samples"].columns]
-    tables["samples"] = pl.DataFrame(
+    return pl.DataFrame(
         dict(
             zip(
                 names,
@@ -159,15 +151,57 @@ def make_run(
             )
         )
     )
+
+
+def _truth(truth: Mapping[tuple[int, int], np.ndarray]) -> pl.DataFrame:
     where = np.array(sorted(truth), int).reshape(-1, 2)
     counts = np.array([truth[tuple(key)] for key in where.tolist()], int).reshape(-1, 2)
     zero = np.zeros(len(where), int)
-    tables["truth"] = pl.DataFrame(
+    return pl.DataFrame(
         {"window": where[:, 0], "link": where[:, 1], "packets": counts[:, 0],
          "bytes": counts[:, 0] * PACKET, "observed_packets": counts[:, 0],
          "congested_packets": counts[:, 1], "observed_congested_packets": counts[:, 1],
          "busy_ps": zero, "stall_ps": zero}
     )  # fmt: skip
+
+
+def _messages(flows: Sequence[Flow], phases: Phases, ranks_per_node: int) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"message": list(range(len(flows))),
+         "src_rank": [f.src * ranks_per_node + i % ranks_per_node for i, f in enumerate(flows)],
+         "dst_rank": [f.dst * ranks_per_node + i % ranks_per_node for i, f in enumerate(flows)],
+         "size_bytes": [f.packets * PACKET for f in flows],
+         "label": [phases.index((f.phase, f.call)) for f in flows],
+         "post_ps": [f.first * WINDOW_PS for f in flows],
+         "start_ps": [f.first * WINDOW_PS for f in flows],
+         "arrival_ps": [(f.last + 1) * WINDOW_PS for f in flows],
+         "packets": [f.packets for f in flows], "switch_hops": [3 * f.packets for f in flows]}
+    )  # fmt: skip
+
+
+def make_run(
+    flows: Sequence[Flow],
+    hot: Hot,
+    *,
+    windows: int = 20,
+    seed: int = 1,
+    wait: float = 0.9,
+    log: bool = True,
+    background: bool = False,
+    ranks_per_node: int = 1,
+    routing: str = "adaptive",
+) -> Run:
+    """Send ``flows`` over random spines; a packet meets congestion on link e with chance hot[e].
+
+    ``hot`` may also be keyed by (phase, link).
+    """
+    phases = list(dict.fromkeys((f.phase, f.call) for f in flows)) or [("exchange", "MPI_Isend")]
+    rows, truth = _sent(flows, hot, phases, seed)
+    end = windows * WINDOW_PS
+    starts = np.arange(windows) * WINDOW_PS
+    tables = _fabric_tables()
+    tables["samples"] = _samples(rows)
+    tables["truth"] = _truth(truth)
     tables["windows"] = pl.DataFrame(
         {"window": np.arange(windows), "start_ps": starts, "end_ps": starts + WINDOW_PS}
     )
@@ -188,18 +222,7 @@ def make_run(
          "observed": [j[1] for j in jobs], "ranks": [len(ranks)] * len(jobs),
          "placement": [j[2] for j in jobs], "grid": [""] * len(jobs)}
     )  # fmt: skip
-    kept = list(flows) if log else []
-    tables["messages"] = pl.DataFrame(
-        {"message": list(range(len(kept))),
-         "src_rank": [f.src * ranks_per_node + i % ranks_per_node for i, f in enumerate(kept)],
-         "dst_rank": [f.dst * ranks_per_node + i % ranks_per_node for i, f in enumerate(kept)],
-         "size_bytes": [f.packets * PACKET for f in kept],
-         "label": [phases.index((f.phase, f.call)) for f in kept],
-         "post_ps": [f.first * WINDOW_PS for f in kept],
-         "start_ps": [f.first * WINDOW_PS for f in kept],
-         "arrival_ps": [(f.last + 1) * WINDOW_PS for f in kept],
-         "packets": [f.packets for f in kept], "switch_hops": [3 * f.packets for f in kept]}
-    )  # fmt: skip
+    tables["messages"] = _messages(flows if log else [], phases, ranks_per_node)
     job: list[dict[str, object]] = [{"pattern": {"kind": "made"}}]
     if background:
         job.append({"pattern": {"kind": "made"}, "observed": False})
