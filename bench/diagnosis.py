@@ -35,6 +35,7 @@ import diagnosis_page as page
 import numpy as np
 from _pages import put
 from diagnosis_observe import join, known_to_user, observe, thin, what_if
+from diagnosis_page import Answer
 from diagnosis_schemes import coordinated
 from diagnosis_suite import LABELS, Case, make
 from scipy.optimize import minimize
@@ -52,32 +53,6 @@ ONCE = ("rough", "all")
 
 SEEDS = 2
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "diagnosis-accuracy.md"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the diagnosis said of one scenario, observed in one way."""
-
-    number: int
-    label: str
-    kind: str
-    routing: str
-    scheme: str
-    packets: int
-    knowledge: str
-    cause: str
-    confidence: float
-    basis: str
-    margin: float
-    headline: str
-    seconds: float
-    saved: dict[str, float]
-    rejected: int
-
-    @property
-    def right(self) -> bool:
-        """Whether it is the label."""
-        return self.cause == self.label
 
 
 @dataclass(frozen=True)

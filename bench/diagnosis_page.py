@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from diagnosis_suite import LABELS
 
 
-class Answered(Protocol):
-    """What the page shows of an answer; see ``diagnosis.Answer``."""
+@dataclass(frozen=True)
+class Answer:
+    """What the diagnosis said of one scenario, observed in one way."""
 
     number: int
     label: str
@@ -21,13 +22,17 @@ class Answered(Protocol):
     knowledge: str
     cause: str
     confidence: float
+    basis: str
+    margin: float
     headline: str
+    seconds: float
     saved: dict[str, float]
+    rejected: int
 
     @property
     def right(self) -> bool:
-        """Whether the cause is the label."""
-        ...
+        """Whether it is the label."""
+        return self.cause == self.label
 
 
 def accuracy_table(rows: Sequence[dict[str, object]]) -> list[str]:
@@ -44,7 +49,7 @@ def accuracy_table(rows: Sequence[dict[str, object]]) -> list[str]:
     return out
 
 
-def confusion_table(found: Sequence[Answered]) -> list[str]:
+def confusion_table(found: Sequence[Answer]) -> list[str]:
     """Labels in rows, verdicts in columns."""
     causes = [*LABELS, "undetermined"]
     count = Counter((a.label, a.cause) for a in found)
@@ -69,7 +74,7 @@ def calibration_table(bins: Sequence[dict[str, float]]) -> list[str]:
     return out
 
 
-def fabric_table(found: Sequence[Answered]) -> list[str]:
+def fabric_table(found: Sequence[Answer]) -> list[str]:
     """Right answers by kind of fabric."""
     out = ["| fabric | right |", "|---|---:|"]
     for kind, total in sorted(Counter(a.kind for a in found).items()):
@@ -77,7 +82,7 @@ def fabric_table(found: Sequence[Answered]) -> list[str]:
     return out
 
 
-def miss_table(found: Sequence[Answered]) -> list[str]:
+def miss_table(found: Sequence[Answer]) -> list[str]:
     """Every miss, with what the counterfactuals say of the scenario."""
     out = [
         "| scenario | fabric, routing | built in | said | sure | saved by taking away alone |",

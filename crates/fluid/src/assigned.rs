@@ -6,7 +6,6 @@
 //! so all end by W, and no assignment ends before W because the heaviest link is busy until then.
 
 use crate::FluidError;
-use crate::error::positive;
 use crate::links::Links;
 use crate::paths::Paths;
 
@@ -75,13 +74,7 @@ pub fn assignment(
     paths: &Paths,
     weight: &[f64],
 ) -> Result<(Vec<f64>, Vec<f64>), FluidError> {
-    let mut links = Links::new(capacity.to_vec())?;
-    paths.check(capacity.len(), weight.len())?;
-    for (flow, &w) in weight.iter().enumerate() {
-        positive("weight", || format!("flow {flow}"), w)?;
-        let number = links.add(paths.of(flow), w);
-        links.enter(number);
-    }
+    let mut links = Links::of_active(capacity, paths, weight)?;
     let mut state = Assigned::default();
     let all: Vec<u32> = (0..weight.len() as u32).collect();
     state.settle(&mut links, &all, &mut Vec::new());

@@ -1,7 +1,7 @@
 //! Which active flow uses which link, and with what share of its rate.
 
-use crate::FluidError;
 use crate::error::positive;
+use crate::{FluidError, Paths};
 
 /// One flow's use of one link.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,6 +44,22 @@ impl Links {
         }
         let users = vec![Vec::new(); capacity.len()];
         Ok(Self { capacity, users, first: vec![0], ..Self::default() })
+    }
+
+    /// Links on which all flows of `paths` are active.
+    ///
+    /// # Errors
+    /// A capacity or weight that is not positive, or a path that names no link or one that does not
+    /// exist.
+    pub fn of_active(capacity: &[f64], paths: &Paths, weight: &[f64]) -> Result<Self, FluidError> {
+        let mut links = Self::new(capacity.to_vec())?;
+        paths.check(capacity.len(), weight.len())?;
+        for (flow, &w) in weight.iter().enumerate() {
+            positive("weight", || format!("flow {flow}"), w)?;
+            let number = links.add(paths.of(flow), w);
+            links.enter(number);
+        }
+        Ok(links)
     }
 
     /// Adds a flow, not yet active, and returns its number.

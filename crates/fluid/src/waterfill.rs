@@ -9,7 +9,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::FluidError;
-use crate::error::positive;
 use crate::links::Links;
 use crate::paths::Paths;
 
@@ -131,13 +130,7 @@ impl Filler {
 /// A capacity or weight that is not positive, or a path that names no link or one that does not
 /// exist.
 pub fn max_min(capacity: &[f64], paths: &Paths, weight: &[f64]) -> Result<Vec<f64>, FluidError> {
-    let mut links = Links::new(capacity.to_vec())?;
-    paths.check(capacity.len(), weight.len())?;
-    for (flow, &w) in weight.iter().enumerate() {
-        positive("weight", || format!("flow {flow}"), w)?;
-        let number = links.add(paths.of(flow), w);
-        links.enter(number);
-    }
+    let mut links = Links::of_active(capacity, paths, weight)?;
     let mut filler = Filler::default();
     filler.reserve(&links);
     let all: Vec<u32> = (0..weight.len() as u32).collect();

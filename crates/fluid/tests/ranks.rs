@@ -7,17 +7,18 @@ use tailback_fluid::{
     simulate_program,
 };
 
-fn two_hosts() -> (Fabric, Plan) {
+/// Leaves of two hosts under one switch, if there are several; cables of 8 Gb/s.
+fn pairs(leaves: u32, delay_ps: u64) -> (Fabric, Plan) {
     let shape = Shape {
         hosts_per_leaf: 2,
-        leaves: 1,
+        leaves,
         aggregation: 1,
         pods: 0,
         cores: 0,
         leaf_cables: 1,
         aggregation_uplinks: 0,
         gbps: [8.0; 3],
-        delay_ps: [10_000; 3],
+        delay_ps: [delay_ps; 3],
     };
     let fabric = build(&shape).unwrap();
     let rule = Rule::Table(Routes::up_down(&fabric).unwrap());
@@ -61,7 +62,7 @@ fn one_message(late: u64) -> Program {
 }
 
 fn run(program: &Program, eager_bytes: u64) -> Result<RankTimes, FluidError> {
-    let (fabric, plan) = two_hosts();
+    let (fabric, plan) = pairs(1, 10_000);
     let placement = Placement {
         node: vec![0, 1],
         host: vec![0, 1],
@@ -112,19 +113,7 @@ fn who_waits_for_ever_is_named() {
 
 /// Ranks 0 and 1 on one leaf send 2000 bytes each to ranks 2 and 3 on another, over one link.
 fn two_over_one_link(paths: PathChoice, buffer_bytes: u64) -> RankTimes {
-    let shape = Shape {
-        hosts_per_leaf: 2,
-        leaves: 2,
-        aggregation: 1,
-        pods: 0,
-        cores: 0,
-        leaf_cables: 1,
-        aggregation_uplinks: 0,
-        gbps: [8.0; 3],
-        delay_ps: [0; 3],
-    };
-    let fabric = build(&shape).unwrap();
-    let plan = Plan::new(&fabric, Rule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let (fabric, plan) = pairs(2, 0);
     let program = Program {
         rank_start: vec![0, 2, 4, 6, 8],
         kind: vec![1, 4, 1, 4, 2, 4, 2, 4],
