@@ -1,4 +1,4 @@
-"""Traces to read: the public data sets, and small ones written here with the package `otf2`."""
+"""Traces to read: names of public data sets, and small ones written with the package `otf2`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-EZTRACE16 = DATA / "eztrace-stencil16"
-EZTRACE64 = DATA / "eztrace-stencil64"
-SCOREP64 = DATA / "tracer-otf2-stencil4d" / "examples" / "stencil4d-otf" / "traces-64"
-
-
-def need(path: Path) -> Path:
-    """`path`, if that data set is beside the checkout; the test skips otherwise."""
-    if not path.exists():
-        pytest.skip(f"the public data set {path.name} is not beside the checkout")
-    return path
+EZTRACE16 = "eztrace-stencil16"
+EZTRACE64 = "eztrace-stencil64"
+SCOREP64 = "tracer-otf2-stencil4d/examples/stencil4d-otf/traces-64"
 
 
 class Writer:

@@ -10,7 +10,7 @@ import pytest
 
 from tailback import _core
 from tailback.errors import FabricError
-from tailback.fabric.builders import fat_tree, in_port_order
+from tailback.fabric.builders import fat_tree, in_port_order, network_of
 from tailback.fabric.topologies import build
 from tailback.scenario import FatTree
 from tailback.telemetry.candidates import Choices, minimal_choices, pair_candidates, routed_choices
@@ -56,11 +56,7 @@ def test_a_tree_s_routes_give_the_candidates_of_its_stages() -> None:
     shape = FatTree(hosts_per_leaf=2, leaves=3, aggregation=2, pods=2, cores=2,
                     aggregation_uplinks=2)  # fmt: skip
     fabric = fat_tree(shape)
-    network = _core.Network(
-        fabric.n_nodes, fabric.switch_tier, fabric.switch_pod, fabric.link_src, fabric.link_dst,
-        fabric.link_src_port, fabric.link_dst_port, fabric.link_gbps, fabric.link_delay_ps,
-        fabric.link_reverse,
-    )  # fmt: skip
+    network = network_of(fabric)
     rule = _core.Routing.of_network(network)
     routed = routed_choices(fabric, lambda switch, node: rule.next(switch, node, 0, 0)[0])
     minimal = minimal_choices(fabric)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from public_data import real
 
 from tailback.cli import run as tailback
 from tailback.run import Run
@@ -20,7 +21,6 @@ from tailback.schema import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "examples" / "demo"
-SHARED = ROOT.parent / "shared" / "data"
 
 SMALL = """
 name = "small"
@@ -346,7 +346,6 @@ def test_hostile_names_reach_the_terminal_as_text(
 
 
 @pytest.mark.data
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the public data sets are not beside the checkout")
 @pytest.mark.parametrize(
     "trace", ["tracer-otf2-stencil4d/examples/stencil4d-otf/traces-64", "eztrace-stencil64"]
 )
@@ -357,9 +356,9 @@ def test_real_traces_on_the_real_selene_fabric(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fabric = SHARED / "selene" / "selene.compute.txt"
+    fabric = real("selene/selene.compute.txt")
     out = Path("d")
-    arguments = ["diagnose", str(SHARED / trace), "--fabric", str(fabric), "--out", str(out)]
+    arguments = ["diagnose", str(real(trace)), "--fabric", str(fabric), "--out", str(out)]
     assert tailback([*arguments, "--seeds", "1", "--try", "metis"]) in (0, 3)
     diagnosis = json.loads((out / "diagnosis.json").read_text())
     assert diagnosis["sampling"]["packets"] > 0

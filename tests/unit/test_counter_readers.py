@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
+from public_data import real
 
 from tailback.counters.readers import READERS, read_counters, read_series
 from tailback.counters.readers.engine_run import from_run
@@ -15,8 +16,6 @@ from tailback.counters.readers.ldms_csv import read as read_ldms
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, Flag
 from tailback.errors import TailbackError
 from tailback.schema import TABLES
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 PLAIN = """\
 # Port counters: Lid 7 port 3 (CapMask: 0x1300)
@@ -291,16 +290,9 @@ def test_the_way_in(tmp_path: Path) -> None:
     ]
 
 
-def shared(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"the public data set {name} is not there")
-    return path
-
-
 @pytest.mark.data
 def test_real_perfquery_outputs() -> None:
-    folder = shared("exporter-fixtures/perfquery")
+    folder = real("exporter-fixtures/perfquery")
     switch = read_counters(folder / "0x7cfe9003009ce5b0.out").readings
     assert switch["port"].to_list() == [1, 2]
     assert switch["xmit_wait_ticks"].to_list() == [22730501, 36510964]
@@ -308,16 +300,16 @@ def test_real_perfquery_outputs() -> None:
     adapter = read_counters(folder / "0x7cfe9003003b4bde.out").readings.row(0, named=True)
     assert adapter["data_bytes"] == 4 * 9049592493976
     assert adapter["xmit_wait_ticks"] is None
-    many = read_counters(shared("ibsim-samples/perfquery-l-36ports.txt")).readings
+    many = read_counters(real("ibsim-samples/perfquery-l-36ports.txt")).readings
     assert many["port"].to_list() == list(range(1, 37))
 
 
 @pytest.mark.data
 def test_real_ibqueryerrors_and_sysfs() -> None:
-    fabric = read_counters(shared("ibsim-samples/ys135.ibqueryerrors-data.txt"))
+    fabric = read_counters(real("ibsim-samples/ys135.ibqueryerrors-data.txt"))
     assert fabric.readings.height == 1763
     assert fabric.readings.row(0, named=True)["xmit_wait_ticks"] == 1286300
-    tree = read_counters(shared("procfs-sysfs/infiniband")).readings
+    tree = read_counters(real("procfs-sysfs/infiniband")).readings
     assert tree.select("node_name", "port", "xmit_wait_ticks").rows() == [
         ("hfi1_0", 1, 0), ("mlx4_0", 1, 3599), ("mlx4_0", 2, 3846), ("mlx5_0", 1, 0),
     ]  # fmt: skip
@@ -325,7 +317,7 @@ def test_real_ibqueryerrors_and_sysfs() -> None:
 
 @pytest.mark.data
 def test_real_ldms_headers(tmp_path: Path) -> None:
-    head = shared("ldms/bluewaters_full.HEADER.20160115").read_text().strip()
+    head = real("ldms/bluewaters_full.HEADER.20160115").read_text().strip()
     names = head.split(", ")
     rows = "".join(
         ",".join(str(60 * t) if i == 0 else str(i * t) for i in range(len(names))) + "\n"
@@ -337,7 +329,7 @@ def test_real_ldms_headers(tmp_path: Path) -> None:
     at = names.index("X+_traffic (B)")
     first = found.readings.filter(pl.col("direction") == "X+")
     assert first["data_bytes"].to_list() == [at, 2 * at]
-    monet = shared("ldms/bluewaters_monet.HEADER").read_text().strip()
+    monet = real("ldms/bluewaters_monet.HEADER").read_text().strip()
     row = ",".join(["60"] + ["1000000"] * 18 + ["3", "2", "1"])
     found = read_counters(put(tmp_path, "b.csv", monet + "\n" + row + "\n"))
     assert found.unknown == []
@@ -351,7 +343,7 @@ def test_real_ldms_headers(tmp_path: Path) -> None:
 )
 def test_real_cray_samples(tmp_path: Path, name: str, ports: int) -> None:
     """Real numbers of ldms_ls, written the way store_csv writes them."""
-    lines = shared(f"ldms/{name}.ldms_ls.txt").read_text().split("\n")
+    lines = real(f"ldms/{name}.ldms_ls.txt").read_text().split("\n")
     pairs = [line.split(None, 2) for line in lines if line.strip().startswith("U64")]
     head = ",".join(["#Time", "Time_usec", "ProducerName", *(p[2].strip() for p in pairs)])
     row = ",".join(["1421272080.009395", "9395", "nid", *(p[1] for p in pairs)])

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from public_data import real
 
 from tailback.counters import archive
 from tailback.counters.analysis import classes, passes, rounds, study, tables_002
@@ -15,8 +16,6 @@ from tailback.counters.schema import READINGS, CounterError, Flag
 from tailback.errors import TailbackError
 from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.readers import read_fabric
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
 def test_equation_3_gives_the_example_of_table_iii() -> None:
@@ -225,12 +224,10 @@ def test_rows_of_unknown_ports_are_told() -> None:
 
 @pytest.mark.data
 def test_classes_of_a_real_discovery_meet_the_counters_of_the_same_fabric() -> None:
-    if not DATA.exists():
-        pytest.skip("the public data sets are not there")
     from tailback.counters.readers import read_counters
 
-    fabric = read_fabric(DATA / "ibsim-samples/ys135.ibnetdiscover.txt")
-    counters = read_counters(DATA / "ibsim-samples/ys135.ibqueryerrors-data.txt").readings
+    fabric = read_fabric(real("ibsim-samples/ys135.ibnetdiscover.txt"))
+    counters = read_counters(real("ibsim-samples/ys135.ibqueryerrors-data.txt")).readings
     out, notes = classes.attach(counters, classes.classify(fabric))
     assert notes == []
     assert set(out["category"].unique()) == {"Host", "ToR", "Leaf", "Spine"}

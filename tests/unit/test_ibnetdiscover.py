@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from public_data import real
 
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
@@ -353,14 +354,6 @@ def test_natural_order() -> None:
 
 
 # --- real files --------------------------------------------------------------------------------
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-
-
-def real(path: str) -> Path:
-    if not (DATA / path).exists():
-        pytest.skip(f"the public data set {path} is not beside the checkout")
-    return DATA / path
 
 
 @pytest.mark.data

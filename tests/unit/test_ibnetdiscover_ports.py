@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from public_data import real
 
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
@@ -96,15 +97,6 @@ def test_broken_lines_are_named(tmp_path: Path, bad: str) -> None:
     message = str(caught.value)
     assert "ports.txt: line 9: " in message
     assert "remedy" in message
-
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-
-
-def real(path: str) -> Path:
-    if not (DATA / path).exists():
-        pytest.skip(f"the public data set {path} is not beside the checkout")
-    return DATA / path
 
 
 @pytest.mark.data

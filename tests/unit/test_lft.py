@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from public_data import real
 
 from tailback import _core
 from tailback.errors import FabricError
@@ -14,8 +15,6 @@ from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "netloc"
 
 DISCOVERY = """\
 Switch 36 "S-0000000000000001" # "left" base port 0 lid 1 lmc 0
@@ -149,9 +148,7 @@ def test_a_missing_file_is_explained(tmp_path: Path) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize(("site", "nodes", "switches"), [("plafrim", 125, 9), ("avakas", 281, 25)])
 def test_real_tables_lead_everybody_everywhere(site: str, nodes: int, switches: int) -> None:
-    folder = DATA / site / "ib-raw"
-    if not folder.is_dir():
-        pytest.skip(f"needs the public data set netloc/{site}")
+    folder = real(f"netloc/{site}/ib-raw")
     fabric = in_port_order(read_fabric(next(folder.glob("ib-subnet*"))))
     tables = read_lfts(next(folder.glob("ibroutes*")))
     found = forwarding(fabric, tables)

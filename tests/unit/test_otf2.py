@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from otf2_traces import EZTRACE16, EZTRACE64, SCOREP64, Build, barrier, call, need, writing
+from otf2_traces import EZTRACE16, EZTRACE64, SCOREP64, Build, barrier, call, writing
+from public_data import real
 
 from tailback.errors import TraceError
 from tailback.traffic.program import Op, Program
@@ -95,7 +96,7 @@ REAL = {
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_trace_has_the_events_that_otf2_print_counts(name: str) -> None:
     path, ranks, counts, sends, receives, collectives = REAL[name]
-    trace = load(need(path))
+    trace = load(real(path))
     kind, size = trace.messages.kind, trace.messages.bytes
     assert trace.n_ranks == ranks
     assert (trace.records, trace.enters, trace.leaves) == counts
@@ -108,7 +109,7 @@ def test_a_real_trace_has_the_events_that_otf2_print_counts(name: str) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_trace_compiles_to_all_its_messages_and_completes(name: str) -> None:
     path, ranks, _, sends, _, _ = REAL[name]
-    program = read_trace(need(path))
+    program = read_trace(real(path))
     assert program.n_ranks == ranks
     tags = np.array([label.tag for label in program.labels])[program.label]
     for op in (Op.ISEND, Op.IRECV):
@@ -120,7 +121,7 @@ def test_a_real_trace_compiles_to_all_its_messages_and_completes(name: str) -> N
 @pytest.mark.data
 def test_eztrace_stencil_is_the_stencil_it_was() -> None:
     """4 x 4 periodic, row-major: each rank sends 10 x 4096 B to each of four neighbours."""
-    program = read_trace(need(EZTRACE16))
+    program = read_trace(real(EZTRACE16))
     tags = np.array([label.tag for label in program.labels])[program.label]
     point_to_point = (program.kind == Op.ISEND) & (tags >= 0)
     pairs = Counter(
@@ -146,7 +147,7 @@ def test_eztrace_stencil_is_the_stencil_it_was() -> None:
 
 @pytest.mark.data
 def test_score_p_phase_is_the_enclosing_region() -> None:
-    program = read_trace(need(SCOREP64))
+    program = read_trace(real(SCOREP64))
     # Rank 0 also enters TRACER_WallTime_InLoop, in the loop, and never leaves it.
     messages = (program.kind == Op.ISEND) & (program.op_rank > 0)
     labels = [program.labels[number] for number in np.unique(program.label[messages])]
@@ -156,8 +157,8 @@ def test_score_p_phase_is_the_enclosing_region() -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("path", [EZTRACE16, SCOREP64], ids=["eztrace", "scorep"])
-def test_the_number_of_threads_changes_nothing(path: Path) -> None:
-    one, four = load(need(path), threads=1), load(path, threads=4)
+def test_the_number_of_threads_changes_nothing(path: str) -> None:
+    one, four = load(real(path), threads=1), load(real(path), threads=4)
     for column in ("position", "kind", "peer", "bytes", "posted", "call"):
         assert np.array_equal(getattr(one.messages, column), getattr(four.messages, column))
     assert np.array_equal(one.calls.enter, four.calls.enter)

@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from otf2_traces import EZTRACE16, Build, barrier, call, need, writing
+from otf2_traces import EZTRACE16, Build, barrier, call, writing
+from public_data import real
 
 from tailback.errors import TailbackError, TraceError
 from tailback.traffic.readers import READERS, read_trace
@@ -103,7 +104,7 @@ def test_flipped_bits_never_do_worse_than_an_error(build: Build, seed: int) -> N
 
 @pytest.mark.data
 def test_a_damaged_real_trace_is_refused_or_read(tmp_path: Path) -> None:
-    shutil.copytree(need(EZTRACE16), tmp_path / "copy")
+    shutil.copytree(real(EZTRACE16), tmp_path / "copy")
     files = sorted((tmp_path / "copy").rglob("*.evt"))
     for file in (*files, files[0].parent):
         file.chmod(0o755)

@@ -6,19 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from public_data import real
 
 from tailback.errors import TraceError
 from tailback.traffic.program import Op
 from tailback.traffic.readers import pml_monitoring, read_trace
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "ompi-pml-monitoring16"
-
 
 @pytest.fixture
 def sample() -> Path:
-    if not DATA.exists():
-        pytest.skip("the public data set ompi-pml-monitoring16 is not beside the checkout")
-    return DATA
+    return real("ompi-pml-monitoring16")
 
 
 def write(folder: Path, *profiles: str, stem: str = "prof") -> Path:

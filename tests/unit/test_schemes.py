@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.errors import FabricError, RunError
-from tailback.fabric.builders import fat_tree, star
+from tailback.fabric.builders import fat_tree, network_of, star
 from tailback.scenario import FatTree
 from tailback.telemetry.hashed import (
     Candidates,
@@ -185,11 +185,7 @@ SMALL = FatTree(hosts_per_leaf=3, leaves=4, aggregation=2, pods=3, cores=4, aggr
 
 def test_stages_hold_every_path() -> None:
     fabric = fat_tree(SMALL)
-    network = _core.Network(
-        fabric.n_nodes, fabric.switch_tier, fabric.switch_pod, fabric.link_src, fabric.link_dst,
-        fabric.link_src_port, fabric.link_dst_port, fabric.link_gbps, fabric.link_delay_ps,
-        fabric.link_reverse,
-    )  # fmt: skip
+    network = network_of(fabric)
     ends = np.random.default_rng(1).integers(0, fabric.n_nodes, (2, 3000), dtype=np.uint32)
     hops, flat = _core.random_paths(network, ends[0], ends[1], 5, 5)
     rows = flat.reshape(-1, 5)
