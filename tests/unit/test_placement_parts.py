@@ -33,7 +33,6 @@ def test_slots_use_adapters_in_turn() -> None:
     assert problem.slot_host.tolist() == [2, 2, 2, 0, 0, 0]
     assert problem.slot_switch.tolist() == [0, 1, 0, 0, 1, 0]
     assert problem.slot_home.tolist() == [0] * 6
-    assert problem.local_index().tolist() == [0, 1, 2, 0, 1, 2]
 
 
 @pytest.mark.parametrize(

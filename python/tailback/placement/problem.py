@@ -71,16 +71,6 @@ class Problem:
         _, first, index = np.unique(self.slot_host, return_index=True, return_inverse=True)
         return self.slot_switch[first][index]
 
-    def local_index(self) -> NDArray[np.int64]:
-        """Position of each slot among the slots of its host, shape (K,)."""
-        order = np.argsort(self.slot_host, kind="stable")
-        hosts = self.slot_host[order]
-        first = np.flatnonzero(np.r_[True, hosts[1:] != hosts[:-1]]) if len(hosts) else order
-        counts = np.diff(np.append(first, len(hosts)))
-        out = np.empty(len(hosts), np.int64)
-        out[order] = np.arange(len(hosts)) - np.repeat(first, counts)
-        return out
-
     def random(self, *stream: str) -> np.random.Generator:
         """A generator that is a function of the seed and the name of the stream alone."""
         text = "/".join((str(self.seed), "placement", *stream))

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 from tailback.errors import TraceError
 
-UD_SEND_ONLY = 0x64
-"""Opcode of a datagram; carried with an 8-byte DETH."""
 RC_SEND_ONLY = 0x04
 """Opcode of a reliable-connection send of one packet."""
 RESERVED_BITS = 6

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from tailback.counters.readers.model import U32_MAX, U64_MAX, WORD_BYTES
+from tailback.counters.readers.model import U32_MAX, WORD_BYTES
 
 Family = Literal["ibnet", "sysclassib", "gemini", "aries"]
 
@@ -165,8 +165,3 @@ def _port_column(name: str, index: int, ports: dict[tuple[str, int | None], Port
         port.cumulative.append(Value(index, raw.target, raw.scale, raw.limit))
         return "ibnet"
     return None
-
-
-def limit_of(value: Value) -> int:
-    """Largest value of a column's target, 64 bits when the sampler does not say."""
-    return U64_MAX if value.limit is None else value.limit
