@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tailback.cli import cli
 from tailback.scenario import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,6 +142,17 @@ def test_every_dependency_is_argued_for() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     told = {name for row in re.findall(r"^\| ([^|]*) \|", page, re.M) for name in row.split(", ")}
     assert names <= told, f"docs/dependencies.md does not name {', '.join(sorted(names - told))}"
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_the_examples_of_a_help_name_what_there_is(name: str) -> None:
+    """Files below examples/ exist, commands and options are known."""
+    lines = [line.split() for line in (cli.commands[name].help or "").split("\n")]
+    for words in (line for line in lines if line[:1] == ["tailback"]):
+        known = {option for part in cli.commands[words[1]].params for option in part.opts}
+        assert {word for word in words if word.startswith("--")} <= known, words
+        missing = [w for w in words if w.startswith("examples/") and not (ROOT / w).exists()]
+        assert not missing, f"'tailback {name} --help' names {missing}"
 
 
 SCENARIOS = sorted((ROOT / "examples").glob("**/*.toml"))

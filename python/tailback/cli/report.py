@@ -26,7 +26,7 @@ def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool
     A bare run is judged by its samples alone; nothing is simulated again.
 
     \b
-    tailback simulate examples/stencil2d/row-major.toml --out run
+    tailback simulate examples/stencil2d/stencil2d.toml --out run
     tailback report run --figures svg
     """
     out = out or folder.with_name(folder.name + ".html")
