@@ -38,7 +38,8 @@ class Run:
         tables: Frame of every table in ``schema.TABLES``.
         summary: ``elapsed_ps`` (last observed rank's finish), ``packets``, ``packet_hops``,
             ``events``, ``average_path_length`` (switches a packet of observed jobs visits),
-            ``observed_packets``, ``complete`` …
+            ``observed_packets``, ``complete``, ``vc_refused`` (flows that found no free entry, a
+            switch each, of routing ``vc``), ``marked_packets`` (by congestion control) …
         performance: Wall-clock figures: never part of what must be reproducible.
         notes: What readers found odd and tolerated.
     """

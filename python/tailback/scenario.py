@@ -148,8 +148,13 @@ class JobSection(Section):
 
 
 class CongestionControlSection(Section):
-    """InfiniBand congestion control (annex A10), by the names of the specification."""
+    """InfiniBand congestion control (annex A10), by its names, or a scheme built on it."""
 
+    scheme: Literal["infiniband", "dcms", "rgbcc"] = Field(
+        default="infiniband",
+        description="as specified; a marking rate that changes while victims are created; red and "
+        "green lights: [congestion.md](congestion.md)",
+    )
     threshold: SizeBytes = Field(
         default=32768, description="queue of an output above which packets are marked (FECN)"
     )
@@ -169,10 +174,35 @@ class CongestionControlSection(Section):
         default=None, description="pauses in packet times, `shift × 16384 + multiplier`; default "
         "0, 1, 2 … limit",
     )  # fmt: skip
+    calm_marking_rate: int = Field(
+        default=65535, ge=0, lt=1 << 32, description="marking rate of a switch that creates no "
+        "victims (dcms)",
+    )  # fmt: skip
+    hold: TimePs = Field(
+        default=100_000_000, gt=0, description="for how long after the last sign of them there are "
+        "victims (dcms)",
+    )  # fmt: skip
+    green: SizeBytes = Field(
+        default=16384, description="queue at which senders may go on (rgbcc); below threshold"
+    )
+
+    @model_validator(mode="after")
+    def _lights(self) -> CongestionControlSection:
+        if self.scheme == "rgbcc" and self.green >= self.threshold:
+            raise ValueError(
+                f"green = {self.green} B is not below threshold = {self.threshold} B; "
+                "lower green, or raise threshold"
+            )
+        return self
 
     def settings(self) -> dict[str, Any]:
         """The engine's settings."""
+        options: dict[str, dict[str, Any]] = {
+            "dcms": {"calm_marking_rate": self.calm_marking_rate, "hold_ps": self.hold},
+            "rgbcc": {"green_bytes": self.green},
+        }
         return {
+            "scheme": {"kind": self.scheme, **options.get(self.scheme, {})},
             "threshold_bytes": self.threshold,
             "marking_rate": self.marking_rate,
             "packet_bytes": self.packet,
@@ -231,7 +261,7 @@ class EngineSection(Section):
     )
     injection: Literal["fifo", "round-robin", "per-destination"] = "fifo"
     congestion_control: CongestionControlSection | None = Field(
-        default=None, description="InfiniBand congestion control; needs injection per-destination"
+        default=None, description="congestion control; needs injection per-destination"
     )
     pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")

@@ -101,6 +101,24 @@ def test_congestion_control_trades_time_for_fairness_and_pacing_does_not() -> No
     assert slow["jain"] > none["jain"]
 
 
+def test_dcms_lets_who_harms_nobody_and_lights_let_victims_be() -> None:
+    nets = control.networks()
+    none, slow, dcms, lights = (
+        {name: control.measure(nets[name], settings, name == "hot spot") for name in nets}
+        for settings in (control.SCHEMES["no control"], *(
+            {"congestion_control": control.SETS[name]}
+            for name in ("IB CC, slow timer", "DCMS, slow timer", "RGBCC, 8 and 4 packets")
+        ))
+    )  # fmt: skip
+    assert slow["permutation"]["time"] > 1.5
+    assert dcms["permutation"]["time"] < 1.02 and lights["permutation"]["time"] < 1.05
+    worst = "worst_victim_gbps"
+    assert dcms["hot spot"][worst] > 1.5 * none["hot spot"][worst]
+    assert lights["hot spot"][worst] > 2 * none["hot spot"][worst]
+    assert lights["hot spot"]["time"] < 1.05
+    assert lights["hot spot"]["queue"] < 0.4 * none["hot spot"]["queue"]
+
+
 def test_tables_go_between_their_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- t -->\nold\n<!-- end t -->\nb\n", encoding="utf-8")

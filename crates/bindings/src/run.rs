@@ -85,6 +85,8 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
     let out = PyDict::new(py);
     out.set_item("packets", outcome.packets)?;
     out.set_item("packet_hops", outcome.packet_hops)?;
+    out.set_item("vc_refused", outcome.refused)?;
+    out.set_item("marked_packets", outcome.marked)?;
     out.set_item("events", outcome.events)?;
     out.set_item("end_ps", outcome.end_ps)?;
     out.set_item("complete", outcome.complete)?;

@@ -2,14 +2,11 @@
 
 use std::collections::VecDeque;
 
-use tailback_fabric::RouteState;
-use tailback_telemetry::Mark;
-
-use crate::congestion::CongestionControl;
+use crate::congestion::{CongestionControl, Light, Scheme};
 use crate::flows::Flows;
 use crate::link::NEVER;
 use crate::mail::Parcel;
-use crate::packet::{Content, Packet};
+use crate::packet::{Content, Flags, Packet};
 use crate::prefetch::prefetch;
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
@@ -20,8 +17,8 @@ use crate::shard::Shard;
 /// Messages an adapter has to send.
 #[derive(Debug, Default)]
 pub(crate) struct Adapter {
-    /// Handshake packets: they go first.
-    control: VecDeque<(u32, Content)>,
+    /// Handshake packets and notifications: they go first.
+    control: VecDeque<(u32, Content, Light)>,
     /// Messages with packets left.
     data: VecDeque<u32>,
     /// The same by destination, where injection is of that kind.
@@ -43,8 +40,17 @@ impl<P: Probe> Shard<'_, P> {
                 adapter.flows.push(world.placement.node[dst as usize], message, now);
             }
             Content::Data => adapter.data.push_back(message),
-            _ => adapter.control.push_back((message, content)),
+            _ => adapter.control.push_back((message, content, Light::default())),
         }
+        if !adapter.pending {
+            self.adapter_send(node);
+        }
+    }
+
+    /// Lets `node` tell the sender of `message` that its packets meet congestion.
+    pub fn send_notice(&mut self, node: u32, message: u32, light: Light) {
+        let adapter = self.adapter(node);
+        adapter.control.push_back((message, Content::Congestion, light));
         if !adapter.pending {
             self.adapter_send(node);
         }
@@ -84,9 +90,9 @@ impl<P: Probe> Shard<'_, P> {
         let free = self.links.free_at(link);
         let now = self.now;
         let adapter = self.adapter(node);
-        let (message, content) = match (adapter.control.front(), adapter.data.front()) {
-            (Some(&(message, content)), _) => (message, content),
-            (None, Some(&message)) => (message, Content::Data),
+        let (message, content, light) = match (adapter.control.front(), adapter.data.front()) {
+            (Some(&front), _) => front,
+            (None, Some(&message)) => (message, Content::Data, Light::default()),
             (None, None) if adapter.flows.is_empty() => return,
             (None, None) => return self.flow_send(node, link),
         };
@@ -106,7 +112,7 @@ impl<P: Probe> Shard<'_, P> {
         } else if self.world.settings.injection == Injection::RoundRobin {
             adapter.data.rotate_left(1);
         }
-        self.inject(link, packet, last);
+        self.inject(link, packet, light, last);
         self.call_again(node, link);
     }
 
@@ -148,7 +154,7 @@ impl<P: Probe> Shard<'_, P> {
                 let interval = u64::from(packet.wire) * 8_000_000 / u64::from(pace);
                 rested.max(flow.timetable.sent(settings.pacing, now, interval, packet.wire))
             });
-            self.inject(link, packet, last);
+            self.inject(link, packet, Light::default(), last);
             return self.call_again(node, link);
         }
         let flows = &mut self.adapter(node).flows;
@@ -160,12 +166,15 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// A notification of congestion on the way to where `message` goes has come back to `node`.
-    pub fn throttle(&mut self, node: u32, message: u32) {
+    pub fn throttle(&mut self, node: u32, message: u32, light: Light) {
         let (world, now) = (self.world, self.now);
         let dst = world.program.messages[message as usize].dst;
-        if let Some(control) = &world.settings.congestion_control {
-            let flow = self.adapter(node).flows.of(world.placement.node[dst as usize]);
-            flow.throttle.notified(now, control);
+        let flows = &mut self.adapter(node).flows;
+        let to = world.placement.node[dst as usize];
+        match &world.settings.congestion_control {
+            Some(CongestionControl { scheme: Scheme::Rgbcc { .. }, .. }) => flows.stop(to, light),
+            Some(control) => flows.of(to).throttle.notified(now, control),
+            None => {}
         }
     }
 
@@ -188,7 +197,7 @@ impl<P: Probe> Shard<'_, P> {
         let lane = self.links.lane_of(link, service);
         let at = self.at();
         let state = self.links.lane_mut(lane);
-        state.starving = false;
+        let waited = std::mem::replace(&mut state.starving, false);
         if world.settings.contention && !state.take(wire, at) {
             self.starve(lane);
             if P::ON {
@@ -205,36 +214,31 @@ impl<P: Probe> Shard<'_, P> {
             state.packets_unsent -= 1;
             last = state.packets_unsent == 0;
         }
+        let mut flags = Flags::default();
+        let observed = data && world.placement.label_observed[envelope.label as usize];
+        flags.set(Flags::OBSERVED, observed);
+        flags.set(Flags::STALLED, waited);
         let packet = Packet {
             id: content.numbered(envelope.first_packet + number),
-            ready: 0,
-            tail_ready: 0,
-            message,
-            node,
-            wire,
             lane,
-            next: 0,
-            mark: Mark::EMPTY,
-            hops: 0,
-            state: RouteState::START,
-            observed: data && world.placement.label_observed[envelope.label as usize],
+            flags,
             from: self.number,
             service,
-            notified: false,
-            input: 0,
+            ..Packet::notice(content, message, node, wire)
         };
         Some((packet, last))
     }
 
-    /// Puts a packet on the wire now; `last` says that its message is sent with it.
-    fn inject(&mut self, link: u32, mut packet: Packet, last: bool) {
+    /// Puts a packet on the wire now, with `light` if it is a notification of one; `last` says that
+    /// its message is sent with it.
+    fn inject(&mut self, link: u32, mut packet: Packet, light: Light, last: bool) {
         let world = self.world;
         self.moves += 1;
         let busy = self.links.link(link).serialization(packet.wire);
         let (end, delay) = (self.now + busy, u64::from(self.links.link(link).delay));
         self.links.book(link, end);
         if P::ON {
-            let sent = Sent { wire: packet.wire, observed: packet.observed };
+            let sent = Sent { wire: packet.wire, observed: packet.observed() };
             let sending = Slot { start: self.now, busy_ps: busy, stall_ps: 0 };
             self.probe.holds(self.now, link, 0);
             self.probe.sent(self.now, link, sending, sent);
@@ -248,7 +252,7 @@ impl<P: Probe> Shard<'_, P> {
                     packet: packet.id,
                     index: 0,
                 };
-                self.probe.hop(self.now, hop, packet.observed, &mut packet.mark, bits);
+                self.probe.hop(self.now, hop, packet.observed(), &mut packet.mark, bits);
             }
         }
         if packet.content() == Content::Data {
@@ -269,6 +273,7 @@ impl<P: Probe> Shard<'_, P> {
                 Switching::StoreAndForward => packet.tail_ready,
             };
             let slot = self.packets.insert(packet);
+            self.congestion.lights.carry(slot, light);
             self.queue.push(Event::new(packet.ready, Class::Arrival, global, slot));
         } else {
             let (latency, hops) = world.uncontended(global, packet.node);
@@ -276,7 +281,7 @@ impl<P: Probe> Shard<'_, P> {
             self.packet_hops += u64::from(hops);
             let out = world.plan.ejection[packet.node as usize];
             let shard = world.cut.of_node[packet.node as usize];
-            let parcel = Parcel { time: end + delay + latency, link: out, packet };
+            let parcel = Parcel { time: end + delay + latency, link: out, packet, light };
             self.hand_over(shard, parcel);
         }
     }

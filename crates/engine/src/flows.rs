@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::congestion::Throttle;
+use crate::congestion::{Light, Stops, Throttle};
 use crate::link::NEVER;
 use crate::pacing::Timetable;
 
@@ -17,6 +17,8 @@ pub(crate) struct Flow {
     /// Its next packet goes no earlier.
     pub next_at: u64,
     pub throttle: Throttle,
+    /// It has stopped for these.
+    red: Vec<Light>,
     pub timetable: Timetable,
     /// It has its place in the turn.
     waiting: bool,
@@ -29,6 +31,7 @@ pub(crate) struct Flows {
     flows: Vec<Flow>,
     /// Lines with messages, the next to be served first.
     turn: VecDeque<u32>,
+    stops: Stops,
     /// When the earliest event is due that was asked for by a line that had to wait.
     pub alarm: u64,
 }
@@ -66,16 +69,37 @@ impl Flows {
 
     /// The first place in the turn from `from` on whose line may send at `now`.
     pub fn ready(&self, from: usize, now: u64) -> Option<(usize, u32)> {
-        let ready = |&number: &u32| self.flows[number as usize].next_at <= now;
+        let ready = |&number: &u32| {
+            let flow = &self.flows[number as usize];
+            flow.next_at <= now && flow.red.is_empty()
+        };
         let place = from + self.turn.iter().skip(from).position(ready)?;
         let message = self.flows[self.turn[place] as usize].messages.front()?;
         Some((place, *message))
     }
 
-    /// When the next line may send that may not at `now`.
+    /// When the next line may send that may not at `now` and has not stopped.
     pub fn next_at(&self, now: u64) -> u64 {
-        let times = self.turn.iter().map(|&number| self.flows[number as usize].next_at);
+        let moving = self.turn.iter().map(|&number| &self.flows[number as usize]);
+        let times = moving.filter(|flow| flow.red.is_empty()).map(|flow| flow.next_at);
         times.filter(|&time| time > now).min().unwrap_or(NEVER)
+    }
+
+    /// The line for `node` stops until `light` is green.
+    pub fn stop(&mut self, node: u32, light: Light) {
+        let number = self.number(node);
+        self.stops.stop(&mut self.flows[number as usize].red, light);
+    }
+
+    /// A light is green: whether a line may go on.
+    pub fn go(&mut self, light: Light) -> bool {
+        self.stops.go(light);
+        let mut any = false;
+        for flow in self.flows.iter_mut().filter(|flow| !flow.red.is_empty()) {
+            self.stops.clear(&mut flow.red);
+            any |= flow.red.is_empty();
+        }
+        any
     }
 
     /// The line at `place` has sent a packet, the `last` one of its message or not, and may send

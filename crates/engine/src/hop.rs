@@ -7,9 +7,8 @@
 
 use std::ops::Range;
 
-use crate::congestion::CongestionControl;
 use crate::link::{Link, NEVER, NIL};
-use crate::packet::{Content, Packet};
+use crate::packet::{Content, Flags, Packet};
 use crate::prefetch::prefetch;
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
@@ -104,31 +103,13 @@ impl<P: Probe> Shard<'_, P> {
         let first = fabric.out_links(fabric.link_dst[link as usize]).start;
         self.packets[slot].input = (fabric.link_reverse[link as usize] - first) as u16;
         if let Some(control) = &self.world.settings.congestion_control {
-            self.notify(control, lane, slot);
-        }
-    }
-
-    /// Marks a packet where its queue is longer than congestion control allows.
-    fn notify(&mut self, control: &CongestionControl, lane: u32, slot: u32) {
-        let packet = &self.packets[slot];
-        let wire = packet.wire;
-        if packet.content() != Content::Data || wire < control.packet_bytes {
-            return;
-        }
-        // Where outputs are booked ahead the credit is spent on what is being sent: a root too.
-        let sending = self.links.free_at(self.links.link_of(lane)) > self.now;
-        let at = self.at();
-        let root = sending || self.links.lane_mut(lane).credit_at(at) >= wire;
-        if self.queued(lane) + u64::from(wire) > control.threshold_bytes
-            && (root || control.victims)
-            && self.marking.due(lane, control.marking_rate)
-        {
-            self.packets[slot].notified = true;
+            let switch = fabric.link_dst[link as usize] - fabric.n_nodes;
+            self.notify(control, self.world.cut.local_switch[switch as usize], lane, slot);
         }
     }
 
     /// Bytes booked on the link of `lane` and waiting for it.
-    fn queued(&self, lane: u32) -> u64 {
+    pub fn queued(&self, lane: u32) -> u64 {
         let link = self.links.lane(lane).link();
         let booked = self.links.free_at(self.links.link_of(lane)).saturating_sub(self.now);
         link.bytes_in(booked) + self.links.waiting(lane)
@@ -251,6 +232,7 @@ impl<P: Probe> Shard<'_, P> {
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
         let (in_lane, from) = (packet.lane, packet.from);
         (packet.lane, packet.from) = (lane, self.number);
+        packet.flags.set(Flags::STALLED, stall_ps > 0);
         let busy = link.serialization(wire);
         let start = self.now.max(self.links.free_at(out));
         let end = start + busy;
@@ -269,7 +251,7 @@ impl<P: Probe> Shard<'_, P> {
             self.first_mail = self.first_mail.min(freed + world.least_cable_ps);
         }
         if P::ON {
-            let observed = self.packets[slot].observed;
+            let observed = self.packets[slot].observed();
             let sending = Slot { start, busy_ps: busy, stall_ps };
             self.probe.sent(self.now, out, sending, Sent { wire, observed });
             match world.settings.when {
@@ -307,8 +289,9 @@ impl<P: Probe> Shard<'_, P> {
             let group = self.world.group(link.dst);
             self.queue.push_for(group, Event::new(time, Class::Arrival, global, slot));
         } else {
+            let light = self.congestion.lights.carried(slot);
             let packet = self.packets.remove(slot);
-            self.hand_over(shard, Parcel { time, link: global, packet });
+            self.hand_over(shard, Parcel { time, link: global, packet, light });
         }
     }
 
@@ -509,7 +492,7 @@ impl<P: Probe> Shard<'_, P> {
         let global = self.links.global(local);
         let index = hops - 1 + u8::from(self.world.settings.count_injection);
         let hop = Hop { local, link: global, congested, queue, packet: id, index };
-        self.probe.hop(self.now, hop, packet.observed, &mut packet.mark, bits);
+        self.probe.hop(self.now, hop, packet.observed(), &mut packet.mark, bits);
     }
 
     /// The congestion rule (thesis §3.2, §5.10).

@@ -32,7 +32,7 @@ mod sim;
 mod windows;
 mod world;
 
-pub use congestion::CongestionControl;
+pub use congestion::{CongestionControl, Scheme};
 pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
 pub use pacing::Pacing;

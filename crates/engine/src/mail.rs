@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::congestion::Light;
 use crate::packet::Packet;
 
 /// A packet on its way to another shard.
@@ -12,6 +13,8 @@ pub(crate) struct Parcel {
     /// Link it comes by, numbered over the whole fabric.
     pub link: u32,
     pub packet: Packet,
+    /// What is on it if it is marked.
+    pub light: Light,
 }
 
 /// Buffer space given back to a link of another shard.

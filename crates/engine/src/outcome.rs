@@ -19,6 +19,10 @@ pub struct Outcome {
     pub packets: u64,
     /// Switches visited by all packets, handshakes included.
     pub packet_hops: u64,
+    /// Flows that found no free entry at a switch, of routing `vc`; once for each switch.
+    pub refused: u64,
+    /// Packets that congestion control marked.
+    pub marked: u64,
     /// Events processed.
     pub events: u64,
     /// When the last event happened.

@@ -19,6 +19,33 @@ pub(crate) enum Content {
     Congestion,
 }
 
+/// What is noted on a packet with a bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Flags(u8);
+
+impl Flags {
+    /// Data of an observed job: what samples are taken of.
+    pub const OBSERVED: Self = Self(1);
+    /// Forward congestion notification (FECN).
+    pub const NOTIFIED: Self = Self(2);
+    /// It waited for credit on its last link, which was idle.
+    pub const STALLED: Self = Self(4);
+    /// Others wait behind its kind who want to go elsewhere (see `congestion/dcms.rs`).
+    pub const VICTIMS: Self = Self(8);
+    /// Of a [`Content::Congestion`]: that it is over (see `congestion/rgbcc.rs`).
+    pub const GREEN: Self = Self(16);
+
+    #[inline]
+    pub fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+
+    #[inline]
+    pub fn set(&mut self, flag: Self, on: bool) {
+        self.0 = (self.0 & !flag.0) | (flag.0 * u8::from(on));
+    }
+}
+
 /// One packet: a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
@@ -45,14 +72,12 @@ pub(crate) struct Packet {
     pub hops: u8,
     /// What it remembers of its route.
     pub state: RouteState,
-    /// Data of an observed job: what samples are taken of.
-    pub observed: bool,
+    /// See [`Flags`].
+    pub flags: Flags,
     /// Shard it came from.
     pub from: u8,
     /// Service level: which set of virtual lanes it uses.
     pub service: u8,
-    /// Forward congestion notification (FECN).
-    pub notified: bool,
     /// Port it came by: its number among the links of the switch.
     pub input: u16,
 }
@@ -60,6 +85,33 @@ pub(crate) struct Packet {
 const _: () = assert!(size_of::<Packet>() == 64);
 
 impl Packet {
+    /// A packet that is no data, about `message`, on its way to `node`.
+    pub fn notice(content: Content, message: u32, node: u32, wire: u32) -> Self {
+        Self {
+            id: content.numbered(0),
+            ready: 0,
+            tail_ready: 0,
+            message,
+            node,
+            wire,
+            lane: 0,
+            next: node,
+            mark: Mark::EMPTY,
+            hops: 0,
+            state: RouteState::START,
+            flags: Flags::default(),
+            from: 0,
+            service: 0,
+            input: 0,
+        }
+    }
+
+    /// Whether it is data of an observed job.
+    #[inline]
+    pub fn observed(&self) -> bool {
+        self.flags.has(Flags::OBSERVED)
+    }
+
     /// What it is for.
     #[inline]
     pub fn content(&self) -> Content {

@@ -38,6 +38,8 @@ pub enum Class {
     Free = 7,
     /// A packet that came by a slower link may leave.
     Ready = 8,
+    /// The queue behind a red light may have subsided.
+    Light = 9,
     /// Nothing.
     None = 15,
 }
@@ -76,6 +78,7 @@ impl Event {
             6 => Class::Rank,
             7 => Class::Free,
             8 => Class::Ready,
+            9 => Class::Light,
             _ => Class::None,
         }
     }

@@ -7,8 +7,9 @@
 
 use tailback_program::{Op, Rank, Request};
 
+use crate::congestion::Light;
 use crate::link::NEVER;
-use crate::packet::Content;
+use crate::packet::{Content, Flags, Packet};
 use crate::probe::{Arrival, Probe};
 use crate::queue::{Class, Event};
 use crate::shard::Shard;
@@ -61,8 +62,8 @@ const LOCAL_ARRIVAL: u32 = 1;
 const ARRIVED: u32 = 2;
 const REQUESTED: u32 = 3;
 const CLEARED: u32 = 4;
-const MARKED: u32 = 5;
-const NOTIFIED: u32 = 6;
+/// From here on: a packet to be dealt with is in the slot so much beyond.
+const NOTICE: u32 = 5;
 
 impl<P: Probe> Shard<'_, P> {
     /// Executes `rank` until it blocks, computes or ends.
@@ -108,21 +109,24 @@ impl<P: Probe> Shard<'_, P> {
                     self.clear(message);
                 }
             }
-            MARKED => {
-                let dst = self.world.program.messages[message as usize].dst;
-                let node = self.world.placement.node[dst as usize];
-                self.enqueue(node, message, Content::Congestion);
-            }
-            NOTIFIED => {
-                let src = self.world.program.messages[message as usize].src;
-                self.throttle(self.world.placement.node[src as usize], message);
-            }
-            _ => {
-                debug_assert_eq!(what, CLEARED);
+            CLEARED => {
                 let envelope = &self.world.program.messages[message as usize];
                 let node = self.world.placement.node[envelope.src as usize];
                 self.enqueue(node, message, Content::Data);
             }
+            _ => self.on_notice(what - NOTICE),
+        }
+    }
+
+    /// A node deals with a packet that has something to say about congestion.
+    fn on_notice(&mut self, slot: u32) {
+        let light = self.congestion.lights.carried(slot);
+        let packet = self.packets.remove(slot);
+        let (node, message) = (packet.node, packet.message);
+        match packet.content() {
+            Content::Congestion if packet.flags.has(Flags::GREEN) => self.green(node, light),
+            Content::Congestion => self.throttle(node, message, light),
+            _ => self.send_notice(node, message, light),
         }
     }
 
@@ -156,12 +160,13 @@ impl<P: Probe> Shard<'_, P> {
     /// Delivers a packet whose tail reaches its node at `time`, which may lie ahead: nothing can come
     /// between. The node learns of it by an event only where that matters to it.
     pub fn deliver(&mut self, slot: u32, time: u64) {
+        let light = self.congestion.lights.carried(slot);
         let packet = self.packets.remove(slot);
         let message = packet.message;
         let what = match packet.content() {
             Content::RequestToSend => REQUESTED,
             Content::ClearToSend => CLEARED,
-            Content::Congestion => NOTIFIED,
+            Content::Congestion => self.keep(packet, light),
             Content::Data => {
                 let envelope = &self.world.program.messages[message as usize];
                 self.delivered += 1;
@@ -176,12 +181,13 @@ impl<P: Probe> Shard<'_, P> {
                         src: self.world.placement.node[envelope.src as usize],
                         dst: packet.node,
                         hops: packet.hops,
-                        observed: packet.observed,
+                        observed: packet.observed(),
                     };
                     self.probe.delivered(time, arrival, packet.mark);
                 }
-                if packet.notified {
-                    self.queue.push(Event::new(time, Class::Message, message, MARKED));
+                if packet.flags.has(Flags::NOTIFIED) {
+                    let notice = self.keep(packet, light);
+                    self.queue.push(Event::new(time, Class::Message, message, notice));
                 }
                 let number = (packet.id - envelope.first_packet) as u32;
                 let state = &mut self.receives[self.world.sides[message as usize].receive as usize];
@@ -199,6 +205,13 @@ impl<P: Probe> Shard<'_, P> {
             }
         };
         self.queue.push(Event::new(time, Class::Message, message, what));
+    }
+
+    /// Keeps a packet that has arrived until its node deals with it: what its event says.
+    fn keep(&mut self, packet: Packet, light: Light) -> u32 {
+        let slot = self.packets.insert(packet);
+        self.congestion.lights.carry(slot, light);
+        NOTICE + slot
     }
 
     fn arrived(&mut self, message: u32) {

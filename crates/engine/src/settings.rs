@@ -299,9 +299,8 @@ impl Settings {
                 let valid = "per-destination where congestion control is on".into();
                 return wrong("injection", format!("{:?}", self.injection), valid);
             }
-            if control.table.is_empty() || control.timer_ps == 0 {
-                let valid = "a table with entries and a timer above 0".into();
-                return wrong("congestion_control", "an empty table or timer 0".into(), valid);
+            if let Some((value, valid)) = control.problem() {
+                return wrong("congestion_control", value, valid.into());
             }
         }
         self.probes.check()?;

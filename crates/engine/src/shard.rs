@@ -5,7 +5,7 @@ use tailback_program::Rank;
 use crate::adapter::Adapter;
 use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
-use crate::congestion::Marking;
+use crate::congestion::Congestion;
 use crate::hop::Route;
 use crate::link::Links;
 use crate::mail::{Mail, Parcel, PostOffice};
@@ -45,7 +45,7 @@ pub(crate) struct Shard<'a, P> {
     pub arbitrated: bool,
     /// Something beyond the plain path is on: see `Shard::prepare`.
     pub extras: bool,
-    pub marking: Marking,
+    pub congestion: Congestion,
     pub circuits: Circuits,
     pub adapters: Vec<Adapter>,
     pub sends: Vec<Sending>,
@@ -94,6 +94,7 @@ impl<P: Probe> Shard<'_, P> {
                 Class::Rank => self.go_on(event.entity()),
                 Class::Free => self.on_free(event.entity()),
                 Class::Ready => self.on_held_back(event.packet()),
+                Class::Light => self.on_light(event.entity()),
                 Class::None => {}
             }
             // The last credit comes back later, but nothing happens by it.
@@ -162,6 +163,7 @@ impl<P: Probe> Shard<'_, P> {
 
     fn accept(&mut self, parcel: Parcel) {
         let slot = self.packets.insert(parcel.packet);
+        self.congestion.lights.carry(slot, parcel.light);
         let dst = self.world.fabric.link_dst[parcel.link as usize];
         let group = self.world.group(dst);
         self.queue.push_for(group, Event::new(parcel.time, Class::Arrival, parcel.link, slot));

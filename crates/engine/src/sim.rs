@@ -139,6 +139,7 @@ fn assert_conserved<P>(world: &World<'_>, shards: &[Shard<'_, P>]) {
     for shard in shards {
         assert_eq!(shard.packets.live(), 0, "packets left in the network");
         assert!(shard.circuits.is_empty(), "circuits left open");
+        assert!(shard.congestion.lights.all_green(), "lights left red");
         for (lane, credit) in shard.links.credit().enumerate() {
             assert_eq!(credit, whole, "credit of lane {lane} of shard {}", shard.number);
         }
@@ -155,6 +156,8 @@ fn outcome<P>(world: &World<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         ranks: ranks.collect(),
         packets: shards.iter().map(|shard| shard.delivered).sum(),
         packet_hops: shards.iter().map(|shard| shard.packet_hops).sum(),
+        refused: shards.iter().map(|shard| shard.circuits.refused).sum(),
+        marked: shards.iter().map(|shard| shard.congestion.marked).sum(),
         events: shards.iter().map(|shard| shard.events).sum(),
         end_ps: shards.iter().map(|shard| shard.end).max().unwrap_or(0),
         complete,

@@ -8,7 +8,7 @@ use tailback_program::{ProgramError, Rank};
 use crate::adapter::Adapter;
 use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
-use crate::congestion::Marking;
+use crate::congestion::Congestion;
 use crate::cut::Cut;
 use crate::link::{Link, Links, NIL};
 use crate::packet::Packets;
@@ -156,13 +156,13 @@ impl<'a> World<'a> {
         let mut all = Vec::with_capacity(shards);
         for (number, links) in links.into_iter().enumerate() {
             let arbitrated = self.settings.arbitrated();
-            let control = self.settings.congestion_control.is_some();
+            let control = self.settings.congestion_control.as_ref();
             let n_lanes = self.lanes() as usize;
             let mut shard = Shard {
                 world: self,
                 number: number as u8,
                 arbitrated,
-                extras: arbitrated || control,
+                extras: arbitrated || control.is_some(),
                 arbiter: if arbitrated {
                     Arbiter::new(links.len(), n_lanes)
                 } else {
@@ -173,7 +173,7 @@ impl<'a> World<'a> {
                 } else {
                     Circuits::default()
                 },
-                marking: Marking::new(if control { links.len() * n_lanes } else { 0 }),
+                congestion: Congestion::new(control, links.len() * n_lanes, switches[number]),
                 now: 0,
                 end: 0,
                 due: Ring::new(),
@@ -273,10 +273,16 @@ impl<'a> World<'a> {
 
     /// Latency beyond the first cable, and switches visited, of a path nobody else is on.
     pub fn uncontended(&self, injection: u32, node: u32) -> (u64, u8) {
+        let switch = self.fabric.link_dst[injection as usize] - self.fabric.n_nodes;
+        let (latency, hops) = self.way(switch, node);
+        (latency + self.settings.switch_delay_ps, hops + 1)
+    }
+
+    /// Latency from the outputs of `switch` to `node`, and switches visited after it.
+    fn way(&self, mut switch: u32, node: u32) -> (u64, u8) {
         let ejection = self.plan.ejection[node as usize];
         let goal = self.plan.home[node as usize];
-        let mut switch = self.fabric.link_dst[injection as usize] - self.fabric.n_nodes;
-        let (mut latency, mut hops) = (self.settings.switch_delay_ps, 1);
+        let (mut latency, mut hops) = (0, 0);
         let mut state = RouteState::START;
         while switch != goal {
             let step = self.plan.next(switch, node, u32::MAX, state);
@@ -287,6 +293,15 @@ impl<'a> World<'a> {
             hops += 1;
         }
         (latency + self.fabric.link_delay_ps[ejection as usize], hops)
+    }
+
+    /// Latency of a notice from `switch` to a `node` that has sent something through it; at least
+    /// what the cut needs. Tables that lead only there and not back are taken for one cable's.
+    pub fn way_back(&self, switch: u32, node: u32) -> u64 {
+        let leads = self.plan.leads(self.fabric, switch, node);
+        let home = self.plan.home[node as usize] == switch;
+        let latency = if home || leads { self.way(switch, node).0 } else { 0 };
+        if home { latency } else { latency.max(self.cut.lookahead_ps) }
     }
 
     /// Every pair of ranks that communicates needs a path.

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Injection, Outcome, Pacing, Placement, Routing, Settings, Work,
-    simulate,
+    Arbitration, CongestionControl, Injection, Outcome, Pacing, Placement, Routing, Scheme,
+    Settings, Work, simulate,
 };
 use tailback_fabric::{CableList, Fabric, Plan, Routes, Rule as PlanRule};
 
@@ -192,6 +192,7 @@ fn congestion_control_frees_the_victim_on_one_lane() {
         (outcome.messages.arrival_ps[victim], outcome.end_ps)
     };
     let control = CongestionControl {
+        scheme: Scheme::Infiniband,
         threshold_bytes: 4 * PACKET,
         marking_rate: 0,
         packet_bytes: 0,
@@ -238,10 +239,13 @@ fn paced_flows_keep_their_rate_and_circuits_spread_flows() {
     let tree = tailback_fabric::fat_tree::build(&SMALL).unwrap();
     // Four senders of one leaf to nodes that D-mod-k reaches by one and the same spine.
     let messages: Vec<_> = (0..4).map(|src| (src, 4 + 2 * src, bytes)).collect();
-    let time = |routing, vc_entries| {
+    let run = |routing, vc_entries| {
         let settings = Settings { routing, vc_entries, ..settings() };
-        run_row(&tree, &settings, &messages, &[]).end_ps as f64
+        run_row(&tree, &settings, &messages, &[])
     };
+    let time = |routing, vc_entries| run(routing, vc_entries).end_ps as f64;
+    let refused = [0, 1, 4].map(|entries| run(Routing::Vc, entries).refused);
+    assert!(refused[0] > refused[1] && refused[1] > 0 && refused[2] == 0, "{refused:?}");
     let oblivious = time(Routing::Deterministic, 0);
     assert!((time(Routing::Vc, 0) / oblivious - 1.0).abs() < 1e-9);
     assert!(time(Routing::Vc, 4) < 0.6 * oblivious, "{}", time(Routing::Vc, 4) / oblivious);

@@ -6,7 +6,10 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::probe::{Carry, Counted, Probed, Probes, Queued, Row, Scheme, Truth};
-use tailback_engine::{Arbitration, Detour, Outcome, Routing, Settings, Work, simulate};
+use tailback_engine::{
+    Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme as Control,
+    Settings, Work, simulate,
+};
 use tailback_fabric::rules::{DimensionOrder, Tie};
 use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule, fat_tree, torus};
 
@@ -133,6 +136,33 @@ fn probes_change_nothing() {
             let (probed, samples) = (Probed::default(), plain.samples.clone());
             assert!(Outcome { probed, samples, ..hashed } == plain);
         }
+    }
+}
+
+/// Lights and marking rates do not depend on who looks.
+#[test]
+fn probes_change_no_congestion_control() {
+    let dcms = Control::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };
+    for scheme in [Control::Infiniband, dcms, Control::Rgbcc { green_bytes: 1000 }] {
+        let control = CongestionControl {
+            scheme,
+            threshold_bytes: 5000,
+            marking_rate: 0,
+            packet_bytes: 0,
+            victims: true,
+            increase: 1,
+            limit: 50,
+            timer_ps: 1_000_000,
+            table: (0..51).collect(),
+        };
+        let injection = Injection::PerDestination;
+        let settings = Settings { congestion_control: Some(control), injection, ..tight() };
+        let probes = all_probes(Scheme::Full);
+        let silent = Settings { measure: false, ..settings.clone() };
+        let silent = rush(&tree(), &silent, Work::default());
+        let probed = rush(&tree(), &Settings { probes, ..settings }, Work::default());
+        assert!(silent.marked > 100 && probed.marked == silent.marked);
+        assert!(probed.messages == silent.messages && probed.end_ps == silent.end_ps);
     }
 }
 

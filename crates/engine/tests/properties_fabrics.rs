@@ -11,8 +11,8 @@ use common::*;
 use fabrics::*;
 use proptest::prelude::*;
 use tailback_engine::{
-    Arbitration, Buffering, Detour, EngineError, Injection, Outcome, Placement, Program, Routing,
-    Settings, Switching, Work, simulate,
+    Arbitration, Buffering, CongestionControl, Detour, EngineError, Injection, Outcome, Pacing,
+    Placement, Program, Routing, Scheme, Settings, Switching, Work, simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
@@ -137,8 +137,65 @@ fn any_case() -> impl Strategy<Value = (Case, bool)> {
     )
 }
 
+fn any_control(packet: u64) -> impl Strategy<Value = CongestionControl> {
+    let scheme = prop_oneof![
+        Just(Scheme::Infiniband),
+        (0u32..20, 1u64..10_000_000)
+            .prop_map(|(calm_marking_rate, hold_ps)| Scheme::Dcms { calm_marking_rate, hold_ps }),
+        Just(Scheme::Rgbcc { green_bytes: 0 }),
+        Just(Scheme::Rgbcc { green_bytes: packet / 2 }),
+    ];
+    (scheme, 0u64..4, 0u32..3, any::<bool>(), any::<bool>(), 1u32..5).prop_map(
+        move |(scheme, packets, marking_rate, small, victims, increase)| CongestionControl {
+            scheme,
+            threshold_bytes: packet * packets + packet / 2 + 1,
+            marking_rate,
+            packet_bytes: if small { 0 } else { packet as u32 },
+            victims,
+            increase,
+            limit: 8,
+            timer_ps: 500_000,
+            table: vec![0, 1, 2, 3, 1 << 14 | 9],
+        },
+    )
+}
+
+/// What is off by default: services with or without weights, lines by destination and what needs
+/// them, VC routing.
+fn any_extras() -> impl Strategy<Value = Settings> {
+    let weights = prop_oneof![Just(0u32), Just(2048), Just(9000)];
+    (
+        (1u8..4).prop_flat_map(move |n| {
+            let all = proptest::collection::vec(weights.clone(), usize::from(n));
+            (Just(n), prop_oneof![Just(Vec::new()), all])
+        }),
+        proptest::option::of(any_control(2048)),
+        prop_oneof![
+            Just(Pacing::Off),
+            Just(Pacing::Spaced),
+            Just(Pacing::LeakyBucket { depth_bytes: 5000 }),
+            Just(Pacing::Elastic { percent: 25 }),
+        ],
+        proptest::option::of(0u32..5),
+    )
+        .prop_map(|((services, lane_weights), control, pacing, entries)| {
+            let lines = control.is_some() || pacing != Pacing::Off;
+            Settings {
+                services,
+                lane_weights,
+                congestion_control: control,
+                pacing,
+                injection: if lines { Injection::PerDestination } else { Injection::Fifo },
+                routing: entries.map_or(Routing::Adaptive, |_| Routing::Vc),
+                vc_entries: entries.unwrap_or(0),
+                ..settings()
+            }
+        })
+}
+
 fn any_settings() -> impl Strategy<Value = Settings> {
     (
+        any_extras(),
         (0u64..1000, prop_oneof![Just(256u32), Just(2048), Just(4096)], 1u32..12, any::<u64>()),
         prop_oneof![Just(Routing::Adaptive), Just(Routing::Random), Just(Routing::Deterministic)],
         prop_oneof![Just(0u64), Just(3000), Just(u64::MAX)],
@@ -146,7 +203,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         prop_oneof![Just(Detour::Never), Just(Detour::Valiant), Just(Detour::Ugal)],
     )
         .prop_map(
-            |((seed, packet_bytes, packets, bits), routing, eager_bytes, delay, detour)| {
+            |(extras, (seed, packet_bytes, packets, bits), routing, eager_bytes, delay, detour)| {
                 let flag = |k: u32| bits >> k & 1 == 1;
                 let either = |k| if flag(k) { Arbitration::RoundRobin } else { Arbitration::Fcfs };
                 Settings {
@@ -160,18 +217,36 @@ fn any_settings() -> impl Strategy<Value = Settings> {
                     } else {
                         Switching::StoreAndForward
                     },
-                    injection: if flag(3) { Injection::Fifo } else { Injection::RoundRobin },
+                    injection: match extras.injection {
+                        Injection::Fifo if flag(3) => Injection::RoundRobin,
+                        injection => injection,
+                    },
                     arbitration: either(4),
                     crossbar_speedup: if flag(5) && flag(6) { 1.5 } else { 0.0 },
-                    routing,
-                    detour,
+                    // VC routing knows no detours.
+                    routing: if extras.routing == Routing::Vc { Routing::Vc } else { routing },
+                    detour: if extras.routing == Routing::Vc { Detour::Never } else { detour },
                     eager_bytes,
                     switch_delay_ps: delay,
                     send_delay_ps: if flag(7) { 1_000_000 } else { 0 },
-                    ..settings()
+                    ..extras
                 }
             },
         )
+}
+
+/// Labels of the traffic: each has a service level.
+const LABELS: usize = 3;
+
+/// Gives the sends labels and rates.
+fn mixed(mut program: Program) -> Program {
+    let sends = program.kind.iter().map(|&kind| kind == 1);
+    program.pace_mbps =
+        sends.enumerate().map(|(op, send)| if send { 1000 << (op % 6) } else { 0 }).collect();
+    for (op, label) in program.label.iter_mut().enumerate() {
+        *label = (op % LABELS) as u32;
+    }
+    program
 }
 
 /// Runs it; a run that goes on beyond [`PATIENCE`] comes back incomplete.
@@ -182,7 +257,9 @@ fn run(
     work: Work,
 ) -> Result<Outcome, EngineError> {
     let ranks = program.n_ranks();
-    let placement = Placement { label_observed: vec![true], ..in_order(ranks) };
+    let label_observed = vec![true; LABELS];
+    let label_service = (0..LABELS as u8).collect();
+    let placement = Placement { label_observed, label_service, ..in_order(ranks) };
     let mut watch = |progress: tailback_engine::Progress| {
         if progress.events > PATIENCE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
@@ -211,7 +288,7 @@ proptest! {
         let detour = if knows_detours { settings.detour } else { Detour::Never };
         let settings = Settings { detour, ..settings };
         let messages = among(&case.fabric, &raw);
-        let program = burst(case.fabric.n_nodes as usize, &messages);
+        let program = mixed(burst(case.fabric.n_nodes as usize, &messages));
         let work = Work { threads: 1, shards: Some(1) };
         let one = run(&case, &settings, &program, work).unwrap();
         prop_assert!(one.complete, "{}: still running at {} ps", case.name, one.end_ps);

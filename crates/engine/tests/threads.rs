@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Settings, Work, simulate,
+    Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme, Settings, Work,
+    simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
@@ -34,8 +35,8 @@ fn rush(fabric: &Fabric, plan: &Plan, settings: &Settings, work: Work) -> Outcom
     simulate(fabric, plan, settings, &program, &placement, work, &mut watch).unwrap()
 }
 
-/// Runs with 1 to 4 threads, and with other cuts, and compares everything.
-fn same_everywhere(fabric: &Fabric, rule: PlanRule, settings: &Settings) {
+/// Runs with 1 to 4 threads, and with other cuts, and compares everything. Returns what came out.
+fn same_everywhere(fabric: &Fabric, rule: PlanRule, settings: &Settings) -> Outcome {
     let plan = Plan::new(fabric, rule).unwrap();
     let run = |threads, shards| rush(fabric, &plan, settings, Work { threads, shards });
     let one = run(1, Some(5));
@@ -46,6 +47,7 @@ fn same_everywhere(fabric: &Fabric, rule: PlanRule, settings: &Settings) {
     for shards in [1, 3] {
         assert!(run(2, Some(shards)) == one, "{shards} shards");
     }
+    one
 }
 
 fn every_setting(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
@@ -69,7 +71,28 @@ fn every_setting(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
 
 /// What is off by default, all at once and one by one.
 fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
+    let plain = Settings { eager_bytes: 8192, buffer_bytes: 8192, ..settings() };
+    let round_robin = Settings { arbitration: Arbitration::RoundRobin, ..plain.clone() };
+    let by_destination = Settings { injection: Injection::PerDestination, ..plain.clone() };
+    let slow = Settings { crossbar_speedup: 1.0, ..plain.clone() };
+    let weighted = Settings { services: 2, lane_weights: vec![8192, 4096], ..plain };
+    let all = Settings {
+        arbitration: Arbitration::RoundRobin,
+        crossbar_speedup: 1.5,
+        services: 3,
+        lane_weights: vec![4096, 0, 8192],
+        ..controlled(Scheme::Infiniband)
+    };
+    let circuits = Settings { routing: Routing::Vc, vc_entries: 3, ..by_destination.clone() };
+    for settings in [round_robin, by_destination, slow, weighted, all, circuits] {
+        same_everywhere(fabric, rule(false), &settings);
+    }
+    every_control(fabric, rule);
+}
+
+fn controlled(scheme: Scheme) -> Settings {
     let control = CongestionControl {
+        scheme,
         threshold_bytes: 4096,
         marking_rate: 1,
         packet_bytes: 0,
@@ -79,22 +102,22 @@ fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
         timer_ps: 1_000_000,
         table: (0..21).collect(),
     };
-    let plain = Settings { eager_bytes: 8192, buffer_bytes: 8192, ..settings() };
-    let round_robin = Settings { arbitration: Arbitration::RoundRobin, ..plain.clone() };
-    let by_destination = Settings { injection: Injection::PerDestination, ..plain.clone() };
-    let controlled = Settings { congestion_control: Some(control), ..by_destination.clone() };
-    let slow = Settings { crossbar_speedup: 1.0, ..plain.clone() };
-    let weighted = Settings { services: 2, lane_weights: vec![8192, 4096], ..plain };
-    let all = Settings {
-        arbitration: Arbitration::RoundRobin,
-        crossbar_speedup: 1.5,
-        services: 3,
-        lane_weights: vec![4096, 0, 8192],
-        ..controlled.clone()
-    };
-    let circuits = Settings { routing: Routing::Vc, vc_entries: 3, ..by_destination.clone() };
-    for settings in [round_robin, by_destination, controlled, slow, weighted, all, circuits] {
-        same_everywhere(fabric, rule(false), &settings);
+    Settings {
+        eager_bytes: 8192,
+        buffer_bytes: 8192,
+        injection: Injection::PerDestination,
+        congestion_control: Some(control),
+        ..settings()
+    }
+}
+
+/// Every scheme of congestion control: notices between shards.
+fn every_control(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
+    let dcms = Scheme::Dcms { calm_marking_rate: 5, hold_ps: 3_000_000 };
+    let rgbcc = Scheme::Rgbcc { green_bytes: 1024 };
+    for scheme in [Scheme::Infiniband, dcms, rgbcc] {
+        let marked = same_everywhere(fabric, rule(false), &controlled(scheme)).marked;
+        assert!(marked > 100, "{scheme:?} marks {marked} packets: nothing to see");
     }
 }
 
@@ -202,5 +225,7 @@ fn dragonflies() {
         delay_ps: [CABLE, CABLE, 20 * CABLE],
     };
     let fabric = dragonfly_plus::build(&shape).unwrap();
-    every_setting(&fabric, |detour| PlanRule::Groups(Groups::new(&fabric, detour, true).unwrap()));
+    let rule = |detour| PlanRule::Groups(Groups::new(&fabric, detour, true).unwrap());
+    every_setting(&fabric, rule);
+    every_control(&fabric, rule);
 }

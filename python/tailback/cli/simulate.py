@@ -101,6 +101,13 @@ def run_facts(run: Run) -> dict[str, Any]:
     }
 
 
+ASKED_FOR = {
+    "vc_refused": "flows refused an entry",
+    "marked_packets": "packets marked",
+}
+"""Figures that are only shown where there are any."""
+
+
 def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
     """A run in a few lines."""
     seconds = run.performance["engine_seconds"]
@@ -115,6 +122,7 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         ("average path length", f"{facts['average_path_length']:.3f} switches"),
         ("congested hops", "not known to this model" if congested is None
          else f"{100 * congested:.2f} %"),
+        *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),
     ]  # fmt: skip
     return [f"RUN  {run.scenario.name}", *columns(("", ""), rows)[1:]]

@@ -233,6 +233,8 @@ def _provenance(run: Run) -> list[tuple[str, Any]]:
         "observed_packets": "Packets of observed jobs",
         "packet_hops": "Packet hops",
         "average_path_length": "Switches a packet visits",
+        "vc_refused": "Flows refused an entry (VC routing)",
+        "marked_packets": "Packets marked by congestion control",
     }
     for key, label in labels.items():
         if summary.get(key):

@@ -179,5 +179,7 @@ def _summary(
             for number in range(len(jobs))
         },
         "window_ps": int(outcome["window_ps"]),
+        # Only packets know of these.
+        **{key: int(outcome[key]) for key in ("vc_refused", "marked_packets") if key in outcome},
         **probe_summary(outcome),
     }

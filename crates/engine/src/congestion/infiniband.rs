@@ -1,33 +1,9 @@
-//! InfiniBand congestion control (InfiniBand Architecture Specification, volume 1, annex A10; used as
-//! Gran et al., IPDPS 2010, describe it).
+//! InfiniBand congestion control (InfiniBand Architecture Specification, volume 1, annex A10).
 //!
-//! A switch marks packets (FECN) that leave by a lane whose queue exceeds a threshold; the receiver
-//! returns a notification (BECN); the sender raises the index of that destination into the congestion
-//! control table, whose entry is the pause after each packet, and lowers it again as a timer expires.
+//! A notification raises the sender's index of that destination into the congestion control table,
+//! whose entry is the pause after each packet; the index falls again as a timer expires.
 
-use serde::Deserialize;
-
-/// Parameters of congestion control, by the names of the specification.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CongestionControl {
-    /// Queue of an output lane above which packets are marked.
-    pub threshold_bytes: u64,
-    /// Packets that pass unmarked between two marked ones (Marking_Rate).
-    pub marking_rate: u32,
-    /// Smaller packets are not marked (Packet_Size).
-    pub packet_bytes: u32,
-    /// Mark also where the lane has no credit: it suffers from congestion further on (Victim_Mask).
-    pub victims: bool,
-    /// What a notification adds to the index (CCTI_Increase).
-    pub increase: u32,
-    /// Highest index (CCTI_Limit).
-    pub limit: u32,
-    /// Time after which the index falls by one (CCTI_Timer).
-    pub timer_ps: u64,
-    /// The table: entry `shift << 14 | multiplier` pauses `(packet time >> shift) × multiplier`.
-    pub table: Vec<u32>,
-}
+use super::CongestionControl;
 
 const MULTIPLIER_BITS: u32 = 14;
 
@@ -93,9 +69,11 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::Scheme;
 
     fn control() -> CongestionControl {
         CongestionControl {
+            scheme: Scheme::Infiniband,
             threshold_bytes: 0,
             marking_rate: 0,
             packet_bytes: 0,

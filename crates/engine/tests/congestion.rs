@@ -1,0 +1,164 @@
+//! Congestion control beyond the specification's: dynamic marking rates and lights.
+
+mod common;
+#[path = "common/fabrics.rs"]
+mod fabrics;
+
+use common::*;
+use fabrics::*;
+use tailback_engine::{
+    Arbitration, CongestionControl, Injection, Outcome, Routing, Scheme, Settings,
+};
+
+const PACKET: u64 = 4096;
+/// 8 Gb/s of data, as in the test bed of document 002.
+const GBPS: f64 = 8.0;
+
+/// Two switches; nodes 0 and 1 on the first, the others on the second.
+fn two_switches() -> Case {
+    let mut cables: Vec<_> = (0..6).map(|n| (n, if n < 2 { 6 } else { 7 }, GBPS)).collect();
+    cables.push((6, 7, GBPS));
+    wired(6, 2, CABLE, &cables)
+}
+
+/// A Marking_Rate so high that nothing is marked twice.
+const HARDLY: u32 = 100_000;
+
+fn control(scheme: Scheme) -> CongestionControl {
+    CongestionControl {
+        scheme,
+        threshold_bytes: 4 * PACKET,
+        marking_rate: 0,
+        packet_bytes: 0,
+        victims: false,
+        increase: 1,
+        limit: 127,
+        timer_ps: 150_000_000,
+        table: (0..128).collect(),
+    }
+}
+
+fn with(control: Option<CongestionControl>) -> Settings {
+    Settings {
+        routing: Routing::Deterministic,
+        arbitration: Arbitration::RoundRobin,
+        injection: Injection::PerDestination,
+        congestion_control: control,
+        ..settings()
+    }
+}
+
+const DCMS: Scheme = Scheme::Dcms { calm_marking_rate: HARDLY, hold_ps: 1_000_000_000 };
+const RGBCC: Scheme = Scheme::Rgbcc { green_bytes: PACKET };
+
+/// Rate of the flow from `src` in Gb/s.
+fn gbps(outcome: &Outcome, src: u32) -> f64 {
+    let log = &outcome.messages;
+    let message = log.src.iter().position(|&s| s == src).unwrap();
+    log.bytes[message] as f64 * 8000.0 / log.arrival_ps[message] as f64
+}
+
+/// Document 002, section V: "a victim flow's throughput decreased from 8 Gbps to 2.67 Gbps because of
+/// congestion at a switch port that the victim flow did not even traverse"; with DCMS it "rebounded
+/// back to 8 Gbps". Three flows meet at node 2, one of them shares a cable with the victim, from 1 to
+/// 3: each gets a third of 8 Gb/s, and so does the victim behind it.
+#[test]
+fn a_victim_of_a_third_rebounds_as_document_002_has_it() {
+    let case = two_switches();
+    let size = 2000 * PACKET;
+    let contributors = [(0, 2, 8 * size), (4, 2, 8 * size), (5, 2, 8 * size)];
+    let mut messages = contributors.to_vec();
+    messages.push((1, 3, size));
+    let program = burst(6, &messages);
+    let victim = |scheme: Option<Scheme>| {
+        let outcome = case.run(&with(scheme.map(control)), &program);
+        (gbps(&outcome, 1), outcome)
+    };
+    let (alone, none) = (GBPS, victim(None).0);
+    assert!((none - alone / 3.0).abs() < 0.1, "a third: {none}");
+    let (dcms, outcome) = victim(Some(DCMS));
+    assert!(dcms > 0.8 * alone, "DCMS: {dcms}");
+    assert!(outcome.marked > 10);
+    let (lights, _) = victim(Some(RGBCC));
+    assert!(lights > 2.0 * none, "RGBCC: {lights}");
+
+    // Nobody else on the cable: nobody suffers, so nobody is slowed down.
+    let program = burst(6, &contributors);
+    let end = |scheme: Option<Scheme>| {
+        let outcome = case.run(&with(scheme.map(control)), &program);
+        (outcome.end_ps as f64, outcome.marked)
+    };
+    let none = end(None).0;
+    let (infiniband, dcms) = (end(Some(Scheme::Infiniband)), end(Some(DCMS)));
+    assert!(infiniband.0 > 1.5 * none, "{} {none}", infiniband.0);
+    assert!(dcms.0 < 1.01 * none && dcms.1 <= 2, "{dcms:?} {none}");
+}
+
+/// The news of victims travels along the tree to its root: three switches in a row, the root at the
+/// last one, the victim leaves the cable at the second.
+#[test]
+fn victims_two_switches_away_are_heard_of_at_the_root() {
+    let mut cables = vec![(0, 6, GBPS), (1, 6, GBPS), (2, 7, GBPS)];
+    cables.extend((3..6).map(|n| (n, 8, GBPS)));
+    cables.extend([(6, 7, GBPS), (7, 8, GBPS)]);
+    let case = wired(6, 3, CABLE, &cables);
+    let size = 2000 * PACKET;
+    let messages = [(0, 3, 4 * size), (4, 3, 4 * size), (5, 3, 4 * size), (1, 2, size)];
+    let rate = |control: Option<CongestionControl>| {
+        gbps(&case.run(&with(control), &burst(6, &messages)), 1)
+    };
+    let (none, dcms) = (rate(None), rate(Some(control(DCMS))));
+    assert!((none - GBPS / 3.0).abs() < 0.2, "{none}");
+    assert!(dcms > 0.85 * GBPS, "{dcms}");
+}
+
+/// A light stays red until the queue is down to the second threshold, so a queue never grows far
+/// beyond the first one plus what three senders send while the first notification waits in it; and
+/// the node everybody sends to stays busy.
+#[test]
+fn lights_keep_the_queue_short_and_the_root_busy() {
+    let case = two_switches();
+    let size = 3000 * PACKET;
+    let program = burst(6, &[(0, 2, size), (4, 2, size), (5, 2, size)]);
+    let longest = |control: Option<CongestionControl>| {
+        let mut settings = with(control);
+        settings.probes.queues_ps = 5_000_000;
+        let outcome = case.run(&settings, &program);
+        let queued = |row: &tailback_engine::probe::Queued| row.waiting_bytes + row.booked_bytes;
+        (outcome.probed.queues.iter().map(|row| queued(&row.value)).max().unwrap(), outcome.end_ps)
+    };
+    let (full, none) = longest(None);
+    let (short, lights) = longest(Some(control(RGBCC)));
+    assert!(full > 30 * PACKET && short < 20 * PACKET, "{full} {short}");
+    assert!((lights as f64) < 1.1 * none as f64, "{lights} {none}");
+}
+
+/// Handshakes, small packets, several lights a flow, buffers of one packet: every run ends.
+#[test]
+fn lights_never_stay_red() {
+    let case = k_ary_n_tree(3, 3, GBPS);
+    let messages: Vec<_> = (0..27)
+        .flat_map(|src| [(src, (src + 13) % 27, 90_000), (src, 26 - src, 50_000), (src, 0, 9000)])
+        .filter(|&(src, dst, _)| src != dst)
+        .collect();
+    for (buffer, eager_bytes, threshold_bytes) in
+        [(1, 0, 1), (1, 1 << 20, 5000), (2, 20_000, 4096), (8, 0, 1000)]
+    {
+        for arbitration in [Arbitration::Fcfs, Arbitration::RoundRobin] {
+            let control = CongestionControl {
+                threshold_bytes,
+                packet_bytes: 2000,
+                victims: true,
+                ..control(Scheme::Rgbcc { green_bytes: 0 })
+            };
+            let settings = Settings {
+                arbitration,
+                buffer_bytes: buffer * PACKET as u32,
+                eager_bytes,
+                ..with(Some(control))
+            };
+            let outcome = case.run(&settings, &burst(27, &messages));
+            assert!(outcome.complete && outcome.marked > 50);
+        }
+    }
+}
