@@ -105,8 +105,8 @@ SETS = {
 }
 """Parameter sets. *Slow timer* after Gran et al. (IPDPS 2010), *fast timer* after Jiang et al.
 (HPCA 2012), in packet times; not checked against the papers' text. *Simula's table* and, with the
-marking of Mellanox's congestion control manager by its manual, *vendor's marking*: tables as Livermore's
-study names them, :func:`squares`. DCMS and RGBCC: ours."""
+marking of Mellanox's congestion control manager by its manual, *vendor's marking*: tables as
+Livermore's study names them, :func:`squares`. DCMS and RGBCC: ours."""
 
 RATES = ("assignment", "max-min")
 SCHEMES: dict[str, dict[str, Any]] = {

@@ -6,6 +6,7 @@ use crate::congestion::{CongestionControl, Light, Scheme};
 use crate::flows::Flows;
 use crate::link::NEVER;
 use crate::mail::Parcel;
+use crate::pacing::interval;
 use crate::packet::{Content, Flags, Packet};
 use crate::prefetch::prefetch;
 use crate::probe::{Hop, Probe, Sent, Slot};
@@ -32,12 +33,12 @@ impl<P: Probe> Shard<'_, P> {
     pub fn enqueue(&mut self, node: u32, message: u32, content: Content) {
         let world = self.world;
         let by_destination = world.settings.injection == Injection::PerDestination;
-        let now = self.now;
+        let begin = self.now + world.pacing_offset(message);
         let adapter = self.adapter(node);
         match content {
             Content::Data if by_destination => {
                 let dst = world.program.messages[message as usize].dst;
-                adapter.flows.push(world.placement.node[dst as usize], message, now);
+                adapter.flows.push(world.placement.node[dst as usize], message, begin);
             }
             Content::Data => adapter.data.push_back(message),
             _ => adapter.control.push_back((message, content, Light::default())),
@@ -151,7 +152,7 @@ impl<P: Probe> Shard<'_, P> {
                 if pace == 0 {
                     return rested;
                 }
-                let interval = u64::from(packet.wire) * 8_000_000 / u64::from(pace);
+                let interval = interval(packet.wire, pace);
                 rested.max(flow.timetable.sent(settings.pacing, now, interval, packet.wire))
             });
             self.inject(link, packet, Light::default(), last);

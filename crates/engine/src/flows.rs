@@ -37,14 +37,15 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// Adds a message for `node` at `now`.
-    pub fn push(&mut self, node: u32, message: u32, now: u64) {
+    /// Adds a message for `node`, to be sent from `begin` on.
+    pub fn push(&mut self, node: u32, message: u32, begin: u64) {
         let number = self.number(node);
         let flow = &mut self.flows[number as usize];
         flow.messages.push_back(message);
         if !flow.waiting {
             flow.waiting = true;
-            flow.timetable.begin(now);
+            flow.timetable.begin(begin);
+            flow.next_at = flow.next_at.max(begin);
             self.turn.push_back(number);
         }
     }

@@ -35,7 +35,7 @@ mod world;
 pub use congestion::{CongestionControl, Scheme};
 pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
-pub use pacing::Pacing;
+pub use pacing::{Offset, Pacing};
 pub use settings::{
     Arbitration, Buffering, Detour, Injection, MIN_WIRE_BYTES, Routing, Rule, Settings, Switching,
     When,

@@ -34,6 +34,26 @@ pub enum Pacing {
     },
 }
 
+/// Where in its first interval a paced flow begins. Flows of one rate that start together stay in step
+/// otherwise, and so do their collisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offset {
+    /// At once.
+    #[default]
+    None,
+    /// Anywhere, at random.
+    Random,
+    /// By how far its destination is from its source, round the nodes as they are numbered: flows of
+    /// a node one after the other, and flows to a node too.
+    Shift,
+}
+
+/// Time `wire` bytes take at `mbps` megabits per second, which is not 0.
+pub(crate) fn interval(wire: u32, mbps: u32) -> u64 {
+    u64::from(wire) * 8_000_000 / u64::from(mbps)
+}
+
 /// Where a flow is in its timetable.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Timetable {
@@ -42,9 +62,9 @@ pub(crate) struct Timetable {
 }
 
 impl Timetable {
-    /// The flow has something to send after it had nothing: it is not late.
-    pub fn begin(&mut self, now: u64) {
-        self.due = self.due.max(now);
+    /// The flow has something to send from `begin` on after it had nothing: it is not late.
+    pub fn begin(&mut self, begin: u64) {
+        self.due = self.due.max(begin);
     }
 
     /// A packet that takes `interval` at the flow's rate goes at `now`: when the next may.

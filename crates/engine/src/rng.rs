@@ -16,6 +16,8 @@ pub enum Stream {
     Reservoir = 0xd1b5_4a32_d192_ed03,
     /// Probabilistic congestion marks.
     Mark = 0x8cb9_2ba7_2f3d_8dd7,
+    /// Where in its interval a paced flow begins.
+    Pace = 0xe703_7ed1_a0b4_28db,
 }
 
 /// 64 random bits for one hop of one packet.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::probe::Probes;
-use crate::{CongestionControl, EngineError, Pacing};
+use crate::{CongestionControl, EngineError, Offset, Pacing};
 
 /// Where the buffer space a packet holds is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -127,6 +127,9 @@ pub struct Settings {
     /// See [`Pacing`].
     #[serde(default)]
     pub pacing: Pacing,
+    /// See [`Offset`].
+    #[serde(default)]
+    pub pacing_offset: Offset,
     /// See [`Detour`].
     pub detour: Detour,
     /// See [`Arbitration`].
@@ -190,6 +193,7 @@ impl Default for Settings {
             routing: Routing::Adaptive,
             vc_entries: 0,
             pacing: Pacing::Off,
+            pacing_offset: Offset::None,
             detour: Detour::Never,
             arbitration: Arbitration::Fcfs,
             crossbar_speedup: 0.0,

@@ -11,11 +11,13 @@ use crate::circuits::Circuits;
 use crate::congestion::Congestion;
 use crate::cut::Cut;
 use crate::link::{Link, Links, NIL};
+use crate::pacing::{Offset, Pacing, interval};
 use crate::packet::Packets;
 use crate::program::{Compiled, Envelope, Placement, Program, compile};
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{Receiving, Sending};
 use crate::ring::Ring;
+use crate::rng::{Stream, random};
 use crate::settings::Routing;
 use crate::shard::Shard;
 use crate::{EngineError, Settings};
@@ -232,6 +234,28 @@ impl<'a> World<'a> {
     pub fn service(&self, message: &Envelope) -> u8 {
         let service = self.placement.label_service.get(message.label as usize);
         service.copied().unwrap_or(0).min(self.settings.services - 1)
+    }
+
+    /// How long a paced message waits before its first packet.
+    pub fn pacing_offset(&self, message: u32) -> u64 {
+        let settings = self.settings;
+        let Envelope { src, dst, bytes, first_packet, pace_mbps, .. } =
+            self.program.messages[message as usize];
+        if settings.pacing == Pacing::Off || pace_mbps == 0 {
+            return 0;
+        }
+        let part = match settings.pacing_offset {
+            Offset::None => return 0,
+            Offset::Random => random(settings.seed, Stream::Pace, first_packet, 0),
+            Offset::Shift => {
+                let node = |rank: u32| u64::from(self.placement.node[rank as usize]);
+                let nodes = u64::from(self.fabric.n_nodes);
+                (nodes + node(dst) - node(src)) % nodes * (u64::MAX / nodes)
+            }
+        };
+        let payload = bytes.min(settings.packet_bytes.into()) as u32;
+        let interval = interval(settings.wire_bytes(payload), pace_mbps);
+        ((u128::from(part) * u128::from(interval)) >> 64) as u64
     }
 
     /// Ranks of a shard, in order.
