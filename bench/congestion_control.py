@@ -113,7 +113,8 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "no control": {},
     "no control, adaptive routing": {"routing": "adaptive"},
     **{name: {"congestion_control": control} for name, control in SETS.items()},
-    **{f"{rates}, elastic 25 %": {"pacing": PACING["elastic, 25 %"]} for rates in RATES},
+    **{f"{rates}, elastic 25 %": PACING["elastic, 25 %"] for rates in RATES},
+    "assignment, offset shift": PACING["elastic, 25 %, offset shift"],
 }
 THRESHOLDS, TIMERS_US, MARKING = (15, 8, 2), (1.31, 5.0, 20.0, 153.6), (0, 15)
 HOLDS_US, DYNAMIC_US = (10.0, 100.0, 1000.0), (5.0, 20.0, 153.6)

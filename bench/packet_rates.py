@@ -44,14 +44,26 @@ PACKET = 4096
 ARITY, LEVELS = 4, 3
 BUFFERS = (1, 2, 4, 8, 16, 32, 64)
 ENTRIES = (0, 1, 2, 4, 8, 16, 32, 64)
+
+
+def elastic(percent: int, offset: str = "none") -> dict[str, Any]:
+    """Engine settings of elastic pacing."""
+    return {"pacing": {"kind": "elastic", "percent": percent}, "pacing_offset": offset}
+
+
 PACING: dict[str, dict[str, Any]] = {
-    "none": {"kind": "off"},
-    "leaky bucket, 16 packets": {"kind": "leaky-bucket", "depth_bytes": 16 * PACKET},
-    "leaky bucket, 1 packet": {"kind": "leaky-bucket", "depth_bytes": PACKET},
-    "spaced": {"kind": "spaced"},
-    "elastic, 80 %": {"kind": "elastic", "percent": 80},
-    "elastic, 25 %": {"kind": "elastic", "percent": 25},
+    "none": {"pacing": {"kind": "off"}},
+    "leaky bucket, 16 packets": {"pacing": {"kind": "leaky-bucket", "depth_bytes": 16 * PACKET}},
+    "leaky bucket, 1 packet": {"pacing": {"kind": "leaky-bucket", "depth_bytes": PACKET}},
+    "spaced": {"pacing": {"kind": "spaced"}},
+    "elastic, 80 %": elastic(80),
+    "elastic, 25 %": elastic(25),
+    "elastic, 25 %, offset random": elastic(25, "random"),
+    "elastic, 25 %, offset shift": elastic(25, "shift"),
 }
+"""Engine settings of each way of pacing."""
+SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+"""Parts of the assignment, for buffers of a packet or two."""
 COPIES = (1, 4, 8)
 FLOW_BYTES = 128 * PACKET
 PERCENT = (5, 10, 25, 35, 50, 65, 80, 100)
@@ -65,6 +77,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "spaced": {"color": "#1b2430", "marker": "+", "linestyle": (0, (1.2, 1.6))},
     "elastic, 80 %": {"color": "#b96cc4", "marker": "o", "linestyle": (0, (5, 2))},
     "elastic, 25 %": {"color": "#3d1a5b", "marker": "^", "linestyle": "-"},
+    "elastic, 25 %, offset random": {"color": "#3d1a5b", "marker": "d", "linestyle": ":"},
+    "elastic, 25 %, offset shift": {"color": "#1b2430", "marker": "*", "linestyle": "--"},
 }
 
 Flow = tuple[int, int, int]
@@ -197,15 +211,27 @@ def rates(
 
 def percents(seeds: int) -> list[dict[str, Any]]:
     """Eight permutations in small buffers, by how far elastic pacing may catch up."""
-    schemes = {f"{percent}": {"kind": "elastic", "percent": percent} for percent in PERCENT}
+    schemes = {f"{percent}": elastic(percent) for percent in PERCENT}
     return rates(seeds, (4, 8), (8,), FLOW_BYTES, schemes)
 
 
-def _one(net: Network, pacing: dict[str, Any], buffer: int) -> dict[str, float]:
+def shares(seeds: int) -> list[dict[str, Any]]:
+    """Parts of the assignment in buffers of one and two packets, offsets at random."""
+    rows = []
+    for n, share in product(COPIES, SHARES):
+        nets = [network(permutations(n, seed, FLOW_BYTES)) for seed in range(1, seeds + 1)]
+        for buffer in (1, 2):
+            found = [_one(net, elastic(25, "random"), buffer, share) for net in nets]
+            mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+            rows.append({"copies": n, "buffer": buffer, "share": share, **mean})
+    return rows
+
+
+def _one(net: Network, pacing: dict[str, Any], buffer: int, share: float = 1) -> dict[str, float]:
     plan = net.assigned()
     run = net.run(
-        plan.rate_gbps, pacing=pacing, buffer_bytes=buffer * PACKET,
-        probes={"queues_ps": SAMPLE_PS},
+        plan.rate_gbps * share, buffer_bytes=buffer * PACKET, probes={"queues_ps": SAMPLE_PS},
+        **pacing,
     )  # fmt: skip
     ratio = realised(run, plan.rate_gbps)
     mean, most = mean_queue(run)
@@ -222,7 +248,10 @@ def circuits(
     arity: int = BIG,
     size: int = FLOW_BYTES // 2,
 ) -> list[dict[str, Any]]:
-    """Completion time in flows at line rate: D-mod-k, VC routing by entries, packet by packet."""
+    """Completion time in flows at line rate: D-mod-k, VC routing by entries, packet by packet.
+
+    Of VC routing also how many flows found no free entry, a switch each.
+    """
     schemes: dict[str, dict[str, Any]] = {
         "deterministic": {"routing": "deterministic"},
         **{f"vc, {n}": {"routing": "vc", "vc_entries": n} for n in entries},
@@ -234,8 +263,12 @@ def circuits(
         nodes = arity**LEVELS
         nets = [network(permutations(n, s, size, nodes), arity) for s in range(1, seeds + 1)]
         for scheme, settings in schemes.items():
-            times = [net.run(**settings).elapsed_ps / line_ps for net in nets]
-            rows.append({"copies": n, "routing": scheme, "time": float(np.mean(times))})
+            runs = [net.run(**settings) for net in nets]
+            rows.append({
+                "copies": n, "routing": scheme,
+                "time": float(np.mean([run.elapsed_ps for run in runs])) / line_ps,
+                "refused": float(np.mean([run.summary["vc_refused"] for run in runs])),
+            })  # fmt: skip
     return rows
 
 
@@ -292,12 +325,29 @@ def percent_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def share_table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: a line for each part of the assignment, columns by permutations and buffer."""
+    cases = list(dict.fromkeys((row["copies"], row["buffer"]) for row in rows))
+    names = [f"{n} permutation{'s' * (n > 1)}, {buffer}" for n, buffer in cases]
+    lines = ["| part of the rates | " + " | ".join(names) + " |", "|---" * (len(cases) + 1) + "|"]
+    for share in SHARES:
+        line = {(r["copies"], r["buffer"]): r for r in rows if r["share"] == share}
+        cells = [f"{line[case]['time']:.2f}; {line[case]['worst']:.2f}" for case in cases]
+        lines.append(f"| {share:g} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def circuit_table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: a line for each number of permutations, a column for each routing."""
+    """Markdown: a line for each number of permutations, a column for each routing.
+
+    In brackets: flows that found no free entry.
+    """
     names = list(dict.fromkeys(row["routing"] for row in rows))
     lines = ["| permutations | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     for n in sorted({row["copies"] for row in rows}):
-        cells = [f"{row['time']:.2f}" for row in rows if row["copies"] == n]
+        mine = [row for row in rows if row["copies"] == n]
+        refused = [f" ({row['refused']:.0f})" * (row["routing"][:2] == "vc") for row in mine]
+        cells = [f"{row['time']:.2f}{r}" for row, r in zip(mine, refused, strict=True)]
         lines.append(f"| {n} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -313,20 +363,21 @@ def main() -> int:
     began = time.process_time()
     try:
         paced, routed = rates(args.seeds), circuits(args.vc_seeds)
-        elastic = percents(args.seeds)
+        late, partial = percents(args.seeds), shares(args.seeds)
     except TailbackError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     tables = {f"rates {n}": rate_table(paced, n) for n in COPIES}
-    tables["percent"] = percent_table(elastic)
+    tables["percent"] = percent_table(late)
+    tables["shares"] = share_table(partial)
     tables["circuits"] = circuit_table(routed)
     if args.write:
         put(PAGE, tables)
         draw(paced, IMAGE, COPIES[-1])
     seconds = round(time.process_time() - began, 1)
     if args.json:
-        print(json.dumps({"cpu_seconds": seconds, "rates": paced, "percent": elastic,
-                          "circuits": routed}))  # fmt: skip
+        print(json.dumps({"cpu_seconds": seconds, "rates": paced, "percent": late,
+                          "shares": partial, "circuits": routed}))  # fmt: skip
     else:
         print("\n\n".join(tables.values()), f"\n\n{seconds} s of processor time")
     return 0

@@ -215,13 +215,39 @@ class CongestionControlSection(Section):
 
 
 class PacingSection(Section):
-    """How flows whose rate is given are sent; needs injection per-destination."""
+    """How flows that have a rate are sent, and which; needs injection per-destination."""
 
-    kind: Literal["off", "leaky-bucket", "spaced", "elastic"] = "off"
+    kind: Literal["off", "leaky-bucket", "spaced", "elastic"] = Field(
+        default="off", description="how a flow keeps its rate; elastic is the one to choose"
+    )
     depth: SizeBytes = Field(default=65536, description="what a leaky bucket lets through at once")
     percent: int = Field(
         default=25, ge=1, le=100, description="of its interval that a late packet keeps (elastic)"
     )
+    rates: Literal["assigned", "max-min"] | None = Field(
+        default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
+        "first (document 004), `max-min` leaves nothing unused: [congestion.md](congestion.md)",
+    )  # fmt: skip
+    rates_file: Path | None = Field(
+        default=None, description="or a table of them: `src_rank,dst_rank,rate_gbps`, ranks as in "
+        "table messages; others go unpaced",
+    )  # fmt: skip
+    share: float = Field(
+        default=1.0, gt=0, le=1, description="part of the computed rates that flows get; less "
+        "leaves room where buffers hold a packet or two",
+    )  # fmt: skip
+    offset: Literal["none", "random", "shift"] = Field(
+        default="shift", description="where in its interval a flow begins: at once, anywhere, or "
+        "by how far its destination is from its source",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _rates(self) -> PacingSection:
+        if self.rates is not None and self.rates_file is not None:
+            raise ValueError("rates and rates_file are both given; choose one")
+        if self.kind == "off" and (self.rates is not None or self.rates_file is not None):
+            raise ValueError('flows have rates and nothing keeps them; set kind = "elastic"')
+        return self
 
     def settings(self) -> dict[str, Any]:
         """The engine's settings."""
@@ -370,6 +396,8 @@ def load(path: str | Path) -> Scenario:
         scenario.fabric.file = base / scenario.fabric.file
     if scenario.fabric.forwarding is not None:
         scenario.fabric.forwarding = base / scenario.fabric.forwarding
+    if scenario.engine.pacing.rates_file is not None:
+        scenario.engine.pacing.rates_file = base / scenario.engine.pacing.rates_file
     for job in scenario.job:
         if job.trace is not None:
             job.trace = base / job.trace
@@ -474,8 +502,9 @@ def _values(field: FieldInfo) -> str:
     for part in (*field.metadata, *(a for t in get_args(field.annotation) for a in get_args(t))):
         if isinstance(part, BeforeValidator) and part.func in parsers:
             return parsers[part.func]
-    if get_origin(field.annotation) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
+    for annotation in (field.annotation, *get_args(field.annotation)):
+        if get_origin(annotation) is Literal:
+            return ", ".join(f"`{choice}`" for choice in get_args(annotation))
     text = str(getattr(field.annotation, "__name__", field.annotation))
     if "list[" in str(field.annotation):
         return "list of sizes" if "_bytes" in str(field.annotation) else "list of numbers"

@@ -29,8 +29,8 @@ def run(net: rates.Network, pacing: str, buffer: int) -> tuple[float, NDArray[np
     """Time over the optimum, realised over computed rates, packets in queues on average."""
     plan = net.assigned()
     run = net.run(
-        plan.rate_gbps, pacing=rates.PACING[pacing], buffer_bytes=buffer * rates.PACKET,
-        probes={"queues_ps": rates.SAMPLE_PS},
+        plan.rate_gbps, buffer_bytes=buffer * rates.PACKET,
+        probes={"queues_ps": rates.SAMPLE_PS}, **rates.PACING[pacing],
     )  # fmt: skip
     ratio = rates.realised(run, plan.rate_gbps)
     return run.elapsed_ps / 1000 / plan.completion_ns, ratio, rates.mean_queue(run)[0]

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Injection, Outcome, Pacing, Placement, Routing, Scheme,
+    Arbitration, CongestionControl, Injection, Offset, Outcome, Pacing, Placement, Routing, Scheme,
     Settings, Work, simulate,
 };
 use tailback_fabric::{CableList, Fabric, Plan, Routes, Rule as PlanRule};
@@ -208,6 +208,34 @@ fn congestion_control_frees_the_victim_on_one_lane() {
     assert!(end_with as f64 <= 1.5 * end_without as f64, "{end_with} against {end_without}");
 }
 
+/// By shift: as far into the interval as the destination is from the source, round the nodes. At random:
+/// within it, for every flow and seed somewhere else.
+fn paced_flows_begin_where_they_are_told() {
+    let fabric = row(&[4]);
+    let plan = Plan::new(&fabric, PlanRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let messages = [(0, 1, 3 * PACKET), (2, 1, 3 * PACKET), (3, 2, 3 * PACKET)];
+    let mut program = burst(4, &messages);
+    program.pace_mbps = vec![25_000; program.kind.len()];
+    let begins = |pacing_offset, seed| {
+        let injection = Injection::PerDestination;
+        let pacing = Pacing::Elastic { percent: 25 };
+        let settings = Settings { seed, injection, pacing, pacing_offset, ..settings() };
+        let (placement, work) = (in_order(4), Work::default());
+        let mut watch = |_| ControlFlow::Continue(());
+        let run = simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch);
+        run.unwrap().messages.start_ps
+    };
+    let interval = 4 * WIRE;
+    assert_eq!(begins(Offset::None, 1), [0, 0, 0]);
+    let shifted = begins(Offset::Shift, 1);
+    for (start, part) in shifted.into_iter().zip([1, 3, 3]) {
+        assert!(start.abs_diff(part * interval / 4) <= 1, "{start}");
+    }
+    let random: Vec<u64> = (1..4).flat_map(|seed| begins(Offset::Random, seed)).collect();
+    assert!(random.iter().all(|&start| start < interval));
+    assert!(random.iter().enumerate().all(|(i, start)| !random[..i].contains(start)), "{random:?}");
+}
+
 /// A flow with a given rate takes as long as that rate says, whatever the pacing; and VC routing
 /// keeps order (asserted in every run) while it spreads what D-mod-k sends by one cable.
 #[test]
@@ -236,6 +264,7 @@ fn paced_flows_keep_their_rate_and_circuits_spread_flows() {
         let took = run.unwrap().messages.arrival_ps[0] as f64 / (bytes as f64 * 200.0);
         assert!((took - 1.0).abs() < 0.03, "{pacing:?}: {took}");
     }
+    paced_flows_begin_where_they_are_told();
     let tree = tailback_fabric::fat_tree::build(&SMALL).unwrap();
     // Four senders of one leaf to nodes that D-mod-k reaches by one and the same spine.
     let messages: Vec<_> = (0..4).map(|src| (src, 4 + 2 * src, bytes)).collect();

@@ -11,8 +11,8 @@ use common::*;
 use fabrics::*;
 use proptest::prelude::*;
 use tailback_engine::{
-    Arbitration, Buffering, CongestionControl, Detour, EngineError, Injection, Outcome, Pacing,
-    Placement, Program, Routing, Scheme, Settings, Switching, Work, simulate,
+    Arbitration, Buffering, CongestionControl, Detour, EngineError, Injection, Offset, Outcome,
+    Pacing, Placement, Program, Routing, Scheme, Settings, Switching, Work, simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
@@ -176,15 +176,17 @@ fn any_extras() -> impl Strategy<Value = Settings> {
             Just(Pacing::LeakyBucket { depth_bytes: 5000 }),
             Just(Pacing::Elastic { percent: 25 }),
         ],
+        prop_oneof![Just(Offset::None), Just(Offset::Random), Just(Offset::Shift)],
         proptest::option::of(0u32..5),
     )
-        .prop_map(|((services, lane_weights), control, pacing, entries)| {
+        .prop_map(|((services, lane_weights), control, pacing, pacing_offset, entries)| {
             let lines = control.is_some() || pacing != Pacing::Off;
             Settings {
                 services,
                 lane_weights,
                 congestion_control: control,
                 pacing,
+                pacing_offset,
                 injection: if lines { Injection::PerDestination } else { Injection::Fifo },
                 routing: entries.map_or(Routing::Adaptive, |_| Routing::Vc),
                 vc_entries: entries.unwrap_or(0),

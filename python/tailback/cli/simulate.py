@@ -122,6 +122,7 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         ("average path length", f"{facts['average_path_length']:.3f} switches"),
         ("congested hops", "not known to this model" if congested is None
          else f"{100 * congested:.2f} %"),
+        *([("pacing", facts["pacing"])] if "pacing" in facts else []),
         *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),
     ]  # fmt: skip

@@ -240,6 +240,8 @@ def _provenance(run: Run) -> list[tuple[str, Any]]:
         if summary.get(key):
             value = summary[key]
             rows.append((label, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"))
+    if "pacing" in summary:
+        rows.append(("Flows are paced", summary["pacing"]))
     if not run.complete:
         rows.append(("Completeness", "interrupted: the tables end where the run was stopped"))
     return rows

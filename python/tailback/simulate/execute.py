@@ -18,6 +18,7 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulate.memory import require_memory
+from tailback.simulate.pacing import paces_of
 from tailback.simulate.prepare import Prepared, prepare
 from tailback.simulate.probes import probes_of
 from tailback.simulate.routes import Routes, routes_for
@@ -62,6 +63,7 @@ def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
         "routing": engine.routing,
         "vc_entries": engine.vc_entries,
         "pacing": engine.pacing.settings(),
+        "pacing_offset": engine.pacing.offset,
         "detour": "never",
         "arbitration": engine.arbitration,
         "crossbar_speedup": engine.crossbar_speedup,
@@ -107,7 +109,8 @@ def execute(
         only_observed: Leave out jobs that are not observed.
         watch: As in :func:`simulate`.
         partial: As in :func:`simulate`.
-        pace_mbps: Rate of each operation of the program that is a send, 0 for none.
+        pace_mbps: Rate of each operation of the program that is a send, 0 for none; what the
+            scenario states when absent.
         changes: Engine settings that differ.
     """
     fabric = fabric or prepared.fabric
@@ -115,11 +118,15 @@ def execute(
     program, jobs = laid.program, laid.jobs
     of_label = [jobs[job].section for job in laid.job_of_label.tolist()]
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
+    engine = prepared.scenario.engine
     settings = settings_of(prepared.scenario, detour=routes.detour, **changes)
     require_memory(
         fabric, prepared.scenario, program,
-        lanes=prepared.scenario.engine.services, measure=bool(settings["measure"]),
+        lanes=engine.services, measure=bool(settings["measure"]),
     )  # fmt: skip
+    stated = None if pace_mbps is not None else paces_of(prepared, laid, fabric, routes)
+    if stated is not None:
+        pace_mbps = stated.mbps
     began = time.perf_counter()
     try:
         outcome = _core.simulate(
@@ -144,6 +151,8 @@ def execute(
     tables, summary = make_tables(
         prepared.scenario, fabric, jobs, laid.places, laid.job_of_label, outcome
     )
+    if stated is not None:
+        summary["pacing"] = stated.summary
     performance = {
         "engine_seconds": seconds,
         "packet_hops_per_s": outcome["packet_hops"] / seconds if seconds else 0.0,
@@ -151,7 +160,7 @@ def execute(
         "cores": os.cpu_count(),
         "threads": threads(),
     }
-    notes = [*prepared.notes, *routes.notes]
+    notes = [*prepared.notes, *routes.notes, *(stated.notes if stated else ())]
     if not outcome["complete"]:
         end = format_time(int(outcome["end_ps"]))
         notes.append(f"broken off at {end}: the tables are incomplete")

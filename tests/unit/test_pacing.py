@@ -1,0 +1,221 @@
+"""Rates that a scenario states: computed for each step, from a file, and kept by the packets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.errors import ScenarioError, TailbackError
+from tailback.run import Run
+from tailback.scenario import load, parse
+from tailback.simulate import prepare, simulate
+from tailback.simulate.execute import execute
+from tailback.simulate.pacing import paces_of, steps
+from tailback.simulate.routes import routes_for
+from tailback.traffic.program import Label, Op, Program, ProgramBuilder
+from tailback.traffic.transform import side_by_side
+
+TREE = {"topology": {"kind": "k-ary-n-tree", "k": 4, "n": 2}}
+ELASTIC = {"kind": "elastic", "rates": "assigned"}
+
+
+def scenario(pacing: dict[str, Any], fabric: dict[str, Any] = TREE, **engine: Any) -> Any:
+    """16 ranks on a tree; the traffic is replaced where a test needs its own."""
+    return parse({
+        "fabric": fabric,
+        "job": [{"pattern": {"kind": "permutation", "ranks": 16, "size": "1 MiB"}}],
+        "engine": {
+            "routing": "deterministic", "injection": "per-destination", "eager": "1 GiB",
+            "send_delay": "0 ns", "pacing": pacing, **engine,
+        },
+    })  # fmt: skip
+
+
+def program(rounds: list[list[tuple[int, int, int]]], ranks: int = 16) -> Program:
+    """Messages (source, destination, bytes) in rounds with a wait after each."""
+    builder = ProgramBuilder("rounds", ranks)
+    label = builder.label(Label("round", "MPI_Isend"))
+    for number, messages in enumerate(rounds):
+        for src, dst, size in messages:
+            builder.irecv(dst, src, size, number, label)
+            builder.isend(src, dst, size, number, label)
+        for rank in range(ranks):
+            builder.waitall(rank)
+    return builder.build()
+
+
+def run(rounds: list[list[tuple[int, int, int]]], pacing: dict[str, Any], **engine: Any) -> Run:
+    prepared = prepare(scenario(pacing, **engine))
+    prepared.jobs[0].program = program(rounds)
+    prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
+    return execute(prepared)
+
+
+def rates(rounds: list[list[tuple[int, int, int]]], pacing: dict[str, Any]) -> list[int]:
+    """Mb/s of every send."""
+    prepared = prepare(scenario(pacing))
+    prepared.jobs[0].program = program(rounds)
+    prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
+    routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
+    found = paces_of(prepared, prepared.lay(), prepared.fabric, routes)
+    assert found is not None
+    sends = prepared.program.kind == Op.ISEND
+    assert not found.mbps[~sends].any()
+    return [int(rate) for rate in found.mbps[sends]]
+
+
+def test_a_step_ends_where_a_rank_goes_on_after_a_wait() -> None:
+    columns = [
+        "compute",
+        "isend",
+        "wait",
+        "compute",
+        "wait",
+        "isend",
+        "waitall",
+        "waitall",
+        "isend",
+    ]
+    kind = [Op[name.upper()] for name in columns]
+    one = np.zeros(2 * len(kind), np.int64)
+    both = Program(
+        "p", rank_start=np.array([0, len(kind), 2 * len(kind)], np.uint64),
+        kind=np.array(kind * 2, np.uint8), peer=one.astype(np.int32), amount=one.astype(np.uint64),
+        tag=one, request=one.astype(np.int32), label=one.astype(np.uint32), labels=[],
+    )  # fmt: skip
+    found = steps(both).tolist()
+    assert found[: len(kind)] == found[len(kind) :]
+    sends = [step for step, name in zip(found, columns, strict=False) if name == "isend"]
+    assert sends == [0, 1, 3]
+
+
+def test_each_step_is_rated_by_its_own_heaviest_links() -> None:
+    incast = [(src, 0, 1 << 20) for src in (1, 2, 3)]
+    alone = [(5, 0, 1 << 20)]
+    both = [(1, 0, 3 << 20), (2, 0, 1 << 20)]
+    # Rank by rank: 1 and 2 send in three of the four, 3 in two, 5 in one.
+    assert rates([incast, alone, incast, both], ELASTIC) == [
+        33333, 33333, 75000, 33333, 33333, 25000, 33333, 33333, 100000,
+    ]  # fmt: skip
+    half = {**ELASTIC, "share": 0.5}
+    assert rates([alone], half) == [50000]
+    # Max-min shares equally where the assignment shares by size.
+    assert rates([both], {**ELASTIC, "rates": "max-min"}) == [50000, 50000]
+
+
+def test_a_pair_of_nodes_is_one_flow() -> None:
+    # Two messages to one node go one after the other, at the rate of both.
+    assert rates([[(1, 0, 1 << 20), (1, 0, 1 << 20), (2, 0, 2 << 20)]], ELASTIC) == [50000] * 3
+
+
+@pytest.mark.parametrize(
+    "fabric", [TREE, {"topology": {"kind": "torus", "dims": [4, 2], "nodes_per_switch": 2}}]
+)
+def test_assigned_flows_end_with_the_most_loaded_link(fabric: dict[str, Any]) -> None:
+    rng = np.random.default_rng(3)
+    flows = [
+        (src, int(dst), 1 << 20)
+        for _ in range(4)
+        for src, dst in enumerate(rng.permutation(16))
+        if src != dst
+    ]
+    prepared = prepare(scenario(ELASTIC, fabric, buffer="64 KiB"))
+    prepared.jobs[0].program = program([flows])
+    prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
+    run = execute(prepared, measure=True)
+    crossed = run.tables["truth"].group_by("link").agg(pl.col("bytes").sum())
+    gbps = prepared.fabric.link_gbps[crossed["link"].to_numpy()]
+    least_ps = float((crossed["bytes"].to_numpy() * 8000 / gbps).max())
+    assert run.elapsed_ps == pytest.approx(least_ps, rel=0.05)
+    assert "assigned rates, elastic" in run.summary["pacing"]
+    # Nobody waits long for credit: what was computed is what the links carry.
+    assert run.tables["truth"]["stall_ps"].sum() < 0.02 * least_ps * len(gbps)
+
+
+def test_an_offset_takes_flows_out_of_step() -> None:
+    # Everybody sends to node 0 first, then to node 1, …
+    everyone = [[(src, dst, 1 << 17) for src in range(16) for dst in range(16) if src != dst]]
+    ends = {
+        offset: run(everyone, {**ELASTIC, "offset": offset}, arbitration="round-robin").elapsed_ps
+        for offset in ("none", "random", "shift")
+    }
+    least_ps = 15 * (1 << 17) * 80
+    assert ends["shift"] < 1.01 * least_ps < ends["none"]
+    assert ends["random"] < ends["none"]
+
+
+def test_rates_from_a_file_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_text("src_rank,dst_rank,rate_gbps\n1,0,10\n3,2,2.5\n")
+    rounds = [[(1, 0, 1 << 20), (3, 2, 1 << 20), (5, 4, 1 << 20)]]
+    found = run(rounds, {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
+    table = found.tables["messages"].sort("src_rank")
+    gbps = (table["size_bytes"] * 8000 / table["arrival_ps"]).to_list()
+    assert gbps == pytest.approx([10, 2.5, 100], rel=0.02)
+    assert found.summary["pacing"] == "rates of rates.csv, spaced"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("a,b\n", "line 1", "a,b"),
+        ("src_rank,dst_rank,rate_gbps\n1,0,10\n1,0,10\n", "line 3", "twice"),
+        ("src_rank,dst_rank,rate_gbps\n1,99,10\n", "line 2", "1,99,10"),
+        ("src_rank,dst_rank,rate_gbps\n1,0,fast\n", "line 2", "fast"),
+        ("src_rank,dst_rank,rate_gbps\n1,0,nan\n", "line 2", "nan"),
+        ("src_rank,dst_rank,rate_gbps\n\n7,0,10\n", "line 3", "sends nothing"),
+    ],
+)
+def test_a_wrong_table_of_rates_is_told(tmp_path: Path, text: str, place: str, words: str) -> None:
+    file = tmp_path / "rates.csv"
+    file.write_text(text)
+    with pytest.raises(ScenarioError, match=words) as caught:
+        run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": str(file)})
+    assert caught.value.file == file and caught.value.place == place and caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("pacing", "words"),
+    [
+        ({"rates": "assigned"}, 'set kind = "elastic"'),
+        ({"kind": "spaced", "rates": "assigned", "rates_file": "x"}, "choose one"),
+        ({"kind": "spaced", "rates": "fair"}, "assigned"),
+        ({"kind": "spaced", "share": 0}, "greater than 0"),
+    ],
+)
+def test_what_does_not_fit_together_is_told(pacing: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        scenario(pacing)
+
+
+def test_a_missing_table_and_routes_with_detours_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(
+        '[fabric]\npreset = "tapered"\n'
+        '[[job]]\npattern = {kind = "ring", ranks = 4, size = "1 KiB"}\n'
+        '[engine.pacing]\nkind = "spaced"\nrates_file = "none.csv"\n'
+    )
+    stated = load(path)
+    assert stated.engine.pacing.rates_file == tmp_path / "none.csv"
+    with pytest.raises(ScenarioError, match="No such file"):
+        simulate(stated)
+    torus = {"topology": {"kind": "torus", "dims": [4, 2], "nodes_per_switch": 2}}
+    with pytest.raises(TailbackError, match="detours"):
+        simulate(scenario(ELASTIC, {**torus, "routes": "valiant"}))
+
+
+def test_rates_of_jobs_are_their_own_and_the_run_says_so() -> None:
+    data = scenario(ELASTIC).model_dump(mode="json", exclude_unset=True)
+    pattern = {"kind": "permutation", "ranks": 8, "size": "1 MiB"}
+    data["job"] = [
+        {"name": "a", "pattern": pattern, "hosts": "0-7"},
+        {"name": "b", "pattern": pattern, "hosts": "8-15", "observed": False},
+    ]
+    data["engine"]["routing"] = "adaptive"
+    found = simulate(parse(data))
+    assert any("job by job" in note for note in found.notes)
+    assert any("spread over all candidates" in note for note in found.notes)
+    assert "16 flows, 2 steps" in found.summary["pacing"]
