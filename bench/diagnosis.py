@@ -34,9 +34,8 @@ from pathlib import Path
 import diagnosis_page as page
 import numpy as np
 from _pages import put
-from diagnosis_observe import join, known_to_user, observe, thin, what_if
+from diagnosis_observe import SCHEMES, carrying, join, known_to_user, observe, thin, what_if
 from diagnosis_page import Answer
-from diagnosis_schemes import coordinated
 from diagnosis_suite import LABELS, Case, make
 from scipy.optimize import minimize
 
@@ -44,9 +43,10 @@ from tailback.diagnose import judge
 from tailback.diagnose.confidence import Doubt
 from tailback.run import Run
 from tailback.scenario import EngineSection, Scenario
+from tailback.simulate import prepare
+from tailback.simulate.decoded import received
 
 COUNT = 420
-SCHEMES = ("full", "coordinated")
 KNOWLEDGE = ("samples", "own", "rough", "all")
 ONCE = ("rough", "all")
 """Asked of the most packets and the first scheme only: the samples decide little there."""
@@ -82,18 +82,18 @@ def answers(number: int, ask: Ask) -> list[Answer]:
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return []
-    runs = observe(case, max(ask.packets))
-    whole = join(runs, case.as_known())
     out = []
-    for packets in ask.packets:
-        thinned = thin(whole, packets, number)
-        for scheme in ask.schemes:
-            seen = coordinated(thinned, number) if scheme == "coordinated" else thinned
+    for scheme in ask.schemes:
+        runs = observe(case, max(ask.packets), scheme)
+        whole = join(runs, carrying(case.as_known(), scheme))
+        fabric = prepare(case.as_known()).fabric
+        for packets in ask.packets:
+            seen = known_to_user(received(thin(whole, packets, number), fabric))
             for knowledge in ask.knowledge:
                 once = packets == max(ask.packets) and scheme == ask.schemes[0]
                 if knowledge in ONCE and not once:
                     continue
-                out.append(answer(case, known_to_user(seen), len(runs), scheme, packets, knowledge))
+                out.append(answer(case, seen, len(runs), scheme, packets, knowledge))
     return out
 
 
@@ -101,7 +101,7 @@ def answer(
     case: Case, seen: Run, executions: int, scheme: str, packets: int, knowledge: str
 ) -> Answer:
     """Diagnose one scenario, observed in one way."""
-    scenario = known(case, knowledge)
+    scenario = carrying(known(case, knowledge), scheme)
     run = Run(scenario, seen.tables, seen.summary)
     began = time.perf_counter()
     if knowledge == "samples":

@@ -14,8 +14,10 @@ from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.placement import place
 from tailback.run import Run
-from tailback.scenario import Scenario
+from tailback.scenario import Scenario, TelemetrySection
 from tailback.simulate import make_evaluate, prepare
+from tailback.simulate.execute import execute
+from tailback.simulate.routes import routes_for
 
 OURS = 0
 """Number of the observed job: generated scenarios have it first."""
@@ -25,31 +27,45 @@ SIMULATED = ("truth", "counters", "queues")
 
 MOST_EXECUTIONS = 400
 
-JOINED = ("windows", "samples", "truth", "messages")
+JOINED = ("windows", "samples", "packets", "messages")
 """Tables that grow with every execution."""
 
 
-def observe(case: Case, packets: int) -> list[Run]:
+SCHEMES: dict[str, dict[str, Any]] = {
+    "full": {"scheme": "full"},
+    "coordinated": {"scheme": "coordinated", "hash_bits": 5},
+    "coordinated-4": {"scheme": "coordinated", "hash_bits": 4},
+    "compact": {"scheme": "compact", "hash_bits": 2, "count_bits": 3},
+}
+"""What packets carry, by the name it has here: six bits of ``coordinated`` and ``compact``, five of
+``coordinated-4``."""
+
+
+def carrying(scenario: Scenario, scheme: str) -> Scenario:
+    """The scenario with another telemetry scheme; nothing else of a run changes by it."""
+    telemetry = TelemetrySection(windows=scenario.telemetry.windows, **SCHEMES[scheme])
+    return scenario.model_copy(update={"telemetry": telemetry})
+
+
+def observe(case: Case, packets: int, scheme: str = "full") -> list[Run]:
     """Executions of a case until so many packets were sent.
 
     Traffic and placements are the same in each; adaptive and random routes, and the hops that are
-    sampled, are not.
+    sampled, are not. They are the same for every scheme.
     """
-    evaluate = make_evaluate(prepare(case.scenario))
+    prepared = prepare(carrying(case.scenario, scheme))
+    routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
     runs: list[Run] = []
     sent = 0
     while sent < packets and len(runs) < MOST_EXECUTIONS:
-        runs.append(_ours(evaluate(Change(seed_offset=1000 + len(runs), measure=True))))
+        seed = prepared.scenario.seed + 1000 + len(runs)
+        runs.append(_ours(execute(prepared, routes=routes, seed=seed)))
         sent += int(runs[-1].summary["observed_packets"])
     return runs
 
 
 def _ours(run: Run) -> Run:
-    """The run as its user has it: own job, own messages, own packets.
-
-    The truth stays for :mod:`diagnosis_schemes`, which must know what a header's congestion bit
-    was; :func:`known_to_user` takes it away.
-    """
+    """The run as its user has it: own job, own messages, own packets."""
     tables = dict(run.tables)
     for name in ("jobs", "ranks", "labels", "samples"):
         tables[name] = tables[name].filter(pl.col("job") == OURS)
@@ -64,8 +80,7 @@ def join(runs: list[Run], known: Scenario) -> Run:
     """Executions one after the other, as one run of the scenario as its user knows it."""
     tables = dict(runs[0].tables)
     parts: dict[str, list[pl.DataFrame]] = {name: [] for name in JOINED}
-    window = 0
-    offset = 0
+    window = offset = sent = 0
     for run in runs:
         shift = pl.lit(offset, pl.UInt64)
         windows = run.tables["windows"]
@@ -75,11 +90,14 @@ def join(runs: list[Run], known: Scenario) -> Run:
             )
         )
         parts["samples"].append(run.tables["samples"].with_columns(pl.col("window") + window))
-        parts["truth"].append(run.tables["truth"].with_columns(pl.col("window") + window))
+        parts["packets"].append(
+            run.tables["packets"].with_columns(pl.col("time_ps") + shift, pl.col("packet") + sent)
+        )
         parts["messages"].append(
             run.tables["messages"].with_columns(pl.col("post_ps", "start_ps", "arrival_ps") + shift)
         )
         window += windows.height
+        sent += int(run.summary["packets"])
         offset += int(run.summary["end_ps"]) + 1
     tables |= {name: pl.concat(frames) for name, frames in parts.items()}
     ranks = tables["ranks"]
@@ -110,6 +128,13 @@ def thin(run: Run, packets: int, seed: int) -> Run:
         return run
     rng = np.random.Generator(np.random.Philox(key=[seed, packets]))
     m = sent / packets
+    one_in = round(m)
+    if run.scenario.telemetry.scheme != "full":
+        # Single packets: those that carry no header are left out.
+        headers = run.tables["packets"]
+        kept = headers.filter(pl.Series(rng.random(headers.height) < 1.0 / one_in))
+        summary = {**run.summary, "one_in": one_in}
+        return replace(run, tables={**run.tables, "packets": kept}, summary=summary)
     samples = run.tables["samples"]
 
     def column(name: str) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from tailback.diagnose.evidence import Evidence
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulate import make_evaluate, prepare, simulate
+from tailback.simulate.decoded import received
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
 RING: list[dict[str, Any]] = [
@@ -80,6 +81,33 @@ def test_ring_with_background_is_other_traffic() -> None:
     finding = diagnosis.findings[0]
     assert finding.code == "TB003"
     assert all(link.utilization.high < 0.7 and link.direction == "down" for link in finding.links)
+
+
+@pytest.mark.parametrize("cause", ["placement", "pattern", "other-traffic"])
+def test_six_bits_a_packet_lead_to_the_same_verdicts(cause: str) -> None:
+    """Scheme coordinated, 5 hash bits and a congestion bit.
+
+    On the samples alone where whole links are sure; of the ring they leave much open, too.
+    """
+    reduction = {"pattern": {"kind": "reduce-naive", "ranks": 1024, "size": "4 KiB", "arrays": 50}}
+    pattern = {"kind": "stencil2d", "dims": [64, 72], "size": "128 KiB"}
+    preset, jobs = {
+        "placement": ("tapered", [{"pattern": pattern}]),
+        "pattern": ("full", [reduction]),
+        "other-traffic": ("tapered", RING),
+    }[cause]
+    prepared = prepare(
+        parse(
+            {
+                "fabric": {"preset": preset}, "job": jobs, "engine": {"packet": "4 KiB"},
+                "telemetry": {"scheme": "coordinated", "hash_bits": 5},
+            }
+        )
+    )  # fmt: skip
+    evaluate = make_evaluate(prepared) if cause == "other-traffic" else None
+    diagnosis = judge(received(simulate(prepared), prepared.fabric), evaluate, seeds=1)
+    assert diagnosis.cause == diagnosis.findings[0].cause == cause
+    assert diagnosis.sampling.header_bits == 6
 
 
 def test_ring_alone_is_the_adapters_own_rate() -> None:

@@ -13,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import diagnosis
 import diagnosis_observe
-import diagnosis_schemes
 import diagnosis_suite
 
 from tailback.run import Run
+from tailback.simulate.decoded import received
 from tailback.telemetry.estimate import link_estimates
 
 
@@ -86,28 +86,26 @@ def test_thinned_samples_estimate_the_same_packets(whole: Run) -> None:
     assert abs(float(off.mean() or 0)) < 0.3 and 0.8 < float(off.std() or 0) < 1.2  # type: ignore[arg-type]
 
 
-def test_a_link_of_a_tree_shares_its_class_with_those_routing_may_take(whole: Run) -> None:
-    classes = diagnosis_schemes.candidate_classes(whole)
-    links = whole.tables["links"].sort("link")
-    size = np.bincount(classes)[classes]
-    assert (size[links["to_node"].to_numpy()] == 1).all()
-    up = ((links["tier"] == 1) & (links["direction"] == "up")).to_numpy()
-    leaf = links["src"].to_numpy()
-    for link in np.flatnonzero(up)[:5]:
-        assert set(leaf[classes == classes[link]]) == {leaf[link]} and size[link] > 1
-
-
-def test_six_bits_decode_to_the_packets_that_were_sampled(whole: Run) -> None:
-    hashed = diagnosis_schemes.coordinated(whole, 1)
-    full, six = (link_estimates(run.tables["samples"]) for run in (whole, hashed))
-    both = full.join(six, on="link", suffix="_six").filter(pl.col("packets") > 300)
-    off = (both["packets_six"] / both["packets"] - 1).abs()
-    assert both.height > 50 and float(off.median() or 1) < 0.1  # type: ignore[arg-type]
-    # Rounded to whole packets cell by cell, but nothing appears or gets lost by the thousand.
-    total = float(six["packets"].sum()) / float(full["packets"].sum())
-    assert total == pytest.approx(1.0, abs=0.02)
-    hot = both.filter(pl.col("fraction") > 0.3)
-    assert float((hot["fraction"] - hot["fraction_six"]).abs().median() or 0) < 0.1  # type: ignore[arg-type]
+def test_every_scheme_sees_the_same_packets(case: diagnosis_suite.Case, whole: Run) -> None:
+    full = link_estimates(whole.tables["samples"])
+    for scheme in ("coordinated", "compact"):
+        runs = diagnosis_observe.observe(case, 60_000, scheme)
+        known = diagnosis_observe.carrying(case.as_known(), scheme)
+        joined = diagnosis_observe.join(runs, known)
+        assert joined.elapsed_ps == whole.elapsed_ps
+        assert joined.tables["packets"]["packet"].is_unique().all()
+        six = link_estimates(received(joined).tables["samples"])
+        both = full.join(six, on="link", suffix="_six").filter(pl.col("packets") > 300)
+        off = (both["packets_six"] - both["packets"]) / both["packets_se_six"].clip(lower_bound=1)
+        assert both.height > 50 and float(off.abs().median() or 9) < 1.2  # type: ignore[arg-type]
+        total = float(six["packets"].sum()) / float(full["packets"].sum())
+        assert total == pytest.approx(1.0, abs=0.02)
+        hot = both.filter(pl.col("fraction") > 0.3)
+        assert float((hot["fraction"] - hot["fraction_six"]).abs().median() or 0) < 0.15  # type: ignore[arg-type]
+        thin = received(diagnosis_observe.thin(joined, 10_000, 1))
+        assert thin.tables["samples"]["hop_samples"].sum() == pytest.approx(10_000, rel=0.1)
+        less = link_estimates(thin.tables["samples"])["packets"].sum()
+        assert less == pytest.approx(float(six["packets"].sum()), rel=0.1)
 
 
 def test_figures_count_what_was_right() -> None:

@@ -30,6 +30,7 @@ from tailback.simulate import (
     prepare,
 )
 from tailback.simulate import simulate as run_scenario
+from tailback.simulate.decoded import received
 
 UNDETERMINED = 3
 
@@ -76,7 +77,7 @@ def diagnose(
     with meter(quiet) as progress:
         prepared = prepare(scenario)
         progress.step("simulating as it is", 0.0)
-        run = run_scenario(prepared, progress.watch)
+        run = received(run_scenario(prepared, progress.watch), prepared.fabric)
         diagnosis, after, files = _diagnose(prepared, run, methods, seeds, progress)
         progress.step("charging the stall time", 1.0)
         found = attribute(run)

@@ -92,7 +92,8 @@ class Evidence:
         samples = select(run.tables, Selection(jobs=jobs))
         inner = pl.Series("inner", np.flatnonzero(~self.topology.from_node).astype(np.uint32))
         samples = samples.filter(pl.col("link").is_in(inner.implode()))
-        self.received = int(samples["hop_samples"].sum())
+        self.scheme = run.scenario.telemetry.scheme
+        self.received = self._received(samples)
         bundles = pl.DataFrame(
             {"link": np.arange(self.topology.n_links, dtype=np.uint32),
              "bundle": self.topology.bundle}
@@ -114,6 +115,17 @@ class Evidence:
         self.views = self._grow_views()
 
     # --- what there is -----------------------------------------------------------------------
+
+    def _received(self, samples: pl.DataFrame) -> int:
+        """Packets that arrived with a sample, each once."""
+        if self.bottlenecks_only:
+            return self.run.tables["packets"].height
+        return int(samples["hop_samples"].sum())
+
+    @property
+    def bottlenecks_only(self) -> bool:
+        """True where packets name their most congested link, and no other is counted."""
+        return self.scheme == "worst-hop"
 
     @cached_property
     def phase_weight(self) -> dict[str, float]:
@@ -232,6 +244,8 @@ class Evidence:
     @cached_property
     def unsure_share(self) -> float:
         """Share of congested packets on links, or held by roots, that samples do not settle."""
+        if self.bottlenecks_only:
+            return 1.0
         if self.congested_packets <= 0:
             return 0.0
         open_roots = self.roots.filter(pl.col("verdict") == "unsettled")

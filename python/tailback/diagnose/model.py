@@ -193,6 +193,8 @@ class Sampling(Model):
     """How sure: what the samples can and cannot say.
 
     Attributes:
+        scheme: Telemetry scheme whose headers the evidence is from, ``off`` for none.
+        header_bits: Bits that it takes in a packet's header.
         packets: Packets received with a sample.
         links_seen: Links with at least one hop sample.
         links_sure: Links with enough samples for a verdict.
@@ -200,6 +202,8 @@ class Sampling(Model):
         note: One sentence; which further samples would settle it.
     """
 
+    scheme: str = "full"
+    header_bits: int = 0
     packets: int
     links_seen: int
     links_sure: int

@@ -14,6 +14,7 @@ from tailback.diagnose.waterfall import Placements, Progress, build, overshoot, 
 from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
+from tailback.telemetry.carried import header_bits
 from tailback.units import format_time
 
 WORTH_FIXING = 0.05
@@ -271,15 +272,20 @@ def _headline(
 
 
 def _sampling(findings: list[Finding], evidence: Evidence) -> Sampling:
+    telemetry = evidence.run.scenario.telemetry
+    bits = header_bits(telemetry)
+    carried = f"{telemetry.scheme}, {bits} bits" if bits else telemetry.scheme
     open_ = next((finding for finding in findings if finding.code == "TB005"), None)
     note = (
-        open_.advice
+        f"{open_.advice} Telemetry: {carried}."
         if open_ is not None
-        else f"The samples settle {evidence.links_sure} of {evidence.links_seen} links; "
-        f"{evidence.unsure_share:.0%} of the congested packets are on links, or in trees, that "
-        "stay open, too few to change the verdict."
+        else f"The samples ({carried}) settle {evidence.links_sure} of {evidence.links_seen} "
+        f"links; {evidence.unsure_share:.0%} of the congested packets are on links, or in trees, "
+        "that stay open, too few to matter."
     )
     return Sampling(
+        scheme=telemetry.scheme,
+        header_bits=bits,
         packets=evidence.received,
         links_seen=evidence.links_seen,
         links_sure=evidence.links_sure,

@@ -1,18 +1,27 @@
-"""Counts of links from what the packets of a run carried."""
+"""Counts of links, and samples of the diagnosis, from what the packets of a run carried."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from tailback import _core
-from tailback.errors import RunError
+from tailback.errors import RunError, TailbackError
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulate.prepare import load_fabric
 from tailback.simulate.routes import routes_for
-from tailback.telemetry.candidates import Pairs, minimal_choices, pair_candidates, routed_choices
+from tailback.telemetry.candidates import (
+    Pairs,
+    anywhere,
+    minimal_choices,
+    pair_candidates,
+    routed_choices,
+)
 from tailback.telemetry.carried import Carried, count_carried
+from tailback.telemetry.received import receive
 
 
 def link_counts(run: Run, fabric: Fabric | None = None) -> Carried:
@@ -31,14 +40,44 @@ def link_counts(run: Run, fabric: Fabric | None = None) -> Carried:
             "the run has kept no packets",
             remedy="set [telemetry] packets, or a scheme other than full and off",
         )
-    if fabric is None:
-        fabric = degrade(load_fabric(run.scenario.fabric), run.scenario.fabric.degraded)
-    return count_carried(run, _candidates(run, fabric), _core)
+    return count_carried(run, _candidates(run, fabric or _fabric(run)), _core)
+
+
+def received(run: Run, fabric: Fabric | None = None) -> Run:
+    """The run with table ``samples`` as its receivers make it of the headers that arrived.
+
+    Args:
+        run: A run of any scheme. Where the engine has summed the samples up already (scheme
+            ``full``), or no packet was kept, it comes back as it is.
+        fabric: Its fabric, read or built from its scenario when None.
+
+    Returns:
+        The run; with a note, and without samples, where its scheme cannot be decoded in it.
+    """
+    if run.scenario.telemetry.scheme in ("full", "off") or not run.tables["packets"].height:
+        return run
+    try:
+        samples = receive(run, _candidates(run, fabric or _fabric(run)), _core)
+    except TailbackError as error:
+        note = f"the headers of the packets cannot be decoded: {error.message}"
+        if error.remedy:
+            note += f"; {error.remedy}"
+        return replace(run, notes=[*run.notes, note])
+    return replace(run, tables={**run.tables, "samples": samples})
+
+
+def _fabric(run: Run) -> Fabric:
+    return degrade(load_fabric(run.scenario.fabric), run.scenario.fabric.degraded)
 
 
 def _candidates(run: Run, fabric: Fabric) -> Pairs:
-    """Candidates by the run's routing: minimal paths, or those of tables and discovered fabrics."""
+    """Candidates by the run's routing: minimal paths, or those of tables and discovered fabrics.
+
+    Packets that may go round may cross any link.
+    """
     packets = run.tables["packets"]
+    if packets["hops"].null_count():
+        return anywhere(fabric)
     src, dst = packets["src_node"].to_numpy(), packets["dst_node"].to_numpy()
     if run.scenario.fabric.file is None:
         return pair_candidates(fabric, minimal_choices(fabric), src, dst)

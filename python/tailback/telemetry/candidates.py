@@ -181,6 +181,26 @@ def pair_candidates(
     return Pairs(at_node, index, length, hops, ejection)
 
 
+def anywhere(fabric: Fabric) -> Pairs:
+    """Every link between switches at the first hop of every path: where packets may go round.
+
+    For schemes that count hops themselves: the lengths of these pairs, 2 between switches and 1
+    within one, are not those of their paths.
+    """
+    n, s = fabric.n_nodes, fabric.n_switches
+    inner = np.flatnonzero((fabric.link_src >= n) & (fabric.link_dst >= n)).astype(np.uint32)
+    index = np.zeros((s, s), np.int64)
+    np.fill_diagonal(index, 1)
+    ejection = np.zeros(n, np.uint32)
+    last = np.flatnonzero(fabric.link_dst < n)
+    ejection[fabric.link_dst[last]] = last
+    start = np.array([0, len(inner), len(inner)], np.uint64)
+    return Pairs(
+        fabric.node_switch.astype(np.int64), index.ravel(), np.array([2, 1], np.uint8),
+        [(start, inner)], ejection,
+    )  # fmt: skip
+
+
 def _no_single_length(fabric: Fabric, source: int, goal: int) -> FabricError:
     return FabricError(
         f"paths from {fabric.switch_name[source]!r} to {fabric.switch_name[goal]!r} are missing, "

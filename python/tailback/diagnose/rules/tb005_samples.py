@@ -7,6 +7,7 @@ import polars as pl
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
+from tailback.telemetry.carried import HASHED
 
 
 @RULES.register("TB005")
@@ -18,6 +19,9 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     whether they are congested, or in trees of which they do not say whether we fill the root, and
     these are enough to make another cause the heaviest; and when no packet carried a sample at all.
     It says how many more packets would settle it, of which phase, and which links are most open.
+    Counts decoded from hashes vary more than counts of whole links, so the fewer bits a packet
+    carries the more packets it asks for. Scheme `worst-hop` names the most congested link of each
+    packet and counts nothing else: there it always fires, and names no number.
 
     ## Why it matters
     A packet tells of one hop of its path, so a link needs some tens of packets before its congested
@@ -38,6 +42,8 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
             evidence.roots.clear(),
             "Switch telemetry on (scheme = 'full') for a job with observed = true.",
         )  # fmt: skip
+    if evidence.bottlenecks_only:
+        return _bottlenecks(evidence)
     if not evidence.open_matters:
         return None
     share = evidence.unsure_share
@@ -55,5 +61,29 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     return evidence.finding(
         "TB005", "undetermined", "Too few samples to be sure", text,
         evidence.roots.filter(pl.col("verdict") == "unsettled"),
-        f"Observe about {more} more packets{which}: repeat it, or use smaller packets.",
+        f"Observe about {more} more packets{which}: repeat it, or use smaller packets"
+        f"{_bits(evidence)}.",
+    )  # fmt: skip
+
+
+def _bits(evidence: Evidence) -> str:
+    """Where more bits a packet would do with fewer packets."""
+    if evidence.scheme not in HASHED:
+        return ""
+    bits = evidence.run.scenario.telemetry.hash_bits
+    return f"; more than {bits} hash bit{'s' * (bits > 1)} a packet need fewer"
+
+
+def _bottlenecks(evidence: Evidence) -> Finding:
+    """What worst-hop can say."""
+    names = [evidence.topology.name[link.link] for link in evidence.top_links(3)]
+    seen = f"Most packets name {'; '.join(names)}. " if names else ""
+    return evidence.finding(
+        "TB005", "undetermined", "Bottlenecks are known, not who fills them",
+        f"{seen}Scheme worst-hop carries the most congested link of each packet: a lower bound of "
+        "the congested packets of a link, and no count of the packets through it. So congestion "
+        "trees and the use of their roots rest on packets spread evenly over the routes, and no "
+        "number of samples settles them.",
+        evidence.roots.clear(),
+        "Use a scheme that counts packets, like coordinated with 5 hash bits (6 bits a packet).",
     )  # fmt: skip

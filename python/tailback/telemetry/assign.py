@@ -1,0 +1,292 @@
+"""One link for each hash: drawn from those it allows, with the chance of each.
+
+A hash names no link but allows some. How likely each of them is depends on how much packets like
+this one use it, and that is estimated from all hashes together: beginning with unbiased counts, a
+few steps of expectation and maximisation, in which the packets between the same two switches count
+for themselves as far as they are many, and as all others do as far as they are few.
+
+Charging a packet to one link *drawn* with these chances, not in parts to all, keeps packets whole
+and lets them vary as samples of whole links do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.telemetry.likelihood import Matcher
+
+PAIRS = 1 << 22
+"""Pairs of packet and candidate link that are hashed at a time."""
+
+MOST_FITTED = 1 << 22
+"""Agreeing pairs from which the use of links is estimated: of more packets, every k-th."""
+
+STEPS = 8
+"""Steps of expectation and maximisation: they begin near the maximum, so few are needed."""
+
+UNUSED = 0.01
+"""Use that every candidate is given at least, as a share of the mean: none is impossible."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Open:
+    """Packets whose hash and routing leave several links open.
+
+    Attributes:
+        ids: Packet ids, shape (P,).
+        seen: Hashes that arrived, shape (P,).
+        of: Class of each packet, shape (P,).
+        start: Class k has the candidates ``links[start[k]:start[k + 1]]``.
+        links: Candidate links.
+        hop: Which hop of its path a packet of the class would pass each candidate at, (E,); the
+            candidates of a hop lie together.
+        last: Ejection link of each packet, shape (P,).
+        ejected: Whether that may be it, too.
+        bits: Bits of a hash.
+        field_bits: n of the GF(2^n) hash.
+    """
+
+    ids: NDArray[np.uint32]
+    seen: NDArray[np.uint32]
+    of: Ints
+    start: Ints
+    links: Ints
+    hop: Ints
+    last: Ints
+    ejected: bool
+    bits: int
+    field_bits: int
+
+    def take(self, rows: slice) -> Open:
+        """Only some packets."""
+        ids, seen = np.ascontiguousarray(self.ids[rows]), self.seen[rows]
+        return Open(
+            ids, seen, self.of[rows], self.start, self.links, self.hop, self.last[rows],
+            self.ejected, self.bits, self.field_bits,
+        )  # fmt: skip
+
+    @property
+    def sizes(self) -> Ints:
+        """Candidates of each class."""
+        return np.diff(self.start)
+
+
+@dataclass(frozen=True)
+class _Agreeing:
+    """Pairs of packet and candidate whose hashes agree, packet after packet.
+
+    Attributes:
+        row: Packet of each pair.
+        entry: Entry of ``Open.links`` of each pair.
+        last: 1 where the ejection link's hash agrees, too, and may be it, else 0; shape (P,).
+    """
+
+    row: Ints
+    entry: Ints
+    last: Floats
+
+
+@dataclass(frozen=True)
+class _Chances:
+    """How likely links are before a hash is looked at.
+
+    Attributes:
+        entry: Chance of each entry among the candidates of its class, (E,).
+        last: Chance of each ejection link for the packets to its node, by number of link, (L,).
+    """
+
+    entry: Floats
+    last: Floats
+
+
+def draw(core: Matcher, packets: Open, usual: Floats, uniform: Floats) -> Ints:
+    """Draw the link of every packet.
+
+    Args:
+        core: The compiled core.
+        packets: What arrived.
+        usual: Estimated use of each link to begin with, shape (L,); what is negative counts as 0.
+        uniform: A number in [0, 1) for each packet, shape (P,).
+
+    Returns:
+        The link of each packet, shape (P,); -1 where no candidate has the hash.
+    """
+    chance = _chances(core, packets, usual)
+    out = np.full(len(packets.ids), -1, np.int64)
+    for rows in _blocks(packets):
+        part = packets.take(rows)
+        pairs = _agree(core, part)
+        weight, last = _weigh(chance, part, pairs)
+        total = np.bincount(pairs.row, weight, len(part.ids))
+        target = uniform[rows] * (total + last)
+        # Along the sums over all pairs each packet has a stretch of its own.
+        sums = np.cumsum(weight)
+        begin = np.concatenate([[0.0], np.cumsum(total)[:-1]])
+        at = np.searchsorted(sums, begin + target, side="right")
+        count = np.bincount(pairs.row, minlength=len(part.ids))
+        end = np.cumsum(count)
+        # Sums round: stay within the packet's own pairs.
+        at = np.clip(at, end - count, np.maximum(end - 1, 0))
+        inner = (count > 0) & (target < total)
+        found = np.where((last > 0) & ~inner, part.last, -1)
+        found[inner] = packets.links[pairs.entry[at[inner]]]
+        # A packet whose target rounding put past the end, without another link to go to.
+        stray = (found < 0) & (count > 0)
+        found[stray] = packets.links[pairs.entry[at[stray]]]
+        out[rows] = found
+    return out
+
+
+def _chances(core: Matcher, packets: Open, usual: Floats) -> _Chances:
+    """Estimate the use of links from all hashes."""
+    hops, n_links = _Hops.of(packets), len(usual)
+    use = np.maximum(usual, 0.0)
+    sizes = packets.sizes
+    expected = int((sizes[packets.of]).sum()) >> packets.bits
+    fitted = packets.take(slice(None, None, max(-(-expected // MOST_FITTED), 1)))
+    parts = [(rows.start, _agree(core, fitted.take(rows))) for rows in _blocks(fitted)]
+    to_node = np.bincount(fitted.last, minlength=n_links).astype(np.float64)
+    chance = _Chances(
+        hops.chances(np.zeros(len(packets.links)), use), _ejected(packets, usual, to_node)
+    )
+    if not parts:
+        return chance
+    pairs = _Agreeing(
+        np.concatenate([part.row + first for first, part in parts]),
+        np.concatenate([part.entry for _, part in parts]),
+        np.concatenate([part.last for _, part in parts]),
+    )
+    scale = len(packets.ids) / len(fitted.ids)
+    for _ in range(STEPS):
+        weight, last = _weigh(chance, fitted, pairs)
+        total = np.maximum(np.bincount(pairs.row, weight, len(last)) + last, 1e-300)
+        own = _sums(pairs.entry, weight / total[pairs.row], len(packets.links)) * scale
+        use = _sums(packets.links, own, n_links)
+        entry = hops.chances(own, use)
+        ejected = _sums(fitted.last, last / total, n_links)
+        mean = float(ejected.sum() / len(last))
+        if packets.ejected:
+            ejected = (ejected + mean) / (to_node + 1.0)
+        chance = _Chances(entry, ejected)
+    return chance
+
+
+@dataclass(frozen=True)
+class _Hops:
+    """The candidates of each class by hop: every packet is at one of its hops.
+
+    Attributes:
+        links: Candidate of each entry, (E,).
+        of_entry: Class and hop of each entry, numbered from 0, (E,).
+        of_hop: Class of each of these, (H,).
+        kind: The same number for the same hop of all classes of as many hops, (H,).
+        size: Candidates of each, (H,).
+    """
+
+    links: Ints
+    of_entry: Ints
+    of_hop: Ints
+    kind: Ints
+    size: Ints
+
+    @staticmethod
+    def of(packets: Open) -> _Hops:
+        """Number the hops."""
+        sizes = packets.sizes
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        new = (np.diff(owner, prepend=-1) != 0) | (np.diff(packets.hop, prepend=-1) != 0)
+        of_entry = np.cumsum(new) - 1
+        of_hop = owner[new]
+        many = np.bincount(of_hop, minlength=len(sizes))
+        kind = many[of_hop] * (int(packets.hop.max(initial=0)) + 1) + packets.hop[new]
+        kind = np.unique(kind, return_inverse=True)[1].reshape(-1)
+        return _Hops(packets.links, of_entry, of_hop, kind, np.bincount(of_entry))
+
+    def chances(self, own: Floats, use: Floats) -> Floats:
+        """Chance of each entry among those of its class, (E,).
+
+        Args:
+            own: Packets of the class that went there, as far as known, (E,).
+            use: Packets of all classes through each link, (L,).
+        """
+        if not len(self.links):
+            return np.zeros(0)
+        each = use[self.links] + UNUSED * float(use.mean()) + 1e-12
+        usual = each / np.bincount(self.of_entry, each)[self.of_entry]
+        # One imagined packet a candidate, that goes where all others go; and one a class that is
+        # at each hop as often as those of all classes of as many hops.
+        at_hop = np.bincount(self.of_entry, own)
+        size = self.size.astype(np.float64)
+        inside = (own + size[self.of_entry] * usual) / (at_hop + size)[self.of_entry]
+        pooled = (np.bincount(self.kind, at_hop) if own.any() else self._used(use)) + 1e-9
+        pooled = pooled[self.kind]
+        pooled /= np.bincount(self.of_hop, pooled)[self.of_hop]
+        whole = np.bincount(self.of_hop, at_hop)
+        share = (at_hop + pooled) / (whole + 1.0)[self.of_hop]
+        return np.asarray(share[self.of_entry] * inside, np.float64)
+
+    def _used(self, use: Floats) -> Floats:
+        """Use of the links of each kind of hop, every link once."""
+        key = np.unique(self.kind[self.of_entry] * len(use) + self.links)
+        return np.asarray(np.bincount(key // len(use), use[key % len(use)]), np.float64)
+
+
+def _ejected(packets: Open, usual: Floats, to_node: Floats) -> Floats:
+    """Chances of ejection links to begin with: of the packets to a node, by the unbiased counts."""
+    if not packets.ejected:
+        return np.zeros(len(usual))
+    inner = np.unique(packets.links)
+    usual = np.maximum(usual, 0.0)
+    ends = np.flatnonzero(to_node)
+    mean = float(usual[ends].sum() / max(usual[ends].sum() + usual[inner].sum(), 1e-12))
+    # As packets charge with their length, a node's packets are its share of all charges.
+    whole = (usual[ends].sum() + usual[inner].sum()) * to_node / max(to_node.sum(), 1.0)
+    share = np.divide(usual, whole, out=np.full(len(usual), mean), where=whole > 0)
+    return np.asarray(np.clip(share, UNUSED, 1.0 - UNUSED), np.float64)
+
+
+def _weigh(chance: _Chances, packets: Open, pairs: _Agreeing) -> tuple[Floats, Floats]:
+    """Weight of every pair, and of the ejection link of every packet."""
+    ejected = chance.last[packets.last]
+    return chance.entry[pairs.entry] * (1.0 - ejected[pairs.row]), ejected * pairs.last
+
+
+def _sums(at: Ints, values: Floats, length: int) -> Floats:
+    return np.asarray(np.bincount(at, values, length), np.float64)
+
+
+def _blocks(packets: Open) -> Iterator[slice]:
+    """Stretches of packets with at most about :data:`PAIRS` pairs each."""
+    pairs = np.cumsum(packets.sizes[packets.of])
+    first = 0
+    while first < len(pairs):
+        before = int(pairs[first - 1]) if first else 0
+        end = max(int(np.searchsorted(pairs, before + PAIRS, side="right")), first + 1)
+        yield slice(first, end)
+        first = end
+
+
+def _agree(core: Matcher, packets: Open) -> _Agreeing:
+    sizes = packets.sizes[packets.of]
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    first = packets.start[packets.of] - (np.cumsum(sizes) - sizes)
+    entry = np.arange(len(row)) + np.repeat(first, sizes)
+    links = packets.links[entry]
+    agrees = _hash(core, packets, packets.ids[row], links) == packets.seen[row]
+    last = np.zeros(len(packets.ids))
+    if packets.ejected:
+        last[_hash(core, packets, packets.ids, packets.last) == packets.seen] = 1.0
+    return _Agreeing(row[agrees], entry[agrees], last)
+
+
+def _hash(core: Matcher, packets: Open, ids: NDArray[np.uint32], links: Ints) -> NDArray[np.uint8]:
+    """What switches hash for links, which they number from 1."""
+    values = (links + 1).astype(np.uint32)
+    return core.link_hash("gf", ids, values, packets.bits, packets.field_bits)

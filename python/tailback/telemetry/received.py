@@ -1,0 +1,259 @@
+"""What receivers learned: table ``samples`` of every scheme, from the headers of single packets.
+
+Whole links in full reservoirs are summed up as they come. Every other scheme leaves table
+``packets``; here its headers become the same rows: packets and congested packets of each link,
+window and label. Hashes are charged to links by :mod:`tailback.telemetry.assign`. The variances are
+those of the unbiased counts of :mod:`tailback.telemetry.carried`, in proportion to the packets of
+each row: they include what a hash leaves open, and the choice of one packet in k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.errors import RunError
+from tailback.run import Run
+from tailback.schema import conform
+from tailback.telemetry.assign import Floats, Ints, Open, draw
+from tailback.telemetry.candidates import Pairs
+from tailback.telemetry.carried import (
+    FIELD_BITS,
+    HASHED,
+    Evidence,
+    count_carried,
+    evidence,
+    shared,
+)
+from tailback.telemetry.hashed import Counts, Decoder, packet_ids
+from tailback.telemetry.likelihood import Matcher
+
+_DRAW = 255
+"""Number under which the shared hash draws links; switches use the numbers of hops."""
+
+
+class Core(Decoder, Matcher, Protocol):
+    """What receivers need of the compiled core."""
+
+
+@dataclass(frozen=True)
+class _Charged:
+    """Packets and the link each is charged to.
+
+    Attributes:
+        rows: Rows of table ``packets``.
+        link: Link of each.
+        weight: What each charges.
+    """
+
+    rows: NDArray[np.intp]
+    link: Ints
+    weight: Floats
+
+
+def receive(run: Run, pairs: Pairs, core: Core) -> pl.DataFrame:
+    """Make table ``samples`` from table ``packets``.
+
+    Args:
+        run: A run that kept packets.
+        pairs: Candidates of the pairs of switches packets went between.
+        core: The compiled core.
+
+    Returns:
+        Rows of table ``samples``. ``worst-hop`` counts no packets: its packets of a link are those
+        that would cross it if every hop were drawn evenly from the candidates, and its congested
+        packets a lower bound.
+
+    Raises:
+        RunError: As :func:`tailback.telemetry.carried.count_carried`, or no packet was kept.
+    """
+    k = int(run.summary.get("one_in", 1))
+    packets, congested = evidence(run, pairs)
+    carried = count_carried(run, pairs, core)
+    if packets is None:
+        hop, spread = _evenly(run, pairs)
+        met = _whole(congested)
+        return _table(run, (hop, _excess(hop, spread, k)), (met, np.full(_links(run), k - 1.0)), k)
+    assert carried.packets is not None
+    if run.scenario.telemetry.scheme not in HASHED:
+        hop, met = _whole(packets), _whole(congested)
+    elif run.scenario.telemetry.scheme == "single-bit":
+        hop = _hashed(run, packets, pairs, core, carried.packets.packets)
+        met = _hashed(run, congested, pairs, core, carried.congested.packets, _DRAW - 1)
+    else:
+        # One reservoir: what was congested is part of what was seen, and stays so.
+        hot = np.isin(packets.rows, congested.rows)
+        less = carried.packets.packets - carried.congested.packets
+        met = _hashed(run, congested, pairs, core, carried.congested.packets)
+        cold = _hashed(run, _part(packets, ~hot), pairs, core, less)
+        hop = _Charged(*(np.concatenate([getattr(met, name), getattr(cold, name)])
+                         for name in ("rows", "link", "weight")))  # fmt: skip
+    return _table(
+        run,
+        (hop, _of_counts(hop, carried.packets, k)),
+        (met, _of_counts(met, carried.congested, k)),
+        k,
+    )
+
+
+def _links(run: Run) -> int:
+    return run.tables["links"].height
+
+
+def _part(about: Evidence, keep: NDArray[np.bool_]) -> Evidence:
+    hop = None if about.hop is None else about.hop[keep]
+    return Evidence(about.rows[keep], about.seen[keep], about.weight[keep], hop)
+
+
+def _whole(about: Evidence) -> _Charged:
+    return _Charged(about.rows, about.seen.astype(np.int64), about.weight)
+
+
+def _hashed(
+    run: Run, about: Evidence, pairs: Pairs, core: Core, usual: Floats, number: int = _DRAW
+) -> _Charged:
+    """Charge packets to one of the links that hash and routing allow."""
+    table = run.tables["packets"][about.rows]
+    src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
+    ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
+    uniform = _uniform(table, number)
+    pair = pairs.of(src, dst)
+    length = pairs.length[pair].astype(np.int64)
+    last = pairs.ejection[dst].astype(np.int64)
+    link = np.full(len(ids), -1, np.int64)
+
+    def charge(rows: NDArray[np.intp], hops: list[int]) -> None:
+        owner, at, links = _candidates(pairs, hops)
+        packets = Open(
+            ids[rows], about.seen[rows], pair[rows],
+            np.searchsorted(owner, np.arange(len(pairs.length) + 1)), links, at, last[rows],
+            about.hop is None, run.scenario.telemetry.hash_bits, FIELD_BITS,
+        )  # fmt: skip
+        link[rows] = draw(core, packets, usual, uniform[rows])
+
+    if about.hop is None:
+        link[length == 1] = last[length == 1]
+        charge(np.flatnonzero(length > 1), list(range(len(pairs.hops))))
+    else:
+        at_end = about.hop == length - 1
+        link[at_end] = last[at_end]
+        for hop in range(len(pairs.hops)):
+            charge(np.flatnonzero((about.hop == hop) & ~at_end), [hop])
+    known = link >= 0
+    return _Charged(about.rows[known], link[known], about.weight[known])
+
+
+def _candidates(pairs: Pairs, hops: list[int]) -> tuple[Ints, Ints, Ints]:
+    """Pair, hop and link of every candidate at some hops, by pair and hop."""
+    owners, at, links = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for hop in hops:
+        start, found = pairs.hops[hop]
+        sizes = np.asarray(np.diff(start.astype(np.int64)), np.int64)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        owners.append(owner)
+        at.append(np.full(len(owner), hop))
+        links.append(found.astype(np.int64))
+    owner, number, link = (np.concatenate(parts) for parts in (owners, at, links))
+    order = np.lexsort((number, owner))
+    return owner[order], number[order], link[order]
+
+
+def _uniform(packets: pl.DataFrame, number: int) -> Floats:
+    """A number in [0, 1) for each packet that follows from its own number."""
+    ids = (packets["packet"].to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    return shared(ids, number).astype(np.float64) / 2.0**32
+
+
+def _evenly(run: Run, pairs: Pairs) -> tuple[_Charged, Floats]:
+    """One candidate of every hop of every packet, and the chance that it was another, (C,).
+
+    Raises:
+        RunError: The length of paths is not known.
+    """
+    table = run.tables["packets"]
+    if table["hops"].null_count():
+        raise RunError(
+            "scheme 'worst-hop' counts no packets, and detours leave their paths unknown",
+            remedy="use compact or full, which count hops, or routes without detours",
+        )
+    src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
+    pair = pairs.of(src, dst)
+    links = run.tables["links"].sort("link")
+    begin, end = (links[name].to_numpy().astype(np.int64) for name in ("src", "dst"))
+    at = run.tables["nodes"].height + pairs.node_switch[src]
+    rows = [np.arange(table.height)]
+    link, other = [pairs.ejection[dst].astype(np.int64)], [np.zeros(table.height)]
+    for hop, (first, candidates) in enumerate(pairs.hops):
+        start = first.astype(np.int64)
+        some = np.flatnonzero(pairs.length[pair] > hop + 1)
+        size = np.diff(start)[pair[some]]
+        row = np.repeat(np.arange(len(some)), size)
+        entry = np.arange(len(row)) + np.repeat(start[pair[some]] - (np.cumsum(size) - size), size)
+        leaves = begin[candidates[entry]] == at[some][row]
+        row, entry = row[leaves], entry[leaves]
+        size = np.bincount(row, minlength=len(some))
+        pick = np.cumsum(size) - size + (_uniform(table, _DRAW - hop)[some] * size).astype(np.int64)
+        rows.append(some)
+        link.append(candidates[entry[pick]].astype(np.int64))
+        other.append(1.0 - 1.0 / size)
+        at[some] = end[link[-1]]
+    every = np.concatenate(rows)
+    return _Charged(every, np.concatenate(link), np.ones(len(every))), np.concatenate(other)
+
+
+def _excess(hop: _Charged, each: Floats, k: int) -> Floats:
+    """Mean variance that a packet of each link adds, from that of each row of ``hop``, (L,)."""
+    sums = np.bincount(hop.link, each)
+    count = np.bincount(hop.link)
+    mean = np.divide(sums, count, out=np.zeros(len(count)), where=count > 0)
+    return np.asarray(k * (mean + 1.0) - 1.0, np.float64)
+
+
+def _of_counts(charged: _Charged, counts: Counts, k: int) -> Floats:
+    """Variance that a packet of each link adds: the unbiased counts' at the packets charged, (L,).
+
+    That of a link's ejection is not less than 0, whatever the slope.
+    """
+    amount = np.bincount(charged.link, charged.weight, len(counts.packets)) * float(k)
+    null = np.divide(counts.null_variance, amount, out=np.zeros_like(amount), where=amount > 0)
+    return np.asarray(np.maximum(null + counts.slope, 0.0), np.float64)
+
+
+def _table(
+    run: Run, hop: tuple[_Charged, Floats], met: tuple[_Charged, Floats], k: int
+) -> pl.DataFrame:
+    """Rows of table ``samples``, from charged links and what a packet of each link varies by."""
+    table = run.tables["packets"]
+    windows = run.tables["windows"].sort("window")
+    end = windows["end_ps"].to_numpy()
+    job = dict(run.tables["labels"].select("label", "job").iter_rows())
+    window = np.searchsorted(end, table["time_ps"].to_numpy(), side="right")
+    window = windows["window"].to_numpy()[np.minimum(window, len(end) - 1)]
+    frames = []
+    for (charged, excess), name in ((hop, "hop"), (met, "congested")):
+        rows = table[charged.rows]
+        frame = pl.DataFrame(
+            {
+                "window": window[charged.rows],
+                "label": rows["label"],
+                "link": charged.link.astype(np.uint32),
+                "weight": charged.weight * k,
+                "bytes": charged.weight * k * rows["size_bytes"].to_numpy(),
+                "variance": charged.weight * k * excess[charged.link],
+            }
+        )
+        frame = frame.group_by("window", "label", "link").agg(
+            pl.len().alias(f"{name}_samples"),
+            *(pl.col(c).sum().round().cast(pl.UInt64).alias(f"{name}_{c}")
+              for c in ("weight", "variance", "bytes")),
+        )  # fmt: skip
+        frames.append(frame)
+    both = frames[0].join(
+        frames[1], on=["window", "label", "link"], how="full", coalesce=True
+    ).fill_null(0)  # fmt: skip
+    both = both.with_columns(job=pl.col("label").replace_strict(job, return_dtype=pl.UInt32))
+    return conform("samples", both).sort("window", "label", "link")

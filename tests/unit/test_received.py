@@ -1,0 +1,157 @@
+"""What receivers make of headers: table ``samples`` of every scheme, and the diagnosis from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from test_probes import SCHEMES, TORUS, run_of, truth_of
+
+from tailback.cli import run as command
+from tailback.diagnose import judge
+from tailback.run import Run
+from tailback.simulate.decoded import link_counts, received
+from tailback.telemetry.estimate import link_estimates
+
+
+def decoded(telemetry: dict[str, Any], fabric: dict[str, Any] | None = None) -> Run:
+    return received(run_of(telemetry, fabric))
+
+
+def against_truth(run: Run) -> pl.DataFrame:
+    """Estimates of every link beside what really crossed it."""
+    found = link_estimates(run.tables["samples"]).rename({"packets": "estimated"})
+    truth = truth_of(run).filter(~pl.col("from_node"))
+    return truth.join(found, on="link", how="left").with_columns(
+        pl.col("estimated", "packets_se", "congested", "congested_se").fill_null(0.0)
+    )
+
+
+@pytest.mark.parametrize("telemetry", SCHEMES[1:], ids=lambda t: "-".join(map(str, t.values())))
+@pytest.mark.parametrize("fabric", [None, {"topology": TORUS}], ids=["tree", "torus"])
+def test_samples_of_every_scheme_are_the_truth(
+    telemetry: dict[str, Any], fabric: dict[str, Any] | None
+) -> None:
+    """No bias of packets or of congested packets, and no more noise than is stated."""
+    run = decoded(telemetry, fabric)
+    both = against_truth(run)
+    for name, error, true in (
+        ("estimated", "packets_se", "observed_packets"),
+        ("congested", "congested_se", "observed_congested_packets"),
+    ):
+        some = both.filter(pl.col(error) > 0)
+        off = ((some[name] - some[true]) / some[error]).to_numpy()
+        assert abs(off.mean()) < 0.5, (name, off.mean())
+        assert (off**2).mean() < 1.7, (name, (off**2).mean())
+    assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.03)
+    rows = run.tables["samples"]
+    assert set(rows["window"].unique()) <= set(run.tables["windows"]["window"])
+    assert rows.select("window", "label", "link").is_duplicated().sum() == 0
+
+
+def test_a_packet_counts_in_the_window_it_arrived_in() -> None:
+    run = decoded({"scheme": "coordinated", "hash_bits": 5})
+    full = run_of({})
+    windows = [
+        one.tables["samples"].group_by("window").agg(pl.col("hop_samples").sum()).sort("window")
+        for one in (run, full)
+    ]
+    assert windows[0]["hop_samples"].to_list() == windows[1]["hop_samples"].to_list()
+
+
+def test_more_packets_to_tell_where_fewer_bits_are_carried() -> None:
+    """The variance of decoded counts includes what a hash leaves open."""
+    width = {}
+    for bits in (1, 5):
+        both = against_truth(decoded({"scheme": "coordinated", "hash_bits": bits}))
+        width[bits] = float((both["fraction_high"] - both["fraction_low"]).median() or 0)  # type: ignore[arg-type]
+    assert width[1] > 1.2 * width[5]
+
+
+def test_packets_that_go_round_are_counted_by_schemes_that_count_hops() -> None:
+    telemetry = {"scheme": "compact", "hash_bits": 6}
+    run = decoded(telemetry, {"topology": TORUS, "routes": "valiant"})
+    assert run.tables["packets"]["hops"].null_count() > 0 and not run.notes
+    counts, both = link_counts(run), against_truth(run)
+    inner = both.filter(~pl.col("to_node"))
+    true = inner["observed_packets"].to_numpy()
+    assert counts.packets is not None
+    unbiased = counts.packets.packets[inner["link"].to_numpy()]
+    for found in (inner["estimated"].to_numpy(), unbiased):
+        assert found.sum() == pytest.approx(true.sum(), rel=0.05)
+        assert np.corrcoef(found, true)[0, 1] > 0.7
+
+
+def test_a_scheme_that_cannot_be_decoded_says_why() -> None:
+    fabric = {"topology": TORUS, "routes": "valiant"}
+    run = decoded({"scheme": "coordinated", "hash_bits": 5}, fabric)
+    assert not run.tables["samples"].height and "length of paths" in run.notes[-1]
+    diagnosis = judge(run)
+    assert diagnosis.cause == "undetermined" and not diagnosis.sampling.sufficient
+    assert any("length of paths" in warning for warning in diagnosis.warnings)
+
+
+def test_the_worst_hop_is_told_and_nothing_made_of_it() -> None:
+    run = decoded({"scheme": "worst-hop"})
+    both = against_truth(run)
+    assert (both["congested"] <= both["observed_congested_packets"]).all()
+    assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.01)
+    diagnosis = judge(run)
+    assert diagnosis.cause == "undetermined" and diagnosis.top_links
+    finding = next(f for f in diagnosis.findings if f.code == "TB005")
+    assert "lower bound" in finding.explanation and "coordinated" in finding.advice
+
+
+def test_runs_without_headers_come_back_as_they_are() -> None:
+    for telemetry in ({}, {"scheme": "off"}):
+        run = run_of(telemetry, messages=1)
+        assert received(run) is run
+
+
+FABRIC = """
+[fabric.fat_tree]
+hosts_per_leaf = 8
+leaves = 8
+aggregation = {up}
+"""
+
+OURS, OTHERS = (",".join(str(node) for node in range(first, 64, 2)) for first in (0, 1))
+
+THESIS = {
+    "placement": FABRIC.format(up=4) + '[[job]]\npattern = {kind = "stencil2d", dims = [8, 8], '
+    'size = "128 KiB"}\nplacement = "random"',
+    "pattern": FABRIC.format(up=8) + '[[job]]\npattern = {kind = "reduce-naive", ranks = 64, '
+    'size = "4 KiB", arrays = 50}',
+    "other-traffic": FABRIC.format(up=4) + '[[job]]\nname = "ring"\nhosts = "' + OURS + '"\n'
+    'pattern = {kind = "ring", ranks = 32, size = "128 KiB", messages = 8}\n[[job]]\n'
+    'name = "noise"\nobserved = false\nhosts = "' + OTHERS + '"\nplacement = "random"\npattern = '
+    '{kind = "uniform", ranks = 32, size = "128 KiB", messages = 30, post = "all"}',
+}
+"""The three cases of the thesis in small: stencil, reduction, and a ring among other traffic."""
+
+
+@pytest.mark.parametrize("cause", THESIS)
+def test_six_bits_lead_to_the_verdict_of_whole_links(
+    cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the command line, and by the same rule on the same evidence."""
+    said = {}
+    for scheme in ("full", "coordinated"):
+        path = tmp_path / f"{scheme}.toml"
+        telemetry = f'\n[telemetry]\nscheme = "{scheme}"\nhash_bits = 5\n'
+        path.write_text(THESIS[cause] + telemetry)
+        arguments = ["diagnose", str(path), "--out", str(tmp_path / scheme), "--try", "block"]
+        assert command([*arguments, "--seeds", "1", "--quiet", "--format", "json"]) == 0
+        said[scheme] = json.loads(capsys.readouterr().out)
+    full, six = said["full"], said["coordinated"]
+    assert full["cause"] == six["cause"] == cause
+    assert full["findings"][0]["code"] == six["findings"][0]["code"]
+    assert six["findings"][0]["cause"] == cause and six["sampling"]["sufficient"]
+    assert (six["sampling"]["scheme"], six["sampling"]["header_bits"]) == ("coordinated", 6)
+    assert "(coordinated, 6 bits)" in six["sampling"]["note"]
+    assert "coordinated" in (tmp_path / "coordinated" / "report.html").read_text()
+    assert Run.read(tmp_path / "coordinated" / "run").tables["samples"].height > 0
