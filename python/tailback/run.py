@@ -25,6 +25,9 @@ from tailback.schema import TABLES, conform
 
 FORMAT = 1
 
+OURS = ("run", "diagnosis", "placement", "counters", "compare")
+"""JSON files that mark a folder as one that Tailback wrote and may replace."""
+
 PROBED = ("counters", "queues", "packets")
 """Tables of probes: empty unless asked for."""
 
@@ -192,10 +195,7 @@ def claim(path: Path, *, force: bool = False) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    return any(
-        (path / name).is_file()
-        for name in ("run.json", "diagnosis.json", "placement.json", "counters.json")
-    )
+    return any((path / f"{name}.json").is_file() for name in OURS)
 
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:

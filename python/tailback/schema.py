@@ -13,13 +13,15 @@ import polars as pl
 
 from tailback.errors import RunError
 
+DataType = pl.DataType | type[pl.DataType]
+
 
 @dataclass(frozen=True)
 class Column:
     """One column: its name (which carries the unit), type and meaning."""
 
     name: str
-    dtype: type[pl.DataType]
+    dtype: DataType
     meaning: str
 
 
@@ -32,12 +34,12 @@ class Table:
     columns: tuple[Column, ...]
 
     @property
-    def polars_schema(self) -> dict[str, type[pl.DataType]]:
+    def polars_schema(self) -> dict[str, DataType]:
         """Column names and types, in order."""
         return {column.name: column.dtype for column in self.columns}
 
 
-def _table(name: str, row: str, *columns: tuple[str, type[pl.DataType], str]) -> Table:
+def _table(name: str, row: str, *columns: tuple[str, DataType, str]) -> Table:
     return Table(name, row, tuple(Column(*column) for column in columns))
 
 
@@ -184,6 +186,44 @@ TABLES = {
 }  # fmt: skip
 
 
+DERIVED = {
+    table.name: table
+    for table in (
+        _table(
+            "attribution", "one line of the program at one place it makes hot",
+            ("place", pl.String, "the links: one, or parallel ones among which routing chooses"),
+            ("link", pl.UInt32, "the heaviest link of them"),
+            ("filled_by", pl.String, "whose traffic fills the place: ours, others or unknown"),
+            ("line", pl.String, "call path and call, or call, phase and tag without a path"),
+            ("phase", pl.String, "phase of the messages"),
+            ("call", pl.String, "call that sent them"),
+            ("tag", pl.Int64, "their MPI tag, -1 where there is none"),
+            ("communicator", pl.String, "their communicator"),
+            ("share", pl.Float64, "share of our congested packets at the place, 0-1"),
+            ("stall_ps", pl.Float64, "stall the line suffers there; null without a message log"),
+            ("congested_packets", pl.Float64, "stands for it without a message log, else null"),
+            ("ranks", pl.List(pl.UInt32), "ranks of the job that suffer; empty where unknown"),
+        ),
+        _table(
+            "changes", "one directed link in two runs, over the whole runs or in one phase",
+            ("link", pl.UInt32, "number of the link"),
+            ("name", pl.String, "source[port] → destination"),
+            ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core"),
+            ("direction", pl.String, "up, down or flat"),
+            ("phase", pl.String, "phase of the application, null for the whole runs"),
+            ("before_samples", pl.UInt64, "hop samples in the first run"),
+            ("after_samples", pl.UInt64, "hop samples in the second run"),
+            ("before_fraction", pl.Float64, "congested fraction, 0-1, null where not sampled"),
+            ("after_fraction", pl.Float64, "the same in the second run"),
+            ("change", pl.Float64, "after - before, null where either is"),
+            ("standard_error", pl.Float64, "of the change: both runs' samples are independent"),
+            ("before_utilization", pl.Float64, "our packets' share of the line rate, 0-1"),
+            ("after_utilization", pl.Float64, "the same in the second run"),
+        ),
+    )
+}  # fmt: skip
+"""Tables made from runs by diagnosis and comparison; they are not part of a run."""
+
 ADDED = {("labels", "path"): ""}
 """Columns that came later, with what they hold in the tables of runs written before."""
 
@@ -194,7 +234,7 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     Raises:
         RunError: A column is missing or cannot be converted.
     """
-    schema = TABLES[name].polars_schema
+    schema = (TABLES.get(name) or DERIVED[name]).polars_schema
     later = {
         column: pl.lit(value)
         for (table, column), value in ADDED.items()
@@ -207,6 +247,11 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(pl.col(column).cast(dtype) for column, dtype in schema.items())
 
 
+def type_name(dtype: DataType) -> str:
+    """A column's type as the documentation writes it."""
+    return dtype.__name__ if isinstance(dtype, type) else str(dtype)
+
+
 def markdown() -> str:
     """The documentation page of all tables."""
     lines = [
@@ -216,11 +261,21 @@ def markdown() -> str:
         "",
     ]
     for table in TABLES.values():
-        lines += [f"## {table.name}", "", f"A row is {table.row}.", ""]
-        lines += ["| column | type | meaning |", "|---|---|---|"]
-        lines += [f"| `{c.name}` | {c.dtype.__name__} | {c.meaning} |" for c in table.columns]
-        lines.append("")
+        lines += _described(table)
+    lines += ["# Tables made from runs", "",
+              "`attribution` is written by `tailback diagnose` and `tailback export attribution`,",
+              "`changes` by `tailback compare --out`.", ""]  # fmt: skip
+    for table in DERIVED.values():
+        lines += _described(table)
     return "\n".join(lines)
+
+
+def _described(table: Table) -> list[str]:
+    lines = [f"## {table.name}", "", f"A row is {table.row}.", ""]
+    lines += ["| column | type | meaning |", "|---|---|---|"]
+    for c in table.columns:
+        lines.append(f"| `{c.name}` | {type_name(c.dtype)} | {c.meaning} |")
+    return [*lines, ""]
 
 
 if __name__ == "__main__":

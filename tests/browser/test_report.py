@@ -15,9 +15,11 @@ import webdriver
 from webdriver import DOWN, ENTER, ESCAPE, HOSTILE, RIGHT
 
 from report_data import make_diagnosis, make_run
-from tailback.report import write_report
+from tailback.report import write_comparison, write_report
 
 pytestmark = webdriver.needed()
+
+VIEWS = ("fabric", "raster", "course", "matrix", "flame")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def test_printed_figures_load_under_the_policy(browser: webdriver.Browser, plain
     assert broken == []
 
 
-@pytest.mark.parametrize("canvas", ["fabric", "raster"])
+@pytest.mark.parametrize("canvas", ["fabric", "raster", "course"])
 def test_canvas_is_not_blank(browser: webdriver.Browser, plain: Path, canvas: str) -> None:
     browser.open(plain)
     shades = browser.run(
@@ -134,6 +136,144 @@ def test_selection_joins_table_and_plots(browser: webdriver.Browser, plain: Path
     assert "Congested fraction" in detail and "Hop samples" in detail and "±" in detail
     for canvas, old in before.items():
         assert picture(browser, canvas) != old, f"{canvas} does not show the selection"
+
+
+def pictures(browser: webdriver.Browser) -> dict[str, str]:
+    return {canvas: picture(browser, canvas) for canvas in VIEWS}
+
+
+def differ(one: dict[str, str], other: dict[str, str]) -> set[str]:
+    return {canvas for canvas in VIEWS if one[canvas] != other[canvas]}
+
+
+def drag(browser: webdriver.Browser, canvas: str, start: float, end: float, down: float) -> None:
+    """Drag over a canvas from one share of its width to another, at a share of its height."""
+    browser.run(
+        "const c = document.getElementById(arguments[0]); c.scrollIntoView({block: 'center'});"
+        "const b = c.getBoundingClientRect(); c.setPointerCapture = () => {};"
+        "const at = (kind, x) => c.dispatchEvent(new PointerEvent(kind, {pointerId: 1, clientX:"
+        " b.left + x * b.width, clientY: b.top + arguments[3] * b.height}));"
+        "at('pointerdown', arguments[1]); at('pointermove', arguments[2]);"
+        "at('pointerup', arguments[2])", canvas, start, end, down,
+    )  # fmt: skip
+
+
+def hop_samples(detail: str) -> int:
+    return int(detail.split("Hop samples\n")[1].split("\n")[0].replace(",", ""))
+
+
+def marks(browser: webdriver.Browser) -> int:
+    browser.settle()
+    return int(browser.run("return document.getElementById('flame').dataset.marked"))
+
+
+def test_a_link_chosen_anywhere_is_marked_everywhere(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.open(plain)
+    before = pictures(browser)
+    browser.run("document.querySelector('#where tr[data-link]').click()")
+    assert differ(before, pictures(browser)) == set(VIEWS)
+    assert marks(browser) > 0
+    browser.press("#course", ESCAPE)
+    assert differ(before, pictures(browser)) == set()
+
+
+def test_a_span_of_time_changes_what_the_links_show(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.open(plain)
+    before = pictures(browser)
+    drag(browser, "course", 0.6, 0.9, 0.5)
+    shown = browser.run("return document.getElementById('time').textContent")
+    assert shown.startswith("Time ") and "µs" in shown
+    assert {"fabric", "raster", "course"} <= differ(before, pictures(browser))
+    browser.run("document.querySelector('#where tr[data-link]').click()")
+    text = browser.run("return document.getElementById('detail').innerText")
+    browser.run("document.getElementById('all-time').click()")
+    whole = browser.run("return document.getElementById('detail').innerText")
+    samples = [
+        int(t.split("Hop samples\n")[1].split("\n")[0].replace(",", "")) for t in (text, whole)
+    ]
+    assert 0 < samples[0] < samples[1]
+    browser.press("#course", ESCAPE)
+    assert differ(before, pictures(browser)) == set()
+
+
+def test_every_frame_together_is_the_whole_run(browser: webdriver.Browser, plain: Path) -> None:
+    """What the frames carry sums to what the whole run shows, link by link."""
+    browser.open(plain)
+    before = picture(browser, "raster")
+    drag(browser, "course", 0.05, 0.999, 0.5)
+    assert picture(browser, "raster") == before
+    drag(browser, "course", 0.5, 0.6, 0.5)
+    assert picture(browser, "raster") != before
+
+
+def test_a_phase_chosen_in_the_strip_is_chosen_everywhere(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.open(plain)
+    before = pictures(browser)
+    drag(browser, "course", 0.5, 0.5, 40 / 500)
+    phase = browser.run("return document.getElementById('phase').selectedOptions[0].textContent")
+    assert phase.startswith("Phase ")
+    assert {"fabric", "raster", "course", "flame"} <= differ(before, pictures(browser))
+    assert browser.run("return document.querySelectorAll('tr.in-phase').length") > 0
+    assert marks(browser) > 0
+
+
+def test_a_pair_of_ranks_marks_its_hosts(browser: webdriver.Browser, plain: Path) -> None:
+    browser.open(plain)
+    before = pictures(browser)
+    browser.press("#matrix", RIGHT)
+    browser.press("#matrix", RIGHT)
+    assert {"fabric", "raster", "matrix"} <= differ(before, pictures(browser))
+    assert browser.run("return document.getElementById('detail').dataset.nodes") == "0 1"
+    assert "node0000" in browser.run("return document.getElementById('pair').textContent")
+
+
+def test_time_by_keyboard(browser: webdriver.Browser, plain: Path) -> None:
+    browser.open(plain)
+    browser.press("#course", RIGHT)
+    assert int(browser.run("return document.getElementById('detail').dataset.link")) >= -1
+    browser.press("#course", ENTER)
+    assert browser.run("return document.getElementById('time').textContent").startswith("Time 0")
+    browser.press("#course", ESCAPE)
+    assert browser.run("return document.getElementById('all-time').hidden")
+
+
+def test_the_change_is_a_run_of_its_own(browser: webdriver.Browser, plain: Path) -> None:
+    browser.open(plain)
+    before = pictures(browser)
+    browser.run("document.querySelectorAll('input[name=dataset]')[2].click()")
+    assert differ(before, pictures(browser)) == set(VIEWS)
+    browser.run("document.querySelector('#where tr[data-link]').click()")
+    detail = browser.run("return document.getElementById('detail').innerText")
+    assert "→" in detail and "percentage points" in detail
+    after = picture(browser, "fabric")
+    choose(browser, "phase", "3")
+    assert picture(browser, "fabric") != after
+
+
+def test_a_comparison_opens_on_the_change(browser: webdriver.Browser, tmp_path: Path) -> None:
+    phases = (HOSTILE, "-x", "+y", "-y")
+    before, after = (make_run(prefix=HOSTILE, phases=phases, tiled=t) for t in (False, True))
+    path = write_comparison(
+        tmp_path / "compare.html", before, after, [(HOSTILE, "1 µs", "2 µs", "+100 %")],
+        names=(HOSTILE, "after"),
+    )  # fmt: skip
+    browser.log("browser")
+    browser.open(path)
+    assert complaints(browser) == []
+    assert browser.run("return document.querySelector('input[name=dataset]:checked').value") == "2"
+    old = pictures(browser)
+    browser.run("document.querySelectorAll('input[name=dataset]')[0].click()")
+    assert differ(old, pictures(browser)) == set(VIEWS)
+    browser.press("#matrix", RIGHT)
+    browser.press("#course", RIGHT)
+    assert browser.run("return window.hacked === undefined")
+    assert browser.run("return document.querySelectorAll('img[onerror], img[src=x]').length") == 0
 
 
 def test_click_in_a_plot_selects_a_link(browser: webdriver.Browser, plain: Path) -> None:

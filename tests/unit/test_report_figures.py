@@ -59,9 +59,11 @@ def drawn(name: str, options: Options | None = None, on: Case | None = None) -> 
     return render(figure, "png", 60)
 
 
-def test_all_ten_figures_are_registered() -> None:
+def test_every_figure_is_registered() -> None:
     assert NAMES == [
-        "back_pressure", "before_after", "congested_fraction", "distance_histogram",
+        "back_pressure", "before_after", "change_back_pressure", "change_congested_fraction",
+        "change_fabric_raster", "change_how_sure", "change_link_time", "change_rank_matrix",
+        "congested_fraction", "distance_histogram",
         "fabric_raster", "how_sure",
         "link_time", "rank_matrix", "time_course", "waterfall",
     ]  # fmt: skip
@@ -268,8 +270,9 @@ def test_export_names_a_folder_it_cannot_write(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hostile_names_are_text_in_figures(name: str) -> None:
-    run = make_run(prefix=HOSTILE, phases=(HOSTILE + "a", "+x", "b" * 5000, "$"))
-    on = make_case(run, make_diagnosis(run, hostile=HOSTILE))
+    phases = (HOSTILE + "a", "+x", "b" * 5000, "$")
+    run, after = (make_run(prefix=HOSTILE, phases=phases, tiled=tiled) for tiled in (False, True))
+    on = make_case(run, make_diagnosis(run, hostile=HOSTILE), None, after)
     figure = draw(name, on, Options(phase=HOSTILE + "a"))
     assert figure is not None
     svg = render(figure, "svg").decode()

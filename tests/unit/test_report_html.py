@@ -23,7 +23,8 @@ from tailback.diagnose.model import Finding
 from tailback.errors import RunError
 from tailback.report import Evidence, render_report, write_report
 from tailback.report.html import _shares, _steps
-from tailback.report.payload import NO_SHARE, PHASES_CARRIED, phases_carried, safe_json
+from tailback.report.packing import NO_SHARE, safe_json
+from tailback.report.payload import PHASES_CARRIED, phases_carried
 from tailback.run import Run
 
 HOSTILE = "<img src=x onerror=alert(1)></script><!--<script>alert(2)</script>\"'&{{7*7}}$\\frac{"
@@ -82,8 +83,16 @@ def unpack(found: Reader) -> tuple[dict[str, Any], Any]:
 def test_parts_are_in_order_verdict_first() -> None:
     ids = [attributes.get("id") for attributes in read().all("section")]
     assert ids == [
-        "verdict", "remedy", "where", "when", "waiting", "placement", "sure", "provenance"
-    ]  # fmt: skip
+        "verdict",
+        "remedy",
+        "where",
+        "when",
+        "waiting",
+        "placement",
+        "change",
+        "sure",
+        "provenance",
+    ]
     text = page()
     assert text.index("Placement: neighbours of the grid") < text.index("What to do")
 
@@ -103,7 +112,8 @@ def test_every_figure_is_there_without_javascript() -> None:
         f"figure-{name}" for name in (
             "waterfall", "before_after", "congested_fraction", "congested_fraction-after",
             "fabric_raster", "link_time", "time_course", "rank_matrix", "distance_histogram",
-            "how_sure", "back_pressure")
+            "how_sure", "back_pressure", "change_link_time", "change_rank_matrix",
+                "change_back_pressure", "change_how_sure")
     }  # fmt: skip
     assert all((a["src"] or "").startswith("data:image/svg+xml,") and a["alt"]
                for a in read().all("img"))  # fmt: skip

@@ -47,41 +47,85 @@ export function connectCopyButtons(): void {
   }
 }
 
+const NONE = "Whole run";
+
 export function connectSelectors(model: Model, store: Store): void {
   const phases = byId<HTMLSelectElement>("phase");
   const fill = (dataset: number, phase: string | null): void => {
     phases.replaceChildren();
-    model.dataset(dataset).selections.forEach((selection, index) => {
+    model.phases(dataset).forEach((name, index) => {
       const option = document.createElement("option");
       option.value = String(index);
-      option.textContent = selection.phase === null ? "Whole run" : `Phase ${selection.phase}`;
-      option.selected = selection.phase === phase;
+      option.textContent = name === null ? NONE : `Phase ${name}`;
+      option.selected = name === phase;
       phases.append(option);
     });
   };
   fill(0, null);
   phases.addEventListener("change", () => store.set({ selection: Number(phases.value) }));
+  store.listen((choice) => (phases.value = String(choice.selection)));
 
   for (const radio of document.querySelectorAll<HTMLInputElement>("input[name=dataset]")) {
     radio.addEventListener("change", () => {
       if (!radio.checked) return;
       const dataset = Number(radio.value);
-      const now = model.dataset(store.now.dataset).selections[store.now.selection]?.phase ?? null;
-      const same = model.dataset(dataset).selections.findIndex((s) => s.phase === now);
+      const now = model.phases(store.now.dataset)[store.now.selection] ?? null;
+      const same = model.phases(dataset).indexOf(now);
       fill(dataset, same < 0 ? null : now);
       store.set({ dataset, selection: Math.max(same, 0) });
     });
+    if (radio.checked && Number(radio.value) !== store.now.dataset) {
+      radio.dispatchEvent(new Event("change"));
+    }
   }
 
   const quantity = byId<HTMLSelectElement>("quantity");
   quantity.addEventListener("change", () => store.set({ quantity: quantity.value as Quantity }));
+  connectTime(model, store);
 }
 
-/** Join the table of links with the plots. */
-export function connectTable(store: Store): void {
+/** The span of time in words, and the way back to all of it. */
+function connectTime(model: Model, store: Store): void {
+  const back = byId<HTMLButtonElement>("all-time");
+  const words = byId("time");
+  back.addEventListener("click", () => store.set({ time: null }));
+  const show = (): void => {
+    back.hidden = store.now.time === null;
+    words.textContent = spanText(model, store);
+  };
+  show();
+  store.listen(show);
+}
+
+/** The span of time that is shown; of a difference in shares of each run's time. */
+export function spanText(model: Model, store: Store): string {
+  const { time, dataset } = store.now;
+  if (!time) return "All of the time";
+  const runs = model.runsOf(dataset);
+  const { edges_ps: edges } = model.run(runs[0] ?? 0).course;
+  const [from, to] = time.map((frame) => edges[frame] ?? 0) as [number, number];
+  const end = edges[edges.length - 1] ?? 1;
+  if (runs.length > 1) {
+    const share = (at: number): string => `${((100 * at) / end).toFixed(0)} %`;
+    return `Time ${share(from)} – ${share(to)} of each run`;
+  }
+  return `Time ${timeText(from)} – ${timeText(to)}`;
+}
+
+const UNITS: [string, number][] = [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3]];
+
+/** Picoseconds as people write them. */
+export function timeText(ps: number): string {
+  if (ps === 0) return "0";
+  const [unit, size] = UNITS.find(([, s]) => ps >= s) ?? ["ps", 1];
+  return `${Number((ps / size).toPrecision(3))} ${unit}`;
+}
+
+/** Join the tables of links and lines with the plots. */
+export function connectTable(model: Model, store: Store): void {
   const rows = document.querySelectorAll<HTMLTableRowElement>("tr[data-link]");
   for (const row of rows) {
-    const choose = (): void => store.set({ link: Number(row.dataset["link"]) });
+    const choose = (): void => store.choose(model, Number(row.dataset["link"]));
     row.tabIndex = 0;
     row.addEventListener("click", choose);
     row.addEventListener("keydown", (event) => {
@@ -90,10 +134,16 @@ export function connectTable(store: Store): void {
       choose();
     });
   }
-  store.listen((choice) => {
+  store.listen(({ link, dataset, selection }) => {
+    const phase = model.phases(dataset)[selection] ?? null;
     for (const row of rows) {
-      const chosen = Number(row.dataset["link"]) === choice.link;
+      const mine = Number(row.dataset["link"]);
+      // A row of parallel links stands for all of them.
+      const joined = row.dataset["bundle"] !== undefined;
+      const same = joined && link >= 0 && model.bundle[mine] === model.bundle[link];
+      const chosen = mine === link || same;
       row.classList.toggle("selected", chosen);
+      row.classList.toggle("in-phase", phase !== null && row.dataset["phase"] === phase);
       row.setAttribute("aria-selected", String(chosen));
     }
   });

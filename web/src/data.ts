@@ -25,27 +25,67 @@ export interface SelectionMeta {
   utilization: Ref;
 }
 
+/** Links against time; rows are groups of neighbouring links, numbered through all bands. */
+export interface CourseMeta {
+  frames: number;
+  edges_ps: number[];
+  phases: string[];
+  phase_shares: Ref;
+  bands: { name: string; rows: number; links: number; cells: Ref }[];
+  row: Ref;
+  index: Ref;
+  step: Ref;
+  samples: Ref;
+  weight: Ref;
+  congested: Ref;
+  variance: Ref;
+  congested_variance: Ref;
+  bytes: Ref;
+  left_out: number;
+}
+
+/** Ranks in order of their hosts, and a level for every pair: 0 for none, 1 to 255. */
+export interface MatrixMeta {
+  size: number;
+  width: number;
+  node: Ref;
+  rank: Ref;
+  leaf: Ref;
+  pod: Ref;
+  least: number;
+  most: number;
+  cells: Ref;
+}
+
 export interface DatasetMeta {
   id: string;
   label: string;
   selections: SelectionMeta[];
   truth: { utilization: Ref; stall: Ref } | null;
+  course: CourseMeta;
+  matrix: MatrixMeta | null;
 }
 
-/** One box of the flame graph: name, kind, value, a link of it or -1, what waits on it. */
-export type Frame = [string, "all" | "link" | "line" | "rank", number, number, Frame[]];
+/**
+ * One box of the flame graph: name, kind, value, what it refers to (a link, the number of a phase,
+ * a node; -1 for none), what waits on it, and how much more it is in the second of two runs.
+ */
+export type Frame = [string, "all" | "link" | "line" | "rank", number, number, Frame[], number];
 
 export interface Flames {
   unit: "ps" | "packets";
-  trees: { name: string; top: Frame }[];
+  trees: { name: string; change: boolean; top: Frame }[];
 }
 
+export type Scale = Quantity | "traffic" | "change";
+
 export interface Payload {
-  scales: Record<Quantity, Ref>;
+  scales: Record<Scale, Ref>;
   node_names: string[];
   switch_names: string[];
-  links: { src: Ref; dst: Ref; src_port: Ref; dst_port: Ref; group: Ref; rate_gbps: Ref };
+  links: { src: Ref; dst: Ref; src_port: Ref; dst_port: Ref; group: Ref; rate_gbps: Ref; bundle: Ref };
   groups: string[];
+  ways: [number, "up" | "down" | "flat"][];
   layout: {
     width: number;
     tiers: number;
@@ -58,11 +98,14 @@ export interface Payload {
     node_width: number;
     node_rows: number;
     ejection: Ref;
+    node_switch: Ref;
+    switch_pod: Ref;
     halves: Ref;
     segments: Ref;
   };
   blocks: BlockMeta[][];
   datasets: DatasetMeta[];
+  change: { of: [number, number]; matrix: MatrixMeta | null } | null;
   flames: Flames | null;
 }
 
@@ -92,6 +135,7 @@ export async function inflate(base64: string): Promise<Uint8Array> {
 /** Reads arrays by their reference; the bytes of an array are stored plane by plane. */
 export class Arrays {
   private readonly cache = new Map<number, Numbers>();
+  private readonly sums = new Map<number, Int32Array>();
 
   constructor(private readonly bytes: Uint8Array) {}
 
@@ -109,16 +153,29 @@ export class Arrays {
     this.cache.set(ref.o, out);
     return out;
   }
+
+  /** Running sums of an array that was stored as steps. */
+  running(ref: Ref): Int32Array {
+    const known = this.sums.get(ref.o);
+    if (known && known.length === ref.n) return known;
+    let sum = 0;
+    const out = Int32Array.from(this.get(ref), (step) => (sum += step));
+    this.sums.set(ref.o, out);
+    return out;
+  }
 }
 
-/** Numbers of all links in one data set and one selection of phases. */
+/** Numbers of all links in one run and one selection; of a time they are summed here. */
 export interface View {
-  samples: Numbers;
-  weight: Numbers;
-  congested: Numbers;
-  error: Numbers;
-  utilization: Numbers;
+  samples: ArrayLike<number>;
+  weight: ArrayLike<number>;
+  congested: ArrayLike<number>;
+  /** Standard error of the congested fraction, and share of the line rate; NaN for no data. */
+  error: ArrayLike<number>;
+  utilization: ArrayLike<number>;
 }
+
+export type Span = readonly [number, number] | null;
 
 /** The data of the report with names resolved. */
 export class Model {
@@ -128,7 +185,11 @@ export class Model {
   readonly dstPort: Numbers;
   readonly group: Numbers;
   readonly rate: Numbers;
+  readonly bundle: Numbers;
+  readonly ejection: Numbers;
   readonly count: number;
+  readonly nodeCount: number;
+  private readonly known = new Map<string, View | null>();
 
   constructor(
     readonly payload: Payload,
@@ -141,7 +202,10 @@ export class Model {
     this.dstPort = arrays.get(links.dst_port);
     this.group = arrays.get(links.group);
     this.rate = arrays.get(links.rate_gbps);
+    this.bundle = arrays.get(links.bundle);
+    this.ejection = arrays.get(payload.layout.ejection);
     this.count = this.src.length;
+    this.nodeCount = payload.node_names.length;
   }
 
   vertexName(vertex: number): string {
@@ -162,22 +226,103 @@ export class Model {
     return this.payload.groups[this.group[link] ?? 0] ?? "";
   }
 
-  dataset(index: number): DatasetMeta {
+  /** Number of the difference on the switch of runs: it stands behind them. */
+  get changeIndex(): number {
+    return this.payload.change ? this.payload.datasets.length : -1;
+  }
+
+  run(index: number): DatasetMeta {
     const found = this.payload.datasets[index];
-    if (!found) throw new Error(`no data set ${index}`);
+    if (!found) throw new Error(`no run ${index}`);
     return found;
   }
 
-  view(dataset: number, selection: number): View {
-    const meta = this.dataset(dataset).selections[selection];
-    if (!meta) throw new Error(`no selection ${selection}`);
+  /** The runs behind a choice: one, or the two of the difference. */
+  runsOf(dataset: number): number[] {
+    const { change } = this.payload;
+    return change && dataset === this.changeIndex ? [...change.of] : [dataset];
+  }
+
+  /** Phases that can be chosen, null for the whole run, which is first. */
+  phases(dataset: number): (string | null)[] {
+    const all = this.runsOf(dataset).flatMap((run) => this.run(run).selections);
+    return [...new Set(all.map((selection) => selection.phase))];
+  }
+
+  /** One phase of a run, or null for all of it, in a span of time; null without that phase. */
+  view(run: number, phase: string | null, time: Span): View | null {
+    const key = JSON.stringify([run, phase, time]);
+    let found = this.known.get(key);
+    if (found === undefined) {
+      found = time ? this.within(run, phase, time) : this.whole(run, phase);
+      if (this.known.size > 40) this.known.clear();
+      this.known.set(key, found);
+    }
+    return found;
+  }
+
+  private whole(run: number, phase: string | null): View | null {
+    const meta = this.run(run).selections.find((selection) => selection.phase === phase);
+    if (!meta) return null;
+    const shares = (ref: Ref): Float64Array =>
+      Float64Array.from(this.arrays.get(ref), (_, link) => share(this.arrays.get(ref), link));
     return {
       samples: this.arrays.get(meta.samples),
       weight: this.arrays.get(meta.weight),
       congested: this.arrays.get(meta.congested),
-      error: this.arrays.get(meta.error),
-      utilization: this.arrays.get(meta.utilization),
+      error: shares(meta.error),
+      utilization: shares(meta.utilization),
     };
+  }
+
+  /** The samples of some frames of time, summed. */
+  private within(run: number, phase: string | null, [from, to]: readonly [number, number]): View | null {
+    const { course, selections } = this.run(run);
+    const slot = selections.findIndex((selection) => selection.phase === phase) - 1;
+    if (phase !== null && slot < 0) return null;
+    const get = (ref: Ref): Numbers => this.arrays.get(ref);
+    const index = get(course.index);
+    const link = this.arrays.running(course.step);
+    const columns = [course.samples, course.weight, course.congested, course.variance,
+      course.congested_variance, course.bytes].map(get);
+    const sums = columns.map(() => new Float64Array(this.count));
+    const slots = (index.length - 1) / course.frames;
+    for (let p = phase === null ? 0 : slot; p < (phase === null ? slots : slot + 1); p++) {
+      const first = index[p * course.frames + from] ?? 0;
+      const last = index[p * course.frames + to] ?? first;
+      for (let i = first; i < last; i++) {
+        const at = link[i] ?? 0;
+        columns.forEach((column, c) => (sums[c]![at]! += column[i] ?? 0));
+      }
+    }
+    const [samples, weight, congested, variance, met, bytes] = sums as
+      [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
+    const seconds = ((course.edges_ps[to] ?? 0) - (course.edges_ps[from] ?? 0)) / 1e12;
+    const error = weight.map((n, i) => {
+      const f = (congested[i] ?? 0) / n;
+      return n > 0 ? Math.sqrt((met[i] ?? 0) + f * f * (variance[i] ?? 0)) / n : NaN;
+    });
+    const utilization = bytes.map((size, i) =>
+      (weight[i] ?? 0) > 0 ? Math.min((size * 8e-9) / (seconds * (this.rate[i] ?? 0)), 1) : NaN,
+    );
+    return { samples, weight, congested, error, utilization };
+  }
+
+  /** Hosts whose messages may cross an inner link: those of its leaf, or of its pod. */
+  hostsBehind(link: number): { sending: boolean; hosts: Set<number> } | null {
+    const way = this.payload.ways[this.group[link] ?? 0];
+    if (link < 0 || !way || way[0] < 1 || way[1] === "flat") return null;
+    const { layout } = this.payload;
+    const leafOf = this.arrays.get(layout.node_switch);
+    const podOf = this.arrays.get(layout.switch_pod);
+    const lower = ((way[1] === "up" ? this.src[link] : this.dst[link]) ?? 0) - this.nodeCount;
+    const pod = podOf[lower] ?? -1;
+    const hosts = new Set<number>();
+    leafOf.forEach((leaf, node) => {
+      const below = way[0] === 1 ? leaf === lower : pod >= 0 && podOf[leaf] === pod;
+      if (leaf >= 0 && below) hosts.add(node);
+    });
+    return { sending: way[1] === "up", hosts };
   }
 }
 

@@ -1,20 +1,21 @@
 // The congested-fraction plot: tiers in rows, pods in columns, hosts under their leaf.
 
-import type { Model, Numbers, View } from "./data";
-import { fraction } from "./data";
+import type { Model, Numbers } from "./data";
 import type { Pen } from "./pen";
-import { INK, MUTED } from "./pen";
-import { legend, shadeOf, shades, SHADES } from "./scale";
+import { INK, MUTED, SELECTED } from "./pen";
+import { BOTH_WAYS, CHANGES, legend, SHADES } from "./scale";
 import type { Store } from "./state";
+import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
+import { Lens } from "./values";
 
 const LEFT = 100;
 const TOP = 16;
 const LEGEND = 66;
 const HOST_GAP = 14;
 const WIDTHS = 8;
-const SELECTED = "#0b57d0";
+const LESS = [4, 2];
 
 export class FabricPlot implements Drawing {
   readonly surface: Surface;
@@ -25,7 +26,7 @@ export class FabricPlot implements Drawing {
   private readonly nodeX: Numbers;
   private readonly nodeRow: Numbers;
   private readonly ejection: Numbers;
-  private readonly colours: string[];
+  private readonly lens: Lens;
   private zoom = 1;
   private panX = 0;
   private panY = 0;
@@ -46,18 +47,18 @@ export class FabricPlot implements Drawing {
     this.switchY = get(layout.switch_y);
     this.nodeX = get(layout.node_x);
     this.nodeRow = get(layout.node_row);
-    this.ejection = get(layout.ejection);
-    this.colours = shades(model, "congestion");
+    this.ejection = model.ejection;
+    this.lens = new Lens(model, store);
     // Widths are comparable between phases and runs: one largest value for all of them.
     model.payload.datasets.forEach((_, d) => {
-      const whole = model.view(d, 0).weight;
+      const whole = model.view(d, null, null)?.weight ?? [];
       for (const link of this.halves) this.most = Math.max(this.most, whole[link] ?? 0);
     });
     this.surface = new Surface(canvas, this);
     this.connect();
     store.listen((_, changed) => {
-      if (changed.has("dataset") || changed.has("selection")) this.surface.redraw();
-      else if (changed.has("link")) this.surface.refresh();
+      if (onlyMarks(changed)) this.surface.refresh();
+      else this.surface.redraw();
     });
   }
 
@@ -99,10 +100,9 @@ export class FabricPlot implements Drawing {
   draw(pen: Pen, width: number, height: number): void {
     this.width = width;
     this.height_ = height;
-    const view = this.model.view(this.store.now.dataset, this.store.now.selection);
     pen.clip(LEFT - 8, 0, width - LEFT + 8, height - LEGEND);
-    this.drawCables(pen, view);
-    this.drawHosts(pen, view);
+    this.drawCables(pen);
+    this.drawHosts(pen);
     const spots: number[] = [];
     for (let s = 0; s < this.switchX.length; s++) {
       spots.push(this.x(this.switchX[s] ?? 0), this.y(this.switchY[s] ?? 0));
@@ -131,35 +131,46 @@ export class FabricPlot implements Drawing {
     const hosts = this.y(0) + (this.hostsHeight() / 2) * this.zoom;
     if (hosts < height - LEGEND) pen.text("hosts", LEFT - 14, hosts, style);
     const y = height - LEGEND + 14;
+    const { change } = this.lens;
     legend(
       pen,
-      this.colours,
+      this.lens.colours("congestion"),
       LEFT - 8,
       y,
-      "congested fraction (0–1): packets that met congestion there ÷ packets through it",
+      change
+        ? `${CHANGES.congestion}; dashed: less than before`
+        : "congested fraction (0–1): packets that met congestion there ÷ packets through it",
       "no packet sampled: no data, not zero (cables: not drawn)",
+      change ? BOTH_WAYS : undefined,
     );
     const text = "Upper half of an edge: up link.  Lower half: down link.  Width: packets (square " +
       "root).  Box: the host's ejection link.";
     pen.text(text, LEFT - 8, y + 40, { size: 12, colour: INK });
   }
 
-  private drawCables(pen: Pen, view: View): void {
+  private drawCables(pen: Pen): void {
+    const value = this.lens.values("congestion");
+    const weight = this.lens.weights();
     const bins = new Map<number, number[]>();
     for (let h = 0; h < this.halves.length; h++) {
       const link = this.halves[h] ?? 0;
-      const value = fraction(view, link);
-      if (Number.isNaN(value)) continue;
-      const wide = Math.sqrt(Math.min((view.weight[link] ?? 0) / this.most, 1));
-      const key = shadeOf(value) * 100 + Math.max(1, Math.round(wide * WIDTHS));
+      const at = value(link);
+      if (Number.isNaN(at)) continue;
+      const wide = Math.sqrt(Math.min(weight(link) / this.most, 1));
+      const key = this.lens.shade(at) * 100 + Math.max(1, Math.round(wide * WIDTHS));
       let bin = bins.get(key);
       if (!bin) bins.set(key, (bin = []));
       bin.push(...this.line(h));
     }
     const grow = Math.min(this.zoom, 2.5);
-    for (const key of [...bins.keys()].sort((a, b) => a - b)) {
-      const colour = this.colours[Math.floor(key / 100)] ?? INK;
-      pen.lines(bins.get(key) ?? [], colour, (0.25 + ((key % 100) / WIDTHS) * 2.4) * grow);
+    const colours = this.lens.colours("congestion");
+    // The strongest lie on top; of a difference these are both ends of the scale.
+    const middle = this.lens.change ? (SHADES - 1) / 2 : 0;
+    const strength = (key: number): number => Math.abs(Math.floor(key / 100) - middle);
+    for (const key of [...bins.keys()].sort((a, b) => strength(a) - strength(b) || a - b)) {
+      const shade = Math.floor(key / 100);
+      const width = (0.25 + ((key % 100) / WIDTHS) * 2.4) * grow;
+      pen.lines(bins.get(key) ?? [], colours[shade] ?? INK, width, shade < middle - 1 ? LESS : []);
     }
   }
 
@@ -173,32 +184,36 @@ export class FabricPlot implements Drawing {
     ];
   }
 
-  private drawHosts(pen: Pen, view: View): void {
+  private drawHosts(pen: Pen): void {
+    const value = this.lens.values("congestion");
+    const colours = this.lens.colours("congestion");
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
     for (let node = 0; node < this.nodeX.length; node++) {
       if (Number.isNaN(this.nodeX[node] ?? NaN)) continue;
       const link = this.ejection[node] ?? -1;
-      const value = link < 0 ? NaN : fraction(view, link);
-      const target = Number.isNaN(value) ? blank : (bins[shadeOf(value)] ?? blank);
+      const at = link < 0 ? NaN : value(link);
+      const target = Number.isNaN(at) ? blank : (bins[this.lens.shade(at)] ?? blank);
       target.push(...this.hostBox(node));
     }
     pen.rects(blank, "hatch");
-    bins.forEach((bin, i) => pen.rects(bin, this.colours[i] ?? INK));
+    bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
   }
 
   overlay(pen: Pen): void {
-    const link = this.store.now.link;
-    if (link < 0) return;
+    const { link, nodes } = this.store.now;
     pen.clip(LEFT - 8, 0, this.width - LEFT + 8, this.height_ - LEGEND);
-    const half = this.halves.indexOf(link);
-    const node = this.ejection.indexOf(link);
+    for (const node of this.model.hostsBehind(link)?.hosts ?? []) {
+      pen.frame(...this.hostBox(node), SELECTED, 0.7);
+    }
+    const half = link < 0 ? -1 : this.halves.indexOf(link);
     if (half >= 0) {
       const [x0, y0, x1, y1] = this.line(half);
       pen.lines([x0, y0, x1, y1], "#fff", 7);
       pen.lines([x0, y0, x1, y1], SELECTED, 3.5);
       pen.circles([x1, y1], 5, SELECTED, "#fff");
-    } else if (node >= 0) {
+    }
+    for (const node of nodes) {
       const [x, y, w, h] = this.hostBox(node);
       pen.frame(x - 2, y - 2, w + 4, h + 4, SELECTED, 2);
     }
@@ -213,17 +228,17 @@ export class FabricPlot implements Drawing {
         return this.ejection[node] ?? -1;
       }
     }
-    const view = this.model.view(this.store.now.dataset, this.store.now.selection);
+    const value = this.lens.values("congestion");
     let best = -1;
     let score = Infinity;
     for (let h = 0; h < this.halves.length; h++) {
       const link = this.halves[h] ?? 0;
-      const value = fraction(view, link);
-      if (Number.isNaN(value)) continue;
+      const strong = Math.abs(value(link));
+      if (Number.isNaN(strong)) continue;
       const distance = toSegment(px, py, this.line(h));
       // Where lines cross, the darker one lies on top and is meant.
-      if (distance <= 5 && distance - 4 * value < score) {
-        score = distance - 4 * value;
+      if (distance <= 5 && distance - 4 * strong < score) {
+        score = distance - 4 * strong;
         best = link;
       }
     }
@@ -245,15 +260,17 @@ export class FabricPlot implements Drawing {
     this.panY = Math.min(Math.max(this.panY, 0), (this.height_ - LEGEND) * free);
   }
 
-  /** Step through the links of the selection, most congested first. */
+  /** Step through the links of the selection, most congested (or changed) packets first. */
   private step(by: number): void {
-    const view = this.model.view(this.store.now.dataset, this.store.now.selection);
-    const drawn = [...this.halves].filter((link) => (view.weight[link] ?? 0) > 0);
-    drawn.sort((a, b) => (view.congested[b] ?? 0) - (view.congested[a] ?? 0) || a - b);
+    const value = this.lens.values("congestion");
+    const weight = this.lens.weights();
+    const met = (link: number): number => Math.abs(value(link)) * weight(link);
+    const drawn = [...this.halves].filter((link) => weight(link) > 0);
+    drawn.sort((a, b) => met(b) - met(a) || a - b);
     if (drawn.length === 0) return;
     const at = drawn.indexOf(this.store.now.link);
     const next = at < 0 ? 0 : (at + by + drawn.length) % drawn.length;
-    this.store.set({ link: drawn[next] ?? -1 });
+    this.store.choose(this.model, drawn[next] ?? -1);
   }
 
   private connect(): void {
@@ -277,7 +294,7 @@ export class FabricPlot implements Drawing {
       this.surface.redraw();
     });
     canvas.addEventListener("pointerup", (event) => {
-      if (!moved) this.store.set({ link: this.hit(...pointer(event, canvas)) });
+      if (!moved) this.store.choose(this.model, this.hit(...pointer(event, canvas)));
       drag = null;
     });
     canvas.addEventListener("wheel", (event) => {
@@ -295,7 +312,7 @@ export class FabricPlot implements Drawing {
         "+": () => this.zoomBy(1.5, ...middle),
         "-": () => this.zoomBy(1 / 1.5, ...middle),
         "0": () => this.zoomBy(1e-9, ...middle),
-        Escape: () => this.store.set({ link: -1 }),
+        Escape: () => this.store.choose(this.model, -1),
       };
       const action = keys[event.key];
       if (!action || event.ctrlKey || event.metaKey) return;

@@ -2,15 +2,14 @@
 
 import type { Flames, Frame, Model } from "./data";
 import type { Pen } from "./pen";
-import { INK } from "./pen";
-import { shades } from "./scale";
+import { INK, SELECTED } from "./pen";
+import { shades, SHADES } from "./scale";
 import type { Store } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
 
 const ROW = 22;
 const LETTER = 6.1;
-const SELECTED = "#0b57d0";
 
 interface Box {
   frame: Frame;
@@ -29,23 +28,40 @@ export class Flame implements Drawing {
   private boxes: Box[] = [];
   private at: Box | null = null;
   private readonly colours: string[];
+  private readonly changes: string[];
   private panel: HTMLElement | null = null;
+  private select: HTMLSelectElement | null = null;
 
   constructor(
-    model: Model,
+    private readonly model: Model,
     private readonly flames: Flames,
     private readonly store: Store,
     private readonly canvas: HTMLCanvasElement,
   ) {
     this.colours = shades(model, "stall");
+    this.changes = shades(model, "change");
     this.surface = new Surface(canvas, this);
     canvas.addEventListener("pointermove", (event) => this.point(event));
     canvas.addEventListener("click", (event) => this.enter(this.hit(event)));
     canvas.addEventListener("keydown", (event) => this.key(event));
+    store.listen((choice, changed) => {
+      if (changed.has("dataset")) this.follow(choice.dataset === model.changeIndex);
+      this.surface.refresh();
+    });
+  }
+
+  /** Show the change where the other views do. */
+  private follow(change: boolean): void {
+    const tree = this.flames.trees.findIndex((other) => other.change === change);
+    if (tree < 0 || this.flames.trees[this.tree]?.change === change) return;
+    this.tree = tree;
+    if (this.select) this.select.value = String(tree);
+    this.zoom([]);
   }
 
   connectSelector(select: HTMLSelectElement, panel: HTMLElement): void {
     this.panel = panel;
+    this.select = select;
     this.flames.trees.forEach((tree, index) => {
       const option = document.createElement("option");
       option.value = String(index);
@@ -92,15 +108,36 @@ export class Flame implements Drawing {
       if (letters < 3) continue;
       const name = box.row === 0 ? `${this.name(top)}: ${this.amount(top[2])}` : box.frame[0];
       const text = name.length > letters ? `${name.slice(0, letters - 1)}…` : name;
-      const colour = box.frame[1] === "link" && box.frame[3] >= 0 ? "#fff" : INK;
+      const colour = this.dark(box) ? "#fff" : INK;
       pen.text(text, box.x + 4, y + ROW / 2 - 1, { size: 11, colour });
     }
   }
 
   overlay(pen: Pen): void {
+    for (const box of this.boxes.filter((b) => this.chosen(b.frame))) {
+      const y = this.y(box, this.surface.heightPx);
+      pen.frame(box.x + 1, y + 1, Math.max(box.w - 3, 1), ROW - 4, "#fff", 3);
+      pen.frame(box.x + 1, y + 1, Math.max(box.w - 3, 1), ROW - 4, SELECTED, 2);
+    }
     if (!this.at) return;
     const y = this.y(this.at, this.surface.heightPx);
-    pen.frame(this.at.x, y, Math.max(this.at.w - 1, 2), ROW - 2, SELECTED, 2);
+    pen.frame(this.at.x, y, Math.max(this.at.w - 1, 2), ROW - 2, INK, 1.5);
+  }
+
+  /** Whether a box is what is chosen elsewhere: links that stand together, a phase, a host. */
+  private chosen(frame: Frame): boolean {
+    const { link, nodes, dataset, selection } = this.store.now;
+    const [, kind, , refers] = frame;
+    if (refers < 0) return false;
+    if (kind === "link") return link >= 0 && this.model.bundle[refers] === this.model.bundle[link];
+    if (kind === "rank") return nodes.includes(refers);
+    const phase = this.model.phases(dataset)[selection];
+    return phase != null && this.model.phases(0)[refers + 1] === phase;
+  }
+
+  /** Number of boxes that are marked for what is chosen elsewhere. */
+  get marked(): number {
+    return this.boxes.filter((box) => this.chosen(box.frame)).length;
   }
 
   private y(box: Box, height: number): number {
@@ -108,17 +145,35 @@ export class Flame implements Drawing {
   }
 
   private name(frame: Frame): string {
-    return frame[1] === "all" ? "all stall" : frame[0];
+    return frame[1] === "all" ? (this.change ? "both runs" : "all stall") : frame[0];
   }
 
   private amount(value: number): string {
     if (this.flames.unit === "packets") return `${value} congested packets`;
-    const [unit, size] = UNITS.find(([, s]) => value >= s) ?? ["ps", 1];
+    const [unit, size] = UNITS.find(([, s]) => Math.abs(value) >= s) ?? ["ps", 1];
     return `${(value / size).toPrecision(3)} ${unit}`;
+  }
+
+  private get change(): boolean {
+    return this.flames.trees[this.tree]?.change ?? false;
+  }
+
+  /** Change over the sum of both runs, −1 (gone) to 1 (new). */
+  private relative(frame: Frame): number {
+    return frame[2] > 0 ? frame[5] / frame[2] : 0;
+  }
+
+  private dark(box: Box): boolean {
+    if (this.change) return Math.abs(this.relative(box.frame)) > 0.7;
+    return box.frame[1] === "link" && box.frame[3] >= 0;
   }
 
   private colour(box: Box): string {
     const [, kind, , link] = box.frame;
+    if (this.change) {
+      const at = Math.round(((this.relative(box.frame) + 1) / 2) * (SHADES - 1));
+      return this.changes[at] ?? INK;
+    }
     if (kind === "line") return "#c3cad3";
     if (kind === "rank") return "#e8ebef";
     if (kind === "all") return "#dfe3e8";
@@ -143,13 +198,23 @@ export class Flame implements Drawing {
     if (!this.panel || !box || !found) return;
     const share = (100 * box.frame[2]) / Math.max(found.top[2], 1);
     const amount = this.amount(box.frame[2]);
+    if (this.change) {
+      const [, , sum, , , change] = box.frame;
+      const [before, after] = [(sum - change) / 2, (sum + change) / 2];
+      this.panel.textContent =
+        `${this.name(box.frame)}: before ${this.amount(before)}, after ${this.amount(after)}`;
+      return;
+    }
     this.panel.textContent = `${this.name(box.frame)}: ${amount}, ${share.toFixed(1)} % of all`;
   }
 
   /** Zoom into a box; the bottom one leads back out. */
   private enter(box: Box | null): void {
     if (!box) return;
-    if (box.frame[3] >= 0) this.store.set({ link: box.frame[3] });
+    const [, kind, , refers] = box.frame;
+    if (refers >= 0 && kind === "link") this.store.choose(this.model, refers);
+    if (refers >= 0 && kind === "rank") this.store.chooseNodes(this.model, [refers]);
+    if (refers >= 0 && kind === "line") this.choosePhase(refers + 1);
     if (box.row === 0) {
       this.zoom(this.zoomed.slice(0, -1));
       return;
@@ -157,6 +222,12 @@ export class Flame implements Drawing {
     const path: Frame[] = [];
     for (let b: Box | null = box; b && b.row > 0; b = b.parent) path.unshift(b.frame);
     if (box.frame[4].length) this.zoom([...this.zoomed, ...path]);
+  }
+
+  private choosePhase(selection: number): void {
+    const phase = this.model.phases(0)[selection] ?? null;
+    const here = this.model.phases(this.store.now.dataset).indexOf(phase);
+    if (here >= 0) this.store.set({ selection: here });
   }
 
   private zoom(path: Frame[]): void {

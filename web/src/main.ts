@@ -2,11 +2,13 @@
 
 import { byId, connectCopyButtons, connectDownloads, connectSelectors, connectTable, save }
   from "./controls";
+import { CoursePlot } from "./course";
 import type { Payload } from "./data";
 import { Arrays, inflate, Model } from "./data";
 import { show } from "./detail";
 import { FabricPlot } from "./fabric";
 import { Flame } from "./flame";
+import { Matrix } from "./matrix";
 import { Raster } from "./raster";
 import { Store } from "./state";
 
@@ -27,22 +29,31 @@ async function start(): Promise<void> {
     show(panel, model, store, hovered >= 0 ? hovered : store.now.link);
   });
   store.listen((choice) => show(panel, model, store, choice.link));
+  const saved = (id: string, name: string, plot: { surface: { svg(): string } }): void => {
+    byId(id).addEventListener("click", () => save(name, plot.surface.svg(), "image/svg+xml"));
+  };
   if (payload.flames) {
     const flame = new Flame(model, payload.flames, store, byId<HTMLCanvasElement>("flame"));
+    const count = (): void => {
+      flame.surface.canvas.dataset["marked"] = String(flame.marked);
+    };
+    store.listen(() => requestAnimationFrame(count));
     flame.connectSelector(byId<HTMLSelectElement>("flame-tree"), byId("flame-detail"));
-    byId("save-flame").addEventListener("click", () => {
-      save("back_pressure.svg", flame.surface.svg(), "image/svg+xml");
-    });
+    saved("save-flame", "back_pressure.svg", flame);
+  }
+  if (model.run(0).course.frames > 1) {
+    const course = new CoursePlot(model, store, byId<HTMLCanvasElement>("course"));
+    saved("save-course", "link_time.svg", course);
+  }
+  if (model.run(0).matrix) {
+    const matrix = new Matrix(model, store, byId<HTMLCanvasElement>("matrix"), byId("pair"));
+    saved("save-matrix", "rank_matrix.svg", matrix);
   }
   connectSelectors(model, store);
-  connectTable(store);
+  connectTable(model, store);
 
-  byId("save-fabric").addEventListener("click", () => {
-    save("congested_fraction.svg", fabric.surface.svg(), "image/svg+xml");
-  });
-  byId("save-raster").addEventListener("click", () => {
-    save("fabric_raster.svg", raster.surface.svg(), "image/svg+xml");
-  });
+  saved("save-fabric", "congested_fraction.svg", fabric);
+  saved("save-raster", "fabric_raster.svg", raster);
   for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-zoom]")) {
     button.addEventListener("click", () => fabric.zoomButton(button.dataset["zoom"] ?? ""));
   }

@@ -11,7 +11,7 @@ export interface TextStyle {
 /** What a view draws with. Coordinates are CSS pixels. */
 export interface Pen {
   /** Many separate segments x0,y0,x1,y1 of one style. */
-  lines(coordinates: number[], colour: string, width: number): void;
+  lines(coordinates: number[], colour: string, width: number, dash?: number[]): void;
   /** Many rectangles x,y,w,h of one fill. */
   rects(coordinates: number[], fill: Fill): void;
   frame(x: number, y: number, w: number, h: number, colour: string, width: number): void;
@@ -23,6 +23,7 @@ export interface Pen {
 
 export const INK = "#1b2430";
 export const MUTED = "#5d6875";
+export const SELECTED = "#0b57d0";
 const NO_DATA = "#eef0f2";
 const HATCH = "#b4bcc5";
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
@@ -49,16 +50,18 @@ export class CanvasPen implements Pen {
     this.hatch = ctx.createPattern(tile, "repeat") ?? NO_DATA;
   }
 
-  lines(coordinates: number[], colour: string, width: number): void {
+  lines(coordinates: number[], colour: string, width: number, dash: number[] = []): void {
     const { ctx } = this;
     ctx.strokeStyle = colour;
     ctx.lineWidth = width;
+    ctx.setLineDash(dash);
     ctx.beginPath();
     for (let i = 0; i + 3 < coordinates.length; i += 4) {
       ctx.moveTo(coordinates[i]!, coordinates[i + 1]!);
       ctx.lineTo(coordinates[i + 2]!, coordinates[i + 3]!);
     }
     ctx.stroke();
+    ctx.setLineDash([]);
   }
 
   rects(coordinates: number[], fill: Fill): void {
@@ -126,13 +129,14 @@ export class SvgPen implements Pen {
     private readonly height: number,
   ) {}
 
-  lines(coordinates: number[], colour: string, width: number): void {
+  lines(coordinates: number[], colour: string, width: number, dash: number[] = []): void {
     const d: string[] = [];
     for (let i = 0; i + 3 < coordinates.length; i += 4) {
       const [a, b, c, e] = coordinates.slice(i, i + 4).map(round);
       d.push(`M${a} ${b}L${c} ${e}`);
     }
-    const look = `fill="none" stroke="${colour}" stroke-width="${round(width)}"`;
+    const dashes = dash.length ? ` stroke-dasharray="${dash.map(round).join(" ")}"` : "";
+    const look = `fill="none" stroke="${colour}" stroke-width="${round(width)}"${dashes}`;
     if (d.length) this.parts.push(`<path d="${d.join("")}" ${look}/>`);
   }
 

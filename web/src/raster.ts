@@ -1,19 +1,19 @@
 // The fabric raster: one cell for every directed link, nothing overdrawn.
 
 import type { BlockMeta, Model, Numbers } from "./data";
-import { fraction, share } from "./data";
 import type { Pen } from "./pen";
-import { INK, MUTED } from "./pen";
-import { legend, shadeOf, shades, SHADES, TITLES } from "./scale";
+import { INK, MUTED, SELECTED } from "./pen";
+import { BOTH_WAYS, CHANGES, legend, SHADES, TITLES } from "./scale";
 import type { Store } from "./state";
+import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
+import { Lens } from "./values";
 
 const LEFT = 100;
 const GAP = 14;
 const HEAD = 16;
 const LEGEND = 46;
-const SELECTED = "#0b57d0";
 
 interface Place {
   block: BlockMeta;
@@ -27,6 +27,7 @@ interface Place {
 export class Raster implements Drawing {
   readonly surface: Surface;
   private places: Place[] = [];
+  private readonly lens: Lens;
   private readonly where = new Map<number, [number, number]>();
 
   constructor(
@@ -35,6 +36,7 @@ export class Raster implements Drawing {
     private readonly canvas: HTMLCanvasElement,
     private readonly onHover: (link: number) => void,
   ) {
+    this.lens = new Lens(model, store);
     let index = 0;
     for (const band of model.payload.blocks) {
       for (const block of band) {
@@ -47,7 +49,7 @@ export class Raster implements Drawing {
     this.surface = new Surface(canvas, this);
     this.connect();
     store.listen((_, changed) => {
-      if (changed.has("link") && changed.size === 1) this.surface.refresh();
+      if (onlyMarks(changed)) this.surface.refresh();
       else this.surface.redraw();
     });
   }
@@ -82,22 +84,15 @@ export class Raster implements Drawing {
     return this.arrange(width);
   }
 
-  value(link: number): number {
-    const { dataset, selection, quantity } = this.store.now;
-    const view = this.model.view(dataset, selection);
-    if (quantity === "congestion") return fraction(view, link);
-    if (quantity === "utilization") return share(view.utilization, link);
-    const { truth } = this.model.dataset(dataset);
-    return truth ? share(this.model.arrays.get(truth.stall), link) : NaN;
-  }
-
   draw(pen: Pen, width: number, height: number): void {
     this.arrange(width);
     const { quantity } = this.store.now;
-    const colours = shades(this.model, quantity);
+    const { change } = this.lens;
+    const colours = this.lens.colours(quantity);
+    const value = this.lens.values(quantity);
     let band = "";
     for (const place of this.places) {
-      this.drawBlock(pen, place, colours);
+      this.drawBlock(pen, place, colours, value);
       if (place.block.band !== band) {
         band = place.block.band;
         const at = place.y + (place.block.switches.length * place.ch) / 2;
@@ -105,13 +100,21 @@ export class Raster implements Drawing {
       }
     }
     const meaning = quantity === "stall" ? "no data" : "no packet sampled: no data, not zero";
-    legend(pen, colours, LEFT, height - LEGEND + 14, TITLES[quantity], meaning);
+    const title = change ? `${CHANGES[quantity]}; dot: less than before` : TITLES[quantity];
+    const y = height - LEGEND + 14;
+    legend(pen, colours, LEFT, y, title, meaning, change ? BOTH_WAYS : undefined);
   }
 
-  private drawBlock(pen: Pen, place: Place, colours: string[]): void {
+  private drawBlock(
+    pen: Pen,
+    place: Place,
+    colours: string[],
+    value: (link: number) => number,
+  ): void {
     const { block, cells, x, y, cw, ch } = place;
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
+    const less: number[] = [];
     const inset = cw >= 5 && ch >= 5 ? 0.5 : 0;
     cells.forEach((link, i) => {
       if (link < 0) return;
@@ -122,11 +125,16 @@ export class Raster implements Drawing {
         cw - inset,
         ch - inset,
       ];
-      const value = this.value(link);
-      (Number.isNaN(value) ? blank : (bins[shadeOf(value)] ?? blank)).push(...box);
+      const at = value(link);
+      (Number.isNaN(at) ? blank : (bins[this.lens.shade(at)] ?? blank)).push(...box);
+      // The sign of a difference must not rest on colour alone.
+      if (this.lens.change && at < -0.05 && inset) {
+        less.push((box[0] ?? 0) + cw / 2 - 1.2, (box[1] ?? 0) + ch / 2 - 1.2, 2, 2);
+      }
     });
     pen.rects(blank, "hatch");
     bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
+    pen.rects(less, "#fff");
     const w = block.ports * cw;
     const h = block.switches.length * ch;
     pen.frame(x - 0.5, y - 0.5, w + 1, h + 1, "#c3cad1", 1);
@@ -138,13 +146,22 @@ export class Raster implements Drawing {
   }
 
   overlay(pen: Pen): void {
-    const found = this.where.get(this.store.now.link);
+    const { link, nodes } = this.store.now;
+    for (let host = 0; nodes.length > 0 && host < this.model.count; host++) {
+      const ends = [this.model.src[host] ?? -1, this.model.dst[host] ?? -1];
+      if (host !== link && ends.some((vertex) => nodes.includes(vertex))) this.mark(pen, host, 1.2);
+    }
+    this.mark(pen, link, 2);
+  }
+
+  private mark(pen: Pen, link: number, width: number): void {
+    const found = this.where.get(link);
     const place = found && this.places[found[0]];
     if (!found || !place) return;
     const x = place.x + (found[1] % place.block.ports) * place.cw;
     const y = place.y + Math.floor(found[1] / place.block.ports) * place.ch;
-    pen.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, "#fff", 4);
-    pen.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, SELECTED, 2);
+    pen.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, "#fff", width + 2);
+    pen.frame(x - 3, y - 3, place.cw + 6, place.ch + 6, SELECTED, width);
   }
 
   private hit(px: number, py: number): number {
@@ -165,7 +182,7 @@ export class Raster implements Drawing {
     const place = found && this.places[found[0]];
     if (!found || !place) {
       const first = this.where.keys().next();
-      if (!first.done) this.store.set({ link: first.value });
+      if (!first.done) this.store.choose(this.model, first.value);
       return;
     }
     const x = place.x + ((found[1] % place.block.ports) + 0.5) * place.cw;
@@ -174,7 +191,7 @@ export class Raster implements Drawing {
     for (let far = 1; far < 400; far++) {
       const link = this.hit(x + dx * far * pace, y + dy * far * pace);
       if (link >= 0 && link !== this.store.now.link) {
-        this.store.set({ link });
+        this.store.choose(this.model, link);
         return;
       }
     }
@@ -187,7 +204,7 @@ export class Raster implements Drawing {
     });
     canvas.addEventListener("pointerleave", () => this.onHover(-1));
     canvas.addEventListener("click", (event) => {
-      this.store.set({ link: this.hit(...pointer(event, canvas)) });
+      this.store.choose(this.model, this.hit(...pointer(event, canvas)));
     });
     canvas.addEventListener("keydown", (event) => {
       const steps: Record<string, [number, number]> = {
@@ -196,7 +213,7 @@ export class Raster implements Drawing {
         ArrowUp: [0, -1],
         ArrowDown: [0, 1],
       };
-      if (event.key === "Escape") this.store.set({ link: -1 });
+      if (event.key === "Escape") this.store.choose(this.model, -1);
       const step = steps[event.key];
       if (!step) return;
       event.preventDefault();

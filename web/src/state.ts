@@ -1,19 +1,32 @@
 // What the reader has chosen; every view listens and redraws.
 
-import type { Quantity } from "./data";
+import type { Model, Quantity } from "./data";
 
 export interface Choice {
   dataset: number;
   selection: number;
   quantity: Quantity;
   link: number;
+  /** Hosts: the one at the end of the chosen link, or sender and receiver of a pair of ranks. */
+  nodes: readonly number[];
+  /** First frame of a span of time and the first after it; null for the whole run. */
+  time: readonly [number, number] | null;
 }
 
-type Listener = (choice: Choice, changed: ReadonlySet<keyof Choice>) => void;
+export type Changed = ReadonlySet<keyof Choice>;
+type Listener = (choice: Choice, changed: Changed) => void;
+
+/** What only needs the marks of a view drawn again, not the view. */
+const MARKS: readonly (keyof Choice)[] = ["link", "nodes"];
+
+export const onlyMarks = (changed: Changed): boolean =>
+  [...changed].every((key) => MARKS.includes(key));
 
 export class Store {
   private readonly listeners: Listener[] = [];
-  private choice: Choice = { dataset: 0, selection: 0, quantity: "congestion", link: -1 };
+  private choice: Choice = {
+    dataset: 0, selection: 0, quantity: "congestion", link: -1, nodes: [], time: null,
+  };
 
   get now(): Readonly<Choice> {
     return this.choice;
@@ -26,9 +39,24 @@ export class Store {
   set(change: Partial<Choice>): void {
     const next = { ...this.choice, ...change };
     const keys = Object.keys(change) as (keyof Choice)[];
-    const changed = new Set(keys.filter((key) => next[key] !== this.choice[key]));
+    const same = (key: keyof Choice): boolean =>
+      String(next[key]) === String(this.choice[key]);
+    const changed = new Set(keys.filter((key) => !same(key)));
     if (changed.size === 0) return;
     this.choice = next;
     for (const listener of this.listeners) listener(next, changed);
+  }
+
+  /** Choose a link, and with it the host it ends at; -1 for none. */
+  choose(model: Model, link: number): void {
+    const ends = link < 0 ? [] : [model.src[link] ?? 0, model.dst[link] ?? 0];
+    this.set({ link, nodes: ends.filter((vertex) => vertex < model.nodeCount) });
+  }
+
+  /** Choose hosts, and with them the link into the last of them. */
+  chooseNodes(model: Model, nodes: readonly number[]): void {
+    const last = nodes[nodes.length - 1];
+    const link = last === undefined ? -1 : (model.ejection[last] ?? -1);
+    this.set({ nodes: [...nodes], link });
   }
 }

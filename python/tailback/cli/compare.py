@@ -3,38 +3,80 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import polars as pl
 
-from tailback.cli.models import congestion_of, described, model_of
+from tailback.cli.models import congestion_of, described, model_of, read_run, require_packets
 from tailback.cli.render import columns, short
-from tailback.run import Run
+from tailback.errors import TailbackError
+from tailback.report import (
+    Evidence,
+    attribute,
+    change_table,
+    export_figures,
+    line_changes,
+    write_comparison,
+)
+from tailback.report.difference import phases_of
+from tailback.run import Run, fresh_directory
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time
+
+NAMES = ("before", "after")
+"""What the two runs are called, as on the command line."""
 
 
 @click.command(short_help="Compare two runs.")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-def compare(before: Path, after: Path, form: str) -> None:
-    """Compare two runs: time, path length, congestion by tier, links that changed.
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Folder for compare.html, compare.json and changes.parquet.")  # fmt: skip
+@click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
+              help="Also write every figure in this format there.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite the folder.")
+def compare(
+    before: Path, after: Path, form: str, out: Path | None, figures: tuple[str, ...], force: bool
+) -> None:
+    """Compare two runs: time, path length, congestion by tier, links and lines that changed.
+
+    BEFORE and AFTER are runs of 'simulate' or results of 'diagnose'. With --out every view of the
+    report is drawn as a difference, if both runs are of one fabric.
 
     \b
-    tailback compare diagnosis/run diagnosis/after
+    tailback compare diagnosis/run diagnosis/after --out changes
     """
-    facts = compare_runs(_read(before), _read(after))
+    runs = read_run(before), read_run(after)
+    facts = compare_runs(*runs)
+    if out is not None:
+        for run, folder in zip(runs, (before, after), strict=True):
+            require_packets(run, folder, "draw")
+        with fresh_directory(out, force=force) as folder:
+            _write(folder, *runs, facts, figures)
+    elif figures:
+        raise TailbackError("--figures needs --out", remedy="name a folder: --out changes")
     if form == "json":
         click.echo(json.dumps(facts, indent=2))
     else:
         click.echo("\n".join(_lines(facts)))
+        if out is not None:
+            click.echo(f"\nthe differences: {out / 'compare.html'}")
 
 
-def _read(path: Path) -> Run:
-    return Run.read(path / "run" if (path / "diagnosis.json").is_file() else path)
+def _write(
+    folder: Path, before: Run, after: Run, facts: dict[str, Any], figures: tuple[str, ...]
+) -> None:
+    """The page, the facts and the table of a comparison."""
+    rows = [(name.capitalize(), one, other, change) for name, one, other, change in _short(facts)]
+    write_comparison(folder / "compare.html", before, after, rows, names=NAMES)
+    (folder / "compare.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    change_table(Evidence(before), Evidence(after)).write_parquet(folder / "changes.parquet")
+    if figures:
+        export_figures(before, None, folder / "figures", figures, after=after, names=NAMES)
 
 
 def compare_runs(before: Run, after: Run) -> dict[str, Any]:
@@ -43,8 +85,9 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     Returns:
         ``models``, ``elapsed_ps``, ``average_path_length`` and ``congested_hop_fraction`` as
         ``[before, after]``, congestion null where a model knows none; ``tiers``: congested fraction
-        by tier and direction; ``links``: those whose congested fraction changed most (both only
-        where both models know it, links only when both runs are of the same).
+        by tier and direction; ``phases``: by phase; ``links``: those whose congested fraction
+        changed most; ``lines``: stall by line of the program, in ``line_unit``. All of these only
+        where both models know them, links and lines only when both runs are of one fabric.
     """
     facts: dict[str, Any] = {
         "names": [before.scenario.name, after.scenario.name],
@@ -54,11 +97,15 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
         "average_path_length": [run.summary["average_path_length"] for run in (before, after)],
         "congested_hop_fraction": [congestion_of(run) for run in (before, after)],
         "tiers": [],
+        "phases": [],
         "links": [],
+        "lines": [],
+        "line_unit": None,
     }
     if "fluid" in facts["models"]:
         return facts
     facts["tiers"] = _tiers(before, after)
+    facts["phases"] = _phases(before, after)
     same = (
         before.tables["links"]
         .select("src_name", "src_port")
@@ -66,7 +113,31 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     )
     if same:
         facts["links"] = _links(before, after)
+        facts |= _hot_lines(before, after)
     return facts
+
+
+def _phases(before: Run, after: Run) -> list[dict[str, Any]]:
+    """Congested fraction of all packets' hops by phase, those of the first run first."""
+    both = [Evidence(run) for run in (before, after)]
+    out = []
+    for phase in phases_of(*both):
+        loads = [evidence.load(phase) for evidence in both]
+        met = [
+            float(load.congested_weight.sum() / load.weight.sum()) if load.weight.any() else None
+            for load in loads
+        ]
+        out.append({"phase": phase, "congested_fraction": met})
+    return out
+
+
+def _hot_lines(before: Run, after: Run, most: int = 10) -> dict[str, Any]:
+    found = [attribute(run) for run in (before, after)]
+    rows = [
+        {"line": line.line, "phase": line.phase, "stall": [line.before, line.after]}
+        for line in line_changes(*found)[:most]
+    ]
+    return {"lines": rows, "line_unit": found[0].unit if rows else None}
 
 
 def _estimates(run: Run) -> pl.DataFrame:
@@ -113,7 +184,8 @@ def _links(before: Run, after: Run, most: int = 10) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(facts: dict[str, Any]) -> list[str]:
+def _short(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Name, before, after and change of what describes a run as a whole."""
     (t0, t1), (l0, l1) = facts["elapsed_ps"], facts["average_path_length"]
     change = f"{100 * (t1 / t0 - 1):+.1f} %" if t0 else ""
     rows = [
@@ -129,20 +201,44 @@ def _lines(facts: dict[str, Any]) -> list[str]:
             ("congested hops", f"{100 * c0:.2f} %", f"{100 * c1:.2f} %",
              f"{100 * (c1 - c0):+.2f} points")
         )  # fmt: skip
-    lines = columns(("", "before", "after", "change"), rows, " rrr")
+    return rows
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    lines = columns(("", "before", "after", "change"), _short(facts), " rrr")
     if "fluid" in facts["models"]:
         before, after = facts["described"]
         return [f"before  {before}", f"after   {after}", "", *lines]
-    rows = []
-    for tier in facts["tiers"]:
-        a, b = (100 * f for f in tier["congested_fraction"])
-        name = f"tier {tier['tier']} {tier['direction']}"
-        rows.append((name, f"{a:.1f} %", f"{b:.1f} %", f"{b - a:+.1f} points"))
-    lines += ["", *columns(("congested fraction", "before", "after", "change"), rows, " rrr")]
-    rows = []
-    for link in facts["links"]:
-        a, b = (100 * f for f in link["congested_fraction"])
-        rows.append((short(link["name"], 40), f"{a:.0f} %", f"{b:.0f} %", f"{b - a:+.0f} points"))
-    if rows:
-        lines += ["", *columns(("link", "before", "after", "change"), rows, " rrr")]
+    tiers = [(f"tier {t['tier']} {t['direction']}", t["congested_fraction"], 1)
+             for t in facts["tiers"]]  # fmt: skip
+    phases = [(f"phase {p['phase']}", p["congested_fraction"], 1) for p in facts["phases"]]
+    links = [(link["name"], link["congested_fraction"], 0) for link in facts["links"]]
+    for head, rows in (("congested fraction", tiers), ("by phase", phases[:8]), ("link", links)):
+        if rows:
+            found = [_fractions(*row) for row in rows]
+            lines += ["", *columns((head, "before", "after", "change"), found, " rrr")]
+    stall = [
+        (short(row["line"], 40), *(_stall(value, facts["line_unit"]) for value in row["stall"]),
+         _relative(*row["stall"]))
+        for row in facts["lines"][:5]
+    ]  # fmt: skip
+    if stall:
+        head = "stall by line" if facts["line_unit"] == "ps" else "congested packets by line"
+        lines += ["", *columns((head, "before", "after", "change"), stall, " rrr")]
     return lines
+
+
+def _fractions(name: str, both: Sequence[float | None], digits: int) -> tuple[str, str, str, str]:
+    """A row of congested fractions in per cent, None where a phase is not in a run."""
+    words = ["–" if value is None else f"{100 * value:.{digits}f} %" for value in both]
+    a, b = both
+    change = "" if a is None or b is None else f"{100 * (b - a):+.{digits}f} points"
+    return short(name, 40), words[0], words[1], change
+
+
+def _stall(value: float, unit: str) -> str:
+    return format_time(value) if unit == "ps" else f"{value:,.0f}"
+
+
+def _relative(before: float, after: float) -> str:
+    return f"{100 * (after / before - 1):+.0f} %" if before else "new"

@@ -20,7 +20,14 @@ from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import RankFile
 from tailback.remedy.screening import Screened, screen
-from tailback.report import Attribution, attribute, export_figures, to_json, write_report
+from tailback.report import (
+    Attribution,
+    attribute,
+    export_figures,
+    to_json,
+    to_table,
+    write_report,
+)
 from tailback.run import Run, claim, fresh_directory
 from tailback.simulate import (
     FluidOptions,
@@ -148,6 +155,7 @@ def _write(
     """Everything a diagnosis leaves behind."""
     (folder / "diagnosis.json").write_text(diagnosis.model_dump_json(indent=2) + "\n")
     (folder / "attribution.json").write_text(to_json(found), encoding="utf-8")
+    to_table(found).write_parquet(folder / "attribution.parquet")
     for file in files:
         (folder / file.file).write_text(file.text, encoding="utf-8")
     run.write(folder / "run")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import click
 import polars as pl
 
+from tailback.cli.models import read_run, require_packets
 from tailback.cli.render import columns, short
 from tailback.errors import RunError, TailbackError
+from tailback.report import attribute, to_table
 from tailback.run import Run
 from tailback.simulate.decoded import link_counts
 from tailback.telemetry.capture import packets_of
@@ -61,7 +65,7 @@ def counts(run: Path, out: Path | None, force: bool) -> None:
         port=pl.format("{}[{}] → {}", "src_name", "src_port", "dst_name"),
     ).join(table, on="link", maintain_order="left")
     if out is not None:
-        _write_csv(named, out, force)
+        _write(out, force, named.write_csv)
         click.echo(f"{named.height:,} links written to {out}")
         return
     most = named.filter(pl.col("congested") > 0).sort("congested", descending=True).head(10)
@@ -82,10 +86,26 @@ def _about(row: dict[str, float | None], name: str) -> str:
     return f"{value:,.0f} ± {(high - low) / 2:,.0f}"
 
 
-def _write_csv(table: pl.DataFrame, out: Path, force: bool) -> None:
+@export.command(short_help="Which line of the program makes which links hot, as Parquet.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def attribution(folder: Path, out: Path, force: bool) -> None:
+    """Write which line of the program makes which links hot, from FOLDER to OUT (Parquet).
+
+    FOLDER is a run of 'simulate' or a result of 'diagnose'. docs/tables.md explains the columns.
+    """
+    run = read_run(folder)
+    require_packets(run, folder, "export")
+    table = to_table(attribute(run))
+    _write(out, force, table.write_parquet)
+    click.echo(f"{table.height:,} rows written to {out}")
+
+
+def _write(out: Path, force: bool, write: Callable[[IO[bytes]], object]) -> None:
     try:
         with out.open("wb" if force else "xb") as file:
-            table.write_csv(file)
+            write(file)
     except FileExistsError:
         raise TailbackError("the file exists", file=out, remedy="--force overwrites it") from None
     except OSError as error:

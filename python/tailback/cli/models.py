@@ -9,6 +9,11 @@ from tailback.remedy.placements import congested_hops
 from tailback.run import Run
 
 
+def read_run(folder: Path) -> Run:
+    """Read a run, or the run of a result of ``diagnose``; raises RunError."""
+    return Run.read(folder / "run" if (folder / "diagnosis.json").is_file() else folder)
+
+
 def model_of(run: Run) -> str:
     """``fluid`` or ``packet``."""
     return str(run.summary.get("model", "packet"))

@@ -17,7 +17,7 @@ from typing import Final
 import polars as pl
 
 from tailback.errors import TailbackError
-from tailback.schema import Column, Table
+from tailback.schema import Column, Table, type_name
 
 
 class CounterError(TailbackError):
@@ -158,7 +158,7 @@ def markdown() -> str:
     for table in (READINGS, INTERVALS):
         lines += [f"### {table.name}", "", f"A row is {table.row}.", ""]
         lines += ["| column | type | meaning |", "|---|---|---|"]
-        lines += [f"| `{c.name}` | {c.dtype.__name__} | {c.meaning} |" for c in table.columns]
+        lines += [f"| `{c.name}` | {type_name(c.dtype)} | {c.meaning} |" for c in table.columns]
         lines.append("")
     lines += ["### flags", "", "| bit | value | meaning |", "|---|---|---|"]
     meaning = dict(

@@ -4,11 +4,19 @@ Everything here reads a run's tables and a diagnosis; nothing is simulated or de
 one file in ``figures`` with one line that registers it.
 """
 
-from tailback.report.attribution import Attribution, HotLine, attribute, by_line, to_json
+from tailback.report.attribution import (
+    Attribution,
+    HotLine,
+    attribute,
+    by_line,
+    to_json,
+    to_table,
+)
+from tailback.report.difference import change_table, line_changes
 from tailback.report.evidence import Case, Evidence
 from tailback.report.export import export_figures, make_case
 from tailback.report.figure import FIGURES, Options, draw, figure, render
-from tailback.report.html import render_report, write_report
+from tailback.report.html import render_report, write_comparison, write_report
 
 __all__ = [
     "FIGURES",
@@ -19,12 +27,16 @@ __all__ = [
     "Options",
     "attribute",
     "by_line",
+    "change_table",
     "draw",
     "export_figures",
     "figure",
+    "line_changes",
     "make_case",
     "render",
     "render_report",
     "to_json",
+    "to_table",
+    "write_comparison",
     "write_report",
 ]

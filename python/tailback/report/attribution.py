@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from tailback.diagnose.evidence import REST, View
 from tailback.diagnose.evidence import Evidence as Trees
+from tailback.diagnose.topology import Topology
 from tailback.report.flame import Frame, sort_frames
 from tailback.report.layout import describe
 from tailback.run import Run
+from tailback.schema import DERIVED, conform
 
 DEEPEST = 6
 """Links of a chain of waiting; what waits further up is charged to the last of them."""
@@ -114,6 +116,7 @@ class _Waits:
         run = trees.run
         self.labels = {int(row["label"]): row for row in run.tables["labels"].iter_rows(named=True)}
         self.ranks = dict(run.tables["ranks"].select("rank", "job_rank").iter_rows())
+        self.nodes = dict(run.tables["ranks"].select("rank", "node").iter_rows())
         self._bundles = pl.DataFrame(
             {"link": np.arange(trees.topology.n_links, dtype=np.uint32),
              "bundle": trees.topology.bundle, "inner": ~trees.topology.from_node}
@@ -321,6 +324,11 @@ class _BundleGraph:
         return bundle_name(self._trees, bundle)
 
 
+def bundles(run: Run) -> NDArray[np.int64]:
+    """Number of the bundle each link belongs to, shape (L,): links that stand together here."""
+    return np.asarray(Topology.of(run.tables).bundle, np.int64)
+
+
 def bundle_name(trees: Trees, bundle: int) -> str:
     """``leaf042: 16 up-links``, or the name of the only link."""
     t = trees.topology
@@ -361,11 +369,14 @@ def _insert(
         frame.value += total
     frame = frame.add(waits.line(label), "line")
     frame.value += total
+    frame.phase = str(waits.labels[label]["phase"])
     if waits.unit == "packets":
         return
     values, ranks = part["value"].to_list(), part["rank"].to_list()
     for rank, value in zip(ranks[:NAMED_RANKS], values[:NAMED_RANKS], strict=True):
-        frame.add(f"rank {waits.ranks[rank]}", "rank").value += factor * value
+        box = frame.add(f"rank {waits.ranks[rank]}", "rank")
+        box.value += factor * value
+        box.node = waits.nodes[rank]
     if len(ranks) > NAMED_RANKS:
         rest = frame.add(f"{len(ranks) - NAMED_RANKS} more ranks", "rank")
         rest.value += factor * sum(values[NAMED_RANKS:])
@@ -460,3 +471,22 @@ def to_json(attribution: Attribution) -> str:
         "flame": frame(attribution.flame),
     }
     return json.dumps(out, indent=1, ensure_ascii=False) + "\n"
+
+
+def to_table(attribution: Attribution) -> pl.DataFrame:
+    """The attribution's lines as table ``attribution`` of the schema, heaviest stall first."""
+    time = attribution.unit == "ps"
+    filled = {True: "ours", False: "others", None: "unknown"}
+    rows = [
+        {
+            **{name: getattr(line, name) for name in ("place", "link", "line", "phase", "call",
+                                                      "tag", "communicator", "share")},
+            "filled_by": filled[line.ours],
+            "stall_ps": line.stall if time else None,
+            "congested_packets": None if time else line.stall,
+            "ranks": sorted(line.ranks),
+        }
+        for line in attribution.lines
+    ]  # fmt: skip
+    frame = pl.DataFrame(rows, schema=dict(DERIVED["attribution"].polars_schema))
+    return conform("attribution", frame)

@@ -286,6 +286,8 @@ class Case:
         before: A re-simulation of things as they are; the observed run where there is none.
         after: A re-simulation with the remedy, None where there is none.
         attributed: Stall time of the observed run by its causes, where it is known already.
+        names: What the reference and the other run are called within a sentence.
+        labels: What the observed and the other run are called on a switch.
     """
 
     observed: Evidence
@@ -293,6 +295,8 @@ class Case:
     before: Evidence | None = None
     after: Evidence | None = None
     attributed: Attribution | None = None
+    names: tuple[str, str] = ("as it is", "with the remedy")
+    labels: tuple[str, str] = ("As observed", "With the remedy")
 
     @cached_property
     def attribution(self) -> Attribution | None:
@@ -301,7 +305,17 @@ class Case:
             return self.attributed
         return attribute(self.observed.run) if self.observed.measured else None
 
+    @cached_property
+    def after_attribution(self) -> Attribution | None:
+        """The same of the run 'after'; None without one or without its samples."""
+        return attribute(self.after.run) if self.after is not None and self.after.measured else None
+
     @property
     def reference(self) -> Evidence:
         """What 'after' is compared with."""
         return self.before or self.observed
+
+    @property
+    def sampled_reference(self) -> Evidence:
+        """What the samples of 'after' are compared with: a re-simulation may have none."""
+        return self.reference if self.reference.measured else self.observed

@@ -25,8 +25,8 @@ from tailback.counters.analysis.evolution_tiers import Panel
 from tailback.counters.analysis.figures import draw, render
 from tailback.counters.analysis.study import Study
 from tailback.report import scales
+from tailback.report.packing import Packer, safe_json
 from tailback.report.page import asset, content_policy, template, write_page
-from tailback.report.payload import Packer, safe_json
 
 MOST_FEATURES: Final = 20_000
 MOST_VALUES: Final = 30_000_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import tailback.report.figures  # noqa: F401 - registers the figures
@@ -51,6 +52,7 @@ def export_figures(
     *,
     before: Run | None = None,
     after: Run | None = None,
+    names: tuple[str, str] | None = None,
 ) -> list[Path]:
     """Write every figure that the data allow, one file for each format.
 
@@ -61,6 +63,7 @@ def export_figures(
         formats: Of ``svg``, ``pdf`` and ``png``.
         before: Re-simulation of things as they are.
         after: Re-simulation with the remedy.
+        names: What the observed run and ``after`` are called, where that is not a remedy.
 
     Returns:
         The files, in order of their names. The same input gives the same bytes.
@@ -75,6 +78,8 @@ def export_figures(
                 f"unknown figure format {form!r}", remedy="valid choices: " + ", ".join(FORMATS)
             )
     case = make_case(run, diagnosis, before, after)
+    if names is not None:
+        case = replace(case, names=names, labels=names)
     folder = Path(folder)
     written = []
     try:

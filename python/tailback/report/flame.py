@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
 
 Kind = Literal["all", "link", "line", "rank"]
 
@@ -20,6 +20,9 @@ class Frame:
         children: What waits on it, heaviest first.
         link: A link of it, -1 for lines and ranks.
         tiers: Of links, what they join: ``leaf → aggregation``.
+        change: Of two runs in one graph, how much more it is in the second.
+        phase: Of a line, the phase of its messages where it has only one.
+        node: Of a rank, the node it ran on, -1 where unknown.
     """
 
     name: str
@@ -28,6 +31,9 @@ class Frame:
     children: list[Frame] = field(default_factory=list)
     link: int = -1
     tiers: str = ""
+    change: float = 0.0
+    phase: str = ""
+    node: int = -1
 
     def add(self, name: str, kind: Kind, link: int = -1, tiers: str = "") -> Frame:
         """Return the child of that name, made when it is new."""
@@ -36,6 +42,14 @@ class Frame:
                 return child
         self.children.append(Frame(name, kind, link=link, tiers=tiers))
         return self.children[-1]
+
+
+T = TypeVar("T")
+
+
+def _only(values: set[T], otherwise: T) -> T:
+    """The only value, or ``otherwise`` where there are several."""
+    return next(iter(values)) if len(values) == 1 else otherwise
 
 
 _REST = re.compile(r"\d+ more ranks|other ranks")
@@ -50,13 +64,16 @@ def sort_frames(frame: Frame) -> None:
 
 def by_kind(frame: Frame) -> Frame:
     """The same stall with places that join the same tiers put together: few frames, same sums."""
-    out = Frame(frame.name, frame.kind, frame.value, link=frame.link, tiers=frame.tiers)
+    out = replace(frame, children=[])
     groups: dict[tuple[str, Kind], list[Frame]] = {}
     for child in frame.children:
         name = child.tiers if child.kind == "link" else _REST.sub("other ranks", child.name)
         groups.setdefault((name, child.kind), []).append(child)
     for (name, kind), members in groups.items():
         joined = Frame(name, kind, sum(child.value for child in members))
+        joined.phase = _only({child.phase for child in members}, "")
+        joined.node = _only({child.node for child in members}, -1)
+        joined.change = sum(child.change for child in members)
         joined.children = [grandchild for child in members for grandchild in child.children]
         if kind == "link":
             places = len({child.name for child in members})
@@ -78,13 +95,13 @@ def prune(frame: Frame, most: int, least: float) -> Frame:
     """
     kept = [child for child in frame.children[:most] if child.value >= least]
     rest = frame.children[len(kept) :]
-    out = Frame(frame.name, frame.kind, frame.value, link=frame.link)
-    out.children = [prune(child, most, least) for child in kept]
+    out = replace(frame, children=[prune(child, most, least) for child in kept])
     value = sum(child.value for child in rest)
     if rest and value >= least:
         words = {"link": "places", "line": "lines", "rank": "", "all": ""}
         mixed = len({child.kind for child in rest}) > 1
         what = f"{len(rest)} more {'' if mixed else words[rest[0].kind]}".strip()
         name = "other ranks" if rest[0].kind == "rank" and not mixed else what
-        out.children.append(Frame(name, rest[0].kind, value))
+        change = sum(child.change for child in rest)
+        out.children.append(Frame(name, rest[0].kind, value, change=change))
     return out

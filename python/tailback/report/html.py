@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,12 +22,15 @@ from markupsafe import Markup
 
 import tailback
 from tailback.diagnose.model import Diagnosis, Finding
+from tailback.errors import RunError
 from tailback.report.attribution import Attribution, HotLine, by_line
+from tailback.report.difference import compared
 from tailback.report.evidence import Case
 from tailback.report.export import make_case
 from tailback.report.figure import FIGURES, Options, draw, render
+from tailback.report.packing import safe_json
 from tailback.report.page import asset, content_policy, template, write_page
-from tailback.report.payload import build, phases_carried, safe_json
+from tailback.report.payload import build, phases_carried
 from tailback.run import Run
 from tailback.units import format_time
 
@@ -45,6 +48,10 @@ CAUSES = {
 _STATIC_DPI = 110
 
 LINES_SHOWN = 12
+
+LARGE = ("change_congested_fraction", "change_fabric_raster")
+"""Large figures that only a comparison prints: a report has both runs' own. They are exported, and
+the viewer draws them."""
 
 
 def write_report(
@@ -92,41 +99,98 @@ def render_report(
 ) -> str:
     """The report as text; arguments and errors as in :func:`write_report`."""
     case = replace(make_case(run, diagnosis, before, after), attributed=attribution)
-    names, arrays = build(case)
-    viewer, look = asset("viewer.js"), asset("viewer.css")
-    captions = {entry.name: entry.summary for entry in FIGURES}
-    return _template().render(
-        version=tailback.__version__,
-        policy=content_policy(viewer, look),
-        # Markup: our own files, and JSON that safe_json made fit to stand in a page.
-        viewer=Markup(viewer),
-        look=Markup(look),
-        data=Markup(safe_json(names)),
-        arrays=arrays,
+    return _template("report.html.j2").render(
+        **_shared(case),
         run=run,
-        diagnosis=diagnosis,
-        case=case,
-        causes=CAUSES,
         shares=_shares(diagnosis.findings),
         saving=_ideal_saving(diagnosis),
-        datasets=names["datasets"],
-        has_stall=any(dataset["truth"] for dataset in names["datasets"]),
-        figures=_static_figures(case),
-        captions=captions,
-        attribution=case.attribution,
-        lines=_lines(case),
+        show_change=False,
+        change_question="Does the remedy help, where, and does it harm anywhere?",
         steps=_steps(diagnosis, files or {}),
-        phases_left_out=len(case.observed.phases) - len(phases_carried(case.observed)),
         provenance=_provenance(run),
         scenario=run.scenario.model_dump_json(indent=2),
-        link_count=case.observed.n_links,
     )
 
 
+def _shared(case: Case) -> dict[str, Any]:
+    """What every page with the viewer is made of."""
+    names, arrays = build(case)
+    viewer, look = asset("viewer.js"), asset("viewer.css")
+    return {
+        "version": tailback.__version__,
+        "policy": content_policy(viewer, look),
+        # Markup: our own files, and JSON that safe_json made fit to stand in a page.
+        "viewer": Markup(viewer),
+        "look": Markup(look),
+        "data": Markup(safe_json(names)),
+        "arrays": arrays,
+        "diagnosis": case.diagnosis,
+        "case": case,
+        "causes": CAUSES,
+        "datasets": names["datasets"],
+        "change": names["change"],
+        "has_stall": any(dataset["truth"] for dataset in names["datasets"]),
+        "figures": _static_figures(case),
+        "captions": {entry.name: entry.summary for entry in FIGURES},
+        "attribution": case.attribution,
+        "lines": _lines(case),
+        "phases_left_out": len(case.observed.phases) - len(phases_carried(case.observed)),
+        "link_count": case.observed.n_links,
+    }
+
+
+def write_comparison(
+    path: str | Path, before: Run, after: Run, short: Sequence[tuple[str, str, str, str]],
+    *, names: tuple[str, str] = ("before", "after"),
+) -> Path:  # fmt: skip
+    """Write two runs of one fabric as differences, as one HTML file.
+
+    Args:
+        path: The file; an existing one is replaced, whole or not at all.
+        before: The run that is compared with.
+        after: The other run.
+        short: Rows for the top of the page: name, value before, value after, change.
+        names: What the two runs are called.
+
+    Returns:
+        The path. The same input gives the same bytes.
+
+    Raises:
+        RunError: A run cannot be drawn, the runs are of different fabrics, a run has no samples,
+            or the file cannot be written.
+    """
+    case = replace(make_case(before, None, None, after), names=names, labels=names)
+    if compared(case) is None:
+        raise RunError(
+            "one of the runs has no samples, so the two cannot be set against each other link by "
+            "link", remedy="simulate with [telemetry] scheme = \"full\"",
+        )  # fmt: skip
+    one, other = (dict(_provenance(run)) for run in (before, after))
+    page = _template("compare.html.j2").render(
+        **_shared(case),
+        headline=_headline(before, after, names),
+        short=short,
+        show_change=True,
+        change_question="Where did it get better or worse, for whom, and is it more than noise?",
+        provenance=[(name, one.get(name, "–"), other.get(name, "–")) for name in {**one, **other}],
+    )
+    return write_page(path, page, "comparison")
+
+
+def _headline(before: Run, after: Run, names: tuple[str, str]) -> str:
+    if not before.elapsed_ps:
+        return f"{names[1]} against {names[0]}"
+    change = after.elapsed_ps / before.elapsed_ps - 1
+    how = "as long as" if abs(change) < 0.0005 else (
+        f"{abs(change):.1%} {'longer' if change > 0 else 'less time'} than"
+    )  # fmt: skip
+    return f"{names[1]} takes {how} {names[0]}."
+
+
 @cache
-def _template() -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     return template(
-        "report.html.j2",
+        name,
         {
             "time": format_time,
             "percent": lambda value, digits=0: f"{100 * value:.{digits}f} %",
@@ -138,6 +202,8 @@ def _static_figures(case: Case) -> dict[str, str]:
     """Every figure that has something to show, as ``data:`` addresses of SVG images."""
     out = {}
     for entry in FIGURES:
+        if entry.name in LARGE and case.diagnosis is not None:
+            continue
         for after in (False, True):
             if after and entry.name != "congested_fraction":
                 continue

@@ -27,13 +27,14 @@ def asset(name: str) -> str:
 
 
 def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
-    """A page template of this package; what is put into it is escaped."""
+    """A page template of this package, which may include others; what is put in is escaped."""
+    folder = resources.files("tailback.report")
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(lambda part: (folder / part).read_text(encoding="utf-8")),
+    )  # fmt: skip
     environment.filters.update(filters or {})
-    text = (resources.files("tailback.report") / name).read_text(encoding="utf-8")
-    return environment.from_string(text)
+    return environment.get_template(name)
 
 
 def content_policy(script: str, style: str) -> str:

@@ -1,25 +1,23 @@
-"""The data of the interactive plots, packed small: JSON for names, one deflated block for arrays.
-
-An array is stored byte plane by byte plane (all lowest bytes, then the next …): the high bytes of
-counts are mostly zero and vanish when deflated. 18,432 links in six selections of two runs take
-about 0.5 MB.
-"""
+"""The data of the interactive plots: what the viewer is handed."""
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.report import scales
+from tailback.report.attribution import bundles
+from tailback.report.brushing import course_data, matrix_data, moved_pairs
+from tailback.report.course import Course, course_that_fits
+from tailback.report.difference import compared, flame_change
 from tailback.report.evidence import Case, Evidence, Load
 from tailback.report.figures.fabric_raster import Block, blocks
-from tailback.report.flame import Frame, by_kind, prune
+from tailback.report.flame import Frame, by_kind, prune, sort_frames
 from tailback.report.layout import describe
+from tailback.report.packing import Packer, shares
 
 PHASES_CARRIED = 24
 """Phases in the selector: the heaviest ones. The report says so when there are more."""
@@ -27,38 +25,6 @@ PHASES_CARRIED = 24
 FLAME_CHILDREN = 40
 FLAME_LEAST = 2e-4
 """Frames of the flame graph that are carried: so many below each, none of a smaller share."""
-
-NO_SHARE = 65535
-_KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "i4": np.int32, "f4": np.float32}
-
-
-class Packer:
-    """Collects arrays into one block of bytes and hands out references to them."""
-
-    def __init__(self) -> None:
-        self._planes: list[bytes] = []
-        self._size = 0
-
-    def add(self, values: NDArray[Any], kind: str) -> dict[str, int | str]:
-        """Store ``values`` as ``kind`` (u1, u2, u4, i4 or f4, little-endian); returns where."""
-        flat = np.ascontiguousarray(values).ravel().astype(np.dtype(_KINDS[kind]).newbyteorder("<"))
-        planes = flat.view(np.uint8).reshape(len(flat), flat.itemsize).T.tobytes()
-        reference: dict[str, int | str] = {"o": self._size, "n": len(flat), "t": kind}
-        self._planes.append(planes)
-        self._size += len(planes)
-        return reference
-
-    def base64(self) -> str:
-        """Everything stored, deflated (zlib), as base64."""
-        return base64.b64encode(zlib.compress(b"".join(self._planes), 9)).decode("ascii")
-
-
-def safe_json(data: object) -> str:
-    """JSON that may stand inside a ``<script>`` element: no markup can begin or end in it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 def phases_carried(evidence: Evidence) -> list[str]:
@@ -83,14 +49,12 @@ def build(case: Case) -> tuple[dict[str, Any], str]:
     number = {pair: index for index, pair in enumerate(groups)}
     group = [number[pair] for pair in zip(evidence.tier.tolist(), evidence.direction.tolist(),
                                           strict=True)]  # fmt: skip
-    datasets = [("observed", "As observed", evidence)]
-    if case.before is not None and case.before.measured:
-        datasets.append(("before", "As it is, re-simulated", case.before))
-    if case.after is not None and case.after.measured:
-        datasets.append(("after", "With the remedy", case.after))
+    datasets = _datasets(case)
+    frames = min(course_that_fits(entry.evidence).frames for entry in datasets)
+    both = compared(case)
     data = {
         "scales": {name: packer.add(scales.table(name), "u1")
-                   for name in ("congestion", "utilization", "stall")},
+                   for name in ("congestion", "utilization", "stall", "traffic", scales.CHANGE)},
         "node_names": evidence.run.tables["nodes"]["name"].to_list(),
         "switch_names": evidence.run.tables["switches"]["name"].to_list(),
         "links": {
@@ -100,14 +64,47 @@ def build(case: Case) -> tuple[dict[str, Any], str]:
             "dst_port": packer.add(links["dst_port"].to_numpy(), "u2"),
             "group": packer.add(np.array(group), "u1"),
             "rate_gbps": packer.add(evidence.rate_gbps, "f4"),
+            "bundle": packer.add(bundles(evidence.run), "u4"),
         },
         "groups": [describe(tier, direction) for tier, direction in groups],
+        "ways": [[tier, direction] for tier, direction in groups],
         "layout": _layout(evidence, packer),
         "blocks": [[_block(block, packer) for block in band] for band in blocks(evidence)],
-        "datasets": [_dataset(packer, *entry) for entry in datasets],
+        "datasets": [_dataset(packer, entry, Course(entry.evidence, frames))
+                     for entry in datasets],
+        "change": None if both is None else _change(packer, datasets, both),
         "flames": _flames(case),
     }  # fmt: skip
     return data, packer.base64()
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """A run of the report: its id, what it is called, its evidence."""
+
+    id: str
+    label: str
+    evidence: Evidence
+
+
+def _datasets(case: Case) -> list[_Entry]:
+    out = [_Entry("observed", case.labels[0], case.observed)]
+    if case.before is not None and case.before.measured:
+        out.append(_Entry("before", "As it is, re-simulated", case.before))
+    if case.after is not None and case.after.measured:
+        out.append(_Entry("after", case.labels[1], case.after))
+    return out
+
+
+def _change(
+    packer: Packer, datasets: list[_Entry], both: tuple[Evidence, Evidence]
+) -> dict[str, Any]:
+    """Which two of the runs the difference is of, and how far pairs of ranks moved."""
+    order = {id(entry.evidence): index for index, entry in enumerate(datasets)}
+    return {
+        "of": [order[id(evidence)] for evidence in both],
+        "matrix": moved_pairs(packer, *both),
+    }
 
 
 def _flames(case: Case) -> dict[str, Any] | None:
@@ -115,22 +112,37 @@ def _flames(case: Case) -> dict[str, Any] | None:
     found = case.attribution
     if found is None or found.flame.value <= 0:
         return None
-    least = FLAME_LEAST * found.flame.value
+    phases = phases_carried(case.observed)
+    trees = [("places of a kind together", by_kind(found.flame), False),
+             ("places one by one", found.flame, False)]  # fmt: skip
+    after = case.after_attribution
+    if compared(case) is not None and after is not None and after.unit == found.unit:
+        merged = flame_change(by_kind(found.flame), by_kind(after.flame))
+        sort_frames(merged)
+        trees.append(("change: both runs, by colour", merged, True))
     return {
         "unit": found.unit,
         "trees": [
-            {"name": "places of a kind together",
-             "top": _frame(prune(by_kind(found.flame), FLAME_CHILDREN, least))},
-            {"name": "places one by one",
-             "top": _frame(prune(found.flame, FLAME_CHILDREN, least))},
+            {"name": name, "change": change,
+             "top": _frame(prune(top, FLAME_CHILDREN, FLAME_LEAST * top.value), phases)}
+            for name, top, change in trees
         ],
     }  # fmt: skip
 
 
-def _frame(frame: Frame) -> list[Any]:
-    """``[name, kind, value, link, children]``."""
-    children = [_frame(child) for child in frame.children]
-    return [frame.name, frame.kind, round(frame.value), frame.link, children]
+def _frame(frame: Frame, phases: list[str]) -> list[Any]:
+    """``[name, kind, value, what it refers to, children, change]``.
+
+    A box of links refers to one of them, a line to the number of its phase among those carried, a
+    rank to its node; -1 for none.
+    """
+    children = [_frame(child, phases) for child in frame.children]
+    refers = frame.link
+    if frame.kind == "line":
+        refers = phases.index(frame.phase) if frame.phase in phases else -1
+    elif frame.kind == "rank":
+        refers = frame.node
+    return [frame.name, frame.kind, round(frame.value), refers, children, round(frame.change)]
 
 
 def _layout(evidence: Evidence, packer: Packer) -> dict[str, Any]:
@@ -151,6 +163,8 @@ def _layout(evidence: Evidence, packer: Packer) -> dict[str, Any]:
         "node_width": layout.node_width,
         "node_rows": layout.node_rows,
         "ejection": packer.add(ejection, "i4"),
+        "node_switch": packer.add(evidence.run.tables["nodes"]["switch"].to_numpy(), "i4"),
+        "switch_pod": packer.add(evidence.run.tables["switches"]["pod"].to_numpy(), "i4"),
         "halves": packer.add(layout.halves, "u4"),
         "segments": packer.add(layout.segments, "f4"),
     }
@@ -167,20 +181,24 @@ def _block(block: Block, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _dataset(packer: Packer, name: str, label: str, evidence: Evidence) -> dict[str, Any]:
-    selections: list[str | None] = [None, *phases_carried(evidence)]
+def _dataset(packer: Packer, entry: _Entry, course: Course) -> dict[str, Any]:
+    evidence = entry.evidence
+    phases = phases_carried(evidence)
+    selections: list[str | None] = [None, *phases]
     truth = evidence.truth
     return {
-        "id": name,
-        "label": label,
+        "id": entry.id,
+        "label": entry.label,
         "selections": [
             {"phase": phase, **_selection(packer, evidence.load(phase), evidence.rate_gbps)}
             for phase in selections
         ],
         "truth": None if truth is None else {
-            "utilization": packer.add(_shares(truth.utilization), "u2"),
-            "stall": packer.add(_shares(truth.stall), "u2"),
+            "utilization": packer.add(shares(truth.utilization), "u2"),
+            "stall": packer.add(shares(truth.stall), "u2"),
         },
+        "course": course_data(packer, course, phases),
+        "matrix": matrix_data(packer, evidence),
     }  # fmt: skip
 
 
@@ -189,12 +207,6 @@ def _selection(packer: Packer, load: Load, rate: NDArray[np.float64]) -> dict[st
         "samples": packer.add(np.minimum(load.samples, 2**32 - 1), "u4"),
         "weight": packer.add(np.minimum(load.weight, 2**32 - 1), "u4"),
         "congested": packer.add(np.minimum(load.congested_weight, 2**32 - 1), "u4"),
-        "error": packer.add(_shares(load.error), "u2"),
-        "utilization": packer.add(_shares(load.utilization(rate)), "u2"),
+        "error": packer.add(shares(load.error), "u2"),
+        "utilization": packer.add(shares(load.utilization(rate)), "u2"),
     }
-
-
-def _shares(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Shares as ten-thousandths; NO_SHARE where there is no data."""
-    scaled = np.minimum(np.round(np.nan_to_num(values, nan=0.0) * 10000), NO_SHARE - 1)
-    return np.where(np.isnan(values), NO_SHARE, scaled).astype(np.int64)

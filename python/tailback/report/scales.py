@@ -1,5 +1,8 @@
 """Colour scales of the report, one for each quantity, fixed for the whole of it.
 
+Differences have a scale of two arms of hues that no colour blindness confuses, blue for less and
+brown for more, white at zero; where there is room the sign is also drawn (dashes, dots).
+
 Congestion, utilization and stall are three different things and never share a scale. Each scale
 runs from light to dark in even steps of perceived lightness (OKLab, Ottosson 2020), so it stays in
 order when printed in grey and for colour-blind eyes.
@@ -10,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.colors import Colormap, ListedColormap, Normalize
 from numpy.typing import NDArray
 
 INK: Final = "#1b2430"
@@ -46,6 +49,15 @@ _ANCHORS: Final = {
 }  # fmt: skip
 
 
+CHANGE: Final = "change"
+"""The scale of differences, centred at zero."""
+
+_ARMS: Final = {
+    "less": ((0.985, 0.000, 250), (0.80, 0.09, 245), (0.60, 0.13, 252), (0.34, 0.11, 262)),
+    "more": ((0.985, 0.000, 65), (0.80, 0.11, 65), (0.60, 0.14, 50), (0.34, 0.11, 35)),
+}
+
+
 def _oklab_to_srgb(lab: NDArray[np.float64]) -> NDArray[np.float64]:
     """Convert OKLab colours to sRGB in 0–1, both of shape (n, 3)."""
     to_lms = np.array(
@@ -62,20 +74,37 @@ def _oklab_to_srgb(lab: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def table(quantity: str, steps: int = 256) -> NDArray[np.uint8]:
-    """Colours of one scale from 0 to 1, shape (steps, 3), 8-bit sRGB.
+    """Colours of one scale from its lower end to its upper, shape (steps, 3), 8-bit sRGB.
 
     Args:
-        quantity: ``congestion``, ``utilization``, ``stall`` or ``traffic`` (bytes).
+        quantity: ``congestion``, ``utilization``, ``stall`` or ``traffic`` (bytes), from 0 to 1; or
+            ``change``, from -1 to 1.
         steps: Number of colours.
     """
-    anchors = np.array(_ANCHORS[quantity], np.float64)
+    if quantity == CHANGE:
+        at = np.linspace(-1.0, 1.0, steps)
+        less, more = (_arm(_ARMS[name], np.clip(sign * at, 0, 1)) for name, sign in
+                      (("less", -1), ("more", 1)))  # fmt: skip
+        return np.where(at[:, None] < 0, less, more)
+    return _arm(_ANCHORS[quantity], np.linspace(0.0, 1.0, steps))
+
+
+def _arm(
+    points: tuple[tuple[float, float, float], ...], at: NDArray[np.float64]
+) -> NDArray[np.uint8]:
+    """Colours at ``at`` (0-1) of a scale through ``points`` (lightness, chroma, hue)."""
+    anchors = np.array(points, np.float64)
     hue = np.deg2rad(anchors[:, 2])
     lab = np.column_stack([anchors[:, 0], anchors[:, 1] * np.cos(hue), anchors[:, 1] * np.sin(hue)])
     # Position by lightness: equal steps along the scale are equal steps of lightness.
     where = (anchors[0, 0] - anchors[:, 0]) / (anchors[0, 0] - anchors[-1, 0])
-    at = np.linspace(0.0, 1.0, steps)
     dense = np.column_stack([np.interp(at, where, lab[:, axis]) for axis in range(3)])
     return np.round(_oklab_to_srgb(dense) * 255).astype(np.uint8)
+
+
+def norm(quantity: str) -> Normalize:
+    """The ends of one scale."""
+    return Normalize(-1, 1) if quantity == CHANGE else Normalize(0, 1)
 
 
 def colormap(quantity: str) -> Colormap:

@@ -12,7 +12,7 @@ import polars as pl
 
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
-from tailback.schema import Table
+from tailback.schema import DataType, Table
 
 U64_MAX: Final = 2**64 - 1
 U32_MAX: Final = 2**32 - 1
@@ -25,7 +25,7 @@ COORDINATES: Final[dict[str, type[pl.DataType]]] = {
 }  # fmt: skip
 
 
-def _schema(table: Table) -> dict[str, type[pl.DataType]]:
+def _schema(table: Table) -> dict[str, DataType]:
     return dict(table.polars_schema)
 
 

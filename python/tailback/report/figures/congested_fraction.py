@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from tailback.report.evidence import Case, Evidence, Load
+from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, bare, canvas, figure, shorten
 from tailback.report.layout import Layout
-from tailback.report.scales import FAINT, INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap, table
+from tailback.report.scales import (
+    CHANGE,
+    FAINT,
+    INK,
+    MUTED,
+    NO_DATA,
+    NO_DATA_HATCH,
+    colormap,
+    norm,
+    table,
+)
 
 TIER_HEIGHT = 9.0
 HOST_HEIGHT = 0.34
@@ -25,20 +36,53 @@ SHADES = 64
 THICKNESSES = 12
 
 
+@dataclass(frozen=True, eq=False)
+class Shading:
+    """What a drawing of the fabric shows on each link.
+
+    Attributes:
+        value: Shade of each link, shape (L,), NaN for no data.
+        weight: Packets through each link, shape (L,): the width.
+        most: Packets of the widest line.
+        quantity: Scale of the values.
+        label: What the scale means, with its unit.
+        words: What the drawing shows, in front of how to read it.
+    """
+
+    value: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    most: float
+    quantity: str
+    label: str
+    words: str
+
+
 @figure("congested_fraction", per_phase=True, per_run=True)
 def congested_fraction(case: Case, options: Options) -> Figure | None:
     """Where packets met congestion: tiers in rows, pods in columns, hosts under their leaf."""
     evidence = options.evidence(case)
-    layout = evidence.layout
     load = evidence.load(options.phase)
+    whole = case.observed.load().weight
+    halves = evidence.layout.halves
+    most = float(whole[halves].max(initial=0)) if len(whole) == len(load.weight) else 0.0
+    label = "congested fraction: packets that met congestion there ÷ packets through it (0–1)"
+    what = "whole run" if options.phase is None else f"phase {shorten(options.phase, 40)}"
+    most = max(most, float(load.weight[halves].max(initial=0)))
+    shading = Shading(load.fraction, load.weight, most, "congestion", label, f"{what}.")
+    return draw_fabric(evidence, shading, options.compact)
+
+
+def draw_fabric(evidence: Evidence, shading: Shading, compact: bool) -> Figure:
+    """Draw the fabric, its links and hosts shaded."""
+    layout = evidence.layout
     tall = (layout.tiers - 1) * TIER_HEIGHT + HOST_TOP + layout.node_rows * HOST_HEIGHT
     wide = min(max(7.6, 0.1 * layout.width), 15.0)
     drawn = canvas(wide, min(max(0.24 * tall, 3.2), 7.5))
     axes = bare(drawn.add_subplot())
-    _edges(axes, layout, load, case)
-    _hosts(axes, evidence, load, options.compact)
+    _edges(axes, layout, shading)
+    _hosts(axes, evidence, shading, compact)
     _switches(axes, layout)
-    _legend(drawn, axes, layout, options)
+    _legend(drawn, axes, shading)
     axes.set_xlim(-0.9, layout.width + 0.9)
     axes.set_ylim(-HOST_TOP - layout.node_rows * HOST_HEIGHT - 1.6,
                   (layout.tiers - 1) * TIER_HEIGHT + 1.0)  # fmt: skip
@@ -51,43 +95,47 @@ def line_widths(weight: NDArray[np.float64], most: float) -> NDArray[np.float64]
     return np.asarray(low + (high - low) * np.sqrt(np.clip(weight / max(most, 1.0), 0, 1)))
 
 
-def _edges(axes: Axes, layout: Layout, load: Load, case: Case) -> None:
-    fraction, weight = load.fraction[layout.halves], load.weight[layout.halves]
-    whole = case.observed.load().weight
-    most = float(whole[layout.halves].max(initial=0)) if len(whole) == len(load.weight) else 0.0
+def _edges(axes: Axes, layout: Layout, shading: Shading) -> None:
+    value, weight = shading.value[layout.halves], shading.weight[layout.halves]
     segments = layout.segments * np.array([1, TIER_HEIGHT, 1, TIER_HEIGHT])
-    shown = np.flatnonzero(~np.isnan(fraction))
-    width = line_widths(weight[shown], max(most, float(weight.max(initial=0))))
+    shown = np.flatnonzero(~np.isnan(value))
+    width = line_widths(weight[shown], shading.most)
     # Lines of one shade and width are one path: a network of 50,000 links stays a small file.
-    shade = np.round(fraction[shown] * (SHADES - 1)).astype(np.int64)
+    ends = norm(shading.quantity)
+    shade = np.round(np.asarray(ends(value[shown])) * (SHADES - 1)).astype(np.int64)
     thickness = np.round(width / LINE_WIDTH[1] * THICKNESSES).astype(np.int64)
-    colours = table("congestion", SHADES) / 255.0
-    for key in np.unique(shade * 100 + thickness):  # light to dark: the darkest lie on top
+    colours = table(shading.quantity, SHADES) / 255.0
+    # Strongest last: they lie on top. Of differences these are both ends of the scale.
+    keys = np.unique(shade * 100 + thickness)
+    middle = (SHADES - 1) / 2 if shading.quantity == CHANGE else 0.0
+    for key in sorted(keys.tolist(), key=lambda key: (abs(key // 100 - middle), key)):
         mine = shown[(shade * 100 + thickness) == key]
         codes = np.tile([Path.MOVETO, Path.LINETO], len(mine))
+        less = shading.quantity == CHANGE and key // 100 < middle - 1
         axes.add_patch(
             PathPatch(
                 Path(segments[mine].reshape(-1, 2), codes), fill=False, capstyle="butt", zorder=2,
-                edgecolor=tuple(colours[key // 100]),
+                edgecolor=tuple(colours[key // 100]), linestyle=(0, (3, 1)) if less else "-",
                 linewidth=max(key % 100, 0.6) * LINE_WIDTH[1] / THICKNESSES,
             )
         )  # fmt: skip
 
 
-def _hosts(axes: Axes, evidence: Evidence, load: Load, compact: bool) -> None:
+def _hosts(axes: Axes, evidence: Evidence, shading: Shading, compact: bool) -> None:
     """Boxes shaded by the ejection link of their node; hatched where it was never sampled."""
     layout, links = evidence.layout, evidence.links
     shade = np.full(len(layout.node_x), np.nan)
     ejection = np.flatnonzero(links["to_node"].to_numpy())
-    shade[links["dst"].to_numpy()[ejection]] = load.fraction[ejection]
+    shade[links["dst"].to_numpy()[ejection]] = shading.value[ejection]
     placed = np.flatnonzero(~np.isnan(layout.node_x))
     left, top = layout.node_x[placed], -HOST_TOP - layout.node_row[placed] * HOST_HEIGHT
     right, bottom = left + 0.92 * layout.node_width, top - 0.86 * HOST_HEIGHT
     boxes = np.stack([left, bottom, right, bottom, right, top, left, top], axis=1).reshape(-1, 4, 2)
     known = ~np.isnan(shade[placed])
     axes.add_collection(
-        PolyCollection(list(boxes[known]), array=shade[placed][known], cmap=colormap("congestion"),
-                       norm=Normalize(0, 1), edgecolors="none", rasterized=compact),
+        PolyCollection(list(boxes[known]), array=shade[placed][known],
+                       cmap=colormap(shading.quantity), norm=norm(shading.quantity),
+                       edgecolors="none", rasterized=compact),
         autolim=False,
     )  # fmt: skip
     axes.add_collection(
@@ -117,19 +165,16 @@ def _switches(axes: Axes, layout: Layout) -> None:
     axes.text(-0.9, (bottom - HOST_TOP) / 2, "hosts ", ha="right", va="center", fontsize=8.5)
 
 
-def _legend(drawn: Figure, axes: Axes, layout: Layout, options: Options) -> None:
+def _legend(drawn: Figure, axes: Axes, shading: Shading) -> None:
     bar = drawn.colorbar(
-        ScalarMappable(Normalize(0, 1), colormap("congestion")), ax=axes, location="bottom",
-        fraction=0.035, pad=0.02, aspect=60, shrink=0.42, anchor=(0.0, 0.5),
+        ScalarMappable(norm(shading.quantity), colormap(shading.quantity)), ax=axes,
+        location="bottom", fraction=0.035, pad=0.02, aspect=60, shrink=0.42, anchor=(0.0, 0.5),
     )  # fmt: skip
     bar.outline.set_visible(False)
-    bar.set_label(
-        "congested fraction: packets that met congestion there ÷ packets through it (0–1)"
-    )
-    what = "whole run" if options.phase is None else f"phase {shorten(options.phase, 40)}"
+    bar.set_label(shading.label)
     bar.ax.text(
         1.04, 0.5,
-        f"{what}.  Upper half of an edge: the up link; lower half: the down link.\n"
+        f"{shading.words}  Upper half of an edge: the up link; lower half: the down link.\n"
         "Width: packets through the link (square root).  Box: the host's ejection link.\n"
         "No line, or a grey framed box: no packet was sampled there (no data, not zero).",
         transform=bar.ax.transAxes, va="center", fontsize=8, color=MUTED, linespacing=1.35,

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.report.evidence import Case, Evidence
-from tailback.report.figure import Options, canvas, figure
+from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.scales import FAINT, INK
 
 _COLOURS = (INK, "#1f7a4d")
@@ -17,9 +17,9 @@ _COLOURS = (INK, "#1f7a4d")
 @figure("distance_histogram")
 def distance_histogram(case: Case, options: Options) -> Figure | None:
     """How far the bytes travel: switches visited, as it is and with the remedy."""
-    runs = [("as it is", case.reference)]
+    runs = [(case.names[0], case.reference)]
     if case.after is not None:
-        runs.append(("with the remedy", case.after))
+        runs.append((case.names[1], case.after))
     found = [(name, shares(evidence)) for name, evidence in runs]
     known = [(name, part) for name, part in found if part is not None]
     if not known:
@@ -32,14 +32,14 @@ def distance_histogram(case: Case, options: Options) -> Figure | None:
         at = np.array([every.index(int(h)) for h in hops], np.float64)
         at += (index - (len(known) - 1) / 2) * width
         bars = axes.bar(at, 100 * share, width * 0.92, color=_COLOURS[index], linewidth=0,
-                        label=f"{name}: {mean:.2f} switches on average")  # fmt: skip
+                        label=f"{shorten(name, 30)}: {mean:.2f} switches on average")  # fmt: skip
         axes.bar_label(bars, fmt="%.0f", fontsize=8, padding=1.5)
     axes.set_xticks(range(len(every)), [str(hops) for hops in every])
     axes.set_xlabel("switches visited (0: within a host; rounded mean of a message's packets)")
     axes.set_ylabel("share of bytes, %")
     axes.set_ylim(0, 100 * max(float(part[1].max()) for _, part in known) * 1.14)
     axes.grid(axis="y", color=FAINT)
-    axes.legend(loc="upper right")
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2)
     return drawn
 
 

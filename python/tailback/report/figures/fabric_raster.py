@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, canvas, figure
-from tailback.report.scales import INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap
+from tailback.report.scales import INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap, norm
 
 ACROSS = 8
 """Blocks side by side; more continue on the next line."""
@@ -104,6 +103,21 @@ def fabric_raster(case: Case, options: Options) -> Figure | None:
     """Congested fraction of every directed link: one pixel a port, nothing overdrawn."""
     evidence = options.evidence(case)
     value = evidence.load(options.phase).fraction
+    label = "congested fraction of the link that leaves the port (0–1)"
+    return draw_raster(evidence, value, "congestion", label)
+
+
+def draw_raster(
+    evidence: Evidence, value: NDArray[np.float64], quantity: str, label: str
+) -> Figure:
+    """Draw one value of every directed link, shape (L,), NaN for no data.
+
+    Args:
+        evidence: The run whose links they are.
+        value: The values.
+        quantity: Their colour scale.
+        label: What the scale means, with its unit.
+    """
     lines = [
         band[start : start + ACROSS]
         for band in blocks(evidence)
@@ -124,20 +138,20 @@ def fabric_raster(case: Case, options: Options) -> Figure | None:
             share = height * block.cells.shape[0] / max(b.cells.shape[0] for b in line)
             box = (0.8 + column * each, y - share, each - (0.0 if alone else 0.3), share)
             at = drawn.add_axes((box[0] / wide, box[1] / high, box[2] / wide, box[3] / high))
-            _draw_block(at, block, value, column == 0 and block.band != band)
+            _draw_block(at, block, value, quantity, column == 0 and block.band != band)
             band = block.band
         y -= height + LINE_ROOM
-    _scale(drawn, wide, high)
+    _scale(drawn, wide, high, quantity, label)
     return drawn
 
 
-def _scale(drawn: Figure, wide: float, high: float) -> None:
+def _scale(drawn: Figure, wide: float, high: float, quantity: str, label: str) -> None:
     at = drawn.add_axes((0.8 / wide, 0.5 / high, 0.36, 0.12 / high))
     bar = drawn.colorbar(
-        ScalarMappable(Normalize(0, 1), colormap("congestion")), cax=at, orientation="horizontal"
+        ScalarMappable(norm(quantity), colormap(quantity)), cax=at, orientation="horizontal"
     )
     bar.outline.set_visible(False)
-    bar.set_label("congested fraction of the link that leaves the port (0–1)")
+    bar.set_label(label)
     at.add_patch(
         Rectangle((1.08, 0.0), 0.06, 1.0, transform=at.transAxes, clip_on=False,
                   facecolor=NO_DATA, edgecolor=NO_DATA_HATCH, hatch="//////", linewidth=0.4)
@@ -146,7 +160,9 @@ def _scale(drawn: Figure, wide: float, high: float) -> None:
             transform=at.transAxes, va="center", fontsize=8.5, color=MUTED)  # fmt: skip
 
 
-def _draw_block(axes: Axes, block: Block, value: NDArray[np.float64], first: bool) -> None:
+def _draw_block(
+    axes: Axes, block: Block, value: NDArray[np.float64], quantity: str, first: bool
+) -> None:
     rows, ports = block.cells.shape
     cabled = block.cells >= 0
     shown = np.where(cabled, value[np.maximum(block.cells, 0)], np.nan)
@@ -166,7 +182,7 @@ def _draw_block(axes: Axes, block: Block, value: NDArray[np.float64], first: boo
                       hatch="//////", linewidth=0)
         )  # fmt: skip
     axes.imshow(
-        np.ma.masked_invalid(shown), cmap=colormap("congestion"), norm=Normalize(0, 1),
+        np.ma.masked_invalid(shown), cmap=colormap(quantity), norm=norm(quantity),
         extent=extent, aspect="auto", interpolation="nearest", zorder=2,
     )  # fmt: skip
     for side in ("top", "right"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -18,52 +20,37 @@ BINS = 256
 LEAF_LINES = 48
 
 
-@figure("rank_matrix")
-def rank_matrix(case: Case, options: Options) -> Figure | None:
-    """Bytes between ranks, ordered by where they run, with lines between leaves and pods."""
-    runs = [(f"as it is: {_placement(case.reference)}", case.reference)]
-    if case.after is not None:
-        remedy = case.diagnosis.remedy if case.diagnosis else None
-        name = remedy.placement if remedy and remedy.placement else _placement(case.after)
-        runs.append((f"with the remedy: {shorten(name, 28)}", case.after))
-    found = [(title, binned(evidence)) for title, evidence in runs]
-    panels = [(title, part) for title, part in found if part is not None]
-    if not panels:
-        return None
-    most = max(float(part[0].max()) for _, part in panels)
-    smallest, largest = max(most / 1e4, 1.0), max(most, 10.0)
-    norm = LogNorm(smallest, largest)
-    drawn = canvas(4.7 * len(panels) + 0.2, 5.2)
-    axes = drawn.subplots(1, len(panels), squeeze=False)[0]
-    for at, (title, part) in zip(axes, panels, strict=True):
-        cells, order, leaf, pod = part
-        _panel(at, cells, order, leaf, pod, norm)
-        at.set_title(title)
-    axes[0].set_ylabel("sending rank, in order of its host")
-    bar = drawn.colorbar(
-        ScalarMappable(norm, colormap("traffic")), ax=list(axes), location="bottom",
-        fraction=0.04, pad=0.02, aspect=60, shrink=0.6,
-    )  # fmt: skip
-    bar.outline.set_visible(False)
-    width = max(1, -(-len(panels[0][1][1]) // BINS))
-    cell = "a pair of ranks" if width == 1 else f"a cell of {width} × {width} ranks"
-    bar.set_label(f"bytes sent in {cell}, B (logarithmic; white: none)")
-    low, high = int(np.ceil(np.log10(smallest))), int(np.floor(np.log10(largest)))
-    ticks = [10.0**power for power in range(low, high + 1)]
-    bar.set_ticks(ticks, labels=[_power(power) for power in range(low, high + 1)])
-    bar.minorticks_off()
-    return drawn
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The ranks of our jobs in order of where they run; arrays have shape (n,).
 
-
-def binned(
-    evidence: Evidence,
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
-    """Bytes between observed ranks in order of placement.
-
-    Returns:
-        ``(cells, ranks, leaf, pod)``: bytes of each cell, at most BINS × BINS; the ranks in
-        order of their place; and the leaf and pod of each. None without a message log.
+    Attributes:
+        rank: The ranks (numbers over all jobs).
+        node: Node of each.
+        leaf: Leaf of each, -1 for none.
+        pod: Pod of each, -1 for none.
+        width: Ranks of one row or column of the matrix.
     """
+
+    rank: NDArray[np.int64]
+    node: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+    pod: NDArray[np.int64]
+    width: int
+
+    @property
+    def size(self) -> int:
+        """Rows and columns of the matrix, BINS at most."""
+        return -(-len(self.rank) // self.width)
+
+    @property
+    def cell(self) -> NDArray[np.int64]:
+        """Row and column of each rank."""
+        return np.arange(len(self.rank)) // self.width
+
+
+def order_of(evidence: Evidence) -> Order:
+    """The observed ranks by pod, leaf, node and number."""
     tables = evidence.run.tables
     ours = tables["jobs"].filter(pl.col("observed")).select("job")
     where = (
@@ -76,38 +63,86 @@ def binned(
         )
         .sort(pl.col("pod").fill_null(-1), "switch", "node", "rank")
     )  # fmt: skip
-    pairs = tables["messages"].group_by("src_rank", "dst_rank").agg(pl.col("size_bytes").sum())
-    place = where.select("rank").with_row_index("place")
+    rank, node, leaf, pod = (
+        where[name].fill_null(-1).to_numpy().astype(np.int64)
+        for name in ("rank", "node", "switch", "pod")
+    )
+    return Order(rank, node, leaf, pod, max(1, -(-len(rank) // BINS)))
+
+
+@figure("rank_matrix")
+def rank_matrix(case: Case, options: Options) -> Figure | None:
+    """Bytes between ranks, ordered by where they run, with lines between leaves and pods."""
+    runs = [(f"{shorten(case.names[0], 24)}: {_placement(case.reference)}", case.reference)]
+    if case.after is not None:
+        remedy = case.diagnosis.remedy if case.diagnosis else None
+        name = remedy.placement if remedy and remedy.placement else _placement(case.after)
+        runs.append((f"{shorten(case.names[1], 24)}: {shorten(name, 28)}", case.after))
+    found = [(title, binned(evidence)) for title, evidence in runs]
+    panels = [(title, part) for title, part in found if part is not None]
+    if not panels:
+        return None
+    most = max(float(part[0].max()) for _, part in panels)
+    smallest, largest = max(most / 1e4, 1.0), max(most, 10.0)
+    norm = LogNorm(smallest, largest)
+    drawn = canvas(4.7 * len(panels) + 0.2, 5.2)
+    axes = drawn.subplots(1, len(panels), squeeze=False)[0]
+    for at, (title, part) in zip(axes, panels, strict=True):
+        _panel(at, *part, norm)
+        at.set_title(title)
+    axes[0].set_ylabel("sending rank, in order of its host")
+    bar = drawn.colorbar(
+        ScalarMappable(norm, colormap("traffic")), ax=list(axes), location="bottom",
+        fraction=0.04, pad=0.02, aspect=60, shrink=0.6,
+    )  # fmt: skip
+    bar.outline.set_visible(False)
+    width = panels[0][1][1].width
+    cell = "a pair of ranks" if width == 1 else f"a cell of {width} × {width} ranks"
+    bar.set_label(f"bytes sent in {cell}, B (logarithmic; white: none)")
+    low, high = int(np.ceil(np.log10(smallest))), int(np.floor(np.log10(largest)))
+    ticks = [10.0**power for power in range(low, high + 1)]
+    bar.set_ticks(ticks, labels=[_power(power) for power in range(low, high + 1)])
+    bar.minorticks_off()
+    return drawn
+
+
+def binned(evidence: Evidence) -> tuple[NDArray[np.float64], Order] | None:
+    """Bytes between observed ranks in order of placement.
+
+    Returns:
+        ``(cells, order)``: bytes of each cell, and where the ranks stand. None without a message
+        log.
+    """
+    order = order_of(evidence)
+    messages = evidence.run.tables["messages"]
+    pairs = messages.group_by("src_rank", "dst_rank").agg(pl.col("size_bytes").sum())
+    place = pl.DataFrame({"rank": order.rank.astype(np.uint32), "cell": order.cell})
     pairs = pairs.join(place, left_on="src_rank", right_on="rank").join(
         place, left_on="dst_rank", right_on="rank", suffix="_dst"
     )
-    if where.height == 0 or pairs.height == 0:
+    if pairs.height == 0:
         return None
-    width = max(1, -(-where.height // BINS))
-    size = -(-where.height // width)
-    cells = np.zeros((size, size))
-    row = pairs["place"].to_numpy().astype(np.int64) // width
-    column = pairs["place_dst"].to_numpy().astype(np.int64) // width
-    np.add.at(cells, (row, column), pairs["size_bytes"].to_numpy().astype(np.float64))
-    return (
-        cells,
-        where["rank"].to_numpy().astype(np.int64),
-        where["switch"].fill_null(-1).to_numpy().astype(np.int64),
-        where["pod"].fill_null(-1).to_numpy().astype(np.int64),
-    )
+    cells = np.zeros((order.size, order.size))
+    at = (pairs["cell"].to_numpy(), pairs["cell_dst"].to_numpy())
+    np.add.at(cells, at, pairs["size_bytes"].to_numpy().astype(np.float64))
+    return cells, order
 
 
-def _panel(
-    axes: Axes, cells: NDArray[np.float64], order: NDArray[np.int64], leaf: NDArray[np.int64],
-    pod: NDArray[np.int64], norm: LogNorm,
-) -> None:  # fmt: skip
-    count = len(order)
+def _panel(axes: Axes, cells: NDArray[np.float64], order: Order, norm: LogNorm) -> None:
+    count = len(order.rank)
     axes.imshow(
         np.ma.masked_equal(cells, 0), cmap=colormap("traffic"), norm=norm, interpolation="nearest",
         extent=(0, count, count, 0), zorder=2,
     )  # fmt: skip
-    leaves = (np.flatnonzero(np.diff(leaf)) + 1.0).tolist()
-    pods = (np.flatnonzero(np.diff(pod)) + 1.0).tolist()
+    lines(axes, order)
+    axes.set_xlabel("receiving rank, in order of its host")
+
+
+def lines(axes: Axes, order: Order) -> None:
+    """Lines between leaves and pods on a matrix of ranks."""
+    count = len(order.rank)
+    leaves = (np.flatnonzero(np.diff(order.leaf)) + 1.0).tolist()
+    pods = (np.flatnonzero(np.diff(order.pod)) + 1.0).tolist()
     if len(leaves) <= LEAF_LINES:
         for edge in leaves:
             axes.axhline(edge, color=FAINT, linewidth=0.5, zorder=1)
@@ -120,7 +155,6 @@ def _panel(
         axes.axvline(edge, color=MUTED, linewidth=0.7, zorder=3)
     axes.set_xlim(0, count)
     axes.set_ylim(count, 0)
-    axes.set_xlabel("receiving rank, in order of its host")
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
 

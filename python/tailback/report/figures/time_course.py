@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from tailback.report.course import Course
 from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figures.link_time import draw_phases, time_edges
@@ -21,11 +22,12 @@ def time_course(case: Case, options: Options) -> Figure | None:
     evidence = options.evidence(case)
     if evidence.windows.height < 2 or evidence.samples.height == 0:
         return None
-    edges, unit = time_edges(evidence)
+    course = Course(evidence, evidence.windows.height)
+    edges, unit = time_edges(course)
     strip = 0.3 * min(len(evidence.phases), 8)
     drawn = canvas(9.2, 4.4 + 0.2 * min(len(evidence.phases), 8))
     axes = drawn.subplots(3, 1, sharex=True, height_ratios=[strip, 1.5, 2.2])
-    draw_phases(axes[0], evidence, edges)
+    draw_phases(axes[0], course, edges)
 
     ejection = evidence.links["to_node"].to_numpy()
     seconds = np.maximum(evidence.windows["length_ps"].to_numpy(), 1) * 1e-12

@@ -53,6 +53,12 @@ class MiniGhost(Pattern):
     sums: Literal["variable", "step", "none"] = Field(
         default="variable", description="global sum after each variable, each time step or never"
     )
+    order: Literal["yxz", "yzx", "xyz", "xzy", "zxy", "zyx"] = Field(
+        default="yxz", description="axes in the order they are exchanged"
+    )
+    wait: Literal["axis", "exchange"] = Field(
+        default="axis", description="wait after each axis, or once for the messages of all three"
+    )
     steps: int = Field(default=1, ge=1, description="time steps")
     compute: TimePs = Field(default=0, description="computation of one variable in one time step")
     imbalance: float = Field(
@@ -97,7 +103,8 @@ class MiniGhost(Pattern):
 
     def _exchange(self, slots: Slots, variables: int) -> None:
         """One boundary exchange: three stages, in each receives, sends, and a wait for both."""
-        for phase, axis, directions in STAGES:
+        stages = {stage[0]: stage for stage in STAGES}
+        for phase, axis, directions in (stages[name] for name in self.order):
             size = self.face_bytes(axis, variables)
             for step, tag in directions:
                 peer, there = self._neighbour(axis, -step)
@@ -105,7 +112,8 @@ class MiniGhost(Pattern):
             for step, tag in directions:
                 peer, there = self._neighbour(axis, step)
                 slots.isend(peer, size, tag, self._label(slots, phase, tag), there)
-            slots.waitall()
+            if self.wait == "axis" or phase == self.order[-1]:
+                slots.waitall()
 
     def _compute(self, slots: Slots, bits: np.random.Generator) -> None:
         """Computation of a variable; random binary digits make the excess uniform."""

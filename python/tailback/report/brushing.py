@@ -1,0 +1,112 @@
+"""What joins the views: samples by frame of time, rows of links, and ranks with their hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tailback.report.course import Course, carried
+from tailback.report.difference import pair_changes
+from tailback.report.evidence import Evidence
+from tailback.report.figures.change_rank_matrix import FURTHEST, moved
+from tailback.report.figures.rank_matrix import Order, binned, order_of
+from tailback.report.layout import describe
+from tailback.report.packing import Packer, shares
+
+NO_ROW = 65535
+
+_SUMS = {
+    "samples": "hop_samples",
+    "weight": "hop_weight",
+    "congested": "congested_weight",
+    "variance": "hop_variance",
+    "congested_variance": "congested_variance",
+    "bytes": "hop_bytes",
+}
+
+
+def course_data(packer: Packer, course: Course, phases: list[str]) -> dict[str, Any]:
+    """The raster of links against time, and what one frame of it holds for every link.
+
+    ``index`` has an entry for each phase carried and one for all others, each of as many frames,
+    and one more: rows ``index[p·F + f]`` up to the next are those of phase p in frame f. ``step``
+    is each row's link less the one before: small numbers deflate well.
+    """
+    rows, left_out = carried(course)
+    number = pl.DataFrame(
+        {"phase": phases, "slot": np.arange(len(phases), dtype=np.int64)},
+        schema={"phase": pl.String, "slot": pl.Int64},
+    )
+    rows = (
+        rows.join(number, on="phase", how="left")
+        .with_columns(pl.col("slot").fill_null(len(phases)))
+        .sort("slot", "frame", "link")
+    )
+    place = (rows["slot"] * course.frames + rows["frame"]).to_numpy()
+    index = np.searchsorted(place, np.arange((len(phases) + 1) * course.frames + 1))
+    names, share = course.phase_shares()
+    row = np.full(course.evidence.n_links, NO_ROW)
+    first, bands = 0, []
+    for band in course.bands:
+        row[band.links] = first + band.row
+        bands.append({
+            "name": describe(band.tier, band.direction),
+            "rows": len(band.cells),
+            "links": len(band.links),
+            "cells": packer.add(shares(band.cells), "u2"),
+        })  # fmt: skip
+        first += len(band.cells)
+    return {
+        "frames": course.frames,
+        "edges_ps": [round(edge) for edge in course.edges_ps.tolist()],
+        "phases": names,
+        "phase_shares": packer.add(np.round(255 * share), "u1"),
+        "bands": bands,
+        "row": packer.add(row, "u2"),
+        "index": packer.add(index, "u4"),
+        "step": packer.add(np.diff(rows["link"].to_numpy().astype(np.int64), prepend=0), "i4"),
+        **{name: packer.count(rows[column].to_numpy()) for name, column in _SUMS.items()},
+        "left_out": left_out,
+    }
+
+
+def matrix_data(packer: Packer, evidence: Evidence) -> dict[str, Any] | None:
+    """Bytes between ranks in order of their hosts, in 254 logarithmic steps; 0 is none."""
+    found = binned(evidence)
+    if found is None:
+        return None
+    cells, order = found
+    most = max(float(cells.max()), 10.0)
+    least = max(most / 1e4, 1.0)
+    with np.errstate(divide="ignore"):
+        level = 1 + 254 * np.log(np.maximum(cells, least) / least) / np.log(most / least)
+    steps = np.where(cells > 0, np.round(level), 0)
+    return {**_order(packer, evidence, order), "least": least, "most": most,
+            "cells": packer.add(steps, "u1")}  # fmt: skip
+
+
+def moved_pairs(packer: Packer, before: Evidence, after: Evidence) -> dict[str, Any] | None:
+    """Change of switches visited between ranks, in the order before: 1 to 255, 0 is no pair."""
+    pairs = pair_changes(before, after)
+    if pairs is None or pairs.height == 0:
+        return None
+    order = order_of(before)
+    change = moved(pairs, order)
+    level = 128 + 127 * np.clip(np.nan_to_num(change) / FURTHEST, -1, 1)
+    steps = np.where(np.isnan(change), 0, np.round(level))
+    return {**_order(packer, before, order), "least": -FURTHEST, "most": FURTHEST,
+            "cells": packer.add(steps, "u1")}  # fmt: skip
+
+
+def _order(packer: Packer, evidence: Evidence, order: Order) -> dict[str, Any]:
+    job_rank = dict(evidence.run.tables["ranks"].select("rank", "job_rank").iter_rows())
+    return {
+        "size": order.size,
+        "width": order.width,
+        "node": packer.add(order.node, "u4"),
+        "rank": packer.add(np.array([job_rank[rank] for rank in order.rank.tolist()]), "u4"),
+        "leaf": packer.add(order.leaf, "i4"),
+        "pod": packer.add(order.pod, "i4"),
+    }

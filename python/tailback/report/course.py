@@ -1,0 +1,158 @@
+"""The course of a run: links against time, the phases over it, and what one frame of time holds.
+
+A *frame* is one time window, or several neighbouring ones where there are too many to draw. The
+static raster and the interactive one read the same cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.report.evidence import ENOUGH_SAMPLES, SUMS, Evidence
+
+FRAMES = 200
+"""Frames at most."""
+
+ROWS = 500_000
+"""Rows of one link in one frame and phase that a report carries; above that frames are joined."""
+
+FEWEST_FRAMES = 12
+"""Frames are not joined to fewer than this; the least congested links are left out instead."""
+
+BINS_A_BAND = 48
+PHASES_SHOWN = 8
+CELL_SAMPLES = ENOUGH_SAMPLES // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """The links of one tier and direction against time.
+
+    Attributes:
+        tier: Their tier.
+        direction: ``up``, ``down`` or ``flat``.
+        cells: Highest congested fraction of a row of links in a frame, shape (rows, F), NaN
+            without enough samples.
+        links: The links of it, shape (n,).
+        row: Row of each of them, shape (n,).
+    """
+
+    tier: int
+    direction: str
+    cells: NDArray[np.float64]
+    links: NDArray[np.int64]
+    row: NDArray[np.int64]
+
+
+class Course:
+    """One run in frames of time.
+
+    Args:
+        evidence: The run.
+        frames: Number of frames; the windows' number, 200 at most, when absent.
+    """
+
+    def __init__(self, evidence: Evidence, frames: int | None = None) -> None:
+        self.evidence = evidence
+        self.frames = frames or min(evidence.windows.height, FRAMES)
+        start = evidence.windows["start_ps"].to_numpy().astype(np.float64)
+        end = evidence.windows["end_ps"].to_numpy().astype(np.float64)
+        count = len(start)
+        if self.frames == count:
+            self.edges_ps = np.append(start, end[-1:])
+            frame = np.arange(count)
+        else:
+            # By time, not by number: two runs in as many frames then agree on shares of their time.
+            self.edges_ps = np.linspace(start[0], end[-1], self.frames + 1)
+            frame = np.searchsorted(self.edges_ps, (start + end) / 2, side="right") - 1
+        self._frame = pl.DataFrame({
+            "window": evidence.windows["window"],
+            "frame": np.clip(frame, 0, self.frames - 1).astype(np.int32),
+        })  # fmt: skip
+
+    @cached_property
+    def samples(self) -> pl.DataFrame:
+        """Samples of the observed jobs summed by ``frame``, ``phase`` and ``link``."""
+        return (
+            self.evidence.samples.join(self._frame, on="window")
+            .group_by("frame", "phase", "link")
+            .agg(pl.col(name).sum() for name in SUMS)
+            .sort("frame", "phase", "link")
+        )
+
+    def phase_shares(self) -> tuple[list[str], NDArray[np.float64]]:
+        """Share of each frame's samples that each of the heaviest phases has, shape (P, F)."""
+        evidence = self.evidence
+        total = evidence.samples.group_by("phase").agg(pl.col("hop_samples").sum())
+        heavy = total.sort("hop_samples", "phase", descending=[True, False])["phase"].to_list()
+        kept = [phase for phase in evidence.phases if phase in heavy[:PHASES_SHOWN]]
+        out, every = np.zeros((len(kept), self.frames)), np.zeros(self.frames)
+        sums = self.samples.group_by("phase", "frame").agg(pl.col("hop_samples").sum())
+        for phase, frame, count in sums.iter_rows():
+            every[frame] += count
+            if phase in kept:
+                out[kept.index(phase), frame] += count
+        return kept, out / np.maximum(every, 1)
+
+    @cached_property
+    def bands(self) -> list[Band]:
+        """Links against time by tier and direction, from the top of the network downwards."""
+        return [self._band(*pair) for pair in self.evidence.tier_directions]
+
+    def _band(self, tier: int, direction: str) -> Band:
+        """Highest congested fraction of each group of neighbouring links in each frame.
+
+        Means hide hot links, so a cell keeps the maximum; a fraction of a few samples is mostly
+        noise and would always win. So a link counts alone only with enough samples in the frame,
+        and the links of one switch count together: frames are short, samples of one link few.
+        """
+        evidence = self.evidence
+        links = np.flatnonzero((evidence.tier == tier) & (evidence.direction == direction))
+        switch = evidence.lower_switch[links]
+        bins = min(BINS_A_BAND, len(set(switch.tolist())))
+        order = np.unique(switch, return_inverse=True)[1]
+        row = (order * bins // max(int(order.max(initial=0)) + 1, 1)).astype(np.int64)
+        cells = np.full((bins, self.frames), np.nan)
+        owner = pl.DataFrame({"link": links.astype(np.uint32), "switch": switch, "row": row})
+        chosen = self.samples.join(owner, on="link", how="inner")
+        for key in ("link", "switch"):
+            sums = (
+                chosen.group_by("frame", "row", key)
+                .agg(pl.col("hop_samples", "hop_weight", "congested_weight").sum())
+                .filter((pl.col("hop_samples") >= CELL_SAMPLES) & (pl.col("hop_weight") > 0))
+            )
+            met, through = sums["congested_weight"].to_numpy(), sums["hop_weight"].to_numpy()
+            place = (sums["row"].to_numpy(), sums["frame"].to_numpy())
+            np.fmax.at(cells, place, np.clip(met / through, 0, 1))
+        return Band(tier, direction, cells, links, row)
+
+
+def course_that_fits(evidence: Evidence, frames: int | None = None) -> Course:
+    """A course with few enough rows for a report to carry: fewer frames where there are more."""
+    course = Course(evidence, frames)
+    while course.samples.height > ROWS and course.frames > FEWEST_FRAMES:
+        course = Course(evidence, max(course.frames // 2, FEWEST_FRAMES))
+    return course
+
+
+def carried(course: Course) -> tuple[pl.DataFrame, int]:
+    """The samples a report carries frame by frame, and of how many links it carries none.
+
+    Where even the fewest frames have too many rows, the links that met least congestion go.
+    """
+    if course.samples.height <= ROWS:
+        return course.samples, 0
+    by_link = (
+        course.samples.group_by("link")
+        .agg(rows=pl.len(), met=pl.col("congested_weight").sum())
+        .sort("met", "link", descending=[True, False])
+        .with_columns(total=pl.col("rows").cum_sum())
+    )
+    kept = by_link.filter(pl.col("total") <= ROWS)
+    rows = course.samples.join(kept.select("link"), on="link", how="semi", maintain_order="left")
+    return rows, by_link.height - kept.height

@@ -1,0 +1,179 @@
+"""Two runs of one fabric, each view as a difference: after minus before.
+
+A link that only one of the runs was sampled on has no congestion in the other, as no packet of it
+met any there: it counts as 0. A link that neither was sampled on is no data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.report.attribution import Attribution, by_line
+from tailback.report.evidence import Case, Evidence, Floats, Load
+from tailback.report.flame import Frame
+from tailback.schema import conform
+
+
+@dataclass(frozen=True, eq=False)
+class LinkChange:
+    """What changed on every link in one selection; arrays have shape (L,).
+
+    Attributes:
+        before: Loads of the first run.
+        after: Loads of the second run.
+    """
+
+    before: Load
+    after: Load
+
+    @property
+    def value(self) -> Floats:
+        """Change of the congested fraction, -1 to 1; NaN where neither run was sampled."""
+        return change(self.before.fraction, self.after.fraction)
+
+    @property
+    def error(self) -> Floats:
+        """Its standard error: the samples of two runs are independent."""
+        squares = [np.square(np.nan_to_num(load.error)) for load in (self.before, self.after)]
+        return np.asarray(np.where(np.isnan(self.value), np.nan, np.sqrt(sum(squares))))
+
+    @property
+    def weight(self) -> Floats:
+        """Packets of the run in which there were more."""
+        return np.maximum(self.before.weight, self.after.weight)
+
+
+def change(before: Floats, after: Floats) -> Floats:
+    """``after - before``, where one of them is NaN it counts as 0; NaN where both are."""
+    nothing = np.isnan(before) & np.isnan(after)
+    return np.asarray(np.where(nothing, np.nan, np.nan_to_num(after) - np.nan_to_num(before)))
+
+
+def link_change(before: Evidence, after: Evidence, phase: str | None = None) -> LinkChange:
+    """What changed on the links of two runs of one fabric, in the whole runs or one phase."""
+    return LinkChange(before.load(phase), after.load(phase))
+
+
+def phases_of(before: Evidence, after: Evidence) -> list[str]:
+    """Phases of either run, those of the first run first."""
+    return list(dict.fromkeys([*before.phases, *after.phases]))
+
+
+def compared(case: Case) -> tuple[Evidence, Evidence] | None:
+    """The two runs of a case that can be told apart by their samples, None without a second."""
+    after = case.after
+    if after is None or not after.measured or not case.sampled_reference.measured:
+        return None
+    return case.sampled_reference, after
+
+
+def change_table(before: Evidence, after: Evidence) -> pl.DataFrame:
+    """Table ``changes`` of the schema: every link either run was sampled on, by phase."""
+    parts = []
+    names = [before.link_name(link) for link in range(before.n_links)]
+    rate = before.rate_gbps
+    for phase in (None, *phases_of(before, after)):
+        found = link_change(before, after, phase)
+        links = np.flatnonzero(~np.isnan(found.value))
+        columns: dict[str, object] = {
+            "link": links,
+            "name": [names[link] for link in links.tolist()],
+            "tier": before.tier[links],
+            "direction": before.direction[links].tolist(),
+            "phase": pl.Series([phase] * len(links), dtype=pl.String),
+            "change": found.value[links],
+            "standard_error": found.error[links],
+        }
+        for word, load in (("before", found.before), ("after", found.after)):
+            columns[f"{word}_samples"] = load.samples[links].astype(np.uint64)
+            columns[f"{word}_fraction"] = load.fraction[links]
+            columns[f"{word}_utilization"] = load.utilization(rate)[links]
+        parts.append(conform("changes", pl.DataFrame(columns).fill_nan(None)))
+    return pl.concat(parts)
+
+
+@dataclass(frozen=True)
+class LineChange:
+    """Stall that one line of the program suffers in two runs, in ps or congested packets."""
+
+    line: str
+    phase: str
+    before: float
+    after: float
+
+
+def line_changes(before: Attribution, after: Attribution) -> list[LineChange]:
+    """Stall by line of the program in two runs, largest change first; empty if units differ."""
+    if before.unit != after.unit:
+        return []
+    found: dict[str, list[float]] = {}
+    phase: dict[str, str] = {}
+    for place, attribution in enumerate((before, after)):
+        for row in by_line(attribution):
+            found.setdefault(row.line, [0.0, 0.0])[place] += row.stall
+            phase.setdefault(row.line, row.phase)
+    lines = [LineChange(line, phase[line], *both) for line, both in found.items()]
+    return sorted(lines, key=lambda line: (-abs(line.after - line.before), line.line))
+
+
+def flame_change(before: Frame, after: Frame) -> Frame:
+    """Both flame graphs in one: a frame is as wide as its stall in both runs together.
+
+    ``Frame.change`` is after minus before, so that change over value runs from -1 (gone) to 1
+    (new) and sums of frames stay sums.
+    """
+    out = Frame(after.name, after.kind, link=after.link, tiers=after.tiers)
+    _merge(out, before, -1.0)
+    _merge(out, after, 1.0)
+    return out
+
+
+def _merge(out: Frame, part: Frame, sign: float) -> None:
+    out.value += part.value
+    out.change += sign * part.value
+    for child in part.children:
+        frame = out.add(child.name, child.kind, child.link, child.tiers)
+        frame.phase, frame.node = child.phase, child.node
+        _merge(frame, child, sign)
+
+
+def pair_changes(before: Evidence, after: Evidence) -> pl.DataFrame | None:
+    """Switches visited between ranks of our jobs in both runs, weighted by bytes.
+
+    Returns:
+        Rows ``src_rank, dst_rank, size_bytes, before, after`` (mean switches a packet visited)
+        of the pairs that talk in both; None without a message log of both.
+    """
+    found = []
+    for evidence in (before, after):
+        tables = evidence.run.tables
+        ours = tables["jobs"].filter("observed").select("job")
+        ranks = tables["ranks"].join(ours, on="job", how="semi").select("rank")
+        packets = pl.col("packets").sum().cast(pl.Float64)
+        found.append(
+            tables["messages"]
+            .join(ranks, left_on="src_rank", right_on="rank", how="semi")
+            .group_by("src_rank", "dst_rank")
+            .agg(
+                pl.col("size_bytes").sum(),
+                hops=pl.when(packets > 0).then(pl.col("switch_hops").sum() / packets).otherwise(0),
+            )
+        )
+    if not all(frame.height for frame in found):
+        return None
+    first, second = found
+    return (
+        first.rename({"hops": "before"})
+        .join(second.select("src_rank", "dst_rank", after="hops"), on=("src_rank", "dst_rank"))
+        .sort("src_rank", "dst_rank")
+    )
+
+
+def beyond_noise(found: LinkChange, least: float = 1.96) -> NDArray[np.bool_]:
+    """Links whose change is larger than ``least`` standard errors, shape (L,)."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(found.value) > least * np.maximum(found.error, 1e-9))

@@ -1,0 +1,32 @@
+"""The congested-fraction plot of two runs as a difference."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from tailback.report.difference import compared, link_change
+from tailback.report.evidence import Case
+from tailback.report.figure import Options, figure, shorten
+from tailback.report.figures.congested_fraction import Shading, draw_fabric
+from tailback.report.scales import CHANGE
+
+
+@figure("change_congested_fraction", per_phase=True)
+def change_congested_fraction(case: Case, options: Options) -> Figure | None:
+    """Where packets meet more (brown) or less (blue, dashed) congestion than before."""
+    both = compared(case)
+    if both is None:
+        return None
+    found = link_change(*both, options.phase)
+    whole = link_change(*both).weight[both[0].layout.halves]
+    what = "whole runs" if options.phase is None else f"phase {shorten(options.phase, 40)}"
+    shading = Shading(
+        found.value,
+        np.nan_to_num(found.weight),
+        float(whole.max(initial=0)),
+        CHANGE,
+        "change of the congested fraction, after − before (−1 to 1)",
+        f"{what}.  Dashed: less than before.",
+    )
+    return draw_fabric(both[0], shading, options.compact)

@@ -1,0 +1,56 @@
+"""Links against time in two runs as a difference."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+
+from tailback.report.course import Band, Course
+from tailback.report.difference import compared
+from tailback.report.evidence import Case
+from tailback.report.figure import Options, figure
+from tailback.report.figures.link_time import draw_band, raster_axes
+from tailback.report.scales import CHANGE, colormap, norm
+
+
+@figure("change_link_time")
+def change_link_time(case: Case, options: Options) -> Figure | None:
+    """When links are more or less congested than before, at equal shares of each run's time."""
+    both = compared(case)
+    if both is None:
+        return None
+    pairs = band_changes(*aligned(*(Course(evidence) for evidence in both)))
+    if not pairs or pairs[0].cells.shape[1] < 2:
+        return None
+    drawn, axes = raster_axes(pairs, 0)
+    edges = np.linspace(0, 100, pairs[0].cells.shape[1] + 1)
+    for at, band in zip(axes, pairs, strict=True):
+        draw_band(at, band.cells, edges, colormap(CHANGE), norm(CHANGE))
+    axes[-1].set_xlabel("time, % of each run's own")
+    bar = drawn.colorbar(
+        ScalarMappable(norm(CHANGE), colormap(CHANGE)), ax=axes, location="bottom",
+        fraction=0.03, pad=0.02, aspect=60, shrink=0.6,
+    )  # fmt: skip
+    bar.outline.set_visible(False)
+    bar.set_label(
+        "change of the highest congested fraction in a cell, after − before (−1 to 1); hatched: "
+        "too few samples in either run"
+    )
+    return drawn
+
+
+def aligned(before: Course, after: Course) -> tuple[Course, Course]:
+    """The same courses in equally many frames, so that frames are equal shares of their time."""
+    frames = min(before.frames, after.frames)
+    return tuple(  # type: ignore[return-value]
+        one if one.frames == frames else Course(one.evidence, frames) for one in (before, after)
+    )
+
+
+def band_changes(before: Course, after: Course) -> list[Band]:
+    """Bands of two aligned courses with the change of their cells, NaN where either has none."""
+    return [
+        Band(one.tier, one.direction, other.cells - one.cells, one.links, one.row)
+        for one, other in zip(before.bands, after.bands, strict=True)
+    ]

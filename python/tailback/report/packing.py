@@ -1,0 +1,58 @@
+"""Arrays packed small for the browser: JSON for names, one deflated block for numbers.
+
+An array is stored byte plane by byte plane (all lowest bytes, then the next …): the high bytes of
+counts are mostly zero and vanish when deflated. 18,432 links in six selections of two runs take
+about 0.5 MB.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_SHARE = 65535
+_KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "i4": np.int32, "f4": np.float32}
+
+
+class Packer:
+    """Collects arrays into one block of bytes and hands out references to them."""
+
+    def __init__(self) -> None:
+        self._planes: list[bytes] = []
+        self._size = 0
+
+    def add(self, values: NDArray[Any], kind: str) -> dict[str, int | str]:
+        """Store ``values`` as ``kind`` (u1, u2, u4, i4 or f4, little-endian); returns where."""
+        flat = np.ascontiguousarray(values).ravel().astype(np.dtype(_KINDS[kind]).newbyteorder("<"))
+        planes = flat.view(np.uint8).reshape(len(flat), flat.itemsize).T.tobytes()
+        reference: dict[str, int | str] = {"o": self._size, "n": len(flat), "t": kind}
+        self._planes.append(planes)
+        self._size += len(planes)
+        return reference
+
+    def count(self, values: NDArray[Any]) -> dict[str, int | str]:
+        """Store counts as whole numbers, or as floats where they do not fit 32 bits."""
+        return self.add(values, "u4" if values.max(initial=0) < 2**32 else "f4")
+
+    def base64(self) -> str:
+        """Everything stored, deflated (zlib), as base64."""
+        return base64.b64encode(zlib.compress(b"".join(self._planes), 9)).decode("ascii")
+
+
+def safe_json(data: object) -> str:
+    """JSON that may stand inside a ``<script>`` element: no markup can begin or end in it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def shares(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Shares as ten-thousandths; NO_SHARE where there is no data."""
+    scaled = np.minimum(np.round(np.nan_to_num(values, nan=0.0) * 10000), NO_SHARE - 1)
+    return np.where(np.isnan(values), NO_SHARE, scaled).astype(np.int64)

@@ -1,0 +1,169 @@
+"""Two runs as differences: links, lines, pairs of ranks, frames of time, and the command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from report_data import make_run
+from tailback.cli import run as tailback
+from tailback.report import Evidence, attribute, change_table, line_changes, make_case, scales
+from tailback.report.course import Course, carried
+from tailback.report.difference import change, flame_change, link_change, pair_changes
+from tailback.report.figures.change_link_time import aligned, band_changes
+from tailback.run import Run
+from tailback.schema import DERIVED
+
+
+@pytest.fixture(scope="module")
+def runs() -> tuple[Run, Run]:
+    return make_run(), make_run(tiled=True)
+
+
+@pytest.fixture(scope="module")
+def both(runs: tuple[Run, Run]) -> tuple[Evidence, Evidence]:
+    return Evidence(runs[0]), Evidence(runs[1])
+
+
+def test_a_link_unused_in_one_run_counts_as_zero_there() -> None:
+    nan = np.nan
+    found = change(np.array([0.5, nan, nan, 0.2]), np.array([nan, 0.25, nan, 0.7]))
+    assert found[:2].tolist() == [-0.5, 0.25]
+    assert np.isnan(found[2]) and found[3] == pytest.approx(0.5)
+
+
+def test_the_change_is_after_minus_before_with_both_errors(
+    both: tuple[Evidence, Evidence],
+) -> None:
+    found = link_change(*both, "+y")
+    link = int(np.nanargmax(np.where(found.after.weight > 0, found.before.weight, 0)))
+    before, after = (evidence.load("+y") for evidence in both)
+    assert found.value[link] == pytest.approx(after.fraction[link] - before.fraction[link])
+    assert found.error[link] == pytest.approx(np.hypot(before.error[link], after.error[link]))
+    turned = link_change(both[1], both[0], "+y")
+    assert np.allclose(found.value, -turned.value, equal_nan=True)
+
+
+def test_a_run_does_not_differ_from_itself(both: tuple[Evidence, Evidence]) -> None:
+    assert np.nanmax(np.abs(link_change(both[0], both[0]).value)) == 0
+    pairs = pair_changes(both[0], both[0])
+    assert pairs is not None and (pairs["before"] == pairs["after"]).all()
+
+
+def test_the_table_has_every_link_used_in_either_run(both: tuple[Evidence, Evidence]) -> None:
+    table = change_table(*both)
+    assert dict(table.schema) == DERIVED["changes"].polars_schema
+    whole = table.filter(pl.col("phase").is_null())
+    used = np.flatnonzero((both[0].load().weight > 0) | (both[1].load().weight > 0))
+    assert whole["link"].to_list() == used.tolist()
+    assert set(table["phase"].drop_nulls().unique()) == {"+x", "-x", "+y", "-y"}
+    row = whole.row(0, named=True)
+    assert row["change"] == pytest.approx((row["after_fraction"] or 0) - row["before_fraction"])
+
+
+def test_lines_that_wait_less(runs: tuple[Run, Run]) -> None:
+    found = [attribute(run) for run in runs]
+    changes = {line.line: line.after - line.before for line in line_changes(*found)}
+    totals = [sum(line.stall for line in one.lines) for one in found]
+    assert sum(changes.values()) == pytest.approx(totals[1] - totals[0])
+    packets = replace(
+        runs[0], tables={**runs[0].tables, "messages": runs[0].tables["messages"][:0]}
+    )
+    assert line_changes(found[0], attribute(packets)) == []
+
+
+def test_two_flame_graphs_in_one_keep_both_sums(runs: tuple[Run, Run]) -> None:
+    one, other = (attribute(run).flame for run in runs)
+    merged = flame_change(one, other)
+    assert merged.value == pytest.approx(one.value + other.value)
+    assert merged.change == pytest.approx(other.value - one.value)
+    below = sum(child.change for child in merged.children)
+    assert below == pytest.approx(merged.change, abs=1e-6 * merged.value)
+
+
+def test_frames_agree_on_shares_of_time(both: tuple[Evidence, Evidence]) -> None:
+    courses = aligned(*(Course(evidence) for evidence in both))
+    assert courses[0].frames == courses[1].frames == both[1].windows.height
+    for course in courses:
+        step = np.diff(course.edges_ps)
+        assert step.min() > 0.9 * step.max()
+    bands = band_changes(*courses)
+    assert all(np.nanmax(np.abs(band.cells), initial=0) <= 1 for band in bands)
+
+
+def test_frames_hold_all_samples_or_say_whose_they_lack(
+    both: tuple[Evidence, Evidence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = Course(both[0], 10)
+    rows, left_out = carried(course)
+    assert left_out == 0
+    assert rows["hop_weight"].sum() == both[0].samples["hop_weight"].sum()
+    monkeypatch.setattr("tailback.report.course.ROWS", 200)
+    fewer, left_out = carried(course)
+    assert 0 < fewer.height <= 200 and left_out > 0
+    met = course.samples.group_by("link").agg(pl.col("congested_weight").sum())
+    kept = met.filter(pl.col("link").is_in(fewer["link"].unique().implode()))
+    assert kept["congested_weight"].max() == met["congested_weight"].max()
+
+
+def test_the_scale_of_changes_is_centred_at_zero() -> None:
+    table = scales.table(scales.CHANGE, 255)
+    light = scales.luminance(table)
+    assert light[127] > 0.9 and light[127] == light.max()
+    assert (np.diff(light[:128]) > -5e-4).all() and (np.diff(light[127:]) < 5e-4).all()
+    # Blue against brown: told apart without red or green cones by their blue.
+    less, more = table[30].astype(int), table[-31].astype(int)
+    assert less[2] - less[0] > 80 and more[0] - more[2] > 80
+    assert float(scales.norm(scales.CHANGE)(0.0)) == 0.5
+
+
+def test_compare_writes_page_table_and_facts(
+    runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, run in zip(("a", "b"), runs, strict=True):
+        run.write(tmp_path / name)
+    out = tmp_path / "out"
+    words = ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(out)]
+    assert tailback(words) == 0
+    said = capsys.readouterr().out
+    assert "-27.9 %" in said and "stall by line" in said and "phase +y" in said
+    assert max(len(line) for line in said.splitlines() if str(out) not in line) <= 80
+    facts = json.loads((out / "compare.json").read_text())
+    assert facts["elapsed_ps"] == [61_000_000, 44_000_000] and facts["line_unit"] == "ps"
+    table = pl.read_parquet(out / "changes.parquet")
+    assert table.equals(change_table(*(Evidence(run) for run in runs)))
+    page = (out / "compare.html").read_text()
+    assert "after takes 27.9% less time than before" in page
+    assert tailback(words) == 2
+    assert tailback([*words, "--force", "--figures", "svg"]) == 0
+    figures = {path.stem for path in (out / "figures").iterdir()}
+    assert {"change_congested_fraction", "change_back_pressure-after"} & figures
+    assert tailback([*words[:3], "--figures", "svg"]) == 2
+
+
+def test_compare_names_what_it_cannot_draw(
+    runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs[0].write(tmp_path / "a")
+    tables = {**runs[1].tables, "samples": runs[1].tables["samples"][:0]}
+    replace(runs[1], tables=tables).write(tmp_path / "b")
+    make_run(prefix="other-").write(tmp_path / "c")
+    for other, word in (("b", "no samples"), ("c", "same fabric")):
+        words = ["compare", str(tmp_path / "a"), str(tmp_path / other)]
+        assert tailback(words) == 0
+        assert tailback([*words, "--out", str(tmp_path / "out")]) == 2
+        assert word in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
+def test_without_a_second_run_there_is_no_change(runs: tuple[Run, Run]) -> None:
+    from tailback.report import draw  # deferred: registers the figures
+
+    assert draw("change_congested_fraction", make_case(runs[0], None)) is None

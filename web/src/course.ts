@@ -1,0 +1,298 @@
+// Links against time: phases as a strip on top, below it the worst link of each row in each frame.
+
+import type { CourseMeta, Model, Numbers } from "./data";
+import { share } from "./data";
+import { timeText } from "./controls";
+import type { Pen } from "./pen";
+import { INK, MUTED, SELECTED } from "./pen";
+import { BOTH_WAYS, CHANGES, legend, SHADES } from "./scale";
+import type { Store } from "./state";
+import { onlyMarks } from "./state";
+import type { Drawing } from "./surface";
+import { pointer, Surface } from "./surface";
+import { Lens } from "./values";
+
+const LEFT = 150;
+const RIGHT = 14;
+const STRIP = 14;
+const GAP = 10;
+const AXIS = 26;
+const LEGEND = 40;
+const GREYS = 16;
+
+interface Cell {
+  row: number;
+  frame: number;
+}
+
+export class CoursePlot implements Drawing {
+  readonly surface: Surface;
+  private readonly lens: Lens;
+  private cursor: Cell | null = null;
+  private width = 0;
+
+  constructor(
+    private readonly model: Model,
+    private readonly store: Store,
+    private readonly canvas: HTMLCanvasElement,
+  ) {
+    this.lens = new Lens(model, store);
+    this.surface = new Surface(canvas, this);
+    this.connect();
+    store.listen((choice, changed) => {
+      if (choice.link < 0 && choice.time === null) this.cursor = null;
+      if (onlyMarks(changed) || !changed.has("dataset")) this.surface.refresh();
+      else this.surface.redraw();
+    });
+  }
+
+  private get courses(): CourseMeta[] {
+    return this.model.runsOf(this.store.now.dataset).map((run) => this.model.run(run).course);
+  }
+
+  private get course(): CourseMeta {
+    return this.courses[0] ?? this.model.run(0).course;
+  }
+
+  private get rows(): number {
+    return this.course.bands.reduce((sum, band) => sum + band.rows, 0);
+  }
+
+  private rowHeight(): number {
+    return Math.min(Math.max(Math.round(330 / Math.max(this.rows, 1)), 3), 12);
+  }
+
+  private top(): number {
+    return 20 + this.course.phases.length * STRIP + GAP;
+  }
+
+  height(): number {
+    const { bands } = this.course;
+    return this.top() + this.rows * this.rowHeight() + bands.length * GAP + AXIS + LEGEND;
+  }
+
+  private x(frame: number): number {
+    return LEFT + (frame / this.course.frames) * (this.width - LEFT - RIGHT);
+  }
+
+  /** Upper edge of a row, over the gaps between bands. */
+  private y(row: number): number {
+    let first = 0;
+    let y = this.top();
+    for (const band of this.course.bands) {
+      if (row < first + band.rows) return y + (row - first) * this.rowHeight();
+      first += band.rows;
+      y += band.rows * this.rowHeight() + GAP;
+    }
+    return y;
+  }
+
+  /** Values of all cells, row after row: −1 to 1 for a difference, NaN for no data. */
+  private cells(): number[] {
+    const parts = this.courses.map((course) =>
+      course.bands.flatMap((band) => {
+        const packed = this.model.arrays.get(band.cells);
+        return Array.from(packed, (_, i) => share(packed, i));
+      }),
+    );
+    const [before = [], after] = parts;
+    return after ? before.map((value, i) => (after[i] ?? NaN) - value) : before;
+  }
+
+  draw(pen: Pen, width: number, height: number): void {
+    this.width = width;
+    this.drawPhases(pen);
+    const bins: number[][] = Array.from({ length: SHADES }, () => []);
+    const blank: number[] = [];
+    const { frames } = this.course;
+    const rowHeight = this.rowHeight();
+    const edges = Array.from({ length: frames + 1 }, (_, frame) => this.x(frame));
+    const tops = Array.from({ length: this.rows }, (_, row) => this.y(row));
+    this.cells().forEach((value, i) => {
+      const x = edges[i % frames] ?? 0;
+      const box = [x, tops[Math.floor(i / frames)] ?? 0, (edges[(i % frames) + 1] ?? 0) - x, rowHeight];
+      (Number.isNaN(value) ? blank : (bins[this.lens.shade(value)] ?? blank)).push(...box);
+    });
+    pen.rects(blank, "hatch");
+    const colours = this.lens.colours("congestion");
+    bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
+    this.drawFrame(pen, height);
+  }
+
+  private drawFrame(pen: Pen, height: number): void {
+    let row = 0;
+    for (const band of this.course.bands) {
+      const y = this.y(row);
+      const tall = band.rows * this.rowHeight();
+      pen.frame(LEFT - 0.5, y - 0.5, this.x(this.course.frames) - LEFT + 1, tall + 1, "#c3cad1", 1);
+      pen.text(band.name, LEFT - 10, y + tall / 2 - 6, { size: 11.5, align: "end", colour: MUTED });
+      const count = `${band.links} links`;
+      pen.text(count, LEFT - 10, y + tall / 2 + 8, { size: 10, align: "end", colour: MUTED });
+      row += band.rows;
+    }
+    const edges = this.course.edges_ps;
+    const end = edges[edges.length - 1] ?? 1;
+    const y = height - LEGEND - AXIS + 6;
+    for (const part of [0, 0.25, 0.5, 0.75, 1]) {
+      const align = part === 0 ? "start" : part === 1 ? "end" : "middle";
+      const text = this.lens.change ? `${100 * part} % of each run` : timeText(part * end);
+      pen.text(text, LEFT + part * (this.x(this.course.frames) - LEFT), y, { size: 11, align, colour: MUTED });
+    }
+    const { change } = this.lens;
+    const title = change ? CHANGES.congestion : "highest congested fraction of a row's links (0–1)";
+    const colours = this.lens.colours("congestion");
+    legend(pen, colours, LEFT, height - LEGEND + 10, title, "too few samples", change ? BOTH_WAYS : undefined);
+  }
+
+  private drawPhases(pen: Pen): void {
+    const course = this.course;
+    pen.text("phases (darkness: share of a frame's samples)", LEFT, 10, { size: 11, colour: MUTED });
+    const shares = this.model.arrays.get(course.phase_shares);
+    course.phases.forEach((phase, p) => {
+      const y = 20 + p * STRIP;
+      for (let frame = 0; frame < course.frames; frame++) {
+        const grey = Math.round(((shares[p * course.frames + frame] ?? 0) / 255) * GREYS);
+        if (grey === 0) continue;
+        const level = Math.round(240 - (grey / GREYS) * 170);
+        const x = this.x(frame);
+        pen.rects([x, y, this.x(frame + 1) - x + 0.3, STRIP - 3], `rgb(${level},${level},${level})`);
+      }
+      const name = phase.length > 20 ? `${phase.slice(0, 19)}…` : phase;
+      pen.text(name, LEFT - 10, y + STRIP / 2 - 1, { size: 11, align: "end" });
+    });
+  }
+
+  overlay(pen: Pen): void {
+    const { link, time, dataset, selection } = this.store.now;
+    const bottom = this.y(this.rows) - GAP;
+    if (time) {
+      const [from, to] = [this.x(time[0]), this.x(time[1])];
+      const veil = "rgba(255,255,255,0.72)";
+      pen.rects([LEFT, 18, from - LEFT, bottom - 18], veil);
+      pen.rects([to, 18, this.x(this.course.frames) - to, bottom - 18], veil);
+      pen.frame(from, 18, to - from, bottom - 18, SELECTED, 1.5);
+    }
+    const phase = this.model.phases(dataset)[selection];
+    const strip = phase == null ? -1 : this.course.phases.indexOf(phase);
+    if (strip >= 0) {
+      const wide = this.x(this.course.frames) - LEFT;
+      pen.frame(LEFT - 1, 19 + strip * STRIP, wide + 2, STRIP - 1, SELECTED, 2);
+    }
+    const row = link < 0 ? -1 : (this.rowOf()[link] ?? -1);
+    if (row >= 0 && row < this.rows) {
+      pen.frame(LEFT - 3, this.y(row) - 2, this.x(this.course.frames) - LEFT + 6, this.rowHeight() + 4, "#fff", 3);
+      pen.frame(LEFT - 3, this.y(row) - 2, this.x(this.course.frames) - LEFT + 6, this.rowHeight() + 4, SELECTED, 1.5);
+    }
+    if (this.cursor) {
+      const { row: at, frame } = this.cursor;
+      const x = this.x(frame);
+      pen.frame(x - 1, this.y(at) - 1, this.x(frame + 1) - x + 2, this.rowHeight() + 2, INK, 2);
+    }
+  }
+
+  private rowOf(): Numbers {
+    return this.model.arrays.get(this.course.row);
+  }
+
+  private hit(px: number, py: number): Cell | null {
+    const frame = this.frameAt(px);
+    const height = this.rowHeight();
+    for (let row = 0; row < this.rows; row++) {
+      const y = this.y(row);
+      if (py >= y && py < y + height && px >= LEFT && frame !== null) return { row, frame };
+    }
+    return null;
+  }
+
+  private frameAt(px: number): number | null {
+    const { frames } = this.course;
+    const at = Math.floor(((px - LEFT) / (this.width - LEFT - RIGHT)) * frames);
+    return px < LEFT - 6 || px > this.width ? null : Math.min(Math.max(at, 0), frames - 1);
+  }
+
+  /** The link of a row that met most congestion in a frame, of a difference in either run. */
+  private worst({ row, frame }: Cell): number {
+    const of = this.rowOf();
+    let best = -1;
+    let most = -1;
+    for (const run of this.model.runsOf(this.store.now.dataset)) {
+      const view = this.model.view(run, null, [frame, frame + 1]);
+      of.forEach((at, link) => {
+        const met = at === row && (view?.weight[link] ?? 0) > 0 ? (view?.congested[link] ?? 0) : -1;
+        if (met > most) [best, most] = [link, met];
+      });
+    }
+    return best;
+  }
+
+  private choose(cell: Cell): void {
+    const link = this.worst(cell);
+    this.store.choose(this.model, link);
+    this.cursor = cell;
+    this.surface.refresh();
+  }
+
+  /** The phase whose strip is at a height, or nothing. */
+  private strip(py: number): void {
+    const phase = this.course.phases[Math.floor((py - 20) / STRIP)];
+    const { dataset, selection } = this.store.now;
+    const at = phase === undefined ? -1 : this.model.phases(dataset).indexOf(phase);
+    if (at >= 0) this.store.set({ selection: at === selection ? 0 : at });
+  }
+
+  private connect(): void {
+    const { canvas } = this;
+    let from: number | null = null;
+    let dragged = false;
+    canvas.addEventListener("pointerdown", (event) => {
+      from = this.frameAt(pointer(event, canvas)[0]);
+      dragged = false;
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const to = this.frameAt(pointer(event, canvas)[0]);
+      if (from === null || to === null || (to === from && !dragged)) return;
+      dragged = true;
+      this.store.set({ time: [Math.min(from, to), Math.max(from, to) + 1] });
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      from = null;
+      if (dragged) return;
+      const [px, py] = pointer(event, canvas);
+      const cell = this.hit(px, py);
+      if (cell) this.choose(cell);
+      else if (py < this.top()) this.strip(py);
+    });
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  private key(event: KeyboardEvent): void {
+    const steps: Record<string, [number, number]> = {
+      ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
+    };
+    const step = steps[event.key];
+    const { frames } = this.course;
+    if (event.key === "Escape") this.store.set({ time: null, link: -1, nodes: [] });
+    if (event.key === "Enter" && this.cursor) {
+      this.store.set({ time: [this.cursor.frame, this.cursor.frame + 1] });
+    }
+    if (!step) return;
+    event.preventDefault();
+    const old = this.cursor ?? { row: 0, frame: 0 };
+    const next = {
+      row: Math.min(Math.max(old.row + (this.cursor ? step[0] : 0), 0), this.rows - 1),
+      frame: Math.min(Math.max(old.frame + (this.cursor ? step[1] : 0), 0), frames - 1),
+    };
+    if (event.shiftKey && step[1]) {
+      const [a, b] = this.store.now.time ?? [old.frame, old.frame + 1];
+      // The end that the cursor is at moves.
+      const span = old.frame + 1 >= b ? [a, next.frame + 1] : [next.frame, b];
+      const [first, last] = [Math.min(...span), Math.max(...span)];
+      this.store.set({ time: [first, Math.max(last, first + 1)] });
+      this.cursor = next;
+      this.surface.refresh();
+      return;
+    }
+    this.choose(next);
+  }
+}
