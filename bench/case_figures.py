@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from PIL import Image
 
+from tailback.report.evidence import Evidence
 from tailback.report.export import make_case
-from tailback.report.figure import Options, draw, render
+from tailback.report.figure import Options, canvas, draw, render, style
+from tailback.report.figures.congested_fraction import draw_links, shading_of
+from tailback.report.scales import FAINT, INK, colormap
 from tailback.run import Run
 
 DPI = 90
@@ -24,7 +31,8 @@ class Drawing:
 
     ``pods`` leaves out what lies right of so many pods; 0 shows everything; ``first_pod`` leaves
     out what lies left of that one. ``figure`` is a figure of the report, ``after`` the run with the
-    remedy for those that compare two.
+    remedy for those that compare two. The figure ``tags`` draws the fabric once for each of
+    ``phases`` (a phase and a title, in rows), ``layers`` the table of that name.
     """
 
     stem: str
@@ -35,6 +43,8 @@ class Drawing:
     first_pod: int = 0
     figure: str = "congested_fraction"
     after: Run | None = None
+    phases: list[list[tuple[str, str]]] = field(default_factory=list)
+    layers: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 def slices(stem: str, run: Run, spans_ms: Iterable[tuple[float, float]]) -> list[Drawing]:
@@ -53,21 +63,88 @@ def slices(stem: str, run: Run, spans_ms: Iterable[tuple[float, float]]) -> list
 def write_figures(drawings: Iterable[Drawing], folder: Path) -> None:
     """Write each drawing as a small PNG with a palette."""
     folder.mkdir(parents=True, exist_ok=True)
+    makers = {"tags": tags_figure, "layers": layers_figure}
     for drawing in drawings:
-        case = make_case(drawing.run, None, after=drawing.after)
-        drawn = draw(drawing.figure, case, Options(phase=drawing.phase))
-        if drawn is None:
-            continue
-        axes = drawn.axes[0]
-        if drawing.pods:
-            left = case.observed.layout.pods[drawing.first_pod][1]
-            right = case.observed.layout.pods[drawing.pods - 1][2]
-            axes.set_xlim(left - 0.9, right + 0.9)
-            for text in axes.texts:
-                text.set_visible(left - 1 <= text.get_position()[0] <= right)
-        for part, title in zip(drawn.axes, drawing.title.split(" | "), strict=False):
-            part.set_title(title)
-        for text in (text for part in drawn.axes for text in part.texts):
-            text.set_text(text.get_text().replace("whole run.", f"{drawing.title}."))
-        image = Image.open(io.BytesIO(render(drawn, "png", dpi=DPI))).convert("RGB")
-        image.quantize(COLOURS).save(folder / f"{drawing.stem}.png", optimize=True)
+        with style():
+            drawn = makers.get(drawing.figure, report_figure)(drawing)
+        if drawn is not None:
+            save(drawn, folder / f"{drawing.stem}.png")
+
+
+def save(drawn: Figure, path: Path) -> None:
+    """Write a figure as a small PNG with a palette."""
+    image = Image.open(io.BytesIO(render(drawn, "png", dpi=DPI))).convert("RGB")
+    image.quantize(COLOURS).save(path, optimize=True)
+
+
+def report_figure(drawing: Drawing) -> Figure | None:
+    """A figure of the report, with a title of its own."""
+    case = make_case(drawing.run, None, after=drawing.after)
+    drawn = draw(drawing.figure, case, Options(phase=drawing.phase))
+    if drawn is None:
+        return None
+    crop(drawn.axes[0], case.observed, drawing)
+    for part, title in zip(drawn.axes, drawing.title.split(" | "), strict=False):
+        part.set_title(title)
+    for text in (text for part in drawn.axes for text in part.texts):
+        text.set_text(text.get_text().replace("whole run.", f"{drawing.title}."))
+    return drawn
+
+
+def crop(axes: Axes, evidence: Evidence, drawing: Drawing) -> None:
+    """Leave out the pods that the drawing does not show."""
+    if not drawing.pods:
+        return
+    left = evidence.layout.pods[drawing.first_pod][1]
+    right = evidence.layout.pods[drawing.pods - 1][2]
+    axes.set_xlim(left - 0.9, right + 0.9)
+    for text in axes.texts:
+        text.set_visible(left - 1 <= text.get_position()[0] <= right)
+
+
+def tags_figure(drawing: Drawing) -> Figure:
+    """The fabric once for each phase, all with the same widths and colours."""
+    evidence = Evidence(drawing.run)
+    shown = [panel for row in drawing.phases for panel in row]
+    halves = evidence.layout.halves
+    most = max(float(evidence.load(name).weight[halves].max(initial=0)) for name, _ in shown)
+    drawn = canvas(4.6 * len(drawing.phases[0]), 3.1 * len(drawing.phases) + 0.6)
+    panels = drawn.subplots(len(drawing.phases), len(drawing.phases[0]), squeeze=False)
+    for axes, (name, title) in zip(panels.ravel(), shown, strict=True):
+        draw_links(axes, evidence, shading_of(evidence, name, most), True)
+        crop(axes, evidence, drawing)
+        for text in axes.texts:
+            text.set_visible(False)
+        axes.set_title(f"{drawing.title}: {title}")
+    bar = drawn.colorbar(
+        ScalarMappable(Normalize(0, 1), colormap("congestion")), ax=list(panels.ravel()),
+        location="bottom", fraction=0.03, pad=0.02, aspect=70, shrink=0.5,
+    )  # fmt: skip
+    bar.outline.set_visible(False)
+    bar.set_label(
+        "congested fraction (0–1); above: aggregation, below: leaves and their hosts; width: "
+        "packets"
+    )
+    return drawn
+
+
+def layers_figure(drawing: Drawing) -> Figure:
+    """Congestion of links into nodes by layer along each axis and by tag."""
+    drawn = canvas(11.5, 3.4)
+    panels = drawn.subplots(1, 3, sharey=True)
+    lines = ((INK, "-", "o"), ("#c2571a", (0, (4, 1.5)), "s"))
+    for axes, axis in zip(panels, "xyz", strict=True):
+        mine = drawing.layers.filter(pl.col("axis") == axis)
+        for (tag,), part in sorted(mine.group_by("tag")):
+            # Nobody sends to +x into the first layer.
+            up = 0 not in part["layer"].to_list()
+            colour, dash, mark = lines[0 if up else 1]
+            axes.plot(part["layer"], part["fraction"], color=colour, linestyle=dash, marker=mark,
+                      markersize=4, label=f"tag {tag}, to {'+' if up else '−'}{axis}")  # fmt: skip
+        axes.set_title(f"{drawing.title}, phase {axis}")
+        axes.set_xlabel(f"layer of nodes along {axis}")
+        axes.set_ylim(0, 1)
+        axes.grid(axis="y", color=FAINT)
+        axes.legend()
+    panels[0].set_ylabel("congested fraction of the\nlinks into the nodes (0–1)")
+    return drawn

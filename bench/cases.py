@@ -4,6 +4,8 @@
     python bench/cases.py --case reduction      one of them; may be repeated
     python bench/cases.py --write               also docs/cases.md and its figures
 
+What the differences come from is tried by bench/case_reasons.py.
+
 Everything is computed: nothing in the columns "ours", and nothing of what the diagnosis says, is
 written down anywhere. The diagnosis is the command a user types, run on the example scenario.
 """
@@ -18,6 +20,7 @@ import numpy as np
 import polars as pl
 from _pages import run_parts
 from case_figures import Drawing, slices, write_figures
+from case_minighost import minighost
 from case_model import (
     EXAMPLES,
     Found,
@@ -144,128 +147,6 @@ def two_views(run: Run, whole: Run, answer: Diagnosis) -> list[Row]:
             listed,
         ),
     ]
-
-
-def communication(run: Run) -> float:
-    """Mean time of a rank outside computation, picoseconds."""
-    ranks = run.tables["ranks"]
-    return float((ranks["finish_ps"].cast(pl.Int64) - ranks["compute_ps"].cast(pl.Int64)).mean())
-
-
-def minighost_variants() -> dict[str, tuple[float, int]]:
-    """Communication time and elapsed time (ps) of every variant, computation included."""
-    variants = {
-        "block": ("block", "bspma", "variable"),
-        "round-robin": ("round-robin", "bspma", "variable"),
-        "tile": ("tile", "bspma", "variable"),
-        "small phases": ("tile", "svaf", "variable"),
-        "one sum a step": ("tile", "svaf", "step"),
-    }
-    out = {}
-    for name, (placement, method, sums) in variants.items():
-        scenario = example("minighost/step.toml")
-        job = scenario.job[0]
-        assert job.pattern is not None
-        job.placement = placement
-        job.pattern.update(method=method, sums=sums)
-        run = simulate(prepare(scenario))
-        out[name] = (communication(run), run.elapsed_ps)
-    return out
-
-
-def minighost() -> Found:
-    """001: 27-point stencil of 27,648 ranks, placements and changes of communication."""
-    found = Found("minighost")
-    few = ("--seeds", "1", "--try", "tile")
-    said, run, _ = diagnose("minighost/minighost.toml", "placement", *few)
-    said2, tiled, _ = diagnose("minighost/tiled.toml", "pattern", *few)
-    said3, _, _ = diagnose("minighost/step.toml", "placement", *few)
-    found.said = [said, said2, said3]
-    t = minighost_variants()
-
-    def ms(name: str) -> str:
-        return format_time(t[name][0])
-
-    def times(slow: str, fast: str) -> str:
-        return f"{t[slow][0] / t[fast][0]:.2f}×"
-
-    def less(before: str, after: str, which: int) -> str:
-        return f"{1 - t[after][which] / t[before][which]:.1%}"
-
-    found.rows = [
-        Row("communication a time step, linear (`block`)", "–", ms("block")),
-        Row("… cyclic (`round-robin`)", "–", ms("round-robin")),
-        Row("… tiled (`tile`)", "–", ms("tile")),
-        Row("less communication time by tiling: linear ÷ tiled", "2.9×", times("block", "tile")),
-        Row("… cyclic ÷ tiled", "(2.9×)", times("round-robin", "tile")),
-        Row("whole time saved by tiling, from linear", "4.8 %", less("block", "tile", 1)),
-        Row("tiled, small phases, sum after each", "–", ms("small phases")),
-        Row("tiled, small phases, one sum a time step", "–", ms("one sum a step")),
-        Row("communication saved by the change", "60 %", less("tile", "one sum a step", 0)),
-        Row("whole time saved by the change", "1.9 %", less("tile", "one sum a step", 1)),
-        Row("both together, from linear", "nearly 5×", times("block", "one sum a step")),
-        Row("… from cyclic", "(nearly 5×)", times("round-robin", "one sum a step")),
-        *phase_rows(run, tiled),
-        *boundary_rows(tiled),
-    ]
-    for phase in ("x", "y", "z"):
-        for word, one in (("linear", run), ("tiled", tiled)):
-            if (word, phase) != ("linear", "x"):  # which stays on the nodes
-                stem, title = f"minighost-{word}-{phase}", f"{word}, phase {phase}"
-                found.drawings.append(Drawing(stem, title, one, phase, pods=1))
-    return found
-
-
-def phase_rows(linear: Run, tiled: Run) -> list[Row]:
-    """Congested fraction of the leaves' up-links in each phase."""
-    rows = []
-    for phase in ("x", "y", "z"):
-        shares = []
-        for run in (linear, tiled):
-            up = estimates(run, phase=phase).filter(
-                (pl.col("tier") == 1) & (pl.col("direction") == "up")
-            )
-            packets = float(up["packets"].sum())
-            shares.append(f"{float(up['congested'].sum()) / packets:.0%}" if packets else "no use")
-        rows.append(
-            Row(
-                f"congested fraction of leaf up-links in phase {phase}: linear → tiled",
-                "one phase bad → all some",
-                " → ".join(shares),
-            )
-        )
-    return rows
-
-
-def boundary_rows(run: Run) -> list[Row]:
-    """Congested fraction of ejection links by where on the grid the node's ranks lie."""
-    dims = [int(extent) for extent in run.tables["jobs"]["grid"][0].split("x")]
-    rank = run.tables["ranks"]["job_rank"].to_numpy().astype(np.int64)
-    rows = []
-    for axis, stride, extent in zip("xyz", np.cumprod([1, *dims[:-1]]), dims, strict=True):
-        at = rank // stride % extent
-        nodes = (
-            pl.DataFrame({"dst": run.tables["ranks"]["node"], "at": at})
-            .group_by("dst").agg(low=pl.col("at").min(), high=pl.col("at").max())
-        )  # fmt: skip
-        # Nodes between this one and the nearer face of the domain, 2 standing for more.
-        gap = pl.min_horizontal("low", extent - 1 - pl.col("high"))
-        layer = pl.min_horizontal(gap // (pl.col("high") - pl.col("low") + 1), pl.lit(2))
-        into = estimates(run, phase=axis).filter(pl.col("to_node")).join(nodes, on="dst")
-        by = (
-            into.group_by(layer.alias("layer"))
-            .agg(share=pl.col("congested").sum() / pl.col("packets").sum()).sort("layer")
-        )  # fmt: skip
-        words = ("at the boundary", "next to it", "further in")
-        listed = ", ".join(f"{share:.0%} {words[int(number)]}" for number, share in by.iter_rows())
-        rows.append(
-            Row(
-                f"tiled, phase {axis}: congested fraction into nodes by layer of {axis}",
-                "heaviest on certain planes",
-                listed,
-            )
-        )
-    return rows
 
 
 def pf3d() -> Found:

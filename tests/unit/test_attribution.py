@@ -13,10 +13,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from report_data import make_run
+from tailback.cli import run as tailback
 from tailback.cli.hot_lines import hot_lines
-from tailback.report import Attribution, attribute, by_line, to_json
+from tailback.report import Attribution, attribute, by_line, to_json, to_table
 from tailback.report.flame import Frame, by_kind, prune
 from tailback.run import Run
+from tailback.schema import DERIVED
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +111,47 @@ def test_json_holds_the_same(found: Attribution) -> None:
     assert data["unit"] == "ps" and data["total"] == found.flame.value
     assert len(data["lines"]) == len(found.lines)
     assert data["flame"]["children"][0]["name"] == found.flame.children[0].name
+
+
+def test_the_table_says_what_the_json_says(run: Run, found: Attribution) -> None:
+    table = to_table(found)
+    assert dict(table.schema) == DERIVED["attribution"].polars_schema
+    lines = json.loads(to_json(found))["lines"]
+    assert table["stall_ps"].to_list() == [line["stall"] for line in lines]
+    assert table["ranks"].to_list() == [line["ranks"] for line in lines]
+    assert table["congested_packets"].null_count() == table.height
+    filled = {None: "unknown", True: "ours", False: "others"}
+    assert table["filled_by"].to_list() == [filled[line["ours"]] for line in lines]
+    bare = replace(run, tables={**run.tables, "messages": run.tables["messages"].clear()})
+    packets = to_table(attribute(bare))
+    assert packets["stall_ps"].null_count() == packets.height > 0
+    assert packets["congested_packets"].sum() > 0
+
+
+def test_the_table_is_exported_from_a_run(
+    run: Run, found: Attribution, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.write(tmp_path / "run")
+    out = tmp_path / "attribution.parquet"
+    words = ["export", "attribution", str(tmp_path / "run"), str(out)]
+    assert tailback(words) == 0
+    assert pl.read_parquet(out).equals(to_table(found))
+    assert tailback(words) == 2 and "--force" in capsys.readouterr().err
+    assert tailback([*words, "--force"]) == 0
+
+
+def test_boxes_know_their_phase_and_host(run: Run, found: Attribution) -> None:
+    ranks = dict(run.tables["ranks"].select("job_rank", "node").iter_rows())
+
+    def check(frame: Frame) -> int:
+        if frame.kind == "line":
+            assert frame.phase and f"in {frame.phase}" in frame.name
+        if frame.kind == "rank" and frame.name.startswith("rank "):
+            assert frame.node == ranks[int(frame.name.removeprefix("rank "))]
+            return 1
+        return sum(check(child) for child in frame.children)
+
+    assert check(found.flame) > 0 and check(by_kind(found.flame)) > 0
 
 
 def test_a_terminal_of_80_columns(run: Run) -> None:

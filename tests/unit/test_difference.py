@@ -96,6 +96,10 @@ def test_frames_agree_on_shares_of_time(both: tuple[Evidence, Evidence]) -> None
         assert step.min() > 0.9 * step.max()
     bands = band_changes(*courses)
     assert all(np.nanmax(np.abs(band.cells), initial=0) <= 1 for band in bands)
+    up, late = next(b for b in courses[0].bands if (b.tier, b.direction) == (1, "up")), bands[0]
+    only_before = ~np.isnan(up.cells) & ~courses[1].bands[0].used
+    assert only_before.any() and (late.cells[only_before] == -up.cells[only_before]).all()
+    assert np.isnan(late.cells[~late.used]).all()
 
 
 def test_frames_hold_all_samples_or_say_whose_they_lack(

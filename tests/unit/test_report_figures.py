@@ -32,8 +32,12 @@ from tailback.report import (
     scales,
 )
 from tailback.report.figures.congested_fraction import line_widths
+from tailback.report.figures.dragonfly_groups import between_groups
 from tailback.report.figures.fabric_raster import _rectangles, blocks
+from tailback.report.figures.torus_rings import dims_of, rings
 from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulate import simulate
 
 SNAPSHOTS = Path(__file__).with_name("report_snapshots.json")
 GRID = (24, 16)
@@ -53,8 +57,24 @@ def grey(png: bytes) -> NDArray[np.float64]:
     return np.asarray(image, np.float64)
 
 
+OTHER_FABRICS = {
+    "torus_rings": {"kind": "torus", "dims": [4, 3, 2]},
+    "dragonfly_groups": {"kind": "dragonfly", "groups": 5, "nodes_per_router": 1, "routers": 4,
+                         "global_ports": 1},
+}  # fmt: skip
+"""Figures of one kind of network, and a small one of it."""
+
+
+@cache
+def other_fabric(name: str) -> Case:
+    job = {"name": HOSTILE, "pattern": {"kind": "alltoall", "ranks": 16, "size": "256 KiB"}}
+    scenario = parse({"fabric": {"topology": OTHER_FABRICS[name]}, "job": [job]})
+    return make_case(simulate(scenario), None)
+
+
 def drawn(name: str, options: Options | None = None, on: Case | None = None) -> bytes:
-    figure = draw(name, on or case(), options)
+    usual = other_fabric(name) if name in OTHER_FABRICS else case()
+    figure = draw(name, on or usual, options)
     assert figure is not None
     return render(figure, "png", 60)
 
@@ -63,9 +83,9 @@ def test_every_figure_is_registered() -> None:
     assert NAMES == [
         "back_pressure", "before_after", "change_back_pressure", "change_congested_fraction",
         "change_fabric_raster", "change_how_sure", "change_link_time", "change_rank_matrix",
-        "congested_fraction", "distance_histogram",
+        "congested_fraction", "distance_histogram", "dragonfly_groups",
         "fabric_raster", "how_sure",
-        "link_time", "rank_matrix", "time_course", "waterfall",
+        "link_time", "rank_matrix", "time_course", "torus_rings", "waterfall",
     ]  # fmt: skip
     assert all(entry.summary.endswith(".") for entry in FIGURES)
 
@@ -176,6 +196,35 @@ def test_raster_stands_at_the_port_it_leaves() -> None:
         assert link["src_port"] == block.first_port + column
 
 
+def test_rings_show_every_link_of_a_torus_once() -> None:
+    evidence = other_fabric("torus_rings").observed
+    dims = [4, 3, 2]
+    assert dims_of(evidence) == dims and dims_of(case().observed) is None
+    inner = (evidence.tier > 0) | (evidence.direction == "flat")
+    number = np.where(inner, np.arange(evidence.n_links, dtype=float), np.nan)
+    every = [rings(evidence, number, dims, d, step) for d in range(3) for step in (1, -1)]
+    found = np.concatenate([cells[~np.isnan(cells)] for cells in every])
+    assert sorted(found.tolist()) == sorted(number[inner].tolist())
+    # Of two switches in z, the first has only the way up and the second only the way down.
+    up, down = every[4], every[5]
+    assert np.isnan(up[:, 1]).all() and np.isnan(down[:, 0]).all()
+    # The switch at (1, 0, 0) goes on to (2, 0, 0).
+    link = evidence.links.row(int(every[0][0, 1]), named=True)
+    assert (link["src_name"], link["dst_name"]) == ("r1-0-0", "r2-0-0")
+
+
+def test_groups_are_joined_by_their_worst_link() -> None:
+    evidence = other_fabric("dragonfly_groups").observed
+    links = evidence.links
+    value = np.zeros(evidence.n_links)
+    pod = dict(evidence.run.tables["switches"].select("name", "pod").iter_rows())
+    hot = next(link for link in links.iter_rows(named=True)
+               if pod.get(link["src_name"]) == 1 and pod.get(link["dst_name"]) == 3)  # fmt: skip
+    value[hot["link"]] = 0.7
+    cells = between_groups(evidence, value)
+    assert cells[1, 3] == 0.7 and np.nansum(cells) == pytest.approx(0.7)
+
+
 def test_rectangles_cover_exactly_the_mask() -> None:
     mask = np.random.default_rng(1).random((13, 17)) < 0.6
     covered = np.zeros(mask.shape, int)
@@ -239,7 +288,7 @@ def test_export_is_deterministic_and_complete(tmp_path: Path) -> None:
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
     names = {path.name for path in first}
-    assert {f"{name}.svg" for name in NAMES} <= names | {"back_pressure.svg"}
+    assert {f"{name}.svg" for name in {*NAMES} - {*OTHER_FABRICS}} <= names | {"back_pressure.svg"}
     assert "congested_fraction-phase02-plus-y.svg" in names
     assert "congested_fraction-after-phase01-plus-x.svg" in names
     for path in first:
@@ -273,6 +322,8 @@ def test_hostile_names_are_text_in_figures(name: str) -> None:
     phases = (HOSTILE + "a", "+x", "b" * 5000, "$")
     run, after = (make_run(prefix=HOSTILE, phases=phases, tiled=tiled) for tiled in (False, True))
     on = make_case(run, make_diagnosis(run, hostile=HOSTILE), None, after)
+    if name in OTHER_FABRICS:
+        on = other_fabric(name)
     figure = draw(name, on, Options(phase=HOSTILE + "a"))
     assert figure is not None
     svg = render(figure, "svg").decode()

@@ -46,12 +46,9 @@ export class CoursePlot implements Drawing {
     });
   }
 
-  private get courses(): CourseMeta[] {
-    return this.model.runsOf(this.store.now.dataset).map((run) => this.model.run(run).course);
-  }
-
+  /** The chosen run's; both runs of a difference have the same rows and as many frames. */
   private get course(): CourseMeta {
-    return this.courses[0] ?? this.model.run(0).course;
+    return this.model.run(this.model.runsOf(this.store.now.dataset)[0] ?? 0).course;
   }
 
   private get rows(): number {
@@ -89,14 +86,12 @@ export class CoursePlot implements Drawing {
 
   /** Values of all cells, row after row: −1 to 1 for a difference, NaN for no data. */
   private cells(): number[] {
-    const parts = this.courses.map((course) =>
-      course.bands.flatMap((band) => {
-        const packed = this.model.arrays.get(band.cells);
-        return Array.from(packed, (_, i) => share(packed, i));
-      }),
-    );
-    const [before = [], after] = parts;
-    return after ? before.map((value, i) => (after[i] ?? NaN) - value) : before;
+    const change = this.lens.change ? this.model.payload.change : null;
+    const refs = change?.cells ?? this.course.bands.map((band) => band.cells);
+    return refs.flatMap((ref) => {
+      const packed = this.model.arrays.get(ref);
+      return Array.from(packed, (_, i) => (change ? 2 * share(packed, i) - 1 : share(packed, i)));
+    });
   }
 
   draw(pen: Pen, width: number, height: number): void {

@@ -105,7 +105,7 @@ export interface Payload {
   };
   blocks: BlockMeta[][];
   datasets: DatasetMeta[];
-  change: { of: [number, number]; matrix: MatrixMeta | null } | null;
+  change: { of: [number, number]; cells: Ref[]; matrix: MatrixMeta | null } | null;
   flames: Flames | null;
 }
 

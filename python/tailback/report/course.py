@@ -40,6 +40,7 @@ class Band:
             without enough samples.
         links: The links of it, shape (n,).
         row: Row of each of them, shape (n,).
+        used: Whether any packet was sampled on a row in a frame, shape (rows, F).
     """
 
     tier: int
@@ -47,6 +48,7 @@ class Band:
     cells: NDArray[np.float64]
     links: NDArray[np.int64]
     row: NDArray[np.int64]
+    used: NDArray[np.bool_]
 
 
 class Course:
@@ -129,7 +131,9 @@ class Course:
             met, through = sums["congested_weight"].to_numpy(), sums["hop_weight"].to_numpy()
             place = (sums["row"].to_numpy(), sums["frame"].to_numpy())
             np.fmax.at(cells, place, np.clip(met / through, 0, 1))
-        return Band(tier, direction, cells, links, row)
+        used = np.zeros(cells.shape, np.bool_)
+        used[chosen["row"].to_numpy(), chosen["frame"].to_numpy()] = True
+        return Band(tier, direction, cells, links, row, used)
 
 
 def course_that_fits(evidence: Evidence, frames: int | None = None) -> Course:

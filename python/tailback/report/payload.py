@@ -14,6 +14,7 @@ from tailback.report.brushing import course_data, matrix_data, moved_pairs
 from tailback.report.course import Course, course_that_fits
 from tailback.report.difference import compared, flame_change
 from tailback.report.evidence import Case, Evidence, Load
+from tailback.report.figures.change_link_time import band_changes
 from tailback.report.figures.fabric_raster import Block, blocks
 from tailback.report.flame import Frame, by_kind, prune, sort_frames
 from tailback.report.layout import describe
@@ -51,6 +52,7 @@ def build(case: Case) -> tuple[dict[str, Any], str]:
                                           strict=True)]  # fmt: skip
     datasets = _datasets(case)
     frames = min(course_that_fits(entry.evidence).frames for entry in datasets)
+    courses = [Course(entry.evidence, frames) for entry in datasets]
     both = compared(case)
     data = {
         "scales": {name: packer.add(scales.table(name), "u1")
@@ -70,9 +72,9 @@ def build(case: Case) -> tuple[dict[str, Any], str]:
         "ways": [[tier, direction] for tier, direction in groups],
         "layout": _layout(evidence, packer),
         "blocks": [[_block(block, packer) for block in band] for band in blocks(evidence)],
-        "datasets": [_dataset(packer, entry, Course(entry.evidence, frames))
-                     for entry in datasets],
-        "change": None if both is None else _change(packer, datasets, both),
+        "datasets": [_dataset(packer, entry, course)
+                     for entry, course in zip(datasets, courses, strict=True)],
+        "change": None if both is None else _change(packer, courses, both),
         "flames": _flames(case),
     }  # fmt: skip
     return data, packer.base64()
@@ -97,14 +99,20 @@ def _datasets(case: Case) -> list[_Entry]:
 
 
 def _change(
-    packer: Packer, datasets: list[_Entry], both: tuple[Evidence, Evidence]
+    packer: Packer, courses: list[Course], both: tuple[Evidence, Evidence]
 ) -> dict[str, Any]:
-    """Which two of the runs the difference is of, and how far pairs of ranks moved."""
-    order = {id(entry.evidence): index for index, entry in enumerate(datasets)}
+    """Which two of the runs the difference is of, and what of it is not by link.
+
+    Cells of the links against time are packed from -1 to 1 as 0 to 1.
+    """
+    order = [[course.evidence for course in courses].index(evidence) for evidence in both]
+    before, after = (courses[place] for place in order)
     return {
-        "of": [order[id(evidence)] for evidence in both],
+        "of": order,
+        "cells": [packer.add(shares((band.cells + 1) / 2), "u2")
+                  for band in band_changes(before, after)],
         "matrix": moved_pairs(packer, *both),
-    }
+    }  # fmt: skip
 
 
 def _flames(case: Case) -> dict[str, Any] | None:

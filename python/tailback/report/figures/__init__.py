@@ -11,11 +11,13 @@ from tailback.report.figures import (
     change_rank_matrix,
     congested_fraction,
     distance_histogram,
+    dragonfly_groups,
     fabric_raster,
     how_sure,
     link_time,
     rank_matrix,
     time_course,
+    torus_rings,
     waterfall,
 )
 
@@ -30,10 +32,12 @@ __all__ = [
     "change_rank_matrix",
     "congested_fraction",
     "distance_histogram",
+    "dragonfly_groups",
     "fabric_raster",
     "how_sure",
     "link_time",
     "rank_matrix",
     "time_course",
+    "torus_rings",
     "waterfall",
 ]

@@ -35,7 +35,7 @@ def change_link_time(case: Case, options: Options) -> Figure | None:
     bar.outline.set_visible(False)
     bar.set_label(
         "change of the highest congested fraction in a cell, after − before (−1 to 1); hatched: "
-        "too few samples in either run"
+        "too few samples"
     )
     return drawn
 
@@ -49,8 +49,15 @@ def aligned(before: Course, after: Course) -> tuple[Course, Course]:
 
 
 def band_changes(before: Course, after: Course) -> list[Band]:
-    """Bands of two aligned courses with the change of their cells, NaN where either has none."""
-    return [
-        Band(one.tier, one.direction, other.cells - one.cells, one.links, one.row)
-        for one, other in zip(before.bands, after.bands, strict=True)
-    ]
+    """Bands of two aligned courses with the change of their cells.
+
+    A row that one run does not use in a frame counts as 0 there; NaN where neither uses it, or
+    where one has samples but too few.
+    """
+    out = []
+    for one, other in zip(before.bands, after.bands, strict=True):
+        cells = [np.where(band.used, band.cells, 0.0) for band in (one, other)]
+        used = one.used | other.used
+        change = np.where(used, cells[1] - cells[0], np.nan)
+        out.append(Band(one.tier, one.direction, change, one.links, one.row, used))
+    return out

@@ -61,15 +61,24 @@ class Shading:
 def congested_fraction(case: Case, options: Options) -> Figure | None:
     """Where packets met congestion: tiers in rows, pods in columns, hosts under their leaf."""
     evidence = options.evidence(case)
-    load = evidence.load(options.phase)
     whole = case.observed.load().weight
-    halves = evidence.layout.halves
-    most = float(whole[halves].max(initial=0)) if len(whole) == len(load.weight) else 0.0
+    most = float(whole[case.observed.layout.halves].max(initial=0))
+    return draw_fabric(evidence, shading_of(evidence, options.phase, most), options.compact)
+
+
+def shading_of(evidence: Evidence, phase: str | None, most: float = 0.0) -> Shading:
+    """The congested fraction of links, in one phase or (None) the whole run.
+
+    Args:
+        evidence: The run.
+        phase: The phase.
+        most: Packets of the widest line, at least; for drawings to be comparable.
+    """
+    load = evidence.load(phase)
     label = "congested fraction: packets that met congestion there ÷ packets through it (0–1)"
-    what = "whole run" if options.phase is None else f"phase {shorten(options.phase, 40)}"
-    most = max(most, float(load.weight[halves].max(initial=0)))
-    shading = Shading(load.fraction, load.weight, most, "congestion", label, f"{what}.")
-    return draw_fabric(evidence, shading, options.compact)
+    what = "whole run" if phase is None else f"phase {shorten(phase, 40)}"
+    most = max(most, float(load.weight[evidence.layout.halves].max(initial=0)))
+    return Shading(load.fraction, load.weight, most, "congestion", label, f"{what}.")
 
 
 def draw_fabric(evidence: Evidence, shading: Shading, compact: bool) -> Figure:
@@ -78,15 +87,22 @@ def draw_fabric(evidence: Evidence, shading: Shading, compact: bool) -> Figure:
     tall = (layout.tiers - 1) * TIER_HEIGHT + HOST_TOP + layout.node_rows * HOST_HEIGHT
     wide = min(max(7.6, 0.1 * layout.width), 15.0)
     drawn = canvas(wide, min(max(0.24 * tall, 3.2), 7.5))
-    axes = bare(drawn.add_subplot())
+    axes = drawn.add_subplot()
+    draw_links(axes, evidence, shading, compact)
+    _legend(drawn, axes, shading)
+    return drawn
+
+
+def draw_links(axes: Axes, evidence: Evidence, shading: Shading, compact: bool) -> None:
+    """Draw the links, hosts and switches on axes of their own, without a legend."""
+    layout = evidence.layout
+    bare(axes)
     _edges(axes, layout, shading)
     _hosts(axes, evidence, shading, compact)
     _switches(axes, layout)
-    _legend(drawn, axes, shading)
     axes.set_xlim(-0.9, layout.width + 0.9)
     axes.set_ylim(-HOST_TOP - layout.node_rows * HOST_HEIGHT - 1.6,
                   (layout.tiers - 1) * TIER_HEIGHT + 1.0)  # fmt: skip
-    return drawn
 
 
 def line_widths(weight: NDArray[np.float64], most: float) -> NDArray[np.float64]:
@@ -171,7 +187,7 @@ def _legend(drawn: Figure, axes: Axes, shading: Shading) -> None:
         location="bottom", fraction=0.035, pad=0.02, aspect=60, shrink=0.42, anchor=(0.0, 0.5),
     )  # fmt: skip
     bar.outline.set_visible(False)
-    bar.set_label(shading.label)
+    bar.set_label(shading.label, loc="left")
     bar.ax.text(
         1.04, 0.5,
         f"{shading.words}  Upper half of an edge: the up link; lower half: the down link.\n"

@@ -151,7 +151,7 @@ def _scale(drawn: Figure, wide: float, high: float, quantity: str, label: str) -
         ScalarMappable(norm(quantity), colormap(quantity)), cax=at, orientation="horizontal"
     )
     bar.outline.set_visible(False)
-    bar.set_label(label)
+    bar.set_label(label, loc="left")
     at.add_patch(
         Rectangle((1.08, 0.0), 0.06, 1.0, transform=at.transAxes, clip_on=False,
                   facecolor=NO_DATA, edgecolor=NO_DATA_HATCH, hatch="//////", linewidth=0.4)
