@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tailback.errors import ScenarioError
@@ -24,6 +25,7 @@ EXAMPLES = ROOT / "examples"
 sys.path.insert(0, str(ROOT / "bench"))
 import case_minighost  # noqa: E402
 import case_model  # noqa: E402
+import case_reasons  # noqa: E402
 import cases  # noqa: E402
 
 GHOST: dict[str, Any] = {"kind": "minighost", "dims": [3, 4, 2], "cells": [6, 4, 2],
@@ -61,6 +63,20 @@ def test_minighost_exchanges_y_then_x_then_z_and_sums_each_variable() -> None:
     assert sizes == {tag: cells * 3 * 8 for tag, cells in faces.items()}
     calls = Counter(label.call for label in program.labels)
     assert calls == {"MPI_Isend": 6, "MPI_Allreduce": 1}
+
+
+def test_the_axes_may_be_exchanged_in_another_order_or_at_once() -> None:
+    usual = sends(build({**GHOST, "sums": "none"}, None, 1))
+    other = build({**GHOST, "sums": "none", "order": "zxy"}, None, 1)
+    assert phases(other, 4) == ["z", "x", "y"]
+    once = build({**GHOST, "sums": "none", "wait": "exchange"}, None, 1)
+    waits = [int((p.kind == Op.WAITALL).sum()) for p in (other, once)]
+    assert waits == [3 * 24, 24]
+    for program in (other, once):
+        found = sends(program)
+        assert sorted(map(tuple, found[:, :4].tolist())) == sorted(
+            map(tuple, usual[:, :4].tolist())
+        )
 
 
 def test_minighost_ends_at_the_boundary() -> None:
@@ -173,7 +189,15 @@ def test_tiling_and_fewer_sums_shorten_the_communication_of_minighost() -> None:
     x, y, z = case_minighost.phase_rows(linear, tiled)
     assert x.ours.startswith("no use") and y.ours.startswith("no use")
     assert int(z.ours.split("%")[0]) > 50
-    assert len(case_minighost.boundary_rows(tiled)) == 3
+    assert len(case_minighost.boundary_rows(tiled)) == 3 * 3
+    found = case_minighost.layers(tiled)
+    assert set(found["tag"]) == {1000, 2000, 3000, 4000, 5000, 6000}
+    # Nobody sends upwards into the first layer, nor downwards into the last.
+    up, down = (found.filter((pl.col("axis") == "y") & (pl.col("tag") == tag))
+                for tag in case_minighost.TAGS["y"])  # fmt: skip
+    assert 0 not in up["layer"] and up["count"][0] - 1 not in down["layer"]
+    names = {name for row in case_minighost.tag_grid() for name, _ in row}
+    assert names <= set(case_minighost.by_tag(tiled).tables["labels"]["phase"])
 
 
 def test_the_shifted_planes_use_the_same_hosts_and_escape_the_background() -> None:
@@ -191,6 +215,39 @@ def test_the_shifted_planes_use_the_same_hosts_and_escape_the_background() -> No
     alone = evaluate(Change(background=False)).elapsed_ps
     assert evaluate(Change()).elapsed_ps > 1.05 * alone
     assert simulate(two).elapsed_ps < 1.01 * alone
+
+
+@pytest.mark.parametrize("name", list(case_reasons.QUESTIONS))
+def test_reasons_change_one_thing_that_a_scenario_may_say(name: str) -> None:
+    question = case_reasons.QUESTIONS[name]
+    path = {"background": "background/background.toml", "minighost": "minighost/step.toml"}[name]
+    usual = case_model.example(path).model_dump()
+    for number, setting in enumerate(question.settings):
+        changed = case_model.example(path)
+        changed.job[0].placement = "tile" if name == "minighost" else changed.job[0].placement
+        before = changed.model_dump()
+        setting.change(changed)
+        parts = [key for key in usual if changed.model_dump()[key] != before[key]]
+        same = setting.change is case_reasons.nothing
+        assert len(parts) == (0 if same else 1), (number, setting.name)
+        for job in changed.job:
+            assert job.pattern is not None
+            build({**job.pattern, "dims": [3, 4, 2]} if "dims" in job.pattern else
+                  {**job.pattern, "ranks": 8}, None, 1)  # fmt: skip
+
+
+def test_reasons_are_a_table_and_a_chart() -> None:
+    question = case_reasons.QUESTIONS["background"]
+    found = [case_reasons.Outcome(name, 60.0 + n, 58.0, 62.0 + n, ("x", "y"))
+             for n, name in enumerate(("as it is", "other"))]  # fmt: skip
+    text = case_reasons.table(question, found)
+    assert text.splitlines()[0].count("|") == 4 and "| other | x | y |" in text
+    drawn = case_reasons.chart(question, found)
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["as it is", "other"]
+    page = case_reasons.PAGE.read_text(encoding="utf-8")
+    for name, asked in case_reasons.QUESTIONS.items():
+        part = page.split(f"<!-- {name} reasons -->\n")[1].split(f"<!-- end {name} reasons -->")[0]
+        assert part.count("\n") == len(asked.settings) + 2
 
 
 def test_every_case_has_its_place_and_its_figures_on_the_page() -> None:

@@ -10,6 +10,10 @@ from tailback.report.figure import Options, canvas, figure
 from tailback.report.scales import CAUSE_COLOURS, FAINT, INK, MUTED
 from tailback.units import format_time
 
+ENDS = ("ideal", "observed")
+LEAST = 0.0005
+"""Share of the observed time from which a step is drawn."""
+
 _COLOURS = {
     "ideal": "#7b8794",
     "pattern": CAUSE_COLOURS["pattern"],
@@ -23,9 +27,10 @@ _COLOURS = {
 @figure("waterfall")
 def waterfall(case: Case, options: Options) -> Figure | None:
     """Where the time goes: from the ideal to the observed time, one cause after the other."""
-    bars = case.diagnosis.waterfall if case.diagnosis else []
-    if not bars:
+    every = case.diagnosis.waterfall if case.diagnosis else []
+    if not every:
         return None
+    bars = [bar for bar in every if bar.name in ENDS or _adds(bar, every[-1].elapsed_ps)]
     drawn = canvas(7.6, 0.62 + 0.42 * len(bars))
     axes = drawn.add_subplot()
     unit, scale = time_unit(max(bar.elapsed_ps for bar in bars))
@@ -57,11 +62,18 @@ def waterfall(case: Case, options: Options) -> Figure | None:
     axes.set_yticks(range(len(bars)), [_name(bar, row) for row, bar in enumerate(bars)])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.24 * end / scale)
-    axes.set_xlabel(f"time of the job, {unit}")
+    nothing = ", ".join(bar.name for bar in every if bar not in bars)
+    more = f"\nnothing comes from: {nothing}" if nothing else ""
+    axes.set_xlabel(f"time of the job, {unit}{more}")
     axes.grid(axis="x", color=FAINT)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     return drawn
+
+
+def _adds(bar: Bar, observed: int) -> bool:
+    """Whether a step adds anything worth a bar, in any repetition."""
+    return max(abs(bar.delta_ps), abs(bar.low_ps), abs(bar.high_ps)) >= LEAST * observed
 
 
 def time_unit(largest: float) -> tuple[str, float]:
@@ -79,8 +91,6 @@ def _name(bar: Bar, row: int) -> str:
 def _amount(bar: Bar, whole: bool, observed: int) -> str:
     if whole:
         return format_time(bar.elapsed_ps)
-    if abs(bar.delta_ps) < 0.0005 * observed and bar.low_ps == bar.high_ps:
-        return "nothing"
     sign = "−" if bar.delta_ps < 0 else "+"
     share = abs(bar.delta_ps) / observed if observed else 0.0
     return f"{sign}{format_time(abs(bar.delta_ps))}  ({sign}{100 * share:.0f} % of observed)"
