@@ -356,8 +356,11 @@ impl<P: Probe> Shard<'_, P> {
         if route.links.is_empty() {
             return route;
         }
-        let lane = self.links.lane_of(route.links.start + route.first, packet.service);
-        self.links.fetch(lane);
+        let link = route.links.start + route.first;
+        self.links.fetch(self.links.lane_of(link, packet.service));
+        if P::ON {
+            self.probe.fetch(self.now, link);
+        }
         if route.home {
             prefetch(&world.program.messages[packet.message as usize]);
             let receive = world.sides[packet.message as usize].receive;

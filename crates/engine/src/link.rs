@@ -44,7 +44,7 @@ impl Link {
     /// Time `bytes` take on the wire, at least one picosecond.
     #[inline]
     pub fn serialization(&self, bytes: u32) -> u64 {
-        ((u64::from(bytes) * u64::from(self.rate)) >> RATE_BITS).max(1)
+        serialization(bytes, self.rate)
     }
 
     /// Bytes the transmitter moves in `ps`.
@@ -155,6 +155,19 @@ impl Lane {
     }
 }
 
+/// Rate and delay of a link, as in [`Link`].
+#[derive(Debug, Clone, Copy)]
+struct Wire {
+    rate: u32,
+    delay: u32,
+}
+
+/// Time `bytes` take on a wire of `rate`, at least one picosecond.
+#[inline]
+fn serialization(bytes: u32, rate: u32) -> u64 {
+    ((u64::from(bytes) * u64::from(rate)) >> RATE_BITS).max(1)
+}
+
 /// What adaptive routing compares, apart from all else: a switch's candidates are neighbours here.
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
@@ -171,8 +184,8 @@ struct Load {
 pub(crate) struct Links {
     lanes: Vec<Lane>,
     loads: Vec<Load>,
-    /// Cable delay of each lane, for the switch that gives credit back.
-    delays: Vec<u32>,
+    /// What others need to know of a lane: the switch that gives credit back, and who compares loads.
+    wires: Vec<Wire>,
     /// Number of each link over the whole fabric.
     global: Vec<u32>,
     per_link: u32,
@@ -184,11 +197,13 @@ impl Links {
     pub fn new(links: &[(u32, Link)], lanes: u8, buffer: u32) -> Self {
         let n = usize::from(lanes);
         let lane = |&(_, link): &(u32, Link)| std::iter::repeat_n(Lane::new(link, buffer), n);
-        let delay = |(_, link): &(u32, Link)| std::iter::repeat_n(link.delay, n);
+        let wire = |(_, link): &(u32, Link)| {
+            std::iter::repeat_n(Wire { rate: link.rate, delay: link.delay }, n)
+        };
         Self {
             lanes: links.iter().flat_map(lane).collect(),
             loads: vec![Load::default(); links.len() * n],
-            delays: links.iter().flat_map(delay).collect(),
+            wires: links.iter().flat_map(wire).collect(),
             global: links.iter().map(|&(global, _)| global).collect(),
             per_link: lanes.into(),
         }
@@ -266,10 +281,14 @@ impl Links {
     /// Time a packet would wait at a lane before its own transmission: the adaptive measure.
     #[inline]
     pub fn backlog(&self, link: u32, lane: u8, now: u64) -> u64 {
-        let first = self.lane_of(link, 0);
-        let waiting = self.loads[first as usize + usize::from(lane)].waiting;
-        let sending = self.loads[first as usize].free_at.saturating_sub(now);
-        if waiting == 0 { sending } else { sending + self.link(link).serialization(waiting as u32) }
+        let first = self.lane_of(link, 0) as usize;
+        let waiting = self.loads[first + usize::from(lane)].waiting;
+        let sending = self.loads[first].free_at.saturating_sub(now);
+        if waiting == 0 {
+            sending
+        } else {
+            sending + serialization(waiting as u32, self.wires[first].rate)
+        }
     }
 
     /// The first of `links` (numbers over the fabric, `shift` more than the shard's) with a backlog
@@ -297,12 +316,8 @@ impl Links {
     /// The same for links side by side that have one lane.
     #[inline]
     pub fn least_loaded_of(&self, links: Range<u32>, now: u64, mut best: (u32, u64)) -> (u32, u64) {
-        let loads = &self.loads[links.start as usize..links.end as usize];
-        for (link, load) in links.zip(loads) {
-            let mut backlog = load.free_at.saturating_sub(now);
-            if load.waiting > 0 {
-                backlog += self.lane(link).link().serialization(load.waiting as u32);
-            }
+        for link in links {
+            let backlog = self.backlog(link, 0, now);
             if backlog < best.1 {
                 best = (link, backlog);
                 if backlog == 0 {
@@ -341,13 +356,13 @@ impl Links {
     /// Cable delay of a lane.
     #[inline]
     pub fn delay(&self, lane: u32) -> u32 {
-        self.delays[lane as usize]
+        self.wires[lane as usize].delay
     }
 
     /// Starts to fetch the delay of a lane.
     #[inline]
     pub fn fetch_delay(&self, lane: u32) {
-        prefetch(&self.delays[lane as usize]);
+        prefetch(&self.wires[lane as usize]);
     }
 
     /// Number of a link over the whole fabric.

@@ -2,6 +2,8 @@
 
 use tailback_telemetry::{Key, Mark, Sample, SampleLog, Sums};
 
+use crate::prefetch::prefetch;
+
 use super::{Arrival, Hop, Probe, Sent, Slot};
 
 /// What really crossed a link in a window.
@@ -144,6 +146,13 @@ impl Measure {
 
 impl Probe for Measure {
     const ON: bool = true;
+
+    #[inline]
+    fn fetch(&self, now: u64, link: u32) {
+        if let Some(truth) = self.truth.get((now >> self.windows.shift) as usize) {
+            prefetch(&truth[link as usize]);
+        }
+    }
 
     #[inline]
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {

@@ -43,6 +43,10 @@ pub trait Probe {
         false
     }
 
+    /// A packet goes through a link soon after `now`: starts to fetch what that needs.
+    #[inline]
+    fn fetch(&self, _now: u64, _link: u32) {}
+
     /// A packet goes through a link.
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64);
 

@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use crate::prefetch::prefetch;
+
 use super::sampled::Sampled;
 use super::{Sent, Slot};
 
@@ -171,6 +173,14 @@ impl Ports {
             counters,
             queues,
         }
+    }
+
+    /// Starts to fetch what a packet changes at a port.
+    #[inline]
+    pub fn fetch(&self, link: u32) {
+        let port = &self.ports[link as usize];
+        prefetch(port);
+        prefetch(&port.counted);
     }
 
     /// A packet gets in line.

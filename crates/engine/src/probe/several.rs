@@ -27,6 +27,16 @@ impl Probe for Several {
     const ON: bool = true;
 
     #[inline]
+    fn fetch(&self, now: u64, link: u32) {
+        if let Some(ports) = &self.ports {
+            ports.fetch(link);
+        }
+        if let Some(measure) = &self.measure {
+            measure.fetch(now, link);
+        }
+    }
+
+    #[inline]
     fn wants_hops(&self) -> bool {
         self.measure.is_some() || self.carried.is_some()
     }
