@@ -2,10 +2,25 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy import float64, int32, int64, uint8, uint32, uint64
 from numpy.typing import NDArray
+
+# rank_start, kind, peer, amount, tag, request and label of a program.
+_Columns: TypeAlias = tuple[
+    NDArray[uint64],
+    NDArray[uint8],
+    NDArray[int32],
+    NDArray[uint64],
+    NDArray[int64],
+    NDArray[int32],
+    NDArray[uint32],
+]
+# Node, host and start of each rank.
+_Places: TypeAlias = tuple[NDArray[uint32], NDArray[uint32], NDArray[uint64]]
+# Start, link and share of the paths of flows.
+_Paths: TypeAlias = tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]]
 
 class Network:
     """A fabric with its routes, ready to simulate on."""
@@ -39,16 +54,8 @@ def fat_tree(
 def simulate(
     network: Network,
     settings: str,
-    program: tuple[
-        NDArray[uint64],
-        NDArray[uint8],
-        NDArray[int32],
-        NDArray[uint64],
-        NDArray[int64],
-        NDArray[int32],
-        NDArray[uint32],
-    ],
-    placement: tuple[NDArray[uint32], NDArray[uint32], NDArray[uint64]],
+    program: _Columns,
+    placement: _Places,
     label_observed: Sequence[bool],
     watch: Callable[[int, int, int, int], object] | None = None,
     routing: Routing | None = None,
@@ -121,12 +128,12 @@ def yellowstone_fabric(counts: Sequence[int], gbps: float, delay_ps: int) -> dic
 def with_forwarding(network: Network, forward: NDArray[uint32]) -> Network: ...
 def fluid_max_min(
     capacity: NDArray[float64],
-    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    paths: _Paths,
     weight: NDArray[float64],
 ) -> NDArray[float64]: ...
 def fluid_assignment(
     capacity: NDArray[float64],
-    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    paths: _Paths,
     weight: NDArray[float64],
 ) -> tuple[NDArray[float64], NDArray[float64]]: ...
 def fluid_flows(
@@ -134,7 +141,7 @@ def fluid_flows(
     start_ps: NDArray[uint64],
     bytes: NDArray[uint64],
     weight: NDArray[float64],
-    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    paths: _Paths,
     rates: str,
 ) -> dict[str, Any]: ...
 def fluid_paths(
@@ -143,29 +150,21 @@ def fluid_paths(
 def fluid_program(
     network: Network,
     settings: str,
-    program: tuple[
-        NDArray[uint64],
-        NDArray[uint8],
-        NDArray[int32],
-        NDArray[uint64],
-        NDArray[int64],
-        NDArray[int32],
-        NDArray[uint32],
-    ],
-    placement: tuple[NDArray[uint32], NDArray[uint32], NDArray[uint64]],
+    program: _Columns,
+    placement: _Places,
     routing: Routing | None = None,
 ) -> dict[str, Any]: ...
 def fluid_protocol(
     capacity: NDArray[float64],
     start_ps: NDArray[uint64],
     bytes: NDArray[uint64],
-    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    paths: _Paths,
     hop_ps: int,
     probe_ps: int,
 ) -> dict[str, Any]: ...
 def fluid_rounds(
     n_links: int,
-    paths: tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]],
+    paths: _Paths,
     cells: int,
     buffer: int,
     assigned: bool,

@@ -115,7 +115,7 @@ def simulate_program(
     left; there are no buffers, so no congestion spreads.
 
     Args:
-        network: The fabric with its routes (``tailback.simulate.execute.network_of``).
+        network: The fabric with its routes (``tailback.fabric.builders.network_of``).
         program: The operations of R ranks.
         node: Node of each rank, shape (R,).
         host: Host of each rank, shape (R,); the node when absent.
@@ -134,8 +134,7 @@ def simulate_program(
         out = _core.fluid_program(
             network,
             (model or RankModel()).as_json(),
-            (program.rank_start, program.kind, program.peer, program.amount, program.tag,
-             program.request, program.label),
+            program.columns,
             (nodes, np.ascontiguousarray(nodes if host is None else host, np.uint32),
              np.ascontiguousarray(start, np.uint64)),
             routing,

@@ -132,8 +132,7 @@ def execute(
         outcome = _core.simulate(
             routes.network,
             json.dumps(settings),
-            (program.rank_start, program.kind, program.peer, program.amount, program.tag,
-             program.request, program.label),
+            program.columns,
             (laid.node, np.ascontiguousarray(fabric.node_host[laid.node]), laid.start_ps),
             [section.observed for section in of_label],
             watch,
@@ -153,18 +152,22 @@ def execute(
     )
     if stated is not None:
         summary["pacing"] = stated.summary
-    performance = {
+    notes = [*prepared.notes, *routes.notes, *(stated.notes if stated else ())]
+    if not outcome["complete"]:
+        end = format_time(int(outcome["end_ps"]))
+        notes.append(f"broken off at {end}: the tables are incomplete")
+    return Run(prepared.scenario, tables, summary, _performance(outcome, seconds), notes)
+
+
+def _performance(outcome: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """What the run cost."""
+    return {
         "engine_seconds": seconds,
         "packet_hops_per_s": outcome["packet_hops"] / seconds if seconds else 0.0,
         "events_per_s": outcome["events"] / seconds if seconds else 0.0,
         "cores": os.cpu_count(),
         "threads": threads(),
     }
-    notes = [*prepared.notes, *routes.notes, *(stated.notes if stated else ())]
-    if not outcome["complete"]:
-        end = format_time(int(outcome["end_ps"]))
-        notes.append(f"broken off at {end}: the tables are incomplete")
-    return Run(prepared.scenario, tables, summary, performance, notes)
 
 
 def _explain(text: str, scenario: Scenario, fabric: Fabric) -> TailbackError:

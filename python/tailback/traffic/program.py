@@ -55,11 +55,23 @@ class Label:
     path: str = ""
 
 
+Columns = tuple[
+    NDArray[np.uint64],
+    NDArray[np.uint8],
+    NDArray[np.int32],
+    NDArray[np.uint64],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.uint32],
+]
+"""``rank_start``, ``kind``, ``peer``, ``amount``, ``tag``, ``request``, ``label`` of a program."""
+
+
 @dataclass
 class Program:
     """Operations of all ranks, rank after rank.
 
-    Operations of rank ``r`` are ``rank_start[r]:rank_start[r + 1]`` of the five columns. Sends and
+    Operations of rank ``r`` are ``rank_start[r]:rank_start[r + 1]`` of the six columns. Sends and
     receives of one (source, destination, tag) match in the order they are posted, as MPI's
     non-overtaking rule says; there are no wild cards, because traces record who really matched.
 
@@ -88,6 +100,13 @@ class Program:
     labels: list[Label]
     grid: tuple[int, ...] = ()
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def columns(self) -> Columns:
+        """What the core takes: ``rank_start`` and the six columns, in this order."""
+        return (
+            self.rank_start, self.kind, self.peer, self.amount, self.tag, self.request, self.label
+        )  # fmt: skip
 
     @property
     def n_ranks(self) -> int:
