@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _pages import put
 from case_figures import save
 from case_minighost import communication
 from case_model import example
@@ -251,11 +252,7 @@ def chart(question: Question, found: list[Outcome]) -> Figure:
 
 def write(name: str, question: Question, found: list[Outcome]) -> None:
     """Replace the question's part of the page and draw its figure."""
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = f"<!-- {name} reasons -->\n", f"<!-- end {name} reasons -->"
-    head, rest = text.split(begin, 1)
-    tail = rest.split(end, 1)[1]
-    PAGE.write_text(f"{head}{begin}{table(question, found)}\n{end}{tail}", encoding="utf-8")
+    put(PAGE, {f"{name} reasons": table(question, found)})
     save(chart(question, found), PAGE.with_suffix("") / f"{name}-reasons.png")
 
 
