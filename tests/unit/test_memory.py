@@ -61,7 +61,7 @@ def tapered(size: str, messages: int, **telemetry: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "source",
     [
-        pytest.param(tapered("4 KiB", 40, scheme="off"), id="messages"),
+        pytest.param(tapered("4 KiB", 120, scheme="off"), id="messages"),
         pytest.param(tapered("16 KiB", 4, windows=32), id="windows"),
     ],
 )
