@@ -37,7 +37,9 @@ def test_viewer_is_built_from_its_source(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("viewer.js", "viewer.css"):
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == ["evolution.css", "evolution.js", "viewer.css", "viewer.js"]
+    for name in made:
         fresh, committed = (tmp_path / name).read_bytes(), (BUILT / name).read_bytes()
         assert fresh == committed, f"{name} is not what web/src builds to: run web/build.sh"
 
