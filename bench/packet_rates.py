@@ -130,7 +130,7 @@ def network(flows: list[Flow], arity: int = ARITY, levels: int = LEVELS) -> Netw
         "job": [{"pattern": {"kind": "permutation", "ranks": nodes, "size": "1 KiB"}}],
         "engine": {
             "packet": f"{PACKET} B", "routing": "deterministic", "injection": "per-destination",
-            "send_delay": "0 ns", "eager": "1 GiB",
+            "send_delay": "0 ns", "eager": "1 GiB", "pacing": {"offset": "none"},
         },
         "telemetry": {"scheme": "off"},
     }  # fmt: skip

@@ -1,13 +1,14 @@
 """The slides' figures of document 004, fluid beside packet view.
 
-    python bench/permutation_figures.py            draw docs/images/permutation-*.png (two minutes)
+    python bench/permutation_figures.py            draw docs/images/permutation-*.png (five minutes)
     python bench/permutation_figures.py --json     the numbers as well
 
 Figure 1: congestion that the flows of one random permutation encounter on the 16-ary 3-tree, by
 width of the horizontal links, and the time the same permutation takes. Figure 2: the time that 1
 to 8 superposed permutations take. *Fluid*: the assignment's W, and max-min rates. *Packets*: cells
-with buffers of 8, served in turn (``rounds_to_completion``), and the packet engine where it routes
-as the flows do: by D-mod-k tables; and packet by packet.
+with buffers of 8, served in turn (``rounds_to_completion``), and the packet engine: where it routes
+as the flows do, by D-mod-k tables, at assigned rates and without control; by VC routing at width 2,
+where a flow chooses as its first packet passes; and packet by packet.
 """
 
 from __future__ import annotations
@@ -48,10 +49,23 @@ ROUTINGS = {
     "adaptive, width 2": (KaryTree(width=2), Routing()),
     "adaptive, width 2, margin 2": (KaryTree(width=2), Routing(margin=2)),
 }
-ENGINES = {
-    "engine": "packet engine, D-mod-k",
-    "engine adaptive": "packet engine, packet by packet",
+PLAIN = {"kind": "k-ary-n-tree", "k": 16, "n": 3}
+WIDE = {"kind": "modified-k-ary-n-tree", "k": 16, "n": 3, "width": 2}
+ENGINES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "engine": ("packet engine, D-mod-k", PLAIN, {"routing": "deterministic"}),
+    "engine adaptive": ("packet engine, packet by packet", PLAIN, {"routing": "adaptive"}),
+    "engine vc": ("packet engine, VC, width 2", WIDE, {"routing": "vc", "vc_entries": 65536}),
+    "engine assigned": (
+        "packet engine, D-mod-k",
+        PLAIN,
+        {
+            "routing": "deterministic",
+            "injection": "per-destination",
+            "pacing": {"kind": "elastic", "rates": "assigned"},
+        },
+    ),
 }
+"""Runs of the packet engine: what they are called, the tree, the engine's settings."""
 INK, MUTED = "#1b2430", "#7f8893"
 LOOKS: dict[str, dict[str, Any]] = {
     "oblivious, plain tree": {"color": MUTED, "marker": "s", "linestyle": "-"},
@@ -61,6 +75,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     },
     "packet engine, D-mod-k": {"color": INK, "marker": "x", "linestyle": ""},
     "packet engine, packet by packet": {"color": INK, "marker": "+", "linestyle": ""},
+    "packet engine, VC, width 2": {"color": "#b96cc4", "marker": "x", "linestyle": ""},
 }  # fmt: skip
 
 
@@ -77,18 +92,19 @@ def program_of(s: Superposition, nodes: int) -> Program:
     return builder.build()
 
 
-def engine(s: Superposition, routing: str) -> float:
-    """Time of the flows in the packet engine on the plain tree, in flows at line rate."""
+def engine(s: Superposition, topology: dict[str, Any], settings: dict[str, Any]) -> float:
+    """Time of the flows in the packet engine, by its own routing, in flows at line rate."""
     tree = KaryTree()
     nodes = tree.arity**tree.levels
     data = {
-        "fabric": {"topology": {"kind": "k-ary-n-tree", "k": tree.arity, "n": tree.levels}},
+        "fabric": {"topology": topology},
         "job": [{"pattern": {"kind": "permutation", "ranks": nodes, "size": "1 KiB"}}],
         "engine": {
-            "packet": f"{CELL_BYTES} B", "buffer": f"{BUFFER * CELL_BYTES} B", "routing": routing,
+            "packet": f"{CELL_BYTES} B", "buffer": f"{BUFFER * CELL_BYTES} B",
             "injection": "round-robin", "switch_delay": "0 ns", "send_delay": "0 ns",
-            "eager": "1 GiB",
+            "eager": "1 GiB", **settings,
         },
+        "telemetry": {"scheme": "off"},
     }  # fmt: skip
     prepared = prepare(parse(data))
     prepared.jobs[0].program = program_of(s, nodes)
@@ -140,8 +156,7 @@ def by_copies(runs: int, copies: tuple[int, ...], seed: int) -> dict[str, Any]:
                 s = superpose(tree, routing, n, run, seed)
                 view = times(s)
                 if name.startswith("oblivious"):
-                    view["engine"] = engine(s, "deterministic")
-                    view["engine adaptive"] = engine(s, "adaptive")
+                    view |= {key: engine(s, *what) for key, (_, *what) in ENGINES.items()}
                 views.append(view)
             mean = {key: float(np.mean([v[key] for v in views])) for key in views[0]}
             rows.append({"copies": n, "routing": name, **mean})
@@ -193,9 +208,9 @@ def draw_copies(found: dict[str, Any], path: Path) -> None:
         for name in ROUTINGS:
             mine = [row for row in found["rows"] if row["routing"] == name]
             ax.plot([r["copies"] for r in mine], [r[key] for r in mine], label=name, **LOOKS[name])
-        if key == "no control":
-            mine = [row for row in found["rows"] if "engine" in row]
-            for column, name in ENGINES.items():
+        mine = [row for row in found["rows"] if "engine" in row]
+        for column, (name, *_) in ENGINES.items():
+            if key == ("assigned" if column == "engine assigned" else "no control"):
                 ax.plot([r["copies"] for r in mine], [r[column] for r in mine],
                         label=name, **LOOKS[name])  # fmt: skip
         ax.set(title=title, xlabel="permutations superposed", ylim=(0, 1.05 * top))
