@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from tailback.counters.analysis.evolution_run import spread_stalls
 from tailback.counters.analysis.figures import render
 from tailback.counters.readers.engine_run import from_run
 from tailback.fabric.builders import in_port_order
@@ -63,7 +62,7 @@ def run_of(scenario: Scenario, change: Callable[[Fabric], Fabric] | None = None)
 
 def counters_of(run: Run, until_ps: int | None = None) -> pl.DataFrame:
     """Intervals of every link, stalls where they happened, up to ``until_ps``."""
-    rows = spread_stalls(from_run(run).intervals)
+    rows = from_run(run).intervals
     return rows if until_ps is None else rows.filter(pl.col("time_ns") * 1000 <= until_ps)
 
 

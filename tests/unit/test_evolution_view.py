@@ -13,13 +13,12 @@ from tailback.cli import run as tailback
 from tailback.counters.analysis.evolution import from_torus
 from tailback.counters.analysis.evolution_layout import columns_of, time_unit
 from tailback.counters.analysis.evolution_run import (
-    spread_stalls,
     torus_rows,
 )
 from tailback.counters.analysis.evolution_tiers import tier_panels, tier_stalls
 from tailback.counters.analysis.figures import draw, render
 from tailback.counters.analysis.study import Study
-from tailback.counters.readers.engine_run import from_run
+from tailback.counters.readers.engine_run import from_run, spread_stalls
 from tailback.counters.schema import INTERVALS, CounterError, conform
 from tailback.fabric.builders import fat_tree
 from tailback.report.evolution import render_evolution, torus_panels
@@ -94,7 +93,7 @@ def test_x_stalls_most_because_y_is_narrow(tmp_path: Path) -> None:
     stall = {}
     for y in ("4.7 GB/s", "18.8 GB/s"):
         run = small_torus(y)
-        found = torus_rows(run, spread_stalls(from_run(run).intervals))
+        found = torus_rows(run, from_run(run).intervals)
         assert set(found["direction"].unique()) == {"X+", "X-", "Y+", "Y-", "Z+", "Z-"}
         sums = found.group_by(pl.col("direction").str.head(1)).agg(pl.col("stall_fraction").mean())
         stall[y] = dict(sums.iter_rows())

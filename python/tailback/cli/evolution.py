@@ -13,7 +13,6 @@ from tailback.counters.analysis.classes import attach, classify
 from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
 from tailback.counters.analysis.evolution_run import (
     is_torus,
-    spread_stalls,
     torus_coordinates,
     torus_rows,
 )
@@ -75,7 +74,7 @@ _Drawn = tuple[Evolution, list[Panel], NDArray[np.float64] | None, str]
 
 
 def _of_run(run: Run, direction: str, threshold: float) -> _Drawn:
-    rows = spread_stalls(from_run(run).intervals)
+    rows = from_run(run).intervals
     title = run.scenario.name
     if not is_torus(run):
         return _of_links(rows, _fabric(run), threshold, title)

@@ -101,7 +101,10 @@ class Activity:
 
 
 def observed_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Return the delivered messages of observed jobs, with their nodes ``src`` and ``dst``."""
+    """Return the delivered messages of observed jobs, with their nodes ``src`` and ``dst``.
+
+    ``switches`` is how many of them their packets visited on average.
+    """
     observed = tables["jobs"].filter("observed")["job"]
     ranks = tables["ranks"].filter(pl.col("job").is_in(observed.implode())).select("rank", "node")
     messages = tables["messages"].filter(
@@ -112,6 +115,14 @@ def observed_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         .join(ranks.rename({"rank": "dst_rank", "node": "dst"}), on="dst_rank")
         .filter(pl.col("src") != pl.col("dst"))
         .select(
-            "src", "dst", "start_ps", "arrival_ps", "src_rank", "dst_rank", "label", "size_bytes"
+            "src",
+            "dst",
+            "start_ps",
+            "arrival_ps",
+            "src_rank",
+            "dst_rank",
+            "label",
+            "size_bytes",
+            switches=(pl.col("switch_hops") / pl.col("packets")).round(),
         )
     )

@@ -57,7 +57,6 @@ def doubt(
     slow: Slow | None,
     evidence: Evidence,
     *,
-    fits: float,
     worth: float,
 ) -> Doubt:
     """What the verdict rests on, and its margin.
@@ -69,7 +68,6 @@ def doubt(
         hidden: Share that what is known does not explain.
         slow: The best slow cable that was tried.
         evidence: What the samples say.
-        fits: Fit from which a slow cable is the explanation.
         worth: Share of the time from which a cause is worth fixing.
     """
     ordered = sorted(cost.values(), reverse=True)
@@ -78,8 +76,8 @@ def doubt(
     if cost and cause in HIDDEN and hidden > 0.5 * cost[cause]:
         if slow is None:
             return Doubt("hypothesis", 0.0)
-        room = 1.0 - fits if slow.fit >= fits else fits
-        return Doubt("hypothesis", _within(abs(slow.fit - fits) / room))
+        room = 1.0 - slow.needs if slow.explains else slow.needs
+        return Doubt("hypothesis", _within(abs(slow.fit - slow.needs) / room))
     if cost:
         return Doubt("re-simulation", _within((ordered[0] - ordered[1]) / max(ordered[0], 1e-9)))
     if cause in AT_REST:

@@ -15,6 +15,7 @@ import polars as pl
 
 from tailback.diagnose.activity import Activity
 from tailback.diagnose.adapters import Adapters, adapters
+from tailback.diagnose.losses import Losses, losses
 from tailback.diagnose.measure import FILLED, Measure
 from tailback.diagnose.model import Cause, Estimate, Finding, LinkEvidence
 from tailback.diagnose.topology import Bools, Floats, Ints, Topology
@@ -25,6 +26,7 @@ from tailback.diagnose.trees import (
     find_congestion,
     grow,
 )
+from tailback.diagnose.ways import Ways
 from tailback.run import Run
 from tailback.telemetry.estimate import (
     SUMS,
@@ -156,6 +158,21 @@ class Evidence:
     def adapters(self) -> Adapters:
         """What each node sends, and how fast its messages got away."""
         return adapters(self.run)
+
+    @cached_property
+    def losses(self) -> Losses | None:
+        """Where our messages lost their time, as their log tells; None without one."""
+        return losses(self.run, self.topology)
+
+    def ways(self, messages: pl.DataFrame) -> Ways:
+        """The ways of messages with ``src, dst, took, expected``."""
+        used = (self.whole.packets > 0) | self.topology.from_node
+        return Ways(self.topology, self.reverses, used, messages)
+
+    @cached_property
+    def one_cable(self) -> float:
+        """Share of what messages lost inside the network that one slow cable explains, 0–1."""
+        return 0.0 if self.losses is None else self.ways(self.losses.messages).one_cable
 
     @cached_property
     def wire_share(self) -> float:
@@ -371,10 +388,11 @@ class Evidence:
 
     def reverse(self, link: int) -> int:
         """The opposite link of the same cable."""
-        return int(self._reverse[link])
+        return int(self.reverses[link])
 
     @cached_property
-    def _reverse(self) -> Ints:
+    def reverses(self) -> Ints:
+        """The opposite link of the same cable, for every link, shape (L,)."""
         return self.run.tables["links"].sort("link")["reverse"].cast(pl.Int64).to_numpy()
 
     def use_while_hot(self, links: Ints) -> Floats:

@@ -3,9 +3,10 @@
 Two things a scenario need not know of: jobs of others, and links that serve less than they should.
 Seen from our own packets both are dark and thin links. But a slow link is a hypothesis that can be
 simulated: the few cables that the samples and the message log point to are made slow, one at a
-time, and every message of ours gets a time. Where these times agree with those observed, far better
-than the times of a healthy network do, that cable is the explanation; the traffic of others comes
-and goes and holds up other messages, too.
+time and then further ones besides, and every message of ours gets a time. Where these times agree
+with those observed, far better than the times of a healthy network do, and the whole job takes as
+long, these cables are the explanation; the traffic of others comes and goes and holds up other
+messages, too.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.topology import Floats, Ints
+from tailback.diagnose.ways import Ways
 from tailback.evaluate import Change, Evaluate
 from tailback.run import Run
+from tailback.scenario import TelemetrySection
 
 TRIED = 4
 """Cables tried of each kind of suspicion."""
@@ -31,33 +32,62 @@ RATES = (0.1, 0.3, 0.6)
 CERTAIN = 0.97
 """Fit from which no other cable is tried."""
 
-DELAYED = 64
-"""Messages, those with the largest excess, whose ways are looked at."""
-
 MIN_FIT = 0.1
-"""Fit under which the rate is not looked for more closely."""
+"""Fit under which neither the rate is looked for more closely nor a second cable."""
+
+MOST_CABLES = 4
+"""Slow cables looked for at once."""
+
+WORTH_ADDING = 0.3
+"""A further cable must explain this share of what those before leave unexplained: every cable more
+fits a little better."""
+
+FITS = 0.7
+"""Share of the excess of message times that slow cables must reproduce to be the explanation."""
+
+FITS_SEVERAL = 0.9
+"""The same for several: with more cables to choose from, other traffic is easier to imitate."""
+
+SAME_TIME = 0.15
+"""The job must take as long with them as it did, to this share: messages that the traffic of others
+holds up fit a slow cable now and then, but then the time does not."""
 
 _KEY = ["src_rank", "dst_rank", "label", "number"]
+
+Cables = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
 class Slow:
-    """The slow cable that explains the observed times best.
+    """The slow cables that explain the observed times best.
 
     Attributes:
-        link: One of its links.
-        gbps: The rate that fits best, Gb/s.
+        cables: One link of each and the rate that fits best, Gb/s; the first explains most.
         fit: Share of the squared excess of message times over a healthy network that a simulation
-            with it reproduces; 1 is all, 0 or less is nothing.
+            with them reproduces; 1 is all, 0 or less is nothing.
+        elapsed: Time the job takes in that simulation, as a share of the observed time.
     """
 
-    link: int
-    gbps: float
+    cables: Cables
     fit: float
+    elapsed: float = 1.0
+
+    @property
+    def explains(self) -> bool:
+        """Whether they are the explanation."""
+        return self.fit >= self.needs and abs(self.elapsed - 1.0) <= SAME_TIME
+
+    @property
+    def needs(self) -> float:
+        """The fit from which they are."""
+        return FITS if len(self.cables) == 1 else FITS_SEVERAL
 
 
 def find_slow(evidence: Evidence, evaluate: Evaluate) -> Slow | None:
-    """Look for the one slow cable that reproduces how long our messages took.
+    """Look for the slow cables that reproduce how long our messages took.
+
+    One is looked for first; a further one as long as it explains :data:`WORTH_ADDING` of what those
+    before leave unexplained.
 
     Args:
         evidence: What the samples and the message log say.
@@ -69,31 +99,80 @@ def find_slow(evidence: Evidence, evaluate: Evaluate) -> Slow | None:
     seen = _durations(evidence.run)
     if not seen.height:
         return None
-    healthy = evaluate(Change(network="healthy", measure=True))
-    best: Slow | None = None
-
-    def attempt(link: int, gbps: float) -> Slow:
-        run = evaluate(Change(network="healthy", slow=((link, gbps),)))
-        return Slow(link, gbps, _fit(seen, _durations(healthy), _durations(run)))
-
-    for link, gbps in _suspects(evidence, healthy, seen):
-        nominal = float(evidence.topology.rate_gbps[link])
-        for rate in (gbps, *(share * nominal for share in RATES)):
-            tried = attempt(link, rate)
-            if best is None or tried.fit > best.fit:
-                best = tried
-        if best is not None and best.fit > CERTAIN:
-            break
-    for step in (0.7, 1.4, 0.85, 1.15):
-        if best is None or best.fit < MIN_FIT:
+    search = _Search(evidence, evaluate, seen)
+    best = search.add(Slow((), 0.0), search.suspects())
+    if best is None:
+        return None
+    while MIN_FIT <= best.fit <= CERTAIN and len(best.cables) < MOST_CABLES:
+        more = search.add(best, search.left_by(best))
+        if more is None or 1.0 - more.fit > (1.0 - WORTH_ADDING) * (1.0 - best.fit):
             return best
-        nominal = float(evidence.topology.rate_gbps[best.link])
-        gbps = best.gbps * step
-        if gbps < nominal:
-            tried = attempt(best.link, gbps)
-            if tried.fit > best.fit:
-                best = tried
+        best = search.tuned(more)
     return best
+
+
+class _Search:
+    """Tries slow cables."""
+
+    def __init__(self, evidence: Evidence, evaluate: Evaluate, seen: pl.DataFrame) -> None:
+        self._evidence, self._evaluate, self._seen = evidence, evaluate, seen
+        self._network = evaluate(Change(network="healthy", measure=True))
+        self._healthy = _durations(self._network)
+
+    def attempt(self, cables: Cables) -> Slow:
+        """Simulate slow cables."""
+        run = self._evaluate(Change(network="healthy", slow=cables))
+        fit = _fit(self._seen, self._healthy, _durations(run))
+        return Slow(cables, fit, run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1))
+
+    def suspects(self) -> list[tuple[int, float]]:
+        """Cables that may be slow, with the rate they seem to have."""
+        return _suspects(self._evidence, self._network, self._ways(self._healthy))
+
+    def left_by(self, found: Slow) -> list[tuple[int, float]]:
+        """Cables on the ways of messages that are late although those found are slow."""
+        run = self._evaluate(Change(network="healthy", slow=found.cables))
+        known = {min(link, self._evidence.reverse(link)) for link, _ in found.cables}
+        left = self._ways(_durations(run)).suspects(2 * TRIED)
+        return [(link, rate) for link, rate in left if link not in known]
+
+    def _ways(self, expected: pl.DataFrame) -> Ways:
+        """The ways of our messages, with the time that each was expected to take."""
+        ranks = self._evidence.run.tables["ranks"].select("rank", "node")
+        both = self._seen.join(expected.select(*_KEY, expected="took"), on=_KEY)
+        for end in ("src", "dst"):
+            both = both.join(ranks.rename({"rank": f"{end}_rank", "node": end}), on=f"{end}_rank")
+        return self._evidence.ways(both)
+
+    def add(self, before: Slow, suspects: list[tuple[int, float]]) -> Slow | None:
+        """The best cable to add to those before."""
+        best: Slow | None = None
+        for link, gbps in suspects:
+            nominal = float(self._evidence.topology.rate_gbps[link])
+            for rate in (gbps, *(share * nominal for share in RATES)):
+                tried = self.attempt((*before.cables, (link, rate)))
+                if best is None or tried.fit > best.fit:
+                    best = tried
+            if best is not None and best.fit > CERTAIN:
+                break
+        return best if best is None or len(before.cables) else self.tuned(best)
+
+    def tuned(self, best: Slow) -> Slow:
+        """The rates that fit best, one cable after the other."""
+        # Several cables hold each other's messages up: a second round with smaller steps.
+        rounds = [(0.7, 1.4, 0.85, 1.15)] + [(0.93, 1.08)] * (len(best.cables) > 1)
+        for number, steps in ((i, steps) for steps in rounds for i in range(len(best.cables))):
+            for step in steps:
+                if best.fit < MIN_FIT:
+                    return best
+                link, rate = best.cables[number]
+                if rate * step >= float(self._evidence.topology.rate_gbps[link]):
+                    continue
+                others = best.cables[:number], best.cables[number + 1 :]
+                tried = self.attempt((*others[0], (link, rate * step), *others[1]))
+                if tried.fit > best.fit:
+                    best = tried
+        return best
 
 
 def _durations(run: Run) -> pl.DataFrame:
@@ -127,9 +206,7 @@ def _fit(seen: pl.DataFrame, healthy: pl.DataFrame, slow: pl.DataFrame) -> float
     return 1.0 - float(((took - ill) ** 2).sum()) / excess if excess > 0 else 0.0
 
 
-def _suspects(
-    evidence: Evidence, healthy: Run, seen_durations: pl.DataFrame
-) -> list[tuple[int, float]]:
+def _suspects(evidence: Evidence, healthy: Run, ways: Ways) -> list[tuple[int, float]]:
     """Cables that may be slow, by one link each, with the rate they seem to have.
 
     Links on the ways of messages that took longer than they should; links that are more often
@@ -137,11 +214,13 @@ def _suspects(
     routing sees to; adapters that no message leaves fast.
     """
     t = evidence.topology
-    expected = Evidence(replace(healthy, scenario=evidence.run.scenario)).whole
+    # What is simulated carries whole links, whatever the run carried.
+    scenario = evidence.run.scenario.model_copy(update={"telemetry": TelemetrySection()})
+    expected = Evidence(replace(healthy, scenario=scenario)).whole
     seen = evidence.whole
     scale = float(seen.packets.sum()) / max(float(expected.packets.sum()), 1.0)
     rate = t.rate_gbps
-    suspects: dict[int, float] = {}
+    suspects: dict[int, float] = dict(ways.suspects(2 * TRIED))
 
     def add(links: Ints, share: Floats) -> None:
         for link, part in list(zip(links.tolist(), share.tolist(), strict=True))[:TRIED]:
@@ -149,9 +228,6 @@ def _suspects(
             if cable not in suspects:
                 suspects[cable] = float(np.clip(part, 0.02, 0.9)) * float(rate[link])
 
-    delayed = _delayed(seen_durations, _durations(healthy))
-    for measure in (pl.col("excess"), pl.col("excess") / pl.col("healthy")):
-        add(*_on_the_way(evidence, delayed.with_columns(blame=measure)))
     dark = seen.weight - expected.weight * scale
     roots = evidence.roots.filter(pl.col("verdict") != "ours")
     if roots.height:
@@ -172,44 +248,3 @@ def _suspects(
     of_node = dict(zip(t.src[links].tolist(), links.tolist(), strict=True))
     add(np.array([of_node[int(n)] for n in slow], np.int64), fastest[slow])
     return list(suspects.items())
-
-
-def _delayed(seen: pl.DataFrame, healthy: pl.DataFrame) -> pl.DataFrame:
-    """Messages that took longer than they should have, by ``excess``."""
-    both = seen.join(healthy.select(*_KEY, healthy="took"), on=_KEY)
-    return both.with_columns(excess=pl.col("took") - pl.col("healthy")).filter(pl.col("excess") > 0)
-
-
-def _on_the_way(evidence: Evidence, delayed: pl.DataFrame) -> tuple[Ints, Floats]:
-    """Links by the blame of the messages that may have crossed them, and the rate that suggests.
-
-    The ways of a message are its shortest ones; where there are several links at the same distance
-    each takes its part.
-    """
-    t = evidence.topology
-    top = delayed.sort("blame", descending=True).head(DELAYED)
-    ranks = evidence.run.tables["ranks"]
-    node_of = dict(zip(ranks["rank"].to_list(), ranks["node"].to_list(), strict=True))
-    vertices = len(t.out_start) - 1
-    ones = np.ones(t.n_links)
-    graph = csr_array((ones, (t.src, t.dst)), shape=(vertices, vertices))
-    ends = [
-        (int(node_of[a]), int(node_of[b])) for a, b in top.select("src_rank", "dst_rank").rows()
-    ]
-    starts = sorted({v for pair in ends for v in pair})
-    away = dijkstra(graph, indices=starts, unweighted=True)
-    at = {v: i for i, v in enumerate(starts)}
-    used = (evidence.whole.packets > 0) | t.from_node
-    blame = np.zeros(t.n_links)
-    share = np.ones(t.n_links)
-    rows = top.select("blame", "took", "healthy").rows()
-    for (a, b), (amount, took, well) in zip(ends, rows, strict=True):
-        # Cables work both ways, so distances to b are those from b.
-        out, back = away[at[a]], away[at[b]]
-        way = np.flatnonzero(used & (out[t.src] + 1 + back[t.dst] == out[b]))
-        level = out[t.src[way]].astype(np.int64)
-        blame[way] += amount / np.bincount(level)[level]
-        share[way] = np.minimum(share[way], well / took)
-    order = np.argsort(-blame)[:TRIED]
-    order = order[blame[order] > 0]
-    return order, share[order]

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from tailback.diagnose.adapters import slow_adapter
+from tailback.diagnose.by_rules import (
+    MIN_WORTH,
+    WORTH_FIXING,
+    at_rest,
+    cause_of_rules,
+)
 from tailback.diagnose.confidence import HIDDEN, doubt
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.hidden import Slow, find_slow
 from tailback.diagnose.model import Bar, Cause, Diagnosis, Finding, Sampling, Share
 from tailback.diagnose.rules import RULES
-from tailback.diagnose.rules.tb004_not_network import LITTLE_COMMUNICATION
-from tailback.diagnose.rules.tb008_injection import LINE_BOUND
 from tailback.diagnose.waterfall import Placements, Progress, build, overshoot, unexplained
 from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
 from tailback.telemetry.carried import header_bits
 from tailback.units import format_time
-
-WORTH_FIXING = 0.05
-"""A cause that costs this share of the whole time is worth fixing, whatever the rest is."""
-
-MIN_WORTH = 0.02
-"""So is one that costs this much (the gain from which a placement is recommended), where contention
-takes :data:`WORTH_OF_COMMUNICATION` of the time spent communicating: then it is the network that is
-slow, and computation only hides how much. Under it, repetitions differ by as much."""
 
 WORTH_OF_COMMUNICATION = 0.20
 """Share of the communication time from which contention is no matter of a few short queues."""
@@ -35,12 +30,6 @@ TOP_LINKS = 20
 
 WRONG_MODEL = 0.10
 """Excess of the simulated over the observed time from which the model is called wrong."""
-
-FITS = 0.8
-"""Share of the excess of message times that a slow cable must reproduce to be the explanation."""
-
-TREES = ("TB001", "TB002", "TB003", "TB006", "TB007")
-"""Rules that rest on congestion trees; their shares are of the congested packets."""
 
 _SAY: dict[Cause, str] = {
     "pattern": "The communication pattern overruns single nodes",
@@ -92,11 +81,11 @@ def judge(
         slow = find_slow(evidence, evaluate)
     cost = costs(shares, bars, findings, slow)
     cause, warnings = _reconcile(findings, bars, cost, evidence)
-    if slow is not None and slow.fit >= FITS:
+    if slow is not None and slow.explains:
         warnings.append(_explained_by(slow, evidence))
     told = doubt(
         cause, findings, cost if bars else {}, unexplained(bars), slow, evidence,
-        fits=FITS, worth=WORTH_FIXING,
+        worth=WORTH_FIXING,
     )  # fmt: skip
     if not run.complete:
         warnings.append("The run was interrupted: its tables end there, and so does the diagnosis.")
@@ -122,7 +111,7 @@ def _reconcile(
     findings: list[Finding], bars: list[Bar], cost: dict[Cause, float], evidence: Evidence
 ) -> tuple[Cause, list[str]]:
     """Choose the main cause: time where it was re-simulated, congested packets where not."""
-    by_rules = _cause_of_rules(findings, evidence)
+    by_rules = cause_of_rules(findings, evidence)
     if not bars:
         return by_rules, []
     heaviest = max(cost, key=lambda cause: cost[cause])
@@ -145,10 +134,10 @@ def _reconcile(
             "that is not as described."
         )
     if not worth_fixing(cost, evidence):
-        return _at_rest(by_rules, evidence), warnings
+        return at_rest(by_rules, evidence), warnings
     quiet = by_rules in ("not-network", "injection") and not evidence.roots.height
     if quiet and cost[heaviest] < UNSEEN and hidden < WORTH_FIXING:
-        return _at_rest(by_rules, evidence), [
+        return at_rest(by_rules, evidence), [
             f"Re-simulation charges {cost[heaviest]:.0%} of the time to {heaviest}, but no link "
             "is congested: it is spent in queues too short to count."
         ]
@@ -175,11 +164,11 @@ def costs(
     the times of our messages, else to other traffic; where that could not be tried (no message
     log), to the two in proportion to the congested packets that the rules charge them with.
     """
-    cost: dict[Cause, float] = {share.cause: share.charged for share in shares}
+    cost: dict[Cause, float] = {share.cause: share.charged * room(bars) for share in shares}
     hidden = unexplained(bars)
     seen: dict[Cause, float] = {"other-traffic": 1.0}
     if slow is not None:
-        if slow.fit >= FITS:
+        if slow.explains:
             seen = {"slow-link": 1.0}
     elif any(finding.cause in HIDDEN for finding in findings):
         seen = {f.cause: max(f.share, 1e-6) for f in findings if f.cause in HIDDEN}
@@ -188,13 +177,33 @@ def costs(
     return cost
 
 
+def room(bars: list[Bar]) -> float:
+    """Share of the simulated contention that the observed time has room for, 0–1.
+
+    What is simulated may take longer than the run did, for the model's contention is not the real
+    one's. No more can have been lost than the observed time exceeds what adapters and computation
+    need by themselves.
+    """
+    time = {bar.name: bar.elapsed_ps for bar in bars}
+    if not bars or time["other traffic"] <= time["observed"]:
+        return 1.0
+    simulated = time["other traffic"] - time["injection"]
+    return min(max(time["observed"] - time["injection"], 0) / max(simulated, 1), 1.0)
+
+
 def _explained_by(slow: Slow, evidence: Evidence) -> str:
-    t = evidence.topology
+    rate = evidence.topology.rate_gbps
+    links = [f"{_named(link, gbps, evidence)} of {rate[link]:g} Gb/s" for link, gbps in slow.cables]
+    one = len(links) == 1
+    which = "One slow cable explains" if one else f"{len(links)} slow cables explain"
     return (
-        f"One slow cable explains what is left: {t.name[slow.link]} at about {slow.gbps:.0f} of "
-        f"{t.rate_gbps[slow.link]:g} Gb/s reproduces {slow.fit:.0%} of the squared excess of our "
-        "messages' times."
+        f"{which} what is left: {'; '.join(links)} reproduce{'s' * one} {slow.fit:.0%} of the "
+        "squared excess of our messages' times."
     )
+
+
+def _named(link: int, gbps: float, evidence: Evidence) -> str:
+    return f"{evidence.topology.name[link]} at about {gbps:.0f}"
 
 
 def worth_fixing(cost: dict[Cause, float], evidence: Evidence) -> bool:
@@ -204,37 +213,6 @@ def worth_fixing(cost: dict[Cause, float], evidence: Evidence) -> bool:
         return True
     busy = evidence.communication_fraction
     return most >= MIN_WORTH and busy > 0 and sum(cost.values()) >= WORTH_OF_COMMUNICATION * busy
-
-
-def _at_rest(by_rules: Cause, evidence: Evidence) -> Cause:
-    """What takes the time when contention does not: the adapters' own rate, or no network."""
-    if by_rules == "injection" or evidence.wire_share >= LINE_BOUND:
-        return "injection"
-    return "not-network"
-
-
-def _cause_of_rules(findings: list[Finding], evidence: Evidence) -> Cause:
-    codes = {finding.code for finding in findings}
-    if "TB004" in codes and evidence.communication_fraction < LITTLE_COMMUNICATION:
-        return "not-network"
-    if slow_adapter(evidence.adapters) is not None:
-        return "slow-link"  # Its messages tell, and what they cost hardly shows in congestion.
-    trees: dict[Cause, float] = {f.cause: f.share for f in findings if f.code in TREES}
-    if "TB005" in codes and max(trees.values(), default=0.0) <= evidence.unsure_share:
-        # What stays open outweighs what is known.
-        return "undetermined"
-    if "TB008" in codes:
-        return "injection"
-    if "TB004" in codes:
-        return "not-network"
-    if not trees:
-        return "undetermined"
-    # No more can be lost than the adapters leave, nor for longer than something was congested.
-    if 1.0 - evidence.wire_share < WORTH_FIXING:
-        return "injection"
-    if max(evidence.burden(cause)[1] for cause in trees) < WORTH_FIXING:
-        return _at_rest("not-network", evidence)
-    return max(trees, key=lambda cause: evidence.burden(cause)[0])
 
 
 def _headline(
@@ -257,10 +235,13 @@ def _headline(
         )
     if cause == "undetermined":
         return f"{say}: see what TB005 asks for." if findings else f"{say}."
-    if cause == "slow-link" and slow is not None and slow.fit >= FITS:
-        say += f" ({evidence.topology.name[slow.link]}, about {slow.gbps:.0f} Gb/s)"
+    if cause == "slow-link" and slow is not None and slow.explains:
+        if len(slow.cables) > 1:
+            say = f"{len(slow.cables)} links serve less than they should"
+        named = [f"{_named(link, gbps, evidence)} Gb/s" for link, gbps in slow.cables]
+        say += f" ({'; '.join(named)})"
     elif cause == "other-traffic" and slow is not None:
-        say += ", for neither our own job nor one slow cable explains the time"
+        say += ", for neither our own job nor slow cables explain the time"
     elif bars and not evidence.roots.height:
         say = f"Re-simulation points to {cause}, in queues too short to count as congestion"
     if bars:

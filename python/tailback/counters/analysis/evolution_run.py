@@ -1,11 +1,10 @@
-"""A simulated run as the studies look at it: stalls when they happened, directions of a torus."""
+"""A simulated run as the studies look at it: by the directions of a torus."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from tailback.counters.schema import CounterError
@@ -13,41 +12,6 @@ from tailback.run import Run
 
 AXES: Final = "XYZ"
 _PLACE = re.compile(r"r\d+(?:-\d+){1,2}\Z", re.ASCII)
-
-
-def spread_stalls(intervals: pl.DataFrame) -> pl.DataFrame:
-    """Give every window of a simulated link its own share of a stall that spans several.
-
-    The engine books a stall when it ends, so a long one makes a fraction above 1 there and 0 in the
-    windows before, through which it really lasted. A link stalls for one packet at a time: what
-    does not fit into a window lay directly before it.
-
-    Args:
-        intervals: Rows of ``counter_intervals`` of a simulation, the same windows for every link.
-
-    Returns:
-        The same rows, in order of link and time, no fraction above 1.
-
-    Raises:
-        CounterError: Links have different numbers of windows.
-    """
-    rows = intervals.sort("link", "time_ns")
-    counts = rows.group_by("link").len()["len"]
-    if rows.is_empty():
-        return rows
-    windows = int(counts[0])
-    if (counts != windows).any():
-        raise CounterError("links have different windows", remedy="give the rows of one run")
-    stall = rows["stall_ns"].to_numpy().reshape(-1, windows).copy()
-    length = rows["interval_ns"].to_numpy().reshape(-1, windows)
-    carried = np.zeros(len(stall))
-    for window in range(windows - 1, -1, -1):
-        owed = stall[:, window] + carried
-        stall[:, window] = np.minimum(owed, length[:, window])
-        carried = owed - stall[:, window]
-    return rows.with_columns(stall_ns=pl.Series(stall.ravel())).with_columns(
-        stall_fraction=pl.col("stall_ns") / pl.col("interval_ns")
-    )
 
 
 def is_torus(run: Run) -> bool:

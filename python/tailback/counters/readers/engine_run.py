@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tailback.counters.readers.model import Counters
-from tailback.counters.schema import INTERVALS, READINGS, conform
+from tailback.counters.schema import INTERVALS, READINGS, CounterError, conform
 from tailback.errors import RunError, TailbackError
 from tailback.run import Run
 
@@ -100,7 +100,7 @@ def _readings(run: Run, time_ns: int) -> pl.DataFrame:
 
 
 def _intervals(run: Run, time_ns: int) -> pl.DataFrame:
-    """The truth of a run by time window."""
+    """The truth of a run by time window, every stall in the windows through which it lasted."""
     windows = run.tables["windows"].with_columns(
         interval_ps=(pl.col("end_ps") - pl.col("start_ps")).cast(pl.Float64)
     )
@@ -128,4 +128,39 @@ def _intervals(run: Run, time_ns: int) -> pl.DataFrame:
             source=pl.lit("simulation"),
         )
     )
-    return conform(INTERVALS, frame.collect())
+    return spread_stalls(conform(INTERVALS, frame.collect()))
+
+
+def spread_stalls(intervals: pl.DataFrame) -> pl.DataFrame:
+    """Give every window of a simulated link its own share of a stall that spans several.
+
+    The engine books a stall when it ends, so a long one makes a fraction above 1 there and 0 in the
+    windows before, through which it really lasted. A link stalls for one packet at a time: what
+    does not fit into a window lay directly before it.
+
+    Args:
+        intervals: Rows of ``counter_intervals`` of a simulation, the same windows for every link.
+
+    Returns:
+        The same rows, in order of link and time, no fraction above 1.
+
+    Raises:
+        CounterError: Links have different numbers of windows.
+    """
+    rows = intervals.sort("link", "time_ns")
+    counts = rows.group_by("link").len()["len"]
+    if rows.is_empty():
+        return rows
+    windows = int(counts[0])
+    if (counts != windows).any():
+        raise CounterError("links have different windows", remedy="give the rows of one run")
+    stall = rows["stall_ns"].to_numpy().reshape(-1, windows).copy()
+    length = rows["interval_ns"].to_numpy().reshape(-1, windows)
+    carried = np.zeros(len(stall))
+    for window in range(windows - 1, -1, -1):
+        owed = stall[:, window] + carried
+        stall[:, window] = np.minimum(owed, length[:, window])
+        carried = owed - stall[:, window]
+    return rows.with_columns(stall_ns=pl.Series(stall.ravel())).with_columns(
+        stall_fraction=pl.col("stall_ns") / pl.col("interval_ns")
+    )
