@@ -17,7 +17,7 @@ from PIL import Image
 from tailback.report.evidence import Evidence
 from tailback.report.export import make_case
 from tailback.report.figure import Options, canvas, draw, render, style
-from tailback.report.figures.congested_fraction import draw_links, shading_of
+from tailback.report.figures.congested_fraction import TIER_HEIGHT, draw_links, shading_of
 from tailback.report.scales import FAINT, INK, colormap
 from tailback.run import Run
 
@@ -108,11 +108,12 @@ def tags_figure(drawing: Drawing) -> Figure:
     shown = [panel for row in drawing.phases for panel in row]
     halves = evidence.layout.halves
     most = max(float(evidence.load(name).weight[halves].max(initial=0)) for name, _ in shown)
-    drawn = canvas(4.6 * len(drawing.phases[0]), 3.1 * len(drawing.phases) + 0.6)
+    drawn = canvas(4.6 * len(drawing.phases[0]), 2.5 * len(drawing.phases) + 0.6)
     panels = drawn.subplots(len(drawing.phases), len(drawing.phases[0]), squeeze=False)
     for axes, (name, title) in zip(panels.ravel(), shown, strict=True):
         draw_links(axes, evidence, shading_of(evidence, name, most), True)
         crop(axes, evidence, drawing)
+        axes.set_ylim(top=TIER_HEIGHT * 1.15)  # of one pod nothing goes to the cores
         for text in axes.texts:
             text.set_visible(False)
         axes.set_title(f"{drawing.title}: {title}")
