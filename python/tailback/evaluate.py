@@ -14,6 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.run import Run
+from tailback.traffic.program import Program
+
+Rates = Literal["max-min", "assignment"]
+"""Who decides the rates of flows; both follow as flows come and go (docs/rates.md)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,10 @@ class Change:
             of healthy links, ``star`` (one ideal switch with the same host links: only endpoints
             can be contended) and ``no-contention`` (every message at its own line rate, nothing
             shared).
-        routing: Another routing, None keeps the scenario's.
+        routing: Another choice among the candidates of a route, None keeps the scenario's.
+        rule: Another routing rule of the topology, None keeps the scenario's.
+        program: Another program of the observed job, None keeps its own.
+        rates: Every message of every job at an explicit rate, computed so; None: at no rate.
         slow: Links that serve less: number of a link, which stands for its cable, and the rate in
             gigabits per second that both directions have.
         background: False removes jobs that are not observed.
@@ -38,7 +45,10 @@ class Change:
     placement: NDArray[np.uint32] | None = None
     placement_name: str = ""
     network: Literal["as-is", "healthy", "star", "no-contention"] = "as-is"
-    routing: Literal["adaptive", "random", "deterministic"] | None = None
+    routing: Literal["adaptive", "random", "deterministic", "vc"] | None = None
+    rule: str | None = None
+    program: Program | None = None
+    rates: Rates | None = None
     slow: tuple[tuple[int, float], ...] = ()
     background: bool = True
     seed_offset: int = 0

@@ -40,6 +40,10 @@ CASES: dict[str, list[dict[str, object]]] = {
         {"ranks": 9, "size": "1 KiB", "rounds": 2},
         {"ranks": 6, "size": "16 KiB", "compute": "1 us"},
     ],
+    "alltoall-naive": [
+        {"ranks": 7, "size": "2 KiB"},
+        {"ranks": 5, "size": "1 KiB", "post": "all"},
+    ],
     "reduce-naive": [{"ranks": 9, "root": 4, "arrays": 3}, {"ranks": 5, "post": "all"}],
     "reduce-tree": [{"ranks": 11, "root": 3, "arrays": 4}],
     "transpose": [

@@ -1,4 +1,4 @@
-"""Screening by a quick model, and remedies other than placements."""
+"""Screening of placements by a quick model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pytest
 from tailback.cli.candidates import SENSIBLE, make_candidates
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy.adaptive_routing import try_adaptive_routing
-from tailback.remedy.rate_control import propose_rate_control
 from tailback.remedy.screening import NOT_SIMULATED, screen
 from tailback.run import Run
 from tailback.scenario import load, parse
@@ -79,64 +77,3 @@ def test_on_the_demo_the_best_by_packets_survives() -> None:
     assert found.left_out
     for name, estimate in found.estimate_ps.items():
         assert estimate == pytest.approx(proved[name], rel=0.1)
-
-
-def test_adaptive_routing_is_proposed_where_it_is_proved() -> None:
-    def evaluate(change: Change) -> Run:
-        return some_run(
-            elapsed_ps=(60 if change.routing == "adaptive" else 100) + change.seed_offset
-        )
-
-    found = try_adaptive_routing(some_run(), evaluate)
-    assert found is not None
-    assert (found.before_ps, found.after_ps, found.proved, found.model) == (101, 61, True, "packet")
-    assert found.gain == pytest.approx(40 / 101)
-    assert try_adaptive_routing(some_run("adaptive"), evaluate) is None
-    # Within the spread of repetitions: no.
-    noisy = [100, 108, 116, 95, 103, 111]
-    assert try_adaptive_routing(some_run(), lambda _: some_run(elapsed_ps=noisy.pop(0))) is None
-
-
-def test_rate_control_is_an_estimate_where_packets_take_longer() -> None:
-    run = some_run(elapsed_ps=1000)
-    slow, quick = (lambda _: some_run(elapsed_ps=980)), (lambda _: some_run(elapsed_ps=700))
-    found = propose_rate_control(run, {"assignment": slow, "max-min": quick})
-    assert found is not None
-    assert not found.proved
-    assert found.model == "fluid"
-    assert "max-min" in found.action
-    assert "not proved" in found.action
-    assert found.gain == pytest.approx(0.3)
-    assert propose_rate_control(run, {"assignment": slow}) is None
-    assert propose_rate_control(run, {}) is None
-
-
-def test_rate_control_is_proposed_for_congestion_that_spreads() -> None:
-    """A ring beside random traffic whose full buffers block it: half of each leaf is theirs."""
-
-    def half(first: int) -> str:
-        return ",".join(f"{8 * leaf + first}-{8 * leaf + first + 3}" for leaf in range(8))
-
-    prepared = prepare(
-        parse({
-            "fabric": {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}},
-            "job": [
-                {"hosts": half(0), "placement": "round-robin", "pattern": {
-                    "kind": "ring", "ranks": 32, "messages": 3, "size": "128 KiB",
-                    "post": "sequence"}},
-                {"hosts": half(4), "observed": False, "name": "other", "pattern": {
-                    "kind": "uniform", "ranks": 32, "messages": 12, "size": "128 KiB",
-                    "post": "sequence"}},
-            ],
-            "engine": {"eager": "1 MiB", "packet": "2 KiB", "buffer": "16 KiB"},
-        })
-    )  # fmt: skip
-    paced = {
-        "max-min": make_fluid_evaluate(prepared, FluidOptions(first_buffer=False, windows=0)),
-        "assignment": make_fluid_evaluate(prepared, FluidOptions(rates="assignment", windows=0)),
-    }
-    run = simulate(prepared)
-    found = propose_rate_control(run, paced)
-    assert found is not None
-    assert 0.3 < found.gain < 0.8
-    assert "max-min" in found.action

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.source import scenario_from, source_options
-from tailback.diagnose import Diagnosis
-from tailback.diagnose import diagnose as find_causes
+from tailback.diagnose import Diagnosis, judge
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError
-from tailback.evaluate import Change
 from tailback.placement import RankFile
+from tailback.remedy import CURES, Means, treat
 from tailback.remedy.screening import Screened, screen
 from tailback.report import (
     Attribution,
@@ -34,6 +34,7 @@ from tailback.simulate import (
     Prepared,
     make_evaluate,
     make_fluid_evaluate,
+    other_rules,
     prepare,
 )
 from tailback.simulate import simulate as run_scenario
@@ -53,6 +54,10 @@ UNDETERMINED = 3
     "--try", "methods", multiple=True, metavar="NAME",
     help="Placement to try; repeat for several (default: all sensible ones).",
 )  # fmt: skip
+@click.option(
+    "--cure", "cures", multiple=True, type=click.Choice(CURES.names()),
+    help="Kind of remedy to try; repeat for several (default: all).",
+)  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True,
               help="Repetitions of every re-simulation.")  # fmt: skip
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
@@ -63,6 +68,7 @@ def diagnose(
     out: Path | None,
     force: bool,
     methods: tuple[str, ...],
+    cures: tuple[str, ...],
     seeds: int,
     figures: tuple[str, ...],
     form: str,
@@ -85,7 +91,7 @@ def diagnose(
         prepared = prepare(scenario)
         progress.step("simulating as it is", 0.0)
         run = received(run_scenario(prepared, progress.watch), prepared.fabric)
-        diagnosis, after, files = _diagnose(prepared, run, methods, seeds, progress)
+        diagnosis, after, files = _diagnose(prepared, run, methods, cures, seeds, progress)
         progress.step("charging the stall time", 1.0)
         found = attribute(run)
         progress.step("writing the report", 1.0)
@@ -100,37 +106,46 @@ def diagnose(
 
 
 def _diagnose(
-    prepared: Prepared, run: Run, methods: tuple[str, ...], seeds: int, progress: Meter
+    prepared: Prepared,
+    run: Run,
+    methods: tuple[str, ...],
+    cures: tuple[str, ...],
+    seeds: int,
+    progress: Meter,
 ) -> tuple[Diagnosis, Run | None, list[RankFile]]:
-    """Diagnose a run, try the placements, and simulate the recommended one with telemetry.
+    """Diagnose a run, try remedies, and simulate the recommended one with telemetry.
 
     Without placements asked for, all sensible ones are made, and the fluid model leaves out those
     that cannot win; the packet engine proves the others.
     """
     evaluate = make_evaluate(prepared, progress.watch)
     made, errors = make_candidates(prepared, methods or SENSIBLE, run, progress.step)
+    options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
+    quick = make_fluid_evaluate(prepared, options)
     screened = Screened(made)
     if not methods:
-        options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
-        quick = make_fluid_evaluate(prepared, options)
         now = frozenset({prepared.observed.section.placement})
         screened = screen(made, quick, always=now, progress=progress.step)
         made = screened.kept
-    diagnosis = find_causes(run, evaluate, placements=made, seeds=seeds, progress=progress.step)
+    rules = other_rules(prepared.scenario)
+    diagnosis = judge(
+        run, evaluate, placements=made, rules=rules, seeds=seeds, progress=progress.step
+    )
+    means = Means(
+        evaluate, quick, made, screened.estimate_ps, prepared.observed.program, rules,
+        frozenset(cures) or None,
+    )  # fmt: skip
+    found = treat(run, diagnosis, means, seeds=seeds, progress=progress.step)
     warnings = [*run.notes, *diagnosis.warnings]
-    diagnosis = diagnosis.model_copy(update={"warnings": list(dict.fromkeys(warnings))})
-    remedy = diagnosis.remedy
-    if remedy is None:
-        return diagnosis, None, []
-    left_out = list(screened.left_out)
-    left_out += [Candidate(name=name, error=error.message) for name, error in errors]
-    remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
-    after, files = None, list[RankFile]()
-    if remedy.placement:
-        node = made[remedy.placement]
-        after = evaluate(Change(placement=node, placement_name=remedy.placement, measure=True))
+    remedy, after, files = found.remedy, None, list[RankFile]()
+    if remedy is not None:
+        left_out = list(screened.left_out)
+        left_out += [Candidate(name=name, error=error.message) for name, error in errors]
+        remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
+        if found.change is not None:
+            after = evaluate(replace(found.change, measure=True))
         try:
-            files = rank_files(prepared, node)
+            files = rank_files(prepared, made[remedy.placement]) if remedy.placement else []
         except PlacementError as error:
             warnings.append(f"no rank file: {error.message}")
         remedy = remedy.model_copy(

@@ -11,6 +11,7 @@ import tailback.counters.readers
 import tailback.diagnose.rules
 import tailback.fabric.topologies
 import tailback.placement
+import tailback.remedy
 import tailback.report
 import tailback.simulate  # noqa: F401 - importing a package registers its parts
 from tailback.cli.render import columns, short

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tailback.errors import RunError
-from tailback.remedy.placements import congested_hops
+from tailback.remedy.proof import congested_hops
 from tailback.run import Run
 
 

@@ -144,24 +144,40 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
     return columns(("link", "congested %", "our load %", "phase"), rows, " rr")
 
 
+SHOWN = 4
+"""Candidates that were proved that fit on the screen; the report has all."""
+
+
 def _remedy(diagnosis: Diagnosis) -> list[str]:
     remedy = diagnosis.remedy
     if remedy is None:
         return []
     lines = ["", "REMEDY", *wrap(remedy.action)]
-    if remedy.placement:
+    if remedy.cure:
         lines += wrap(
             f"{format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}: "
             f"{percent(remedy.gain)} less time, proved by re-simulation"
         )
-    if remedy.candidates:
-        lines += candidate_lines(remedy.candidates[:4])
-        left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
-        if left_out:
-            lines += wrap(f"left out by the fluid model's estimate: {', '.join(left_out)}")
+    proved = [c for c in remedy.candidates if not c.error]
+    if proved:
+        lines += cure_lines(proved[:SHOWN])
+    left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
+    if left_out:
+        names = ", ".join(left_out)
+        lines += [f"  left out by the fluid model's estimate: {short(names, WIDTH - 42)}"]
     if remedy.commands:
         lines += [f"  $ {short(remedy.commands[0], WIDTH - 4)}"]
     return lines
+
+
+def cure_lines(candidates: Sequence[Candidate]) -> list[str]:
+    """What was proved, of every kind: estimate and proof, each with the model it comes from."""
+    rows = [
+        (short(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
+         format_time(c.elapsed_ps), percent(c.congested_fraction))
+        for c in candidates
+    ]  # fmt: skip
+    return columns(("tried", "kind", "by fluid", "by packets", "congested hops"), rows, "  rrr")
 
 
 def candidate_lines(candidates: Sequence[Candidate]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from tailback.diagnose.verdict import judge
 from tailback.diagnose.waterfall import Progress
 from tailback.evaluate import Evaluate
 from tailback.run import Run
+from tailback.traffic.program import Program
 
 __all__ = ["Diagnosis", "diagnose", "judge"]
 
@@ -21,6 +22,10 @@ def diagnose(
     evaluate: Evaluate | None = None,
     *,
     placements: Mapping[str, NDArray[np.uint32]] | None = None,
+    program: Program | None = None,
+    quick: Evaluate | None = None,
+    rules: Sequence[str] = (),
+    kinds: frozenset[str] | None = None,
     seeds: int = 3,
     progress: Progress | None = None,
     files: Mapping[str, str] | None = None,
@@ -32,6 +37,10 @@ def diagnose(
         run: The run, simulated or measured.
         evaluate: Simulates changes: needed for the waterfall and for the remedy's proof.
         placements: Placements to try, by name: node of each rank, shape (R,).
+        program: Traffic of the observed job, for remedies that change it.
+        quick: Simulates changes in the fluid model, for estimates before the proof.
+        rules: Routing rules that the topology has besides the one in use.
+        kinds: Kinds of remedies to try (``tailback list cure``); None for all.
         seeds: Repetitions of every re-simulation, at least 1.
         progress: Told what is being done and the share of that part done, 0–1.
         files: Files the caller writes for the remedy: name → what it is for.
@@ -41,13 +50,16 @@ def diagnose(
         RunError: ``seeds`` is below 1, or the run has no observed job.
     """
     # Remedies build on the diagnosis' model, so this package can import them only when called.
-    from tailback.remedy import recommend, try_placements
+    from tailback.remedy import Means, recommend, treat
 
-    diagnosis = judge(run, evaluate, placements=placements, seeds=seeds, progress=progress)
-    if diagnosis.cause in ("not-network", "injection"):
-        return diagnosis
-    candidates = []
-    if evaluate is not None and placements:
-        candidates = try_placements(run, evaluate, placements, seeds=seeds, progress=progress)
-    remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
+    diagnosis = judge(
+        run, evaluate, placements=placements, rules=rules, seeds=seeds, progress=progress
+    )
+    if evaluate is None:
+        remedy = recommend(run, diagnosis, [], files=files, commands=commands)
+    else:
+        means = Means(evaluate, quick, placements or {}, program=program, rules=rules, kinds=kinds)
+        remedy = treat(
+            run, diagnosis, means, seeds=seeds, progress=progress, files=files, commands=commands
+        ).remedy
     return diagnosis.model_copy(update={"remedy": remedy})

@@ -30,6 +30,11 @@ to explain what re-simulation of everything known does not; or the samples alone
 is worth fixing."""
 
 
+Kind = Literal["placement", "pattern", "routing", "rate-control", "combined"]
+"""What a remedy changes: where ranks run, how the program communicates, how packets find their way,
+how fast adapters send, or two of these together."""
+
+
 class Model(BaseModel):
     """A frozen part of a diagnosis."""
 
@@ -144,19 +149,27 @@ class Share(Model):
 
 
 class Candidate(Model):
-    """One placement that was tried by re-simulation.
+    """Something that was tried: estimated by the fluid model, proved packet by packet.
 
     Attributes:
-        name: Its name in ``tailback list placement``.
-        elapsed_ps: Predicted time of our job (mean over seeds).
-        low_ps: Smallest over the seeds.
+        name: Its name in ``tailback list placement`` or ``rewrite``, or of the routing or rates.
+        kind: What it changes.
+        action: What to do, one sentence; empty for placements.
+        assumes: What must hold for it to be possible, or to compute the same; empty where nothing.
+        estimate_ps: Time of our job by the fluid model, 0 where it was not asked.
+        elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 where not simulated.
+        low_ps: Smallest of it over the seeds.
         high_ps: Largest over the seeds.
         path_length: Average number of switches a packet visits.
         congested_fraction: Congested packet-hops over packet-hops.
-        error: Why it could not be tried, empty when it was.
+        error: Why it could not be tried, or was left out; empty when it was proved.
     """
 
     name: str
+    kind: Kind = "placement"
+    action: str = ""
+    assumes: str = ""
+    estimate_ps: int = 0
     elapsed_ps: int = 0
     low_ps: int = 0
     high_ps: int = 0
@@ -169,17 +182,21 @@ class Remedy(Model):
     """What to change, and what that gains.
 
     Attributes:
-        action: One sentence.
-        placement: Name of the recommended placement, empty when none helps.
+        action: What to do, with what it gains.
+        cure: Name of the recommended candidate, empty when none helps.
+        placement: Name of the recommended placement, empty when none helps: the cure itself, or
+            what to do meanwhile.
         before_ps: Time as it is.
-        after_ps: Predicted time with the change.
+        after_ps: Predicted time with the cure.
         gain: ``1 - after / before``.
         candidates: Everything tried, best first.
         files: Files to use it with: name → what it is for.
         commands: Commands to run with them, one for each launcher.
+        avoid: Names of links to keep off: those that other jobs fill, or that are slow.
     """
 
     action: str
+    cure: str = ""
     placement: str
     before_ps: int
     after_ps: int
@@ -187,6 +204,7 @@ class Remedy(Model):
     candidates: list[Candidate]
     files: dict[str, str]
     commands: list[str]
+    avoid: list[str] = []
 
 
 class Sampling(Model):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from tailback.diagnose.by_rules import (
-    MIN_WORTH,
-    WORTH_FIXING,
-    at_rest,
-    cause_of_rules,
-)
+from collections.abc import Sequence
+
+from tailback.diagnose.by_rules import MIN_WORTH, WORTH_FIXING, at_rest, cause_of_rules
 from tailback.diagnose.confidence import HIDDEN, doubt
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.hidden import Slow, find_slow
@@ -48,6 +45,7 @@ def judge(
     evaluate: Evaluate | None = None,
     *,
     placements: Placements | None = None,
+    rules: Sequence[str] = (),
     seeds: int = 3,
     progress: Progress | None = None,
 ) -> Diagnosis:
@@ -58,6 +56,7 @@ def judge(
         evaluate: Simulates changes for the waterfall; None leaves it out.
         placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name;
             without them placement is charged with all that the network costs our job alone.
+        rules: Routing rules of the topology that even spreading may use, besides the one in use.
         seeds: Repetitions of every re-simulation, at least 1.
         progress: Told what is being done and the share done, 0–1.
 
@@ -75,7 +74,7 @@ def judge(
     findings.sort(key=lambda finding: (-finding.share, finding.code))
     bars, shares = list[Bar](), list[Share]()
     if evaluate is not None:
-        bars, shares = build(run, evaluate, seeds, progress, placements)
+        bars, shares = build(run, evaluate, seeds, progress, placements, rules)
     slow = None
     if evaluate is not None and unexplained(bars) >= WORTH_FIXING:
         slow = find_slow(evidence, evaluate)

@@ -8,7 +8,7 @@ taken away alone from everything, where that can be simulated (docs/diagnosis.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,6 +33,10 @@ CAUSE_OF_STEP: dict[str, Cause] = {
 """Steps whose delta is time lost to contention, and their cause."""
 
 
+CLEARLY = 0.02
+"""Gain from which another routing rule counts as spreading better; repetitions differ by less."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One step: its name, what is simulated, and why it need not be."""
@@ -43,17 +47,26 @@ class Step:
     skip: str = ""
 
 
-def steps(run: Run, best: tuple[str, NDArray[np.uint32]] | None = None) -> list[Step]:
+def steps(
+    run: Run,
+    best: tuple[str, NDArray[np.uint32]] | None = None,
+    rule: str | None = None,
+) -> list[Step]:
     """The steps for a run; one that cannot add anything says why and is not simulated.
 
     Args:
         run: The run.
         best: Name and nodes of the best placement found, None when none was tried.
+        rule: Routing rule that spreads our traffic best; None for the one the network has.
     """
     scenario = run.scenario
-    adaptive = scenario.engine.routing == "adaptive"
+    spread = scenario.engine.routing == "adaptive" and rule is None
     alone = all(job.observed for job in scenario.job)
-    ours = Change(network="healthy", routing="adaptive", background=False)
+    ours = Change(network="healthy", routing="adaptive", rule=rule, background=False)
+    how = "adaptive routing" + (f" by rule {rule}" if rule is not None else "")
+    own = f"{scenario.engine.routing} routing"
+    if scenario.fabric.routes is not None:
+        own += f" by rule {scenario.fabric.routes}"
     out = [
         Step("ideal", Change(network="no-contention", background=False),
              "every message at the line rate of its own adapters, nothing shared"),
@@ -64,15 +77,15 @@ def steps(run: Run, best: tuple[str, NDArray[np.uint32]] | None = None) -> list[
         name, nodes = best
         out.append(
             Step("network", replace(ours, placement=nodes, placement_name=name),
-                 f"the network with adaptive routing, our job alone, placed by {name}: the best of "
-                 "those tried")
+                 f"the network with {how}, our job alone, placed by {name}: the best of those "
+                 "tried")
         )  # fmt: skip
     out += [
         Step("placement", ours, "the same with the placement as it is" if best is not None else
-             "the network as it is with adaptive routing, our job alone"),
+             f"the network as it is with {how}, our job alone"),
         Step("routing", Change(network="healthy", background=False),
-             f"the network as it is with its {scenario.engine.routing} routing, our job alone",
-             "routing is adaptive already" if adaptive else ""),
+             f"the network as it is with its {own}, our job alone",
+             "routing is adaptive already" if spread else ""),
         Step("slow links", Change(background=False),
              "the links at the rates they really serve, our job alone",
              "" if scenario.fabric.degraded else "no slow link is known"),
@@ -89,6 +102,7 @@ def build(
     seeds: int,
     progress: Progress | None = None,
     placements: Placements | None = None,
+    rules: Sequence[str] = (),
 ) -> tuple[list[Bar], list[Share]]:
     """Re-simulate every step ``seeds`` times.
 
@@ -98,12 +112,14 @@ def build(
         seeds: Repetitions with other random choices; deltas are taken within a repetition.
         progress: Told the step and the share done.
         placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name.
+        rules: Routing rules even spreading is chosen from, besides the one in use.
 
     Returns:
         The bars, ``observed`` last, and what each cause costs, largest first.
     """
-    best = _best_placement(evaluate, placements or {}, progress)
-    todo = steps(run, best)
+    rule = _best_rule(evaluate, rules, progress)
+    best = _best_placement(evaluate, placements or {}, rule, progress)
+    todo = steps(run, best, rule)
     real = [step for step in todo if not step.skip]
     times: dict[str, list[int]] = {}
     for number, step in enumerate(todo):
@@ -136,11 +152,28 @@ def build(
     )  # fmt: skip
     if progress is not None:
         progress("taking causes away", len(real) / (len(real) + 1))
-    return bars, _shares(run, bars, _removed(evaluate, todo, times, seeds))
+    return bars, _shares(run, bars, _removed(evaluate, todo, times, seeds, rule))
+
+
+def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
+    """The rule by which our job, alone and with adaptive routing, is clearly fastest.
+
+    Another rule than the network's own must be :data:`CLEARLY` faster; None keeps its own.
+    """
+    if not rules:
+        return None
+    spread = Change(network="healthy", routing="adaptive", background=False)
+    tried: list[tuple[int, str]] = []
+    for rule in rules:
+        if progress is not None:
+            progress(f"routing by {rule}", 0.0)
+        tried.append((evaluate(replace(spread, rule=rule)).elapsed_ps, rule))
+    time, rule = min(tried)
+    return rule if time < (1.0 - CLEARLY) * evaluate(spread).elapsed_ps else None
 
 
 def _best_placement(
-    evaluate: Evaluate, placements: Placements, progress: Progress | None
+    evaluate: Evaluate, placements: Placements, rule: str | None, progress: Progress | None
 ) -> tuple[str, NDArray[np.uint32]] | None:
     """The placement under which our job, alone and with adaptive routing, is fastest."""
     tried: list[tuple[int, str]] = []
@@ -149,7 +182,7 @@ def _best_placement(
             progress(f"placing by {name}", 0.0)
         change = Change(
             placement=nodes, placement_name=name, network="healthy", routing="adaptive",
-            background=False,
+            rule=rule, background=False,
         )  # fmt: skip
         tried.append((evaluate(change).elapsed_ps, name))
     if not tried:
@@ -159,7 +192,11 @@ def _best_placement(
 
 
 def _removed(
-    evaluate: Evaluate, todo: list[Step], times: dict[str, list[int]], seeds: int
+    evaluate: Evaluate,
+    todo: list[Step],
+    times: dict[str, list[int]],
+    seeds: int,
+    rule: str | None,
 ) -> dict[Cause, list[int]]:
     """Time saved by taking one thing alone away from everything, for each repetition.
 
@@ -170,7 +207,7 @@ def _removed(
     changes: dict[str, Change] = {
         "other traffic": Change(background=False),
         "slow links": Change(network="healthy"),
-        "routing": Change(routing="adaptive"),
+        "routing": Change(routing="adaptive", rule=rule),
     }
     if "network" in step:
         best = step["network"].change

@@ -1,6 +1,7 @@
 """The fluid view: rates instead of packets, event by flow start and end (document 004)."""
 
-from tailback.fluid.flows import FlowTimes, Rates, simulate_flows
+from tailback.evaluate import Rates
+from tailback.fluid.flows import FlowTimes, simulate_flows
 from tailback.fluid.paths import Choice, FlowPaths, paths_between
 from tailback.fluid.permutations import (
     Congestion,

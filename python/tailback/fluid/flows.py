@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
+from tailback.evaluate import Rates
 from tailback.fluid.core_errors import explained
 from tailback.fluid.paths import FlowPaths
-
-Rates = Literal["max-min", "assignment"]
-"""Who decides the rates; both follow as flows come and go."""
 
 
 @dataclass(frozen=True)

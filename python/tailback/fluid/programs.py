@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
+from tailback.evaluate import Rates
 from tailback.fluid.core_errors import explained
-from tailback.fluid.flows import Rates
 from tailback.fluid.paths import Choice
 from tailback.traffic.program import Program
 

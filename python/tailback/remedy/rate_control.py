@@ -1,11 +1,12 @@
-"""Rate control where buffers that fill cost time: what it could gain, by the fluid model."""
+"""Rate control where buffers that fill cost time: every message at an explicit rate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import get_args
 
-from tailback.evaluate import Change, Evaluate
-from tailback.remedy.proposal import Proposal
+from tailback.diagnose.model import Diagnosis
+from tailback.evaluate import Change, Rates
+from tailback.remedy.idea import CURES, Idea, Means
 from tailback.run import Run
 
 MODEL_ERROR = 0.12
@@ -13,32 +14,25 @@ MODEL_ERROR = 0.12
 take longer than that is laid to buffers."""
 
 
-def propose_rate_control(run: Run, paced: Mapping[str, Evaluate]) -> Proposal | None:
-    """Compare the run with the same traffic at explicit rates.
+@CURES.register("rate-control")
+def rate_control(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
+    """Explicit rates for all messages (document 004), kept by the adapters: no buffer fills."""
+    return [
+        Idea(
+            "rate-control", f"{rates}-rates", Change(rates=rates),
+            f"Give every message an explicit rate ({rates}, document 004), which its adapter "
+            "keeps, so that no buffer fills and blocks others.",
+            "all adapters of the network, those of other jobs among them, keep to their rates",
+        )
+        for rates in get_args(Rates)
+    ]  # fmt: skip
 
-    At explicit rates no buffer fills, so no congestion spreads (document 004). What packets without
-    control take longer is what rate control can gain at most.
+
+def worth_proving(observed_ps: int, estimate_ps: int) -> bool:
+    """Whether packets take so much longer than at explicit rates that it cannot be the model.
 
     Args:
-        run: The run as observed, of the packet engine.
-        paced: Simulates a change in the fluid model without buffers, by the name of the rates:
-            ``max-min``, ``assignment``. The quickest counts.
-
-    Returns:
-        The proposal, an estimate; None when packets take no longer than the estimate by more than
-        :data:`MODEL_ERROR`.
+        observed_ps: Time of packets without rate control.
+        estimate_ps: Time by the fluid model at explicit rates, in which no buffer fills.
     """
-    estimates = {name: evaluate(Change()).elapsed_ps for name, evaluate in paced.items()}
-    if not estimates or run.elapsed_ps <= 0:
-        return None
-    best = min(estimates, key=lambda name: (estimates[name], name))
-    if estimates[best] >= (1 - MODEL_ERROR) * run.elapsed_ps:
-        return None
-    gain = 1 - estimates[best] / run.elapsed_ps
-    return Proposal(
-        "rate-control",
-        f"Give every flow an explicit rate ({best}, document 004): buffers that fill and block "
-        f"others cost up to {gain:.0%} of the time, as the fluid model estimates; not proved by "
-        "packets.",
-        run.elapsed_ps, estimates[best], "fluid", False,
-    )  # fmt: skip
+    return estimate_ps < (1 - MODEL_ERROR) * observed_ps

@@ -4,6 +4,7 @@ from tailback.simulate.evaluate import make_evaluate
 from tailback.simulate.execute import Watch, simulate
 from tailback.simulate.fluid import FluidOptions, make_fluid_evaluate, simulate_fluid
 from tailback.simulate.prepare import Prepared, prepare
+from tailback.simulate.routes import other_rules
 
 __all__ = [
     "FluidOptions",
@@ -11,6 +12,7 @@ __all__ = [
     "Watch",
     "make_evaluate",
     "make_fluid_evaluate",
+    "other_rules",
     "prepare",
     "simulate",
     "simulate_fluid",

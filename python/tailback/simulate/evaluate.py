@@ -5,24 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from tailback.evaluate import Change, Evaluate
-from tailback.fabric.degraded import slowed
 from tailback.run import Run
+from tailback.simulate.changed import Networks, changed, places
 from tailback.simulate.execute import Watch, execute
-from tailback.simulate.networks import networks_of
+from tailback.simulate.fluid import paces
 from tailback.simulate.prepare import Prepared
-from tailback.simulate.routes import routes_for
+
+PACED: dict[str, Any] = {
+    "injection": "per-destination", "pacing": {"kind": "elastic", "percent": 25},
+}  # fmt: skip
+"""How packets keep to a rate: the scheme and percentage that realise computed rates in buffers from
+8 packets on (docs/congestion.md)."""
 
 
 def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
-    """A function that re-simulates ``prepared`` with one thing changed."""
-    network = networks_of(prepared)
+    """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
+
+    Routes are computed once for each of the networks, however often asked.
+    """
+    networks = Networks(prepared)
 
     def evaluate(change: Change) -> Run:
-        kind = "healthy" if change.network == "no-contention" else change.network
-        fabric, routes = network(kind)
-        if change.slow:
-            fabric = slowed(fabric, change.slow)
-            routes = routes_for(prepared.scenario, fabric, prepared.slots().tolist())
+        laid = changed(prepared, change)
+        fabric, routes = networks.of(change)
         changes: dict[str, Any] = {
             "seed": prepared.scenario.seed + change.seed_offset,
             "contention": change.network != "no-contention",
@@ -33,14 +38,14 @@ def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
             changes["measure"] = False
         if change.routing is not None:
             changes["routing"] = change.routing
-        nodes = [job.node for job in prepared.jobs]
-        if change.placement is not None:
-            nodes[prepared.observed_index] = change.placement
+        if change.rates is not None:
+            changes |= PACED
+            changes["pace_mbps"] = paces(laid, change, (fabric, routes))
         return execute(
-            prepared,
+            laid,
             routes=routes,
             fabric=fabric,
-            nodes=nodes,
+            nodes=places(prepared, change),
             only_observed=not change.background,
             watch=watch,
             **changes,

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
-from tailback.evaluate import Change, Evaluate
+from tailback.evaluate import Change, Evaluate, Rates
 from tailback.fabric.model import Fabric
-from tailback.fluid import Choice, ProgramTimes, RankModel, Rates, simulate_program
+from tailback.fluid import Choice, ProgramTimes, RankModel, simulate_program
 from tailback.run import Run
 from tailback.scenario import Scenario
-from tailback.simulate.networks import networks_of
-from tailback.simulate.prepare import Prepared
+from tailback.simulate.changed import Networks, changed, places
+from tailback.simulate.prepare import Laid, Prepared
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
+from tailback.traffic.program import Op
 
 UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congested_packets",
            "stall_ps")  # fmt: skip
 """Columns of table ``truth`` that are null in a run of the fluid model."""
+
+PACED_PACKETS = 4
+"""Messages of fewer packets are not held to a rate."""
 
 NOTE = (
     "this run is of the fluid model: rates instead of packets. Nothing queues in it, so no port is "
@@ -43,6 +47,7 @@ class FluidOptions:
             scenario when None.
         first_buffer: Let an adapter send ahead what the buffer behind its link takes; assigned
             rates fill no buffer.
+        lines: An adapter has a line for each destination, whatever the scenario's injection.
     """
 
     rates: Rates = "max-min"
@@ -50,6 +55,7 @@ class FluidOptions:
     quantum_ps: int = 100_000
     windows: int | None = None
     first_buffer: bool = True
+    lines: bool = False
 
 
 def paths_like(routing: str, fabric: Fabric, routes: Routes) -> Choice:
@@ -93,7 +99,7 @@ def make_fluid_evaluate(prepared: Prepared, options: FluidOptions | None = None)
     The evaluator raises ScenarioError for ``no-contention``, which has no rates to share.
     """
     options = options or FluidOptions(windows=0)
-    network = networks_of(prepared)
+    networks = Networks(prepared)
 
     def evaluate(change: Change) -> Run:
         if change.network == "no-contention":
@@ -101,21 +107,81 @@ def make_fluid_evaluate(prepared: Prepared, options: FluidOptions | None = None)
                 "the fluid model has no network without contention", place="[model]",
                 remedy="use the packet engine for this step",
             )  # fmt: skip
-        fabric, routes = network(change.network)
-        nodes = [job.node for job in prepared.jobs]
-        if change.placement is not None:
-            nodes[prepared.observed_index] = change.placement
         return _execute(
-            prepared,
-            options,
-            network=(fabric, routes),
-            nodes=nodes,
+            changed(prepared, change),
+            options if change.rates is None else explicit(options, change.rates),
+            network=networks.of(change),
+            nodes=places(prepared, change),
             only_observed=not change.background,
             routing=change.routing,
             seed_offset=change.seed_offset,
         )
 
     return evaluate
+
+
+def explicit(options: FluidOptions, rates: Rates) -> FluidOptions:
+    """The model of adapters that keep to explicit rates, so that no buffer fills.
+
+    Adapters have a line for each destination.
+    """
+    return replace(options, rates=rates, first_buffer=False, lines=True)
+
+
+def paces(prepared: Prepared, change: Change, network: tuple[Fabric, Routes]) -> NDArray[np.uint32]:
+    """The mean rate of each message by the fluid model at explicit rates, for packets to keep to.
+
+    Args:
+        prepared: The scenario, with what the change makes of it.
+        change: What else differs; ``rates`` says how rates are computed.
+        network: Fabric and routes.
+
+    Returns:
+        Mb/s of each operation of the program that is a send, 0 for others and for sends of few
+        packets, which are over before a rate means anything; shape (M,).
+    """
+    assert change.rates is not None
+    options = explicit(FluidOptions(windows=0), change.rates)
+    laid, times = _solve(
+        prepared, options, network, places(prepared, change), not change.background,
+        change.routing, change.seed_offset,
+    )  # fmt: skip
+    engine = prepared.scenario.engine
+    size = times.messages["size_bytes"].astype(np.float64)
+    took = times.messages["arrival_ps"].astype(np.float64) - times.messages["start_ps"]
+    took -= times.messages["switches"].astype(np.float64) * engine.switch_delay
+    fits = (size >= PACED_PACKETS * engine.packet) & (times.messages["switches"] > 0) & (took > 0)
+    mbps = np.where(fits, size * 8e6 / np.maximum(took, 1.0), 0.0)
+    out = np.zeros(len(laid.program.kind), np.uint32)
+    # Messages are numbered by sending rank and operation.
+    out[laid.program.kind == Op.ISEND] = np.ceil(np.minimum(mbps, 4e6))
+    return out
+
+
+def _solve(
+    prepared: Prepared,
+    options: FluidOptions,
+    network: tuple[Fabric, Routes],
+    nodes: list[NDArray[np.uint32]] | None,
+    only_observed: bool,
+    routing: str | None,
+    seed_offset: int,
+) -> tuple[Laid, ProgramTimes]:
+    """What runs, and when everything of it happens."""
+    scenario = prepared.scenario
+    fabric, routes = network
+    laid = prepared.lay(nodes, only_observed)
+    paths = _paths(options, routing or scenario.engine.routing, fabric, routes)
+    model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
+    times = simulate_program(
+        routes.network, laid.program, laid.node, fabric.node_host[laid.node], laid.start_ps,
+        model, routes.rule,
+    )  # fmt: skip
+    return laid, times
+
+
+def _paths(options: FluidOptions, routing: str, fabric: Fabric, routes: Routes) -> Choice:
+    return options.paths or paths_like(routing, fabric, routes)
 
 
 def _execute(
@@ -130,23 +196,20 @@ def _execute(
 ) -> Run:
     """Run what was prepared, with changes."""
     scenario = prepared.scenario
-    fabric = network[0] if network else prepared.fabric
-    routes = network[1] if network else routes_for(scenario, fabric, prepared.slots().tolist())
-    laid = prepared.lay(nodes, only_observed)
-    paths = options.paths or paths_like(routing or scenario.engine.routing, fabric, routes)
-    model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
+    if network is None:
+        routes = routes_for(scenario, prepared.fabric, prepared.slots().tolist())
+        network = (prepared.fabric, routes)
+    fabric, routes = network
     began = time.perf_counter()
-    times = simulate_program(
-        routes.network, laid.program, laid.node, fabric.node_host[laid.node], laid.start_ps,
-        model, routes.rule,
-    )  # fmt: skip
+    laid, times = _solve(prepared, options, network, nodes, only_observed, routing, seed_offset)
     seconds = time.perf_counter() - began
     outcome = _outcome(times, scenario.engine.packet)
     tables, summary = make_tables(
         scenario, fabric, laid.jobs, laid.places, laid.job_of_label, outcome
     )
     summary |= {
-        "model": "fluid", "rates": options.rates, "paths": paths,
+        "model": "fluid", "rates": options.rates,
+        "paths": _paths(options, routing or scenario.engine.routing, fabric, routes),
         "quantum_ps": options.quantum_ps, "settlements": times.settlements,
     }  # fmt: skip
     performance = {
@@ -169,7 +232,7 @@ def rank_model(
         rates=options.rates,
         paths=paths,
         detour=routes.detour,
-        fifo=engine.injection == "fifo",
+        fifo=engine.injection == "fifo" and not options.lines,
         packet_bytes=engine.packet,
         header_bytes=engine.header,
         switch_delay_ps=engine.switch_delay,

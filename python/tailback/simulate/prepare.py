@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,18 @@ class Prepared:
         ]
         node = np.concatenate(places).astype(np.uint32)
         return Laid(jobs, places, program, job_of_label, node, np.concatenate(starts))
+
+    def with_program(self, program: Program) -> Prepared:
+        """The same with another program of the observed job, of as many ranks."""
+        jobs = list(self.jobs)
+        jobs[self.observed_index] = replace(self.observed, program=program)
+        merged, job_of_label = side_by_side([job.program for job in jobs])
+        return replace(self, jobs=jobs, program=merged, job_of_label=job_of_label)
+
+    def with_rule(self, rule: str) -> Prepared:
+        """The same with another routing rule of its topology."""
+        section = self.scenario.fabric.model_copy(update={"routes": rule})
+        return replace(self, scenario=self.scenario.model_copy(update={"fabric": section}))
 
     @property
     def observed(self) -> Job:

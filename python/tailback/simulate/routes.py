@@ -61,3 +61,19 @@ def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Rout
     if name == "valiant":
         return Routes(network, rule, "valiant")
     return Routes(network, rule, "ugal" if name == "ugal" else "never")
+
+
+def other_rules(scenario: Scenario) -> list[str]:
+    """Routing rules that spread traffic and that a scenario's topology has besides the one in use.
+
+    None where routes come from tables or are up/down: there adaptive routing is all there is.
+    """
+    section = scenario.fabric
+    if section.topology is None:
+        return []
+    known = parse_topology(section.topology).rules()
+    now = section.routes or next(iter(known))
+    names = [name for name in known if name not in ("up-down", now)]
+    if "valiant" in known and now != "ugal":
+        names.append("ugal")
+    return names

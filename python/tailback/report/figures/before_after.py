@@ -33,7 +33,7 @@ def before_after(case: Case, options: Options) -> Figure | None:
     for row, candidate in enumerate(tried, start=1):
         _candidate(axes, row, candidate, remedy, scale, longest)
     for row, candidate in enumerate(failed, start=1 + len(tried)):
-        reason = shorten(f"not tried: {candidate.error}", 70)
+        reason = shorten(f"not proved: {candidate.error}", 70)
         axes.text(0.006 * longest / scale, row, reason, va="center", fontsize=8, color=MUTED)
     axes.axvline(remedy.before_ps / scale, color=MUTED, linewidth=0.8, zorder=0)
     names = ["as it is", *(shorten(c.name, 34) for c in [*tried, *failed])]
@@ -50,7 +50,7 @@ def before_after(case: Case, options: Options) -> Figure | None:
 def _candidate(
     axes: Axes, row: int, candidate: Candidate, remedy: Remedy, scale: float, longest: float
 ) -> None:
-    best = candidate.name == remedy.placement
+    best = candidate.name == remedy.cure
     time = candidate.elapsed_ps / scale
     low = (candidate.low_ps or candidate.elapsed_ps) / scale
     high = (candidate.high_ps or candidate.elapsed_ps) / scale

@@ -1,0 +1,173 @@
+"""What to do about a diagnosis, from what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tailback.diagnose.model import Candidate, Cause, Diagnosis, Finding, Kind, Remedy
+from tailback.remedy.proof import current_placement, helps
+from tailback.run import Run
+
+CURE_OF: dict[Cause, Kind] = {
+    "pattern": "pattern", "placement": "placement", "routing": "routing",
+    "other-traffic": "placement", "slow-link": "placement",
+}  # fmt: skip
+"""The kind that takes a cause away; others may help as well."""
+
+OWN: tuple[Kind, ...] = ("placement", "pattern", "combined")
+"""What a user can do without the operators of the network."""
+
+AVOIDED = 8
+"""Links to keep off that are named."""
+
+
+def recommend(
+    run: Run,
+    diagnosis: Diagnosis,
+    candidates: Sequence[Candidate],
+    *,
+    files: Mapping[str, str] | None = None,
+    commands: Sequence[str] | None = None,
+) -> Remedy | None:
+    """Say what to do about a diagnosis.
+
+    Args:
+        run: The run as observed.
+        diagnosis: Its diagnosis.
+        candidates: What was tried, things as they are among it under the name of the placement.
+        files: Files the caller writes for a recommended placement: name → what it is for.
+        commands: Commands to run with them.
+
+    Returns:
+        The remedy; None when the network is not the problem, or nothing is known to help.
+    """
+    if diagnosis.cause in ("not-network", "injection"):
+        return None
+    now = current_placement(run)
+    before = next((c for c in candidates if c.name == now and not c.error), None)
+    able = [c for c in candidates if before is not None and c.name != now and helps(c, before)]
+    cure = _main(able, diagnosis.cause)
+    place = _quickest([c for c in able if c.kind == "placement"])
+    advice = _advice(diagnosis.cause, diagnosis.findings, candidates, now, helped=cure is not None)
+    avoid = _avoid(diagnosis)
+    if cure is None or before is None:
+        if not advice:
+            return None
+        return Remedy(
+            action=advice, placement="", before_ps=run.elapsed_ps, after_ps=run.elapsed_ps,
+            gain=0.0, candidates=list(candidates), files={}, commands=[], avoid=avoid,
+        )  # fmt: skip
+    return Remedy(
+        action=_action(cure, place, able, advice, before),
+        cure=cure.name,
+        placement="" if place is None else place.name,
+        before_ps=before.elapsed_ps,
+        after_ps=cure.elapsed_ps,
+        gain=_gain(cure, before),
+        candidates=list(candidates),
+        files=dict(files or {}),
+        commands=list(commands or []),
+        avoid=avoid,
+    )
+
+
+def _main(able: Sequence[Candidate], cause: Cause) -> Candidate | None:
+    """Of what helps: two together where they help more, then the cause's own kind, then others.
+
+    What users can do themselves comes before what operators must.
+    """
+    both = _quickest([c for c in able if c.kind == "combined"])
+    single = [c for c in able if c.kind != "combined"]
+    if both is not None and all(helps(both, c) for c in single if c.kind in OWN):
+        return both
+    return (
+        _quickest([c for c in single if c.kind == CURE_OF.get(cause)])
+        or _quickest([c for c in single if c.kind in OWN])
+        or _quickest(single)
+    )
+
+
+def _quickest(candidates: Sequence[Candidate]) -> Candidate | None:
+    return min(candidates, key=lambda c: (c.elapsed_ps, c.name), default=None)
+
+
+def _gain(candidate: Candidate, before: Candidate) -> float:
+    return 1.0 - candidate.elapsed_ps / before.elapsed_ps
+
+
+def _action(
+    cure: Candidate,
+    place: Candidate | None,
+    able: Sequence[Candidate],
+    advice: str,
+    before: Candidate,
+) -> str:
+    """The sentences of a remedy that helps."""
+    if cure.kind == "placement":
+        use = f"se placement {_named(cure)} instead of {before.name}: {_said(cure, before)}."
+        text = f"{advice} Meanwhile u{use}" if advice else f"U{use}"
+    else:
+        text = f"{cure.action} That takes {_said(cure, before)}."
+        if cure.assumes:
+            text += f" It holds if {cure.assumes}."
+        if place is not None and cure.kind != "combined":
+            text += (
+                f" Meanwhile use placement {_named(place)} instead of {before.name}: "
+                f"{_said(place, before)}."
+            )
+    best = _quickest([c for c in able if c.kind not in OWN and c is not cure])
+    if best is not None and cure.kind in OWN:
+        text += f" Operators of the network could help by {best.name}: {_said(best, before)}."
+    return text
+
+
+def _said(candidate: Candidate, before: Candidate) -> str:
+    return f"{_gain(candidate, before):.0%} less time by re-simulation"
+
+
+def _named(candidate: Candidate) -> str:
+    same = " (the same nodes, ranks shifted)" if candidate.name == "shift" else ""
+    return candidate.name + same
+
+
+def _avoid(diagnosis: Diagnosis) -> list[str]:
+    """Links that others fill, or that are slow, where that is the cause."""
+    if diagnosis.cause not in ("other-traffic", "slow-link"):
+        return []
+    own = next((f for f in diagnosis.findings if f.cause == diagnosis.cause), None)
+    return [link.name for link in own.links[:AVOIDED]] if own is not None else []
+
+
+def _advice(
+    cause: Cause,
+    findings: Sequence[Finding],
+    candidates: Sequence[Candidate],
+    now: str,
+    *,
+    helped: bool,
+) -> str:
+    """What to do besides changing the placement; empty when that is all there is to do."""
+    own = next((finding for finding in findings if finding.cause == cause), None)
+    if cause == "undetermined":
+        return "" if own is None or helped else own.advice
+    if cause == "placement":
+        if helped:
+            return ""
+        tried = [c.name for c in candidates if not c.error and c.name != now]
+        if not tried:
+            return own.advice if own is not None else "Try other placements of the ranks."
+        return (
+            f"None of the {len(tried)} placements tried helps beyond the spread of repetitions: "
+            "ask for nodes on fewer switches, or send less between them."
+        )
+    if own is None:
+        return {
+            "pattern": "Change the communication: spread the messages over receivers or time.",
+            "routing": "Spread the traffic: use adaptive routing, or routes with more paths.",
+            "slow-link": "Have the cable named above looked at, and keep off it until then.",
+            "other-traffic": "Run again at another time, or ask for nodes of your own switches.",
+        }[cause]
+    where = ""
+    if cause == "other-traffic" and own.links:
+        where = " Links to avoid: " + "; ".join(link.name for link in own.links[:3]) + "."
+    return own.advice + where

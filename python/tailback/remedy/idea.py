@@ -1,0 +1,67 @@
+"""What a diagnosis can propose: ideas, each a change that can be simulated, one kind a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnose.model import Diagnosis, Kind
+from tailback.evaluate import Change, Evaluate
+from tailback.registry import Registry
+from tailback.run import Run
+from tailback.traffic.program import Program
+
+Placements = Mapping[str, NDArray[np.uint32]]
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Idea:
+    """Something that may help.
+
+    Attributes:
+        kind: What is changed.
+        name: What to call it in a list.
+        change: How it is simulated.
+        action: What to do, one sentence; empty for placements, whose name says it.
+        assumes: What must hold besides; empty where nothing.
+        refused: Why it cannot be tried; empty when it can.
+    """
+
+    kind: Kind
+    name: str
+    change: Change = field(default_factory=Change)
+    action: str = ""
+    assumes: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """What a diagnosis has to try remedies with.
+
+    Attributes:
+        evaluate: Simulates a change packet by packet.
+        quick: The same in the fluid model; None does without estimates.
+        placements: Placements to try: node of each rank, shape (R,), by name.
+        estimates: Estimated time under those that were estimated before, picoseconds, by name.
+        program: Traffic of the observed job; None leaves it as it is.
+        rules: Routing rules that the topology has besides the one in use.
+        kinds: Kinds of remedies to propose; None for all.
+    """
+
+    evaluate: Evaluate
+    quick: Evaluate | None = None
+    placements: Placements = field(default_factory=dict)
+    estimates: Mapping[str, int] = field(default_factory=dict)
+    program: Program | None = None
+    rules: Sequence[str] = ()
+    kinds: frozenset[str] | None = None
+
+
+Propose = Callable[[Run, Diagnosis, Means], list[Idea]]
+
+CURES: Registry[Propose] = Registry("cure", "kinds of remedies that a diagnosis proposes and tries")

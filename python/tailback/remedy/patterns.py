@@ -1,0 +1,35 @@
+"""Other ways to communicate the same, where the pattern overruns nodes."""
+
+from __future__ import annotations
+
+from tailback.diagnose.model import Diagnosis
+from tailback.evaluate import Change
+from tailback.remedy.idea import CURES, Idea, Means
+from tailback.run import Run
+from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, labels_of_phases
+
+MIN_CHARGE = 0.02
+"""Share of the time that re-simulation must charge to the pattern, as for any remedy."""
+
+
+@CURES.register("pattern")
+def patterns(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
+    """Every rewrite of the program that applies to the calls and phases that overrun nodes."""
+    finding = next((f for f in diagnosis.findings if f.cause == "pattern"), None)
+    charged = max((s.charged for s in diagnosis.shares if s.cause == "pattern"), default=0.0)
+    if means.program is None or (diagnosis.cause != "pattern" and charged < MIN_CHARGE):
+        return []
+    if finding is None and diagnosis.cause != "pattern":
+        return []
+    phases = finding.phases if finding is not None else []
+    focus = labels_of_phases(means.program, phases)
+    ideas = []
+    for entry in REWRITES:
+        try:
+            found = entry.part(means.program, focus)
+        except DoesNotApplyError as why:
+            ideas.append(Idea("pattern", entry.name, refused=f"does not apply: {why.message}"))
+            continue
+        change = Change(program=found.program)
+        ideas.append(Idea("pattern", entry.name, change, found.action, found.assumes))
+    return ideas

@@ -1,0 +1,42 @@
+"""Other routing, where packets or flows have more ways than they use."""
+
+from __future__ import annotations
+
+from tailback.diagnose.model import Diagnosis
+from tailback.evaluate import Change
+from tailback.remedy.idea import CURES, Idea, Means
+from tailback.run import Run
+
+_RULES = {
+    "ugal": "the shortest way or a detour, whichever has the shorter queue (UGAL)",
+    "valiant": "a detour by a place drawn at random (Valiant)",
+}
+
+
+@CURES.register("routing")
+def routing(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
+    """Adaptive routing, VC routing, or another rule of the topology, where they are not in use."""
+    now = run.scenario.engine.routing
+    rule = run.scenario.fabric.routes
+    ideas = []
+    if now != "adaptive":
+        ideas.append(Idea(
+            "routing", "adaptive-routing", Change(routing="adaptive"),
+            f"Turn on adaptive routing instead of {now} routing.",
+            "receivers put packets back in order, which it does not keep",
+        ))  # fmt: skip
+    if now == "deterministic":
+        ideas.append(Idea(
+            "routing", "vc-routing", Change(routing="vc"),
+            "Let the first packet of a message set its path by local load (VC routing, document "
+            "004); packets stay in order.",
+            f"switches have {run.scenario.engine.vc_entries} entries for flows",
+        ))  # fmt: skip
+    for name in means.rules:
+        how = _RULES.get(name, f"rule {name!r} of the topology")
+        instead = f" instead of {rule!r}" if rule else ""
+        ideas.append(Idea(
+            "routing", f"{name}-routes", Change(routing="adaptive", rule=name),
+            f"Route by {how}{instead}, adaptively among the candidates.",
+        ))  # fmt: skip
+    return ideas

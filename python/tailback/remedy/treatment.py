@@ -1,0 +1,177 @@
+"""From a diagnosis to a remedy: propose, estimate, prove by packets, recommend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tailback.diagnose.model import Candidate, Diagnosis, Remedy
+from tailback.errors import TailbackError
+from tailback.evaluate import Change, Evaluate
+from tailback.remedy.advice import recommend
+from tailback.remedy.idea import CURES, Idea, Means, Progress
+from tailback.remedy.proof import current_placement, helps, in_order, prove, unproved
+from tailback.remedy.rate_control import worth_proving
+from tailback.remedy.screening import MARGIN, NOT_SIMULATED
+from tailback.run import Run
+from tailback.units import format_time
+
+
+@dataclass(frozen=True, eq=False)
+class Treatment:
+    """What comes of looking for a remedy.
+
+    Attributes:
+        remedy: What to do; None when there is nothing.
+        change: The recommended cure as a change, for a closer look; None when none helps.
+    """
+
+    remedy: Remedy | None = None
+    change: Change | None = None
+
+
+def treat(
+    run: Run,
+    diagnosis: Diagnosis,
+    means: Means,
+    *,
+    seeds: int = 3,
+    progress: Progress | None = None,
+    files: Mapping[str, str] | None = None,
+    commands: Sequence[str] | None = None,
+) -> Treatment:
+    """Look for a remedy.
+
+    Every kind of cure proposes what it knows; the fluid model, where there is one, leaves out what
+    cannot win; the packet engine proves what is left; of what helps users and programs, two kinds
+    are also proved together.
+
+    Args:
+        run: The run as observed.
+        diagnosis: Its diagnosis.
+        means: What can be tried.
+        seeds: Repetitions of every proof, at least 1.
+        progress: Told what is being done and the share of that part done, 0–1.
+        files: Files the caller writes for a recommended placement: name → what it is for.
+        commands: Commands to run with them.
+    """
+    if diagnosis.cause in ("not-network", "injection"):
+        return Treatment()
+    ideas = [
+        idea
+        for entry in CURES
+        if means.kinds is None or entry.name in means.kinds
+        for idea in entry.part(run, diagnosis, means)
+    ]
+    candidates: list[Candidate] = []
+    if ideas:
+        candidates = _tried(run, ideas, means, seeds, progress)
+    remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
+    if remedy is None or not remedy.cure:
+        return Treatment(remedy)
+    changes = {idea.name: idea.change for idea in ideas}
+    parts = [changes[name] for name in remedy.cure.split(TOGETHER)]
+    return Treatment(remedy, together(parts))
+
+
+TOGETHER = " + "
+"""Joins the names of cures that are proved together."""
+
+
+def _tried(
+    run: Run, ideas: list[Idea], means: Means, seeds: int, progress: Progress | None
+) -> list[Candidate]:
+    """Everything that was thought of, proved or with the reason why not; best first."""
+    now = Idea("placement", current_placement(run))
+    refused = [unproved(idea, idea.refused) for idea in ideas if idea.refused]
+    able = [now, *(idea for idea in ideas if not idea.refused)]
+    estimates = {**_estimates(able, means.quick, progress), **means.estimates}
+    left_out = _left_out(run, able, now, estimates)
+    chosen = [idea for idea in able if idea.name not in {c.name for c in left_out}]
+    proved = prove(chosen, means.evaluate, estimates=estimates, seeds=seeds, progress=progress)
+    both = _both(proved, now.name, {idea.name: idea for idea in ideas})
+    proved += prove(both, means.evaluate, seeds=seeds, progress=progress)
+    return [*sorted(proved, key=in_order), *left_out, *refused]
+
+
+def _estimates(
+    ideas: Sequence[Idea], quick: Evaluate | None, progress: Progress | None
+) -> dict[str, int]:
+    """Time by the quick model of things as they are and of every idea but placements.
+
+    Those were estimated when they were chosen.
+    """
+    out: dict[str, int] = {}
+    if quick is None:
+        return out
+    for number, idea in enumerate(ideas):
+        if number and idea.kind == "placement":
+            continue
+        if progress is not None:
+            progress(f"estimating {idea.kind} {idea.name}", number / len(ideas))
+        try:
+            out[idea.name] = quick(idea.change).elapsed_ps
+        except TailbackError:
+            continue  # The proof decides, and says what is wrong.
+    return out
+
+
+def _left_out(
+    run: Run, ideas: Sequence[Idea], now: Idea, estimates: Mapping[str, int]
+) -> list[Candidate]:
+    """Ideas that the estimates leave without a chance, with the reason."""
+    out = []
+    rates = [estimates[i.name] for i in ideas if i.kind == "rate-control" and i.name in estimates]
+    for idea in ideas:
+        if idea.kind == "placement" or idea.name not in estimates:
+            continue
+        time = estimates[idea.name]
+        says = f"{NOT_SIMULATED}: the fluid model estimates {format_time(time)}, "
+        if idea.kind == "rate-control":
+            if not worth_proving(run.elapsed_ps, time):
+                says += "no less than it errs by: buffers that fill cost little"
+            elif time > (1 + MARGIN) * min(rates):
+                says += f"{time / min(rates) - 1:.0%} more than at other rates"
+            else:
+                continue
+        elif now.name in estimates and time > (1 + MARGIN) * estimates[now.name]:
+            says += f"{time / estimates[now.name] - 1:.0%} more than as it is"
+        else:
+            continue
+        out.append(unproved(idea, says, time))
+    return out
+
+
+def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Idea]) -> list[Idea]:
+    """The best placement and the best change of the program as one idea, where each helps alone."""
+    before = next((c for c in proved if c.name == now and not c.error), None)
+    if before is None:
+        return []
+    best = [
+        next((c for c in proved if c.kind == kind and c.name != now and helps(c, before)), None)
+        for kind in ("placement", "pattern")
+    ]
+    place, pattern = best
+    if place is None or pattern is None:
+        return []
+    pair = [ideas[place.name], ideas[pattern.name]]
+    return [
+        Idea(
+            "combined", TOGETHER.join(idea.name for idea in pair),
+            together([idea.change for idea in pair]),
+            f"Use placement {place.name}. {pattern.action}", pattern.assumes,
+        )
+    ]  # fmt: skip
+
+
+def together(changes: Sequence[Change]) -> Change:
+    """One change that makes all of several, which do not change the same thing."""
+    out = none = Change()
+    for change in changes:
+        given = {
+            name: value
+            for name, value in change.__dict__.items()
+            if value is not None and value is not getattr(none, name)
+        }
+        out = replace(out, **given)
+    return out

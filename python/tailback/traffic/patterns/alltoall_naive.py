@@ -1,0 +1,34 @@
+"""The all-to-all that everybody begins with rank 0."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from tailback.traffic.patterns.columns import refuse_if_huge
+from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern
+from tailback.traffic.patterns.streams import TAG, Post, stream_program
+from tailback.traffic.program import Label, Program
+from tailback.units import SizeBytes
+
+
+@PATTERNS.register("alltoall-naive")
+class AlltoallNaive(FreeSizePattern):
+    """Every rank sends a block to rank 0, 1, 2 … in a loop: all meet at one receiver after another.
+
+    Receives are posted first, in the same order.
+    """
+
+    size: SizeBytes = Field(description='block for each peer: size = "16 KiB"')
+    post: Post = "sequence"
+
+    def program(self, n_ranks: int, seed: int) -> Program:
+        """Nothing is random."""
+        refuse_if_huge(3 * n_ranks * n_ranks)
+        source, destination = (grid.ravel() for grid in np.indices((n_ranks, n_ranks)))
+        other = source != destination
+        label = Label("exchange", "MPI_Send" if self.post == "sequence" else "MPI_Isend", TAG)
+        return stream_program(
+            "alltoall-naive", n_ranks, source[other], destination[other], self.size, self.post,
+            label,
+        )  # fmt: skip

@@ -1,0 +1,246 @@
+"""Editing a program: operations taken out, others put in, waits kept in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.traffic.collectives import Step
+from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.rewrites.rewrite import DoesNotApplyError, Focus
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """Messages of some labels, in the order of their sends.
+
+    Attributes:
+        send: Operation that sends each, shape (K,).
+        receive: Operation that receives it, shape (K,).
+        src: Sending rank, shape (K,).
+        dst: Receiving rank, shape (K,).
+        size: Bytes, shape (K,).
+        label: Label, shape (K,).
+    """
+
+    send: Ints
+    receive: Ints
+    src: Ints
+    dst: Ints
+    size: Ints
+    label: Ints
+
+    def __len__(self) -> int:
+        return len(self.send)
+
+    def only(self, chosen: NDArray[np.bool_]) -> Messages:
+        """Those of ``chosen``, shape (K,)."""
+        return Messages(*(column[chosen] for column in self.__dict__.values()))
+
+
+def messages_of(program: Program, focus: Focus) -> Messages:
+    """The messages whose sends have a label of ``focus``.
+
+    Raises:
+        DoesNotApplyError: Sends and receives do not pair up, or there is no such message.
+    """
+    rank = program.op_rank
+    send = np.flatnonzero(program.kind == Op.ISEND)
+    receive = np.flatnonzero(program.kind == Op.IRECV)
+    peer = program.peer.astype(np.int64)
+    # Messages of one (source, destination, tag) match in the order they are posted.
+    send = send[np.lexsort((send, program.tag[send], peer[send], rank[send]))]
+    receive = receive[np.lexsort((receive, program.tag[receive], rank[receive], peer[receive]))]
+    if len(send) != len(receive) or (peer[send] != rank[receive]).any():
+        raise DoesNotApplyError("sends and receives do not pair up")
+    order = np.argsort(send)
+    send, receive = send[order], receive[order]
+    label = program.label[send].astype(np.int64)
+    chosen = np.isin(label, np.array(sorted(focus), np.int64))
+    if not chosen.any():
+        raise DoesNotApplyError("no message is sent there")
+    size = program.amount[send].astype(np.int64)
+    found = Messages(send, receive, rank[send], peer[send], size, label)
+    return found.only(chosen)
+
+
+def posts_of_waits(program: Program) -> Ints:
+    """The post each WAIT waits for, -1 for every other operation, shape (M,)."""
+    at = np.flatnonzero(np.isin(program.kind, (Op.ISEND, Op.IRECV, Op.WAIT)))
+    at = at[np.lexsort((at, program.request[at], program.op_rank[at]))]
+    waits = program.kind[at] == Op.WAIT
+    last = np.maximum.accumulate(np.where(waits, -1, np.arange(len(at))))
+    out = np.full(len(program.kind), -1, np.int64)
+    out[at[waits]] = at[last[waits]]
+    return out
+
+
+class Edit:
+    """Collects what is taken out of a program and what is put in.
+
+    Args:
+        program: The program; it stays as it is.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.labels = list(program.labels)
+        self._rank = program.op_rank
+        self._keep = np.ones(len(program.kind), np.bool_)
+        self._added: list[tuple[NDArray[np.int64], ...]] = []
+        self._ids = 0
+
+    def label(self, label: Label) -> int:
+        """Number of ``label``, new when needed."""
+        if label not in self.labels:
+            self.labels.append(label)
+        return self.labels.index(label)
+
+    def remove(self, posts: Ints) -> None:
+        """Take posts out, and every WAIT for one of them."""
+        self._keep[posts] = False
+        target = posts_of_waits(self.program)
+        self._keep[(target >= 0) & ~self._keep[target]] = False
+
+    def steps(
+        self, rank: int, at: int, steps: Sequence[Step], members: Ints, tag: int, label: int
+    ) -> None:
+        """Put the steps of a collective, as :func:`schedule` gives them, before operation ``at``.
+
+        Args:
+            rank: Rank that executes them.
+            at: Operation of it, or one past its last one.
+            steps: The steps; peers are numbers within ``members``.
+            members: World ranks of the communicator.
+            tag: Matching tag.
+            label: Label.
+        """
+        rows: list[tuple[int, int, int, int]] = []
+        for step in steps:
+            first = self._ids
+            for op, side in ((Op.IRECV, step.receives), (Op.ISEND, step.sends)):
+                for peer, size in side:
+                    rows.append((op, int(members[peer]), size, self._ids))
+                    self._ids += 1
+            rows += [(Op.WAIT, -1, 0, number) for number in range(first, self._ids)]
+        kind, peers, amount, number = np.array(rows, np.int64).reshape(-1, 4).T
+        whole = np.full(len(rows), 1, np.int64)
+        self._added.append(
+            (rank * whole, at * whole, kind, peers, amount, tag * whole, label * whole, number)
+        )
+
+    def everywhere(
+        self, rank: Ints, at: Ints, op: Op, peer: Ints, size: int, tag: int, label: int
+    ) -> Ints:
+        """Post a send or receive in many ranks at once.
+
+        Args:
+            rank: Ranks, shape (K,).
+            at: Operation of each before which it stands, shape (K,).
+            op: ISEND or IRECV.
+            peer: Other rank of each, shape (K,).
+            size: Bytes.
+            tag: Matching tag.
+            label: Label.
+
+        Returns:
+            Numbers to wait for, shape (K,).
+        """
+        number = np.arange(self._ids, self._ids + len(rank))
+        self._ids += len(rank)
+        whole = np.full(len(rank), 1, np.int64)
+        self._added.append(
+            (rank, at, op * whole, peer, size * whole, tag * whole, label * whole, number)
+        )
+        return number
+
+    def wait(self, rank: Ints, at: Ints, number: Ints) -> None:
+        """Wait for what was put in, shapes (K,)."""
+        whole = np.full(len(rank), 1, np.int64)
+        self._added.append(
+            (rank, at, Op.WAIT * whole, -whole, 0 * whole, 0 * whole, 0 * whole, number)
+        )
+
+    def wait_for(self, post: Ints, at: Ints) -> None:
+        """Wait for posts of the program before operations ``at`` of their ranks, shapes (K,)."""
+        # Requests of the program itself are told from numbers by their sign.
+        self.wait(self._rank[post], at, -1 - self.program.request[post].astype(np.int64))
+
+    def build(self) -> Program:
+        """The edited program."""
+        p = self.program
+        kept = np.flatnonzero(self._keep)
+        none = np.zeros(0, np.int64)
+        added = [np.concatenate(parts) for parts in zip(*self._added, strict=True)] or [none] * 8
+        rank, at, kind, peer, amount, tag, label, number = added
+        request = self._requests(rank, kind, number)
+        ranks = np.concatenate([self._rank[kept], rank])
+        position = np.concatenate([kept, at])
+        stage = np.concatenate([np.ones(len(kept), np.int64), np.zeros(len(at), np.int64)])
+        order = np.lexsort((np.arange(len(ranks)), stage, position, ranks))
+
+        def column(own: NDArray[Any], new: Ints) -> NDArray[Any]:
+            return np.concatenate([own[kept], new.astype(own.dtype)])[order]
+
+        start = np.zeros(p.n_ranks + 1, np.uint64)
+        start[1:] = np.cumsum(np.bincount(ranks, minlength=p.n_ranks)).astype(np.uint64)
+        program = replace(
+            p,
+            rank_start=start,
+            kind=column(p.kind, kind),
+            peer=column(p.peer, peer),
+            amount=column(p.amount, amount),
+            tag=column(p.tag, tag),
+            request=column(p.request, request),
+            label=column(p.label, label),
+            labels=self.labels,
+        )
+        program.check()
+        return program
+
+    def _requests(self, rank: Ints, kind: Ints, number: Ints) -> Ints:
+        """Request of each added operation: numbered on within each rank, shape (K,)."""
+        posts = kind != Op.WAIT
+        request = np.zeros(self._ids, np.int64)
+        mine = rank[posts]
+        order = np.argsort(mine, kind="stable")
+        first = np.searchsorted(mine[order], mine[order])
+        place = np.empty(len(mine), np.int64)
+        place[order] = np.arange(len(mine)) - first
+        request[number[posts]] = int(self.program.request.max(initial=-1)) + 1 + place
+        own = number < 0
+        return np.where(own, -1 - number, request[np.where(own, 0, number)] if self._ids else 0)
+
+
+def fresh_tag(program: Program) -> int:
+    """A matching tag that no message of the program has."""
+    return int(program.tag.max(initial=0)) + 1
+
+
+def in_turn(key: Ints) -> Ints:
+    """How many equal keys come before each, shape (K,)."""
+    order = np.argsort(key, kind="stable")
+    out = np.empty(len(key), np.int64)
+    out[order] = np.arange(len(key)) - np.searchsorted(key[order], key[order])
+    return out
+
+
+def waited_at(program: Program) -> Ints:
+    """Operation by which each post is waited for, the end of its rank without one, shape (M,).
+
+    That is the first WAIT for it, or the first WAITALL behind it.
+    """
+    count = len(program.kind)
+    all_ = np.append(np.flatnonzero(program.kind == Op.WAITALL), count)
+    out: Ints = all_[np.searchsorted(all_, np.arange(count))]
+    out = np.minimum(out, program.rank_start.astype(np.int64)[program.op_rank + 1])
+    target = posts_of_waits(program)
+    waits = np.flatnonzero(target >= 0)
+    np.minimum.at(out, target[waits], waits)
+    return out

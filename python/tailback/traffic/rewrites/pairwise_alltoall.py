@@ -1,0 +1,77 @@
+"""A loop in which everybody exchanges with everybody becomes MPI_Alltoall."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from tailback.traffic.collectives import schedule
+from tailback.traffic.program import Label, Program
+from tailback.traffic.rewrites.edit import Edit, Messages, fresh_tag, in_turn, messages_of
+from tailback.traffic.rewrites.rewrite import (
+    MANY,
+    REWRITES,
+    DoesNotApplyError,
+    Focus,
+    Rewritten,
+    where,
+)
+
+CALL = "MPI_Alltoall"
+
+
+@REWRITES.register("pairwise-alltoall")
+def pairwise_alltoall(program: Program, focus: Focus) -> Rewritten:
+    """Everybody sends to everybody in a loop: MPI_Alltoall in its place, partners in turn.
+
+    Applies where the ranks fall into groups of four or more in which each sends equally many blocks
+    of one size to each other. A rank takes part where it sent its last block of an exchange.
+    """
+    if any(program.labels[i].call == CALL for i in focus):
+        raise DoesNotApplyError(f"it is {CALL} already")
+    found = messages_of(program, focus)
+    n = program.n_ranks
+    ones = np.ones(len(found))
+    graph = csr_array((ones, (found.src, found.dst)), shape=(n, n))
+    _, group_of = connected_components(graph, directed=False)
+    group = group_of[found.src]
+    if (found.src == found.dst).any():
+        raise DoesNotApplyError("ranks send to themselves")
+    edit = Edit(program)
+    edit.remove(np.concatenate([found.send, found.receive]))
+    tag = fresh_tag(program)
+    for number in np.unique(group).tolist():
+        _exchange(edit, found.only(group == number), n, tag)
+    return Rewritten(
+        edit.build(),
+        f"Replace the loop of {where(program, focus)} by {CALL}: in each of its steps every rank "
+        "has another partner.",
+        "result",
+        "no block of an exchange depends on another block of the same exchange",
+    )
+
+
+def _exchange(edit: Edit, found: Messages, n: int, tag: int) -> None:
+    """Put the collective in for one group; raises DoesNotApplyError."""
+    members = np.unique(found.src)
+    size = len(members)
+    if size < MANY:
+        raise DoesNotApplyError(f"no {MANY} ranks there all send to one another")
+    pairs, count = np.unique(found.src * n + found.dst, return_counts=True)
+    if len(pairs) != size * (size - 1):
+        raise DoesNotApplyError("not every rank sends to every other one there")
+    if len(np.unique(count)) > 1 or len(np.unique(found.size)) > 1:
+        raise DoesNotApplyError("blocks differ in size or number between pairs of ranks")
+    block = int(found.size[0])
+    old = edit.labels[int(found.label[0])]
+    label = edit.label(Label(old.phase, CALL, communicator=old.communicator, path=old.path))
+    round_ = in_turn(found.src * n + found.dst)
+    # The last send of each rank in each round.
+    last = np.full((size, int(round_.max()) + 1), -1, np.int64)
+    place = np.searchsorted(members, found.src)
+    np.maximum.at(last, (place, round_), found.send)
+    for me, rank in enumerate(members.tolist()):
+        steps = schedule(CALL, size, me, 0, block, block)
+        for at in last[me].tolist():
+            edit.steps(rank, at, steps, members, tag, label)

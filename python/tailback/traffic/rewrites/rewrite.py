@@ -1,0 +1,75 @@
+"""What a rewrite of a program is: another way to send what has to be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from tailback.errors import TailbackError
+from tailback.registry import Registry
+from tailback.traffic.program import Program
+
+MANY = 4
+"""Ranks that send to one at the same time from which a rewrite speaks of a crowd: two or three are
+neighbours that happen to meet."""
+
+Keeps = Literal["messages", "bytes", "result"]
+
+
+class DoesNotApplyError(TailbackError):
+    """The program is not of the kind that a rewrite is for; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rewritten:
+    """A program that communicates in another way.
+
+    Attributes:
+        program: It.
+        action: What to change in the code, one sentence that names call and phase.
+        keeps: What is the same as before: ``messages`` (every one of them, in another order or at
+            another time), ``bytes`` (from whom to whom, in each phase), or ``result`` alone (others
+            are sent in their place).
+        assumes: What must hold for the program to compute the same; empty where nothing more.
+    """
+
+    program: Program
+    action: str
+    keeps: Keeps
+    assumes: str = ""
+
+
+Focus = frozenset[int]
+"""Numbers of the labels whose messages are looked at."""
+
+Rewrite = Callable[[Program, Focus], Rewritten]
+"""Rewrites a program, or raises DoesNotApplyError."""
+
+REWRITES: Registry[Rewrite] = Registry("rewrite", "other ways to communicate the same")
+
+
+def labels_of_phases(program: Program, phases: Collection[str]) -> Focus:
+    """Labels of some phases; of all when none of them is known."""
+    found = frozenset(i for i, label in enumerate(program.labels) if label.phase in phases)
+    return found or frozenset(range(len(program.labels)))
+
+
+def whole_exchange(program: Program, focus: Focus) -> Focus:
+    """The focus and the other phases of its calls: neighbours' phases follow one another."""
+    calls = {(program.labels[i].call, program.labels[i].communicator) for i in focus}
+    return frozenset(
+        i for i, label in enumerate(program.labels) if (label.call, label.communicator) in calls
+    )
+
+
+def where(program: Program, focus: Focus) -> str:
+    """The call and phase of the messages looked at, as a sentence names them."""
+    used = [program.labels[i] for i in sorted(focus)]
+    calls = list(dict.fromkeys(label.call for label in used if label.call))
+    phases = list(dict.fromkeys(label.phase for label in used if label.phase))
+    call = calls[0] if len(calls) == 1 else "the sends"
+    if not phases:
+        return call
+    named = ", ".join(repr(phase) for phase in phases[:4]) + (", …" if len(phases) > 4 else "")
+    return f"{call} in phase{'s' if len(phases) > 1 else ''} {named}"

@@ -1,0 +1,113 @@
+"""Messages in parts: the whole exchange for one part, then for the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.traffic.program import Op, Program
+from tailback.traffic.rewrites.edit import Ints, messages_of, posts_of_waits, waited_at
+from tailback.traffic.rewrites.rewrite import (
+    REWRITES,
+    DoesNotApplyError,
+    Focus,
+    Rewritten,
+    where,
+    whole_exchange,
+)
+
+PARTS = 4
+"""Parts of a message. More make phases shorter and latencies more; miniGhost's five variables, one
+at a time, are the published case (docs/cases.md)."""
+
+LEAST_BYTES = 16384
+"""A part is not smaller: below, latency outweighs what shorter phases save."""
+
+
+@REWRITES.register("small-phases")
+def small_phases(program: Program, focus: Focus) -> Rewritten:
+    """Long phases in which ranks drift apart: exchange the messages in four parts, in four rounds.
+
+    Applies where an exchange is a stretch of sends, receives and waits by itself, messages are of
+    64 KiB or more, and the same exchange has two phases or more. The stretch is gone through four
+    times, each with a quarter of every message, so that ranks wait for their neighbours four times
+    as often.
+    """
+    focus = whole_exchange(program, focus)
+    found = messages_of(program, focus)
+    small = int(found.size.min())
+    if small < PARTS * LEAST_BYTES:
+        raise DoesNotApplyError(
+            f"messages of {small} bytes are too small to be cut in {PARTS} parts of "
+            f"{LEAST_BYTES} bytes"
+        )
+    posts = np.zeros(len(program.kind), np.bool_)
+    posts[found.send] = posts[found.receive] = True
+    first, last = _stretches(program, posts)
+    mine = np.searchsorted(first, np.arange(len(program.kind)), side="right") - 1
+    inside = (mine >= 0) & (np.arange(len(program.kind)) <= last[np.maximum(mine, 0)])
+    if not inside[posts].all():
+        raise DoesNotApplyError("sends and receives lie among computation or other calls")
+    if not (waited_at(program)[posts] <= last[mine[posts]]).all():
+        raise DoesNotApplyError("what an exchange posts is waited for after something else")
+    phases = {program.labels[i].phase for i in np.unique(found.label).tolist()}
+    if len(phases) < 2:
+        raise DoesNotApplyError("there is one phase only: shorter messages do not shorten it")
+    return Rewritten(
+        _repeated(program, posts, inside, np.where(inside, first[np.maximum(mine, 0)], -1)),
+        f"Exchange each message of {where(program, focus)} in {PARTS} parts (variables one by one, "
+        f"slices of a face), and go through all phases for one part before the next.",
+        "bytes",
+        "a message can be cut: it holds several variables, or values that do not depend on one "
+        "another",
+    )
+
+
+def _stretches(program: Program, posts: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """First and last operation of each stretch that holds nothing but the exchange."""
+    target = posts_of_waits(program)
+    fine = posts | (program.kind == Op.WAITALL) | ((target >= 0) & posts[target])
+    rank = program.op_rank
+    new = np.append(True, (fine[1:] != fine[:-1]) | (rank[1:] != rank[:-1]))
+    begin = np.flatnonzero(new)
+    end = np.append(begin[1:], len(fine)) - 1
+    good = fine[begin]
+    # A stretch begins with its first post: a WAITALL before it is for something else.
+    at = np.append(np.flatnonzero(posts), len(fine))
+    begin = at[np.searchsorted(at, begin[good])]
+    end = end[good]
+    return begin[begin <= end], end[begin <= end]
+
+
+def _repeated(
+    program: Program, posts: NDArray[np.bool_], inside: NDArray[np.bool_], first: Ints
+) -> Program:
+    """Stretches ``PARTS`` times over, each time with a part of every message."""
+    here = np.flatnonzero(inside)
+    copies = np.repeat(np.arange(PARTS), len(here))
+    op = np.concatenate([np.flatnonzero(~inside), np.tile(here, PARTS)])
+    copy = np.concatenate([np.zeros(int((~inside).sum()), np.int64), copies])
+    block = np.where(inside[op], first[op], op)
+    order = np.lexsort((op, copy, block))
+    op, copy = op[order], copy[order]
+    amount = program.amount[op].astype(np.int64)
+    part = posts[op]
+    amount[part] = amount[part] // PARTS + (copy[part] < amount[part] % PARTS)
+    requests = int(program.request.max(initial=-1)) + 1
+    request = program.request[op].astype(np.int64)
+    request = np.where(inside[op] & (request >= 0), request + copy * requests, request)
+    start = np.zeros(program.n_ranks + 1, np.uint64)
+    counts = np.bincount(program.op_rank[op], minlength=program.n_ranks)
+    start[1:] = np.cumsum(counts).astype(np.uint64)
+    return replace(
+        program,
+        rank_start=start,
+        kind=program.kind[op],
+        peer=program.peer[op],
+        amount=amount.astype(np.uint64),
+        tag=program.tag[op],
+        request=request.astype(np.int32),
+        label=program.label[op],
+    )

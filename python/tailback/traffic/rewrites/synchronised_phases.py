@@ -1,0 +1,131 @@
+"""A barrier after each phase of an exchange, so that no rank runs ahead into the next."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.traffic.collectives import schedule
+from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.rewrites.edit import (
+    Edit,
+    Ints,
+    Messages,
+    fresh_tag,
+    messages_of,
+    waited_at,
+)
+from tailback.traffic.rewrites.rewrite import (
+    MANY,
+    REWRITES,
+    DoesNotApplyError,
+    Focus,
+    Rewritten,
+    whole_exchange,
+)
+
+CALL = "MPI_Barrier"
+
+
+@REWRITES.register("synchronised-phases")
+def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
+    """Ranks run ahead into the next phase: finish each phase, then MPI_Barrier.
+
+    Applies where ranks go through two or more phases in the same order, some perhaps leaving out
+    some, as at the edge of a grid. Each rank waits for what it sends and receives in a phase, then
+    for all others.
+    """
+    found = messages_of(program, whole_exchange(program, focus))
+    members = np.unique(found.src)
+    if len(members) < MANY:
+        raise DoesNotApplyError(f"fewer than {MANY} ranks send there")
+    phases, place = _course(program, found, members)
+    edit = Edit(program)
+    begin = _barriers(program, found, members, place, len(phases) - 1)
+    index = _places(program, members)
+    label = edit.label(Label("barrier", CALL))
+    tag = fresh_tag(program)
+    steps = [schedule(CALL, len(members), me, 0, 0, 0) for me in range(len(members))]
+    needed = waited_at(program)
+    for number, at in enumerate(begin.T):
+        for rank, post in ((found.src, found.send), (found.dst, found.receive)):
+            mine = (index[rank] >= 0) & (place == number)
+            posts, there = post[mine], at[index[rank[mine]]]
+            edit.wait_for(posts[needed[posts] >= there], there[needed[posts] >= there])
+        for k in range(len(steps[0])):
+            source = members[np.array([each[k].receives[0][0] for each in steps])]
+            to = members[np.array([each[k].sends[0][0] for each in steps])]
+            received = edit.everywhere(members, at, Op.IRECV, source, 0, tag, label)
+            sent = edit.everywhere(members, at, Op.ISEND, to, 0, tag, label)
+            edit.wait(members, at, received)
+            edit.wait(members, at, sent)
+    names = ", ".join(repr(phase) for phase in dict.fromkeys(phases))
+    return Rewritten(
+        edit.build(),
+        f"Finish each phase ({names}) and call {CALL} before the next one, so that ranks with less "
+        "to send do not run ahead and meet the others at one node.",
+        "messages",
+    )
+
+
+def _course(program: Program, found: Messages, members: Ints) -> tuple[list[str], Ints]:
+    """Phases in the order in which they are gone through, and the place of each message in it.
+
+    Raises:
+        DoesNotApplyError: Ranks do not have one order in common.
+    """
+    names = [label.phase for label in program.labels]
+    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    phase = np.array([known[name] for name in names])[found.label]
+    new = np.append(True, (phase[1:] != phase[:-1]) | (found.src[1:] != found.src[:-1]))
+    runs = np.flatnonzero(new)
+    of_rank = found.src[runs]
+    start = np.searchsorted(of_rank, members)
+    end = np.searchsorted(of_rank, members, side="right")
+    longest = int(np.argmax(end - start))
+    order = phase[runs[start[longest] : end[longest]]]
+    if len(order) < 2:
+        raise DoesNotApplyError("there is one phase only, and nobody runs ahead into the next")
+    place = np.empty(len(runs), np.int64)
+    for a, b in zip(start.tolist(), end.tolist(), strict=True):
+        at = _embed(phase[runs[a:b]], order)
+        if at is None:
+            raise DoesNotApplyError("ranks do not go through the phases in the same order")
+        place[a:b] = at
+    text = list(known)
+    return [text[number] for number in order.tolist()], place[np.cumsum(new) - 1]
+
+
+def _barriers(program: Program, found: Messages, members: Ints, place: Ints, count: int) -> Ints:
+    """Operation before which each rank calls each barrier, shape (members, count).
+
+    That is behind its last post of the phases before; a rank without any calls it at once.
+    """
+    index = _places(program, members)
+    first = np.full(len(members), len(program.kind), np.int64)
+    behind = np.full((len(members), count + 1), -1, np.int64)
+    for rank, post in ((found.src, found.send), (found.dst, found.receive)):
+        mine = index[rank] >= 0
+        np.minimum.at(first, index[rank][mine], post[mine])
+        np.maximum.at(behind, (index[rank][mine], place[mine]), post[mine] + 1)
+    return np.maximum(np.maximum.accumulate(behind, axis=1), first[:, None])[:, :count]
+
+
+def _embed(some: NDArray[np.int64], order: NDArray[np.int64]) -> list[int] | None:
+    """Places of ``some`` phases in the whole order, the earliest; None when they do not fit."""
+    out, at = [], 0
+    for phase in some.tolist():
+        while at < len(order) and order[at] != phase:
+            at += 1
+        if at == len(order):
+            return None
+        out.append(at)
+        at += 1
+    return out
+
+
+def _places(program: Program, members: Ints) -> Ints:
+    """Number of each rank among the members, -1 for others, shape (R,)."""
+    index = np.full(program.n_ranks, -1, np.int64)
+    index[members] = np.arange(len(members))
+    return index

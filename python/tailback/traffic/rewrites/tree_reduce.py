@@ -1,0 +1,109 @@
+"""A loop of sends to one rank becomes a reduction over a binomial tree."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.traffic.collectives import schedule
+from tailback.traffic.program import Label, Program
+from tailback.traffic.rewrites.edit import (
+    Edit,
+    Ints,
+    Messages,
+    fresh_tag,
+    in_turn,
+    messages_of,
+    waited_at,
+)
+from tailback.traffic.rewrites.rewrite import (
+    MANY,
+    REWRITES,
+    DoesNotApplyError,
+    Focus,
+    Rewritten,
+    where,
+)
+
+CALL = "MPI_Reduce"
+
+
+@REWRITES.register("tree-reduce")
+def tree_reduce(program: Program, focus: Focus) -> Rewritten:
+    """Everybody sends to one rank: MPI_Reduce over a binomial tree in place of the loop.
+
+    Applies where at least four ranks send to one and to nobody else there, all of them equally many
+    messages, the k-th of each of the same size. Several roots may have groups of their own. The
+    k-th messages become one reduction: a sender takes part where it sent, the root where it waited.
+    """
+    if any(program.labels[i].call == CALL for i in focus):
+        raise DoesNotApplyError(f"it is {CALL} already")
+    found = messages_of(program, focus)
+    roots, inside = _roots(program, found)
+    edit = Edit(program)
+    edit.remove(np.concatenate([found.send[inside], found.receive[inside]]))
+    needed = waited_at(program)
+    tag = fresh_tag(program)
+    for root in roots.tolist():
+        _reduce(edit, found.only(found.dst == root), root, needed, tag)
+    names = ", ".join(map(str, roots[:3].tolist())) + (", …" if len(roots) > 3 else "")
+    ranks = f"rank {names}" if len(roots) == 1 else f"ranks {names}"
+    return Rewritten(
+        edit.build(),
+        f"Replace the loop of {where(program, focus)} to {ranks} by {CALL}: ranks combine on the "
+        "way, in a binomial tree.",
+        "result",
+        f"what {ranks} receive{'s' if len(roots) == 1 else ''} is combined (a sum, a maximum); "
+        "where every part is needed, all its bytes must come in and no tree takes any off",
+    )
+
+
+def _roots(program: Program, found: Messages) -> tuple[Ints, NDArray[np.bool_]]:
+    """Ranks that many send to, and which messages go to one; raises DoesNotApplyError."""
+    pair = found.dst * program.n_ranks + found.src
+    pairs, count = np.unique(pair, return_counts=True)
+    to, source = np.divmod(pairs, program.n_ranks)
+    roots, senders = np.unique(to, return_counts=True)
+    roots = roots[senders >= MANY]
+    if not len(roots):
+        raise DoesNotApplyError(f"no rank is sent to by {MANY} or more others there")
+    inside = np.isin(found.dst, roots)
+    sources = np.unique(found.src[inside])
+    if (np.bincount(source)[sources] > 1).any():
+        raise DoesNotApplyError(
+            "ranks send to several receivers: there is no one root to reduce to"
+        )
+    if np.isin(roots, found.src).any():
+        raise DoesNotApplyError("the receivers send there as well: they are no roots")
+    turn = in_turn(pair)
+    for root in roots.tolist():
+        if len(np.unique(count[to == root])) > 1:
+            raise DoesNotApplyError(f"ranks send different numbers of messages to rank {root}")
+        mine = found.dst == root
+        size = np.zeros(int(turn[mine].max()) + 1, np.int64)
+        size[turn[mine]] = found.size[mine]
+        if (size[turn[mine]] != found.size[mine]).any():
+            raise DoesNotApplyError(
+                f"messages to rank {root} differ in size: what is combined must be alike"
+            )
+    return roots, inside
+
+
+def _reduce(edit: Edit, group: Messages, root: int, needed: Ints, tag: int) -> None:
+    """One reduction for the k-th messages of all senders, for every k."""
+    members = np.unique(np.append(group.src, root))
+    place = {rank: number for number, rank in enumerate(members.tolist())}
+    old = edit.labels[int(group.label[0])]
+    label = edit.label(Label(old.phase, CALL, communicator=old.communicator, path=old.path))
+    turn = in_turn(group.src)
+    for rank, at, size in zip(
+        group.src.tolist(), group.send.tolist(), group.size.tolist(), strict=True
+    ):
+        steps = schedule(CALL, len(members), place[rank], place[root], size, size)
+        edit.steps(rank, at, steps, members, tag, label)
+    first = group.only(group.src == group.src[0])
+    for k, size in enumerate(first.size.tolist()):
+        # The root needs the result when it waited for the last part of it.
+        at = int(needed[group.receive[turn == k]].max())
+        steps = schedule(CALL, len(members), place[root], place[root], size, size)
+        edit.steps(root, at, steps, members, tag, label)

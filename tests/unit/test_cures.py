@@ -1,0 +1,331 @@
+"""Every kind of remedy, proposed, estimated by the fluid model and proved packet by packet."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_diagnose_runs import endpoint_run, other_run, placement_run
+
+from tailback.cli import run as tailback
+from tailback.diagnose import judge
+from tailback.diagnose.model import Candidate
+from tailback.errors import ScenarioError
+from tailback.evaluate import Change
+from tailback.remedy import CURES, Idea, Means, recommend, treat
+from tailback.remedy.rate_control import worth_proving
+from tailback.remedy.screening import NOT_SIMULATED
+from tailback.remedy.treatment import together
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulate import (
+    FluidOptions,
+    make_evaluate,
+    make_fluid_evaluate,
+    other_rules,
+    prepare,
+    simulate,
+)
+from tailback.traffic.program import Op
+
+TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 8}
+
+
+def half(first: int) -> str:
+    """Four hosts of each of eight leaves."""
+    return ",".join(f"{8 * leaf + first}-{8 * leaf + first + 3}" for leaf in range(8))
+
+
+CONTENDED: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}},
+    "job": [
+        {"hosts": half(0), "placement": "round-robin", "pattern": {
+            "kind": "ring", "ranks": 32, "messages": 3, "size": "128 KiB", "post": "sequence"}},
+        {"hosts": half(4), "observed": False, "name": "other", "pattern": {
+            "kind": "uniform", "ranks": 32, "messages": 12, "size": "128 KiB",
+            "post": "sequence"}},
+    ],
+    "engine": {"eager": "1 MiB", "packet": "2 KiB", "buffer": "16 KiB"},
+}  # fmt: skip
+"""A ring beside random traffic whose full buffers block it: half of each leaf is theirs."""
+
+
+def toml(value: Any) -> str:
+    """A value of a scenario as TOML writes it, tables inline."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def diagnosed(
+    folder: Path, scenario: dict[str, Any], capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[dict[str, Any], str]:
+    """What ``tailback diagnose`` writes and prints."""
+    file = folder / "case.toml"
+    file.write_text("\n".join(f"{key} = {toml(value)}" for key, value in scenario.items()))
+    out = folder / "out"
+    command = ["diagnose", str(file), "--out", str(out), "--seeds", "1", "--quiet", *options]
+    assert tailback(command) == 0
+    return json.loads((out / "diagnosis.json").read_text()), capsys.readouterr().out
+
+
+def candidates(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in found["remedy"]["candidates"]}
+
+
+def test_a_loop_to_one_rank_is_proved_as_a_tree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = {"kind": "reduce-naive", "ranks": 32, "arrays": 20}
+    scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+    found, text = diagnosed(tmp_path, scenario, capsys, "--try", "block")
+    remedy, tried = found["remedy"], candidates(found)
+    assert found["cause"] == "pattern" and remedy["cure"] == "tree-reduce"
+    # The proof is what the same reduction by MPI_Reduce takes.
+    tree = {**scenario, "job": [{"pattern": {**pattern, "kind": "reduce-tree"}}]}
+    assert remedy["after_ps"] == simulate(prepare(parse(tree))).elapsed_ps
+    assert remedy["gain"] > 0.5 and "'reduce'" in remedy["action"]
+    assert "MPI_Reduce" in remedy["action"] and "combined" in remedy["action"]
+    assert tried["tree-reduce"]["estimate_ps"] == pytest.approx(remedy["after_ps"], rel=0.5)
+    assert "does not apply" in tried["pairwise-alltoall"]["error"]
+    assert "by fluid" in text and "by packets" in text and "tree-reduce" in text
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "tree-reduce" in page and "fluid model" in page
+
+
+def test_a_loop_that_all_begin_alike_is_rotated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = {"kind": "alltoall-naive", "ranks": 32, "size": "16 KiB"}
+    scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--try", "block", "--cure", "pattern")
+    tried = candidates(found)
+    assert found["remedy"]["cure"] in ("rotated-order", "pairwise-alltoall")
+    for name in ("rotated-order", "pairwise-alltoall"):
+        assert tried[name]["kind"] == "pattern" and not tried[name]["error"]
+        assert tried[name]["elapsed_ps"] < 0.75 * found["remedy"]["before_ps"]
+    assert not {"max-min-rates", "adaptive-routing"} & set(tried)
+
+
+def test_adaptive_and_vc_routing_are_proved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = {"kind": "permutation", "ranks": 64, "size": "128 KiB"}
+    scenario = {
+        "fabric": {"fat_tree": {**TREE, "leaves": 8}}, "job": [{"pattern": pattern}],
+        "engine": {"routing": "deterministic"},
+    }  # fmt: skip
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--try", "block")
+    tried = candidates(found)
+    assert found["cause"] == "routing" and found["remedy"]["cure"] == "adaptive-routing"
+    assert found["remedy"]["gain"] > 0.2
+    assert tried["adaptive-routing"]["elapsed_ps"] < tried["vc-routing"]["elapsed_ps"]
+    assert tried["vc-routing"]["elapsed_ps"] < tried["block"]["elapsed_ps"]
+    assert tried["max-min-rates"]["error"].startswith(NOT_SIMULATED)
+
+
+def test_a_dragonfly_that_routes_minimally_may_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Even spreading is by detours where the shortest way is only one."""
+    topology = {"kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 1,
+                "groups": 5}  # fmt: skip
+    pattern = {"kind": "permutation", "ranks": 40, "size": "256 KiB"}
+    scenario: dict[str, Any] = {"fabric": {"topology": topology}, "job": [{"pattern": pattern}]}
+    assert set(other_rules(parse(scenario))) == {"valiant", "ugal"}
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--try", "block")
+    bar = next(bar for bar in found["waterfall"] if bar["name"] == "routing")
+    assert bar["delta_ps"] > 0 and "already" not in bar["meaning"]
+    tried = candidates(found)
+    assert found["remedy"]["cure"] in ("valiant-routes", "ugal-routes")
+    assert tried[found["remedy"]["cure"]]["elapsed_ps"] < 0.9 * found["remedy"]["before_ps"]
+
+
+@pytest.mark.parametrize("rule", ["valiant", "ugal"])
+def test_even_spreading_is_also_asked_where_routes_make_detours(rule: str) -> None:
+    """A neighbour exchange that the routes send round by other groups: that is routing's fault."""
+    topology = {"kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 1,
+                "groups": 5}  # fmt: skip
+    prepared = prepare(parse({
+        "fabric": {"topology": topology, "routes": rule},
+        "job": [{"pattern": {"kind": "ring", "ranks": 40, "size": "256 KiB", "messages": 2}}],
+        "engine": {"buffer": "16 KiB"},
+    }))  # fmt: skip
+    rules = other_rules(prepared.scenario)
+    assert rule not in rules and "minimal" in rules and len(rules) == 2
+    run, evaluate = simulate(prepared), make_evaluate(prepared)
+    without = judge(run, evaluate, seeds=1)
+    routing = next(bar for bar in without.waterfall if bar.name == "routing")
+    assert routing.delta_ps == 0 and "already" in routing.meaning
+    asked = judge(run, evaluate, rules=rules, seeds=1)
+    bars = {bar.name: bar for bar in asked.waterfall}
+    quickest = min(
+        evaluate(Change(network="healthy", routing="adaptive", rule=r, background=False)).elapsed_ps
+        for r in rules
+    )
+    if quickest < 0.98 * run.elapsed_ps:
+        assert bars["placement"].elapsed_ps == quickest
+        assert bars["routing"].delta_ps == run.elapsed_ps - quickest
+        share = next(share for share in asked.shares if share.cause == "routing")
+        assert share.removed is not None and share.removed > 0.01
+    else:
+        assert bars["routing"].delta_ps == 0
+
+
+def test_rates_are_proved_by_packets_that_keep_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Congestion that spreads: full buffers of another job block our ring."""
+    found, text = diagnosed(tmp_path, CONTENDED, capsys, "--try", "round-robin")
+    remedy, tried = found["remedy"], candidates(found)
+    assert found["cause"] == "other-traffic" and remedy["cure"] == "max-min-rates"
+    assert remedy["gain"] > 0.4 and remedy["placement"] == ""
+    rates = tried["max-min-rates"]
+    assert rates["elapsed_ps"] == pytest.approx(rates["estimate_ps"], rel=0.15)
+    assert "all adapters of the network" in rates["assumes"]
+    assert len(remedy["avoid"]) > 0 and all("→" in name for name in remedy["avoid"])
+    assert "rate-control" in text
+
+
+def test_paced_packets_leave_small_messages_alone() -> None:
+    prepared = prepare(parse(CONTENDED))
+    evaluate = make_evaluate(prepared)
+    # Rates are a function of the scenario: two proofs agree to the bit.
+    once, again = (evaluate(Change(rates="max-min")).elapsed_ps for _ in range(2))
+    assert once == again < evaluate(Change()).elapsed_ps
+    tiny = {**CONTENDED, "job": [
+        {**job, "pattern": {**job["pattern"], "size": "4 KiB"}} for job in CONTENDED["job"]
+    ]}  # fmt: skip
+    small = prepare(parse({**tiny, "engine": {**CONTENDED["engine"],
+                                              "injection": "per-destination"}}))  # fmt: skip
+    as_is = make_evaluate(small)
+    assert as_is(Change(rates="max-min")).elapsed_ps == as_is(Change()).elapsed_ps
+
+
+def test_only_what_packets_lose_beyond_the_models_error_is_laid_to_buffers() -> None:
+    assert worth_proving(1000, 700)
+    assert not worth_proving(1000, 900)
+
+
+def test_every_kind_of_cure_is_registered() -> None:
+    assert CURES.names() == ["pattern", "placement", "rate-control", "routing"]
+
+
+def evaluator(run: Run, times: dict[str, int], asked: list[Change]) -> Any:
+    """Answers by what is changed: placement, program, routing or rates."""
+
+    def evaluate(change: Change) -> Run:
+        asked.append(change)
+        key = "+".join(
+            name
+            for name in ("placement", "program", "routing", "rates")
+            if getattr(change, name) is not None
+        )
+        return Run(run.scenario, run.tables, {**run.summary, "elapsed_ps": times[key or "now"]})
+
+    return evaluate
+
+
+def test_two_kinds_that_help_are_proved_together() -> None:
+    run, asked = endpoint_run(), list[Change]()
+    times = {"now": 100, "placement": 80, "program": 60, "placement+program": 40,
+             "routing": 99, "rates": 99}  # fmt: skip
+    ranks = run.tables["ranks"].height
+    program = prepare(parse({
+        "fabric": {"preset": "full"},
+        "job": [{"pattern": {"kind": "reduce-naive", "ranks": ranks, "arrays": 2}}],
+    })).observed.program  # fmt: skip
+    means = Means(
+        evaluator(run, times, asked), placements={"tile": np.arange(ranks, dtype=np.uint32)},
+        program=program, kinds=frozenset({"placement", "pattern"}),
+    )  # fmt: skip
+    found = treat(run, judge(run), means, seeds=1)
+    assert found.remedy is not None and found.change is not None
+    assert found.remedy.cure == "tile + tree-reduce" and found.remedy.placement == "tile"
+    assert found.remedy.gain == pytest.approx(0.6)
+    assert found.change.placement is not None and found.change.program is not None
+    # Not much better than the better of the two: each alone is told.
+    times["placement+program"] = 60
+    alone = treat(run, judge(run), means, seeds=1).remedy
+    assert alone is not None and alone.cure == "tree-reduce" and "Meanwhile" in alone.action
+
+
+def cure(name: str, kind: Any, time: int) -> Candidate:
+    return Candidate(name=name, kind=kind, action=f"Do {name}.", elapsed_ps=time, low_ps=time,
+                     high_ps=time)  # fmt: skip
+
+
+def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
+    run = placement_run()
+    now, tile = cure("block", "placement", 100), cure("tile", "placement", 70)
+    rates = cure("max-min-rates", "rate-control", 50)
+    found = recommend(run, judge(run), [rates, tile, now])
+    assert found is not None and found.cure == found.placement == "tile"
+    assert "Operators of the network could help by max-min-rates" in found.action
+    only = recommend(run, judge(run), [rates, now])
+    assert only is not None and only.cure == "max-min-rates" and only.placement == ""
+    assert only.after_ps == 50 and "Do max-min-rates." in only.action
+
+
+def test_links_to_avoid_are_named_only_where_they_are_the_cause() -> None:
+    others, ours = other_run(), placement_run()
+    found = recommend(others, judge(others), [])
+    assert found is not None and found.avoid
+    mine = recommend(ours, judge(ours), [cure("block", "placement", 100)])
+    assert mine is not None and mine.avoid == []
+
+
+def test_estimates_leave_out_what_cannot_win_and_say_so() -> None:
+    run = placement_run(routing="deterministic")
+    times = {"now": 100, "routing": 40, "rates": 40, "placement": 40}
+    slow = {"now": 100, "routing": 130, "rates": run.elapsed_ps, "placement": 100}
+    asked: list[Change] = []
+    means = Means(evaluator(run, times, asked), evaluator(run, slow, []), {}, {"tile": 7})
+    found = treat(run, judge(run), means, seeds=1).remedy
+    assert found is not None
+    out = {c.name: c for c in found.candidates if c.error}
+    assert set(out) == {"adaptive-routing", "vc-routing", "max-min-rates", "assignment-rates"}
+    assert "30% more than as it is" in out["vc-routing"].error
+    assert all(c.error.startswith(NOT_SIMULATED) and c.estimate_ps for c in out.values())
+    assert all(c.routing is None and c.rates is None for c in asked)
+
+
+def test_changes_of_different_things_add_up() -> None:
+    one = Change(placement=np.zeros(2, np.uint32), placement_name="tile")
+    two = Change(routing="vc", rule="ugal")
+    both = together([one, two])
+    assert both.placement is one.placement and both.placement_name == "tile"
+    assert (both.routing, both.rule, both.background) == ("vc", "ugal", True)
+
+
+def test_the_fluid_model_answers_the_same_changes() -> None:
+    scenario = parse({
+        "fabric": {"fat_tree": TREE}, "engine": {"routing": "deterministic"},
+        "job": [{"pattern": {"kind": "permutation", "ranks": 32, "size": "256 KiB"}}],
+    })  # fmt: skip
+    prepared = prepare(scenario)
+    quick = make_fluid_evaluate(prepared, FluidOptions(windows=0))
+    packets = make_evaluate(prepared)
+    for change in (Change(), Change(routing="vc"), Change(routing="adaptive")):
+        assert quick(change).elapsed_ps == pytest.approx(packets(change).elapsed_ps, rel=0.35)
+    with pytest.raises(ScenarioError):
+        quick(Change(network="no-contention"))
+    # Another program of the job is what is simulated.
+    half_size = prepared.observed.program
+    amount = half_size.amount.copy()
+    amount[half_size.kind != Op.COMPUTE] //= 2
+    shorter = Change(program=replace(half_size, amount=amount))
+    for evaluate in (quick, packets):
+        assert evaluate(shorter).elapsed_ps < 0.7 * evaluate(Change()).elapsed_ps
+
+
+def test_an_idea_says_what_it_is() -> None:
+    for entry in CURES:
+        assert entry.summary
+    assert Idea("routing", "x").refused == ""

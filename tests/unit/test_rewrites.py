@@ -1,0 +1,233 @@
+"""Every registered rewrite keeps what it says, runs to its end, and refuses what it must."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tailback.fabric.builders import fat_tree, network_of
+from tailback.fluid import RankModel, simulate_program
+from tailback.scenario import FatTree
+from tailback.traffic.patterns import build
+from tailback.traffic.program import Label, Op, Program, ProgramBuilder
+from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, Rewritten, labels_of_phases
+from tailback.traffic.transform import repeat
+
+Options = dict[str, object]
+STENCIL: Options = {"kind": "stencil2d", "dims": [4, 3], "size": "128 KiB", "boundary": "skip"}
+GHOST: Options = {"kind": "minighost", "dims": [3, 4, 2], "cells": [60, 60, 60], "variables": 3,
+                  "compute": "2 us"}  # fmt: skip
+RING: Options = {"kind": "ring", "ranks": 6, "size": "64 KiB"}
+LOOP: Options = {"kind": "alltoall-naive", "ranks": 9, "size": "32 KiB"}
+NAIVE: Options = {"kind": "reduce-naive", "ranks": 11, "arrays": 3, "root": 4}
+
+APPLIES: dict[str, list[Options]] = {
+    "pairwise-alltoall": [LOOP, {**LOOP, "post": "all", "size": "64 B", "ranks": 13}],
+    "rotated-order": [LOOP, {**LOOP, "post": "all"}],
+    "small-phases": [{**STENCIL, "rounds": 2}, {**STENCIL, "post": "all"}, GHOST],
+    "synchronised-phases": [{**STENCIL, "rounds": 3}, {**STENCIL, "post": "all"}, GHOST],
+    "tree-reduce": [NAIVE, {**NAIVE, "post": "all", "root": 0}],
+}
+REFUSES: dict[str, list[tuple[Options, str]]] = {
+    "pairwise-alltoall": [
+        (STENCIL, "not every rank sends to every other"),
+        ({"kind": "alltoall", "ranks": 8, "size": "16 KiB"}, "MPI_Alltoall already"),
+    ],
+    "rotated-order": [
+        (RING, "same one at the same place"),
+        ({"kind": "alltoall", "ranks": 8, "size": "1 KiB"}, "same one at the same place"),
+        (NAIVE, "another order does not help"),
+    ],
+    "small-phases": [
+        (RING, "one phase only"),
+        ({**STENCIL, "size": "8 KiB"}, "too small"),
+    ],
+    "synchronised-phases": [(RING, "one phase only")],
+    "tree-reduce": [
+        (RING, "no rank is sent to by 4"),
+        (LOOP, "several receivers"),
+        ({"kind": "reduce-tree", "ranks": 9}, "MPI_Reduce already"),
+    ],
+}
+CASES = [
+    pytest.param(name, options, id=f"{name}-{i}")
+    for name, several in APPLIES.items()
+    for i, options in enumerate(several)
+]
+
+
+def test_every_registered_rewrite_is_tested_here() -> None:
+    assert sorted(APPLIES) == sorted(REFUSES) == REWRITES.names()
+    assert all(entry.summary for entry in REWRITES)
+
+
+def rewritten(name: str, program: Program, phases: tuple[str, ...] = ("y",)) -> Rewritten:
+    """Of the phases named, or of all where there are no such."""
+    return REWRITES[name](program, labels_of_phases(program, phases))
+
+
+def sent(program: Program, op: Op = Op.ISEND) -> dict[tuple[int, int, int], list[int]]:
+    """Bytes of the messages of each (source, destination, tag), in order."""
+    out = defaultdict(list)
+    rank = program.op_rank
+    for i in np.flatnonzero(program.kind == op):
+        here, there = int(rank[i]), int(program.peer[i])
+        pair = (here, there) if op == Op.ISEND else (there, here)
+        out[(*pair, int(program.tag[i]))].append(int(program.amount[i]))
+    return dict(out)
+
+
+def elapsed_ps(program: Program, eager: int = 16384) -> int:
+    """Time on a small tree by the fluid model: raises where ranks block for ever."""
+    shape = FatTree(hosts_per_leaf=4, leaves=6, aggregation=4)
+    fabric = fat_tree(shape)
+    node = np.arange(program.n_ranks, dtype=np.uint32)
+    network = network_of(fabric, node.tolist())
+    return simulate_program(
+        network, program, node, model=RankModel(eager_bytes=eager, paths="pooled")
+    ).elapsed_ps
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_rewritten_program_is_whole_and_runs_to_its_end(name: str, options: Options) -> None:
+    program = build(options, None, 1)
+    found = rewritten(name, program)
+    found.program.check()
+    assert sent(found.program, Op.ISEND) == sent(found.program, Op.IRECV)
+    assert found.action.endswith(".")
+    assert found.keeps != "result" or found.assumes
+    # Neither with nor without hand-shake, and not the second time either.
+    assert elapsed_ps(found.program) > 0
+    assert elapsed_ps(repeat(found.program, 2), eager=0) > 0
+    # The program that was given stays as it is.
+    assert sent(program) == sent(build(options, None, 1))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_it_keeps_what_it_says(name: str, options: Options) -> None:
+    program = build(options, None, 1)
+    found = rewritten(name, program)
+    before, after = sent(program), sent(found.program)
+    if found.keeps == "messages":
+        # Besides the envelopes of barriers.
+        real = {key: size for key, size in after.items() if any(size)}
+        assert {key: Counter(sizes) for key, sizes in real.items()} == {
+            key: Counter(sizes) for key, sizes in before.items() if any(sizes)
+        }
+    elif found.keeps == "bytes":
+        assert {key: sum(sizes) for key, sizes in after.items()} == {
+            key: sum(sizes) for key, sizes in before.items()
+        }
+    else:
+        assert {src for src, _, _ in before} <= {src for src, _, _ in after}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "why"),
+    [
+        pytest.param(name, options, why, id=f"{name}-{i}")
+        for name, several in REFUSES.items()
+        for i, (options, why) in enumerate(several)
+    ],
+)
+def test_it_refuses_what_it_is_not_for(name: str, options: Options, why: str) -> None:
+    with pytest.raises(DoesNotApplyError, match=why):
+        rewritten(name, build(options, None, 1))
+
+
+def test_the_loop_to_a_root_becomes_what_mpi_reduce_sends() -> None:
+    """The same messages as pattern reduce-tree, whose time is the published remedy's."""
+    naive = {"kind": "reduce-naive", "ranks": 16, "arrays": 5, "size": "4 KiB"}
+    found = rewritten("tree-reduce", build(naive, None, 1)).program
+    tree = build({**naive, "kind": "reduce-tree"}, None, 1)
+
+    def pairs(program: Program) -> dict[tuple[int, int], list[int]]:
+        return {(src, dst): sizes for (src, dst, _), sizes in sent(program).items()}
+
+    assert pairs(found) == pairs(tree)
+    assert elapsed_ps(found) == elapsed_ps(tree)
+    assert {label.call for label in found.labels} == {"MPI_Send", "MPI_Reduce"}
+
+
+def test_rotation_sends_every_rank_elsewhere_first() -> None:
+    program = build(LOOP, None, 1)
+    found = rewritten("rotated-order", program)
+    first = {}
+    for i in np.flatnonzero(found.program.kind == Op.ISEND):
+        first.setdefault(int(found.program.op_rank[i]), int(found.program.peer[i]))
+    assert first == {rank: (rank + 1) % 9 for rank in range(9)}
+    assert elapsed_ps(found.program) < 0.6 * elapsed_ps(program)
+
+
+def relay(between: str) -> Program:
+    """Every rank sends to the first seven others, and after ``between`` to the rest."""
+    builder = ProgramBuilder("relay", 16)
+    label = builder.label(Label("out", "MPI_Isend", 1))
+    back = builder.label(Label("back", "MPI_Isend", 2))
+    for rank in range(16):
+        others = [peer for peer in range(16) if peer != rank]
+        for peer in others:
+            builder.irecv(rank, peer, 1024, 1, label)
+        token = builder.irecv(rank, (rank + 1) % 16, 8, 2, back)
+        builder.isend(rank, (rank - 1) % 16, 8, 2, back)
+        for place, peer in enumerate(others):
+            if place == 7 and between == "receive":
+                builder.wait(rank, token)
+            if place == 7 and between == "compute":
+                builder.compute(rank, 5)
+            builder.isend(rank, peer, 1024, 1, label)
+        builder.waitall(rank)
+    return builder.build()
+
+
+@pytest.mark.parametrize("between", ["receive", "compute"])
+def test_no_send_goes_before_what_it_depends_on(between: str) -> None:
+    """The first seven sends of a rank stay its first seven."""
+
+    def first(program: Program, count: int) -> list[set[int]]:
+        out = []
+        for rank in range(16):
+            ops = slice(int(program.rank_start[rank]), int(program.rank_start[rank + 1]))
+            mine = (program.kind[ops] == Op.ISEND) & (program.tag[ops] == 1)
+            out.append({int(p) for p in program.peer[ops][mine][:count]})
+        return out
+
+    program = relay(between)
+    found = rewritten("rotated-order", program, ("out",)).program
+    assert first(found, 7) == first(program, 7)
+    assert first(found, 1) != first(program, 1)
+    free = rewritten("rotated-order", relay("nothing"), ("out",)).program
+    assert first(free, 7) != first(program, 7)
+
+
+def test_messages_that_differ_are_no_sum() -> None:
+    program = build(NAIVE, None, 1)
+    sends = np.flatnonzero(program.kind == Op.ISEND)
+    amount = program.amount.copy()
+    amount[sends[0]] += 1
+    with pytest.raises(DoesNotApplyError, match="differ in size"):
+        rewritten("tree-reduce", replace(program, amount=amount))
+
+
+def test_a_barrier_keeps_phases_apart() -> None:
+    """Nobody starts a phase before everybody's messages of the one before have arrived."""
+    options = {**STENCIL, "dims": [4, 4], "post": "all"}
+    found = rewritten("synchronised-phases", build(options, None, 1)).program
+    fabric = fat_tree(FatTree(hosts_per_leaf=4, leaves=4, aggregation=4))
+    node = np.arange(16, dtype=np.uint32)
+    times = simulate_program(network_of(fabric, node.tolist()), found, node)
+    labels = np.array([label.phase for label in found.labels])[times.messages["label"]]
+    ends = [times.messages["arrival_ps"][labels == p].max() for p in ("+x", "-x", "+y", "-y")]
+    starts = [times.messages["post_ps"][labels == p].min() for p in ("+x", "-x", "+y", "-y")]
+    assert all(end < start for end, start in zip(ends, starts[1:], strict=False))
+
+
+def test_parts_go_through_all_phases_before_the_next() -> None:
+    found = rewritten("small-phases", build({**STENCIL, "dims": [4, 4]}, None, 1)).program
+    ops = slice(int(found.rank_start[5]), int(found.rank_start[6]))
+    mine = found.kind[ops] == Op.ISEND
+    order = [found.labels[i].phase for i in found.label[ops][mine]]
+    assert order == ["+x", "-x", "+y", "-y"] * 4
