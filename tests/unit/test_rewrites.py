@@ -6,11 +6,14 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
+from tailback.evaluate import Change
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fluid import RankModel, simulate_program
-from tailback.scenario import FatTree
+from tailback.scenario import FatTree, parse
+from tailback.simulate import make_evaluate, prepare
 from tailback.traffic.patterns import build
 from tailback.traffic.program import Label, Op, Program, ProgramBuilder
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, Rewritten, labels_of_phases
@@ -29,6 +32,7 @@ APPLIES: dict[str, list[Options]] = {
     "rotated-order": [LOOP, {**LOOP, "post": "all"}],
     "small-phases": [{**STENCIL, "rounds": 2}, {**STENCIL, "post": "all"}, GHOST],
     "synchronised-phases": [{**STENCIL, "rounds": 3}, {**STENCIL, "post": "all"}, GHOST],
+    "taken-turns": [NAIVE, {**NAIVE, "post": "all", "size": "64 KiB"}],
     "tree-reduce": [NAIVE, {**NAIVE, "post": "all", "root": 0}],
 }
 REFUSES: dict[str, list[tuple[Options, str]]] = {
@@ -46,6 +50,10 @@ REFUSES: dict[str, list[tuple[Options, str]]] = {
         ({**STENCIL, "size": "8 KiB"}, "too small"),
     ],
     "synchronised-phases": [(RING, "one phase only")],
+    "taken-turns": [
+        (RING, "no rank is sent to by 4"),
+        (LOOP, "would wait for one another"),
+    ],
     "tree-reduce": [
         (RING, "no rank is sent to by 4"),
         (LOOP, "several receivers"),
@@ -210,6 +218,46 @@ def test_messages_that_differ_are_no_sum() -> None:
     amount[sends[0]] += 1
     with pytest.raises(DoesNotApplyError, match="differ in size"):
         rewritten("tree-reduce", replace(program, amount=amount))
+
+
+def crowd_and_pair() -> Program:
+    """Ranks 1 to 12 send 512 KiB each to rank 0; 13 sends one message after the other to 14."""
+    builder = ProgramBuilder("crowd", 16)
+    into = builder.label(Label("crowd", "MPI_Isend", 1))
+    beside = builder.label(Label("pair", "MPI_Isend", 2))
+    for rank in range(1, 13):
+        builder.irecv(0, rank, 1 << 19, 1, into)
+        builder.isend(rank, 0, 1 << 19, 1, into)
+    for _ in range(4):
+        builder.wait(13, builder.isend(13, 1, 1 << 18, 2, beside))
+        builder.irecv(1, 13, 1 << 18, 2, beside)
+    for rank in range(16):
+        builder.waitall(rank)
+    return builder.build()
+
+
+def test_turns_let_others_by() -> None:
+    """Rank 13 sends to rank 1, beside the crowded rank 0: it stands in the crowd's queue."""
+    scenario = parse({
+        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}},
+        "job": [{"pattern": {"kind": "ring", "ranks": 16, "size": "1 KiB"}}],
+        "engine": {"eager": "1 GiB", "buffer": "16 KiB"},
+    })  # fmt: skip
+    prepared = prepare(scenario)
+    program = crowd_and_pair()
+    found = rewritten("taken-turns", program, ("crowd",)).program
+
+    def over(each: Program) -> tuple[int, int]:
+        """When the pair is through, and when the crowd is."""
+        run = make_evaluate(prepared)(Change(program=each))
+        arrival = run.tables["messages"].group_by("dst_rank").agg(pl.col("arrival_ps").max())
+        by = dict(arrival.rows())
+        return by[1], by[0]
+
+    (pair, crowd), (beside, turns) = over(program), over(found)
+    assert beside < 0.75 * pair
+    # And the crowd takes what its link takes.
+    assert turns < 1.05 * crowd
 
 
 def test_a_barrier_keeps_phases_apart() -> None:

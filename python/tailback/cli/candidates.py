@@ -10,13 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
-from tailback.placement import place, switch_congestion
+from tailback.placement import Problem, place, switch_congestion
 from tailback.run import Run
 from tailback.simulate import Prepared
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
 SENSIBLE = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift")
 """Everything but what needs a file or is a coin toss."""
+
+KEEP_OFF = "shift-keep-off"
+"""Name of ``shift`` with the hosts of congested leaves to avoid, tried beside ``shift``."""
+
+CONGESTED = 0.1
+"""Congested fraction of a leaf's links from which its hosts are better left out, as for a link
+(docs/diagnosis.md, section 2)."""
 
 
 def make_candidates(
@@ -42,14 +49,32 @@ def make_candidates(
         if name in ("incremental", "shift") and run is not None:
             congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
             problem = replace(problem, congestion=congestion)
-        try:
-            node = place(name, problem, options)
-        except PlacementError as error:
-            errors.append((name, error))
-            continue
-        if not any(np.array_equal(node, other) for other in made.values()):
-            made[name] = node
+        tries = {name: options}
+        if name == "shift" and (avoid := _keep_off(problem)):
+            tries[KEEP_OFF] = {"avoid": avoid}
+        for called, given in tries.items():
+            try:
+                node = place(name, problem, given)
+            except PlacementError as error:
+                errors.append((called, error))
+                continue
+            if not any(np.array_equal(node, other) for other in made.values()):
+                made[called] = node
     return made, errors
+
+
+def _keep_off(problem: Problem) -> list[str]:
+    """Hosts under congested leaves, the most congested first, as many as the job can do without."""
+    if problem.congestion is None:
+        return []
+    hosts, slots = np.unique(problem.slot_host, return_counts=True)
+    worst = np.zeros(int(hosts.max()) + 1)
+    np.maximum.at(worst, problem.slot_host, problem.congestion[problem.slot_switch])
+    order = np.argsort(-worst[hosts], kind="stable")
+    order = order[worst[hosts[order]] >= CONGESTED]
+    spare = problem.n_slots - problem.n_ranks
+    chosen = order[np.cumsum(slots[order]) <= spare]
+    return [problem.host_name[host] for host in hosts[chosen].tolist()]
 
 
 def _fractions(run: Run, prepared: Prepared) -> NDArray[np.float64]:

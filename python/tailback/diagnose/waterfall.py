@@ -33,6 +33,9 @@ CAUSE_OF_STEP: dict[str, Cause] = {
 """Steps whose delta is time lost to contention, and their cause."""
 
 
+DETOURS = ("valiant", "ugal")
+"""Routing rules that leave the shortest way."""
+
 CLEARLY = 0.02
 """Gain from which another routing rule counts as spreading better; repetitions differ by less."""
 
@@ -118,8 +121,11 @@ def build(
         The bars, ``observed`` last, and what each cause costs, largest first.
     """
     rule = _best_rule(evaluate, rules, progress)
-    best = _best_placement(evaluate, placements or {}, rule, progress)
-    todo = steps(run, best, rule)
+    # Shortest ways are what a placement can rely on: detours that are not made are no fault of
+    # routing, though they may help. Where routes make them, shortest ways may be what is missing.
+    charged = rule if run.scenario.fabric.routes in DETOURS else None
+    best = _best_placement(evaluate, placements or {}, charged, progress)
+    todo = steps(run, best, charged)
     real = [step for step in todo if not step.skip]
     times: dict[str, list[int]] = {}
     for number, step in enumerate(todo):
@@ -152,7 +158,7 @@ def build(
     )  # fmt: skip
     if progress is not None:
         progress("taking causes away", len(real) / (len(real) + 1))
-    return bars, _shares(run, bars, _removed(evaluate, todo, times, seeds, rule))
+    return bars, _shares(run, bars, _removed(evaluate, todo, times, seeds, rule, charged))
 
 
 def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
@@ -197,10 +203,12 @@ def _removed(
     times: dict[str, list[int]],
     seeds: int,
     rule: str | None,
+    charged: str | None,
 ) -> dict[Cause, list[int]]:
     """Time saved by taking one thing alone away from everything, for each repetition.
 
-    Taking away the last thing that was added is what the waterfall did already.
+    Taking away the last thing that was added is what the waterfall did already. Routing is taken
+    away by the ``rule`` that spreads best, also where the waterfall has not ``charged`` it.
     """
     everything = times["other traffic"]
     step = {s.name: s for s in todo}
@@ -212,11 +220,12 @@ def _removed(
     if "network" in step:
         best = step["network"].change
         changes["placement"] = Change(placement=best.placement, placement_name=best.placement_name)
-    active = [name for name in changes if not step[name].skip]
+    other = {"routing"} if rule != charged else set[str]()
+    active = [name for name in changes if not step[name].skip or name in other]
     order = [s.name for s in todo if not s.skip]
     out: dict[Cause, list[int]] = {}
     for name in active:
-        last = name == order[-1]
+        last = name == order[-1] and name not in other
         without = times[order[-2]] if last else _times(evaluate, changes[name], seeds)
         out[CAUSE_OF_STEP[name]] = [a - b for a, b in zip(everything, without, strict=True)]
     return out

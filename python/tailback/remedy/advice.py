@@ -17,6 +17,11 @@ CURE_OF: dict[Cause, Kind] = {
 OWN: tuple[Kind, ...] = ("placement", "pattern", "combined")
 """What a user can do without the operators of the network."""
 
+_MEANT = {
+    "shift": " (the same nodes, ranks shifted)",
+    "shift-keep-off": " (ranks shifted, hosts of congested leaves left out)",
+}
+
 AVOIDED = 8
 """Links to keep off that are named."""
 
@@ -58,7 +63,7 @@ def recommend(
             gain=0.0, candidates=list(candidates), files={}, commands=[], avoid=avoid,
         )  # fmt: skip
     return Remedy(
-        action=_action(cure, place, able, advice, before),
+        action=_action(cure, place, able, advice, before, CURE_OF.get(diagnosis.cause)),
         cure=cure.name,
         placement="" if place is None else place.name,
         before_ps=before.elapsed_ps,
@@ -101,13 +106,17 @@ def _action(
     able: Sequence[Candidate],
     advice: str,
     before: Candidate,
+    own: Kind | None,
 ) -> str:
     """The sentences of a remedy that helps."""
     if cure.kind == "placement":
         use = f"se placement {_named(cure)} instead of {before.name}: {_said(cure, before)}."
         text = f"{advice} Meanwhile u{use}" if advice else f"U{use}"
     else:
-        text = f"{cure.action} That takes {_said(cure, before)}."
+        who = "" if cure.kind in (own, *OWN) else "Operators of the network could help. "
+        text = f"{who}{cure.action} That takes {_said(cure, before)}."
+        if cure.kind not in (own, "combined") and advice:
+            text = f"{advice} {text}"
         if cure.assumes:
             text += f" It holds if {cure.assumes}."
         if place is not None and cure.kind != "combined":
@@ -126,8 +135,7 @@ def _said(candidate: Candidate, before: Candidate) -> str:
 
 
 def _named(candidate: Candidate) -> str:
-    same = " (the same nodes, ranks shifted)" if candidate.name == "shift" else ""
-    return candidate.name + same
+    return candidate.name + _MEANT.get(candidate.name, "")
 
 
 def _avoid(diagnosis: Diagnosis) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
@@ -28,6 +29,9 @@ UNKNOWN = ("packets", "observed_packets", "congested_packets", "observed_congest
 
 PACED_PACKETS = 4
 """Messages of fewer packets are not held to a rate."""
+
+MOST_MBPS = 4e6
+"""Beyond any adapter's rate: as good as none."""
 
 NOTE = (
     "this run is of the fluid model: rates instead of packets. Nothing queues in it, so no port is "
@@ -129,7 +133,10 @@ def explicit(options: FluidOptions, rates: Rates) -> FluidOptions:
 
 
 def paces(prepared: Prepared, change: Change, network: tuple[Fabric, Routes]) -> NDArray[np.uint32]:
-    """The mean rate of each message by the fluid model at explicit rates, for packets to keep to.
+    """The rate of each message by the fluid model at explicit rates, for packets to keep to.
+
+    An adapter sends the messages for one node one after the other, so it is the rate of all that
+    are under way between two nodes at a time: their bytes over the time until none is left.
 
     Args:
         prepared: The scenario, with what the change makes of it.
@@ -147,15 +154,36 @@ def paces(prepared: Prepared, change: Change, network: tuple[Fabric, Routes]) ->
         change.routing, change.seed_offset,
     )  # fmt: skip
     engine = prepared.scenario.engine
-    size = times.messages["size_bytes"].astype(np.float64)
-    took = times.messages["arrival_ps"].astype(np.float64) - times.messages["start_ps"]
-    took -= times.messages["switches"].astype(np.float64) * engine.switch_delay
-    fits = (size >= PACED_PACKETS * engine.packet) & (times.messages["switches"] > 0) & (took > 0)
-    mbps = np.where(fits, size * 8e6 / np.maximum(took, 1.0), 0.0)
+    log = times.messages
+    latency = log["switches"].astype(np.int64) * engine.switch_delay
+    src, dst = (laid.node[log[end]].astype(np.int64) for end in ("src_rank", "dst_rank"))
+    flows = pl.DataFrame({
+        "pair": src * prepared.fabric.n_nodes + dst,
+        "start": log["start_ps"].astype(np.int64),
+        "end": log["arrival_ps"].astype(np.int64) - latency,
+        "size": log["size_bytes"].astype(np.int64),
+    })  # fmt: skip
+    rate = _busy_rate(flows)
+    fits = (flows["size"].to_numpy() >= PACED_PACKETS * engine.packet) & (log["switches"] > 0)
     out = np.zeros(len(laid.program.kind), np.uint32)
     # Messages are numbered by sending rank and operation.
-    out[laid.program.kind == Op.ISEND] = np.ceil(np.minimum(mbps, 4e6))
+    out[laid.program.kind == Op.ISEND] = np.where(fits, np.ceil(rate), 0)
     return out
+
+
+def _busy_rate(flows: pl.DataFrame) -> NDArray[np.float64]:
+    """Mb/s of each pair of nodes in the busy period each message is part of, shape (K,)."""
+    before = pl.col("end").cum_max().shift(1).over("pair")
+    rate = pl.col("size").sum() * 8e6 / (pl.col("end").max() - pl.col("start").min()).clip(1)
+    return (
+        flows.with_row_index("message")
+        .sort("pair", "start", "message")
+        .with_columns(period=(pl.col("start") >= before).fill_null(True).cast(pl.UInt32).cum_sum())
+        .with_columns(rate=rate.over("period"))
+        .sort("message")["rate"]
+        .clip(1.0, MOST_MBPS)
+        .to_numpy()
+    )
 
 
 def _solve(

@@ -34,7 +34,9 @@ def endpoint(evidence: Evidence) -> Finding | None:
     Change what is sent, not where ranks run. Replace a loop of sends to one rank by the collective
     (`MPI_Reduce`, `MPI_Gather`); stagger the order in which ranks exchange, so that neighbours do
     not meet at the same node; wait instead of skipping a missing neighbour; or take the
-    synchronisation out between the phases.
+    synchronisation out between the phases. `tailback diagnose` rewrites the calls and phases named
+    here in each way that applies (`tailback list rewrite`), re-simulates the program, and shows
+    what is proved: docs/diagnosis.md, section 6.
     """
     roots = evidence.roots.filter(pl.col("endpoint") & (pl.col("verdict") == "ours"))
     share = evidence.share(roots)
@@ -97,6 +99,11 @@ def _advice(who: FanIn | None, phases: list[str], roots: int) -> str:
             f"{who.ranks_on_node} ranks of one node receive at once from {who.senders} nodes by "
             f"{call} {where}: exchange in an order that spreads them over time, or send one "
             "message a node instead of one a rank."
+        )
+    if who.senders == 1:
+        return (
+            f"One node sends more by {call} {where} than the other can take while phases overlap: "
+            "let ranks wait instead of skipping a missing neighbour, so that they stay in step."
         )
     return (
         f"{who.senders} nodes send to the same node at once by {call} {where}: order the exchange "

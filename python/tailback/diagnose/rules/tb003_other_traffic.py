@@ -34,7 +34,10 @@ def other_traffic(evidence: Evidence) -> Finding | None:
 
     ## What to do
     Run again at another time or on other nodes, ask for an allocation of whole switches, and show
-    the list of links to the operators. A placement that keeps off the links listed helps too.
+    the list of links to the operators. A placement that keeps off the links listed helps too:
+    `tailback diagnose` tries the same hosts shifted, and without those of congested leaves where
+    there are hosts to spare. Where it is full buffers that block us, explicit rates for all jobs'
+    messages are proved as well; that is for operators.
     """
     roots = evidence.roots.filter(pl.col("verdict") == "others")
     share = evidence.share(roots)

@@ -30,7 +30,8 @@ def routing(evidence: Evidence) -> Finding | None:
     ## What to do
     Switch adaptive routing on, or another set of routes (more paths for each destination, routes
     made for the traffic); the waterfall's `routing` step tells what even spreading is worth.
-    Otherwise try other placements.
+    `tailback diagnose` proves adaptive routing, VC routing and, in topologies with detours, their
+    other rules. Otherwise try other placements.
     """
     roots = evidence.roots.filter(pl.col("verdict") == "routing")
     share = evidence.share(roots)

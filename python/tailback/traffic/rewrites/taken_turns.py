@@ -1,0 +1,90 @@
+"""Senders to one rank take turns, so that their queue does not reach back into the network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailback.traffic.collectives import Step
+from tailback.traffic.program import Label, Program
+from tailback.traffic.rewrites.edit import (
+    Edit,
+    Ints,
+    Messages,
+    fresh_tag,
+    messages_of,
+    waited_at,
+)
+from tailback.traffic.rewrites.rewrite import (
+    MANY,
+    REWRITES,
+    DoesNotApplyError,
+    Focus,
+    Rewritten,
+    where,
+)
+
+AT_ONCE = 2
+"""Senders whose turn it is: one sends while the other one's permission is under way, so the
+receiver's link does not idle."""
+
+
+@REWRITES.register("taken-turns")
+def taken_turns(program: Program, focus: Focus) -> Rewritten:
+    """Many send to one at once: the receiver lets them, two at a time, in the order of their ranks.
+
+    Applies where at least four ranks send to one that posts its receives before it waits for any of
+    them and sends nothing there itself. The receiver's link bounds the time as before; what gains
+    is everything else, which no longer stands in its queue. A permission is an empty message, as in
+    the synchronised gather of MPI libraries.
+    """
+    found = messages_of(program, focus)
+    receivers = _crowded(program, found)
+    needed = waited_at(program)
+    edit = Edit(program)
+    tag = fresh_tag(program)
+    for receiver in receivers.tolist():
+        _turns(edit, found.only(found.dst == receiver), receiver, needed, tag)
+    names = ", ".join(map(str, receivers[:3].tolist())) + (", …" if len(receivers) > 3 else "")
+    return Rewritten(
+        edit.build(),
+        f"Let rank{'s' if len(receivers) > 1 else ''} {names} ask the senders of "
+        f"{where(program, focus)} one after the other, {AT_ONCE} at a time, by an empty message "
+        "each waits for before it sends.",
+        "messages",
+    )
+
+
+def _crowded(program: Program, found: Messages) -> Ints:
+    """Ranks that many send to, who can let them take turns; raises DoesNotApplyError."""
+    pairs = np.unique(found.dst * program.n_ranks + found.src)
+    receivers, senders = np.unique(pairs // program.n_ranks, return_counts=True)
+    receivers = receivers[senders >= MANY]
+    if not len(receivers):
+        raise DoesNotApplyError(f"no rank is sent to by {MANY} or more others there")
+    if np.isin(receivers, found.src).any():
+        raise DoesNotApplyError("the receivers send there as well, and would wait for one another")
+    needed = waited_at(program)
+    for receiver in receivers.tolist():
+        posts = found.receive[found.dst == receiver]
+        if posts.max() > needed[posts].min():
+            raise DoesNotApplyError(
+                f"rank {receiver} receives from one after the other already: it posts receives "
+                "when others are over"
+            )
+    return receivers
+
+
+def _turns(edit: Edit, group: Messages, receiver: int, needed: Ints, tag: int) -> None:
+    """Permissions of one receiver: two to begin with, one for each sender that is through."""
+    old = edit.labels[int(group.label[0])]
+    label = edit.label(Label(old.phase, "permission", communicator=old.communicator, path=old.path))
+    at = int(needed[group.receive].min())
+    senders = np.unique(group.src)
+    members = np.array([receiver], np.int64)
+    for number, sender in enumerate(senders.tolist()):
+        if number >= AT_ONCE:
+            through = group.receive[group.src == senders[number - AT_ONCE]]
+            edit.wait_for(through, np.full(len(through), at))
+        edit.steps(receiver, at, [Step(((0, 0),), ())], np.array([sender]), tag, label)
+        first = int(group.send[group.src == sender].min())
+        edit.steps(sender, first, [Step((), ((0, 0),))], members, tag, label)
