@@ -17,7 +17,7 @@ from _pages import put
 
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.remedy.placements import congested_hops
+from tailback.remedy.proof import congested_hops
 from tailback.scenario import load
 from tailback.simulate import Prepared, make_evaluate, prepare
 

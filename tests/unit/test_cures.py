@@ -96,7 +96,7 @@ def test_a_loop_to_one_rank_is_proved_as_a_tree(
     assert "MPI_Reduce" in remedy["action"] and "combined" in remedy["action"]
     assert tried["tree-reduce"]["estimate_ps"] == pytest.approx(remedy["after_ps"], rel=0.5)
     assert "does not apply" in tried["pairwise-alltoall"]["error"]
-    assert "by fluid" in text and "by packets" in text and "tree-reduce" in text
+    assert "by fluid" in text and "by packets" in text and "gain" in text
     page = (tmp_path / "out" / "report.html").read_text()
     assert "tree-reduce" in page and "fluid model" in page
 
@@ -113,6 +113,8 @@ def test_a_loop_that_all_begin_alike_is_rotated(
         assert tried[name]["kind"] == "pattern" and not tried[name]["error"]
         assert tried[name]["elapsed_ps"] < 0.75 * found["remedy"]["before_ps"]
     assert not {"max-min-rates", "adaptive-routing"} & set(tried)
+    # And the rule advises what is proved, not a reduction.
+    assert "different partner" in next(f["advice"] for f in found["findings"])
 
 
 def test_adaptive_and_vc_routing_are_proved(
@@ -211,6 +213,18 @@ def test_paced_packets_leave_small_messages_alone() -> None:
                                               "injection": "per-destination"}}))  # fmt: skip
     as_is = make_evaluate(small)
     assert as_is(Change(rates="max-min")).elapsed_ps == as_is(Change()).elapsed_ps
+
+
+def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
+    """Four ranks of a node send to four of another: one line, which their rates fill together."""
+    prepared = prepare(parse({
+        "fabric": {"fat_tree": TREE}, "engine": {"eager": "1 GiB"},
+        "job": [{"ranks_per_host": 4, "pattern": {
+            "kind": "stencil2d", "dims": [4, 2], "size": "256 KiB", "order": ["+y"]}}],
+    }))  # fmt: skip
+    evaluate = make_evaluate(prepared)
+    for rates in ("max-min", "assignment"):
+        assert evaluate(Change(rates=rates)).elapsed_ps < 1.1 * evaluate(Change()).elapsed_ps
 
 
 def test_only_what_packets_lose_beyond_the_models_error_is_laid_to_buffers() -> None:

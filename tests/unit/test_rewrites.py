@@ -25,13 +25,22 @@ GHOST: Options = {"kind": "minighost", "dims": [3, 4, 2], "cells": [60, 60, 60],
                   "compute": "2 us"}  # fmt: skip
 RING: Options = {"kind": "ring", "ranks": 6, "size": "64 KiB"}
 LOOP: Options = {"kind": "alltoall-naive", "ranks": 9, "size": "32 KiB"}
+SEVERAL: Options = {"kind": "paced", "ranks": 16, "size": "4 KiB", "load": 0.5,
+                    "duration": "20 us", "servers": 2}  # fmt: skip
+MUDDLE: Options = {"kind": "muddle"}
+"""Ranks that go through six phases in six orders; no pattern of the product does."""
 NAIVE: Options = {"kind": "reduce-naive", "ranks": 11, "arrays": 3, "root": 4}
 
 APPLIES: dict[str, list[Options]] = {
     "pairwise-alltoall": [LOOP, {**LOOP, "post": "all", "size": "64 B", "ranks": 13}],
     "rotated-order": [LOOP, {**LOOP, "post": "all"}],
     "small-phases": [{**STENCIL, "rounds": 2}, {**STENCIL, "post": "all"}, GHOST],
-    "synchronised-phases": [{**STENCIL, "rounds": 3}, {**STENCIL, "post": "all"}, GHOST],
+    "synchronised-phases": [
+        {**STENCIL, "rounds": 3},
+        {**STENCIL, "post": "all"},
+        GHOST,
+        {"kind": "stencil3d", "dims": [3, 2, 4], "size": "32 KiB", "rounds": 2},
+    ],
     "taken-turns": [NAIVE, {**NAIVE, "post": "all", "size": "64 KiB"}],
     "tree-reduce": [NAIVE, {**NAIVE, "post": "all", "root": 0}],
 }
@@ -49,14 +58,15 @@ REFUSES: dict[str, list[tuple[Options, str]]] = {
         (RING, "one phase only"),
         ({**STENCIL, "size": "8 KiB"}, "too small"),
     ],
-    "synchronised-phases": [(RING, "one phase only")],
+    "synchronised-phases": [(RING, "one phase only"), (MUDDLE, "in the same order")],
     "taken-turns": [
         (RING, "no rank is sent to by 4"),
         (LOOP, "would wait for one another"),
     ],
     "tree-reduce": [
         (RING, "no rank is sent to by 4"),
-        (LOOP, "several receivers"),
+        (LOOP, "send there as well"),
+        (SEVERAL, "several receivers"),
         ({"kind": "reduce-tree", "ranks": 9}, "MPI_Reduce already"),
     ],
 }
@@ -75,6 +85,22 @@ def test_every_registered_rewrite_is_tested_here() -> None:
 def rewritten(name: str, program: Program, phases: tuple[str, ...] = ("y",)) -> Rewritten:
     """Of the phases named, or of all where there are no such."""
     return REWRITES[name](program, labels_of_phases(program, phases))
+
+
+def program_of(options: Options) -> Program:
+    """The program of a pattern, or the muddle."""
+    if options["kind"] != "muddle":
+        return build(options, None, 1)
+    builder = ProgramBuilder("muddle", 6)
+    labels = [builder.label(Label(f"phase {i}", "MPI_Isend", i)) for i in range(6)]
+    for rank in range(6):
+        for i in range(6):
+            turn = (rank + i * (1 if rank % 2 else 5)) % 6
+            builder.irecv((rank + 1) % 6, rank, 1024, turn, labels[turn])
+            builder.isend(rank, (rank + 1) % 6, 1024, turn, labels[turn])
+    for rank in range(6):
+        builder.waitall(rank)
+    return builder.build()
 
 
 def sent(program: Program, op: Op = Op.ISEND) -> dict[tuple[int, int, int], list[int]]:
@@ -143,7 +169,7 @@ def test_it_keeps_what_it_says(name: str, options: Options) -> None:
 )
 def test_it_refuses_what_it_is_not_for(name: str, options: Options, why: str) -> None:
     with pytest.raises(DoesNotApplyError, match=why):
-        rewritten(name, build(options, None, 1))
+        rewritten(name, program_of(options))
 
 
 def test_the_loop_to_a_root_becomes_what_mpi_reduce_sends() -> None:

@@ -20,6 +20,7 @@ from tailback.errors import PlacementError
 from tailback.placement import RankFile
 from tailback.remedy import CURES, Means, treat
 from tailback.remedy.screening import Screened, screen
+from tailback.remedy.treatment import TOGETHER
 from tailback.report import (
     Attribution,
     attribute,
@@ -148,9 +149,11 @@ def _diagnose(
             files = rank_files(prepared, made[remedy.placement]) if remedy.placement else []
         except PlacementError as error:
             warnings.append(f"no rank file: {error.message}")
+        placed = remedy.placement in remedy.cure.split(TOGETHER)
+        meanwhile = "" if placed else "meanwhile, "
         remedy = remedy.model_copy(
             update={
-                "files": {file.file: f"for {file.writer}" for file in files},
+                "files": {file.file: f"{meanwhile}for {file.writer}" for file in files},
                 "commands": [file.command for file in files],
             }
         )

@@ -160,7 +160,7 @@ def _remedy(diagnosis: Diagnosis) -> list[str]:
         )
     proved = [c for c in remedy.candidates if not c.error]
     if proved:
-        lines += cure_lines(proved[:SHOWN])
+        lines += cure_lines(proved[:SHOWN], remedy.before_ps)
     left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
     if left_out:
         names = ", ".join(left_out)
@@ -170,14 +170,19 @@ def _remedy(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-def cure_lines(candidates: Sequence[Candidate]) -> list[str]:
-    """What was proved, of every kind: estimate and proof, each with the model it comes from."""
+def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
+    """What was proved, of every kind: estimate and proof, each with the model it comes from.
+
+    The gain is of packets, against ``before_ps``.
+    """
     rows = [
         (short(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
-         format_time(c.elapsed_ps), percent(c.congested_fraction))
+         format_time(c.elapsed_ps), f"{100 * (1 - c.elapsed_ps / max(before_ps, 1)):.0f} %",
+         percent(c.congested_fraction))
         for c in candidates
     ]  # fmt: skip
-    return columns(("tried", "kind", "by fluid", "by packets", "congested hops"), rows, "  rrr")
+    head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
+    return columns(head, rows, "  rrrr")
 
 
 def candidate_lines(candidates: Sequence[Candidate]) -> list[str]:

@@ -62,6 +62,9 @@ class Means:
     kinds: frozenset[str] | None = None
 
 
+REFUSED = "does not apply"
+"""How the reason of an idea begins that is not for such a program."""
+
 Propose = Callable[[Run, Diagnosis, Means], list[Idea]]
 
 CURES: Registry[Propose] = Registry("cure", "kinds of remedies that a diagnosis proposes and tries")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailback.diagnose.model import Diagnosis
 from tailback.evaluate import Change
-from tailback.remedy.idea import CURES, Idea, Means
+from tailback.remedy.idea import CURES, REFUSED, Idea, Means
 from tailback.run import Run
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, labels_of_phases
 
@@ -28,7 +28,7 @@ def patterns(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
         try:
             found = entry.part(means.program, focus)
         except DoesNotApplyError as why:
-            ideas.append(Idea("pattern", entry.name, refused=f"does not apply: {why.message}"))
+            ideas.append(Idea("pattern", entry.name, refused=f"{REFUSED}: {why.message}"))
             continue
         change = Change(program=found.program)
         ideas.append(Idea("pattern", entry.name, change, found.action, found.assumes))

@@ -8,6 +8,9 @@ from tailback.remedy.idea import CURES, Idea, Means
 from tailback.run import Run
 
 _RULES = {
+    "minimal": "the shortest ways only",
+    "dimension-order": "the shortest ways only, dimension by dimension",
+    "horizontal": "the lines between the switches of one node of the ideal tree as well",
     "ugal": "the shortest way or a detour, whichever has the shorter queue (UGAL)",
     "valiant": "a detour by a place drawn at random (Valiant)",
 }

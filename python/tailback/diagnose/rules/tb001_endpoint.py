@@ -79,7 +79,9 @@ def _advice(who: FanIn | None, phases: list[str], roots: int) -> str:
         return f"Change the communication {where}: spread the messages over receivers or time."
     call = who.call or "the sends"
     everywhere = roots > who.senders // 2
-    if who.senders >= MANY and who.peers >= MANY and everywhere:
+    # Senders that send as widely as they come from are an all-to-all, met at the node of the day.
+    widely = who.peers >= max(MANY, who.senders // 2)
+    if who.senders >= MANY and (widely or (who.peers >= MANY and everywhere)):
         return (
             f"Let every rank start {call} {where} at a different partner (rank + i, not i), so "
             "that they do not all send to the same node at once."

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tailback.diagnose.model import Candidate, Remedy
+from tailback.remedy.idea import REFUSED
 from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figures.waterfall import time_unit
@@ -22,7 +23,7 @@ def before_after(case: Case, options: Options) -> Figure | None:
     if remedy is None or not remedy.candidates:
         return None
     tried = [candidate for candidate in remedy.candidates if not candidate.error]
-    failed = [candidate for candidate in remedy.candidates if candidate.error]
+    failed = [c for c in remedy.candidates if c.error and not c.error.startswith(REFUSED)]
     rows = 1 + len(tried) + len(failed)
     drawn = canvas(7.6, 0.7 + 0.3 * rows)
     axes = drawn.add_subplot()
@@ -33,7 +34,7 @@ def before_after(case: Case, options: Options) -> Figure | None:
     for row, candidate in enumerate(tried, start=1):
         _candidate(axes, row, candidate, remedy, scale, longest)
     for row, candidate in enumerate(failed, start=1 + len(tried)):
-        reason = shorten(f"not proved: {candidate.error}", 70)
+        reason = shorten(candidate.error, 70)
         axes.text(0.006 * longest / scale, row, reason, va="center", fontsize=8, color=MUTED)
     axes.axvline(remedy.before_ps / scale, color=MUTED, linewidth=0.8, zorder=0)
     names = ["as it is", *(shorten(c.name, 34) for c in [*tried, *failed])]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tailback.traffic.collectives import Step
 from tailback.traffic.program import Label, Op, Program
-from tailback.traffic.rewrites.rewrite import DoesNotApplyError, Focus
+from tailback.traffic.rewrites.rewrite import MANY, DoesNotApplyError, Focus
 
 Ints = NDArray[np.int64]
 
@@ -68,6 +68,28 @@ def messages_of(program: Program, focus: Focus) -> Messages:
     size = program.amount[send].astype(np.int64)
     found = Messages(send, receive, rank[send], peer[send], size, label)
     return found.only(chosen)
+
+
+def sent_to_by_many(program: Program, found: Messages) -> Ints:
+    """Ranks that :data:`MANY` or more others send to, none of which sends there itself.
+
+    Raises:
+        DoesNotApplyError: There is none, or one of them sends.
+    """
+    pairs = np.unique(found.dst * program.n_ranks + found.src)
+    receivers, senders = np.unique(pairs // program.n_ranks, return_counts=True)
+    receivers = receivers[senders >= MANY]
+    if not len(receivers):
+        raise DoesNotApplyError(f"no rank is sent to by {MANY} or more others there")
+    if np.isin(receivers, found.src).any():
+        raise DoesNotApplyError("the receivers send there as well, and would wait for one another")
+    return receivers
+
+
+def ranks_named(ranks: Ints) -> str:
+    """``rank 3``, ``ranks 3, 4``: as a sentence names them."""
+    names = ", ".join(map(str, ranks[:3].tolist())) + (", …" if len(ranks) > 3 else "")
+    return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"
 
 
 def posts_of_waits(program: Program) -> Ints:

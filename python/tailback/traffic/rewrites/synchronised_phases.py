@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+
 import numpy as np
-from numpy.typing import NDArray
 
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Op, Program
@@ -82,18 +83,32 @@ def _course(program: Program, found: Messages, members: Ints) -> tuple[list[str]
     of_rank = found.src[runs]
     start = np.searchsorted(of_rank, members)
     end = np.searchsorted(of_rank, members, side="right")
-    longest = int(np.argmax(end - start))
-    order = phase[runs[start[longest] : end[longest]]]
+    ways = [
+        tuple(phase[runs[a:b]].tolist()) for a, b in zip(start.tolist(), end.tolist(), strict=True)
+    ]
+    order = _merged(ways)
+    place = np.concatenate([_embed(way, order) for way in ways])
+    text = list(known)
+    return [text[number] for number in order], place[np.cumsum(new) - 1]
+
+
+def _merged(ways: list[tuple[int, ...]]) -> list[int]:
+    """One order of phases that every rank's own is a part of; raises DoesNotApplyError."""
+    longest = max(ways, key=len)
+    order = list(longest)
+    for way in sorted(set(ways), key=lambda way: (-len(way), way)):
+        matched = SequenceMatcher(None, order, way, autojunk=False).get_opcodes()
+        order = [n for _, a, b, c, d in matched for n in _either(order[a:b], list(way[c:d]))]
     if len(order) < 2:
         raise DoesNotApplyError("there is one phase only, and nobody runs ahead into the next")
-    place = np.empty(len(runs), np.int64)
-    for a, b in zip(start.tolist(), end.tolist(), strict=True):
-        at = _embed(phase[runs[a:b]], order)
-        if at is None:
-            raise DoesNotApplyError("ranks do not go through the phases in the same order")
-        place[a:b] = at
-    text = list(known)
-    return [text[number] for number in order.tolist()], place[np.cumsum(new) - 1]
+    if len(order) > 2 * len(longest):
+        raise DoesNotApplyError("ranks do not go through the phases in the same order")
+    return order
+
+
+def _either(one: list[int], other: list[int]) -> list[int]:
+    """What two stretches hold; one of them where they are equal."""
+    return one if one == other else one + other
 
 
 def _barriers(program: Program, found: Messages, members: Ints, place: Ints, count: int) -> Ints:
@@ -111,16 +126,12 @@ def _barriers(program: Program, found: Messages, members: Ints, place: Ints, cou
     return np.maximum(np.maximum.accumulate(behind, axis=1), first[:, None])[:, :count]
 
 
-def _embed(some: NDArray[np.int64], order: NDArray[np.int64]) -> list[int] | None:
-    """Places of ``some`` phases in the whole order, the earliest; None when they do not fit."""
+def _embed(way: tuple[int, ...], order: list[int]) -> list[int]:
+    """Places of a rank's phases in the whole order, the earliest."""
     out, at = [], 0
-    for phase in some.tolist():
-        while at < len(order) and order[at] != phase:
-            at += 1
-        if at == len(order):
-            return None
-        out.append(at)
-        at += 1
+    for phase in way:
+        at = order.index(phase, at) + 1
+        out.append(at - 1)
     return out
 
 

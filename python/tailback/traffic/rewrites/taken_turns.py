@@ -12,10 +12,11 @@ from tailback.traffic.rewrites.edit import (
     Messages,
     fresh_tag,
     messages_of,
+    ranks_named,
+    sent_to_by_many,
     waited_at,
 )
 from tailback.traffic.rewrites.rewrite import (
-    MANY,
     REWRITES,
     DoesNotApplyError,
     Focus,
@@ -38,31 +39,7 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
     the synchronised gather of MPI libraries.
     """
     found = messages_of(program, focus)
-    receivers = _crowded(program, found)
-    needed = waited_at(program)
-    edit = Edit(program)
-    tag = fresh_tag(program)
-    for receiver in receivers.tolist():
-        _turns(edit, found.only(found.dst == receiver), receiver, needed, tag)
-    names = ", ".join(map(str, receivers[:3].tolist())) + (", …" if len(receivers) > 3 else "")
-    return Rewritten(
-        edit.build(),
-        f"Let rank{'s' if len(receivers) > 1 else ''} {names} ask the senders of "
-        f"{where(program, focus)} one after the other, {AT_ONCE} at a time, by an empty message "
-        "each waits for before it sends.",
-        "messages",
-    )
-
-
-def _crowded(program: Program, found: Messages) -> Ints:
-    """Ranks that many send to, who can let them take turns; raises DoesNotApplyError."""
-    pairs = np.unique(found.dst * program.n_ranks + found.src)
-    receivers, senders = np.unique(pairs // program.n_ranks, return_counts=True)
-    receivers = receivers[senders >= MANY]
-    if not len(receivers):
-        raise DoesNotApplyError(f"no rank is sent to by {MANY} or more others there")
-    if np.isin(receivers, found.src).any():
-        raise DoesNotApplyError("the receivers send there as well, and would wait for one another")
+    receivers = sent_to_by_many(program, found)
     needed = waited_at(program)
     for receiver in receivers.tolist():
         posts = found.receive[found.dst == receiver]
@@ -71,7 +48,17 @@ def _crowded(program: Program, found: Messages) -> Ints:
                 f"rank {receiver} receives from one after the other already: it posts receives "
                 "when others are over"
             )
-    return receivers
+    edit = Edit(program)
+    tag = fresh_tag(program)
+    for receiver in receivers.tolist():
+        _turns(edit, found.only(found.dst == receiver), receiver, needed, tag)
+    return Rewritten(
+        edit.build(),
+        f"Let {ranks_named(receivers)} ask the senders of "
+        f"{where(program, focus)} one after the other, {AT_ONCE} at a time, by an empty message "
+        "each waits for before it sends.",
+        "messages",
+    )
 
 
 def _turns(edit: Edit, group: Messages, receiver: int, needed: Ints, tag: int) -> None:

@@ -14,10 +14,11 @@ from tailback.traffic.rewrites.edit import (
     fresh_tag,
     in_turn,
     messages_of,
+    ranks_named,
+    sent_to_by_many,
     waited_at,
 )
 from tailback.traffic.rewrites.rewrite import (
-    MANY,
     REWRITES,
     DoesNotApplyError,
     Focus,
@@ -46,8 +47,7 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
     tag = fresh_tag(program)
     for root in roots.tolist():
         _reduce(edit, found.only(found.dst == root), root, needed, tag)
-    names = ", ".join(map(str, roots[:3].tolist())) + (", …" if len(roots) > 3 else "")
-    ranks = f"rank {names}" if len(roots) == 1 else f"ranks {names}"
+    ranks = ranks_named(roots)
     return Rewritten(
         edit.build(),
         f"Replace the loop of {where(program, focus)} to {ranks} by {CALL}: ranks combine on the "
@@ -60,21 +60,15 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
 
 def _roots(program: Program, found: Messages) -> tuple[Ints, NDArray[np.bool_]]:
     """Ranks that many send to, and which messages go to one; raises DoesNotApplyError."""
+    roots = sent_to_by_many(program, found)
     pair = found.dst * program.n_ranks + found.src
     pairs, count = np.unique(pair, return_counts=True)
     to, source = np.divmod(pairs, program.n_ranks)
-    roots, senders = np.unique(to, return_counts=True)
-    roots = roots[senders >= MANY]
-    if not len(roots):
-        raise DoesNotApplyError(f"no rank is sent to by {MANY} or more others there")
     inside = np.isin(found.dst, roots)
-    sources = np.unique(found.src[inside])
-    if (np.bincount(source)[sources] > 1).any():
+    if (np.bincount(source)[np.unique(found.src[inside])] > 1).any():
         raise DoesNotApplyError(
             "ranks send to several receivers: there is no one root to reduce to"
         )
-    if np.isin(roots, found.src).any():
-        raise DoesNotApplyError("the receivers send there as well: they are no roots")
     turn = in_turn(pair)
     for root in roots.tolist():
         if len(np.unique(count[to == root])) > 1:
