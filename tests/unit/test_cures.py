@@ -117,6 +117,45 @@ def test_a_loop_that_all_begin_alike_is_rotated(
     assert "different partner" in next(f["advice"] for f in found["findings"])
 
 
+GHOST: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}},
+    "job": [{"ranks_per_host": 6, "placement": "tile", "pattern": {
+        "kind": "minighost", "dims": [6, 4, 4], "cells": [60, 60, 60], "variables": 5}}],
+    "engine": {"eager": "1 GiB"},
+}  # fmt: skip
+EDGES: dict[str, Any] = {
+    "fabric": {"fat_tree": {**TREE, "leaves": 8}},
+    "job": [{"pattern": {
+        "kind": "stencil2d", "dims": [8, 8], "size": "256 KiB", "boundary": "skip"}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scenario", "name", "says"),
+    [
+        pytest.param(GHOST, "small-phases", "in 4 parts", id="miniGhost"),
+        pytest.param(EDGES, "synchronised-phases", "MPI_Barrier before the next", id="edges"),
+    ],
+)
+def test_phases_that_ranks_drift_into_are_kept_apart(
+    scenario: dict[str, Any],
+    name: str,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A boundary with less to send runs ahead: shorter phases, or a barrier between them."""
+    place = scenario["job"][0].get("placement", "block")
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--try", place, "--cure", "pattern")
+    tried = candidates(found)
+    assert found["cause"] == "pattern" and found["remedy"]["cure"] == name
+    assert found["remedy"]["gain"] > 0.1 and says in found["remedy"]["action"]
+    assert tried[name]["estimate_ps"] > 0
+    # Its name, its time by both models and its gain are in the report as well.
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert name in page and "Recommended." in page
+
+
 def test_adaptive_and_vc_routing_are_proved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
