@@ -1,0 +1,180 @@
+"""What cures are proved on generated scenarios, and what screening by the fluid model misses.
+
+    python bench/cures.py --count 210 --json      by cause and by kind of cure
+    python bench/cures.py --count 210 --write     writes its tables into docs/diagnosis.md
+
+The scenarios are those to build on (bench/diagnosis_suite.py), with everything in them known: other
+jobs and slow cables, too. Every candidate is proved twice over: after screening, as ``tailback
+diagnose`` does it, and without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from diagnosis_suite import LABELS, Case, make
+
+from tailback.cli.candidates import SENSIBLE, make_candidates
+from tailback.diagnose import judge
+from tailback.diagnose.model import Candidate, Remedy
+from tailback.remedy import Means, treat
+from tailback.remedy.proof import current_placement, helps
+from tailback.remedy.screening import Screened, screen
+from tailback.simulate import (
+    FluidOptions,
+    make_evaluate,
+    make_fluid_evaluate,
+    other_rules,
+    prepare,
+    simulate,
+)
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "diagnosis.md"
+SEEDS = 2
+KINDS = ("placement", "pattern", "routing", "rate-control", "combined")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One scenario.
+
+    Attributes:
+        number: Number of the scenario.
+        label: Cause that was built in.
+        cause: The verdict.
+        kind: Kind of the recommended cure, empty without one.
+        cure: Its name.
+        gain: Its proven gain, 0–1.
+        gains: Largest proven gain of each kind that helps.
+        proved: Candidates that were proved after screening.
+        all: Candidates that were proved without.
+        lost: How much longer the best after screening takes than the best of all, 0–1.
+        best: Name of the best of all.
+    """
+
+    number: int
+    label: str
+    cause: str
+    kind: str = ""
+    cure: str = ""
+    gain: float = 0.0
+    gains: dict[str, float] | None = None
+    proved: int = 0
+    all: int = 0
+    lost: float = 0.0
+    best: str = ""
+
+
+def look(case: Case) -> Found:
+    """Diagnose one scenario, and look for cures with screening and without."""
+    prepared = prepare(case.scenario)
+    run = simulate(prepared)
+    evaluate = make_evaluate(prepared)
+    quantum = max(100_000, run.elapsed_ps // 2000)
+    quick = make_fluid_evaluate(prepared, FluidOptions(windows=0, quantum_ps=quantum))
+    made, _ = make_candidates(prepared, SENSIBLE, run, lambda *_: None)
+    now = current_placement(run)
+    screened: Screened = screen(made, quick, always=frozenset({now}))
+    rules = other_rules(case.scenario)
+    diagnosis = judge(run, evaluate, placements=screened.kept, rules=rules, seeds=SEEDS)
+    program = prepared.observed.program
+    means = Means(evaluate, quick, screened.kept, screened.estimate_ps, program, rules)
+    remedy = treat(run, diagnosis, means, seeds=SEEDS).remedy
+    whole = Means(evaluate, None, made, {}, program, rules)
+    everything = treat(run, diagnosis, whole, seeds=SEEDS).remedy
+    if remedy is None or everything is None:
+        return Found(case.number, case.label, diagnosis.cause)
+    kept, all_ = _proved(remedy), _proved(everything)
+    before = next(c for c in kept if c.name == now)
+    best = {
+        kind: min((c for c in kept if c.kind == kind and helps(c, before)),
+                  key=lambda c: c.elapsed_ps, default=None)
+        for kind in KINDS
+    }  # fmt: skip
+    first = min(all_, key=lambda c: c.elapsed_ps)
+    recommended = next((c for c in kept if c.name == remedy.cure), None)
+    return Found(
+        case.number, case.label, diagnosis.cause,
+        recommended.kind if recommended else "", remedy.cure, remedy.gain,
+        {kind: 1 - c.elapsed_ps / before.elapsed_ps for kind, c in best.items() if c is not None},
+        len(kept), len(all_),
+        min(c.elapsed_ps for c in kept) / first.elapsed_ps - 1, first.name,
+    )  # fmt: skip
+
+
+def _proved(remedy: Remedy) -> list[Candidate]:
+    return [c for c in remedy.candidates if not c.error]
+
+
+def tables(found: list[Found]) -> str:
+    """The tables of the page."""
+    lines = [
+        "| built in | scenarios | a cure is proved | recommended | its gain, median | "
+        + " | ".join(f"best {kind}" for kind in KINDS[:4]) + " |",
+        "|---|---:|---:|---|---:|" + "---:|" * 4,
+    ]  # fmt: skip
+    for label in LABELS:
+        some = [each for each in found if each.label == label]
+        cured = [each for each in some if each.kind]
+        if not some:
+            continue
+        kinds = sorted({each.kind for each in cured})
+        told = ", ".join(f"{kind} {sum(e.kind == kind for e in cured)}" for kind in kinds)
+        gains = []
+        for kind in KINDS[:4]:
+            of = [e.gains[kind] for e in some if e.gains and kind in e.gains]
+            gains.append(f"{median(of):.0%} ({len(of)})" if of else "–")
+        gain = f"{median(e.gain for e in cured):.0%}" if cured else "–"
+        lines.append(
+            f"| {label} | {len(some)} | {len(cured)} | {told or '–'} | {gain} | "
+            + " | ".join(gains) + " |"
+        )  # fmt: skip
+    return "\n".join([*lines, "", _missed([each for each in found if each.all])])
+
+
+def _missed(tried: list[Found]) -> str:
+    """What screening saved, and what it cost."""
+    missed = sorted((each for each in tried if each.lost > 0.02), key=lambda each: -each.lost)
+    kept, whole = sum(each.proved for each in tried), sum(each.all for each in tried)
+    names = "; ".join(f"{each.number} ({each.best}, {each.lost:.0%})" for each in missed)
+    return (
+        f"Screening proved {kept} of {whole} candidates. In {len(missed)} of {len(tried)} "
+        "scenarios the quickest of all was left out and nothing kept comes within 2 % of it"
+        + (f": {names}." if names else ".")
+    )
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--count", type=int, default=210, help="scenarios, from number 0 in twos")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    found = []
+    for number in range(0, 2 * asked.count, 2):
+        try:
+            found.append(look(make(number)))
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            continue
+        print(f"{number}: {found[-1]}", file=sys.stderr, flush=True)
+    if asked.json:
+        print(json.dumps([asdict(each) for each in found], indent=2))
+    else:
+        print(tables(found))
+    if asked.write:
+        text = PAGE.read_text(encoding="utf-8")
+        mark = re.compile(r"(<!-- cures -->\n).*?(\n<!-- end cures -->)", re.DOTALL)
+        PAGE.write_text(mark.sub(lambda m: m[1] + tables(found) + m[2], text), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
