@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from _pages import put
 from diagnosis_suite import LABELS, Case, make
 
 from tailback.cli.candidates import SENSIBLE, make_candidates
@@ -170,9 +170,7 @@ def main() -> int:
     else:
         print(tables(found))
     if asked.write:
-        text = PAGE.read_text(encoding="utf-8")
-        mark = re.compile(r"(<!-- cures -->\n).*?(\n<!-- end cures -->)", re.DOTALL)
-        PAGE.write_text(mark.sub(lambda m: m[1] + tables(found) + m[2], text), encoding="utf-8")
+        put(PAGE, {"cures": tables(found)})
     return 0
 
 
