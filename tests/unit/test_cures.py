@@ -266,6 +266,16 @@ def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
         assert evaluate(Change(rates=rates)).elapsed_ps < 1.1 * evaluate(Change()).elapsed_ps
 
 
+def test_rates_are_not_proposed_where_the_scenario_states_some() -> None:
+    run = placement_run()
+    means = Means(lambda change: run)
+    assert len(CURES["rate-control"](run, judge(run), means)) == 2
+    pacing = run.scenario.engine.pacing.model_copy(update={"rates": "max-min"})
+    engine = run.scenario.engine.model_copy(update={"pacing": pacing})
+    stated = replace(run, scenario=run.scenario.model_copy(update={"engine": engine}))
+    assert CURES["rate-control"](stated, judge(run), means) == []
+
+
 def test_only_what_packets_lose_beyond_the_models_error_is_laid_to_buffers() -> None:
     assert worth_proving(1000, 700)
     assert not worth_proving(1000, 900)

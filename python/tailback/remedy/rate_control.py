@@ -17,6 +17,9 @@ take longer than that is laid to buffers."""
 @CURES.register("rate-control")
 def rate_control(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
     """Explicit rates for all messages (document 004), kept by the adapters: no buffer fills."""
+    pacing = run.scenario.engine.pacing
+    if pacing.rates is not None or pacing.rates_file is not None:
+        return []  # The scenario states rates already.
     return [
         Idea(
             "rate-control", f"{rates}-rates", Change(rates=rates),
