@@ -90,7 +90,8 @@ def _tried(
     chosen = [idea for idea in able if idea.name not in {c.name for c in left_out}]
     proved = prove(chosen, means.evaluate, estimates=estimates, seeds=seeds, progress=progress)
     both = _both(proved, now.name, {idea.name: idea for idea in ideas})
-    proved += prove(both, means.evaluate, seeds=seeds, progress=progress)
+    guess = _estimates(both, means.quick, progress)
+    proved += prove(both, means.evaluate, estimates=guess, seeds=seeds, progress=progress)
     return [*sorted(proved, key=in_order), *left_out, *refused]
 
 
