@@ -1,10 +1,10 @@
 //! The loop: shards run side by side for a window of time, hand over what they have for one another,
 //! and go on.
 //!
-//! A window starts at the first event anywhere and is as long as the lookahead of the cut, so nothing
-//! a shard does within it can matter to another before its end. Every thread works on its own shards;
-//! a window costs one barrier. What a shard does depends on its own events alone and these have a
-//! fixed order, so the outcome is the same on any number of threads.
+//! A window is at most as long as the lookahead of the cut, so nothing a shard does within it can matter
+//! to another before its end; windows without any event are left out. Every thread works on its own
+//! shards; a window costs one barrier. What a shard does depends on its own events alone and those of a
+//! group have a fixed order, so the outcome is the same on any number of threads.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
