@@ -183,15 +183,3 @@ def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     ]  # fmt: skip
     head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
     return columns(head, rows, "  rrrr")
-
-
-def candidate_lines(candidates: Sequence[Candidate]) -> list[str]:
-    """Placements that were tried, as a table."""
-    rows = [
-        (short(c.name, 20), format_time(c.elapsed_ps), f"{c.path_length:.3f}",
-         percent(c.congested_fraction))
-        if not c.error
-        else (short(c.name, 20), "—", "—", "—")
-        for c in candidates
-    ]  # fmt: skip
-    return columns(("placement", "time", "path length", "congested hops"), rows, " rrr")
