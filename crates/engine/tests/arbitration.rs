@@ -191,17 +191,7 @@ fn congestion_control_frees_the_victim_on_one_lane() {
         let victim = outcome.messages.src.iter().position(|&src| src == 5).unwrap();
         (outcome.messages.arrival_ps[victim], outcome.end_ps)
     };
-    let control = CongestionControl {
-        scheme: Scheme::Infiniband,
-        threshold_bytes: 4 * PACKET,
-        marking_rate: 0,
-        packet_bytes: 0,
-        victims: false,
-        increase: 1,
-        limit: 127,
-        timer_ps: 10_000_000,
-        table: (0..128).collect(),
-    };
+    let control = control(Scheme::Infiniband, 4 * PACKET, 10_000_000);
     let (victim_without, end_without) = run(None);
     let (victim_with, end_with) = run(Some(control));
     assert!(victim_with * 3 < victim_without * 2, "{victim_with} against {victim_without}");

@@ -24,18 +24,9 @@ fn two_switches() -> Case {
 /// A Marking_Rate so high that nothing is marked twice.
 const HARDLY: u32 = 100_000;
 
-fn control(scheme: Scheme) -> CongestionControl {
-    CongestionControl {
-        scheme,
-        threshold_bytes: 4 * PACKET,
-        marking_rate: 0,
-        packet_bytes: 0,
-        victims: false,
-        increase: 1,
-        limit: 127,
-        timer_ps: 150_000_000,
-        table: (0..128).collect(),
-    }
+/// Marks from four packets on, forgets slowly.
+fn slow(scheme: Scheme) -> CongestionControl {
+    control(scheme, 4 * PACKET, 150_000_000)
 }
 
 fn with(control: Option<CongestionControl>) -> Settings {
@@ -71,7 +62,7 @@ fn a_victim_of_a_third_rebounds_as_document_002_has_it() {
     messages.push((1, 3, size));
     let program = burst(6, &messages);
     let victim = |scheme: Option<Scheme>| {
-        let outcome = case.run(&with(scheme.map(control)), &program);
+        let outcome = case.run(&with(scheme.map(slow)), &program);
         (gbps(&outcome, 1), outcome)
     };
     let (alone, none) = (GBPS, victim(None).0);
@@ -85,7 +76,7 @@ fn a_victim_of_a_third_rebounds_as_document_002_has_it() {
     // Nobody else on the cable: nobody suffers, so nobody is slowed down.
     let program = burst(6, &contributors);
     let end = |scheme: Option<Scheme>| {
-        let outcome = case.run(&with(scheme.map(control)), &program);
+        let outcome = case.run(&with(scheme.map(slow)), &program);
         (outcome.end_ps as f64, outcome.marked)
     };
     let none = end(None).0;
@@ -107,7 +98,7 @@ fn victims_two_switches_away_are_heard_of_at_the_root() {
     let rate = |control: Option<CongestionControl>| {
         gbps(&case.run(&with(control), &burst(6, &messages)), 1)
     };
-    let (none, dcms) = (rate(None), rate(Some(control(DCMS))));
+    let (none, dcms) = (rate(None), rate(Some(slow(DCMS))));
     assert!((none - GBPS / 3.0).abs() < 0.2, "{none}");
     assert!(dcms > 0.85 * GBPS, "{dcms}");
 }
@@ -128,7 +119,7 @@ fn lights_keep_the_queue_short_and_the_root_busy() {
         (outcome.probed.queues.iter().map(|row| queued(&row.value)).max().unwrap(), outcome.end_ps)
     };
     let (full, none) = longest(None);
-    let (short, lights) = longest(Some(control(RGBCC)));
+    let (short, lights) = longest(Some(slow(RGBCC)));
     assert!(full > 30 * PACKET && short < 20 * PACKET, "{full} {short}");
     assert!((lights as f64) < 1.1 * none as f64, "{lights} {none}");
 }
@@ -149,7 +140,7 @@ fn lights_never_stay_red() {
                 threshold_bytes,
                 packet_bytes: 2000,
                 victims: true,
-                ..control(Scheme::Rgbcc { green_bytes: 0 })
+                ..slow(Scheme::Rgbcc { green_bytes: 0 })
             };
             let settings = Settings {
                 arbitration,

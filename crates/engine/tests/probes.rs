@@ -144,17 +144,7 @@ fn probes_change_nothing() {
 fn probes_change_no_congestion_control() {
     let dcms = Control::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };
     for scheme in [Control::Infiniband, dcms, Control::Rgbcc { green_bytes: 1000 }] {
-        let control = CongestionControl {
-            scheme,
-            threshold_bytes: 5000,
-            marking_rate: 0,
-            packet_bytes: 0,
-            victims: true,
-            increase: 1,
-            limit: 50,
-            timer_ps: 1_000_000,
-            table: (0..51).collect(),
-        };
+        let control = CongestionControl { victims: true, ..control(scheme, 5000, 1_000_000) };
         let injection = Injection::PerDestination;
         let settings = Settings { congestion_control: Some(control), injection, ..tight() };
         let probes = all_probes(Scheme::Full);

@@ -91,17 +91,8 @@ fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
 }
 
 fn controlled(scheme: Scheme) -> Settings {
-    let control = CongestionControl {
-        scheme,
-        threshold_bytes: 4096,
-        marking_rate: 1,
-        packet_bytes: 0,
-        victims: true,
-        increase: 1,
-        limit: 20,
-        timer_ps: 1_000_000,
-        table: (0..21).collect(),
-    };
+    let control =
+        CongestionControl { marking_rate: 1, victims: true, ..control(scheme, 4096, 1_000_000) };
     Settings {
         eager_bytes: 8192,
         buffer_bytes: 8192,

@@ -3,7 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use tailback_engine::{EngineError, Outcome, Placement, Program, Settings, Work, simulate};
+use tailback_engine::{
+    CongestionControl, EngineError, Outcome, Placement, Program, Scheme, Settings, Work, simulate,
+};
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule};
 
@@ -23,6 +25,22 @@ pub const SMALL: Shape = Shape {
 /// 4 KiB packets without header, 64 KiB buffers, 60 ns switches, no software delay.
 pub fn settings() -> Settings {
     Settings { measure: true, windows: 16, ..Settings::default() }
+}
+
+/// Congestion control that marks every packet beyond a queue of `threshold_bytes`; a notification costs
+/// a packet time after each packet until the timer takes it back.
+pub fn control(scheme: Scheme, threshold_bytes: u64, timer_ps: u64) -> CongestionControl {
+    CongestionControl {
+        scheme,
+        threshold_bytes,
+        marking_rate: 0,
+        packet_bytes: 0,
+        victims: false,
+        increase: 1,
+        limit: 127,
+        timer_ps,
+        table: (0..128).collect(),
+    }
 }
 
 /// One operation of a rank.
