@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 
 from tailback.errors import ScenarioError, TailbackError
+from tailback.evaluate import Change
 from tailback.run import Run
 from tailback.scenario import load, parse
-from tailback.simulate import prepare, simulate
+from tailback.simulate import make_evaluate, prepare, simulate
 from tailback.simulate.execute import execute
 from tailback.simulate.pacing import paces_of, steps
 from tailback.simulate.routes import routes_for
@@ -38,8 +39,8 @@ def scenario(pacing: dict[str, Any], fabric: dict[str, Any] = TREE, **engine: An
 def program(rounds: list[list[tuple[int, int, int]]], ranks: int = 16) -> Program:
     """Messages (source, destination, bytes) in rounds with a wait after each."""
     builder = ProgramBuilder("rounds", ranks)
-    label = builder.label(Label("round", "MPI_Isend"))
     for number, messages in enumerate(rounds):
+        label = builder.label(Label(f"round {number}", "MPI_Isend"))
         for src, dst, size in messages:
             builder.irecv(dst, src, size, number, label)
             builder.isend(src, dst, size, number, label)
@@ -68,29 +69,33 @@ def rates(rounds: list[list[tuple[int, int, int]]], pacing: dict[str, Any]) -> l
     return [int(rate) for rate in found.mbps[sends]]
 
 
-def test_a_step_ends_where_a_rank_goes_on_after_a_wait() -> None:
-    columns = [
-        "compute",
-        "isend",
-        "wait",
-        "compute",
-        "wait",
-        "isend",
-        "waitall",
-        "waitall",
-        "isend",
-    ]
-    kind = [Op[name.upper()] for name in columns]
-    one = np.zeros(2 * len(kind), np.int64)
-    both = Program(
-        "p", rank_start=np.array([0, len(kind), 2 * len(kind)], np.uint64),
-        kind=np.array(kind * 2, np.uint8), peer=one.astype(np.int32), amount=one.astype(np.uint64),
-        tag=one, request=one.astype(np.int32), label=one.astype(np.uint32), labels=[],
-    )  # fmt: skip
-    found = steps(both).tolist()
-    assert found[: len(kind)] == found[len(kind) :]
-    sends = [step for step, name in zip(found, columns, strict=False) if name == "isend"]
-    assert sends == [0, 1, 3]
+def test_a_step_is_the_nth_time_of_a_kind() -> None:
+    # Two directions one after the other, twice, on a line of three ranks, where those at its ends
+    # have one of them only. Then both at once.
+    builder = ProgramBuilder("line", 3)
+    right, left = (builder.label(Label(name, "MPI_Isend")) for name in ("+x", "-x"))
+    wanted = []
+    for rank in range(3):
+        for turn in range(2):
+            for label, to in ((right, rank + 1), (left, rank - 1)):
+                if 0 <= to < 3:
+                    builder.irecv(to, rank, 8, turn, label)
+                    request = builder.isend(rank, to, 8, turn, label)
+                    builder.wait(rank, request)
+                    builder.compute(rank, 1000)
+                    wanted.append((label, turn))
+    program = builder.build()
+    sends = np.flatnonzero(program.kind == Op.ISEND)
+    assert [tuple(step) for step in steps(program, sends).T.tolist()] == wanted
+    builder = ProgramBuilder("at once", 2)
+    right, left = (builder.label(Label(name, "MPI_Isend")) for name in ("+x", "-x"))
+    for label in (right, left):
+        builder.isend(0, 1, 8, 0, label)
+        builder.irecv(1, 0, 8, 0, label)
+    builder.waitall(0)
+    program = builder.build()
+    kinds, turns = steps(program, np.flatnonzero(program.kind == Op.ISEND)).tolist()
+    assert kinds[0] == kinds[1] and turns == [0, 0]
 
 
 def test_each_step_is_rated_by_its_own_heaviest_links() -> None:
@@ -205,6 +210,22 @@ def test_a_missing_table_and_routes_with_detours_are_told(tmp_path: Path) -> Non
     torus = {"topology": {"kind": "torus", "dims": [4, 2], "nodes_per_switch": 2}}
     with pytest.raises(TailbackError, match="detours"):
         simulate(scenario(ELASTIC, {**torus, "routes": "valiant"}))
+
+
+def test_an_ideal_network_needs_no_rates() -> None:
+    prepared = prepare(scenario(ELASTIC))
+    evaluate = make_evaluate(prepared)
+    ideal = evaluate(Change(network="no-contention"))
+    assert "pacing" not in ideal.summary and "pacing" in evaluate(Change()).summary
+    assert ideal.elapsed_ps == pytest.approx((1 << 20) * 80, rel=0.01)
+
+
+def test_a_stencil_without_collisions_runs_at_line_rate() -> None:
+    data = scenario(ELASTIC).model_dump(mode="json", exclude_unset=True)
+    data["job"] = [{"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB"}}]
+    paced = simulate(parse(data)).elapsed_ps
+    data["engine"]["pacing"] = {"kind": "off"}
+    assert paced < 1.1 * simulate(parse(data)).elapsed_ps
 
 
 def test_rates_of_jobs_are_their_own_and_the_run_says_so() -> None:

@@ -124,7 +124,10 @@ def execute(
         fabric, prepared.scenario, program,
         lanes=engine.services, measure=bool(settings["measure"]),
     )  # fmt: skip
-    stated = None if pace_mbps is not None else paces_of(prepared, laid, fabric, routes)
+    stated = None
+    # Where packets meet nobody there is nothing to share.
+    if pace_mbps is None and settings["contention"]:
+        stated = paces_of(prepared, laid, fabric, routes)
     if stated is not None:
         pace_mbps = stated.mbps
     began = time.perf_counter()

@@ -1,9 +1,10 @@
 """Rates of flows as a scenario states them: computed for each step of each job, or from a file.
 
-A *step* is what a rank does between two waits; the n-th steps of a job's ranks are its n-th
-communication phase (document 004: phases with a barrier between). What one node sends another in a
-step is a flow, since an adapter has one line for each destination; it goes at one rate. Jobs are
-rated one by one, as the single application assignment is.
+A *step* stands for a communication phase of document 004: the n-th time that the ranks of a job
+send something of the same kind. Of one kind are labels that some rank posts without a wait between;
+ranks that have nothing to send of a kind, at the edge of a grid, do not fall out of step. What one
+node sends another in a step is a flow, since an adapter has one line for each destination; it goes
+at one rate. Jobs are rated one by one, as the single application assignment is.
 """
 
 from __future__ import annotations
@@ -68,7 +69,29 @@ def paces_of(prepared: Prepared, laid: Laid, fabric: Fabric, routes: Routes) -> 
     return _computed(pacing, engine, laid, fabric, routes)
 
 
-def steps(program: Program) -> NDArray[np.int64]:
+def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Kind and turn of each of S sends, shape (2, S): together its step.
+
+    Args:
+        program: The program.
+        sends: Numbers of the operations, ascending.
+    """
+    rank = np.searchsorted(program.rank_start, sends, side="right") - 1
+    label = program.label[sends].astype(np.int64)
+    waited = _waits(program)[sends]
+    together = (rank[1:] == rank[:-1]) & (waited[1:] == waited[:-1]) & (label[1:] != label[:-1])
+    kind = np.arange(int(label.max(initial=0)) + 1)
+    for a, b in np.unique(np.stack([label[:-1], label[1:]])[:, together], axis=1).T.tolist():
+        kind[kind == kind[a]] = kind[b]
+    keys = np.stack([rank, kind[label], waited])
+    posts, post = np.unique(keys, axis=1, return_inverse=True)
+    fresh = np.append(True, np.any(np.diff(posts[:2], axis=1) != 0, axis=0))[: posts.shape[1]]
+    first = np.maximum.accumulate(np.where(fresh, np.arange(posts.shape[1]), 0))
+    turn = np.arange(posts.shape[1]) - first
+    return np.stack([kind[label], turn[post.ravel()]])
+
+
+def _waits(program: Program) -> NDArray[np.int64]:
     """How often the rank of each operation has waited before it, shape (M,).
 
     A wait for all counts each time, waits for single requests once in a row, computation between
@@ -102,19 +125,20 @@ def _computed(
     rank = np.searchsorted(program.rank_start, sends, side="right") - 1
     src, dst = laid.node[rank], laid.node[program.peer[sends]]
     crosses = fabric.node_host[src] != fabric.node_host[dst]
+    step = steps(program, sends)[:, crosses]
     sends, src, dst = sends[crosses], src[crosses], dst[crosses]
     if not len(sends):
         return Paces(mbps, f"{pacing.rates} rates, {pacing.kind}")
     job = laid.job_of_label[program.label[sends]].astype(np.int64)
     # A flow: all sends of one job, step, source node and destination node.
-    keys = np.stack([job, steps(program)[sends], src.astype(np.int64), dst.astype(np.int64)])
+    keys = np.stack([job, *step, src.astype(np.int64), dst.astype(np.int64)])
     flows, flow = np.unique(keys, axis=1, return_inverse=True)
     size = program.amount[sends].astype(np.int64)
     packets = np.maximum(1, -(-size // engine.packet))
     wire = np.maximum(size + packets * engine.header, MIN_WIRE_BYTES * packets)
     weight = np.bincount(flow.ravel(), wire, minlength=flows.shape[1]).astype(np.float64)
-    rater = _Rater(engine, fabric, routes, flows[2], flows[3], pacing.rates == "assigned")
-    ends = np.flatnonzero(np.any(np.diff(flows[:2], axis=1) != 0, axis=0)) + 1
+    rater = _Rater(engine, fabric, routes, flows[3], flows[4], pacing.rates == "assigned")
+    ends = np.flatnonzero(np.any(np.diff(flows[:3], axis=1) != 0, axis=0)) + 1
     phases = np.split(np.arange(flows.shape[1]), ends)
     rate = np.concatenate([rater.rates(phase, weight[phase]) for phase in phases]) * pacing.share
     mbps[sends] = np.maximum(1, np.floor(1000 * rate))[flow.ravel()]
