@@ -100,6 +100,37 @@ def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert groups["Leaf", "down"]["stalled_percent"] == 0.0
 
 
+def test_what_counters_cannot_tell_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = pair(tmp_path)
+    text = " ".join(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
+    assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
+    assert "within an interval (60 s)" in text
+    assert "WHERE IT MAY BEGIN no port that was read was 70% full without waiting" in text
+    facts = json.loads(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--json"))
+    assert facts["full_ports"] == [] and len(facts["cannot_tell"]) == 4
+    # A diagnosis of counters is refused in favour of what counters can say.
+    assert tailback(["diagnose", str(files[0])]) == 2
+    assert "tailback counters" in capsys.readouterr().err
+
+
+def test_a_full_port_that_does_not_wait_is_where_it_may_begin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "naive.toml"
+    path.write_text(
+        "[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 4\n[[job]]\n"
+        'pattern = {kind = "reduce-naive", ranks = 16, size = "64 KiB", arrays = 8}\n'
+    )
+    assert tailback(["simulate", str(path), "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    capsys.readouterr()
+    facts = json.loads(said(capsys, tmp_path / "run", "--json"))
+    # The receiver's own link: everybody waits for it, and it never does.
+    assert [(port["node_name"], port["port"]) for port in facts["full_ports"]] == [("leaf0", 1)]
+    assert "1 port was 70% full or more without waiting" in facts["may_begin"]
+
+
 def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -249,6 +249,16 @@ def test_engine_rows_are_the_same_rows() -> None:
     assert found["utilization"].to_list() == [0.0, 0.8, 0.0, 0.0]
 
 
+def test_a_stall_of_the_engine_is_in_the_windows_through_which_it_lasted() -> None:
+    """The engine books it where it ends; a second of stall does not fit into half a window."""
+    run = run_tables()
+    truth = run.tables["truth"].with_columns(stall_ps=pl.lit(700_000, pl.UInt64))
+    run.tables["truth"] = truth
+    found = from_run(run).intervals  # type: ignore[arg-type]
+    assert found["stall_ns"].to_list() == [200.0, 500.0, 0.0, 0.0]
+    assert found["stall_fraction"].to_list() == [0.2, 1.0, 0.0, 0.0]
+
+
 def test_a_collection(tmp_path: Path) -> None:
     rows = from_run(run_tables()).intervals  # type: ignore[arg-type]
     put(tmp_path, "c/collection.json", "{}")

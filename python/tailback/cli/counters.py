@@ -12,6 +12,7 @@ from tailback.cli.counters_screen import screen
 from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import study, verdict
 from tailback.counters.analysis.cluster import Cluster
+from tailback.counters.analysis.limits import limits
 from tailback.counters.analysis.passes import EMBEDDED, Engine
 from tailback.counters.analysis.places import Places
 from tailback.counters.analysis.sources import Source, load
@@ -119,7 +120,7 @@ def counters(
     if out is not None:
         _write(found, judged, out, figures, force, csv)
     if as_json:
-        facts = verdict.facts(judged)
+        facts = {**verdict.facts(judged), **limits(judged)}
         extra = {"sources": source.kinds, "study": study.summary_json(found)}
         click.echo(json.dumps({**facts, **extra}, indent=2))
     else:
@@ -139,5 +140,5 @@ def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> 
 
 
 def _write(found: Study, judged: Verdict, out: Path, form: str, force: bool, csv: bool) -> None:
-    facts = verdict.facts(judged)
+    facts = {**verdict.facts(judged), **limits(judged)}
     study.write(found, out, form=form, force=force, csv=csv, more={"counters": facts})

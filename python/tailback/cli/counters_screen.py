@@ -8,6 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.cli.render import columns, percent, short, wrap
+from tailback.counters.analysis.limits import cannot_tell, roots
 from tailback.counters.analysis.places import Places
 from tailback.counters.analysis.verdict import Verdict, counted, sentence
 from tailback.units import format_time
@@ -42,6 +43,7 @@ def screen(verdict: Verdict, places: Places, kinds: list[str], out: Path | None)
     if verdict.kind != "unknown" and verdict.ports.height:
         lines += _port_lines(verdict, places)
         lines += _group_lines(verdict)
+        lines += _limits(verdict)
     lines += _noticed(verdict)
     lines += ["", *_next(verdict, out)]
     return lines
@@ -146,6 +148,13 @@ def _class(row: dict[str, Any]) -> str:
     """Tier and direction; without a fabric there is no tier."""
     kind = str(row["port_type"])
     return kind if row["category"] == "Port" else f"{row['category']} {kind}"
+
+
+def _limits(verdict: Verdict) -> list[str]:
+    """What counters can say of the cause, and what not."""
+    root = roots(verdict)
+    lines = ["", "WHERE IT MAY BEGIN", *wrap(root)] if root else []
+    return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]
 
 
 def _noticed(verdict: Verdict) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError
 from tailback.fabric.builders import PRESETS
 from tailback.run import Run
@@ -69,6 +70,11 @@ def scenario_from(
     elif source.suffix == ".toml":
         scenario = load(source)
     else:
+        if _is_counters(source):
+            raise ScenarioError(
+                "port counters tell where data waited, not whose data nor why", file=source,
+                remedy="tailback counters says what they can; diagnose needs a trace or scenario",
+            )  # fmt: skip
         if fabric is None:
             raise ScenarioError(
                 "a trace needs a network to run on", file=source,
@@ -81,6 +87,14 @@ def scenario_from(
     if fabric is not None:
         scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
     return _override(scenario, hosts, ranks_per_host, placement, compute_scale, seed)
+
+
+def _is_counters(source: Path) -> bool:
+    """Whether a reader of port counters knows the file; a run folder has been dealt with."""
+    try:
+        return any(entry.part.sniff(source) for entry in READERS)
+    except (OSError, ValueError):
+        return False
 
 
 def fabric_data(fabric: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ ONLY_AT_NODES = 0.9
 """The same from which nothing further inside is looked for."""
 
 BUSY = 0.5
-"""Share of the time in which a node has messages under way, under which our own traffic does not
+"""Share of the communication time in which a node has messages under way, under which ours does not
 fill the network: a few late messages keep the others waiting. Placements had 58 % or more."""
 
 OFTEN = 0.6
@@ -99,14 +99,16 @@ def _by_losses(late: Losses, burden: dict[Cause, float], evidence: Evidence) -> 
     """The cause that burdens most, of those that fit where, when and which messages lost time."""
     at_nodes = late.at_nodes >= MOSTLY_AT_NODES
     one = evidence.one_cable
+    # Of the time spent communicating: computation keeps nobody waiting for the network.
+    active = min(late.active / max(evidence.communication_fraction, MIN_WORTH), 1.0)
     if late.at_nodes < ONLY_AT_NODES and late.inside >= MIN_WORTH / 2:
         few = late.late <= FEW_LATE and one >= ONE_OF_FEW
-        if few or (one >= ONE_CABLE and late.active < OFTEN):
+        if few or (one >= ONE_CABLE and active < OFTEN):
             return "slow-link"
     fitting = dict(burden)
     if not at_nodes:
         fitting.pop("pattern", None)
-    if late.active < BUSY:
+    if active < BUSY:
         fitting.pop("placement", None)
     if late.late > MANY_LATE and one < NO_CABLE and "slow-link" in fitting:
         others = fitting.get("other-traffic", 0.0)
@@ -115,11 +117,11 @@ def _by_losses(late: Losses, burden: dict[Cause, float], evidence: Evidence) -> 
         return max(fitting, key=lambda cause: fitting[cause])
     if at_nodes:
         return "pattern"
-    if late.active < IDLE:
+    if active < IDLE:
         return "slow-link"
     if evidence.run.scenario.engine.routing == "deterministic":
         return "routing"
-    return "placement" if late.active >= BUSY and late.inside >= MUCH else "other-traffic"
+    return "placement" if active >= BUSY and late.inside >= MUCH else "other-traffic"
 
 
 def at_rest(by_rules: Cause, evidence: Evidence) -> Cause:
