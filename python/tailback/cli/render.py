@@ -96,7 +96,7 @@ def diagnosis_lines(diagnosis: Diagnosis, next_command: str, hot: Sequence[str] 
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis)
     for warning in diagnosis.warnings[:2]:
-        lines += wrap(f"note: {short(warning, 150)}")
+        lines += wrap(f"note: {short(warning, 146)}")
     if len(diagnosis.warnings) > 2:
         lines += [f"  note: {len(diagnosis.warnings) - 2} more in the report"]
     return [*lines, "", f"NEXT  {safe(next_command)}"]
@@ -144,7 +144,7 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
     return columns(("link", "congested %", "our load %", "phase"), rows, " rr")
 
 
-SHOWN = 4
+SHOWN = 3
 """Candidates that were proved that fit on the screen; the report has all."""
 
 
@@ -153,12 +153,9 @@ def _remedy(diagnosis: Diagnosis) -> list[str]:
     if remedy is None:
         return []
     lines = ["", "REMEDY", *wrap(remedy.action)]
-    if remedy.cure:
-        lines += wrap(
-            f"{format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}: "
-            f"{percent(remedy.gain)} less time, proved by re-simulation"
-        )
     proved = [c for c in remedy.candidates if not c.error]
+    # The cure first, whatever is quicker and cannot be had.
+    proved.sort(key=lambda candidate: candidate.name != remedy.cure)
     if proved:
         lines += cure_lines(proved[:SHOWN], remedy.before_ps)
     left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]

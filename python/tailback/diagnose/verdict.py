@@ -10,7 +10,14 @@ from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.hidden import Slow, find_slow
 from tailback.diagnose.model import Bar, Cause, Diagnosis, Finding, Sampling, Share
 from tailback.diagnose.rules import RULES
-from tailback.diagnose.waterfall import Placements, Progress, build, overshoot, unexplained
+from tailback.diagnose.waterfall import (
+    DETOURS,
+    Placements,
+    Progress,
+    build,
+    overshoot,
+    unexplained,
+)
 from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
@@ -241,6 +248,8 @@ def _headline(
         say += f" ({'; '.join(named)})"
     elif cause == "other-traffic" and slow is not None:
         say += ", for neither our own job nor slow cables explain the time"
+    elif cause == "routing" and evidence.run.scenario.fabric.routes in DETOURS:
+        say = "The routes' detours fill links while others could take the traffic"
     elif bars and not evidence.roots.height:
         say = f"Re-simulation points to {cause}, in queues too short to count as congestion"
     if bars:
