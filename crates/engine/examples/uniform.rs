@@ -57,12 +57,20 @@ fn program(ranks: u32) -> Program {
     p
 }
 
-fn main() {
-    let number = |name: &str| {
-        let mut args = std::env::args();
-        args.find(|a| a == name).and_then(|_| args.next()).and_then(|value| value.parse().ok())
-    };
-    let shape = match (number("ports_up"), number("pods")) {
+/// Whether `name` is among the arguments.
+fn asked(name: &str) -> bool {
+    std::env::args().any(|a| a == name)
+}
+
+/// The number after `name` among the arguments.
+fn number(name: &str) -> Option<usize> {
+    let mut args = std::env::args();
+    args.find(|a| a == name).and_then(|_| args.next()).and_then(|value| value.parse().ok())
+}
+
+/// Tapered, or a tree of full bisection.
+fn shape() -> Shape {
+    match (number("ports_up"), number("pods")) {
         (Some(k), Some(pods)) => {
             let (k, pods) = (k as u32, pods as u32);
             Shape {
@@ -76,20 +84,10 @@ fn main() {
             }
         }
         _ => Shape::TAPERED,
-    };
-    let fabric = build(&shape).expect("a tree");
-    let routes = Routes::up_down(&fabric).expect("a tree");
-    let plan = Plan::new(&fabric, PlanRule::Table(routes)).expect("a tree");
-    let ranks = fabric.n_nodes;
-    let program = program(ranks);
-    let placement = Placement {
-        node: (0..ranks).collect(),
-        host: (0..ranks).collect(),
-        start_ps: vec![0; ranks as usize],
-        label_observed: vec![true],
-        label_service: Vec::new(),
-    };
-    let asked = |name: &str| std::env::args().any(|a| a == name);
+    }
+}
+
+fn settings() -> Settings {
     let carry = Carry {
         scheme: Scheme::Coordinated,
         hash_bits: 5,
@@ -105,7 +103,23 @@ fn main() {
         queues_ps: every_ps,
         carry: if asked("packets") { Some(carry) } else { None },
     };
-    let settings = Settings { measure: asked("all"), probes, ..Settings::default() };
+    Settings { measure: asked("all"), probes, ..Settings::default() }
+}
+
+fn main() {
+    let fabric = build(&shape()).expect("a tree");
+    let routes = Routes::up_down(&fabric).expect("a tree");
+    let plan = Plan::new(&fabric, PlanRule::Table(routes)).expect("a tree");
+    let ranks = fabric.n_nodes;
+    let program = program(ranks);
+    let placement = Placement {
+        node: (0..ranks).collect(),
+        host: (0..ranks).collect(),
+        start_ps: vec![0; ranks as usize],
+        label_observed: vec![true],
+        label_service: Vec::new(),
+    };
+    let settings = settings();
     let threads = number("threads").unwrap_or(1);
     let shards = number("shards").map(|n| n as u32);
     for _ in 0..number("runs").unwrap_or(3) {

@@ -1,7 +1,7 @@
 //! The event queue: windows of time, and within a window one group after the other.
 //!
 //! A *group* is a part of the network nothing outside of which can matter to sooner than a window is
-//! long: a switch with its nodes (see [`crate::cut`]). So within a window the order of groups is free,
+//! long: a switch with its nodes (`cut.rs`). So within a window the order of groups is free,
 //! and all of a group's events come together: what one has fetched the next finds in the cache, and what
 //! comes next is known, so it can be fetched ahead.
 //!
@@ -272,7 +272,7 @@ impl EventQueue {
         self.was_late
     }
 
-    /// What the event is about that comes `ahead` ([`AHEAD`] at most) places after the last one taken,
+    /// What the event is about that comes `ahead` (16 at most) places after the last one taken,
     /// were none added: without its time. Its class is none behind the last event.
     #[inline]
     pub fn peek(&self, ahead: usize) -> Event {

@@ -79,56 +79,23 @@ impl<'a> World<'a> {
         check_sizes(fabric, plan, program, placement)?;
         let compiled = compile(program, settings.packet_bytes)?;
         let delay = settings.switch_delay_ps;
-        let mut cut = Cut::new(fabric, plan, delay, shards);
-        let of_rank = |cut: &Cut, rank: u32| cut.of_node[placement.node[rank as usize] as usize];
-        let split = |m: &Envelope| of_rank(&cut, m.src) != of_rank(&cut, m.dst);
-        let same_host =
-            |m: &Envelope| placement.host[m.src as usize] == placement.host[m.dst as usize];
-        if compiled.messages.iter().any(|m| same_host(m) && split(m)) {
-            // A host with adapters in two shards: its ranks talk without the network.
-            cut = cut.merged(fabric);
-        }
-        let home = |rank: u32| plan.home[placement.node[rank as usize] as usize];
-        let ends =
-            compiled.messages.iter().filter(|m| same_host(m)).map(|m| (home(m.src), home(m.dst)));
-        cut.join(&ends.filter(|(a, b)| a != b).collect::<Vec<_>>());
-        let mut ranks = vec![Vec::new(); cut.shards as usize];
-        let mut local_rank = Vec::with_capacity(program.n_ranks());
-        for rank in 0..program.n_ranks() as u32 {
-            let here = &mut ranks[usize::from(of_rank(&cut, rank))];
-            local_rank.push(here.len() as u32);
-            here.push(rank);
-        }
-        let mut sides = vec![(0u32, 0u32); cut.shards as usize];
-        let mut total_packets = 0;
-        let mut of_message = Vec::with_capacity(compiled.messages.len());
-        for message in &compiled.messages {
-            let sends = &mut sides[usize::from(of_rank(&cut, message.src))].0;
-            let send = std::mem::replace(sends, *sends + 1);
-            let receives = &mut sides[usize::from(of_rank(&cut, message.dst))].1;
-            let receive = std::mem::replace(receives, *receives + 1);
-            of_message.push(Sides { send, receive });
-            total_packets += u64::from(packets_of(message, settings));
-        }
+        let cut = cut_for(fabric, plan, placement, &compiled, (delay, shards));
+        let (ranks, local_rank) = number_ranks(placement, &cut, program.n_ranks() as u32);
+        let of_packets = |m: &Envelope| u64::from(packets_of(m, settings));
         let world = Self {
             fabric,
             plan,
             settings,
             placement,
-            program: compiled,
-            sides: of_message,
+            sides: number_sides(placement, &cut, &compiled.messages),
             least_cable_ps: cut.lookahead_ps.saturating_sub(delay).min(u64::MAX / 4),
             places: places(fabric, plan, &cut),
-            groups: plan
-                .home
-                .iter()
-                .map(|&home| cut.group[home as usize])
-                .chain(cut.group.iter().copied())
-                .collect(),
+            groups: groups(plan, &cut),
+            total_packets: compiled.messages.iter().map(of_packets).sum(),
+            program: compiled,
             cut,
             local_rank,
             ranks,
-            total_packets,
         };
         world.check_paths()?;
         Ok(world)
@@ -143,69 +110,71 @@ impl<'a> World<'a> {
             let home = usize::from(self.cut.of_vertex(src));
             links[home].push((link as u32, self.link(link)));
         }
-        let mut nodes = vec![0usize; shards];
-        self.cut.of_node.iter().for_each(|&shard| nodes[usize::from(shard)] += 1);
-        let mut switches = vec![0usize; shards];
-        self.cut.of_switch.iter().for_each(|&shard| switches[usize::from(shard)] += 1);
-        let mut sends: Vec<Vec<Sending>> = vec![Vec::new(); shards];
-        let mut receives: Vec<Vec<Receiving>> = vec![Vec::new(); shards];
+        let numbered = links.iter().enumerate();
+        let make =
+            |(number, links): (usize, &Vec<_>)| self.shard(number as u8, links, probe(links.len()));
+        let mut all: Vec<Shard<'_, P>> = numbered.map(make).collect();
         for message in &self.program.messages {
             let packets = packets_of(message, self.settings);
-            sends[self.shard_of_rank(message.src)].push(Sending::new(packets));
-            receives[self.shard_of_rank(message.dst)].push(Receiving::new(packets));
-        }
-        let width = window_ps(self.fabric, self.settings, &self.cut);
-        let mut all = Vec::with_capacity(shards);
-        for (number, links) in links.into_iter().enumerate() {
-            let arbitrated = self.settings.arbitrated();
-            let control = self.settings.congestion_control.as_ref();
-            let n_lanes = self.lanes() as usize;
-            let mut shard = Shard {
-                world: self,
-                number: number as u8,
-                arbitrated,
-                extras: arbitrated || control.is_some(),
-                arbiter: if arbitrated {
-                    Arbiter::new(links.len(), n_lanes)
-                } else {
-                    Arbiter::default()
-                },
-                circuits: if self.settings.routing == Routing::Vc {
-                    Circuits::new(switches[number], links.len(), self.settings.vc_entries)
-                } else {
-                    Circuits::default()
-                },
-                congestion: Congestion::new(control, links.len() * n_lanes, switches[number]),
-                now: 0,
-                end: 0,
-                due: Ring::new(),
-                coming: Vec::new(),
-                queue: EventQueue::new(width, self.cut.groups[number] as usize),
-                probe: probe(links.len()),
-                links: Links::new(&links, self.lanes(), self.settings.buffer_bytes),
-                packets: Packets::new(),
-                routes: Default::default(),
-                adapters: (0..nodes[number]).map(|_| Adapter::default()).collect(),
-                sends: std::mem::take(&mut sends[number]),
-                receives: std::mem::take(&mut receives[number]),
-                ranks: Vec::with_capacity(self.ranks[number].len()),
-                outbox: (0..shards).map(|_| Default::default()).collect(),
-                first_mail: u64::MAX,
-                events: 0,
-                moves: 0,
-                delivered: 0,
-                packet_hops: 0,
-            };
-            for &rank in &self.ranks[number] {
-                shard.ranks.push(Rank::new(self.program.rank_start[rank as usize]));
-                let start = self.placement.start_ps[rank as usize];
-                let node = self.placement.node[rank as usize];
-                let group = self.group(node);
-                shard.queue.push_for(group, Event::new(start, Class::Rank, rank, 0));
-            }
-            all.push(shard);
+            all[self.shard_of_rank(message.src)].sends.push(Sending::new(packets));
+            all[self.shard_of_rank(message.dst)].receives.push(Receiving::new(packets));
         }
         all
+    }
+
+    /// Shard `number` with its links and ranks, without messages.
+    fn shard<P>(&self, number: u8, links: &[(u32, Link)], probe: P) -> Shard<'_, P> {
+        let settings = self.settings;
+        let arbitrated = settings.arbitrated();
+        let control = settings.congestion_control.as_ref();
+        let n_lanes = self.lanes() as usize;
+        let of = |shards: &[u8]| shards.iter().filter(|&&shard| shard == number).count();
+        let (nodes, switches) = (of(&self.cut.of_node), of(&self.cut.of_switch));
+        let ranks = &self.ranks[usize::from(number)];
+        let groups = self.cut.groups[usize::from(number)] as usize;
+        let mut shard = Shard {
+            world: self,
+            number,
+            arbitrated,
+            extras: arbitrated || control.is_some(),
+            arbiter: if arbitrated {
+                Arbiter::new(links.len(), n_lanes)
+            } else {
+                Arbiter::default()
+            },
+            circuits: if settings.routing == Routing::Vc {
+                Circuits::new(switches, links.len(), settings.vc_entries)
+            } else {
+                Circuits::default()
+            },
+            congestion: Congestion::new(control, links.len() * n_lanes, switches),
+            now: 0,
+            end: 0,
+            due: Ring::new(),
+            coming: Vec::new(),
+            queue: EventQueue::new(window_ps(self.fabric, settings, &self.cut), groups),
+            probe,
+            links: Links::new(links, self.lanes(), settings.buffer_bytes),
+            packets: Packets::new(),
+            routes: Default::default(),
+            adapters: (0..nodes).map(|_| Adapter::default()).collect(),
+            sends: Vec::new(),
+            receives: Vec::new(),
+            ranks: Vec::with_capacity(ranks.len()),
+            outbox: (0..self.cut.shards).map(|_| Default::default()).collect(),
+            first_mail: u64::MAX,
+            events: 0,
+            moves: 0,
+            delivered: 0,
+            packet_hops: 0,
+        };
+        for &rank in ranks {
+            shard.ranks.push(Rank::new(self.program.rank_start[rank as usize]));
+            let start = self.placement.start_ps[rank as usize];
+            let group = self.group(self.placement.node[rank as usize]);
+            shard.queue.push_for(group, Event::new(start, Class::Rank, rank, 0));
+        }
+        shard
     }
 
     fn link(&self, link: usize) -> Link {
@@ -350,6 +319,59 @@ impl<'a> World<'a> {
         }
         Err(FabricError::Unconnected { from: here, to: goal })
     }
+}
+
+/// The cut into so many shards; hosts with several adapters hold switches together, for their ranks talk
+/// without the network.
+fn cut_for(
+    fabric: &Fabric,
+    plan: &Plan,
+    placement: &Placement,
+    program: &Compiled,
+    (delay, shards): (u64, u32),
+) -> Cut {
+    let mut cut = Cut::new(fabric, plan, delay, shards);
+    let home = |rank: u32| plan.home[placement.node[rank as usize] as usize];
+    let host = |rank: u32| placement.host[rank as usize];
+    let within = program.messages.iter().filter(|m| host(m.src) == host(m.dst));
+    let pairs = within.map(|m| (home(m.src), home(m.dst))).filter(|(a, b)| a != b);
+    let pairs: Vec<(u32, u32)> = pairs.collect();
+    if pairs.iter().any(|&(a, b)| cut.of_switch[a as usize] != cut.of_switch[b as usize]) {
+        cut = cut.merged(fabric);
+    }
+    cut.join(&pairs);
+    cut
+}
+
+/// Ranks of every shard, and the number of each within its own.
+fn number_ranks(placement: &Placement, cut: &Cut, n: u32) -> (Vec<Vec<u32>>, Vec<u32>) {
+    let mut ranks = vec![Vec::new(); cut.shards as usize];
+    let mut local = Vec::with_capacity(n as usize);
+    for rank in 0..n {
+        let here = &mut ranks[usize::from(cut.of_node[placement.node[rank as usize] as usize])];
+        local.push(here.len() as u32);
+        here.push(rank);
+    }
+    (ranks, local)
+}
+
+/// Numbers of both sides of every message.
+fn number_sides(placement: &Placement, cut: &Cut, messages: &[Envelope]) -> Vec<Sides> {
+    let shard = |rank: u32| usize::from(cut.of_node[placement.node[rank as usize] as usize]);
+    let mut next = vec![Sides { send: 0, receive: 0 }; cut.shards as usize];
+    let mut number = |message: &Envelope| {
+        let send = &mut next[shard(message.src)].send;
+        let send = std::mem::replace(send, *send + 1);
+        let receive = &mut next[shard(message.dst)].receive;
+        Sides { send, receive: std::mem::replace(receive, *receive + 1) }
+    };
+    messages.iter().map(&mut number).collect()
+}
+
+/// Group of every vertex within its shard: that of a node is its switch's.
+fn groups(plan: &Plan, cut: &Cut) -> Vec<u32> {
+    let of_nodes = plan.home.iter().map(|&home| cut.group[home as usize]);
+    of_nodes.chain(cut.group.iter().copied()).collect()
 }
 
 fn places(fabric: &Fabric, plan: &Plan, cut: &Cut) -> Vec<Place> {
