@@ -63,6 +63,9 @@ def tapered(size: str, messages: int, **telemetry: Any) -> dict[str, Any]:
     [
         pytest.param(tapered("4 KiB", 120, scheme="off"), id="messages"),
         pytest.param(tapered("16 KiB", 4, windows=32), id="windows"),
+        pytest.param(
+            tapered("16 KiB", 4, scheme="off") | {"probes": {"counters": "500 ns"}}, id="counters"
+        ),
     ],
 )
 def test_the_estimate_is_within_a_factor_of_two(source: dict[str, Any]) -> None:

@@ -28,21 +28,19 @@ VARIABLE = "TAILBACK_MEMORY"
 """Environment variable: how much memory a run may count on, in place of what the machine has."""
 
 # Bytes of the engine's structures, with the copies alive at the peak.
-_LINK = 24 + 16  # description while the shards are made, transmitter
-_LANE = 128 + 8  # credit, waiting line
+_LINK = 24 + 4  # description while the shards are made, number over the fabric
+_LANE = 32 + 16 + 8  # credit and waiting line, load, wire
 _TURN = 24 + 8 + 32 + 48  # round-robin: turn, crossbar, line of an output
 _NODE = 160  # adapter with its lines, injection, ejection
 _RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
 _OPERATION = 37 + 16  # copy of the program, compiled
-_MESSAGE = 40 + 32 + 24 + 52  # envelope, both sides, log
-_PACKET = 64 + 24  # packet, its event
-_SHARD = 2048 * 128  # event queue
-_PAIR_OF_SHARDS = 48 + 2 * 64  # outbox, post
-_LINKS_A_SHARD, _MOST_SHARDS = 1024, 256
+_MESSAGE = 40 + 8 + 32 + 24 + 52  # envelope, numbers of its sides, both sides, log
+_PACKET = 64 + 16 + 12  # packet, its event, its credit on the way back
 _WINDOW = 40  # truth of a link in a window, empty or not
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
-_PROCESS = 8 << 20  # whatever the size
+_PROCESS = 8 << 20  # whatever the size, event queues of some threads included
+_PORT = 128 + 64  # what a port has counted and holds, what its last row said
 
 
 @dataclass(frozen=True)
@@ -89,13 +87,10 @@ def estimate_memory(
     sends = program.kind == Op.ISEND
     messages = int(np.count_nonzero(sends))
     packets = int(np.maximum(1, -(-program.amount[sends].astype(np.int64) // engine.packet)).sum())
-    shards = min(max(links // _LINKS_A_SHARD, 1), _MOST_SHARDS)
     by_turns = engine.arbitration != "fcfs" or engine.crossbar_speedup > 0
     parts = {
         "links and nodes": links * (_LINK + lanes * (_LANE + by_turns * _TURN))
         + fabric.n_nodes * _NODE
-        + shards * _SHARD
-        + shards**2 * _PAIR_OF_SHARDS
         + _PROCESS,
         "messages": messages * _MESSAGE + len(program.kind) * _OPERATION + ranks * _RANK,
         "packets under way": _under_way(fabric, packets, lanes, engine.buffer // engine.packet)
@@ -111,6 +106,13 @@ def estimate_memory(
         samples = min(truth * max(1, len(program.labels)), packets)
         parts["time windows of links"] = links * windows * _WINDOW + truth * _ROW
         parts["samples"] = samples * _ROW
+    every = [time for time in (scenario.probes.counters, scenario.probes.queues) if time]
+    if every:
+        # A row where something has changed: at every instant, or by every packet that comes and goes.
+        instants = sum(1 + _least_ps(fabric, program) // time for time in every)
+        parts["port counters and queues"] = links * _PORT + _ROW * min(
+            links * instants, 2 * 6 * packets
+        )
     return Estimate(parts)
 
 
@@ -198,6 +200,7 @@ _REMEDIES: Mapping[str, str] = {
     "packets under way": "set a larger [engine] packet or a smaller buffer",
     "time windows of links": "set fewer [telemetry] windows, or scheme = 'off'",
     "samples": "set fewer [telemetry] windows, or scheme = 'off'",
+    "port counters and queues": "set longer times in [probes]",
 }
 
 
