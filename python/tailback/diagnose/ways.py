@@ -92,13 +92,25 @@ class Ways:
         vertices = len(t.out_start) - 1
         graph = csr_array((np.ones(t.n_links), (t.src, t.dst)), shape=(vertices, vertices))
         ends = self._pairs.select("src", "dst").rows()
-        starts = sorted({int(v) for pair in ends for v in pair})
-        away = dijkstra(graph, indices=starts, unweighted=True)
+        # Nodes of one link each are one further than their switch: so there are few starts.
+        single = bool((np.bincount(t.src[t.from_node]) <= 1).all())
+        of = t.node_switch if single else np.arange(t.n_nodes)
+        starts = sorted({int(of[v]) for pair in ends for v in pair})
+        found = dijkstra(graph, indices=starts, unweighted=True)
         at = {v: i for i, v in enumerate(starts)}
-        rows, links, parts = list[Ints](), list[Ints](), list[Floats]()
+
+        def away(node: int) -> Floats:
+            if not single:
+                return np.asarray(found[at[node]], np.float64)
+            out = found[at[int(of[node])]] + 1.0
+            out[node] = 0.0
+            return np.asarray(out, np.float64)
+
+        none = np.zeros(0, np.int64)
+        rows, links, parts = [none], [none], [np.zeros(0)]
         for number, (a, b) in enumerate(ends):
             # Cables work both ways, so distances to b are those from b.
-            out, back = away[at[int(a)]], away[at[int(b)]]
+            out, back = away(int(a)), away(int(b))
             way = np.flatnonzero(self._used & (out[t.src] + 1 + back[t.dst] == out[int(b)]))
             level = out[t.src[way]].astype(np.int64)
             rows.append(np.full(len(way), number))
