@@ -221,7 +221,7 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Computes when a packet with credit for `lane` leaves, arrives, and frees its buffer.
-    #[inline]
+    #[inline(always)]
     pub fn depart(&mut self, lane: u32, slot: u32, stall_ps: u64) {
         let world = self.world;
         self.moves += 1;

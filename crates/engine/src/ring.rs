@@ -21,6 +21,11 @@ impl Clock {
         Self { width, inverse: ((1u128 << 64) / u128::from(width)) as u64 }
     }
 
+    /// Length of a window.
+    pub fn width(&self) -> u64 {
+        self.width
+    }
+
     /// Window of `time`, and the time since its start.
     #[inline]
     pub fn split(&self, time: u64) -> (u64, u32) {

@@ -181,7 +181,14 @@ fn merge(parts: Vec<(Measure, Links)>) -> Measured {
         probe.lengthen(window_ps);
         let (samples, rows) = probe.finish();
         logs.push(samples);
-        truth.extend(rows.into_iter().map(|(w, local, row)| (w, links.global(local), row)));
+        // In place: the table is the largest there is.
+        let rows = rows.into_iter().map(|(w, local, row)| (w, links.global(local), row));
+        let rows: Vec<(u32, u32, Truth)> = rows.collect();
+        if truth.is_empty() {
+            truth = rows;
+        } else {
+            truth.extend(rows);
+        }
     }
     // Stable: what each shard has is in order already, which it finds.
     truth.sort_by_key(|&(window, link, _)| (window, link));

@@ -79,7 +79,10 @@ const BATCH: usize = 1 << 16;
 #[derive(Debug)]
 pub struct SampleLog {
     batch: Vec<Sample>,
-    sums: HashMap<Key, Sums, Mix>,
+    /// Sums of the keys met so far, in the order in which they were met.
+    rows: Vec<(Key, Sums)>,
+    /// Where each key's row is: what grows by being copied is small so.
+    places: HashMap<Key, u32, Mix>,
 }
 
 /// Hashes a key's few words well and fast; nobody hostile chooses them.
@@ -106,7 +109,7 @@ impl Hasher for Mixer {
 
 impl Default for SampleLog {
     fn default() -> Self {
-        Self { batch: Vec::with_capacity(BATCH), sums: HashMap::default() }
+        Self { batch: Vec::with_capacity(BATCH), rows: Vec::new(), places: HashMap::default() }
     }
 }
 
@@ -141,16 +144,26 @@ impl SampleLog {
     /// Merges windows in pairs.
     pub fn double_windows(&mut self) {
         self.sum_batch();
-        for (key, sums) in std::mem::take(&mut self.sums) {
-            let key = Key { window: key.window / 2, ..key };
-            self.sums.entry(key).or_default().add(&sums);
+        self.places.clear();
+        for (key, sums) in std::mem::take(&mut self.rows) {
+            self.sums(Key { window: key.window / 2, ..key }).add(&sums);
         }
+    }
+
+    /// The sums of a key.
+    #[inline]
+    fn sums(&mut self, key: Key) -> &mut Sums {
+        let place = *self.places.entry(key).or_insert_with(|| {
+            self.rows.push((key, Sums::default()));
+            self.rows.len() as u32 - 1
+        });
+        &mut self.rows[place as usize].1
     }
 
     /// All sums, sorted by key.
     pub fn finish(mut self) -> Vec<(Key, Sums)> {
         self.sum_batch();
-        let rows: Vec<_> = self.sums.into_iter().collect();
+        let rows = self.rows;
         // A row is seven times as long as its key with its place: sorted are these.
         let mut order: Vec<u128> =
             rows.iter().zip(0u32..).map(|((k, _), at)| k.packed(at)).collect();
@@ -159,11 +172,12 @@ impl SampleLog {
     }
 
     fn sum_batch(&mut self) {
-        for sample in self.batch.drain(..) {
-            let Sample { window, label, bytes, mark } = sample;
+        let batch = std::mem::take(&mut self.batch);
+        for sample in &batch {
+            let Sample { window, label, bytes, mark } = *sample;
             if mark.hop_link != NO_LINK {
                 let l = u64::from(mark.hop_count);
-                let sums = self.sums.entry(Key { window, label, link: mark.hop_link }).or_default();
+                let sums = self.sums(Key { window, label, link: mark.hop_link });
                 sums.hop_samples += 1;
                 sums.hop_weight += l;
                 sums.hop_variance += l * (l - 1);
@@ -171,13 +185,14 @@ impl SampleLog {
             }
             if mark.congested_link != NO_LINK {
                 let g = u64::from(mark.congested_count);
-                let key = Key { window, label, link: mark.congested_link };
-                let sums = self.sums.entry(key).or_default();
+                let sums = self.sums(Key { window, label, link: mark.congested_link });
                 sums.congested_samples += 1;
                 sums.congested_weight += g;
                 sums.congested_variance += g * (g - 1);
             }
         }
+        self.batch = batch;
+        self.batch.clear();
     }
 }
 
