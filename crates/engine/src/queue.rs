@@ -110,7 +110,7 @@ type Key = u128;
 const END: Key = Key::MAX;
 
 /// How far ahead of the next event one may look.
-pub(crate) const AHEAD: usize = 16;
+pub(crate) const AHEAD: usize = 32;
 
 /// Pending events.
 #[derive(Debug)]
@@ -274,7 +274,7 @@ impl EventQueue {
         self.was_late
     }
 
-    /// What the event is about that comes `ahead` (16 at most) places after the last one taken,
+    /// What the event is about that comes `ahead` (32 at most) places after the last one taken,
     /// were none added: without its time. Its class is none behind the last event.
     #[inline]
     pub fn peek(&self, ahead: usize) -> Event {

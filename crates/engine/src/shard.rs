@@ -63,8 +63,11 @@ pub(crate) struct Shard<'a, P> {
     pub packet_hops: u64,
 }
 
+/// How many events or credits ahead memory is asked for.
+const FAR: usize = 32;
+
 /// How many events ahead the routes of packets are worked out.
-pub(crate) const NEAR: usize = 8;
+pub(crate) const NEAR: usize = 16;
 
 impl<P: Probe> Shard<'_, P> {
     /// Does all that happens in `window`.
@@ -100,14 +103,16 @@ impl<P: Probe> Shard<'_, P> {
             // The last credit comes back later, but nothing happens by it.
             self.end = self.end.max(self.now);
         }
-        for due in &self.coming {
+        for (i, due) in self.coming.iter().enumerate() {
+            if let Some(later) = self.coming.get(i + FAR) {
+                self.links.fetch_lane(later.lane);
+            }
             self.links.lane_mut(due.lane).settle();
         }
     }
 
     /// Tells the lanes what credit comes back in `window`, which is about to be opened.
     fn expect_credit(&mut self, window: u64) {
-        const FAR: usize = 16;
         self.coming.clear();
         self.due.take(window, &mut self.coming);
         self.queue.go_before(window);
@@ -126,7 +131,6 @@ impl<P: Probe> Shard<'_, P> {
     /// Starts to fetch what the events to come will read: first what they name, then what that names.
     #[inline]
     fn fetch_ahead(&mut self) {
-        const FAR: usize = 16;
         let event = self.queue.peek(FAR);
         match event.class() {
             Class::Arrival => self.packets.fetch(event.packet()),
@@ -151,7 +155,7 @@ impl<P: Probe> Shard<'_, P> {
         (taken > NEAR && !self.queue.was_late()).then(|| self.routes[taken % (2 * NEAR)].clone())
     }
 
-    /// Puts a packet into the hands of    /// Puts a packet into the hands of `shard`, which may be this one.
+    /// Puts a packet into the hands of `shard`, which may be this one.
     pub fn hand_over(&mut self, shard: u8, parcel: Parcel) {
         if shard == self.number {
             self.accept(parcel);
