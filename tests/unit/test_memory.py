@@ -64,7 +64,7 @@ def tapered(size: str, messages: int, **telemetry: Any) -> dict[str, Any]:
         pytest.param(tapered("4 KiB", 120, scheme="off"), id="messages"),
         pytest.param(tapered("16 KiB", 4, windows=32), id="windows"),
         pytest.param(
-            tapered("16 KiB", 4, scheme="off") | {"probes": {"counters": "500 ns"}}, id="counters"
+            tapered("64 KiB", 4, scheme="off") | {"probes": {"counters": "500 ns"}}, id="counters"
         ),
     ],
 )

@@ -83,6 +83,12 @@ impl Event {
         }
     }
 
+    /// Whether it is of `class`.
+    #[inline]
+    pub fn is(self, class: Class) -> bool {
+        self.0 as u64 >> 60 == class as u64
+    }
+
     /// The link, node, rank or message concerned.
     #[inline]
     pub fn entity(self) -> u32 {

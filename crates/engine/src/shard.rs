@@ -81,24 +81,14 @@ impl<P: Probe> Shard<'_, P> {
             self.now = event.time();
             self.events += 1;
             self.fetch_ahead();
-            match event.class() {
-                Class::Credit => {
-                    self.on_credit(event.entity(), event.packet());
-                    continue;
-                }
-                Class::Departure => self.on_departure(event.entity(), event.packet()),
-                Class::Arrival => {
-                    let route = self.known_route();
-                    self.on_arrival(event.entity(), event.packet(), route);
-                }
-                Class::Sent => self.on_sent(event.entity()),
-                Class::Message => self.on_message(event.entity(), event.packet()),
-                Class::Adapter => self.on_adapter(event.entity()),
-                Class::Rank => self.go_on(event.entity()),
-                Class::Free => self.on_free(event.entity()),
-                Class::Ready => self.on_held_back(event.packet()),
-                Class::Light => self.on_light(event.entity()),
-                Class::None => {}
+            if event.is(Class::Arrival) {
+                let route = self.known_route();
+                self.on_arrival(event.entity(), event.packet(), route);
+            } else if event.is(Class::Credit) {
+                self.on_credit(event.entity(), event.packet());
+                continue;
+            } else {
+                self.handle(event);
             }
             // The last credit comes back later, but nothing happens by it.
             self.end = self.end.max(self.now);
@@ -108,6 +98,21 @@ impl<P: Probe> Shard<'_, P> {
                 self.links.fetch_lane(later.lane);
             }
             self.links.lane_mut(due.lane).settle();
+        }
+    }
+
+    /// What is neither an arrival nor credit.
+    fn handle(&mut self, event: Event) {
+        match event.class() {
+            Class::Departure => self.on_departure(event.entity(), event.packet()),
+            Class::Sent => self.on_sent(event.entity()),
+            Class::Message => self.on_message(event.entity(), event.packet()),
+            Class::Adapter => self.on_adapter(event.entity()),
+            Class::Rank => self.go_on(event.entity()),
+            Class::Free => self.on_free(event.entity()),
+            Class::Ready => self.on_held_back(event.packet()),
+            Class::Light => self.on_light(event.entity()),
+            Class::Arrival | Class::Credit | Class::None => {}
         }
     }
 
@@ -132,19 +137,17 @@ impl<P: Probe> Shard<'_, P> {
     #[inline]
     fn fetch_ahead(&mut self) {
         let event = self.queue.peek(FAR);
-        match event.class() {
-            Class::Arrival => self.packets.fetch(event.packet()),
-            Class::Adapter => self.fetch_adapter(event.entity()),
-            _ => {}
+        if event.is(Class::Arrival) {
+            self.packets.fetch(event.packet());
+        } else if event.is(Class::Adapter) {
+            self.fetch_adapter(event.entity());
         }
         let event = self.queue.peek(NEAR);
-        match event.class() {
-            Class::Arrival => {
-                let route = self.fetch_for(&self.packets[event.packet()]);
-                self.routes[(self.queue.taken() + NEAR) % (2 * NEAR)] = route;
-            }
-            Class::Adapter => self.fetch_message(event.entity()),
-            _ => {}
+        if event.is(Class::Arrival) {
+            let route = self.fetch_for(&self.packets[event.packet()]);
+            self.routes[(self.queue.taken() + NEAR) % (2 * NEAR)] = route;
+        } else if event.is(Class::Adapter) {
+            self.fetch_message(event.entity());
         }
     }
 

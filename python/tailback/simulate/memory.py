@@ -108,11 +108,10 @@ def estimate_memory(
         parts["samples"] = samples * _ROW
     every = [time for time in (scenario.probes.counters, scenario.probes.queues) if time]
     if every:
-        # A row where something has changed: at each instant, or by each packet that comes or goes.
+        # A row where something has changed: at each instant, or about once a packet and link.
         instants = sum(1 + _least_ps(fabric, program) // time for time in every)
-        parts["port counters and queues"] = links * _PORT + _ROW * min(
-            links * instants, 2 * 6 * packets
-        )
+        rows = min(links * instants, 6 * packets * len(every))
+        parts["port counters and queues"] = links * _PORT + rows * _ROW
     return Estimate(parts)
 
 
