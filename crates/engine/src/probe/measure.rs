@@ -79,10 +79,11 @@ impl Measure {
     #[allow(clippy::type_complexity)]
     pub fn finish(self) -> (Vec<(Key, Sums)>, Vec<(u32, u32, Truth)>) {
         let mut rows = Vec::new();
-        for (window, links) in self.truth.iter().enumerate() {
-            for (link, truth) in links.iter().enumerate() {
-                if *truth != Truth::default() {
-                    rows.push((window as u32, link as u32, *truth));
+        // A window's memory is given back before the next one's rows are made.
+        for (window, links) in self.truth.into_iter().enumerate() {
+            for (link, truth) in links.into_iter().enumerate() {
+                if truth != Truth::default() {
+                    rows.push((window as u32, link as u32, truth));
                 }
             }
         }
