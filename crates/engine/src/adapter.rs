@@ -4,28 +4,71 @@ use std::collections::VecDeque;
 
 use crate::congestion::{CongestionControl, Light, Scheme};
 use crate::flows::Flows;
-use crate::link::NEVER;
+use crate::link::{NEVER, NIL};
 use crate::mail::Parcel;
 use crate::pacing::interval;
 use crate::packet::{Content, Flags, Packet};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_of;
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
 use crate::rng::{Stream, random};
 use crate::settings::{Injection, Switching};
 use crate::shard::Shard;
 
-/// Messages an adapter has to send.
-#[derive(Debug, Default)]
+/// Messages an adapter has to send; what every packet touches lies on one cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Adapter {
     /// Handshake packets and notifications: they go first.
     control: VecDeque<(u32, Content, Light)>,
-    /// Messages with packets left.
-    data: VecDeque<u32>,
-    /// The same by destination, where injection is of that kind.
-    pub flows: Flows,
+    /// Messages with packets left by destination, where injection is of that kind.
+    flows: Option<Box<Flows>>,
+    /// Otherwise: the first of them, [`NIL`] if there is none, and the others.
+    first: u32,
     /// An event will come when it may send again.
     pending: bool,
+    others: VecDeque<u32>,
+}
+
+impl Default for Adapter {
+    fn default() -> Self {
+        let (control, others) = (VecDeque::new(), VecDeque::new());
+        Self { control, flows: None, first: NIL, pending: false, others }
+    }
+}
+
+impl Adapter {
+    /// Messages by destination.
+    pub fn flows(&mut self) -> &mut Flows {
+        self.flows.get_or_insert_default()
+    }
+
+    /// Adds a message to be sent in its turn.
+    fn push(&mut self, message: u32) {
+        if self.first == NIL {
+            self.first = message;
+        } else {
+            self.others.push_back(message);
+        }
+    }
+
+    /// The first message is sent: the next one is the first.
+    fn pop(&mut self) {
+        self.first = self.others.pop_front().unwrap_or(NIL);
+    }
+
+    /// The first message goes to the end of the line.
+    fn rotate(&mut self) {
+        self.others.push_back(self.first);
+        self.pop();
+    }
+
+    /// Whether nothing is to be sent.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        let flows = self.flows.as_ref().is_none_or(|flows| flows.is_empty());
+        self.first == NIL && self.control.is_empty() && flows
+    }
 }
 
 impl<P: Probe> Shard<'_, P> {
@@ -38,9 +81,9 @@ impl<P: Probe> Shard<'_, P> {
         match content {
             Content::Data if by_destination => {
                 let dst = world.program.messages[message as usize].dst;
-                adapter.flows.push(world.placement.node[dst as usize], message, begin);
+                adapter.flows().push(world.placement.node[dst as usize], message, begin);
             }
-            Content::Data => adapter.data.push_back(message),
+            Content::Data => adapter.push(message),
             _ => adapter.control.push_back((message, content, Light::default())),
         }
         if !adapter.pending {
@@ -60,18 +103,28 @@ impl<P: Probe> Shard<'_, P> {
     /// Starts to fetch what the next packet of `node` will need.
     #[inline]
     pub fn fetch_adapter(&self, node: u32) {
-        prefetch(&self.adapters[self.world.cut.local_node[node as usize] as usize]);
+        prefetch_of(&self.adapters, self.world.cut.local_node[node as usize]);
         self.links.fetch(self.links.lane_of(self.world.injection(node), 0));
     }
 
-    /// The same, later: what its first message needs.
+    /// The message of which `node` sends the next packet, where it sends messages in order.
     #[inline]
-    pub fn fetch_message(&self, node: u32) {
-        let adapter = &self.adapters[self.world.cut.local_node[node as usize] as usize];
-        if let Some(&message) = adapter.data.front() {
-            prefetch(&self.world.program.messages[message as usize]);
-            prefetch(&self.sends[self.world.sides[message as usize].send as usize]);
-        }
+    pub fn first_message(&self, node: u32) -> Option<u32> {
+        let first = self.adapters[self.world.cut.local_node[node as usize] as usize].first;
+        (first != NIL).then_some(first)
+    }
+
+    /// Starts to fetch the sending side of a message.
+    #[inline]
+    pub fn fetch_send(&self, message: u32) {
+        prefetch_of(&self.sends, self.world.sides[message as usize].send);
+    }
+
+    /// Starts to fetch the receiving side of a message. That of a handshake that goes back is in
+    /// another shard.
+    #[inline]
+    pub fn fetch_receive(&self, message: u32) {
+        prefetch_of(&self.receives, self.world.sides[message as usize].receive);
     }
 
     /// The adapter's link is free again.
@@ -91,11 +144,11 @@ impl<P: Probe> Shard<'_, P> {
         let free = self.links.free_at(link);
         let now = self.now;
         let adapter = self.adapter(node);
-        let (message, content, light) = match (adapter.control.front(), adapter.data.front()) {
+        let (message, content, light) = match (adapter.control.front(), adapter.first) {
             (Some(&front), _) => front,
-            (None, Some(&message)) => (message, Content::Data, Light::default()),
-            (None, None) if adapter.flows.is_empty() => return,
-            (None, None) => return self.flow_send(node, link),
+            (None, NIL) if adapter.is_idle() => return,
+            (None, NIL) => return self.flow_send(node, link),
+            (None, message) => (message, Content::Data, Light::default()),
         };
         if free > now {
             if !adapter.pending {
@@ -109,20 +162,19 @@ impl<P: Probe> Shard<'_, P> {
         if content != Content::Data {
             adapter.control.pop_front();
         } else if last {
-            adapter.data.pop_front();
+            adapter.pop();
         } else if self.world.settings.injection == Injection::RoundRobin {
-            adapter.data.rotate_left(1);
+            adapter.rotate();
         }
         self.inject(link, packet, light, last);
         self.call_again(node, link);
     }
 
     /// Sees to it that the adapter goes on when its link is free, if it has more to send.
+    #[inline]
     fn call_again(&mut self, node: u32, link: u32) {
         let adapter = self.adapter(node);
-        let idle =
-            adapter.control.is_empty() && adapter.data.is_empty() && adapter.flows.is_empty();
-        if !(idle || adapter.pending) {
+        if !(adapter.is_idle() || adapter.pending) {
             adapter.pending = true;
             let free = self.links.free_at(link);
             self.queue.push(Event::new(free, Class::Adapter, node, 0));
@@ -130,21 +182,22 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Sends the next packet of the first line whose time has come and whose lane has credit.
+    #[inline(never)]
     fn flow_send(&mut self, node: u32, link: u32) {
         let now = self.now;
         if self.links.free_at(link) > now {
             return self.call_again(node, link);
         }
         let mut place = 0;
-        while let Some((at, message)) = self.adapter(node).flows.ready(place, now) {
+        while let Some((at, message)) = self.adapter(node).flows().ready(place, now) {
             let Some((packet, last)) = self.next_packet(message, Content::Data, link) else {
                 place = at + 1;
                 continue;
             };
-            let busy = self.links.link(link).serialization(packet.wire);
+            let busy = self.links.wire_of(link).serialization(packet.wire);
             let settings = self.world.settings;
             let pace = self.world.program.messages[message as usize].pace_mbps;
-            self.adapter(node).flows.served(at, last, |flow| {
+            self.adapter(node).flows().served(at, last, |flow| {
                 let control = settings.congestion_control.as_ref();
                 let pause =
                     |c: &CongestionControl| c.pause(flow.throttle.index(now, c), busy) + busy;
@@ -158,7 +211,7 @@ impl<P: Probe> Shard<'_, P> {
             self.inject(link, packet, Light::default(), last);
             return self.call_again(node, link);
         }
-        let flows = &mut self.adapter(node).flows;
+        let flows = self.adapter(node).flows();
         let next = flows.next_at(now);
         if next != NEVER && (flows.alarm <= now || next < flows.alarm) {
             flows.alarm = next;
@@ -170,7 +223,7 @@ impl<P: Probe> Shard<'_, P> {
     pub fn throttle(&mut self, node: u32, message: u32, light: Light) {
         let (world, now) = (self.world, self.now);
         let dst = world.program.messages[message as usize].dst;
-        let flows = &mut self.adapter(node).flows;
+        let flows = self.adapter(node).flows();
         let to = world.placement.node[dst as usize];
         match &world.settings.congestion_control {
             Some(CongestionControl { scheme: Scheme::Rgbcc { .. }, .. }) => flows.stop(to, light),
@@ -181,39 +234,40 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Makes the next packet of `message` and says whether it is the last; or waits for credit and
     /// returns nothing.
+    #[inline(always)]
     fn next_packet(&mut self, message: u32, content: Content, link: u32) -> Option<(Packet, bool)> {
         let world = self.world;
         let envelope = &world.program.messages[message as usize];
         let data = content == Content::Data;
-        let (number, payload) = if data {
-            let state = &self.sends[world.sides[message as usize].send as usize];
-            let number = u64::from(state.packets - state.packets_unsent);
+        let sending = data.then(|| &mut self.sends[world.sides[message as usize].send as usize]);
+        let (mut number, mut payload) = (0, 0);
+        if let Some(state) = &sending {
             let size = u64::from(world.settings.packet_bytes);
-            (number, (envelope.bytes - number * size).min(size) as u32)
-        } else {
-            (0, 0)
-        };
+            number = u64::from(state.packets - state.packets_unsent);
+            payload = (envelope.bytes - number * size).min(size) as u32;
+        }
         let wire = world.settings.wire_bytes(payload);
         let service = world.service(envelope);
         let lane = self.links.lane_of(link, service);
-        let at = self.at();
+        let now = self.now;
         let state = self.links.lane_mut(lane);
-        let waited = std::mem::replace(&mut state.starving, false);
-        if world.settings.contention && !state.take(wire, at) {
+        let waited = state.satisfy();
+        if world.settings.contention && !state.take(wire, now) {
             self.starve(lane);
             if P::ON {
                 self.probe.holds(self.now, link, wire);
             }
             return None;
         }
-        let back = matches!(content, Content::ClearToSend | Content::Congestion);
-        let to = if back { envelope.src } else { envelope.dst };
-        let node = world.placement.node[to as usize];
-        let mut last = false;
-        if data {
-            let state = &mut self.sends[world.sides[message as usize].send as usize];
+        let (node, last);
+        if let Some(state) = sending {
+            state.start_ps = state.start_ps.min(now);
             state.packets_unsent -= 1;
-            last = state.packets_unsent == 0;
+            (node, last) = (state.node, state.packets_unsent == 0);
+        } else {
+            let back = matches!(content, Content::ClearToSend | Content::Congestion);
+            let to = if back { envelope.src } else { envelope.dst };
+            (node, last) = (world.placement.node[to as usize], false);
         }
         let mut flags = Flags::default();
         let observed = data && world.placement.label_observed[envelope.label as usize];
@@ -232,11 +286,13 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Puts a packet on the wire now, with `light` if it is a notification of one; `last` says that
     /// its message is sent with it.
+    #[inline(always)]
     fn inject(&mut self, link: u32, mut packet: Packet, light: Light, last: bool) {
         let world = self.world;
         self.moves += 1;
-        let busy = self.links.link(link).serialization(packet.wire);
-        let (end, delay) = (self.now + busy, u64::from(self.links.link(link).delay));
+        let wire = self.links.wire_of(link);
+        let busy = wire.serialization(packet.wire);
+        let (end, delay) = (self.now + busy, u64::from(wire.delay));
         self.links.book(link, end);
         if P::ON {
             let sent = Sent { wire: packet.wire, observed: packet.observed() };
@@ -256,15 +312,11 @@ impl<P: Probe> Shard<'_, P> {
                 self.probe.hop(self.now, hop, packet.observed(), &mut packet.mark, bits);
             }
         }
-        if packet.content() == Content::Data {
-            let send = world.sides[packet.message as usize].send;
-            let state = &mut self.sends[send as usize];
-            state.start_ps = state.start_ps.min(self.now);
-            if last {
-                self.queue.push(Event::new(end, Class::Sent, packet.message, 0));
-            }
+        if last {
+            self.queue.push(Event::new(end, Class::Sent, packet.message, 0));
         }
-        let (global, dst) = (self.links.global(link), self.links.link(link).dst);
+        let lane = self.links.lane(self.links.lane_of(link, 0));
+        let (global, dst) = (lane.global, lane.dst);
         if world.settings.contention {
             packet.next = dst;
             let switch_delay = world.settings.switch_delay_ps;

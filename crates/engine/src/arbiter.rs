@@ -84,7 +84,7 @@ impl<P: Probe> Shard<'_, P> {
             Err(at) => lines.insert(at, Line { input: key, head: slot, tail: slot }),
         }
         self.arbiter.turns[link as usize].waiting += 1;
-        *self.links.waiting_mut(lane) += u64::from(wire);
+        self.links.joins(lane, wire);
         if P::ON {
             self.probe.joins(self.now, link, wire);
         }
@@ -165,8 +165,8 @@ impl<P: Probe> Shard<'_, P> {
                 again = again.min(busy_until);
                 continue;
             }
-            let at = self.at();
-            if !self.links.lane_mut(lane).take(wire, at) {
+            let now = self.now;
+            if !self.links.lane_mut(lane).take(wire, now) {
                 self.starve(lane);
                 return Err(again);
             }
@@ -176,7 +176,7 @@ impl<P: Probe> Shard<'_, P> {
                 NIL => drop(waiting.lines.remove(place)),
                 next => waiting.lines[place].head = next,
             }
-            *self.links.waiting_mut(lane) -= u64::from(wire);
+            self.links.leaves(lane, wire);
             if P::ON {
                 self.probe.leaves(self.now, self.links.link_of(lane), wire);
             }
@@ -209,7 +209,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let input = self.input_of(link, slot);
         let wire = f64::from(self.packets[slot].wire) / speedup;
-        let busy = self.links.link(input as u32).serialization(wire.ceil() as u32);
+        let busy = self.links.wire_of(input as u32).serialization(wire.ceil() as u32);
         self.arbiter.input_free[input] = self.now + busy;
     }
 }

@@ -5,30 +5,28 @@
 //! between that moment and its arrival at the next switch: one event a hop. Credit is a fact noted
 //! ahead of time, for the window in which it comes back; it is an event only where somebody waits.
 
-use std::ops::Range;
-
-use crate::link::{Link, NEVER, NIL};
+use crate::link::{Lane, NEVER, NIL, Wire};
 use crate::packet::{Content, Flags, Packet};
-use crate::prefetch::prefetch;
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
 use crate::rng::{Stream, below, random};
 use tailback_fabric::{RouteState, Step};
 
 use crate::mail::{Credit, Parcel};
-use crate::ring::WINDOWS;
 use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
-use crate::shard::{Due, Shard};
+use crate::shard::Shard;
 
 /// What does not depend on load of a packet's way on.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Route {
-    /// Neighbouring candidates, numbered within the shard; none where only the rule can tell.
-    links: Range<u32>,
+    /// Neighbouring candidates, numbered within the shard: the first and how many; none where only the
+    /// rule can tell.
+    start: u32,
+    n: u32,
     /// Which of them is looked at first.
     first: u32,
     /// It leads to the packet's node.
-    home: bool,
+    pub home: bool,
 }
 
 impl<P: Probe> Shard<'_, P> {
@@ -55,7 +53,7 @@ impl<P: Probe> Shard<'_, P> {
             self.mark(lane, slot, true);
         }
         // On a faster link the head holds back, so that the tail is there when it is due.
-        let busy = self.links.lane(lane).link().serialization(wire);
+        let busy = self.links.wire(self.links.lane(lane)).serialization(wire);
         if tail_ready > self.now + busy {
             self.packets[slot].next = lane;
             let time = tail_ready - busy;
@@ -81,19 +79,13 @@ impl<P: Probe> Shard<'_, P> {
             self.request(lane, slot);
             return;
         }
-        let at = self.at();
+        let now = self.now;
         let state = self.links.lane_mut(lane);
-        if !state.starving && state.take(wire, at) {
+        if !state.starving() && state.take(wire, now) {
             self.depart(lane, slot, 0);
         } else {
             self.wait(lane, slot);
         }
-    }
-
-    /// How long after the start of the window it is.
-    #[inline]
-    pub fn at(&self) -> u32 {
-        (self.now - self.queue.start()) as u32
     }
 
     /// What only some settings need to know of a packet that came by `link` and goes on by `lane`.
@@ -110,7 +102,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Bytes booked on the link of `lane` and waiting for it.
     pub fn queued(&self, lane: u32) -> u64 {
-        let link = self.links.lane(lane).link();
+        let link = self.links.wire(self.links.lane(lane));
         let booked = self.links.free_at(self.links.link_of(lane)).saturating_sub(self.now);
         link.bytes_in(booked) + self.links.waiting(lane)
     }
@@ -122,7 +114,7 @@ impl<P: Probe> Shard<'_, P> {
         let before = self.moves;
         let state = self.links.lane_mut(lane);
         state.add(bytes);
-        if state.starving {
+        if state.starving() {
             self.go_on_with(lane);
         }
         self.events -= u64::from(self.moves == before);
@@ -132,26 +124,26 @@ impl<P: Probe> Shard<'_, P> {
     #[inline(never)]
     fn go_on_with(&mut self, lane: u32) {
         let link = self.links.link_of(lane);
-        let src = self.world.fabric.link_src[self.links.global(link) as usize];
-        if self.world.fabric.is_node(src) {
-            return self.adapter_send(src);
+        let state = self.links.lane(lane);
+        if state.starts_at_node() {
+            return self.adapter_send(self.world.fabric.link_src[state.global as usize]);
         }
         if self.arbitrated {
-            self.links.lane_mut(lane).starving = false;
+            self.links.lane_mut(lane).satisfy();
             return self.give_out(link);
         }
         loop {
             let tail = self.links.lane(lane).wait_tail;
             if tail == NIL {
-                self.links.lane_mut(lane).starving = false;
+                self.links.lane_mut(lane).satisfy();
                 return;
             }
             let slot = self.packets[tail].next;
             let packet = &self.packets[slot];
             let (wire, next) = (packet.wire, packet.next);
             let had_data_since = packet.ready.max(self.links.free_at(link));
-            let at = self.at();
-            if !self.links.lane_mut(lane).take(wire, at) {
+            let now = self.now;
+            if !self.links.lane_mut(lane).take(wire, now) {
                 return;
             }
             if slot == tail {
@@ -159,7 +151,7 @@ impl<P: Probe> Shard<'_, P> {
             } else {
                 self.packets[tail].next = next;
             }
-            *self.links.waiting_mut(lane) -= u64::from(wire);
+            self.links.leaves(lane, wire);
             if P::ON {
                 self.probe.leaves(self.now, link, wire);
             }
@@ -170,19 +162,18 @@ impl<P: Probe> Shard<'_, P> {
     /// Marks a packet as its head leaves.
     pub fn on_departure(&mut self, lane: u32, slot: u32) {
         self.mark(lane, slot, false);
-        let link = self.links.lane(lane).link();
-        let end = self.now + link.serialization(self.packets[slot].wire);
-        self.pass_on(lane, slot, link, (self.now, end));
+        let wire = self.links.wire(self.links.lane(lane));
+        let end = self.now + wire.serialization(self.packets[slot].wire);
+        self.pass_on(lane, slot, wire, (self.now, end));
     }
 
     /// Gives `lane`, of this shard, back the buffer space of a packet that is free at `freed`.
     #[inline(always)]
     pub fn return_credit(&mut self, lane: u32, freed: u64, wire: u32) {
-        let time = freed + u64::from(self.links.delay(lane));
-        let (window, at) = self.queue.window_of(time);
-        if self.queue.ahead_of(window).wrapping_sub(1) < WINDOWS as u64 - 1 {
-            self.due.push(window, Due { lane, at, bytes: wire });
-        } else {
+        // Within a window the time of one group may be before that of another, but not before its start.
+        let since = self.queue.start();
+        let (time, tell) = self.links.give_back(lane, freed, wire, since);
+        if tell {
             self.tell_of_credit(lane, time, wire);
         }
     }
@@ -190,15 +181,13 @@ impl<P: Probe> Shard<'_, P> {
     /// Makes an event of credit that comes back.
     #[inline(never)]
     pub fn tell_of_credit(&mut self, lane: u32, time: u64, bytes: u32) {
-        let link = self.links.global(self.links.link_of(lane));
-        let group = self.world.group(self.world.fabric.link_src[link as usize]);
-        self.queue.push_for(group, Event::new(time, Class::Credit, lane, bytes));
+        self.queue
+            .push_for(self.links.lane(lane).home, Event::new(time, Class::Credit, lane, bytes));
     }
 
     /// Somebody waits for credit of `lane` from now on.
     pub fn starve(&mut self, lane: u32) {
-        if let Some((at, bytes)) = self.links.lane_mut(lane).starve() {
-            let time = self.queue.start() + u64::from(at);
+        for (time, bytes) in self.links.lane_mut(lane).starve() {
             self.queue.push(Event::new(time, Class::Credit, lane, bytes));
         }
     }
@@ -214,7 +203,7 @@ impl<P: Probe> Shard<'_, P> {
         let packet = &mut self.packets[slot];
         packet.next = first;
         let wire = packet.wire;
-        *self.links.waiting_mut(lane) += u64::from(wire);
+        self.links.joins(lane, wire);
         if P::ON {
             self.probe.joins(self.now, self.links.link_of(lane), wire);
         }
@@ -226,14 +215,14 @@ impl<P: Probe> Shard<'_, P> {
         let world = self.world;
         self.moves += 1;
         let switch_delay = world.settings.switch_delay_ps;
-        let link = self.links.lane(lane).link();
+        let cable = self.links.wire(self.links.lane(lane));
         let out = self.links.link_of(lane);
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
         let (in_lane, from) = (packet.lane, packet.from);
         (packet.lane, packet.from) = (lane, self.number);
         packet.flags.set(Flags::STALLED, stall_ps > 0);
-        let busy = link.serialization(wire);
+        let busy = cable.serialization(wire);
         let start = self.now.max(self.links.free_at(out));
         let end = start + busy;
         self.links.book(out, end);
@@ -263,22 +252,23 @@ impl<P: Probe> Shard<'_, P> {
                 }
             }
         }
-        self.pass_on(lane, slot, link, (start, end));
+        self.pass_on(lane, slot, cable, (start, end));
     }
 
-    /// Sends a packet whose head leaves at `start` and its tail at `end` to where `lane` of `link` leads.
+    /// Sends a packet whose head leaves at `start` and its tail at `end` by `cable` to where `lane` leads.
     #[inline(always)]
-    fn pass_on(&mut self, lane: u32, slot: u32, link: Link, (start, end): (u64, u64)) {
-        if link.to_node {
+    fn pass_on(&mut self, lane: u32, slot: u32, cable: Wire, (start, end): (u64, u64)) {
+        let state = self.links.lane(lane);
+        if state.leads_to_node() {
             // The node takes everything at line rate: its credit comes back as the tail arrives.
-            let arrival = end + u64::from(link.delay);
+            let arrival = end + u64::from(cable.delay);
             self.return_credit(lane, arrival, self.packets[slot].wire);
             return self.deliver(slot, arrival);
         }
-        let latency = u64::from(link.delay) + self.world.settings.switch_delay_ps;
-        let (global, shard) = (self.links.global(self.links.link_of(lane)), link.shard);
+        let latency = u64::from(cable.delay) + self.world.settings.switch_delay_ps;
+        let Lane { global, shard, group, dst, .. } = *state;
         let packet = &mut self.packets[slot];
-        packet.next = link.dst;
+        packet.next = dst;
         packet.tail_ready = end + latency;
         packet.ready = match self.world.settings.switching {
             Switching::CutThrough => start + latency,
@@ -286,7 +276,6 @@ impl<P: Probe> Shard<'_, P> {
         };
         let time = packet.ready;
         if shard == self.number {
-            let group = self.world.group(link.dst);
             self.queue.push_for(group, Event::new(time, Class::Arrival, global, slot));
         } else {
             let light = self.congestion.lights.carried(slot);
@@ -298,18 +287,11 @@ impl<P: Probe> Shard<'_, P> {
     /// Chooses the output towards the packet's node, and the virtual lane.
     #[inline]
     fn choose(&mut self, switch: u32, slot: u32, route: Route) -> (u32, u8) {
-        let Route { links, first, .. } = route;
-        match links.len() {
+        let Route { start, n, first, .. } = route;
+        match n {
             0 => self.choose_by_rule(switch, slot),
-            1 => (links.start, self.packets[slot].service),
-            _ => {
-                let start = links.start + first;
-                let best = self.links.least_loaded_of(start..links.end, self.now, (NIL, NEVER));
-                if best.1 == 0 {
-                    return (best.0, 0);
-                }
-                (self.links.least_loaded_of(links.start..start, self.now, best).0, 0)
-            }
+            1 => (start, self.packets[slot].service),
+            _ => (self.links.least_loaded_of(start, n, first, self.now), 0),
         }
     }
 
@@ -319,55 +301,53 @@ impl<P: Probe> Shard<'_, P> {
         let world = self.world;
         let place = world.places[packet.node as usize];
         let switch = packet.next - world.fabric.n_nodes;
-        if place.home == switch {
-            let links = place.ejection..place.ejection + 1;
-            return Route { links, first: 0, home: true };
+        let home = place.home == switch;
+        if home {
+            return Route { start: place.ejection, n: 1, first: 0, home };
         }
         let Some(links) = world.side_by_side(switch, place) else { return Route::default() };
-        let shift = world.cut.link_shift[packet.next as usize];
-        let links = links.start.wrapping_sub(shift)..links.end.wrapping_sub(shift);
-        let n = links.len();
+        let start = links.start.wrapping_sub(world.cut.link_shift[packet.next as usize]);
+        let n = links.end - links.start;
+        let route = Route { start, n, first: 0, home };
         let first = match world.settings.routing {
-            _ if n == 1 => return Route { links, ..Route::default() },
-            Routing::Deterministic => (world.modulus(switch, packet.node) % n) as u32,
-            Routing::Random => self.draw(packet.id, packet.hops, n),
+            _ if n == 1 => return route,
+            Routing::Deterministic => world.modulus(switch, packet.node) as u32 % n,
+            Routing::Random => self.draw(packet.id, packet.hops, n as usize),
             Routing::Adaptive if self.links.single_lane() => {
-                let first = self.draw(packet.id, packet.hops, n);
-                return Route { links, first, home: false };
+                let first = self.draw(packet.id, packet.hops, n as usize);
+                return Route { first, ..route };
             }
             Routing::Adaptive | Routing::Vc => return Route::default(),
         };
-        let only = links.start + first;
-        Route { links: only..only + 1, ..Route::default() }
+        Route { start: start + first, n: 1, ..route }
     }
 
     /// Starts to fetch what the arrival of `packet` will read: the lane it came by, and the one it is
     /// likely to leave by. Returns what is known of its route.
-    #[inline]
+    #[inline(always)]
     pub fn fetch_for(&self, packet: &Packet) -> Route {
-        let world = self.world;
-        if packet.from == self.number {
-            self.links.fetch_delay(packet.lane);
-        }
-        if world.fabric.is_node(packet.next) {
+        if self.world.fabric.is_node(packet.next) {
             return Route::default();
         }
         let route = self.route(packet);
-        if route.links.is_empty() {
-            return route;
-        }
-        let link = route.links.start + route.first;
+        let link = route.start + route.first;
         self.links.fetch(self.links.lane_of(link, packet.service));
+        if route.n > 1 && self.links.are_many() {
+            self.links.fetch_loads(route.start, route.n);
+        }
         if P::ON {
             self.probe.fetch(self.now, link);
         }
-        if route.home {
-            prefetch(&world.program.messages[packet.message as usize]);
-            let receive = world.sides[packet.message as usize].receive;
-            // That of a handshake that goes back is in another shard.
-            self.receives.get(receive as usize).map(prefetch);
-        }
         route
+    }
+
+    /// Starts to fetch the link that a packet would take now.
+    #[inline]
+    pub fn fetch_likely(&self, route: Route) {
+        let Route { start, n, first, .. } = route;
+        if n > 1 {
+            self.links.fetch_lane(self.links.least_loaded_of(start, n, first, self.now));
+        }
     }
 
     /// Which of `n` candidates a packet looks at first.
@@ -439,7 +419,7 @@ impl<P: Probe> Shard<'_, P> {
         if !aside.is_empty() {
             // A step aside must save what it costs: as much as a full buffer takes to be sent.
             let buffer = self.world.settings.buffer_bytes;
-            let gain = self.links.link(best.0).serialization(buffer);
+            let gain = self.links.wire_of(best.0).serialization(buffer);
             let limit = (best.0, best.1.saturating_sub(gain));
             best = self.links.least_loaded(aside, shift, lane, self.now, limit);
         }
@@ -519,7 +499,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Whether `lane` has less than `bytes` of credit.
     fn short_of(&mut self, lane: u32, bytes: u64) -> bool {
-        let at = self.at();
-        u64::from(self.links.lane_mut(lane).credit_at(at)) < bytes
+        let now = self.now;
+        u32::try_from(bytes).map_or(true, |bytes| !self.links.lane_mut(lane).has(bytes, now))
     }
 }

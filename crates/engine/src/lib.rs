@@ -6,6 +6,7 @@
 //! a hop (see `hop.rs`).
 
 mod adapter;
+mod ahead;
 mod arbiter;
 mod circuits;
 mod congestion;

@@ -1,9 +1,9 @@
 //! Directed links: the transmitter; for each virtual lane the credit for its buffer at the far end and
 //! who waits for it.
 
-use std::ops::Range;
+use std::collections::HashMap;
 
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_of;
 
 /// No packet, no link, no message.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -13,26 +13,20 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 const RATE_BITS: u32 = 16;
 
-/// One directed link: what does not change in a run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Link {
+/// Rate and delay of a cable; most links share them with many others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Wire {
     /// Picoseconds a byte, in units of 2^-16.
-    pub rate: u32,
+    rate: u32,
     /// Cable delay.
     pub delay: u32,
-    /// The vertex it leads to, and its shard.
-    pub dst: u32,
-    pub shard: u8,
-    /// The vertex is a node.
-    pub to_node: bool,
 }
 
-impl Link {
+impl Wire {
     pub fn new(gbps: f64, delay: u64) -> Self {
         let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
         let rate = rate.clamp(1.0, f64::from(u32::MAX)) as u32;
-        let delay = delay.min(Self::MOST_DELAY_PS) as u32;
-        Self { rate, delay, dst: 0, shard: 0, to_node: false }
+        Self { rate, delay: delay.min(Self::MOST_DELAY_PS) as u32 }
     }
 
     /// Longest delay a cable can have, in picoseconds.
@@ -44,7 +38,7 @@ impl Link {
     /// Time `bytes` take on the wire, at least one picosecond.
     #[inline]
     pub fn serialization(&self, bytes: u32) -> u64 {
-        serialization(bytes, self.rate)
+        ((u64::from(bytes) * u64::from(self.rate)) >> RATE_BITS).max(1)
     }
 
     /// Bytes the transmitter moves in `ps`.
@@ -54,78 +48,135 @@ impl Link {
     }
 }
 
-/// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
-///
-/// All that a packet needs of it lies together, and two share a cache line: that state is small matters
-/// more than anything else for speed.
-#[derive(Debug, Clone)]
-#[repr(align(32))]
-pub(crate) struct Lane {
-    rate: u32,
-    delay: u32,
-    dst: u32,
-    /// Bytes that may be sent.
-    credit: u32,
-    /// Bytes that may be sent from some time of the open window on, and that time, since its start.
-    back_bytes: u32,
-    back_at: u32,
-    /// Last packet that waits for credit, in order of arrival; the first is the next to it.
-    pub wait_tail: u32,
-    shard: u8,
-    to_node: bool,
-    /// Somebody waits for credit here: a packet in the line above, or the adapter at the source.
-    pub starving: bool,
+/// A directed link to be simulated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Link {
+    pub wire: Wire,
+    /// Number over the whole fabric.
+    pub global: u32,
+    /// The vertex it leads to, its shard and its group there.
+    pub dst: u32,
+    pub shard: u8,
+    pub group: u32,
+    /// Group of the vertex it comes from.
+    pub home: u32,
+    /// The vertex it leads to is a node.
+    pub to_node: bool,
+    /// The one it comes from is.
+    pub from_node: bool,
 }
 
-const _: () = assert!(size_of::<Lane>() == 32);
+/// Notes of credit on its way back that a lane has room for.
+const NOTES: usize = 3;
+
+/// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
+///
+/// Credit on its way back is only noted. It is counted when there is not enough without it, or no room
+/// for another note.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+pub(crate) struct Lane {
+    /// The vertex it leads to, and its group.
+    pub dst: u32,
+    pub group: u32,
+    /// Number of the link over the whole fabric.
+    pub global: u32,
+    /// Last packet that waits for credit, in order of arrival; the first is the next to it.
+    pub wait_tail: u32,
+    /// Which of the shard's wires it has.
+    wire: u16,
+    /// Shard of the vertex it leads to.
+    pub shard: u8,
+    flags: u8,
+    /// Bytes that may be sent, without what is noted.
+    credit: u32,
+    /// Bytes that come back, and when.
+    noted: [u32; NOTES],
+    times: [u64; NOTES],
+    /// Group of the vertex it comes from.
+    pub home: u32,
+}
+
+const _: () = assert!(size_of::<Lane>() == 64);
+
+/// Somebody waits for credit at a lane: a packet in its line, or the adapter at the source.
+const STARVING: u8 = 1;
+const TO_NODE: u8 = 2;
+const FROM_NODE: u8 = 4;
+/// From this bit on: the place of the oldest note.
+const OLDEST: u8 = 8;
 
 impl Lane {
-    fn new(link: Link, credit: u32) -> Self {
-        let Link { rate, delay, dst, shard, to_node } = link;
+    fn new(link: &Link, wire: u16, credit: u32) -> Self {
+        let Link { global, dst, shard, group, home, to_node, from_node, .. } = *link;
         Self {
-            rate,
-            delay,
             dst,
-            credit,
-            back_bytes: 0,
-            back_at: 0,
+            group,
+            global,
             wait_tail: NIL,
+            wire,
             shard,
-            to_node,
-            starving: false,
+            flags: (TO_NODE * u8::from(to_node)) | (FROM_NODE * u8::from(from_node)),
+            credit,
+            noted: [0; NOTES],
+            times: [0; NOTES],
+            home,
         }
     }
 
-    /// The link.
+    /// Whether it leads to a node.
     #[inline]
-    pub fn link(&self) -> Link {
-        let Self { rate, delay, dst, shard, to_node, .. } = *self;
-        Link { rate, delay, dst, shard, to_node }
+    pub fn leads_to_node(&self) -> bool {
+        self.flags & TO_NODE != 0
     }
 
-    /// Takes credit for `bytes` if it is there `at` so long after the start of the window.
+    /// Whether it comes from a node.
     #[inline]
-    pub fn take(&mut self, bytes: u32, at: u32) -> bool {
-        if self.credit < bytes && self.credit_at(at) < bytes {
-            return false;
+    pub fn starts_at_node(&self) -> bool {
+        self.flags & FROM_NODE != 0
+    }
+
+    /// Whether somebody waits for credit here.
+    #[inline]
+    pub fn starving(&self) -> bool {
+        self.flags & STARVING != 0
+    }
+
+    /// Nobody waits any more; returns whether somebody did.
+    #[inline]
+    pub fn satisfy(&mut self) -> bool {
+        let starving = self.starving();
+        self.flags &= !STARVING;
+        starving
+    }
+
+    /// Takes credit for `bytes` if it is there at `now`.
+    #[inline]
+    pub fn take(&mut self, bytes: u32, now: u64) -> bool {
+        let enough = self.has(bytes, now);
+        if enough {
+            self.credit -= bytes;
         }
-        self.credit -= bytes;
-        true
+        enough
     }
 
-    /// Credit that is there `at` so long after the start of the window.
+    /// Whether there is credit for `bytes` at `now`.
     #[inline]
-    pub fn credit_at(&mut self, at: u32) -> u32 {
-        if self.back_at <= at {
-            self.settle();
+    pub fn has(&mut self, bytes: u32, now: u64) -> bool {
+        self.credit >= bytes || {
+            self.count(now);
+            self.credit >= bytes
         }
-        self.credit
     }
 
-    /// Counts what has come back in a window that is over.
+    /// Counts the notes whose time has come.
     #[inline]
-    pub fn settle(&mut self) {
-        self.credit += std::mem::take(&mut self.back_bytes);
+    fn count(&mut self, now: u64) {
+        for (bytes, &time) in self.noted.iter_mut().zip(&self.times) {
+            if time <= now {
+                self.credit += std::mem::take(bytes);
+            }
+        }
     }
 
     /// Adds credit that is there now.
@@ -134,47 +185,66 @@ impl Lane {
         self.credit += bytes;
     }
 
-    /// Notes credit that comes back in the open window. Not where somebody waits for it, or for a second
-    /// time in a window: then it must be an event.
-    #[inline]
-    pub fn expect(&mut self, at: u32, bytes: u32) -> bool {
-        let noted = !self.starving && self.back_bytes == 0;
-        if noted {
-            (self.back_at, self.back_bytes) = (at, bytes);
+    /// Notes credit that comes back at `time`, unless that must be an event: where somebody waits for it,
+    /// or there is no room. Nobody will ask any more about a time before `since`.
+    #[inline(always)]
+    pub fn expect(&mut self, time: u64, bytes: u32, since: u64) -> bool {
+        // Mostly the oldest note is out of date by now.
+        let place = usize::from(self.flags / OLDEST) % NOTES;
+        if self.starving() || self.times[place] > since {
+            return !self.starving() && self.squeeze_in(time, bytes, since);
         }
-        noted
+        self.credit += std::mem::replace(&mut self.noted[place], bytes);
+        self.times[place] = time;
+        let next = if place + 1 < NOTES { place as u8 + 1 } else { 0 };
+        self.flags = (self.flags % OLDEST) | (next * OLDEST);
+        true
     }
 
-    /// Somebody waits from now on: takes out what was noted for the rest of the window, if anything was.
-    pub fn starve(&mut self) -> Option<(u32, u32)> {
-        self.starving = true;
-        match std::mem::take(&mut self.back_bytes) {
-            0 => None,
-            bytes => Some((self.back_at, bytes)),
+    /// The same where the oldest note is still needed.
+    #[inline(never)]
+    fn squeeze_in(&mut self, time: u64, bytes: u32, since: u64) -> bool {
+        let old = self.times.iter().position(|&time| time <= since);
+        if let Some(place) = old {
+            self.credit += std::mem::replace(&mut self.noted[place], bytes);
+            self.times[place] = time;
         }
+        old.is_some()
+    }
+
+    /// Somebody waits from now on: takes out what is noted, times and bytes, which all lies ahead.
+    pub fn starve(&mut self) -> impl Iterator<Item = (u64, u32)> + use<> {
+        self.flags |= STARVING;
+        let times = std::mem::take(&mut self.times).into_iter();
+        times.zip(std::mem::take(&mut self.noted)).filter(|&(_, bytes)| bytes > 0)
     }
 }
 
-/// Rate and delay of a link, as in [`Link`].
-#[derive(Debug, Clone, Copy)]
-struct Wire {
-    rate: u32,
-    delay: u32,
-}
-
-/// Time `bytes` take on a wire of `rate`, at least one picosecond.
-#[inline]
-fn serialization(bytes: u32, rate: u32) -> u64 {
-    ((u64::from(bytes) * u64::from(rate)) >> RATE_BITS).max(1)
-}
-
-/// What adaptive routing compares, apart from all else: a switch's candidates are neighbours here.
+/// When a link has sent everything it took on (of its first lane), and whether packets wait for credit at
+/// the lane. It is what adaptive routing compares: a switch's candidates are neighbours, eight to a cache
+/// line.
 #[derive(Debug, Clone, Copy, Default)]
-struct Load {
-    /// When the link has sent everything it took on (of a link's first lane).
-    free_at: u64,
-    /// Bytes that wait for credit at the lane.
-    waiting: u64,
+struct Load(u64);
+
+/// Loads on a cache line.
+const LOADS: u32 = 64 / size_of::<Load>() as u32;
+
+/// More lanes than a core's own caches hold.
+const MANY: usize = 1 << 16;
+
+/// Packets wait.
+const WAITING: u64 = 1 << 63;
+
+impl Load {
+    #[inline(always)]
+    fn free_at(self) -> u64 {
+        self.0 & !WAITING
+    }
+
+    #[inline(always)]
+    fn waiting(self) -> bool {
+        self.0 & WAITING != 0
+    }
 }
 
 /// All links of a shard with their lanes.
@@ -184,30 +254,36 @@ struct Load {
 pub(crate) struct Links {
     lanes: Vec<Lane>,
     loads: Vec<Load>,
-    /// What others need to know of a lane: the switch that gives credit back, and who compares loads.
+    /// Bytes that wait for credit at each lane.
+    waiting: Vec<u64>,
     wires: Vec<Wire>,
-    /// Number of each link over the whole fabric.
-    global: Vec<u32>,
     per_link: u32,
 }
 
 impl Links {
-    /// `lanes` virtual lanes a link, each with `buffer` bytes at the far end; links with their numbers
-    /// over the whole fabric.
-    pub fn new(links: &[(u32, Link)], lanes: u8, buffer: u32) -> Self {
+    /// `lanes` virtual lanes a link, each with `buffer` bytes at the far end.
+    ///
+    /// # Panics
+    /// If there are more than [`Links::MOST_WIRES`] different wires.
+    pub fn new(links: &[Link], lanes: u8, buffer: u32) -> Self {
         let n = usize::from(lanes);
-        let lane = |&(_, link): &(u32, Link)| std::iter::repeat_n(Lane::new(link, buffer), n);
-        let wire = |(_, link): &(u32, Link)| {
-            std::iter::repeat_n(Wire { rate: link.rate, delay: link.delay }, n)
-        };
+        let (wires, numbers) = different(links.iter().map(|link| link.wire));
+        let wire = numbers.iter().flat_map(|&wire| {
+            let wire = u16::try_from(wire).expect("wires are counted before the run");
+            std::iter::repeat_n(wire, n)
+        });
+        let of_lanes = links.iter().flat_map(|link| std::iter::repeat_n(link, n)).zip(wire);
         Self {
-            lanes: links.iter().flat_map(lane).collect(),
+            lanes: of_lanes.map(|(link, wire)| Lane::new(link, wire, buffer)).collect(),
             loads: vec![Load::default(); links.len() * n],
-            wires: links.iter().flat_map(wire).collect(),
-            global: links.iter().map(|&(global, _)| global).collect(),
+            waiting: vec![0; links.len() * n],
+            wires,
             per_link: lanes.into(),
         }
     }
+
+    /// Most different wires there can be.
+    pub const MOST_WIRES: usize = 1 << 16;
 
     /// Number of lane `lane` of `link`.
     #[inline]
@@ -247,10 +323,16 @@ impl Links {
         self.n_lanes() / self.per_link
     }
 
-    /// A link by its number within the shard.
+    /// Wire of a lane.
     #[inline]
-    pub fn link(&self, link: u32) -> Link {
-        self.lane(self.lane_of(link, 0)).link()
+    pub fn wire(&self, lane: &Lane) -> Wire {
+        self.wires[usize::from(lane.wire)]
+    }
+
+    /// Wire of a link.
+    #[inline]
+    pub fn wire_of(&self, link: u32) -> Wire {
+        self.wire(self.lane(self.lane_of(link, 0)))
     }
 
     /// The lane.
@@ -268,27 +350,42 @@ impl Links {
     /// Starts to fetch a lane.
     #[inline]
     pub fn fetch_lane(&self, lane: u32) {
-        prefetch(&self.lanes[lane as usize]);
+        prefetch_of(&self.lanes, lane);
+    }
+
+    /// Starts to fetch the loads of `n` lanes side by side.
+    #[inline]
+    pub fn fetch_loads(&self, start: u32, n: u32) {
+        for lane in (start..start + n + LOADS - 1).step_by(LOADS as usize) {
+            prefetch_of(&self.loads, lane);
+        }
+    }
+
+    /// Whether there are more than the cache holds.
+    #[inline]
+    pub fn are_many(&self) -> bool {
+        self.lanes.len() > MANY
     }
 
     /// Starts to fetch what a packet needs of a lane it may leave by.
     #[inline]
     pub fn fetch(&self, lane: u32) {
-        prefetch(&self.lanes[lane as usize]);
-        prefetch(&self.loads[lane as usize]);
+        prefetch_of(&self.lanes, lane);
+        prefetch_of(&self.loads, lane);
     }
 
     /// Time a packet would wait at a lane before its own transmission: the adaptive measure.
     #[inline]
     pub fn backlog(&self, link: u32, lane: u8, now: u64) -> u64 {
-        let first = self.lane_of(link, 0) as usize;
-        let waiting = self.loads[first + usize::from(lane)].waiting;
-        let sending = self.loads[first].free_at.saturating_sub(now);
-        if waiting == 0 {
-            sending
-        } else {
-            sending + serialization(waiting as u32, self.wires[first].rate)
-        }
+        let lane = self.lane_of(link, lane);
+        let sending = self.free_at(link).saturating_sub(now);
+        if self.loads[lane as usize].waiting() { sending + self.line_ps(lane) } else { sending }
+    }
+
+    /// Time that what waits at a lane will take.
+    #[inline(never)]
+    fn line_ps(&self, lane: u32) -> u64 {
+        self.wire(self.lane(lane)).serialization(self.waiting(lane) as u32)
     }
 
     /// The first of `links` (numbers over the fabric, `shift` more than the shard's) with a backlog
@@ -313,68 +410,101 @@ impl Links {
         best
     }
 
-    /// The same for links side by side that have one lane.
+    /// The link with the least backlog among `n` side by side from `start` on that have one lane each:
+    /// among equals the one that comes first from place `first` on, round the row.
     #[inline]
-    pub fn least_loaded_of(&self, links: Range<u32>, now: u64, mut best: (u32, u64)) -> (u32, u64) {
-        for link in links {
-            let backlog = self.backlog(link, 0, now);
-            if backlog < best.1 {
-                best = (link, backlog);
-                if backlog == 0 {
-                    break;
+    pub fn least_loaded_of(&self, start: u32, n: u32, first: u32, now: u64) -> u32 {
+        let row = &self.loads[start as usize..(start + n) as usize];
+        let (before, after) = row.split_at(first as usize);
+        let (mut best, mut at) = (NEVER, start);
+        for (link, row) in [(start + first, after), (start, before)] {
+            for (link, load) in (link..).zip(row) {
+                let mut backlog = load.free_at().saturating_sub(now);
+                if load.waiting() {
+                    backlog += self.line_ps(link);
+                }
+                if backlog < best {
+                    (best, at) = (backlog, link);
+                    if backlog == 0 {
+                        return at;
+                    }
                 }
             }
         }
-        best
+        at
     }
 
     /// When `link` has sent everything it took on.
     #[inline]
     pub fn free_at(&self, link: u32) -> u64 {
-        self.loads[self.lane_of(link, 0) as usize].free_at
+        self.loads[self.lane_of(link, 0) as usize].free_at()
     }
 
     /// Books `link` until `time`.
     #[inline]
     pub fn book(&mut self, link: u32, time: u64) {
         let first = self.lane_of(link, 0);
-        self.loads[first as usize].free_at = time;
+        let load = &mut self.loads[first as usize];
+        *load = Load(time | (load.0 & WAITING));
     }
 
     /// Bytes that wait for credit at `lane`.
     #[inline]
     pub fn waiting(&self, lane: u32) -> u64 {
-        self.loads[lane as usize].waiting
+        if self.loads[lane as usize].waiting() { self.waiting[lane as usize] } else { 0 }
     }
 
-    /// The same, to change.
+    /// A packet of `wire` bytes waits at `lane`.
     #[inline]
-    pub fn waiting_mut(&mut self, lane: u32) -> &mut u64 {
-        &mut self.loads[lane as usize].waiting
+    pub fn joins(&mut self, lane: u32, wire: u32) {
+        self.waiting[lane as usize] += u64::from(wire);
+        self.loads[lane as usize].0 |= WAITING;
     }
 
-    /// Cable delay of a lane.
+    /// A packet of `wire` bytes no longer waits at `lane`.
     #[inline]
-    pub fn delay(&self, lane: u32) -> u32 {
-        self.wires[lane as usize].delay
+    pub fn leaves(&mut self, lane: u32, wire: u32) {
+        let waiting = &mut self.waiting[lane as usize];
+        *waiting -= u64::from(wire);
+        if *waiting == 0 {
+            self.loads[lane as usize].0 &= !WAITING;
+        }
     }
 
-    /// Starts to fetch the delay of a lane.
+    /// Gives a lane back buffer space that is free at `freed`: when it has the credit, and whether that
+    /// must be an event. Nobody will ask any more about a time before `since`.
     #[inline]
-    pub fn fetch_delay(&self, lane: u32) {
-        prefetch(&self.wires[lane as usize]);
+    pub fn give_back(&mut self, lane: u32, freed: u64, bytes: u32, since: u64) -> (u64, bool) {
+        let lane = &mut self.lanes[lane as usize];
+        let time = freed + u64::from(self.wires[usize::from(lane.wire)].delay);
+        (time, !lane.expect(time, bytes, since))
     }
 
     /// Number of a link over the whole fabric.
     #[inline]
     pub fn global(&self, link: u32) -> u32 {
-        self.global[link as usize]
+        self.lane(self.lane_of(link, 0)).global
     }
 
     /// Credit of each lane: the whole buffer when the network is empty.
     pub fn credit(&self) -> impl Iterator<Item = u32> {
-        self.lanes.iter().map(|lane| lane.credit + lane.back_bytes)
+        let noted = |lane: &Lane| lane.noted.iter().sum::<u32>();
+        self.lanes.iter().map(move |lane| lane.credit + noted(lane))
     }
+}
+
+/// The different ones among `wires`, and for each of them the number of its like.
+pub(crate) fn different(wires: impl Iterator<Item = Wire>) -> (Vec<Wire>, Vec<u32>) {
+    let mut numbers = HashMap::new();
+    let mut all = Vec::new();
+    let mut number = |wire: Wire| {
+        *numbers.entry(wire).or_insert_with(|| {
+            all.push(wire);
+            all.len() as u32 - 1
+        })
+    };
+    let of_links = wires.map(&mut number).collect();
+    (all, of_links)
 }
 
 #[cfg(test)]
@@ -383,30 +513,42 @@ mod tests {
 
     #[test]
     fn credit_is_taken_whole_or_not_at_all() {
-        let mut links = Links::new(&[(7, Link::new(100.0, 0))], 2, 100);
+        let link = Link {
+            wire: Wire::new(100.0, 0),
+            global: 7,
+            dst: 0,
+            shard: 0,
+            group: 0,
+            home: 0,
+            to_node: false,
+            from_node: false,
+        };
+        let mut links = Links::new(&[link], 2, 100);
         let lane = links.lane_mut(1);
         assert!(!lane.take(101, 0));
-        assert!(lane.take(60, 0));
-        assert!(!lane.take(41, 0));
-        assert!(lane.expect(20, 5));
-        assert!(!lane.expect(10, 5), "one at a time");
-        assert!(!lane.take(41, 19));
-        assert!(lane.take(41, 20));
-        assert!(lane.expect(30, 50));
-        assert_eq!(lane.starve(), Some((30, 50)));
-        assert_eq!(lane.starve(), None);
-        assert!(!lane.expect(40, 50), "somebody waits for it");
-        assert_eq!(links.credit().collect::<Vec<_>>(), [100, 4]);
+        assert!(lane.take(100, 0));
+        for time in [20, 10, 30] {
+            assert!(lane.expect(time, 5, 1));
+        }
+        assert!(!lane.take(6, 19));
+        assert!(lane.take(5, 10));
+        assert!(!lane.expect(60, 5, 9) && lane.expect(50, 5, 10), "of four one must have come");
+        assert!(!lane.has(6, 29) && lane.has(10, 30));
+        assert_eq!(lane.starve().collect::<Vec<_>>(), [(50, 5)]);
+        assert_eq!(lane.starve().count(), 0);
+        assert!(!lane.expect(70, 50, 50), "somebody waits for it");
+        assert!(lane.satisfy() && !lane.satisfy());
+        assert_eq!(links.credit().collect::<Vec<_>>(), [100, 10]);
         assert_eq!((links.lane_of(0, 1), links.link_of(1), links.link_and_lane(1)), (1, 0, (7, 1)));
     }
 
     #[test]
     fn rates_are_exact_to_a_byte() {
         for (gbps, ps) in [(100.0, 327_680), (200.0, 163_840), (25.0, 1_310_720)] {
-            assert_eq!(Link::new(gbps, 0).serialization(4096), ps);
+            assert_eq!(Wire::new(gbps, 0).serialization(4096), ps);
         }
         let rate = 54.545_454_545_454_55;
-        let fdr = Link::new(rate, 0);
+        let fdr = Wire::new(rate, 0);
         assert!((fdr.serialization(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
         assert_eq!(fdr.bytes_in(fdr.serialization(4096)), 4095);
     }

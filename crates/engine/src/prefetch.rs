@@ -5,16 +5,27 @@
 /// Starts to fetch the cache line `value` begins on, where the machine has an instruction for it.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
+    fetch(value);
+}
+
+/// The same for an item of `items`; that of an index beyond their end is asked for in vain.
+#[inline(always)]
+pub(crate) fn prefetch_of<T>(items: &[T], index: u32) {
+    fetch(items.as_ptr().wrapping_add(index as usize));
+}
+
+#[inline(always)]
+fn fetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the address is that of a live value, and a prefetch neither reads nor writes it as far
-        // as the program can tell; SSE is part of every x86-64.
+        // SAFETY: a prefetch neither reads nor writes memory as far as the program can tell, and faults at
+        // no address; SSE is part of every x86-64.
         #[allow(unsafe_code)]
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+            _mm_prefetch::<_MM_HINT_T0>(address.cast());
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
+    let _ = address;
 }

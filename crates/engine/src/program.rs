@@ -6,6 +6,7 @@ pub(crate) use tailback_program::{Placement, Program};
 
 /// One message: what does not change while it travels.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
 pub(crate) struct Envelope {
     pub src: u32,
     pub dst: u32,
@@ -16,6 +17,8 @@ pub(crate) struct Envelope {
     /// Its given rate, 0 if it has none.
     pub pace_mbps: u32,
 }
+
+const _: () = assert!(size_of::<Envelope>() == 32);
 
 #[derive(Debug)]
 pub(crate) struct Compiled {

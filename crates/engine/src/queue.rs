@@ -115,9 +115,6 @@ type Key = u128;
 /// What comes after all events.
 const END: Key = Key::MAX;
 
-/// How far ahead of the next event one may look.
-pub(crate) const AHEAD: usize = 32;
-
 /// Pending events.
 #[derive(Debug)]
 pub struct EventQueue {
@@ -125,7 +122,7 @@ pub struct EventQueue {
     /// The window that is open; before the first it is the one before 0.
     window: u64,
     start: u64,
-    /// Its events in order, [`AHEAD`] times [`END`], and whatever was there before.
+    /// Its events in order, [`END`], and whatever was there before.
     ordered: Vec<Key>,
     next: usize,
     end: usize,
@@ -155,7 +152,7 @@ impl EventQueue {
             clock: Clock::new(width_ps),
             window: u64::MAX,
             start: 0,
-            ordered: vec![END; AHEAD],
+            ordered: vec![END],
             next: 0,
             end: 0,
             late: Vec::new(),
@@ -280,13 +277,12 @@ impl EventQueue {
         self.was_late
     }
 
-    /// What the event is about that comes `ahead` (32 at most) places after the last one taken,
-    /// were none added: without its time. Its class is none behind the last event.
+    /// What `n` events of the open window are about, from place `from` on, fewer at its end: without
+    /// their times. Late ones have no place.
     #[inline]
-    pub fn peek(&self, ahead: usize) -> Event {
-        debug_assert!((1..=AHEAD).contains(&ahead));
-        let key = self.ordered.get(self.next + ahead - 1).copied().unwrap_or(END);
-        Event(u128::from(key as u64))
+    pub fn upcoming(&self, from: usize, n: usize) -> impl Iterator<Item = Event> + '_ {
+        let (from, to) = (from.min(self.end), (from + n).min(self.end));
+        self.ordered[from..to].iter().map(|&key| Event(u128::from(key as u64)))
     }
 
     /// The next window that holds something, [`u64::MAX`] if there is none.
@@ -315,8 +311,8 @@ impl EventQueue {
         self.ring.take(window, &mut self.unordered);
         let n = self.unordered.len();
         self.end = n;
-        if self.ordered.len() < n + AHEAD {
-            self.ordered.resize(2 * n + AHEAD, END);
+        if self.ordered.len() <= n {
+            self.ordered.resize(2 * n + 1, END);
         }
         if 4 * n < self.places.len() {
             self.ordered[..n].copy_from_slice(&self.unordered);
@@ -324,7 +320,7 @@ impl EventQueue {
         } else {
             self.order_by_group();
         }
-        self.ordered[n..n + AHEAD].fill(END);
+        self.ordered[n] = END;
     }
 
     /// Puts the events of a window in order: roughly by time, then by group, both by counting; what is

@@ -16,22 +16,26 @@ use crate::shard::Shard;
 
 /// The sending side of a message.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
 pub(crate) struct Sending {
     pub post_ps: u64,
     pub start_ps: u64,
+    /// The receiver's node.
+    pub node: u32,
     pub packets: u32,
     pub packets_unsent: u32,
     sent: bool,
 }
 
 impl Sending {
-    pub fn new(packets: u32) -> Self {
-        Self { post_ps: 0, start_ps: NEVER, packets, packets_unsent: packets, sent: false }
+    pub fn new(packets: u32, node: u32) -> Self {
+        Self { post_ps: 0, start_ps: NEVER, node, packets, packets_unsent: packets, sent: false }
     }
 }
 
 /// The receiving side of a message.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
 pub(crate) struct Receiving {
     pub arrival_ps: u64,
     pub packets_left: u32,
@@ -55,6 +59,8 @@ impl Receiving {
         }
     }
 }
+
+const _: () = assert!(size_of::<Sending>() == 32 && size_of::<Receiving>() == 32);
 
 /// [`Class::Message`] events carry what happens in their packet field.
 const READY: u32 = 0;

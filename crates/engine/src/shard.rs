@@ -3,27 +3,17 @@
 use tailback_program::Rank;
 
 use crate::adapter::Adapter;
+use crate::ahead::Ahead;
 use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
 use crate::congestion::Congestion;
-use crate::hop::Route;
 use crate::link::Links;
 use crate::mail::{Mail, Parcel, PostOffice};
 use crate::packet::Packets;
 use crate::probe::Probe;
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{Receiving, Sending};
-use crate::ring::Ring;
 use crate::world::World;
-
-/// Credit on its way back.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Due {
-    pub lane: u32,
-    /// When, since the start of the window.
-    pub at: u32,
-    pub bytes: u32,
-}
 
 pub(crate) struct Shard<'a, P> {
     pub world: &'a World<'a>,
@@ -33,13 +23,9 @@ pub(crate) struct Shard<'a, P> {
     /// The latest of those times.
     pub end: u64,
     pub queue: EventQueue,
-    /// Credit by the window in which it comes back, and that of the open window.
-    pub due: Ring<Due>,
-    pub coming: Vec<Due>,
     pub links: Links,
     pub packets: Packets,
-    /// What is known of the routes of packets that arrive next.
-    pub routes: [Route; 2 * NEAR],
+    pub ahead: Ahead,
     pub arbiter: Arbiter,
     /// Outputs are given out one packet at a time.
     pub arbitrated: bool,
@@ -63,26 +49,21 @@ pub(crate) struct Shard<'a, P> {
     pub packet_hops: u64,
 }
 
-/// How many events or credits ahead memory is asked for.
-const FAR: usize = 32;
-
-/// How many events ahead the routes of packets are worked out.
-pub(crate) const NEAR: usize = 16;
-
 impl<P: Probe> Shard<'_, P> {
     /// Does all that happens in `window`.
     pub fn run(&mut self, window: u64) {
-        if self.first_window() > window {
+        if self.queue.next_window() > window {
             return;
         }
-        self.expect_credit(window);
         self.queue.open(window);
-        while let Some(event) = self.queue.pop() {
+        self.look_ahead();
+        loop {
+            self.look_on();
+            let Some(event) = self.queue.pop() else { break };
             self.now = event.time();
             self.events += 1;
-            self.fetch_ahead();
             if event.is(Class::Arrival) {
-                let route = self.known_route();
+                let route = (!self.queue.was_late()).then(|| self.ahead.next_route());
                 self.on_arrival(event.entity(), event.packet(), route);
             } else if event.is(Class::Credit) {
                 self.on_credit(event.entity(), event.packet());
@@ -92,12 +73,6 @@ impl<P: Probe> Shard<'_, P> {
             }
             // The last credit comes back later, but nothing happens by it.
             self.end = self.end.max(self.now);
-        }
-        for (i, due) in self.coming.iter().enumerate() {
-            if let Some(later) = self.coming.get(i + FAR) {
-                self.links.fetch_lane(later.lane);
-            }
-            self.links.lane_mut(due.lane).settle();
         }
     }
 
@@ -114,48 +89,6 @@ impl<P: Probe> Shard<'_, P> {
             Class::Light => self.on_light(event.entity()),
             Class::Arrival | Class::Credit | Class::None => {}
         }
-    }
-
-    /// Tells the lanes what credit comes back in `window`, which is about to be opened.
-    fn expect_credit(&mut self, window: u64) {
-        self.coming.clear();
-        self.due.take(window, &mut self.coming);
-        self.queue.go_before(window);
-        let start = self.queue.start_of(window);
-        for i in 0..self.coming.len() {
-            if let Some(later) = self.coming.get(i + FAR) {
-                self.links.fetch_lane(later.lane);
-            }
-            let Due { lane, at, bytes } = self.coming[i];
-            if !self.links.lane_mut(lane).expect(at, bytes) {
-                self.tell_of_credit(lane, start + u64::from(at), bytes);
-            }
-        }
-    }
-
-    /// Starts to fetch what the events to come will read: first what they name, then what that names.
-    #[inline]
-    fn fetch_ahead(&mut self) {
-        let event = self.queue.peek(FAR);
-        if event.is(Class::Arrival) {
-            self.packets.fetch(event.packet());
-        } else if event.is(Class::Adapter) {
-            self.fetch_adapter(event.entity());
-        }
-        let event = self.queue.peek(NEAR);
-        if event.is(Class::Arrival) {
-            let route = self.fetch_for(&self.packets[event.packet()]);
-            self.routes[(self.queue.taken() + NEAR) % (2 * NEAR)] = route;
-        } else if event.is(Class::Adapter) {
-            self.fetch_message(event.entity());
-        }
-    }
-
-    /// What is known of the route of the packet whose arrival was taken last.
-    #[inline]
-    fn known_route(&self) -> Option<Route> {
-        let taken = self.queue.taken();
-        (taken > NEAR && !self.queue.was_late()).then(|| self.routes[taken % (2 * NEAR)].clone())
     }
 
     /// Puts a packet into the hands of `shard`, which may be this one.
@@ -210,12 +143,7 @@ impl<P: Probe> Shard<'_, P> {
             u64::MAX => u64::MAX,
             time => self.queue.window_of(time).0,
         };
-        self.first_window().min(mail)
-    }
-
-    /// The first window in which something happens here.
-    fn first_window(&self) -> u64 {
-        self.queue.next_window().min(self.due.next_after(self.queue.window()))
+        self.queue.next_window().min(mail)
     }
 
     /// Ranks that have not finished their programs.

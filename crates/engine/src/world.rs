@@ -6,17 +6,18 @@ use tailback_fabric::{Fabric, FabricError, Plan, RouteState, Rule};
 use tailback_program::{ProgramError, Rank};
 
 use crate::adapter::Adapter;
+use crate::ahead::Ahead;
 use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
 use crate::congestion::Congestion;
 use crate::cut::Cut;
-use crate::link::{Link, Links, NIL};
+use crate::link::{Link, Links, NIL, Wire, different};
 use crate::pacing::{Offset, Pacing, interval};
 use crate::packet::Packets;
+use crate::prefetch::prefetch_of;
 use crate::program::{Compiled, Envelope, Placement, Program, compile};
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{Receiving, Sending};
-use crate::ring::Ring;
 use crate::rng::{Stream, random};
 use crate::settings::Routing;
 use crate::shard::Shard;
@@ -104,11 +105,11 @@ impl<'a> World<'a> {
     /// The shards as they are before anything happens; `probe` makes the probe for so many links.
     pub fn shards<P>(&self, mut probe: impl FnMut(usize) -> P) -> Vec<Shard<'_, P>> {
         let shards = self.cut.shards as usize;
-        let mut links: Vec<Vec<(u32, Link)>> = vec![Vec::new(); shards];
+        let mut links: Vec<Vec<Link>> = vec![Vec::new(); shards];
         for link in 0..self.fabric.n_links() {
             let src = self.fabric.link_src[link];
             let home = usize::from(self.cut.of_vertex(src));
-            links[home].push((link as u32, self.link(link)));
+            links[home].push(self.link(link));
         }
         let numbered = links.iter().enumerate();
         let make =
@@ -116,14 +117,15 @@ impl<'a> World<'a> {
         let mut all: Vec<Shard<'_, P>> = numbered.map(make).collect();
         for message in &self.program.messages {
             let packets = packets_of(message, self.settings);
-            all[self.shard_of_rank(message.src)].sends.push(Sending::new(packets));
+            let node = self.placement.node[message.dst as usize];
+            all[self.shard_of_rank(message.src)].sends.push(Sending::new(packets, node));
             all[self.shard_of_rank(message.dst)].receives.push(Receiving::new(packets));
         }
         all
     }
 
     /// Shard `number` with its links and ranks, without messages.
-    fn shard<P>(&self, number: u8, links: &[(u32, Link)], probe: P) -> Shard<'_, P> {
+    fn shard<P>(&self, number: u8, links: &[Link], probe: P) -> Shard<'_, P> {
         let settings = self.settings;
         let arbitrated = settings.arbitrated();
         let control = settings.congestion_control.as_ref();
@@ -150,13 +152,11 @@ impl<'a> World<'a> {
             congestion: Congestion::new(control, links.len() * n_lanes, switches),
             now: 0,
             end: 0,
-            due: Ring::new(),
-            coming: Vec::new(),
             queue: EventQueue::new(window_ps(self.fabric, settings, &self.cut), groups),
             probe,
             links: Links::new(links, self.lanes(), settings.buffer_bytes),
             packets: Packets::new(),
-            routes: Default::default(),
+            ahead: Ahead::default(),
             adapters: (0..nodes).map(|_| Adapter::default()).collect(),
             sends: Vec::new(),
             receives: Vec::new(),
@@ -178,12 +178,16 @@ impl<'a> World<'a> {
     }
 
     fn link(&self, link: usize) -> Link {
-        let dst = self.fabric.link_dst[link];
+        let (src, dst) = (self.fabric.link_src[link], self.fabric.link_dst[link]);
         Link {
-            shard: self.cut.of_vertex(dst),
+            wire: Wire::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link]),
+            global: link as u32,
             dst,
+            shard: self.cut.of_vertex(dst),
+            group: self.group(dst),
+            home: self.group(src),
             to_node: self.fabric.is_node(dst),
-            ..Link::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link])
+            from_node: self.fabric.is_node(src),
         }
     }
 
@@ -251,6 +255,19 @@ impl<'a> World<'a> {
             Rule::Table(routes) => routes.range(switch, place.column),
             _ => None,
         }
+    }
+
+    /// Starts to fetch where a node is.
+    #[inline]
+    pub fn fetch_place(&self, node: u32) {
+        prefetch_of(&self.places, node);
+    }
+
+    /// Starts to fetch a message and where its sides are.
+    #[inline]
+    pub fn fetch_message(&self, message: u32) {
+        prefetch_of(&self.program.messages, message);
+        prefetch_of(&self.sides, message);
     }
 
     /// Whether both ends of a message are on one host.
@@ -423,18 +440,24 @@ fn check_sizes(
         }
     }
     placement.check(ranks, fabric.n_nodes)?;
-    if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Link::MIN_GBPS) {
+    let wire = |link: usize| Wire::new(fabric.link_gbps[link], fabric.link_delay_ps[link]);
+    let wires = different((0..fabric.n_links()).map(wire)).0.len();
+    if wires > Links::MOST_WIRES {
+        let (value, limit) = (wires as u64, Links::MOST_WIRES as u64);
+        return Err(EngineError::TooLarge { what: "pairs of link rate and delay", value, limit });
+    }
+    if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Wire::MIN_GBPS) {
         return Err(EngineError::Setting {
             field: "link rate",
             value: format!("{} Gb/s at link {link}", fabric.link_gbps[link]),
-            valid: format!("at least {} Gb/s", Link::MIN_GBPS),
+            valid: format!("at least {} Gb/s", Wire::MIN_GBPS),
         });
     }
-    if let Some(link) = fabric.link_delay_ps.iter().position(|&ps| ps > Link::MOST_DELAY_PS) {
+    if let Some(link) = fabric.link_delay_ps.iter().position(|&ps| ps > Wire::MOST_DELAY_PS) {
         return Err(EngineError::Setting {
             field: "link delay",
             value: format!("{} ps at link {link}", fabric.link_delay_ps[link]),
-            valid: format!("at most {} ps", Link::MOST_DELAY_PS),
+            valid: format!("at most {} ps", Wire::MOST_DELAY_PS),
         });
     }
     if let Some(&label) = program.label.iter().max()

@@ -150,7 +150,7 @@ impl<P: Probe> Shard<'_, P> {
     /// Sees to it that the light of `lane` is looked at when its queue can be down to `green` at the
     /// earliest, a packet's time from now at least.
     fn look_again(&mut self, lane: u32, green: u64) {
-        let link = self.links.lane(lane).link();
+        let link = self.links.wire(self.links.lane(lane));
         let settings = self.world.settings;
         let packet = settings.wire_bytes(settings.packet_bytes);
         let above = self.queued(lane).saturating_sub(green).max(packet.into());
@@ -183,7 +183,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// `node` learns that a light is green.
     pub fn green(&mut self, node: u32, light: Light) {
-        if self.adapter(node).flows.go(light) {
+        if self.adapter(node).flows().go(light) {
             // An event of its own: what else happens to this node now is not to depend on the order.
             self.queue.push(Event::new(self.now, Class::Adapter, node, 0));
         }
