@@ -1,12 +1,12 @@
 //! Looking ahead: the memory that the next events of a window will need is asked for, and the routes of
 //! their packets are worked out as far as they do not depend on load.
 //!
-//! Events pass through this in blocks, each block in three stages while others are served before it:
-//! first what the events name is asked for (packets, adapters); then what those name (lanes, messages),
-//! and routes are found; at last what the messages name. A block is parted into arrivals and adapters
-//! once, without a branch on the kind of an event, which nothing can predict.
+//! Events pass through this in blocks, each block in stages while others are served before it: every stage
+//! reads what the one before has asked for, and asks for what that names. A block is parted by the kind of
+//! its events once, without a branch on what nothing can predict.
 
 use crate::hop::Route;
+use crate::link::NIL;
 use crate::probe::Probe;
 use crate::queue::Class;
 use crate::shard::Shard;
@@ -111,15 +111,12 @@ impl<P: Probe> Shard<'_, P> {
     /// Begins to look ahead in a window that has been opened.
     pub fn look_ahead(&mut self) {
         let ahead = &mut self.ahead;
+        (ahead.begun, ahead.used) = (0, 0);
         let Ahead { arrivals, adapters, credits, received, sent, .. } = ahead;
         for names in [arrivals, adapters, credits, received, sent] {
             names.clear();
         }
-        let ahead = &mut self.ahead;
-        (ahead.begun, ahead.used) = (0, 0);
-        for block in 0..4 {
-            self.name(block);
-        }
+        (0..4).for_each(|block| self.name(block));
         (0..3).for_each(|block| self.meet(block));
         (0..2).for_each(|block| self.find(block));
         self.follow(0);
@@ -138,7 +135,14 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// First stage: what the events name.
+    /// The packet that waits first for a lane's credit.
+    #[inline]
+    fn first_waiting(&self, lane: u32) -> Option<u32> {
+        let tail = self.links.lane(lane).wait_tail;
+        (tail != NIL).then(|| self.packets[tail].next)
+    }
+
+    /// First stage: asks for what the events name.
     fn name(&mut self, block: usize) {
         let Ahead { arrivals, adapters, credits, .. } = &mut self.ahead;
         for event in self.queue.upcoming(block * BLOCK, BLOCK) {
@@ -160,7 +164,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Second stage: what packets name.
+    /// Second stage: asks for what the packets name, and for the last of those who wait for credit.
     fn meet(&self, block: usize) {
         for place in self.ahead.arrivals.of(block) {
             let packet = &self.packets[self.ahead.arrivals.at(place)];
@@ -169,9 +173,12 @@ impl<P: Probe> Shard<'_, P> {
                 self.links.fetch_lane(packet.lane);
             }
         }
+        for place in self.ahead.credits.of(block) {
+            self.packets.fetch(self.links.lane(self.ahead.credits.at(place)).wait_tail);
+        }
     }
 
-    /// Second stage: what those name, and routes.
+    /// Third stage: finds the routes; asks for lanes and messages, and for the first of those who wait.
     fn find(&mut self, block: usize) {
         for place in self.ahead.arrivals.of(block) {
             let packet = &self.packets[self.ahead.arrivals.at(place)];
@@ -183,6 +190,11 @@ impl<P: Probe> Shard<'_, P> {
             let message = self.first_message(self.ahead.adapters.at(place));
             self.ahead.sent.note(message.unwrap_or_default(), message.is_some());
         }
+        for place in self.ahead.credits.of(block) {
+            if let Some(first) = self.first_waiting(self.ahead.credits.at(place)) {
+                self.packets.fetch(first);
+            }
+        }
         let Ahead { received, sent, .. } = &mut self.ahead;
         received.end(block);
         sent.end(block);
@@ -193,9 +205,15 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Third stage: the sides of messages.
+    /// Last stage: asks for the sides of messages and the lanes by which those came who wait; where the
+    /// network does not fit the cache, for the lanes that packets would take now.
     fn follow(&self, block: usize) {
-        let Ahead { received, sent, arrivals, routes, .. } = &self.ahead;
+        let Ahead { credits, received, sent, arrivals, routes, .. } = &self.ahead;
+        for place in credits.of(block) {
+            if let Some(first) = self.first_waiting(credits.at(place)) {
+                self.links.fetch_lane(self.packets[first].lane);
+            }
+        }
         if self.links.are_many() {
             for place in arrivals.of(block) {
                 self.fetch_likely(routes[place % ROOM]);
