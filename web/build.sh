@@ -7,7 +7,7 @@ out="${1:-../python/tailback/report}"
 node node_modules/typescript/bin/tsc --noEmit -p .
 node_modules/.bin/esbuild src/main.ts --bundle --minify --format=iife \
   --target=es2022 --charset=utf8 --legal-comments=none --outfile="$out/viewer.js" --log-level=warning
-node_modules/.bin/esbuild src/viewer.css --minify --charset=utf8 \
+node_modules/.bin/esbuild src/viewer.css --bundle --minify --charset=utf8 \
   --legal-comments=none --outfile="$out/viewer.css" --log-level=warning
 node_modules/.bin/esbuild src/evolution/main.ts --bundle --minify --format=iife \
   --target=es2022 --charset=utf8 --legal-comments=none --outfile="$out/evolution.js" --log-level=warning
