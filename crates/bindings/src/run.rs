@@ -8,9 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
 
+use tailback_telemetry::Column;
+
 use crate::network::{Network, raise};
 use crate::program::{Columns, Places, placement_of, program_of};
-use crate::table::{columns, rows};
+use crate::table::{columns, numbers, rows};
 use crate::topologies::Routing;
 
 /// Simulates on `network` by its own routes or those of `routing`; `program` is (rank_start, kind,
@@ -92,8 +94,14 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
     out.set_item("complete", outcome.complete)?;
     out.set_item("window_ps", outcome.window_ps)?;
     probed(py, &out, &outcome)?;
-    out.set_item("samples", samples(py, &outcome)?)?;
-    out.set_item("truth", truth(py, &outcome)?)?;
+    let s = outcome.samples;
+    let samples = numbers!(py, s; window, label, link, hop_samples, hop_weight, hop_variance,
+        hop_bytes, congested_samples, congested_weight, congested_variance);
+    out.set_item("samples", samples)?;
+    let t = outcome.truth;
+    let truth = numbers!(py, t; window, link, packets, bytes, observed_packets, congested_packets,
+        observed_congested_packets, busy_ps, stall_ps);
+    out.set_item("truth", truth)?;
     out.set_item("ranks", rows!(py, outcome.ranks; finish_ps, compute_ps, wait_ps))?;
     let m = outcome.messages;
     let messages = columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, switch_hops);
@@ -102,42 +110,6 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
     messages.set_item("size_bytes", m.bytes.into_pyarray(py))?;
     out.set_item("messages", messages)?;
     Ok(out)
-}
-
-fn samples<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
-    let s = &outcome.samples;
-    let columns = vec![
-        ("window", s.iter().map(|(key, _)| key.window.into()).collect()),
-        ("label", s.iter().map(|(key, _)| key.label.into()).collect()),
-        ("link", s.iter().map(|(key, _)| key.link.into()).collect()),
-        ("hop_samples", s.iter().map(|(_, sums)| sums.hop_samples).collect()),
-        ("hop_weight", s.iter().map(|(_, sums)| sums.hop_weight).collect()),
-        ("hop_variance", s.iter().map(|(_, sums)| sums.hop_variance).collect()),
-        ("hop_bytes", s.iter().map(|(_, sums)| sums.hop_bytes).collect()),
-        ("congested_samples", s.iter().map(|(_, sums)| sums.congested_samples).collect()),
-        ("congested_weight", s.iter().map(|(_, sums)| sums.congested_weight).collect()),
-        ("congested_variance", s.iter().map(|(_, sums)| sums.congested_variance).collect()),
-    ];
-    table(py, columns)
-}
-
-fn truth<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
-    let t = &outcome.truth;
-    let columns = vec![
-        ("window", t.iter().map(|(window, ..)| (*window).into()).collect()),
-        ("link", t.iter().map(|(_, link, _)| (*link).into()).collect()),
-        ("packets", t.iter().map(|(.., truth)| truth.packets.into()).collect()),
-        ("bytes", t.iter().map(|(.., truth)| truth.bytes).collect()),
-        ("observed_packets", t.iter().map(|(.., truth)| truth.observed_packets.into()).collect()),
-        ("congested_packets", t.iter().map(|(.., truth)| truth.congested_packets.into()).collect()),
-        (
-            "observed_congested_packets",
-            t.iter().map(|(.., truth)| truth.observed_congested_packets.into()).collect(),
-        ),
-        ("busy_ps", t.iter().map(|(.., truth)| truth.busy_ps).collect()),
-        ("stall_ps", t.iter().map(|(.., truth)| truth.stall_ps).collect()),
-    ];
-    table(py, columns)
 }
 
 /// What further probes saw; nothing where they were not asked for.

@@ -9,6 +9,22 @@ macro_rules! columns {
     }};
 }
 
+/// Columns of a structure as a dictionary of arrays, each under the name of its field and as narrow as
+/// its numbers are.
+macro_rules! numbers {
+    ($py:expr, $from:expr; $($field:ident),+) => {{
+        let table = pyo3::types::PyDict::new($py);
+        $(
+            match $from.$field {
+                Column::U16(numbers) => table.set_item(stringify!($field), numbers.into_pyarray($py))?,
+                Column::U32(numbers) => table.set_item(stringify!($field), numbers.into_pyarray($py))?,
+                Column::U64(numbers) => table.set_item(stringify!($field), numbers.into_pyarray($py))?,
+            }
+        )+
+        table
+    }};
+}
+
 /// Fields of a slice of rows as a dictionary of arrays, each under the name of its field.
 macro_rules! rows {
     ($py:expr, $rows:expr; $($field:ident),+) => {{
@@ -21,4 +37,4 @@ macro_rules! rows {
     }};
 }
 
-pub(crate) use {columns, rows};
+pub(crate) use {columns, numbers, rows};

@@ -161,7 +161,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Marks a packet as its head leaves.
     pub fn on_departure(&mut self, lane: u32, slot: u32) {
-        self.mark(lane, slot, false);
+        self.mark_queued(lane, slot);
         let wire = self.links.wire(self.links.lane(lane));
         let end = self.now + wire.serialization(self.packets[slot].wire);
         self.pass_on(lane, slot, wire, (self.now, end));
@@ -219,7 +219,7 @@ impl<P: Probe> Shard<'_, P> {
         let out = self.links.link_of(lane);
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
-        let (in_lane, from) = (packet.lane, packet.from);
+        let (in_lane, from, observed) = (packet.lane, packet.from, packet.observed());
         (packet.lane, packet.from) = (lane, self.number);
         packet.flags.set(Flags::STALLED, stall_ps > 0);
         let busy = cable.serialization(wire);
@@ -240,12 +240,11 @@ impl<P: Probe> Shard<'_, P> {
             self.first_mail = self.first_mail.min(freed + world.least_cable_ps);
         }
         if P::ON {
-            let observed = self.packets[slot].observed();
             let sending = Slot { start, busy_ps: busy, stall_ps };
             self.probe.sent(self.now, out, sending, Sent { wire, observed });
             match world.settings.when {
                 When::Arrival => {}
-                When::Insertion => self.mark(lane, slot, false),
+                When::Insertion => self.mark_queued(lane, slot),
                 When::Departure => {
                     self.queue.push(Event::new(start, Class::Departure, lane, slot));
                     return;
@@ -458,7 +457,14 @@ impl<P: Probe> Shard<'_, P> {
         if minimal <= cost(via, state) { (via, RouteState::START) } else { (via, state) }
     }
 
+    /// Shows the mark of a packet that is in the queue this hop.
+    #[inline(never)]
+    fn mark_queued(&mut self, lane: u32, slot: u32) {
+        self.mark(lane, slot, false);
+    }
+
     /// Shows the packet's mark this hop. `queues` says the packet itself has yet to join the queue.
+    #[inline(always)]
     fn mark(&mut self, lane: u32, slot: u32, queues: bool) {
         if !self.probe.wants_hops() {
             return;
@@ -482,11 +488,20 @@ impl<P: Probe> Shard<'_, P> {
     ///
     /// A packet is booked on a link with its credit in hand, so booked bytes cancel out of "queue
     /// exceeds credit": what waits for credit is compared with the credit that is left.
+    #[inline(always)]
     fn congested(&mut self, lane: u32, joining: u32, id: u64, hops: u8) -> bool {
-        let waiting = self.links.waiting(lane) + u64::from(joining);
+        if self.world.settings.rule == Rule::QueueExceedsCredit {
+            return self.short_of(lane, self.links.waiting(lane) + u64::from(joining));
+        }
+        self.congested_otherwise(lane, joining, id, hops)
+    }
+
+    /// The other rules.
+    #[inline(never)]
+    fn congested_otherwise(&mut self, lane: u32, joining: u32, id: u64, hops: u8) -> bool {
         let queued = || self.queued(lane) + u64::from(joining);
         match self.world.settings.rule {
-            Rule::QueueExceedsCredit => self.short_of(lane, waiting),
+            Rule::QueueExceedsCredit => false,
             Rule::Queue => queued() > self.world.settings.rule_bytes,
             Rule::Credit => self.short_of(lane, self.world.settings.rule_bytes),
             Rule::Proportional => {

@@ -486,6 +486,11 @@ impl Links {
         self.lane(self.lane_of(link, 0)).global
     }
 
+    /// Number over the whole fabric of each link.
+    pub fn numbers(&self) -> Vec<u32> {
+        (0..self.n_links()).map(|link| self.global(link)).collect()
+    }
+
     /// Credit of each lane: the whole buffer when the network is empty.
     pub fn credit(&self) -> impl Iterator<Item = u32> {
         let noted = |lane: &Lane| lane.noted.iter().sum::<u32>();

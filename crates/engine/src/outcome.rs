@@ -1,10 +1,10 @@
 //! What a run leaves behind, in columns.
 
 use tailback_program::Rank;
-use tailback_telemetry::{Key, Sums};
+use tailback_telemetry::Samples;
 
 use crate::link::NEVER;
-use crate::probe::{Probed, Truth};
+use crate::probe::{Probed, Truths};
 use crate::shard::Shard;
 use crate::world::World;
 
@@ -31,10 +31,10 @@ pub struct Outcome {
     pub complete: bool,
     /// Length of a time window; 0 when nothing was measured.
     pub window_ps: u64,
-    /// Sums of the receivers, sorted by key.
-    pub samples: Vec<(Key, Sums)>,
-    /// (window, link, what really crossed it), sorted.
-    pub truth: Vec<(u32, u32, Truth)>,
+    /// Sums of the receivers.
+    pub samples: Samples,
+    /// What really crossed links.
+    pub truth: Truths,
     /// What further probes saw.
     pub probed: Probed,
 }

@@ -3,11 +3,10 @@
 use std::ops::ControlFlow;
 
 use tailback_fabric::{Fabric, Plan};
-use tailback_telemetry::{Key, SampleLog, Sums};
+use tailback_telemetry::Samples;
 
-use crate::link::Links;
 use crate::outcome::{MessageLog, Outcome, RankLog};
-use crate::probe::{Carried, Measure, Part, Probe, Probed, Several, Silent, Truth};
+use crate::probe::{Carried, Measure, Part, Probe, Probed, Several, Silent, Truths};
 use crate::program::{Placement, Program};
 use crate::shard::Shard;
 use crate::windows::run_windows;
@@ -76,8 +75,8 @@ pub fn simulate(
     let least = least_ps(fabric, plan, program, placement);
     let probe = |links: usize| Measure::new(links, settings.windows, least);
     let (mut outcome, shards) = run(&world, probe, work.threads, watch)?;
-    let parts = shards.into_iter().map(|shard| (shard.probe, shard.links)).collect();
-    (outcome.window_ps, outcome.samples, outcome.truth) = merge(parts);
+    let parts = shards.into_iter().map(|shard| (shard.probe, shard.links.numbers())).collect();
+    (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(parts);
     Ok(outcome)
 }
 
@@ -106,11 +105,11 @@ fn simulate_probed(
     let (mut outcome, shards) = run(world, probe, work.threads, watch)?;
     let (mut measured, mut rest) = (Vec::new(), Vec::new());
     for Shard { probe: Several { measure, ports, carried }, links, .. } in shards {
-        let global = (0..links.n_links()).map(|link| links.global(link)).collect();
+        let global = links.numbers();
+        measured.extend(measure.map(|measure| (measure, global.clone())));
         rest.push(Part { ports, carried, global });
-        measured.extend(measure.map(|measure| (measure, links)));
     }
-    (outcome.window_ps, outcome.samples, outcome.truth) = merge(measured);
+    (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(measured);
     outcome.probed = Probed::join(rest, outcome.end_ps);
     Ok(outcome)
 }
@@ -162,38 +161,14 @@ fn outcome<P>(world: &World<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         end_ps: shards.iter().map(|shard| shard.end).max().unwrap_or(0),
         complete,
         window_ps: 0,
-        samples: Vec::new(),
-        truth: Vec::new(),
+        samples: Samples::default(),
+        truth: Truths::default(),
         probed: Probed::default(),
     }
 }
 
 /// A link travels in 24 bits.
 const MOST_LINKS: usize = (1 << 24) - 1;
-
-type Measured = (u64, Vec<(Key, Sums)>, Vec<(u32, u32, Truth)>);
-
-/// Joins what the shards measured: a link is in one shard, a receiver too.
-fn merge(parts: Vec<(Measure, Links)>) -> Measured {
-    let window_ps = parts.iter().map(|(probe, _)| probe.window_ps()).max().unwrap_or(0);
-    let (mut logs, mut truth) = (Vec::with_capacity(parts.len()), Vec::new());
-    for (mut probe, links) in parts {
-        probe.lengthen(window_ps);
-        let (samples, rows) = probe.finish();
-        logs.push(samples);
-        // In place: the table is the largest there is.
-        let rows = rows.into_iter().map(|(w, local, row)| (w, links.global(local), row));
-        let rows: Vec<(u32, u32, Truth)> = rows.collect();
-        if truth.is_empty() {
-            truth = rows;
-        } else {
-            truth.extend(rows);
-        }
-    }
-    // Stable: what each shard has is in order already, which it finds.
-    truth.sort_by_key(|&(window, link, _)| (window, link));
-    (window_ps, SampleLog::merge(logs), truth)
-}
 
 /// A run is at least as long as its busiest rank computes and sends at line rate.
 fn least_ps(fabric: &Fabric, plan: &Plan, program: &Program, placement: &Placement) -> u64 {

@@ -163,14 +163,16 @@ fn a_stalled_link_counts_its_stall() {
     let bytes = 256 * 4096;
     let messages: Vec<_> = (0..8).map(|src| (src, 15, bytes)).collect();
     let outcome = run(&settings(), &burst(16, &messages));
-    let stall: u64 = outcome.truth.iter().map(|(.., truth)| truth.stall_ps).sum();
+    let stall: u64 = outcome.truth.stall_ps.iter().sum();
     assert!(stall > 0);
     // The ejection link itself is never short of credit: busy throughout.
     let busiest = outcome
         .truth
+        .link
         .iter()
-        .fold(std::collections::HashMap::new(), |mut sums, (_, link, truth)| {
-            *sums.entry(*link).or_insert(0) += truth.busy_ps;
+        .zip(outcome.truth.busy_ps.iter())
+        .fold(std::collections::HashMap::new(), |mut sums, (link, busy_ps)| {
+            *sums.entry(link).or_insert(0) += busy_ps;
             sums
         })
         .into_values()
@@ -187,7 +189,7 @@ fn every_rule_sees_an_incast_and_none_a_lone_message() {
             let settings = Settings { rule, when, rule_bytes: 32768, ..settings() };
             let congested = |messages: &[(u32, u32, u64)]| -> u64 {
                 let outcome = run(&settings, &burst(16, messages));
-                outcome.samples.iter().map(|(_, sums)| sums.congested_weight).sum()
+                outcome.samples.congested_weight.iter().sum()
             };
             assert!(congested(&incast) > 1000, "{rule:?} {when:?}");
             if rule != Rule::Proportional {

@@ -11,6 +11,7 @@ mod fabrics;
 
 use common::*;
 use fabrics::*;
+use tailback_engine::probe::Truths;
 use tailback_engine::{Arbitration, Injection, Outcome, Program, Settings};
 
 const PACKET: u64 = 4096;
@@ -245,9 +246,11 @@ fn a_victim_flow_gets_no_more_than_the_flow_that_congests() {
 
 /// Stalled time over all time of a link, in the middle half of the run's windows.
 fn stall_fraction(outcome: &Outcome, link: u32) -> f64 {
-    let end = outcome.truth.iter().map(|row| row.0).max().unwrap();
+    let Truths { window, link: links, stall_ps, .. } = &outcome.truth;
+    let end = window.iter().max().unwrap();
     let middle = end / 4..3 * end / 4;
-    let rows = outcome.truth.iter().filter(|row| row.1 == link && middle.contains(&row.0));
-    let stall: u64 = rows.map(|(.., truth)| truth.stall_ps).sum();
-    stall as f64 / (outcome.window_ps * u64::from(middle.end - middle.start)) as f64
+    let rows = window.iter().zip(links.iter()).zip(stall_ps.iter());
+    let rows = rows.filter(|((at, of), _)| *of == u64::from(link) && middle.contains(at));
+    let stall: u64 = rows.map(|(_, stall_ps)| stall_ps).sum();
+    stall as f64 / (outcome.window_ps * (middle.end - middle.start)) as f64
 }

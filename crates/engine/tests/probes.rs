@@ -5,7 +5,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::*;
-use tailback_engine::probe::{Carry, Counted, Probed, Probes, Queued, Row, Scheme, Truth};
+use tailback_engine::probe::{Carry, Counted, Probed, Probes, Queued, Row, Scheme, Truth, Truths};
 use tailback_engine::{
     Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme as Control,
     Settings, Work, simulate,
@@ -132,7 +132,7 @@ fn probes_change_nothing() {
             // Hashed headers take the place of the samples and leave the rest as it was.
             let probes = all_probes(Scheme::Compact);
             let hashed = rush(&network, &Settings { probes, ..settings }, Work::default());
-            assert!(hashed.samples.is_empty());
+            assert!(hashed.samples.window.is_empty());
             let (probed, samples) = (Probed::default(), plain.samples.clone());
             assert!(Outcome { probed, samples, ..hashed } == plain);
         }
@@ -171,12 +171,15 @@ fn counters_add_up_to_the_truth() {
         let settings = Settings { probes, routing: Routing::Random, ..tight() };
         let outcome = rush(&network, &settings, Work { threads: 2, shards: Some(3) });
         let mut truth = vec![Truth::default(); fabric.n_links()];
-        for (_, link, row) in &outcome.truth {
-            let sum = &mut truth[*link as usize];
-            sum.bytes += row.bytes;
-            sum.busy_ps += row.busy_ps;
-            sum.stall_ps += row.stall_ps;
-            sum.packets += row.packets;
+        let Truths { link, bytes, busy_ps, stall_ps, packets, .. } = &outcome.truth;
+        let sent = bytes.iter().zip(packets.iter());
+        let times = busy_ps.iter().zip(stall_ps.iter());
+        for ((link, (bytes, packets)), (busy_ps, stall_ps)) in link.iter().zip(sent).zip(times) {
+            let sum = &mut truth[link as usize];
+            sum.bytes += bytes;
+            sum.busy_ps += busy_ps;
+            sum.stall_ps += stall_ps;
+            sum.packets += packets as u32;
         }
         let counted = last_of(&outcome.probed.counters, fabric.n_links());
         let (mut stall, mut queue, mut adapters) = (0, 0, 0);

@@ -99,7 +99,7 @@ proptest! {
         let hops: u64 = first.messages.switch_hops.iter().map(|&h| u64::from(h)).sum();
         prop_assert!(hops <= first.packet_hops);
         // Every data packet arrives with exactly one link in its hop reservoir.
-        let samples: u64 = first.samples.iter().map(|(_, sums)| sums.hop_samples).sum();
+        let samples: u64 = first.samples.hop_samples.iter().sum();
         prop_assert_eq!(samples, first.packets);
     }
 }

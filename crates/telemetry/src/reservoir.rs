@@ -1,5 +1,7 @@
 //! Full reservoirs of size one: a hop and a congested hop (Taffet, thesis §3.2, algorithms 2 and 3).
 
+use std::hint::select_unpredictable;
+
 use crate::scheme::draw;
 
 /// The empty reservoir: "(no switch ID, no port ID)".
@@ -32,16 +34,13 @@ impl Mark {
     /// Algorithm 3: one switch. `random` is 64 fresh bits; the two decisions use its two halves.
     #[inline]
     pub fn visit(&mut self, link: u32, congested: bool, random: u64) {
-        if draw(random as u32, self.hop_count) {
-            self.hop_link = link;
-        }
+        // Without branches: nobody could guess them.
+        let hop = draw(random as u32, self.hop_count);
+        let met = congested & draw((random >> 32) as u32, self.congested_count);
+        self.hop_link = select_unpredictable(hop, link, self.hop_link);
+        self.congested_link = select_unpredictable(met, link, self.congested_link);
         self.hop_count = self.hop_count.saturating_add(1);
-        if congested {
-            if draw((random >> 32) as u32, self.congested_count) {
-                self.congested_link = link;
-            }
-            self.congested_count = self.congested_count.saturating_add(1);
-        }
+        self.congested_count = self.congested_count.saturating_add(congested.into());
     }
 }
 

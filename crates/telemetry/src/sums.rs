@@ -1,13 +1,11 @@
 //! The receiver: weighted counts per window, label and link (thesis §3.2, algorithm 4).
 //!
-//! Packets are logged as they arrive and summed in batches, so the simulator's loop neither hashes
-//! nor allocates. Windows double in length when there are too many of them: the length of a run need
-//! not be known beforehand.
+//! What packets say is logged by window as they arrive: the simulator's loop appends, and neither
+//! hashes nor looks for anything. A window's log is put in order and summed when it has grown much
+//! longer than the sums it makes, and at the end. Windows double in length when there are too many of
+//! them: the length of a run need not be known beforehand.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
-use crate::{Mark, NO_LINK};
+use crate::{Column, Log, Mark, NO_LINK};
 
 /// One received packet.
 #[derive(Debug, Clone, Copy)]
@@ -22,47 +20,95 @@ pub struct Sample {
     pub mark: Mark,
 }
 
-/// What a row of sums is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+/// The table of samples: one entry a window, label and link, in this order.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Samples {
     /// Window.
-    pub window: u32,
+    pub window: Column,
     /// Label.
-    pub label: u32,
+    pub label: Column,
     /// Link.
-    pub link: u32,
+    pub link: Column,
+    /// Packets with the link in the hop reservoir.
+    pub hop_samples: Column,
+    /// Σ l: estimates packets through the link.
+    pub hop_weight: Column,
+    /// Σ l(l−1): estimates the variance of `hop_weight` without bias, since Var = Σ N_i (l_i − 1)
+    /// and a packet of path length l is sampled here with probability 1/l (thesis §3.3).
+    pub hop_variance: Column,
+    /// Σ l × bytes: estimates bytes through the link.
+    pub hop_bytes: Column,
+    /// Packets with the link in the congested reservoir.
+    pub congested_samples: Column,
+    /// Σ g: estimates congested packets.
+    pub congested_weight: Column,
+    /// Σ g(g−1).
+    pub congested_variance: Column,
 }
 
-impl Key {
-    /// The key and a number as one number, in the order of keys.
-    fn packed(&self, number: u32) -> u128 {
-        let high = u128::from(self.window) << 32 | u128::from(self.label);
-        high << 64 | u128::from(self.link) << 32 | u128::from(number)
+impl Samples {
+    fn with_capacity(rows: usize) -> Self {
+        let column = || Column::with_capacity(rows);
+        Self {
+            window: column(),
+            label: column(),
+            link: column(),
+            hop_samples: column(),
+            hop_weight: column(),
+            hop_variance: column(),
+            hop_bytes: column(),
+            congested_samples: column(),
+            congested_weight: column(),
+            congested_variance: column(),
+        }
+    }
+
+    fn extend(&mut self, window: u32, rows: &[Row]) {
+        self.window.extend(rows.iter().map(|_| window.into()));
+        self.label.extend(rows.iter().map(|row| row.key >> 32));
+        self.link.extend(rows.iter().map(|row| row.key & u64::from(u32::MAX)));
+        self.hop_samples.extend(rows.iter().map(|row| row.hop_samples));
+        self.hop_weight.extend(rows.iter().map(|row| row.hop_weight));
+        self.hop_variance.extend(rows.iter().map(|row| row.hop_variance));
+        self.hop_bytes.extend(rows.iter().map(|row| row.hop_bytes));
+        self.congested_samples.extend(rows.iter().map(|row| row.congested_samples));
+        self.congested_weight.extend(rows.iter().map(|row| row.congested_weight));
+        self.congested_variance.extend(rows.iter().map(|row| row.congested_variance));
     }
 }
 
-/// Weighted counts of one key.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sums {
-    /// Packets with the link in the hop reservoir.
-    pub hop_samples: u64,
-    /// Σ l: estimates packets through the link.
-    pub hop_weight: u64,
-    /// Σ l(l−1): estimates the variance of `hop_weight` without bias, since Var = Σ N_i (l_i − 1)
-    /// and a packet of path length l is sampled here with probability 1/l (thesis §3.3).
-    pub hop_variance: u64,
-    /// Σ l × bytes: estimates bytes through the link.
-    pub hop_bytes: u64,
-    /// Packets with the link in the congested reservoir.
-    pub congested_samples: u64,
-    /// Σ g: estimates congested packets.
-    pub congested_weight: u64,
-    /// Σ g(g−1).
-    pub congested_variance: u64,
+/// Sums of one label and link.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// See [`key`].
+    key: u64,
+    hop_samples: u64,
+    hop_weight: u64,
+    hop_variance: u64,
+    hop_bytes: u64,
+    congested_samples: u64,
+    congested_weight: u64,
+    congested_variance: u64,
 }
 
-impl Sums {
-    fn add(&mut self, other: &Sums) {
+/// A label and a link as one number, in the order of the table.
+fn key(label: u32, link: u32) -> u64 {
+    u64::from(label) << 32 | u64::from(link)
+}
+
+impl Row {
+    const EMPTY: Self = Self {
+        key: 0,
+        hop_samples: 0,
+        hop_weight: 0,
+        hop_variance: 0,
+        hop_bytes: 0,
+        congested_samples: 0,
+        congested_weight: 0,
+        congested_variance: 0,
+    };
+
+    fn add(&mut self, other: &Self) {
         self.hop_samples += other.hop_samples;
         self.hop_weight += other.hop_weight;
         self.hop_variance += other.hop_variance;
@@ -71,128 +117,191 @@ impl Sums {
         self.congested_weight += other.congested_weight;
         self.congested_variance += other.congested_variance;
     }
-}
 
-const BATCH: usize = 1 << 16;
-
-/// Collects samples and sums them by (window, label, link).
-#[derive(Debug)]
-pub struct SampleLog {
-    batch: Vec<Sample>,
-    /// Sums of the keys met so far, in the order in which they were met.
-    rows: Vec<(Key, Sums)>,
-    /// Where each key's row is: what grows by being copied is small so.
-    places: HashMap<Key, u32, Mix>,
-}
-
-/// Hashes a key's few words well and fast; nobody hostile chooses them.
-type Mix = BuildHasherDefault<Mixer>;
-
-#[derive(Debug, Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 29)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u32(byte.into());
+    fn count(&mut self, said: &Said) {
+        let count = u64::from(said.count);
+        if said.congested {
+            self.congested_samples += 1;
+            self.congested_weight += count;
+            self.congested_variance += count * (count - 1);
+        } else {
+            self.hop_samples += 1;
+            self.hop_weight += count;
+            self.hop_variance += count * (count - 1);
+            self.hop_bytes += count * u64::from(said.bytes);
         }
     }
+}
 
-    fn write_u32(&mut self, word: u32) {
-        self.0 = (self.0.rotate_left(5) ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// What a packet said about a link: one of its reservoirs.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    /// See [`key`].
+    key: u64,
+    bytes: u32,
+    /// Hops, or congested hops.
+    count: u8,
+    /// Which of the two it is.
+    congested: bool,
+}
+
+const _: () = assert!(size_of::<Said>() == 16);
+
+/// The log of a window.
+#[derive(Debug, Default)]
+struct Page {
+    /// What was said since it was last summed.
+    said: Log<Said>,
+    /// Sums until then, in order.
+    rows: Vec<Row>,
+}
+
+impl Page {
+    /// Takes in the log of the same window, or of the one it is joined with.
+    fn join(&mut self, mut other: Page) {
+        self.said.append(other.said);
+        if self.rows.is_empty() {
+            self.rows = other.rows;
+        } else if !other.rows.is_empty() {
+            self.rows.append(&mut other.rows);
+            // Stable: made of sorted runs, which it finds.
+            self.rows.sort_by_key(|row| row.key);
+            self.rows.dedup_by(|later, first| {
+                let same = later.key == first.key;
+                if same {
+                    first.add(later);
+                }
+                same
+            });
+        }
     }
 }
 
-impl Default for SampleLog {
-    fn default() -> Self {
-        Self { batch: Vec::with_capacity(BATCH), rows: Vec::new(), places: HashMap::default() }
+/// Adds up what a window's log holds. Its memory is used again for every window.
+#[derive(Debug, Default)]
+struct Summing {
+    said: Vec<Said>,
+    sorted: Vec<Said>,
+    rows: Vec<Row>,
+}
+
+impl Summing {
+    /// The sums of everything, in order.
+    fn sum(&mut self, mut page: Page) -> &[Row] {
+        self.said.clear();
+        page.said.drain(|said| self.said.extend_from_slice(said));
+        self.sort();
+        self.rows.clear();
+        let mut rows = page.rows.into_iter().peekable();
+        for said in self.said.chunk_by(|a, b| a.key == b.key) {
+            let key = said[0].key;
+            self.rows.extend(std::iter::from_fn(|| rows.next_if(|row| row.key < key)));
+            let row = rows.next_if(|row| row.key == key);
+            let mut row = row.unwrap_or(Row { key, ..Row::EMPTY });
+            said.iter().for_each(|said| row.count(said));
+            self.rows.push(row);
+        }
+        self.rows.extend(rows);
+        &self.rows
     }
+
+    /// Puts what was said in order of key: by one byte of it after the other, of those that differ.
+    fn sort(&mut self) {
+        let Self { said, sorted, .. } = self;
+        let differ = said.iter().fold(0, |bits, one| bits | (one.key ^ said[0].key));
+        sorted.resize(said.len(), Said { key: 0, bytes: 0, count: 0, congested: false });
+        for shift in (0..64).step_by(8).filter(|shift| differ >> shift & 0xff != 0) {
+            let byte = |said: &Said| (said.key >> shift) as usize & 0xff;
+            let mut place = [0usize; 257];
+            said.iter().for_each(|one| place[byte(one) + 1] += 1);
+            (0..256).for_each(|at| place[at + 1] += place[at]);
+            for one in said.iter() {
+                let at = &mut place[byte(one)];
+                sorted[*at] = *one;
+                *at += 1;
+            }
+            std::mem::swap(said, sorted);
+        }
+    }
+}
+
+/// So much is kept unsummed in any window.
+const LEAST: usize = 1024;
+
+/// Collects samples by window and sums them by label and link.
+#[derive(Debug)]
+pub struct SampleLog {
+    pages: Vec<Page>,
+    /// A window's log of this length is summed: it takes as much memory as what becomes of it.
+    full: usize,
+    summing: Summing,
 }
 
 impl SampleLog {
-    /// Joins the sums of several logs, each sorted by key.
-    pub fn merge(mut logs: Vec<Vec<(Key, Sums)>>) -> Vec<(Key, Sums)> {
-        if logs.len() == 1 {
-            return logs.swap_remove(0);
-        }
-        let mut rows: Vec<(Key, Sums)> = logs.into_iter().flatten().collect();
-        // Stable: made of sorted runs, which it finds.
-        rows.sort_by_key(|&(key, _)| key);
-        rows.dedup_by(|later, first| {
-            let same = later.0 == first.0;
-            if same {
-                first.1.add(&later.1);
-            }
-            same
-        });
-        rows
+    /// For packets that name one of so many links.
+    pub fn new(links: usize) -> Self {
+        Self { pages: Vec::new(), full: links.max(LEAST), summing: Summing::default() }
     }
 
     /// Logs a received packet.
     #[inline]
     pub fn push(&mut self, sample: Sample) {
-        self.batch.push(sample);
-        if self.batch.len() == BATCH {
-            self.sum_batch();
+        let Sample { window, label, bytes, mark } = sample;
+        if window as usize >= self.pages.len() {
+            self.grow(window);
         }
+        let page = &mut self.pages[window as usize];
+        if mark.hop_link != NO_LINK {
+            let (key, count) = (key(label, mark.hop_link), mark.hop_count);
+            page.said.push(Said { key, bytes, count, congested: false });
+        }
+        if mark.congested_link != NO_LINK {
+            let (key, count) = (key(label, mark.congested_link), mark.congested_count);
+            page.said.push(Said { key, bytes, count, congested: true });
+        }
+        if page.said.len() >= self.full {
+            self.sum(window);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, window: u32) {
+        self.pages.resize_with(window as usize + 1, Page::default);
+    }
+
+    #[cold]
+    fn sum(&mut self, window: u32) {
+        let page = std::mem::take(&mut self.pages[window as usize]);
+        let rows = self.summing.sum(page).to_vec();
+        self.full = LEAST.max(rows.len() * size_of::<Row>() / size_of::<Said>());
+        self.pages[window as usize].rows = rows;
     }
 
     /// Merges windows in pairs.
     pub fn double_windows(&mut self) {
-        self.sum_batch();
-        self.places.clear();
-        for (key, sums) in std::mem::take(&mut self.rows) {
-            self.sums(Key { window: key.window / 2, ..key }).add(&sums);
-        }
-    }
-
-    /// The sums of a key.
-    #[inline]
-    fn sums(&mut self, key: Key) -> &mut Sums {
-        let place = *self.places.entry(key).or_insert_with(|| {
-            self.rows.push((key, Sums::default()));
-            self.rows.len() as u32 - 1
-        });
-        &mut self.rows[place as usize].1
-    }
-
-    /// All sums, sorted by key.
-    pub fn finish(mut self) -> Vec<(Key, Sums)> {
-        self.sum_batch();
-        let rows = self.rows;
-        // A row is seven times as long as its key with its place: sorted are these.
-        let mut order: Vec<u128> =
-            rows.iter().zip(0u32..).map(|((k, _), at)| k.packed(at)).collect();
-        order.sort_unstable();
-        order.iter().map(|&key| rows[key as u32 as usize]).collect()
-    }
-
-    fn sum_batch(&mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        for sample in &batch {
-            let Sample { window, label, bytes, mark } = *sample;
-            if mark.hop_link != NO_LINK {
-                let l = u64::from(mark.hop_count);
-                let sums = self.sums(Key { window, label, link: mark.hop_link });
-                sums.hop_samples += 1;
-                sums.hop_weight += l;
-                sums.hop_variance += l * (l - 1);
-                sums.hop_bytes += l * u64::from(bytes);
-            }
-            if mark.congested_link != NO_LINK {
-                let g = u64::from(mark.congested_count);
-                let sums = self.sums(Key { window, label, link: mark.congested_link });
-                sums.congested_samples += 1;
-                sums.congested_weight += g;
-                sums.congested_variance += g * (g - 1);
+        let mut pages = std::mem::take(&mut self.pages).into_iter();
+        while let Some(mut page) = pages.next() {
+            page.join(pages.next().unwrap_or_default());
+            self.pages.push(page);
+            if self.pages.last().is_some_and(|page| page.said.len() >= self.full) {
+                self.sum(self.pages.len() as u32 - 1);
             }
         }
-        self.batch = batch;
-        self.batch.clear();
+    }
+
+    /// The table of what several logs hold, whose windows are of one length.
+    pub fn finish(logs: Vec<SampleLog>) -> Samples {
+        let pages = logs.iter().flat_map(|log| &log.pages);
+        let mut table = Samples::with_capacity(pages.map(|p| p.said.len() + p.rows.len()).sum());
+        let mut logs: Vec<_> = logs.into_iter().map(|log| log.pages.into_iter()).collect();
+        let mut summing = Summing::default();
+        for window in 0.. {
+            let mut pages = logs.iter_mut().filter_map(Iterator::next);
+            let Some(mut page) = pages.next() else { break };
+            pages.for_each(|other| page.join(other));
+            table.extend(window, summing.sum(page));
+        }
+        table
     }
 }
 
@@ -202,18 +311,27 @@ mod tests {
 
     #[test]
     fn a_packet_charges_its_whole_path_to_the_sampled_link() {
-        let mut log = SampleLog::default();
+        let mut log = SampleLog::new(5);
         let mark = Mark { hop_link: 3, congested_link: 4, hop_count: 5, congested_count: 2 };
         for window in [0, 1] {
             log.push(Sample { window, label: 0, bytes: 100, mark });
         }
         log.double_windows();
-        let rows = log.finish();
-        assert_eq!(rows.len(), 2);
-        assert_eq!(rows[0].0, Key { window: 0, label: 0, link: 3 });
-        let hop = rows[0].1;
-        assert_eq!((hop.hop_samples, hop.hop_weight, hop.hop_variance), (2, 10, 40));
-        assert_eq!(hop.hop_bytes, 1000);
-        assert_eq!((rows[1].1.congested_weight, rows[1].1.congested_variance), (4, 4));
+        let table = SampleLog::finish(vec![log]);
+        let columns = [
+            (table.window, [0, 0]),
+            (table.label, [0, 0]),
+            (table.link, [3, 4]),
+            (table.hop_samples, [2, 0]),
+            (table.hop_weight, [10, 0]),
+            (table.hop_variance, [40, 0]),
+            (table.hop_bytes, [1000, 0]),
+            (table.congested_samples, [0, 2]),
+            (table.congested_weight, [0, 4]),
+            (table.congested_variance, [0, 4]),
+        ];
+        for (column, expected) in columns {
+            assert!(column.iter().eq(expected));
+        }
     }
 }

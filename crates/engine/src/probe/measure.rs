@@ -1,41 +1,9 @@
 //! Samples of packets and the truth about links, by time window.
 
-use tailback_telemetry::{Key, Mark, Sample, SampleLog, Sums};
+use tailback_telemetry::{Mark, Sample, SampleLog, Samples};
 
-use crate::prefetch::prefetch;
-
-use super::{Arrival, Hop, Probe, Sent, Slot};
-
-/// What really crossed a link in a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Truth {
-    /// Bytes sent.
-    pub bytes: u64,
-    /// Time sending.
-    pub busy_ps: u64,
-    /// Time with data but no credit.
-    pub stall_ps: u64,
-    /// Packets sent.
-    pub packets: u32,
-    /// Of them, of observed jobs.
-    pub observed_packets: u32,
-    /// Packets that met congestion.
-    pub congested_packets: u32,
-    /// Of them, of observed jobs.
-    pub observed_congested_packets: u32,
-}
-
-impl Truth {
-    fn add(&mut self, other: &Truth) {
-        self.bytes += other.bytes;
-        self.busy_ps += other.busy_ps;
-        self.stall_ps += other.stall_ps;
-        self.packets += other.packets;
-        self.observed_packets += other.observed_packets;
-        self.congested_packets += other.congested_packets;
-        self.observed_congested_packets += other.observed_congested_packets;
-    }
-}
+use super::truth::Ledger;
+use super::{Arrival, Hop, Probe, Sent, Slot, Truths};
 
 /// Shortest length of a window.
 const FIRST_WINDOW_PS: u64 = 1 << 16;
@@ -52,8 +20,7 @@ struct Windows {
 pub struct Measure {
     windows: Windows,
     samples: SampleLog,
-    truth: Vec<Vec<Truth>>,
-    links: usize,
+    truth: Ledger,
 }
 
 impl Measure {
@@ -64,9 +31,8 @@ impl Measure {
         let shift = width.max(FIRST_WINDOW_PS).next_power_of_two().ilog2();
         Self {
             windows: Windows { target: windows, shift },
-            samples: SampleLog::default(),
-            truth: Vec::new(),
-            links,
+            samples: SampleLog::new(links),
+            truth: Ledger::new(links),
         }
     }
 
@@ -75,70 +41,57 @@ impl Measure {
         1 << self.windows.shift
     }
 
-    /// All sums by window, label and link; and all truths by window and link, those with traffic.
-    #[allow(clippy::type_complexity)]
-    pub fn finish(self) -> (Vec<(Key, Sums)>, Vec<(u32, u32, Truth)>) {
-        let mut rows = Vec::new();
-        // A window's memory is given back before the next one's rows are made.
-        for (window, links) in self.truth.into_iter().enumerate() {
-            for (link, truth) in links.into_iter().enumerate() {
-                if truth != Truth::default() {
-                    rows.push((window as u32, link as u32, truth));
-                }
-            }
-        }
-        (self.samples.finish(), rows)
+    /// What the probes of all shards measured, each with the numbers of its links over the whole
+    /// fabric: length of a window, all sums by window, label and link, and all truths by window and link.
+    pub fn join(mut parts: Vec<(Measure, Vec<u32>)>) -> (u64, Samples, Truths) {
+        let window_ps = parts.iter().map(|(measure, _)| measure.window_ps()).max().unwrap_or(0);
+        parts.iter_mut().for_each(|(measure, _)| measure.lengthen(window_ps));
+        let (logs, ledgers) =
+            parts.into_iter().map(|(part, global)| (part.samples, (part.truth, global))).unzip();
+        (window_ps, SampleLog::finish(logs), Ledger::finish(ledgers))
     }
 
     #[inline]
-    fn window(&mut self, time: u64) -> usize {
+    fn window(&mut self, time: u64) -> u32 {
         let window = time >> self.windows.shift;
-        if window as usize >= self.truth.len() {
+        if window as usize >= self.truth.windows() {
             return self.grow(time);
         }
-        window as usize
+        window as u32
     }
 
     #[cold]
-    fn grow(&mut self, time: u64) -> usize {
+    fn grow(&mut self, time: u64) -> u32 {
         while time >> self.windows.shift >= 2 * u64::from(self.windows.target) {
             self.double();
         }
-        let window = (time >> self.windows.shift) as usize;
-        while self.truth.len() <= window {
-            self.truth.push(vec![Truth::default(); self.links]);
-        }
+        let window = (time >> self.windows.shift) as u32;
+        self.truth.grow(window as usize + 1);
         window
     }
-}
 
-impl Measure {
     fn double(&mut self) {
         self.windows.shift += 1;
         self.samples.double_windows();
-        let mut halved: Vec<Vec<Truth>> = Vec::with_capacity(self.truth.len().div_ceil(2));
-        for (window, links) in std::mem::take(&mut self.truth).into_iter().enumerate() {
-            match halved.get_mut(window / 2) {
-                Some(first) => first.iter_mut().zip(&links).for_each(|(a, b)| a.add(b)),
-                None => halved.push(links),
-            }
-        }
-        self.truth = halved;
+        self.truth.double_windows();
     }
 
     /// Counts a packet that met congestion.
     #[inline]
     pub(super) fn count(&mut self, now: u64, hop: &Hop, observed: bool) {
         if hop.congested {
-            let window = self.window(now);
-            let truth = &mut self.truth[window][hop.local as usize];
-            truth.congested_packets += 1;
-            truth.observed_congested_packets += u32::from(observed);
+            self.met(now, hop.local, observed);
         }
     }
 
+    #[inline(never)]
+    fn met(&mut self, now: u64, link: u32, observed: bool) {
+        let window = self.window(now);
+        self.truth.met(window, link, observed);
+    }
+
     /// Makes windows as long as `window_ps`, a power of two times theirs.
-    pub fn lengthen(&mut self, window_ps: u64) {
+    fn lengthen(&mut self, window_ps: u64) {
         while self.window_ps() < window_ps {
             self.double();
         }
@@ -149,10 +102,8 @@ impl Probe for Measure {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, now: u64, link: u32) {
-        if let Some(truth) = self.truth.get((now >> self.windows.shift) as usize) {
-            prefetch(&truth[link as usize]);
-        }
+    fn fetch(&self, _: u64, link: u32) {
+        self.truth.fetch(link);
     }
 
     #[inline]
@@ -161,23 +112,17 @@ impl Probe for Measure {
         self.count(now, &hop, observed);
     }
 
-    #[inline]
+    #[inline(always)]
     fn sent(&mut self, _: u64, link: u32, slot: Slot, packet: Sent) {
-        let Slot { start, busy_ps, stall_ps } = slot;
-        let window = self.window(start);
-        let truth = &mut self.truth[window][link as usize];
-        truth.packets += 1;
-        truth.observed_packets += u32::from(packet.observed);
-        truth.bytes += u64::from(packet.wire);
-        truth.busy_ps += busy_ps;
-        truth.stall_ps += stall_ps;
+        let window = self.window(slot.start);
+        self.truth.sent(window, link, slot, packet);
     }
 
-    #[inline]
+    #[inline(always)]
     fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark) {
         if arrival.observed {
             let Arrival { label, bytes, .. } = arrival;
-            let window = self.window(time) as u32;
+            let window = self.window(time);
             self.samples.push(Sample { window, label, bytes, mark });
         }
     }
@@ -199,11 +144,11 @@ mod tests {
             let mark = Mark { hop_link: 0, hop_count: 3, ..Mark::EMPTY };
             measure.delivered(time, arrival, mark);
         }
-        let (samples, truth) = measure.finish();
-        assert!((4..=8).contains(&truth.len()), "{}", truth.len());
-        assert_eq!(truth.iter().map(|row| row.2.bytes).sum::<u64>(), 10_000);
-        assert_eq!(truth.iter().map(|row| row.2.stall_ps).sum::<u64>(), 1000);
-        assert_eq!(samples.iter().map(|(_, sums)| sums.hop_weight).sum::<u64>(), 3000);
-        assert_eq!(samples.len(), truth.len());
+        let (_, samples, truth) = Measure::join(vec![(measure, vec![0, 1])]);
+        assert!((4..=8).contains(&truth.link.len()), "{}", truth.link.len());
+        assert_eq!(truth.bytes.iter().sum::<u64>(), 10_000);
+        assert_eq!(truth.stall_ps.iter().sum::<u64>(), 1000);
+        assert_eq!(samples.hop_weight.iter().sum::<u64>(), 3000);
+        assert_eq!(samples.window, truth.window);
     }
 }

@@ -9,13 +9,15 @@ mod measure;
 mod ports;
 mod sampled;
 mod several;
+mod truth;
 
 pub use carried::{Carried, Carry, Record, Scheme};
-pub use measure::{Measure, Truth};
+pub use measure::Measure;
 pub use ports::{Counted, Ports, Queued};
 pub use sampled::Row;
 pub(crate) use several::Part;
 pub use several::Several;
+pub use truth::{Truth, Truths};
 
 use serde::Deserialize;
 use tailback_telemetry::Mark;

@@ -1,0 +1,102 @@
+//! A column of a table.
+
+/// Whole numbers, each in as few bytes as the largest of them needs: what is handed on is mostly small
+/// numbers, and memory that is not touched costs nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Column {
+    U16(Vec<u16>),
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+}
+
+impl Default for Column {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
+}
+
+impl Column {
+    /// An empty column with room for so many numbers.
+    pub fn with_capacity(numbers: usize) -> Self {
+        Self::U16(Vec::with_capacity(numbers))
+    }
+
+    /// Number of numbers.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::U16(numbers) => numbers.len(),
+            Self::U32(numbers) => numbers.len(),
+            Self::U64(numbers) => numbers.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All numbers.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = u64> + '_> {
+        match self {
+            Self::U16(numbers) => Box::new(numbers.iter().map(|&number| number.into())),
+            Self::U32(numbers) => Box::new(numbers.iter().map(|&number| number.into())),
+            Self::U64(numbers) => Box::new(numbers.iter().copied()),
+        }
+    }
+
+    /// Appends numbers.
+    pub fn extend(&mut self, numbers: impl Iterator<Item = u64> + Clone) {
+        // Bits of any of them: known once they are there, and mostly few enough.
+        let mut bits = 0;
+        let before = self.len();
+        let mut seen = |number| {
+            bits |= number;
+            number
+        };
+        match self {
+            Self::U16(column) => column.extend(numbers.clone().map(|number| seen(number) as u16)),
+            Self::U32(column) => column.extend(numbers.clone().map(|number| seen(number) as u32)),
+            Self::U64(column) => column.extend(numbers.clone()),
+        }
+        match self {
+            Self::U16(column) if bits > u16::MAX.into() => {
+                *self = Self::U32(widened(&column[..before], column.capacity()));
+                self.extend(numbers);
+            }
+            Self::U32(column) if bits > u32::MAX.into() => {
+                *self = Self::U64(widened(&column[..before], column.capacity()));
+                self.extend(numbers);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn widened<A: Copy, B: From<A>>(numbers: &[A], room: usize) -> Vec<B> {
+    let mut wide = Vec::with_capacity(room);
+    wide.extend(numbers.iter().map(|&number| B::from(number)));
+    wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_as_wide_as_its_largest_number() {
+        let limits = [0, u16::MAX.into(), 1 << 16, u32::MAX.into(), 1 << 32, u64::MAX];
+        let width = |column: &Column| match column {
+            Column::U16(_) => 16,
+            Column::U32(_) => 32,
+            Column::U64(_) => 64,
+        };
+        for (n, bits) in [(0, 16), (2, 16), (3, 32), (4, 32), (5, 64), (6, 64)] {
+            let mut column = Column::default();
+            column.extend(limits[..n / 2].iter().copied());
+            column.extend(limits[n / 2..n].iter().copied());
+            assert_eq!((width(&column), column.len()), (bits, n));
+            assert!(column.iter().eq(limits[..n].iter().copied()));
+        }
+    }
+}

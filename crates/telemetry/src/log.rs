@@ -1,0 +1,99 @@
+//! A log: what is written once, in sequence, and read once.
+
+/// Items in pieces, none of which is ever copied to make room: appending touches new memory alone, and
+/// joining two logs moves their pieces.
+#[derive(Debug, Clone)]
+pub struct Log<T> {
+    open: Vec<T>,
+    full: Vec<Vec<T>>,
+    /// Items in the pieces that are full.
+    before: usize,
+}
+
+/// Bytes of a piece, but for the first ones, which double up to it.
+const PIECE: usize = 1 << 14;
+
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Self { open: Vec::new(), full: Vec::new(), before: 0 }
+    }
+}
+
+impl<T: Copy> Log<T> {
+    /// Number of items.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.before + self.open.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends an item.
+    #[inline]
+    pub fn push(&mut self, item: T) {
+        if self.open.len() == self.open.capacity() {
+            self.turn_over();
+        }
+        self.open.push(item);
+    }
+
+    #[cold]
+    fn turn_over(&mut self) {
+        let most = PIECE / size_of::<T>().max(1);
+        let room = self.len().clamp(8, most.max(8));
+        self.shut();
+        self.open.reserve_exact(room);
+    }
+
+    fn shut(&mut self) {
+        let piece = std::mem::take(&mut self.open);
+        if !piece.is_empty() {
+            self.before += piece.len();
+            self.full.push(piece);
+        }
+    }
+
+    /// Appends all items of another log.
+    pub fn append(&mut self, mut other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        self.shut();
+        self.before += other.before;
+        self.full.append(&mut other.full);
+        self.open = other.open;
+    }
+
+    /// Hands out all items, piece by piece; their memory is given back.
+    pub fn drain(&mut self, mut each: impl FnMut(&[T])) {
+        self.shut();
+        self.before = 0;
+        for piece in std::mem::take(&mut self.full) {
+            each(&piece);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_come_out_as_they_went_in() {
+        let (mut first, mut second) = (Log::default(), Log::default());
+        (0..5000u64).for_each(|item| first.push(item));
+        (5000..5003).for_each(|item| second.push(item));
+        first.append(second);
+        first.append(Log::default());
+        (5003..9000).for_each(|item| first.push(item));
+        assert_eq!((first.len(), first.is_empty()), (9000, false));
+        let mut all = Vec::new();
+        first.drain(|piece| all.extend_from_slice(piece));
+        assert!(all.into_iter().eq(0..9000));
+        assert!(first.is_empty());
+    }
+}
