@@ -307,7 +307,10 @@ impl SampleLog {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::scheme::mix;
 
     #[test]
     fn a_packet_charges_its_whole_path_to_the_sampled_link() {
@@ -333,5 +336,76 @@ mod tests {
         for (column, expected) in columns {
             assert!(column.iter().eq(expected));
         }
+    }
+
+    /// Window, label and link, and the seven sums in the order of the table.
+    type Sums = BTreeMap<[u64; 3], [u64; 7]>;
+
+    fn sums_of(table: &Samples) -> Vec<([u64; 3], [u64; 7])> {
+        let columns = [
+            &table.window,
+            &table.label,
+            &table.link,
+            &table.hop_samples,
+            &table.hop_weight,
+            &table.hop_variance,
+            &table.hop_bytes,
+            &table.congested_samples,
+            &table.congested_weight,
+            &table.congested_variance,
+        ];
+        let columns = columns.map(|column| column.iter().collect::<Vec<_>>());
+        let row = |at: usize| {
+            (std::array::from_fn(|c| columns[c][at]), std::array::from_fn(|c| columns[c + 3][at]))
+        };
+        (0..table.window.len()).map(row).collect()
+    }
+
+    /// Logs samples of some labels and links in four windows, twice as long from half of them on.
+    fn receive(samples: u64, labels: u32, links: u32, expected: &mut Sums) -> SampleLog {
+        let mut log = SampleLog::new(links as usize);
+        for number in 0..samples {
+            let draw = mix(number + 1);
+            if number == samples / 2 {
+                log.double_windows();
+            }
+            let half = u32::from(number < samples / 2);
+            let window = (number * 4 / samples) as u32 * (1 + half) / 2;
+            let (label, link) = (draw as u32 % labels, (draw >> 32) as u32 % links);
+            let met = if draw >> 20 & 3 == 0 { (link + 1) % links } else { NO_LINK };
+            let (l, g, bytes) = (1 + draw >> 40 & 7, 1 + draw >> 50 & 3, 100 + label);
+            let (l, g) = (l as u8 + 1, g as u8 + 1);
+            let mark =
+                Mark { hop_link: link, congested_link: met, hop_count: l, congested_count: g };
+            log.push(Sample { window, label, bytes, mark });
+            let (l, g) = (u64::from(l), u64::from(g));
+            let window = u64::from(window >> half);
+            let mut add = |link: u32, sums: [u64; 7]| {
+                let sum = expected.entry([window, label.into(), link.into()]).or_default();
+                sum.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
+            };
+            add(link, [1, l, l * (l - 1), l * u64::from(bytes), 0, 0, 0]);
+            if met != NO_LINK {
+                add(met, [0, 0, 0, 0, 1, g, g * (g - 1)]);
+            }
+        }
+        log
+    }
+
+    #[test]
+    fn sums_of_several_logs_are_in_order_of_window_label_and_link() {
+        for (samples, labels, links) in [(100, 2, 7), (20_000, 1, 70_000), (50_000, 300, 11)] {
+            let mut expected = Sums::new();
+            let first = receive(samples, labels, links, &mut expected);
+            let second = receive(samples / 3, labels, links, &mut expected);
+            let table = SampleLog::finish(vec![first, second]);
+            assert_eq!(sums_of(&table), expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_logged_is_summed_before_it_takes_much_more_memory_than_the_sums() {
+        let log = receive(100_000, 1, 9, &mut Sums::new());
+        assert!(log.pages.iter().all(|page| page.said.len() <= 2 * LEAST && page.rows.len() <= 9));
     }
 }

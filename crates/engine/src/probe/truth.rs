@@ -414,3 +414,115 @@ impl Tally {
         &self.ordered
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use tailback_telemetry::scheme::mix;
+
+    const LINKS: u32 = 5;
+
+    /// Sends so many packets by `LINKS` links, half of them observed, each link in order of time, and
+    /// merges windows three times; returns the ledger and what it should say.
+    fn send(packets: u64, busy_ps: u64) -> (Ledger, BTreeMap<(u32, u32), Truth>) {
+        let mut ledger = Ledger::new(LINKS as usize);
+        let mut expected: BTreeMap<(u32, u32), Truth> = BTreeMap::new();
+        let mut halvings = 0;
+        for number in 0..packets {
+            let (window, link) = ((number * 48 / packets) as u32, number as u32 % LINKS);
+            let draw = mix(number + 1);
+            if number.is_multiple_of(packets / 3) {
+                ledger.double_windows();
+                halvings += 1;
+            }
+            let window = window >> halvings;
+            ledger.grow(window as usize + 1);
+            let (observed, stall_ps) = (draw & 1 > 0, draw % 7 / 6 * 1000);
+            let slot = Slot { start: 0, busy_ps, stall_ps };
+            ledger.sent(window, link, slot, Sent { wire: 4096, observed });
+            let truth = expected.entry((window << halvings, link)).or_default();
+            truth.packets += 1;
+            truth.observed_packets += u32::from(observed);
+            truth.bytes += 4096;
+            truth.busy_ps += busy_ps;
+            truth.stall_ps += stall_ps;
+            if draw >> 8 & 3 == 0 {
+                ledger.met(window, link, observed);
+                truth.congested_packets += 1;
+                truth.observed_congested_packets += u32::from(observed);
+            }
+        }
+        (ledger, expected)
+    }
+
+    fn rows(table: &Truths) -> Vec<[u64; 9]> {
+        let columns = [
+            &table.window,
+            &table.link,
+            &table.bytes,
+            &table.busy_ps,
+            &table.stall_ps,
+            &table.packets,
+            &table.observed_packets,
+            &table.congested_packets,
+            &table.observed_congested_packets,
+        ];
+        let columns = columns.map(|column| column.iter().collect::<Vec<_>>());
+        (0..table.window.len()).map(|at| std::array::from_fn(|c| columns[c][at])).collect()
+    }
+
+    #[test]
+    fn tables_are_the_sums_in_order_of_window_and_link() {
+        // Few packets; more than an account has bits for; times that no row has room for.
+        for (packets, busy_ps) in [(3000, 327_680), (900_000, 1), (600, 5 << 32)] {
+            let (first, expected) = send(packets, busy_ps);
+            let (second, _) = send(packets, busy_ps);
+            let (even, odd) = (|link| 2 * link, |link| 2 * link + 1);
+            let parts = vec![
+                (first, (0..LINKS).map(even).collect()),
+                (second, (0..LINKS).map(odd).collect()),
+            ];
+            let mut sums: BTreeMap<(u64, u64), [u64; 7]> = BTreeMap::new();
+            for ((window, link), t) in expected {
+                for link in [even(link), odd(link)] {
+                    let sum = sums.entry((u64::from(window >> 3), link.into())).or_default();
+                    let row = [t.bytes, t.busy_ps, t.stall_ps];
+                    let counts = [
+                        t.packets,
+                        t.observed_packets,
+                        t.congested_packets,
+                        t.observed_congested_packets,
+                    ];
+                    let row = row.into_iter().chain(counts.map(u64::from));
+                    sum.iter_mut().zip(row).for_each(|(sum, more)| *sum += more);
+                }
+            }
+            let rows = rows(&Ledger::finish(parts));
+            let expected = sums.into_iter().map(|((window, link), sum)| {
+                std::array::from_fn(|c| {
+                    [window, link].get(c).copied().unwrap_or_else(|| sum[c - 2])
+                })
+            });
+            assert_eq!(rows, expected.collect::<Vec<[u64; 9]>>());
+        }
+    }
+
+    #[test]
+    fn merging_windows_keeps_pages_short() {
+        let mut ledger = Ledger::new(LINKS as usize);
+        for window in 0..256 {
+            ledger.grow(window as usize + 1);
+            for link in 0..LINKS {
+                let slot = Slot { start: 0, busy_ps: 1, stall_ps: 1 };
+                ledger.sent(window, link, slot, Sent { wire: 1, observed: true });
+            }
+        }
+        (0..8).for_each(|_| ledger.double_windows());
+        let most = (MOST + 1) * LINKS as usize;
+        assert!(ledger.traffic.pages[0].len() <= most && ledger.trouble.pages[0].len() <= most);
+        let table = Ledger::finish(vec![(ledger, (0..LINKS).collect())]);
+        assert!(table.packets.iter().eq([256; LINKS as usize]));
+    }
+}
