@@ -187,7 +187,11 @@ impl<P: Probe> Shard<'_, P> {
             self.ahead.received.note(message, route.home);
         }
         for place in self.ahead.adapters.of(block) {
-            let message = self.first_message(self.ahead.adapters.at(place));
+            let node = self.ahead.adapters.at(place);
+            if P::ON {
+                self.probe.fetch(self.now, self.world.injection(node));
+            }
+            let message = self.first_message(node);
             self.ahead.sent.note(message.unwrap_or_default(), message.is_some());
         }
         for place in self.ahead.credits.of(block) {

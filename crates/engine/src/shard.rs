@@ -56,6 +56,7 @@ impl<P: Probe> Shard<'_, P> {
             return;
         }
         self.queue.open(window);
+        self.probe.opens(self.queue.start());
         self.look_ahead();
         loop {
             self.look_on();

@@ -5,6 +5,7 @@
 //! instants), [`Carried`] (what single packets carry); [`Several`] joins those asked for.
 
 mod carried;
+mod covered;
 mod measure;
 mod ports;
 mod sampled;
@@ -48,6 +49,10 @@ pub trait Probe {
     /// A packet goes through a link soon after `now`: starts to fetch what that needs.
     #[inline]
     fn fetch(&self, _now: u64, _link: u32) {}
+
+    /// Nothing happens before `now` any more.
+    #[inline]
+    fn opens(&mut self, _now: u64) {}
 
     /// A packet goes through a link.
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64);

@@ -1,14 +1,15 @@
 //! Port counters and queue lengths, exact at every instant.
 //!
 //! All that matters to a port are the times at which packets get in line, leave it and are taken on by
-//! the transmitter. Between them its state follows by arithmetic, so nothing happens at an instant
-//! itself: what a port showed is worked out when the next packet comes, or at the end. At an instant
-//! counts what happened before it. So neither shards nor threads show.
+//! the transmitter. A packet that is taken on is counted at once, whole, with the time it will take; what
+//! a port showed at an instant is that less what lay ahead of it, and is worked out when the next packet
+//! comes, or at the end. At an instant counts what happened before it. So neither shards nor threads show.
 
 use std::collections::VecDeque;
 
 use crate::prefetch::prefetch;
 
+use super::covered::Covered;
 use super::sampled::Sampled;
 use super::{Sent, Slot};
 
@@ -38,124 +39,155 @@ pub struct Queued {
     pub packets: u32,
 }
 
-/// A packet the transmitter has taken on.
-#[derive(Debug, Default, Clone, Copy)]
-struct Booking {
-    start: u64,
-    end: u64,
+/// Packets of one size that the transmitter has taken on, one after the other.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    packets: u64,
+    /// Time and bytes of each.
+    packet_ps: u64,
     wire: u32,
 }
 
-impl Booking {
-    /// Bytes sent by `time`.
-    fn sent(&self, time: u64) -> u64 {
-        let wire = u64::from(self.wire);
-        if time >= self.end {
-            return wire;
+impl Run {
+    fn bytes(&self) -> u64 {
+        self.packets * u64::from(self.wire)
+    }
+
+    /// Bytes and packets that are not sent `ps` before its end.
+    fn left(&self, ps: u64) -> (u64, u64) {
+        let whole = ps / self.packet_ps;
+        if whole >= self.packets {
+            return (self.bytes(), self.packets);
         }
-        if time <= self.start {
-            return 0;
-        }
+        let (wire, rest) = (u64::from(self.wire), ps % self.packet_ps);
         // A packet is below 2^21 bytes and takes less than 2^38 ps on the slowest link.
-        wire * (time - self.start) / (self.end - self.start)
+        let sent = wire * (self.packet_ps - rest) / self.packet_ps;
+        (whole * wire + wire - sent, whole + u64::from(rest > 0))
     }
 }
 
-/// A port; what every packet touches comes first, on one cache line.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
+/// What every packet changes at a port: a cache line.
+#[derive(Debug)]
+#[repr(align(64))]
 struct Port {
-    /// Next instant.
-    next: u64,
-    /// Everything before is counted.
-    since: u64,
-    /// Bytes and packets in line.
-    waiting_bytes: u64,
+    /// Time the transmitter is taken.
+    busy: Covered,
+    /// Part of it with other packets behind. While packets are in line, all until then is counted.
+    queue: Covered,
+    /// What it has taken on since the last packet of another size.
+    run: Run,
+    /// Packets in line.
     waiting: u32,
-    /// Bookings that are not over: the first of them, and the others in order of time.
-    booked: u32,
-    first: Booking,
-    // Boxed: a pointer fits the cache line, a queue does not.
-    #[allow(clippy::box_collection)]
-    more: Option<Box<VecDeque<Booking>>>,
+}
+
+const _: () = assert!(size_of::<Port>() == 64);
+
+/// What else is to be known of a port.
+#[derive(Debug, Default)]
+struct Line {
+    /// Instants before are told.
+    next: u64,
+    /// Bytes in line.
+    waiting_bytes: u64,
+    /// When a packet left the line last.
+    left_at: u64,
+    stall_ps: u64,
+    /// Bytes and packets before the run that goes on.
+    bytes: u64,
+    packets: u64,
+    /// Runs before it that may not be over, and when they are.
+    runs: VecDeque<(u64, Run)>,
+    /// What its last rows said.
     counted: Counted,
+    queued: Queued,
 }
 
 impl Port {
-    /// The transmitter takes on a packet.
-    #[inline]
-    fn book(&mut self, booking: Booking) {
-        self.booked += 1;
-        if self.booked == 1 {
-            self.first = booking;
-        } else {
-            self.more.get_or_insert_default().push_back(booking);
+    const IDLE: Self = Self {
+        busy: Covered::NOTHING,
+        queue: Covered::NOTHING,
+        run: Run { packets: 0, packet_ps: 1, wire: 0 },
+        waiting: 0,
+    };
+
+    /// Counts the time until `now` for the packets that are in line.
+    fn settle(&mut self, line: &mut Line, now: u64) {
+        if self.waiting > 0 {
+            let (since, free) = (self.queue.until, self.busy.until);
+            self.queue.ps += now.min(free).saturating_sub(since);
+            line.stall_ps += now.saturating_sub(since.max(free));
+            self.queue.until = since.max(now);
         }
     }
 
-    /// The first booking is over.
-    #[inline]
-    fn strike(&mut self) {
-        self.booked -= 1;
-        if self.booked > 0
-            && let Some(next) = self.more.as_mut().and_then(|more| more.pop_front())
-        {
-            self.first = next;
-        }
+    /// So many packets are in line from `now` on.
+    fn wait(&mut self, line: &mut Line, now: u64, packets: u32) {
+        self.settle(line, now);
+        self.queue.until = self.queue.until.max(now);
+        self.waiting = packets;
     }
 
-    /// Counts what happens before `time`.
-    fn run_to(&mut self, time: u64) {
-        while self.since < time {
-            let idle_until = if self.booked > 0 { self.first.start } else { u64::MAX };
-            if self.since < idle_until {
-                let until = idle_until.min(time);
-                // A transmitter that has taken on a packet waits for its tail, not for credit.
-                if self.waiting > 0 && self.booked == 0 {
-                    self.counted.stall_ps += until - self.since;
-                }
-                self.since = until;
-                continue;
+    /// A packet of another size is about to be taken on.
+    fn change(&mut self, line: &mut Line, now: u64, wire: u32, packet_ps: u64) {
+        line.bytes += self.run.bytes();
+        line.packets += self.run.packets;
+        while line.runs.front().is_some_and(|&(end, _)| end <= now) {
+            line.runs.pop_front();
+        }
+        if self.busy.until > now {
+            line.runs.push_back((self.busy.until, self.run));
+        }
+        self.run = Run { packets: 0, packet_ps, wire };
+    }
+
+    /// Bytes and packets taken on and not sent at `time`.
+    fn left(&self, line: &Line, time: u64) -> (u64, u64) {
+        let mut left = (0, 0);
+        let runs = line.runs.iter().rev().copied();
+        for (end, run) in std::iter::once((self.busy.until, self.run)).chain(runs) {
+            if end <= time {
+                break;
             }
-            let booking = self.first;
-            let until = booking.end.min(time);
-            self.counted.busy_ps += until - self.since;
-            self.counted.bytes += booking.sent(until) - booking.sent(self.since);
-            if self.waiting > 0 || self.booked > 1 {
-                self.counted.queue_ps += until - self.since;
-            }
-            self.since = until;
-            if until == booking.end {
-                self.counted.packets += 1;
-                self.strike();
-            }
+            let (bytes, packets) = run.left(end - time);
+            left = (left.0 + bytes, left.1 + packets);
         }
+        left
     }
 
-    /// The queue at the time that is counted to.
-    fn queued(&self) -> Queued {
-        let left = |booking: &Booking| u64::from(booking.wire) - booking.sent(self.since);
-        let more = self.more.iter().flat_map(|more| more.iter());
-        let first = (self.booked > 0).then_some(&self.first);
-        Queued {
-            waiting_bytes: self.waiting_bytes,
-            booked_bytes: first.into_iter().chain(more).map(left).sum(),
-            packets: self.waiting + self.booked,
-        }
+    /// What it shows at `time`, nothing having happened since.
+    fn at(&mut self, line: &mut Line, time: u64) -> (Counted, Queued) {
+        self.settle(line, time);
+        let (bytes, packets) = self.left(line, time);
+        let counted = Counted {
+            bytes: line.bytes + self.run.bytes() - bytes,
+            packets: line.packets + self.run.packets - packets,
+            busy_ps: self.busy.before(time),
+            stall_ps: line.stall_ps,
+            queue_ps: self.queue.before(time),
+        };
+        let queued = Queued {
+            waiting_bytes: line.waiting_bytes,
+            booked_bytes: bytes,
+            packets: self.waiting + packets as u32,
+        };
+        (counted, queued)
     }
 
-    /// Nothing changes before the next packet comes.
-    fn quiet(&self) -> bool {
-        self.waiting == 0 && self.booked == 0
+    /// Nothing changes after `time` before the next packet comes.
+    fn quiet(&self, time: u64) -> bool {
+        self.waiting == 0 && self.busy.until <= time
     }
 }
 
 /// Counters and queues of all links of a shard.
 #[derive(Debug)]
 pub struct Ports {
+    /// The first instant that is not told of all ports.
+    next: u64,
     ports: Vec<Port>,
-    /// What the last rows of each port said.
-    told: Vec<(Counted, Queued)>,
+    lines: Vec<Line>,
+    /// Ports that may have something to tell, a bit each.
+    active: Vec<u64>,
     counters: Sampled<Counted>,
     queues: Sampled<Queued>,
 }
@@ -164,12 +196,14 @@ impl Ports {
     /// For `links` links: counters every `counters_ps`, queues every `queues_ps` (0 for never), at `most`
     /// instants each.
     pub fn new(links: usize, counters_ps: u64, queues_ps: u64, most: u32) -> Self {
-        let (counters, queues) = (Sampled::new(counters_ps, most), Sampled::new(queues_ps, most));
-        // Nothing is sent before the first instant is over: time 0 shows nothing.
-        let first = counters.after(0).min(queues.after(0));
+        let mut counters = Sampled::new(counters_ps, most);
+        let mut queues = Sampled::new(queues_ps, most);
         Self {
-            ports: (0..links).map(|_| Port { next: first, ..Port::default() }).collect(),
-            told: vec![Default::default(); links],
+            // Nothing is sent before the first instant is over: time 0 shows nothing.
+            next: counters.look(0).after.min(queues.look(0).after),
+            ports: (0..links).map(|_| Port::IDLE).collect(),
+            lines: (0..links).map(|_| Line::default()).collect(),
+            active: vec![0; links.div_ceil(64)],
             counters,
             queues,
         }
@@ -178,96 +212,232 @@ impl Ports {
     /// Starts to fetch what a packet changes at a port.
     #[inline]
     pub fn fetch(&self, link: u32) {
-        let port = &self.ports[link as usize];
-        prefetch(port);
-        prefetch(&port.counted);
+        prefetch(&self.ports[link as usize]);
+    }
+
+    /// Nothing happens before `now` any more.
+    #[inline]
+    pub fn opens(&mut self, now: u64) {
+        if now >= self.next {
+            self.sample_all(now);
+        }
     }
 
     /// A packet gets in line.
-    #[inline]
     pub fn joins(&mut self, now: u64, link: u32, wire: u32) {
-        let port = self.at(now, link);
-        port.waiting += 1;
-        port.waiting_bytes += u64::from(wire);
+        let (port, line) = self.at(now, link);
+        port.wait(line, now, port.waiting + 1);
+        line.waiting_bytes += u64::from(wire);
     }
 
     /// A packet gets out of the line.
-    #[inline]
     pub fn leaves(&mut self, now: u64, link: u32, wire: u32) {
-        let port = self.at(now, link);
-        port.waiting -= 1;
-        port.waiting_bytes -= u64::from(wire);
+        let (port, line) = self.at(now, link);
+        port.wait(line, now, port.waiting - 1);
+        line.waiting_bytes -= u64::from(wire);
+        line.left_at = now;
     }
 
     /// An adapter has a packet and no credit, or (0 bytes) has not.
     #[inline]
     pub fn holds(&mut self, now: u64, link: u32, wire: u32) {
-        if wire == 0 && self.ports[link as usize].waiting == 0 {
-            return;
+        if wire > 0 || self.ports[link as usize].waiting > 0 {
+            let (port, line) = self.at(now, link);
+            port.wait(line, now, u32::from(wire > 0));
+            line.waiting_bytes = wire.into();
+            line.left_at = now;
         }
-        let port = self.at(now, link);
-        port.waiting = u32::from(wire > 0);
-        port.waiting_bytes = wire.into();
     }
 
-    /// The transmitter takes on a packet.
-    #[inline]
+    /// The transmitter takes on a packet: it begins now, or as the last one ends.
+    #[inline(always)]
     pub fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
         let Slot { start, busy_ps, .. } = slot;
-        let booking = Booking { start, end: start + busy_ps, wire: packet.wire };
-        self.at(now, link).book(booking);
+        let port = &self.ports[link as usize];
+        if now >= self.next || port.waiting > 0 || port.run.wire != packet.wire {
+            self.prepare(now, link, packet.wire, busy_ps);
+        }
+        self.active[link as usize / 64] |= 1 << (link % 64);
+        let port = &mut self.ports[link as usize];
+        debug_assert_eq!(start, port.busy.until.max(now));
+        port.run.packets += 1;
+        port.queue.add(now, start);
+        port.busy.ps += busy_ps;
+        port.busy.until = start + busy_ps;
     }
 
-    /// The port, counted to `now`.
+    /// What has to be done before a packet is taken on that is not like the last one.
+    #[cold]
+    #[inline(never)]
+    fn prepare(&mut self, now: u64, link: u32, wire: u32, busy_ps: u64) {
+        let (port, line) = self.at(now, link);
+        port.settle(line, now);
+        if port.run.wire != wire {
+            port.change(line, now, wire, busy_ps);
+        }
+    }
+
+    /// The port as it is at `now`, what it showed at every instant until then being told.
     #[inline]
-    fn at(&mut self, now: u64, link: u32) -> &mut Port {
-        if now >= self.ports[link as usize].next {
+    fn at(&mut self, now: u64, link: u32) -> (&mut Port, &mut Line) {
+        if now >= self.next {
             self.sample(link, now);
         }
-        let port = &mut self.ports[link as usize];
-        port.run_to(now);
-        port
+        self.active[link as usize / 64] |= 1 << (link % 64);
+        (&mut self.ports[link as usize], &mut self.lines[link as usize])
     }
 
-    /// Works out what a port showed at every instant up to `now`.
+    /// Works out what all ports showed at every instant up to `now`: in order, as memory likes it.
     #[cold]
-    fn sample(&mut self, link: u32, now: u64) {
-        let (port, told) = (&mut self.ports[link as usize], &mut self.told[link as usize]);
-        let mut time = port.next;
+    fn sample_all(&mut self, now: u64) {
+        for word in 0..self.active.len() {
+            let mut active = self.active[word];
+            while active != 0 {
+                let bit = active & active.wrapping_neg();
+                active -= bit;
+                if self.sample(word as u32 * 64 + bit.trailing_zeros(), now) {
+                    self.active[word] -= bit;
+                }
+            }
+        }
+        self.next = self.counters.look(now).after.min(self.queues.look(now).after);
+    }
+
+    /// Works out what a port showed at every instant up to `now`. Returns whether it has nothing more to
+    /// tell before the next packet comes.
+    fn sample(&mut self, link: u32, now: u64) -> bool {
+        let (port, line) = (&mut self.ports[link as usize], &mut self.lines[link as usize]);
+        let mut time = line.next.max(self.next);
+        let mut told = false;
         while time <= now {
-            port.run_to(time);
-            if self.counters.due(time) && port.counted != told.0 {
-                told.0 = port.counted;
-                self.counters.push(time, link, port.counted);
+            let (counted, queued) = port.at(line, time);
+            let (counters, queues) = (self.counters.look(time), self.queues.look(time));
+            if counters.due && counted != line.counted {
+                line.counted = counted;
+                self.counters.push(time, link, counted);
             }
-            if self.queues.due(time) && port.queued() != told.1 {
-                told.1 = port.queued();
-                self.queues.push(time, link, told.1);
+            if queues.due && queued != line.queued {
+                line.queued = queued;
+                self.queues.push(time, link, queued);
             }
-            let counters_told = self.counters.interval() == 0 || told.0 == port.counted;
-            let queue_told = self.queues.interval() == 0 || told.1 == Queued::default();
-            if port.quiet() && counters_told && queue_told {
+            let counters_told = self.counters.interval() == 0 || counted == line.counted;
+            let queue_told = self.queues.interval() == 0 || line.queued == Queued::default();
+            told = port.quiet(time) && counters_told && queue_told;
+            if told {
                 time = now;
             }
-            time = self.counters.after(time).min(self.queues.after(time));
+            time = self.counters.look(time).after.min(self.queues.look(time).after);
         }
-        port.next = time;
+        line.next = time;
+        told
     }
 
     /// What a run that ends at `end` leaves behind, its end being the last instant; links are numbered
     /// within the shard.
     pub(super) fn finish(mut self, end: u64) -> (Sampled<Counted>, Sampled<Queued>) {
+        self.opens(end);
         for link in 0..self.ports.len() as u32 {
-            let port = self.at(end, link);
-            let (counted, queued) = (port.counted, port.queued());
-            let told = self.told[link as usize];
-            if self.counters.interval() > 0 && counted != told.0 {
+            let (port, line) = (&mut self.ports[link as usize], &mut self.lines[link as usize]);
+            // In a run broken off the last packets may have gone by credit that came after its end.
+            let (counted, queued) = port.at(line, end.max(line.left_at));
+            if self.counters.interval() > 0 && counted != line.counted {
                 self.counters.push(end, link, counted);
             }
-            if self.queues.interval() > 0 && queued != told.1 {
+            if self.queues.interval() > 0 && queued != line.queued {
                 self.queues.push(end, link, queued);
             }
         }
         (self.counters, self.queues)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Row;
+    use super::super::sampled::in_order;
+    use super::*;
+
+    /// A port that is stepped through time, a picosecond each.
+    #[derive(Default)]
+    struct Stepped {
+        /// First and last picosecond and bytes of what it has taken on.
+        bookings: Vec<(u64, u64, u64)>,
+        waiting: u64,
+        counted: Counted,
+    }
+
+    impl Stepped {
+        fn step(&mut self, time: u64) {
+            let behind = self.bookings.iter().filter(|booking| booking.1 > time).count();
+            self.counted.busy_ps += u64::from(behind > 0);
+            self.counted.stall_ps += u64::from(behind == 0 && self.waiting > 0);
+            self.counted.queue_ps += u64::from(behind > 1 || behind > 0 && self.waiting > 0);
+        }
+
+        fn show(&mut self, time: u64) -> (Counted, Queued) {
+            let part = |&(start, end, wire): &(u64, u64, u64)| {
+                wire * (time.clamp(start, end) - start) / (end - start)
+            };
+            let sent = self.bookings.iter().map(part).sum();
+            let over = self.bookings.iter().filter(|booking| booking.1 <= time).count();
+            let taken: u64 = self.bookings.iter().map(|booking| booking.2).sum();
+            let queued = Queued {
+                waiting_bytes: 7 * self.waiting,
+                booked_bytes: taken - sent,
+                packets: (self.bookings.len() - over) as u32 + self.waiting as u32,
+            };
+            (Counted { bytes: sent, packets: over as u64, ..self.counted }, queued)
+        }
+    }
+
+    #[test]
+    fn closed_forms_show_what_stepping_through_time_shows() {
+        const EVERY: [u64; 2] = [13, 8];
+        let (mut ports, mut stepped) =
+            (Ports::new(1, EVERY[0], EVERY[1], 9999), Stepped::default());
+        let (mut expected, mut queued) = (Vec::new(), Vec::new());
+        let (mut free, mut draw) = (0, 1u64);
+        for time in 0..20_000u64 {
+            let shown = stepped.show(time);
+            expected.extend(time.is_multiple_of(EVERY[0]).then_some((time / EVERY[0], shown.0)));
+            queued.extend(time.is_multiple_of(EVERY[1]).then_some((time / EVERY[1], shown.1)));
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let dice = draw >> 40;
+            // Quiet times, busy times, and a window now and then.
+            if dice % 5 == 0 {
+                ports.opens(time);
+            }
+            if time / 500 % 3 > 0 && dice % 11 == 0 {
+                stepped.waiting += 1;
+                ports.joins(time, 0, 7);
+            } else if stepped.waiting > 0 && dice % 7 == 0 {
+                stepped.waiting -= 1;
+                ports.leaves(time, 0, 7);
+            }
+            if time / 500 % 3 > 0 && dice % 13 < 2 {
+                // Mostly of one size, which takes the same time always.
+                let (wire, busy_ps) =
+                    [(50, 9), (50, 9), (50, 9), (3, 1), (31, 6)][dice as usize % 5];
+                let start = time.max(free);
+                free = start + busy_ps;
+                stepped.bookings.push((start, free, wire.into()));
+                let slot = Slot { start, busy_ps, stall_ps: 0 };
+                ports.sent(time, 0, slot, Sent { wire, observed: true });
+            }
+            stepped.step(time);
+        }
+        expected.push((20_000u64.div_ceil(EVERY[0]), stepped.show(20_000).0));
+        queued.push((20_000u64.div_ceil(EVERY[1]), stepped.show(20_000).1));
+        let (counters, queues) = ports.finish(20_000);
+        let value =
+            |rows: Vec<Row<Counted>>| rows.into_iter().map(|row| (row.instant.into(), row.value));
+        expected.dedup_by_key(|row| row.1);
+        queued.dedup_by_key(|row| row.1);
+        let counters: Vec<_> = value(in_order(vec![(counters, &[0])]).1).collect();
+        let rows = in_order(vec![(queues, &[0])]).1.into_iter();
+        let queues: Vec<_> = rows.map(|row| (u64::from(row.instant), row.value)).collect();
+        assert!(stepped.counted.stall_ps > 500 && stepped.counted.queue_ps > 500);
+        assert_eq!(counters, expected[1..]);
+        assert_eq!(queues, queued[1..]);
     }
 }

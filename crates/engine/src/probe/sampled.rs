@@ -11,55 +11,74 @@ pub struct Row<T> {
     pub value: T,
 }
 
-/// Rows at multiples of an interval. When there would be more than `most` instants, every other one is
-/// dropped and the interval doubles, so the length of a run need not be known beforehand.
+/// What links showed at multiples of an interval. When there would be more than `most` instants, every
+/// other one is dropped and the interval doubles, so the length of a run need not be known beforehand.
 #[derive(Debug)]
 pub(crate) struct Sampled<T> {
     /// Time between instants, 0 when nothing is sampled.
     interval: u64,
     most: u32,
-    rows: Vec<Row<T>>,
+    /// For each instant links and what they showed; of several of a link the last counts.
+    instants: Vec<Vec<(u32, T)>>,
+    /// Where it looked last: division is slow, and all links are looked at together.
+    looked: Look,
 }
 
-impl<T: Copy + PartialEq + Default> Sampled<T> {
+/// A time among the instants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    time: u64,
+    /// Whether there is an instant at that time.
+    pub due: bool,
+    /// The first one after it.
+    pub after: u64,
+    /// Number of the first one that is not before it.
+    number: u64,
+}
+
+impl<T> Sampled<T> {
     pub fn new(interval: u64, most: u32) -> Self {
-        Self { interval, most, rows: Vec::new() }
+        Self { interval, most, instants: Vec::new(), looked: Look::at(0, interval) }
     }
 
     pub fn interval(&self) -> u64 {
         self.interval
     }
 
-    /// The first instant after `time`.
-    pub fn after(&self, time: u64) -> u64 {
-        match self.interval {
-            0 => u64::MAX,
-            interval => (time / interval + 1).saturating_mul(interval),
+    /// Where `time` is among the instants.
+    #[inline]
+    pub fn look(&mut self, time: u64) -> Look {
+        if self.looked.time != time {
+            self.looked = Look::at(time, self.interval);
         }
-    }
-
-    /// Whether there is an instant at `time`.
-    pub fn due(&self, time: u64) -> bool {
-        self.interval > 0 && time.is_multiple_of(self.interval)
+        self.looked
     }
 
     /// Keeps what a link shows at `time`, an instant or the end of the run.
     pub fn push(&mut self, time: u64, link: u32, value: T) {
-        let mut instant = time.div_ceil(self.interval);
-        while instant > u64::from(self.most) {
+        while self.look(time).number > u64::from(self.most) {
             self.double();
-            instant = time.div_ceil(self.interval);
         }
-        self.rows.push(Row { instant: instant as u32, link, value });
+        let instant = self.look(time).number as usize;
+        if instant >= self.instants.len() {
+            self.instants.resize_with(instant + 1, Vec::new);
+        }
+        self.instants[instant].push((link, value));
     }
 
     /// What an instant that is dropped showed counts for the next one, unless that has a row of its own:
     /// no row means no change.
     fn double(&mut self) {
         self.interval *= 2;
-        for row in &mut self.rows {
-            row.instant = row.instant.div_ceil(2);
+        self.looked = Look::at(0, self.interval);
+        let mut halved: Vec<Vec<(u32, T)>> = Vec::with_capacity(self.instants.len() / 2 + 1);
+        for (instant, rows) in std::mem::take(&mut self.instants).into_iter().enumerate() {
+            match halved.get_mut(instant.div_ceil(2)) {
+                Some(dropped) => dropped.extend(rows),
+                None => halved.push(rows),
+            }
         }
+        self.instants = halved;
     }
 
     /// Makes the interval as long as `interval`, a power of two times it.
@@ -69,47 +88,89 @@ impl<T: Copy + PartialEq + Default> Sampled<T> {
         }
     }
 
-    pub fn into_rows(self) -> Vec<Row<T>> {
-        self.rows
+    /// Number of the last instant, and of rows.
+    fn size(&self) -> (usize, usize) {
+        (self.instants.len(), self.instants.iter().map(Vec::len).sum())
     }
 }
 
-/// Rows of all links in order of instant and link: of several for one instant the last, and none that
-/// says what the one before said.
-pub(crate) fn in_order<T: Copy + PartialEq + Default>(mut rows: Vec<Row<T>>) -> Vec<Row<T>> {
-    // Rows of a link are in order of time already, and stay so.
-    rows = by_number(&rows, |row| row.link);
-    rows = by_number(&rows, |row| row.instant);
-    let links = rows.iter().map(|row| row.link as usize + 1).max().unwrap_or(0);
-    let mut before = vec![T::default(); links];
-    let mut kept = 0;
-    for at in 0..rows.len() {
-        let row = rows[at];
-        let same = |next: &Row<T>| (next.link, next.instant) == (row.link, row.instant);
-        let said = &mut before[row.link as usize];
-        if !rows.get(at + 1).is_some_and(same) && row.value != *said {
-            *said = row.value;
-            rows[kept] = row;
-            kept += 1;
+impl Look {
+    fn at(time: u64, interval: u64) -> Self {
+        let Some(before) = time.checked_div(interval) else {
+            return Self { time, due: false, after: u64::MAX, number: 0 };
+        };
+        let due = before * interval == time;
+        let after = (before + 1).saturating_mul(interval);
+        Self { time, due, after, number: before + u64::from(!due) }
+    }
+}
+
+/// A table in the making: what all links showed last.
+struct Table<T> {
+    now: Vec<T>,
+    /// What their rows say.
+    said: Vec<T>,
+    /// Links that may have changed, a bit each.
+    touched: Vec<u64>,
+    rows: Vec<Row<T>>,
+}
+
+impl<T: Copy + PartialEq + Default> Table<T> {
+    fn new(links: usize, rows: usize) -> Self {
+        Self {
+            now: vec![T::default(); links],
+            said: vec![T::default(); links],
+            touched: vec![0; links.div_ceil(64)],
+            rows: Vec::with_capacity(rows),
         }
     }
-    rows.truncate(kept);
-    rows
+
+    /// What a link shows, to change.
+    fn touch(&mut self, link: u32) -> &mut T {
+        self.touched[link as usize / 64] |= 1 << (link % 64);
+        &mut self.now[link as usize]
+    }
+
+    /// Adds the rows of an instant, in order of links.
+    fn close(&mut self, instant: u32) {
+        for (word, touched) in self.touched.iter_mut().enumerate() {
+            let mut links = std::mem::take(touched);
+            while links != 0 {
+                let link = word * 64 + links.trailing_zeros() as usize;
+                links &= links - 1;
+                let value = self.now[link];
+                if value != self.said[link] {
+                    self.said[link] = value;
+                    self.rows.push(Row { instant, link: link as u32, value });
+                }
+            }
+        }
+    }
 }
 
-/// Rows in order of a number, those of one number in the order they are in.
-fn by_number<T: Copy>(rows: &[Row<T>], number: impl Fn(&Row<T>) -> u32) -> Vec<Row<T>> {
-    let numbers = rows.iter().map(|row| number(row) as usize + 1).max().unwrap_or(0);
-    let mut place = vec![0usize; numbers + 1];
-    rows.iter().for_each(|row| place[number(row) as usize + 1] += 1);
-    (0..numbers).for_each(|n| place[n + 1] += place[n]);
-    let mut sorted = rows.to_vec();
-    for row in rows {
-        let at = &mut place[number(row) as usize];
-        sorted[*at] = *row;
-        *at += 1;
+/// Rows of all shards in order of instant and link, at the longest of their intervals; links come with
+/// their numbers over the whole fabric.
+pub(crate) fn in_order<T: Copy + PartialEq + Default>(
+    mut shards: Vec<(Sampled<T>, &[u32])>,
+) -> (u64, Vec<Row<T>>) {
+    let interval = shards.iter().map(|(sampled, _)| sampled.interval).max().unwrap_or(0);
+    shards.iter_mut().for_each(|(sampled, _)| sampled.lengthen(interval));
+    let sizes = || shards.iter().map(|(sampled, _)| sampled.size());
+    let instants = sizes().map(|(instants, _)| instants).max().unwrap_or(0);
+    let links = shards.iter().flat_map(|(_, global)| global.iter()).max();
+    let links = links.map_or(0, |&last| last as usize + 1);
+    let mut table = Table::new(links, sizes().map(|(_, rows)| rows).sum());
+    for instant in 0..instants {
+        for (sampled, global) in &mut shards {
+            // Memory is given back as the table grows.
+            let rows = sampled.instants.get_mut(instant).map(std::mem::take);
+            for (link, value) in rows.into_iter().flatten() {
+                *table.touch(global[link as usize]) = value;
+            }
+        }
+        table.close(instant as u32);
     }
-    sorted
+    (interval, table.rows)
 }
 
 #[cfg(test)]
@@ -124,12 +185,12 @@ mod tests {
             let mut before = 0;
             for (at, &value) in values.iter().enumerate() {
                 let time = 10 * (at as u64 + 1);
-                if value != before && sampled.due(time) {
+                if value != before && sampled.look(time).due {
                     sampled.push(time, 8, value);
                     before = value;
                 }
             }
-            (sampled.interval(), in_order(sampled.into_rows()))
+            in_order(vec![(sampled, &[0, 1, 2, 3, 4, 5, 6, 7, 8])])
         };
         assert_eq!(record(10, 6), record(20, 100));
         assert_eq!(record(10, 3), record(40, 100));

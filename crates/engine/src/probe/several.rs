@@ -2,8 +2,8 @@
 
 use tailback_telemetry::Mark;
 
-use super::sampled::{Sampled, in_order};
-use super::{Arrival, Carried, Hop, Measure, Ports, Probe, Probed, Row, Sent, Slot};
+use super::sampled::in_order;
+use super::{Arrival, Carried, Hop, Measure, Ports, Probe, Probed, Sent, Slot};
 
 /// Any of the probes.
 #[derive(Debug, Default)]
@@ -33,6 +33,13 @@ impl Probe for Several {
         }
         if let Some(measure) = &self.measure {
             measure.fetch(now, link);
+        }
+    }
+
+    #[inline]
+    fn opens(&mut self, now: u64) {
+        if let Some(ports) = &mut self.ports {
+            ports.opens(now);
         }
     }
 
@@ -82,7 +89,7 @@ impl Probe for Several {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
         if let Some(ports) = &mut self.ports {
             ports.sent(now, link, slot, packet);
@@ -116,35 +123,23 @@ pub(crate) struct Part {
 
 impl Probed {
     /// Joins what the shards saw in a run that ended at `end`.
-    pub(crate) fn join(parts: Vec<Part>, end: u64) -> Self {
+    pub(crate) fn join(mut parts: Vec<Part>, end: u64) -> Self {
         let mut all = Self::default();
         let (mut counters, mut queues) = (Vec::new(), Vec::new());
-        for Part { ports, carried, global } in parts {
-            if let Some(ports) = ports {
+        for Part { ports, carried, global } in &mut parts {
+            if let Some(ports) = ports.take() {
                 let (counted, queued) = ports.finish(end);
-                counters.push((counted, global.clone()));
-                queues.push((queued, global));
+                counters.push((counted, &global[..]));
+                queues.push((queued, &global[..]));
             }
-            if let Some(carried) = carried {
+            if let Some(carried) = carried.take() {
                 all.one_in = carried.one_in();
                 all.packets.extend(carried.finish());
             }
         }
-        (all.counters_ps, all.counters) = joined(counters);
-        (all.queues_ps, all.queues) = joined(queues);
+        (all.counters_ps, all.counters) = in_order(counters);
+        (all.queues_ps, all.queues) = in_order(queues);
         all.packets.sort_unstable_by_key(|record| record.packet);
         all
     }
-}
-
-/// Rows of all shards at the longest of their intervals.
-fn joined<T: Copy + PartialEq + Default>(parts: Vec<(Sampled<T>, Vec<u32>)>) -> (u64, Vec<Row<T>>) {
-    let interval = parts.iter().map(|(sampled, _)| sampled.interval()).max().unwrap_or(0);
-    let mut rows = Vec::new();
-    for (mut sampled, global) in parts {
-        sampled.lengthen(interval);
-        let of_shard = sampled.into_rows().into_iter();
-        rows.extend(of_shard.map(|row| Row { link: global[row.link as usize], ..row }));
-    }
-    (interval, in_order(rows))
 }
