@@ -161,6 +161,7 @@ TABLES = {
             ("busy_ps", pl.UInt64, "time sending"),
             ("stall_ps", pl.UInt64, "time with data and sending nothing, for want of credit"),
             ("queue_ps", pl.UInt64, "time with data behind other data that was being sent"),
+            ("inq_ps", pl.UInt64, "time the input buffer at its far end kept a packet ready to go"),
         ),
         _table(
             "queues", "one port's queue at one instant, where it has changed",
@@ -224,7 +225,7 @@ DERIVED = {
 }  # fmt: skip
 """Tables made from runs by diagnosis and comparison; they are not part of a run."""
 
-ADDED = {("labels", "path"): ""}
+ADDED = {("labels", "path"): "", ("counters", "inq_ps"): None}
 """Columns that came later, with what they hold in the tables of runs written before."""
 
 

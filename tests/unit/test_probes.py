@@ -94,8 +94,23 @@ def test_counters_of_a_run_are_read_like_those_of_a_switch(probed: Run, tmp_path
     busy = intervals.select(pl.sum_horizontal("stall_fraction", "utilization").max()).item()
     # Counters are in whole nanoseconds; the last interval may be short.
     assert busy <= 1.01
-    assert intervals["internal_stall_fraction"].max() > 0
+    # What waits in input buffers: the last row of each link has all of it.
+    inq = probed.tables["counters"].sort("time_ps").group_by("link").last()["inq_ps"]
+    waited = (pl.col("internal_stall_fraction") * pl.col("interval_ns")).sum()
+    assert intervals.select(waited).item() == pytest.approx(inq.sum() / 1000, rel=1e-3)
+    assert intervals["internal_stall_fraction"].max() > 0.01
     assert command(["counters", str(path)]) == 0
+
+
+def test_a_run_from_before_inq_stall_was_counted_does_not_know_it(
+    probed: Run, tmp_path: Path
+) -> None:
+    path = probed.write(tmp_path / "run")
+    file = path / "counters.parquet"
+    pl.read_parquet(file).drop("inq_ps").write_parquet(file)
+    readings = read_counters(path).readings
+    assert readings["internal_stall_ns"].null_count() == readings.height > 0
+    assert readings["stall_ns"].max() > 0
 
 
 def test_queues_hold_what_came_and_was_not_sent(probed: Run) -> None:

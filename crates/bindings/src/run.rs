@@ -128,6 +128,7 @@ fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, outcome: &Outcome) -> PyResul
         ("busy_ps", c.iter().map(|row| row.value.busy_ps).collect()),
         ("stall_ps", c.iter().map(|row| row.value.stall_ps).collect()),
         ("queue_ps", c.iter().map(|row| row.value.queue_ps).collect()),
+        ("inq_ps", c.iter().map(|row| row.value.inq_ps).collect()),
     ];
     out.set_item("counters_ps", probed.counters_ps)?;
     out.set_item("counters", table(py, counters)?)?;

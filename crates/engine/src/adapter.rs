@@ -295,7 +295,7 @@ impl<P: Probe> Shard<'_, P> {
         let (end, delay) = (self.now + busy, u64::from(wire.delay));
         self.links.book(link, end);
         if P::ON {
-            let sent = Sent { wire: packet.wire, observed: packet.observed() };
+            let sent = Sent { wire: packet.wire, observed: packet.observed(), input: NIL };
             let sending = Slot { start: self.now, busy_ps: busy, stall_ps: 0 };
             self.probe.holds(self.now, link, 0);
             self.probe.sent(self.now, link, sending, sent);

@@ -86,7 +86,7 @@ impl<P: Probe> Shard<'_, P> {
         self.arbiter.turns[link as usize].waiting += 1;
         self.links.joins(lane, wire);
         if P::ON {
-            self.probe.joins(self.now, link, wire);
+            self.probe.joins(self.now, link, wire, self.input_of_waiting(link, slot));
         }
         self.give_out(link);
     }
@@ -141,7 +141,8 @@ impl<P: Probe> Shard<'_, P> {
                     let ready = self.packets[slot].ready;
                     let since = ready.max(self.links.free_at(link));
                     self.take_input(link, slot);
-                    self.depart(lane, slot, self.now.saturating_sub(since));
+                    let input = self.input_of_waiting(link, slot);
+                    self.depart(lane, slot, self.now.saturating_sub(since), input);
                     return self.links.free_at(link);
                 }
                 Err(time) => again = again.min(time),
@@ -178,7 +179,9 @@ impl<P: Probe> Shard<'_, P> {
             }
             self.links.leaves(lane, wire);
             if P::ON {
-                self.probe.leaves(self.now, self.links.link_of(lane), wire);
+                let link = self.links.link_of(lane);
+                let input = self.input_of_waiting(link, line.head);
+                self.probe.leaves(self.now, link, wire, input);
             }
             return Ok(line.head);
         }
@@ -186,19 +189,22 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Number within the shard of the link that runs back along the packet's input port.
-    fn input_of(&self, link: u32, slot: u32) -> usize {
-        let global = self.links.global(link);
-        let switch = self.world.fabric.link_src[global as usize];
+    pub fn input_of(&self, link: u32, slot: u32) -> u32 {
+        self.first_port(link) + u32::from(self.packets[slot].input)
+    }
+
+    /// Number within the shard of the first link of the switch that `link` leaves.
+    pub fn first_port(&self, link: u32) -> u32 {
+        let switch = self.world.fabric.link_src[self.links.global(link) as usize];
         let first = self.world.fabric.out_links(switch).start;
-        let back = first + u32::from(self.packets[slot].input);
-        back.wrapping_sub(self.world.cut.link_shift[switch as usize]) as usize
+        first.wrapping_sub(self.world.cut.link_shift[switch as usize])
     }
 
     fn input_free(&self, lane: u32, slot: u32) -> u64 {
         if self.world.settings.crossbar_speedup == 0.0 {
             return 0;
         }
-        self.arbiter.input_free[self.input_of(self.links.link_of(lane), slot)]
+        self.arbiter.input_free[self.input_of(self.links.link_of(lane), slot) as usize]
     }
 
     /// Occupies the packet's input port for as long as the crossbar takes to read it.
@@ -209,7 +215,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let input = self.input_of(link, slot);
         let wire = f64::from(self.packets[slot].wire) / speedup;
-        let busy = self.links.wire_of(input as u32).serialization(wire.ceil() as u32);
-        self.arbiter.input_free[input] = self.now + busy;
+        let busy = self.links.wire_of(input).serialization(wire.ceil() as u32);
+        self.arbiter.input_free[input as usize] = self.now + busy;
     }
 }

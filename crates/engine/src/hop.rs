@@ -59,21 +59,38 @@ impl<P: Probe> Shard<'_, P> {
             let time = tail_ready - busy;
             self.queue.push(Event::new(time, Class::Ready, link, slot));
         } else {
-            self.claim(lane, slot);
+            self.claim(lane, slot, self.input(link, dst));
         }
     }
 
-    /// A packet that had to hold back may leave.
-    pub fn on_held_back(&mut self, slot: u32) {
+    /// A packet that came by `link` and had to hold back may leave.
+    pub fn on_held_back(&mut self, link: u32, slot: u32) {
         let packet = &mut self.packets[slot];
         packet.ready = self.now;
         let lane = packet.next;
-        self.claim(lane, slot);
+        let input = self.input(link, self.world.fabric.link_dst[link as usize]);
+        self.claim(lane, slot, input);
+    }
+
+    /// Where a packet that came to `vertex` by `link` came in: the link that runs back, numbered within
+    /// the shard; [`NIL`] where no probe wants to know.
+    #[inline(always)]
+    fn input(&self, link: u32, vertex: u32) -> u32 {
+        if !(P::ON && self.probe.wants_inputs()) {
+            return NIL;
+        }
+        let shift = self.world.cut.link_shift[vertex as usize];
+        self.world.fabric.link_reverse[link as usize].wrapping_sub(shift)
+    }
+
+    /// The same of a packet that waits for `link`.
+    pub fn input_of_waiting(&self, link: u32, slot: u32) -> u32 {
+        if P::ON && self.probe.wants_inputs() { self.input_of(link, slot) } else { NIL }
     }
 
     /// A packet takes its output, or waits for it.
     #[inline(always)]
-    fn claim(&mut self, lane: u32, slot: u32) {
+    fn claim(&mut self, lane: u32, slot: u32, input: u32) {
         let wire = self.packets[slot].wire;
         if self.arbitrated {
             self.request(lane, slot);
@@ -82,9 +99,9 @@ impl<P: Probe> Shard<'_, P> {
         let now = self.now;
         let state = self.links.lane_mut(lane);
         if !state.starving() && state.take(wire, now) {
-            self.depart(lane, slot, 0);
+            self.depart(lane, slot, 0, input);
         } else {
-            self.wait(lane, slot);
+            self.wait(lane, slot, input);
         }
     }
 
@@ -152,10 +169,11 @@ impl<P: Probe> Shard<'_, P> {
                 self.packets[tail].next = next;
             }
             self.links.leaves(lane, wire);
+            let input = self.input_of_waiting(link, slot);
             if P::ON {
-                self.probe.leaves(self.now, link, wire);
+                self.probe.leaves(self.now, link, wire, input);
             }
-            self.depart(lane, slot, self.now.saturating_sub(had_data_since));
+            self.depart(lane, slot, self.now.saturating_sub(had_data_since), input);
         }
     }
 
@@ -193,7 +211,7 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Puts a packet at the end of the line for `lane`'s credit.
-    fn wait(&mut self, lane: u32, slot: u32) {
+    fn wait(&mut self, lane: u32, slot: u32, input: u32) {
         self.starve(lane);
         let tail = std::mem::replace(&mut self.links.lane_mut(lane).wait_tail, slot);
         let first = match tail {
@@ -205,13 +223,17 @@ impl<P: Probe> Shard<'_, P> {
         let wire = packet.wire;
         self.links.joins(lane, wire);
         if P::ON {
-            self.probe.joins(self.now, self.links.link_of(lane), wire);
+            let link = self.links.link_of(lane);
+            if input != NIL {
+                self.packets[slot].input = (input - self.first_port(link)) as u16;
+            }
+            self.probe.joins(self.now, link, wire, input);
         }
     }
 
     /// Computes when a packet with credit for `lane` leaves, arrives, and frees its buffer.
     #[inline(always)]
-    pub fn depart(&mut self, lane: u32, slot: u32, stall_ps: u64) {
+    pub fn depart(&mut self, lane: u32, slot: u32, stall_ps: u64, input: u32) {
         let world = self.world;
         self.moves += 1;
         let switch_delay = world.settings.switch_delay_ps;
@@ -241,7 +263,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         if P::ON {
             let sending = Slot { start, busy_ps: busy, stall_ps };
-            self.probe.sent(self.now, out, sending, Sent { wire, observed });
+            self.probe.sent(self.now, out, sending, Sent { wire, observed, input });
             match world.settings.when {
                 When::Arrival => {}
                 When::Insertion => self.mark_queued(lane, slot),
@@ -335,7 +357,11 @@ impl<P: Probe> Shard<'_, P> {
             self.links.fetch_loads(route.start, route.n);
         }
         if P::ON {
-            self.probe.fetch(self.now, link);
+            // The lane of a packet from another shard is not known here.
+            let known = packet.from == self.number && self.probe.wants_inputs();
+            let came = known.then(|| self.links.lane(packet.lane).global);
+            let input = came.map_or(NIL, |came| self.input(came, packet.next));
+            self.probe.fetch(self.now, link, input);
         }
         route
     }

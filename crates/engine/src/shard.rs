@@ -86,7 +86,7 @@ impl<P: Probe> Shard<'_, P> {
             Class::Adapter => self.on_adapter(event.entity()),
             Class::Rank => self.go_on(event.entity()),
             Class::Free => self.on_free(event.entity()),
-            Class::Ready => self.on_held_back(event.packet()),
+            Class::Ready => self.on_held_back(event.entity(), event.packet()),
             Class::Light => self.on_light(event.entity()),
             Class::Arrival | Class::Credit | Class::None => {}
         }

@@ -110,7 +110,7 @@ fn simulate_probed(
         rest.push(Part { ports, carried, global });
     }
     (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(measured);
-    outcome.probed = Probed::join(rest, outcome.end_ps);
+    outcome.probed = Probed::join(rest, outcome.end_ps, &world.fabric.link_reverse);
     Ok(outcome)
 }
 

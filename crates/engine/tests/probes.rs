@@ -182,7 +182,7 @@ fn counters_add_up_to_the_truth() {
             sum.packets += packets as u32;
         }
         let counted = last_of(&outcome.probed.counters, fabric.n_links());
-        let (mut stall, mut queue, mut adapters) = (0, 0, 0);
+        let (mut stall, mut queue, mut adapters, mut inq) = (0, 0, 0, 0);
         for (link, truth) in truth.iter().enumerate() {
             let counted = counted[link].unwrap_or_default();
             assert_eq!(counted.bytes, truth.bytes);
@@ -197,6 +197,17 @@ fn counters_add_up_to_the_truth() {
             stall += counted.stall_ps;
             queue += counted.queue_ps;
         }
+        // What waits for an output waits in an input of the same switch.
+        for switch in fabric.n_nodes..fabric.n_vertices() as u32 {
+            let links = fabric.out_links(switch).map(|link| link as usize);
+            let of = |link: usize| counted[link].unwrap_or_default();
+            let waits = links.clone().map(|link| of(link).stall_ps + of(link).queue_ps).max();
+            let inputs = links.map(|link| of(fabric.link_reverse[link] as usize).inq_ps);
+            let (sum, longest) = (inputs.clone().sum::<u64>(), inputs.max().unwrap_or(0));
+            assert!(waits <= Some(sum) && longest <= outcome.end_ps, "switch {switch}");
+            inq = inq.max(longest);
+        }
+        assert!(inq > 0 && counted.iter().flatten().any(|counted| counted.inq_ps == 0));
         // Something backs up here, as far as the adapters.
         assert!(stall > 0 && queue > 0 && adapters > 0);
         // In the end nothing is left anywhere.
@@ -251,6 +262,59 @@ fn a_queue_grows_and_drains_at_line_rate() {
         assert_eq!((counted.packets, counted.queue_ps), (left.into(), queue_ps));
         assert_eq!(counted.stall_ps, 0);
     }
+}
+
+/// Inq stall of the injection links of the first four nodes, all of one leaf, at every packet time from
+/// the first on. What is injected at time 0 is ready to leave the leaf after one packet time.
+fn inq_stall(arbitration: Arbitration, ranks: &[Vec<Do>]) -> [[u64; 7]; 4] {
+    let probes = Probes { counters_ps: PACKET, ..Probes::default() };
+    let switch_delay_ps = PACKET - 10_000;
+    let outcome =
+        run(&Settings { switch_delay_ps, probes, arbitration, ..settings() }, &program(ranks));
+    let fabric = fat_tree::build(&SMALL).unwrap();
+    let injection = |node| fabric.out_links(node).start;
+    let counters = &outcome.probed.counters;
+    for row in counters.iter().filter(|row| row.value.inq_ps > 0) {
+        assert!((0..4).any(|node| injection(node) == row.link), "link {}", row.link);
+    }
+    [0, 1, 2, 3].map(|node| {
+        [1, 2, 3, 4, 5, 6, 7].map(|instant| at(counters, injection(node), instant).inq_ps)
+    })
+}
+
+#[test]
+fn an_input_stalls_from_when_its_packet_is_ready_until_it_leaves() {
+    // Nodes 0 and 1 send to node 2, whose link takes the packet of node 0 first. The first of node 1
+    // is ready as well, leaves one packet time later, and then the second waits as long.
+    let ranks = [
+        vec![Do::Send(2, 4096), Do::WaitAll],
+        vec![Do::Send(2, 8192), Do::WaitAll],
+        vec![Do::Receive(0, 4096), Do::Receive(1, 8192), Do::WaitAll],
+    ];
+    let [first, second, third, _] = inq_stall(Arbitration::Fcfs, &ranks);
+    assert!(first.iter().chain(&third).all(|&ps| ps == 0));
+    assert_eq!(second, [0, 1, 2, 2, 2, 2, 2].map(|packets| packets * PACKET));
+}
+
+#[test]
+fn in_turn_a_late_input_stalls_less_and_the_others_more() {
+    let pair = vec![Do::Send(2, 8192), Do::WaitAll];
+    let late = vec![Do::Compute(3 * PACKET / 2), Do::Send(2, 4096), Do::WaitAll];
+    let receives =
+        vec![Do::Receive(0, 8192), Do::Receive(1, 8192), Do::Receive(3, 4096), Do::WaitAll];
+    let ranks = [pair.clone(), pair, receives, late];
+    let halves =
+        |arbitration| inq_stall(arbitration, &ranks).map(|of| of.map(|ps| 2 * ps / PACKET));
+    // Ready after 1, 2 packet times (nodes 0 and 1) and 2.5 (node 3); they leave after
+    // 1, 3 | 2, 4 | 5 in order of arrival, and after 1, 4 | 2, 5 | 3 in turn.
+    let [zero, one, _, three] = halves(Arbitration::Fcfs);
+    assert_eq!(zero, [0, 0, 2, 2, 2, 2, 2]);
+    assert_eq!(one, [0, 2, 4, 6, 6, 6, 6]);
+    assert_eq!(three, [0, 0, 1, 3, 5, 5, 5]);
+    let [zero, one, _, three] = halves(Arbitration::RoundRobin);
+    assert_eq!(zero, [0, 0, 2, 4, 4, 4, 4]);
+    assert_eq!(one, [0, 2, 4, 6, 8, 8, 8]);
+    assert_eq!(three, [0, 0, 1, 1, 1, 1, 1]);
 }
 
 #[test]

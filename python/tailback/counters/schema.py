@@ -79,7 +79,7 @@ READINGS: Final = Table(
             ("wait_limit", pl.UInt64, "largest value xmit_wait_ticks can show, null unknown"),
             ("tick_ns", pl.Float64, "length of a tick in nanoseconds, null unknown"),
             ("stall_ns", pl.UInt64, "time with data but no credit, where the device tells time"),
-            ("internal_stall_ns", pl.UInt64, "time data waited inside the router for its output"),
+            ("internal_stall_ns", pl.UInt64, "time data waited in an input buffer for its output"),
             ("lanes", pl.UInt32, "tiles or lanes that the stall times are summed over, null = 1"),
             ("capacity_gbps", pl.Float64, "data rate of the port, gigabits per second"),
             ("flags", pl.UInt32, "sum of Flag values"),

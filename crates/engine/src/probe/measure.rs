@@ -102,7 +102,7 @@ impl Probe for Measure {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, _: u64, link: u32) {
+    fn fetch(&self, _: u64, link: u32, _: u32) {
         self.truth.fetch(link);
     }
 
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn windows_double_and_lose_nothing() {
         let mut measure = Measure::new(2, 4, 0);
-        let packet = Sent { wire: 10, observed: true };
+        let packet = Sent { wire: 10, observed: true, input: 0 };
         let arrival =
             Arrival { packet: 0, label: 0, bytes: 10, src: 0, dst: 1, hops: 3, observed: true };
         for step in 0..1000u64 {

@@ -46,9 +46,16 @@ pub trait Probe {
         false
     }
 
-    /// A packet goes through a link soon after `now`: starts to fetch what that needs.
+    /// Whether [`Sent::input`] is wanted.
     #[inline]
-    fn fetch(&self, _now: u64, _link: u32) {}
+    fn wants_inputs(&self) -> bool {
+        false
+    }
+
+    /// A packet goes through a link soon after `now`: starts to fetch what that needs; `input` as of
+    /// [`Sent`].
+    #[inline]
+    fn fetch(&self, _now: u64, _link: u32, _input: u32) {}
 
     /// Nothing happens before `now` any more.
     #[inline]
@@ -57,13 +64,13 @@ pub trait Probe {
     /// A packet goes through a link.
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64);
 
-    /// A packet of `wire` bytes that is ready for a link gets in line for it.
+    /// A packet of `wire` bytes that is ready for a link gets in line for it; `input` as of [`Sent`].
     #[inline]
-    fn joins(&mut self, _now: u64, _link: u32, _wire: u32) {}
+    fn joins(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
 
     /// A packet of `wire` bytes gets out of the line; it is sent next.
     #[inline]
-    fn leaves(&mut self, _now: u64, _link: u32, _wire: u32) {}
+    fn leaves(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
 
     /// The adapter behind an injection link has a packet of `wire` bytes and no credit for it; 0 when
     /// it has credit again. May be told more than once.
@@ -112,6 +119,9 @@ pub struct Sent {
     pub wire: u32,
     /// Of an observed job.
     pub observed: bool,
+    /// The link that runs back along the port it came by, by its number within the shard; beyond all
+    /// links for what an adapter sends, or unless the probe wants to know.
+    pub input: u32,
 }
 
 /// A data packet at its node.

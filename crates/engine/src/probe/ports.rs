@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 
+use crate::link::NIL;
 use crate::prefetch::prefetch;
 
 use super::covered::Covered;
-use super::sampled::Sampled;
-use super::{Sent, Slot};
+use super::sampled::{OfShards, Sampled, Table, in_order};
+use super::{Probed, Sent, Slot};
 
 /// What a port has counted since the start of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub struct Counted {
     pub stall_ps: u64,
     /// Time with data that waited while the transmitter sent other data.
     pub queue_ps: u64,
+    /// Time the input buffer at the far end, if that is a switch, held a packet that could have left and
+    /// had not begun to: what Cray's routers call an inq stall.
+    pub inq_ps: u64,
 }
 
 /// What a port has to send.
@@ -164,6 +168,7 @@ impl Port {
             busy_ps: self.busy.before(time),
             stall_ps: line.stall_ps,
             queue_ps: self.queue.before(time),
+            inq_ps: 0,
         };
         let queued = Queued {
             waiting_bytes: line.waiting_bytes,
@@ -179,6 +184,65 @@ impl Port {
     }
 }
 
+/// The input buffer of the port that a link leaves, as what arrives there sees it.
+#[derive(Debug)]
+#[repr(align(32))]
+struct Input {
+    /// Time in which a packet was ready to leave it. While packets are in line, all until then is counted.
+    stalled: Covered,
+    /// What the last row said.
+    told: u64,
+    /// Packets in line.
+    waiting: u32,
+}
+
+impl Input {
+    const EMPTY: Self = Self { stalled: Covered::NOTHING, told: 0, waiting: 0 };
+
+    /// So many packets are in line from `now` on.
+    fn wait(&mut self, now: u64, packets: u32) {
+        if self.waiting > 0 {
+            self.stalled.add(0, now);
+        }
+        self.stalled.until = self.stalled.until.max(now);
+        self.waiting = packets;
+    }
+
+    /// A packet that is taken on now begins to leave at `start`.
+    #[inline]
+    fn leaves(&mut self, now: u64, start: u64) {
+        self.stalled.add(if self.waiting > 0 { 0 } else { now }, start);
+    }
+
+    /// What it shows at `time`, nothing having happened since.
+    fn at(&self, time: u64) -> u64 {
+        let more = if self.waiting > 0 { time.saturating_sub(self.stalled.until) } else { 0 };
+        self.stalled.before(time) + more
+    }
+
+    /// Nothing changes after `time` before the next packet comes.
+    fn quiet(&self, time: u64) -> bool {
+        self.waiting == 0 && self.stalled.until <= time
+    }
+}
+
+/// What the ports of a shard showed.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// All but the last of the counters.
+    pub counters: Sampled<Counted>,
+    /// The last one, [`Counted::inq_ps`], of the links that run back.
+    pub inq_ps: Sampled<u64>,
+    pub queues: Sampled<Queued>,
+}
+
+impl Shown {
+    /// The first instant after `time`.
+    fn after(&mut self, time: u64) -> u64 {
+        self.counters.look(time).after.min(self.queues.look(time).after)
+    }
+}
+
 /// Counters and queues of all links of a shard.
 #[derive(Debug)]
 pub struct Ports {
@@ -186,33 +250,37 @@ pub struct Ports {
     next: u64,
     ports: Vec<Port>,
     lines: Vec<Line>,
-    /// Ports that may have something to tell, a bit each.
-    active: Vec<u64>,
-    counters: Sampled<Counted>,
-    queues: Sampled<Queued>,
+    inputs: Vec<Input>,
+    /// Which may have something to tell.
+    active: Vec<bool>,
+    shown: Shown,
 }
 
 impl Ports {
     /// For `links` links: counters every `counters_ps`, queues every `queues_ps` (0 for never), at `most`
     /// instants each.
     pub fn new(links: usize, counters_ps: u64, queues_ps: u64, most: u32) -> Self {
-        let mut counters = Sampled::new(counters_ps, most);
-        let mut queues = Sampled::new(queues_ps, most);
+        let mut shown = Shown {
+            counters: Sampled::new(counters_ps, most),
+            inq_ps: Sampled::new(counters_ps, most),
+            queues: Sampled::new(queues_ps, most),
+        };
         Self {
             // Nothing is sent before the first instant is over: time 0 shows nothing.
-            next: counters.look(0).after.min(queues.look(0).after),
+            next: shown.after(0),
             ports: (0..links).map(|_| Port::IDLE).collect(),
             lines: (0..links).map(|_| Line::default()).collect(),
-            active: vec![0; links.div_ceil(64)],
-            counters,
-            queues,
+            inputs: (0..links).map(|_| Input::EMPTY).collect(),
+            active: vec![false; links],
+            shown,
         }
     }
 
-    /// Starts to fetch what a packet changes at a port.
+    /// Starts to fetch what a packet changes at its ports.
     #[inline]
-    pub fn fetch(&self, link: u32) {
+    pub fn fetch(&self, link: u32, input: u32) {
         prefetch(&self.ports[link as usize]);
+        self.inputs.get(input as usize).map(prefetch);
     }
 
     /// Nothing happens before `now` any more.
@@ -224,14 +292,18 @@ impl Ports {
     }
 
     /// A packet gets in line.
-    pub fn joins(&mut self, now: u64, link: u32, wire: u32) {
+    pub fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+        let buffer = self.input_at(now, input);
+        buffer.wait(now, buffer.waiting + 1);
         let (port, line) = self.at(now, link);
         port.wait(line, now, port.waiting + 1);
         line.waiting_bytes += u64::from(wire);
     }
 
     /// A packet gets out of the line.
-    pub fn leaves(&mut self, now: u64, link: u32, wire: u32) {
+    pub fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+        let buffer = self.input_at(now, input);
+        buffer.wait(now, buffer.waiting - 1);
         let (port, line) = self.at(now, link);
         port.wait(line, now, port.waiting - 1);
         line.waiting_bytes -= u64::from(wire);
@@ -255,25 +327,32 @@ impl Ports {
         let Slot { start, busy_ps, .. } = slot;
         let port = &self.ports[link as usize];
         if now >= self.next || port.waiting > 0 || port.run.wire != packet.wire {
-            self.prepare(now, link, packet.wire, busy_ps);
+            self.prepare(now, link, packet, busy_ps);
         }
-        self.active[link as usize / 64] |= 1 << (link % 64);
+        self.active[link as usize] = true;
         let port = &mut self.ports[link as usize];
         debug_assert_eq!(start, port.busy.until.max(now));
         port.run.packets += 1;
         port.queue.add(now, start);
         port.busy.ps += busy_ps;
         port.busy.until = start + busy_ps;
+        if let Some(input) = self.inputs.get_mut(packet.input as usize) {
+            input.leaves(now, start);
+            self.active[packet.input as usize] = true;
+        }
     }
 
     /// What has to be done before a packet is taken on that is not like the last one.
     #[cold]
     #[inline(never)]
-    fn prepare(&mut self, now: u64, link: u32, wire: u32, busy_ps: u64) {
+    fn prepare(&mut self, now: u64, link: u32, packet: Sent, busy_ps: u64) {
+        if now >= self.next && packet.input != NIL {
+            self.sample(packet.input, now);
+        }
         let (port, line) = self.at(now, link);
         port.settle(line, now);
-        if port.run.wire != wire {
-            port.change(line, now, wire, busy_ps);
+        if port.run.wire != packet.wire {
+            port.change(line, now, packet.wire, busy_ps);
         }
     }
 
@@ -283,81 +362,103 @@ impl Ports {
         if now >= self.next {
             self.sample(link, now);
         }
-        self.active[link as usize / 64] |= 1 << (link % 64);
+        self.active[link as usize] = true;
         (&mut self.ports[link as usize], &mut self.lines[link as usize])
+    }
+
+    /// The input buffer of the port that a link leaves, in the same way.
+    fn input_at(&mut self, now: u64, link: u32) -> &mut Input {
+        self.at(now, link);
+        &mut self.inputs[link as usize]
     }
 
     /// Works out what all ports showed at every instant up to `now`: in order, as memory likes it.
     #[cold]
     fn sample_all(&mut self, now: u64) {
-        for word in 0..self.active.len() {
-            let mut active = self.active[word];
-            while active != 0 {
-                let bit = active & active.wrapping_neg();
-                active -= bit;
-                if self.sample(word as u32 * 64 + bit.trailing_zeros(), now) {
-                    self.active[word] -= bit;
-                }
+        for link in 0..self.active.len() {
+            if self.active[link] {
+                self.active[link] = !self.sample(link as u32, now);
             }
         }
-        self.next = self.counters.look(now).after.min(self.queues.look(now).after);
+        self.next = self.shown.after(now);
     }
 
     /// Works out what a port showed at every instant up to `now`. Returns whether it has nothing more to
     /// tell before the next packet comes.
     fn sample(&mut self, link: u32, now: u64) -> bool {
         let (port, line) = (&mut self.ports[link as usize], &mut self.lines[link as usize]);
+        let (input, shown) = (&mut self.inputs[link as usize], &mut self.shown);
         let mut time = line.next.max(self.next);
         let mut told = false;
         while time <= now {
-            let (counted, queued) = port.at(line, time);
-            let (counters, queues) = (self.counters.look(time), self.queues.look(time));
-            if counters.due && counted != line.counted {
-                line.counted = counted;
-                self.counters.push(time, link, counted);
+            let ((counted, queued), inq_ps) = (port.at(line, time), input.at(time));
+            if shown.counters.look(time).due {
+                shown.counters.tell(time, link, counted, &mut line.counted);
+                shown.inq_ps.tell(time, link, inq_ps, &mut input.told);
             }
-            if queues.due && queued != line.queued {
-                line.queued = queued;
-                self.queues.push(time, link, queued);
+            if shown.queues.look(time).due {
+                shown.queues.tell(time, link, queued, &mut line.queued);
             }
-            let counters_told = self.counters.interval() == 0 || counted == line.counted;
-            let queue_told = self.queues.interval() == 0 || line.queued == Queued::default();
-            told = port.quiet(time) && counters_told && queue_told;
-            if told {
-                time = now;
-            }
-            time = self.counters.look(time).after.min(self.queues.look(time).after);
+            let last = (counted, inq_ps) == (line.counted, input.told);
+            let counters_told = shown.counters.interval() == 0 || last;
+            let queue_told = shown.queues.interval() == 0 || line.queued == Queued::default();
+            told = port.quiet(time) && input.quiet(time) && counters_told && queue_told;
+            time = shown.after(if told { now } else { time });
         }
         line.next = time;
         told
     }
 
-    /// What a run that ends at `end` leaves behind, its end being the last instant; links are numbered
-    /// within the shard.
-    pub(super) fn finish(mut self, end: u64) -> (Sampled<Counted>, Sampled<Queued>) {
+    /// Adds what the shards of a run that ended at `end` showed, with the numbers of their links over the
+    /// whole fabric, to `all`; `reverse` is the way back of each link of the fabric.
+    pub(super) fn join(shards: Vec<(Self, Vec<u32>)>, end: u64, reverse: &[u32], all: &mut Probed) {
+        let (mut counters, mut inq_ps, mut queues) = (Vec::new(), Vec::new(), Vec::new());
+        for (ports, global) in shards {
+            let shown = ports.finish(end);
+            let back = global.iter().map(|&link| reverse[link as usize]).collect();
+            inq_ps.push((shown.inq_ps, back));
+            queues.push((shown.queues, global.clone()));
+            counters.push((shown.counters, global));
+        }
+        let (mut counters, mut inq_ps) = (OfShards(counters), OfShards(inq_ps));
+        let interval = counters.interval().max(inq_ps.interval());
+        let instants = counters.lengthen(interval).max(inq_ps.lengthen(interval));
+        all.counters_ps = interval;
+        all.counters = Table::in_order(reverse.len(), instants, |instant, table| {
+            for (link, value) in counters.take(instant) {
+                let now: &mut Counted = table.touch(link);
+                *now = Counted { inq_ps: now.inq_ps, ..value };
+            }
+            inq_ps.take(instant).for_each(|(link, ps)| table.touch(link).inq_ps = ps);
+        });
+        (all.queues_ps, all.queues) = in_order(reverse.len(), OfShards(queues));
+    }
+
+    /// What a shard of a run that ends at `end` leaves behind, its end being the last instant.
+    fn finish(mut self, end: u64) -> Shown {
         self.opens(end);
         for link in 0..self.ports.len() as u32 {
             let (port, line) = (&mut self.ports[link as usize], &mut self.lines[link as usize]);
             // In a run broken off the last packets may have gone by credit that came after its end.
             let (counted, queued) = port.at(line, end.max(line.left_at));
-            if self.counters.interval() > 0 && counted != line.counted {
-                self.counters.push(end, link, counted);
+            let (input, shown) = (&mut self.inputs[link as usize], &mut self.shown);
+            if shown.counters.interval() > 0 {
+                shown.counters.tell(end, link, counted, &mut line.counted);
+                shown.inq_ps.tell(end, link, input.at(end), &mut input.told);
             }
-            if self.queues.interval() > 0 && queued != line.queued {
-                self.queues.push(end, link, queued);
+            if shown.queues.interval() > 0 {
+                shown.queues.tell(end, link, queued, &mut line.queued);
             }
         }
-        (self.counters, self.queues)
+        self.shown
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Row;
-    use super::super::sampled::in_order;
     use super::*;
 
-    /// A port that is stepped through time, a picosecond each.
+    /// A port and the input that all its packets come by, stepped through time, a picosecond each.
     #[derive(Default)]
     struct Stepped {
         /// First and last picosecond and bytes of what it has taken on.
@@ -372,6 +473,8 @@ mod tests {
             self.counted.busy_ps += u64::from(behind > 0);
             self.counted.stall_ps += u64::from(behind == 0 && self.waiting > 0);
             self.counted.queue_ps += u64::from(behind > 1 || behind > 0 && self.waiting > 0);
+            let booked = self.bookings.iter().any(|booking| booking.0 > time);
+            self.counted.inq_ps += u64::from(booked || self.waiting > 0);
         }
 
         fn show(&mut self, time: u64) -> (Counted, Queued) {
@@ -409,10 +512,10 @@ mod tests {
             }
             if time / 500 % 3 > 0 && dice % 11 == 0 {
                 stepped.waiting += 1;
-                ports.joins(time, 0, 7);
+                ports.joins(time, 0, 7, 0);
             } else if stepped.waiting > 0 && dice % 7 == 0 {
                 stepped.waiting -= 1;
-                ports.leaves(time, 0, 7);
+                ports.leaves(time, 0, 7, 0);
             }
             if time / 500 % 3 > 0 && dice % 13 < 2 {
                 // Mostly of one size, which takes the same time always.
@@ -422,22 +525,22 @@ mod tests {
                 free = start + busy_ps;
                 stepped.bookings.push((start, free, wire.into()));
                 let slot = Slot { start, busy_ps, stall_ps: 0 };
-                ports.sent(time, 0, slot, Sent { wire, observed: true });
+                ports.sent(time, 0, slot, Sent { wire, observed: true, input: 0 });
             }
             stepped.step(time);
         }
-        expected.push((20_000u64.div_ceil(EVERY[0]), stepped.show(20_000).0));
-        queued.push((20_000u64.div_ceil(EVERY[1]), stepped.show(20_000).1));
-        let (counters, queues) = ports.finish(20_000);
-        let value =
-            |rows: Vec<Row<Counted>>| rows.into_iter().map(|row| (row.instant.into(), row.value));
+        let end = 20_000u64;
+        expected.push((end.div_ceil(EVERY[0]), stepped.show(end).0));
+        queued.push((end.div_ceil(EVERY[1]), stepped.show(end).1));
         expected.dedup_by_key(|row| row.1);
         queued.dedup_by_key(|row| row.1);
-        let counters: Vec<_> = value(in_order(vec![(counters, &[0])]).1).collect();
-        let rows = in_order(vec![(queues, &[0])]).1.into_iter();
-        let queues: Vec<_> = rows.map(|row| (u64::from(row.instant), row.value)).collect();
-        assert!(stepped.counted.stall_ps > 500 && stepped.counted.queue_ps > 500);
-        assert_eq!(counters, expected[1..]);
-        assert_eq!(queues, queued[1..]);
+        let Counted { stall_ps, queue_ps, inq_ps, .. } = stepped.counted;
+        assert!(stall_ps > 500 && queue_ps > 500 && inq_ps > stall_ps + 500);
+        let mut all = Probed::default();
+        Ports::join(vec![(ports, vec![0])], end, &[0], &mut all);
+        let rows = all.counters.iter().map(|row| (row.instant.into(), row.value));
+        assert_eq!(rows.collect::<Vec<_>>(), expected[1..]);
+        let rows = all.queues.iter().map(|row| (row.instant.into(), row.value));
+        assert_eq!(rows.collect::<Vec<_>>(), queued[1..]);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Look {
     number: u64,
 }
 
-impl<T> Sampled<T> {
+impl<T: Copy + PartialEq> Sampled<T> {
     pub fn new(interval: u64, most: u32) -> Self {
         Self { interval, most, instants: Vec::new(), looked: Look::at(0, interval) }
     }
@@ -54,8 +54,12 @@ impl<T> Sampled<T> {
         self.looked
     }
 
-    /// Keeps what a link shows at `time`, an instant or the end of the run.
-    pub fn push(&mut self, time: u64, link: u32, value: T) {
+    /// Keeps what a link shows at `time`, an instant or the end of the run, unless it is what it last `said`.
+    pub fn tell(&mut self, time: u64, link: u32, value: T, said: &mut T) {
+        if value == *said {
+            return;
+        }
+        *said = value;
         while self.look(time).number > u64::from(self.most) {
             self.double();
         }
@@ -87,11 +91,6 @@ impl<T> Sampled<T> {
             self.double();
         }
     }
-
-    /// Number of the last instant, and of rows.
-    fn size(&self) -> (usize, usize) {
-        (self.instants.len(), self.instants.iter().map(Vec::len).sum())
-    }
 }
 
 impl Look {
@@ -105,8 +104,32 @@ impl Look {
     }
 }
 
-/// A table in the making: what all links showed last.
-struct Table<T> {
+/// What the links of all shards showed, each shard with the numbers of its links over the whole fabric.
+pub(super) struct OfShards<T>(pub Vec<(Sampled<T>, Vec<u32>)>);
+
+impl<T: Copy + PartialEq> OfShards<T> {
+    /// The longest interval.
+    pub fn interval(&self) -> u64 {
+        self.0.iter().map(|(sampled, _)| sampled.interval).max().unwrap_or(0)
+    }
+
+    /// Makes all intervals as long as `interval`; returns the number of instants.
+    pub fn lengthen(&mut self, interval: u64) -> usize {
+        self.0.iter_mut().for_each(|(sampled, _)| sampled.lengthen(interval));
+        self.0.iter().map(|(sampled, _)| sampled.instants.len()).max().unwrap_or(0)
+    }
+
+    /// Takes out what links showed at an instant; its memory is given back.
+    pub fn take(&mut self, instant: usize) -> impl Iterator<Item = (u32, T)> {
+        self.0.iter_mut().flat_map(move |(sampled, global)| {
+            let rows = sampled.instants.get_mut(instant).map(std::mem::take);
+            rows.into_iter().flatten().map(|(link, value)| (global[link as usize], value))
+        })
+    }
+}
+
+/// A table in the making: what links showed last.
+pub(super) struct Table<T> {
     now: Vec<T>,
     /// What their rows say.
     said: Vec<T>,
@@ -116,22 +139,32 @@ struct Table<T> {
 }
 
 impl<T: Copy + PartialEq + Default> Table<T> {
-    fn new(links: usize, rows: usize) -> Self {
-        Self {
+    /// Rows in order of instant and link; `fill` is told to touch the links that may have changed.
+    pub fn in_order(
+        links: usize,
+        instants: usize,
+        mut fill: impl FnMut(usize, &mut Self),
+    ) -> Vec<Row<T>> {
+        let mut table = Self {
             now: vec![T::default(); links],
             said: vec![T::default(); links],
             touched: vec![0; links.div_ceil(64)],
-            rows: Vec::with_capacity(rows),
+            rows: Vec::new(),
+        };
+        for instant in 0..instants {
+            fill(instant, &mut table);
+            table.close(instant as u32);
         }
+        table.rows
     }
 
     /// What a link shows, to change.
-    fn touch(&mut self, link: u32) -> &mut T {
+    pub fn touch(&mut self, link: u32) -> &mut T {
         self.touched[link as usize / 64] |= 1 << (link % 64);
         &mut self.now[link as usize]
     }
 
-    /// Adds the rows of an instant, in order of links.
+    /// Adds the rows of an instant.
     fn close(&mut self, instant: u32) {
         for (word, touched) in self.touched.iter_mut().enumerate() {
             let mut links = std::mem::take(touched);
@@ -148,29 +181,17 @@ impl<T: Copy + PartialEq + Default> Table<T> {
     }
 }
 
-/// Rows of all shards in order of instant and link, at the longest of their intervals; links come with
-/// their numbers over the whole fabric.
-pub(crate) fn in_order<T: Copy + PartialEq + Default>(
-    mut shards: Vec<(Sampled<T>, &[u32])>,
+/// Rows of all shards at the longest of their intervals.
+pub(super) fn in_order<T: Copy + PartialEq + Default>(
+    links: usize,
+    mut shown: OfShards<T>,
 ) -> (u64, Vec<Row<T>>) {
-    let interval = shards.iter().map(|(sampled, _)| sampled.interval).max().unwrap_or(0);
-    shards.iter_mut().for_each(|(sampled, _)| sampled.lengthen(interval));
-    let sizes = || shards.iter().map(|(sampled, _)| sampled.size());
-    let instants = sizes().map(|(instants, _)| instants).max().unwrap_or(0);
-    let links = shards.iter().flat_map(|(_, global)| global.iter()).max();
-    let links = links.map_or(0, |&last| last as usize + 1);
-    let mut table = Table::new(links, sizes().map(|(_, rows)| rows).sum());
-    for instant in 0..instants {
-        for (sampled, global) in &mut shards {
-            // Memory is given back as the table grows.
-            let rows = sampled.instants.get_mut(instant).map(std::mem::take);
-            for (link, value) in rows.into_iter().flatten() {
-                *table.touch(global[link as usize]) = value;
-            }
-        }
-        table.close(instant as u32);
-    }
-    (interval, table.rows)
+    let interval = shown.interval();
+    let instants = shown.lengthen(interval);
+    let rows = Table::in_order(links, instants, |instant, table| {
+        shown.take(instant).for_each(|(link, value)| *table.touch(link) = value);
+    });
+    (interval, rows)
 }
 
 #[cfg(test)]
@@ -182,15 +203,14 @@ mod tests {
         let values = [3, 3, 5, 7, 5, 5, 0, 2, 2, 2, 4, 4];
         let record = |interval: u64, most: u32| {
             let mut sampled = Sampled::new(interval, most);
-            let mut before = 0;
+            let mut said = 0;
             for (at, &value) in values.iter().enumerate() {
                 let time = 10 * (at as u64 + 1);
-                if value != before && sampled.look(time).due {
-                    sampled.push(time, 8, value);
-                    before = value;
+                if sampled.look(time).due {
+                    sampled.tell(time, 8, value, &mut said);
                 }
             }
-            in_order(vec![(sampled, &[0, 1, 2, 3, 4, 5, 6, 7, 8])])
+            in_order(9, OfShards(vec![(sampled, (0..9).collect())]))
         };
         assert_eq!(record(10, 6), record(20, 100));
         assert_eq!(record(10, 3), record(40, 100));

@@ -2,7 +2,6 @@
 
 use tailback_telemetry::Mark;
 
-use super::sampled::in_order;
 use super::{Arrival, Carried, Hop, Measure, Ports, Probe, Probed, Sent, Slot};
 
 /// Any of the probes.
@@ -27,12 +26,12 @@ impl Probe for Several {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, now: u64, link: u32) {
+    fn fetch(&self, now: u64, link: u32, input: u32) {
         if let Some(ports) = &self.ports {
-            ports.fetch(link);
+            ports.fetch(link, input);
         }
         if let Some(measure) = &self.measure {
-            measure.fetch(now, link);
+            measure.fetch(now, link, input);
         }
     }
 
@@ -54,6 +53,11 @@ impl Probe for Several {
     }
 
     #[inline]
+    fn wants_inputs(&self) -> bool {
+        self.ports.is_some()
+    }
+
+    #[inline]
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {
         match &self.carried {
             Some(carried) if !carried.full() => {
@@ -69,16 +73,16 @@ impl Probe for Several {
     }
 
     #[inline]
-    fn joins(&mut self, now: u64, link: u32, wire: u32) {
+    fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
         if let Some(ports) = &mut self.ports {
-            ports.joins(now, link, wire);
+            ports.joins(now, link, wire, input);
         }
     }
 
     #[inline]
-    fn leaves(&mut self, now: u64, link: u32, wire: u32) {
+    fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
         if let Some(ports) = &mut self.ports {
-            ports.leaves(now, link, wire);
+            ports.leaves(now, link, wire, input);
         }
     }
 
@@ -122,23 +126,19 @@ pub(crate) struct Part {
 }
 
 impl Probed {
-    /// Joins what the shards saw in a run that ended at `end`.
-    pub(crate) fn join(mut parts: Vec<Part>, end: u64) -> Self {
+    /// Joins what the shards saw in a run that ended at `end`; `reverse` is the way back of each link of
+    /// the fabric.
+    pub(crate) fn join(parts: Vec<Part>, end: u64, reverse: &[u32]) -> Self {
         let mut all = Self::default();
-        let (mut counters, mut queues) = (Vec::new(), Vec::new());
-        for Part { ports, carried, global } in &mut parts {
-            if let Some(ports) = ports.take() {
-                let (counted, queued) = ports.finish(end);
-                counters.push((counted, &global[..]));
-                queues.push((queued, &global[..]));
-            }
-            if let Some(carried) = carried.take() {
+        let mut shards = Vec::new();
+        for Part { ports, carried, global } in parts {
+            shards.extend(ports.map(|ports| (ports, global)));
+            if let Some(carried) = carried {
                 all.one_in = carried.one_in();
                 all.packets.extend(carried.finish());
             }
         }
-        (all.counters_ps, all.counters) = in_order(counters);
-        (all.queues_ps, all.queues) = in_order(queues);
+        Ports::join(shards, end, reverse, &mut all);
         all.packets.sort_unstable_by_key(|record| record.packet);
         all
     }

@@ -70,18 +70,18 @@ def _readings(run: Run, time_ns: int) -> pl.DataFrame:
     """Table ``counters`` with a row for every link and instant, that of the start included."""
     end, step = int(run.summary["end_ps"]), int(run.summary["counters_ps"])
     instants = np.append(np.arange(0, end, step, dtype=np.uint64), np.uint64(end))
-    counted = ("data_bytes", "packets", "stall_ps", "queue_ps")
+    counted = ("data_bytes", "packets", "stall_ps", "inq_ps")
+    table = run.tables["counters"].select("link", "time_ps", *counted)
+    # A run written before there was a counter does not know it.
+    known = [name for name in counted if not table[name].null_count()]
     links = run.tables["links"].select("link", "src_name", "src_port", "direction", "rate_gbps")
     frame = (
         links.lazy()
         .join(pl.LazyFrame({"time_ps": instants}), how="cross")
-        .join(
-            run.tables["counters"].lazy().select("link", "time_ps", *counted),
-            on=["link", "time_ps"], how="left",
-        )
+        .join(table.lazy(), on=["link", "time_ps"], how="left")
         .sort("link", "time_ps")
         # No row means no change.
-        .with_columns(pl.col(*counted).forward_fill().over("link").fill_null(0))
+        .with_columns(pl.col(*known).forward_fill().over("link").fill_null(0))
         .select(
             time_ns=(pl.col("time_ps") // _PS_PER_NS).cast(pl.Int64) + time_ns,
             port=pl.col("src_port"),
@@ -91,7 +91,7 @@ def _readings(run: Run, time_ns: int) -> pl.DataFrame:
             data_bytes=pl.col("data_bytes"),
             packets=pl.col("packets"),
             stall_ns=pl.col("stall_ps") // _PS_PER_NS,
-            internal_stall_ns=pl.col("queue_ps") // _PS_PER_NS,
+            internal_stall_ns=pl.col("inq_ps") // _PS_PER_NS,
             capacity_gbps=pl.col("rate_gbps"),
             source=pl.lit("simulation"),
         )
