@@ -6,6 +6,7 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tailback_engine::probe::{Counted, Queued, Row};
 use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
 
 use tailback_telemetry::Column;
@@ -112,6 +113,21 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
     Ok(out)
 }
 
+/// `n` rows as named columns, each row read once.
+fn in_columns<const N: usize>(
+    names: [&str; N],
+    n: usize,
+    rows: impl Iterator<Item = [u64; N]>,
+) -> Vec<(&str, Vec<u64>)> {
+    let mut columns = names.map(|name| (name, Vec::with_capacity(n)));
+    for row in rows {
+        for ((_, column), value) in columns.iter_mut().zip(row) {
+            column.push(value);
+        }
+    }
+    columns.into()
+}
+
 /// What further probes saw; nothing where they were not asked for.
 fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, outcome: &Outcome) -> PyResult<()> {
     let probed = &outcome.probed;
@@ -119,29 +135,23 @@ fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, outcome: &Outcome) -> PyResul
     let time = |instant: u32, interval: u64| {
         u64::from(instant).saturating_mul(interval).min(outcome.end_ps)
     };
-    let c = &probed.counters;
-    let counters = vec![
-        ("time_ps", c.iter().map(|row| time(row.instant, probed.counters_ps)).collect()),
-        ("link", c.iter().map(|row| row.link.into()).collect()),
-        ("data_bytes", c.iter().map(|row| row.value.bytes).collect()),
-        ("packets", c.iter().map(|row| row.value.packets).collect()),
-        ("busy_ps", c.iter().map(|row| row.value.busy_ps).collect()),
-        ("stall_ps", c.iter().map(|row| row.value.stall_ps).collect()),
-        ("queue_ps", c.iter().map(|row| row.value.queue_ps).collect()),
-        ("inq_ps", c.iter().map(|row| row.value.inq_ps).collect()),
-    ];
+    let names =
+        ["time_ps", "link", "data_bytes", "packets", "busy_ps", "stall_ps", "queue_ps", "inq_ps"];
+    let counters = probed.counters.iter().map(|Row { instant, link, value }| {
+        let Counted { bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps } = value;
+        let time_ps = time(instant, probed.counters_ps);
+        [time_ps, link.into(), bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps]
+    });
     out.set_item("counters_ps", probed.counters_ps)?;
-    out.set_item("counters", table(py, counters)?)?;
-    let q = &probed.queues;
-    let queues = vec![
-        ("time_ps", q.iter().map(|row| time(row.instant, probed.queues_ps)).collect()),
-        ("link", q.iter().map(|row| row.link.into()).collect()),
-        ("waiting_bytes", q.iter().map(|row| row.value.waiting_bytes).collect()),
-        ("booked_bytes", q.iter().map(|row| row.value.booked_bytes).collect()),
-        ("packets", q.iter().map(|row| row.value.packets.into()).collect()),
-    ];
+    out.set_item("counters", table(py, in_columns(names, probed.counters.len(), counters))?)?;
+    let names = ["time_ps", "link", "waiting_bytes", "booked_bytes", "packets"];
+    let queues = probed.queues.iter().map(|Row { instant, link, value }| {
+        let Queued { waiting_bytes, booked_bytes, packets } = value;
+        let time_ps = time(instant, probed.queues_ps);
+        [time_ps, link.into(), waiting_bytes, booked_bytes, packets.into()]
+    });
     out.set_item("queues_ps", probed.queues_ps)?;
-    out.set_item("queues", table(py, queues)?)?;
+    out.set_item("queues", table(py, in_columns(names, probed.queues.len(), queues))?)?;
     let p = &probed.packets;
     let carried = vec![
         ("packet", p.iter().map(|record| record.packet).collect()),

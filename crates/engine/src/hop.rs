@@ -357,11 +357,7 @@ impl<P: Probe> Shard<'_, P> {
             self.links.fetch_loads(route.start, route.n);
         }
         if P::ON {
-            // The lane of a packet from another shard is not known here.
-            let known = packet.from == self.number && self.probe.wants_inputs();
-            let came = known.then(|| self.links.lane(packet.lane).global);
-            let input = came.map_or(NIL, |came| self.input(came, packet.next));
-            self.probe.fetch(self.now, link, input);
+            self.probe.fetch(self.now, link);
         }
         route
     }

@@ -5,7 +5,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::*;
-use tailback_engine::probe::{Carry, Counted, Probed, Probes, Queued, Row, Scheme, Truth, Truths};
+use tailback_engine::probe::{Carry, Counted, Probed, Probes, Queued, Rows, Scheme, Truth, Truths};
 use tailback_engine::{
     Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme as Control,
     Settings, Work, simulate,
@@ -156,7 +156,7 @@ fn probes_change_no_congestion_control() {
     }
 }
 
-fn last_of<T: Copy>(rows: &[Row<T>], links: usize) -> Vec<Option<T>> {
+fn last_of<T: Copy>(rows: &Rows<T>, links: usize) -> Vec<Option<T>> {
     let mut last = vec![None; links];
     rows.iter().for_each(|row| last[row.link as usize] = Some(row.value));
     last
@@ -217,7 +217,7 @@ fn counters_add_up_to_the_truth() {
 }
 
 /// The row of a link that holds at an instant.
-fn at<T: Copy + Default>(rows: &[Row<T>], link: u32, instant: u32) -> T {
+fn at<T: Copy + Default>(rows: &Rows<T>, link: u32, instant: u32) -> T {
     let of_link = rows.iter().filter(|row| row.link == link && row.instant <= instant);
     of_link.last().map_or(T::default(), |row| row.value)
 }
@@ -338,10 +338,9 @@ fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
     };
     let (counted, queued) = (until(part.probed.counters_ps), until(part.probed.queues_ps));
     let rows = |run: &Outcome| {
-        let mut counters = run.probed.counters.clone();
-        counters.retain(|row| counted(row.instant));
-        let mut queues = run.probed.queues.clone();
-        queues.retain(|row| queued(row.instant));
+        let counters = run.probed.counters.iter().filter(|row| counted(row.instant));
+        let queues = run.probed.queues.iter().filter(|row| queued(row.instant));
+        let (counters, queues): (Vec<_>, Vec<_>) = (counters.collect(), queues.collect());
         (counters, queues)
     };
     assert!(rows(&part).0.len() > 1000 && rows(&part).1.len() > 1000);

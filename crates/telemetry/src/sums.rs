@@ -373,7 +373,7 @@ mod tests {
             let window = (number * 4 / samples) as u32 * (1 + half) / 2;
             let (label, link) = (draw as u32 % labels, (draw >> 32) as u32 % links);
             let met = if draw >> 20 & 3 == 0 { (link + 1) % links } else { NO_LINK };
-            let (l, g, bytes) = (1 + draw >> 40 & 7, 1 + draw >> 50 & 3, 100 + label);
+            let (l, g, bytes) = (((1 + draw) >> 40) & 7, ((1 + draw) >> 50) & 3, 100 + label);
             let (l, g) = (l as u8 + 1, g as u8 + 1);
             let mark =
                 Mark { hop_link: link, congested_link: met, hop_count: l, congested_count: g };

@@ -40,7 +40,7 @@ _WINDOW = 40  # truth of a link in a window, empty or not
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
 _PROCESS = 8 << 20  # whatever the size, event queues of some threads included
-_PORT = 64 + 152 + 32  # what a port sends, what it holds and its last rows said, its input
+_PORT = 64 + 128 + 32  # what a port sends, what it holds and its last rows said, its input
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 
 mod carried;
 mod covered;
+mod input;
 mod measure;
 mod ports;
 mod sampled;
@@ -15,7 +16,7 @@ mod truth;
 pub use carried::{Carried, Carry, Record, Scheme};
 pub use measure::Measure;
 pub use ports::{Counted, Ports, Queued};
-pub use sampled::Row;
+pub use sampled::{Row, Rows};
 pub(crate) use several::Part;
 pub use several::Several;
 pub use truth::{Truth, Truths};
@@ -52,10 +53,9 @@ pub trait Probe {
         false
     }
 
-    /// A packet goes through a link soon after `now`: starts to fetch what that needs; `input` as of
-    /// [`Sent`].
+    /// A packet goes through a link soon after `now`: starts to fetch what that needs.
     #[inline]
-    fn fetch(&self, _now: u64, _link: u32, _input: u32) {}
+    fn fetch(&self, _now: u64, _link: u32) {}
 
     /// Nothing happens before `now` any more.
     #[inline]
@@ -175,11 +175,11 @@ pub struct Probed {
     /// Time between readings in the end: doubled as often as there would have been too many.
     pub counters_ps: u64,
     /// Port counters, by instant and link; a link without a row has what its last row says.
-    pub counters: Vec<Row<Counted>>,
+    pub counters: Rows<Counted>,
     /// As `counters_ps`.
     pub queues_ps: u64,
     /// Queues, by instant and link; a link without a row has what its last row says.
-    pub queues: Vec<Row<Queued>>,
+    pub queues: Rows<Queued>,
     /// One in so many packets of observed jobs is kept, 0 for none.
     pub one_in: u64,
     /// Packets that arrived, by number.

@@ -2,8 +2,9 @@
 //!
 //! All that matters to a port are the times at which packets get in line, leave it and are taken on by
 //! the transmitter. A packet that is taken on is counted at once, whole, with the time it will take; what
-//! a port showed at an instant is that less what lay ahead of it, and is worked out when the next packet
-//! comes, or at the end. At an instant counts what happened before it. So neither shards nor threads show.
+//! a port showed at an instant is that less what lay ahead of it. It is worked out for all ports in order
+//! as the next window opens, or for one whose next packet comes sooner. At an instant counts what
+//! happened before it. So neither shards nor threads show.
 
 use std::collections::VecDeque;
 
@@ -11,6 +12,7 @@ use crate::link::NIL;
 use crate::prefetch::prefetch;
 
 use super::covered::Covered;
+use super::input::Input;
 use super::sampled::{OfShards, Sampled, Table, in_order};
 use super::{Probed, Sent, Slot};
 
@@ -86,8 +88,9 @@ struct Port {
 
 const _: () = assert!(size_of::<Port>() == 64);
 
-/// What else is to be known of a port.
+/// What else is to be known of a port: what packets that wait change comes first, on one cache line.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 struct Line {
     /// Instants before are told.
     next: u64,
@@ -100,11 +103,15 @@ struct Line {
     bytes: u64,
     packets: u64,
     /// Runs before it that may not be over, and when they are.
-    runs: VecDeque<(u64, Run)>,
+    // Boxed: a pointer fits the cache line, a queue does not.
+    #[allow(clippy::box_collection)]
+    runs: Option<Box<VecDeque<(u64, Run)>>>,
     /// What its last rows said.
     counted: Counted,
     queued: Queued,
 }
+
+const _: () = assert!(size_of::<Line>() == 128);
 
 impl Port {
     const IDLE: Self = Self {
@@ -135,11 +142,12 @@ impl Port {
     fn change(&mut self, line: &mut Line, now: u64, wire: u32, packet_ps: u64) {
         line.bytes += self.run.bytes();
         line.packets += self.run.packets;
-        while line.runs.front().is_some_and(|&(end, _)| end <= now) {
-            line.runs.pop_front();
-        }
         if self.busy.until > now {
-            line.runs.push_back((self.busy.until, self.run));
+            let runs = line.runs.get_or_insert_default();
+            while runs.front().is_some_and(|&(end, _)| end <= now) {
+                runs.pop_front();
+            }
+            runs.push_back((self.busy.until, self.run));
         }
         self.run = Run { packets: 0, packet_ps, wire };
     }
@@ -147,7 +155,7 @@ impl Port {
     /// Bytes and packets taken on and not sent at `time`.
     fn left(&self, line: &Line, time: u64) -> (u64, u64) {
         let mut left = (0, 0);
-        let runs = line.runs.iter().rev().copied();
+        let runs = line.runs.iter().flat_map(|runs| runs.iter().rev().copied());
         for (end, run) in std::iter::once((self.busy.until, self.run)).chain(runs) {
             if end <= time {
                 break;
@@ -184,56 +192,14 @@ impl Port {
     }
 }
 
-/// The input buffer of the port that a link leaves, as what arrives there sees it.
-#[derive(Debug)]
-#[repr(align(32))]
-struct Input {
-    /// Time in which a packet was ready to leave it. While packets are in line, all until then is counted.
-    stalled: Covered,
-    /// What the last row said.
-    told: u64,
-    /// Packets in line.
-    waiting: u32,
-}
-
-impl Input {
-    const EMPTY: Self = Self { stalled: Covered::NOTHING, told: 0, waiting: 0 };
-
-    /// So many packets are in line from `now` on.
-    fn wait(&mut self, now: u64, packets: u32) {
-        if self.waiting > 0 {
-            self.stalled.add(0, now);
-        }
-        self.stalled.until = self.stalled.until.max(now);
-        self.waiting = packets;
-    }
-
-    /// A packet that is taken on now begins to leave at `start`.
-    #[inline]
-    fn leaves(&mut self, now: u64, start: u64) {
-        self.stalled.add(if self.waiting > 0 { 0 } else { now }, start);
-    }
-
-    /// What it shows at `time`, nothing having happened since.
-    fn at(&self, time: u64) -> u64 {
-        let more = if self.waiting > 0 { time.saturating_sub(self.stalled.until) } else { 0 };
-        self.stalled.before(time) + more
-    }
-
-    /// Nothing changes after `time` before the next packet comes.
-    fn quiet(&self, time: u64) -> bool {
-        self.waiting == 0 && self.stalled.until <= time
-    }
-}
-
 /// What the ports of a shard showed.
 #[derive(Debug)]
-pub(super) struct Shown {
+struct Shown {
     /// All but the last of the counters.
-    pub counters: Sampled<Counted>,
+    counters: Sampled<Counted>,
     /// The last one, [`Counted::inq_ps`], of the links that run back.
-    pub inq_ps: Sampled<u64>,
-    pub queues: Sampled<Queued>,
+    inq_ps: Sampled<u64>,
+    queues: Sampled<Queued>,
 }
 
 impl Shown {
@@ -276,11 +242,10 @@ impl Ports {
         }
     }
 
-    /// Starts to fetch what a packet changes at its ports.
+    /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
     #[inline]
-    pub fn fetch(&self, link: u32, input: u32) {
+    pub fn fetch(&self, link: u32) {
         prefetch(&self.ports[link as usize]);
-        self.inputs.get(input as usize).map(prefetch);
     }
 
     /// Nothing happens before `now` any more.

@@ -11,6 +11,39 @@ pub struct Row<T> {
     pub value: T,
 }
 
+/// Rows in order of instant and link.
+#[derive(Debug, Clone, Default)]
+pub struct Rows<T> {
+    /// Links and what they showed at each instant.
+    instants: Vec<Vec<(u32, T)>>,
+}
+
+impl<T: Copy> Rows<T> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.instants.iter().map(Vec::len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Row<T>> {
+        let numbered = self.instants.iter().zip(0..);
+        numbered.flat_map(|(rows, instant)| {
+            rows.iter().map(move |&(link, value)| Row { instant, link, value })
+        })
+    }
+}
+
+impl<T: Copy + PartialEq> PartialEq for Rows<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
 /// What links showed at multiples of an interval. When there would be more than `most` instants, every
 /// other one is dropped and the interval doubles, so the length of a run need not be known beforehand.
 #[derive(Debug)]
@@ -65,7 +98,9 @@ impl<T: Copy + PartialEq> Sampled<T> {
         }
         let instant = self.look(time).number as usize;
         if instant >= self.instants.len() {
-            self.instants.resize_with(instant + 1, Vec::new);
+            let like_before = self.instants.last().map_or(0, Vec::len);
+            self.instants.resize_with(instant, Vec::new);
+            self.instants.push(Vec::with_capacity(like_before));
         }
         self.instants[instant].push((link, value));
     }
@@ -135,7 +170,6 @@ pub(super) struct Table<T> {
     said: Vec<T>,
     /// Links that may have changed, a bit each.
     touched: Vec<u64>,
-    rows: Vec<Row<T>>,
 }
 
 impl<T: Copy + PartialEq + Default> Table<T> {
@@ -144,18 +178,18 @@ impl<T: Copy + PartialEq + Default> Table<T> {
         links: usize,
         instants: usize,
         mut fill: impl FnMut(usize, &mut Self),
-    ) -> Vec<Row<T>> {
+    ) -> Rows<T> {
         let mut table = Self {
             now: vec![T::default(); links],
             said: vec![T::default(); links],
             touched: vec![0; links.div_ceil(64)],
-            rows: Vec::new(),
         };
-        for instant in 0..instants {
+        // An instant's memory is given back before the next one asks for some.
+        let close = |instant| {
             fill(instant, &mut table);
-            table.close(instant as u32);
-        }
-        table.rows
+            table.changed()
+        };
+        Rows { instants: (0..instants).map(close).collect() }
     }
 
     /// What a link shows, to change.
@@ -164,8 +198,10 @@ impl<T: Copy + PartialEq + Default> Table<T> {
         &mut self.now[link as usize]
     }
 
-    /// Adds the rows of an instant.
-    fn close(&mut self, instant: u32) {
+    /// Takes out links that have changed, in order, and what they show.
+    fn changed(&mut self) -> Vec<(u32, T)> {
+        let most = self.touched.iter().map(|links| links.count_ones() as usize).sum();
+        let mut rows = Vec::with_capacity(most);
         for (word, touched) in self.touched.iter_mut().enumerate() {
             let mut links = std::mem::take(touched);
             while links != 0 {
@@ -174,10 +210,11 @@ impl<T: Copy + PartialEq + Default> Table<T> {
                 let value = self.now[link];
                 if value != self.said[link] {
                     self.said[link] = value;
-                    self.rows.push(Row { instant, link: link as u32, value });
+                    rows.push((link as u32, value));
                 }
             }
         }
+        rows
     }
 }
 
@@ -185,7 +222,7 @@ impl<T: Copy + PartialEq + Default> Table<T> {
 pub(super) fn in_order<T: Copy + PartialEq + Default>(
     links: usize,
     mut shown: OfShards<T>,
-) -> (u64, Vec<Row<T>>) {
+) -> (u64, Rows<T>) {
     let interval = shown.interval();
     let instants = shown.lengthen(interval);
     let rows = Table::in_order(links, instants, |instant, table| {

@@ -441,7 +441,7 @@ mod tests {
             ledger.grow(window as usize + 1);
             let (observed, stall_ps) = (draw & 1 > 0, draw % 7 / 6 * 1000);
             let slot = Slot { start: 0, busy_ps, stall_ps };
-            ledger.sent(window, link, slot, Sent { wire: 4096, observed });
+            ledger.sent(window, link, slot, Sent { wire: 4096, observed, input: 0 });
             let truth = expected.entry((window << halvings, link)).or_default();
             truth.packets += 1;
             truth.observed_packets += u32::from(observed);
@@ -516,7 +516,7 @@ mod tests {
             ledger.grow(window as usize + 1);
             for link in 0..LINKS {
                 let slot = Slot { start: 0, busy_ps: 1, stall_ps: 1 };
-                ledger.sent(window, link, slot, Sent { wire: 1, observed: true });
+                ledger.sent(window, link, slot, Sent { wire: 1, observed: true, input: 0 });
             }
         }
         (0..8).for_each(|_| ledger.double_windows());
