@@ -11,7 +11,6 @@ use crate::packet::{Content, Flags, Packet};
 use crate::prefetch::prefetch_of;
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
-use crate::rng::{Stream, random};
 use crate::settings::{Injection, Switching};
 use crate::shard::Shard;
 
@@ -300,7 +299,7 @@ impl<P: Probe> Shard<'_, P> {
             self.probe.holds(self.now, link, 0);
             self.probe.sent(self.now, link, sending, sent);
             if world.settings.count_injection {
-                let bits = random(world.settings.seed, Stream::Reservoir, packet.id, 0xff);
+                let bits = world.reservoir.draw(packet.id, 0xff);
                 let hop = Hop {
                     local: link,
                     link: self.links.global(link),

@@ -374,7 +374,7 @@ impl<P: Probe> Shard<'_, P> {
     /// Which of `n` candidates a packet looks at first.
     #[inline]
     fn draw(&self, id: u64, hops: u8, n: usize) -> u32 {
-        below(random(self.world.settings.seed, Stream::Route, id, hops.into()), n as u32)
+        below(self.world.choice.draw(id, hops.into()), n as u32)
     }
 
     /// The same for any rule, routing and number of lanes.
@@ -497,7 +497,7 @@ impl<P: Probe> Shard<'_, P> {
         };
         let congested = self.congested(lane, wire, id, hops);
         let queue = if self.probe.wants_queue() { self.queued(lane) + u64::from(wire) } else { 0 };
-        let bits = random(self.world.settings.seed, Stream::Reservoir, id, hops.into());
+        let bits = self.world.reservoir.draw(id, hops.into());
         let packet = &mut self.packets[slot];
         let local = self.links.link_of(lane);
         let global = self.links.global(local);

@@ -20,14 +20,29 @@ pub enum Stream {
     Pace = 0xe703_7ed1_a0b4_28db,
 }
 
-/// 64 random bits for one hop of one packet.
-///
-/// Two rounds of the splitmix64 finaliser (Steele, Lea and Flood, OOPSLA 2014) over the packet and
-/// hop, offset by the seed and the stream.
+/// Random numbers for one purpose.
+#[derive(Debug, Clone, Copy)]
+pub struct Source(u64);
+
+impl Source {
+    /// The source of a run with this seed.
+    #[inline]
+    pub fn new(seed: u64, stream: Stream) -> Self {
+        Self(splitmix(seed ^ stream as u64))
+    }
+
+    /// 64 random bits for one hop of one packet.
+    ///
+    /// Two rounds of the splitmix64 finaliser (Steele, Lea and Flood, OOPSLA 2014) over the packet and
+    /// hop, offset by the seed and the stream.
+    #[inline]
+    pub fn draw(self, packet: u64, hop: u64) -> u64 {
+        splitmix(self.0.wrapping_add(packet.wrapping_mul(0x2545_f491_4f6c_dd1d)) ^ (hop << 56))
+    }
+}
+
+/// The same where there is no source at hand.
 #[inline]
 pub fn random(seed: u64, stream: Stream, packet: u64, hop: u64) -> u64 {
-    splitmix(
-        splitmix(seed ^ stream as u64).wrapping_add(packet.wrapping_mul(0x2545_f491_4f6c_dd1d))
-            ^ (hop << 56),
-    )
+    Source::new(seed, stream).draw(packet, hop)
 }

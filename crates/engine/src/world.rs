@@ -18,7 +18,7 @@ use crate::prefetch::prefetch_of;
 use crate::program::{Compiled, Envelope, Placement, Program, compile};
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{Receiving, Sending};
-use crate::rng::{Stream, random};
+use crate::rng::{Source, Stream, random};
 use crate::settings::Routing;
 use crate::shard::Shard;
 use crate::{EngineError, Settings};
@@ -40,6 +40,9 @@ pub(crate) struct World<'a> {
     pub local_rank: Vec<u32>,
     /// Ranks of every shard, in order.
     ranks: Vec<Vec<u32>>,
+    /// Random numbers for the choice among candidates and for reservoirs.
+    pub choice: Source,
+    pub reservoir: Source,
     /// Shortest cable between switches.
     pub least_cable_ps: u64,
     pub total_packets: u64,
@@ -93,6 +96,8 @@ impl<'a> World<'a> {
             places: places(fabric, plan, &cut),
             groups: groups(plan, &cut),
             total_packets: compiled.messages.iter().map(of_packets).sum(),
+            choice: Source::new(settings.seed, Stream::Route),
+            reservoir: Source::new(settings.seed, Stream::Reservoir),
             program: compiled,
             cut,
             local_rank,
