@@ -166,6 +166,9 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Second stage: asks for what the packets name, and for the last of those who wait for credit.
     fn meet(&self, block: usize) {
+        if !self.links.are_many() {
+            return;
+        }
         for place in self.ahead.arrivals.of(block) {
             let packet = &self.packets[self.ahead.arrivals.at(place)];
             self.world.fetch_place(packet.node);
@@ -182,6 +185,9 @@ impl<P: Probe> Shard<'_, P> {
     fn find(&mut self, block: usize) {
         for place in self.ahead.arrivals.of(block) {
             let packet = &self.packets[self.ahead.arrivals.at(place)];
+            if packet.from == self.number && !self.links.are_many() {
+                self.links.fetch_lane(packet.lane);
+            }
             let (message, route) = (packet.message, self.fetch_for(packet));
             self.ahead.routes[place % ROOM] = route;
             self.ahead.received.note(message, route.home);
