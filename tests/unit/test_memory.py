@@ -62,7 +62,7 @@ def tapered(size: str, messages: int, **telemetry: Any) -> dict[str, Any]:
     "source",
     [
         pytest.param(tapered("4 KiB", 120, scheme="off"), id="messages"),
-        pytest.param(tapered("16 KiB", 4, windows=32), id="windows"),
+        pytest.param(tapered("64 KiB", 10, windows=16), id="windows"),
         pytest.param(
             tapered("64 KiB", 4, scheme="off") | {"probes": {"counters": "500 ns"}}, id="counters"
         ),
@@ -103,9 +103,10 @@ def test_a_run_that_fits_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_takes_the_most_decides_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(memory.VARIABLE, "1 MiB")
-    prepared = prepare(parse(tapered("4 KiB", 1, windows=4096)))
+    prepared = prepare(parse(tapered("64 KiB", 4, windows=4096)))
     with pytest.raises(ScenarioError, match="fewer \\[telemetry\\] windows"):
         require_memory(prepared.fabric, prepared.scenario, prepared.program)
+    prepared = prepare(parse(tapered("4 KiB", 1)))
     off = {"measure": False}
     with pytest.raises(ScenarioError, match="a machine with more memory"):
         require_memory(prepared.fabric, prepared.scenario, prepared.program, **off)

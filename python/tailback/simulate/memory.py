@@ -36,7 +36,7 @@ _RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
 _OPERATION = 37 + 16  # copy of the program, compiled
 _MESSAGE = 40 + 8 + 32 + 24 + 52  # envelope, numbers of its sides, both sides, log
 _PACKET = 64 + 16 + 12  # packet, its event, its credit on the way back
-_WINDOW = 40  # truth of a link in a window, empty or not
+_ACCOUNT = 16 + 24 + 4  # what a link did in its last window, its place in a window's table
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
 _PROCESS = 8 << 20  # whatever the size, event queues of some threads included
@@ -104,7 +104,7 @@ def estimate_memory(
         # A packet is counted on every link of its way, and leaves a sample of one of them.
         truth = min(links * windows, packets * 6)
         samples = min(truth * max(1, len(program.labels)), packets)
-        parts["time windows of links"] = links * windows * _WINDOW + truth * _ROW
+        parts["time windows of links"] = links * _ACCOUNT + truth * _ROW
         parts["samples"] = samples * _ROW
     every = [time for time in (scenario.probes.counters, scenario.probes.queues) if time]
     if every:
