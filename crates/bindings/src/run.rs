@@ -13,7 +13,7 @@ use tailback_telemetry::Column;
 
 use crate::network::{Network, raise};
 use crate::program::{Columns, Places, placement_of, program_of};
-use crate::table::{columns, numbers, rows};
+use crate::table::{array, columns, numbers, rows};
 use crate::topologies::Routing;
 
 /// Simulates on `network` by its own routes or those of `routing`; `program` is (rank_start, kind,
@@ -113,19 +113,32 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
     Ok(out)
 }
 
-/// `n` rows as named columns, each row read once.
-fn in_columns<const N: usize>(
+/// `n` rows as a dictionary of arrays, each under its name and as narrow as its numbers are; each row is
+/// read once.
+fn in_columns<'py, const N: usize>(
+    py: Python<'py>,
     names: [&str; N],
     n: usize,
-    rows: impl Iterator<Item = [u64; N]>,
-) -> Vec<(&str, Vec<u64>)> {
-    let mut columns = names.map(|name| (name, Vec::with_capacity(n)));
-    for row in rows {
-        for ((_, column), value) in columns.iter_mut().zip(row) {
-            column.push(value);
+    mut rows: impl Iterator<Item = [u64; N]>,
+) -> PyResult<Bound<'py, PyDict>> {
+    const BLOCK: usize = 1024;
+    let mut columns = [(); N].map(|()| Column::with_capacity(n));
+    let mut block = Vec::with_capacity(BLOCK);
+    loop {
+        block.clear();
+        block.extend(rows.by_ref().take(BLOCK));
+        if block.is_empty() {
+            break;
+        }
+        for (place, column) in columns.iter_mut().enumerate() {
+            column.extend(block.iter().map(|row: &[u64; N]| row[place]));
         }
     }
-    columns.into()
+    let table = PyDict::new(py);
+    for (name, column) in names.into_iter().zip(columns) {
+        table.set_item(name, array(py, column))?;
+    }
+    Ok(table)
 }
 
 /// What further probes saw; nothing where they were not asked for.
@@ -143,7 +156,7 @@ fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, outcome: &Outcome) -> PyResul
         [time_ps, link.into(), bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps]
     });
     out.set_item("counters_ps", probed.counters_ps)?;
-    out.set_item("counters", table(py, in_columns(names, probed.counters.len(), counters))?)?;
+    out.set_item("counters", in_columns(py, names, probed.counters.len(), counters)?)?;
     let names = ["time_ps", "link", "waiting_bytes", "booked_bytes", "packets"];
     let queues = probed.queues.iter().map(|Row { instant, link, value }| {
         let Queued { waiting_bytes, booked_bytes, packets } = value;
@@ -151,7 +164,7 @@ fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, outcome: &Outcome) -> PyResul
         [time_ps, link.into(), waiting_bytes, booked_bytes, packets.into()]
     });
     out.set_item("queues_ps", probed.queues_ps)?;
-    out.set_item("queues", table(py, in_columns(names, probed.queues.len(), queues))?)?;
+    out.set_item("queues", in_columns(py, names, probed.queues.len(), queues)?)?;
     let p = &probed.packets;
     let carried = vec![
         ("packet", p.iter().map(|record| record.packet).collect()),

@@ -1,5 +1,18 @@
 //! Dictionaries of arrays.
 
+use numpy::IntoPyArray;
+use pyo3::prelude::*;
+use tailback_telemetry::Column;
+
+/// A column as an array of the same width.
+pub(crate) fn array(py: Python<'_>, column: Column) -> Bound<'_, PyAny> {
+    match column {
+        Column::U16(numbers) => numbers.into_pyarray(py).into_any(),
+        Column::U32(numbers) => numbers.into_pyarray(py).into_any(),
+        Column::U64(numbers) => numbers.into_pyarray(py).into_any(),
+    }
+}
+
 /// Vectors of a structure as a dictionary of arrays, each under the name of its field.
 macro_rules! columns {
     ($py:expr, $from:expr; $($field:ident),+) => {{
@@ -15,11 +28,7 @@ macro_rules! numbers {
     ($py:expr, $from:expr; $($field:ident),+) => {{
         let table = pyo3::types::PyDict::new($py);
         $(
-            match $from.$field {
-                Column::U16(numbers) => table.set_item(stringify!($field), numbers.into_pyarray($py))?,
-                Column::U32(numbers) => table.set_item(stringify!($field), numbers.into_pyarray($py))?,
-                Column::U64(numbers) => table.set_item(stringify!($field), numbers.into_pyarray($py))?,
-            }
+            table.set_item(stringify!($field), $crate::table::array($py, $from.$field))?;
         )+
         table
     }};

@@ -40,7 +40,7 @@ _ACCOUNT = 16 + 24 + 4  # what a link did in its last window, its place in a win
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
 _PROCESS = 8 << 20  # whatever the size, event queues of some threads included
-_PORT = 64 + 128 + 32  # what a port sends, what it holds and its last rows said, its input
+_PORT = 64 + 128 + 32 + 2 * 56  # what it sends, holds and said, its input, and the table made of it
 
 
 @dataclass(frozen=True)
