@@ -412,7 +412,7 @@ impl Links {
 
     /// The link with the least backlog among `n` side by side from `start` on that have one lane each:
     /// among equals the one that comes first from place `first` on, round the row.
-    #[inline]
+    #[inline(always)]
     pub fn least_loaded_of(&self, start: u32, n: u32, first: u32, now: u64) -> u32 {
         let row = &self.loads[start as usize..(start + n) as usize];
         let (before, after) = row.split_at(first as usize);

@@ -57,7 +57,7 @@ impl Probe for Several {
         self.ports.is_some()
     }
 
-    #[inline]
+    #[inline(always)]
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {
         match &self.carried {
             Some(carried) if !carried.full() => {
