@@ -501,12 +501,18 @@ impl Links {
 /// The different ones among `wires`, and for each of them the number of its like.
 pub(crate) fn different(wires: impl Iterator<Item = Wire>) -> (Vec<Wire>, Vec<u32>) {
     let mut numbers = HashMap::new();
-    let mut all = Vec::new();
-    let mut number = |wire: Wire| {
-        *numbers.entry(wire).or_insert_with(|| {
-            all.push(wire);
-            all.len() as u32 - 1
-        })
+    let (mut all, mut last) = (Vec::new(), None);
+    // A link is mostly like the one before.
+    let mut number = |wire: Wire| match last {
+        Some((before, number)) if before == wire => number,
+        _ => {
+            let number = *numbers.entry(wire).or_insert_with(|| {
+                all.push(wire);
+                all.len() as u32 - 1
+            });
+            last = Some((wire, number));
+            number
+        }
     };
     let of_links = wires.map(&mut number).collect();
     (all, of_links)
