@@ -8,7 +8,7 @@ use crate::link::{NEVER, NIL};
 use crate::mail::Parcel;
 use crate::pacing::interval;
 use crate::packet::{Content, Flags, Packet};
-use crate::prefetch::prefetch_of;
+use crate::prefetch::prefetch;
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
 use crate::settings::{Injection, Switching};
@@ -102,7 +102,7 @@ impl<P: Probe> Shard<'_, P> {
     /// Starts to fetch what the next packet of `node` will need.
     #[inline]
     pub fn fetch_adapter(&self, node: u32) {
-        prefetch_of(&self.adapters, self.world.cut.local_node[node as usize]);
+        prefetch(&self.adapters, self.world.cut.local_node[node as usize]);
         self.links.fetch(self.links.lane_of(self.world.injection(node), 0));
     }
 
@@ -111,19 +111,6 @@ impl<P: Probe> Shard<'_, P> {
     pub fn first_message(&self, node: u32) -> Option<u32> {
         let first = self.adapters[self.world.cut.local_node[node as usize] as usize].first;
         (first != NIL).then_some(first)
-    }
-
-    /// Starts to fetch the sending side of a message.
-    #[inline]
-    pub fn fetch_send(&self, message: u32) {
-        prefetch_of(&self.sends, self.world.sides[message as usize].send);
-    }
-
-    /// Starts to fetch the receiving side of a message. That of a handshake that goes back is in
-    /// another shard.
-    #[inline]
-    pub fn fetch_receive(&self, message: u32) {
-        prefetch_of(&self.receives, self.world.sides[message as usize].receive);
     }
 
     /// The adapter's link is free again.

@@ -195,7 +195,7 @@ impl<P: Probe> Shard<'_, P> {
         for place in self.ahead.adapters.of(block) {
             let node = self.ahead.adapters.at(place);
             if P::ON {
-                self.probe.fetch(self.now, self.world.injection(node));
+                self.probe.fetch(self.world.injection(node));
             }
             let message = self.first_message(node);
             self.ahead.sent.note(message.unwrap_or_default(), message.is_some());

@@ -2,8 +2,8 @@
 //!
 //! A link serves packets in the order they obtain credit, and credit is given in the order of
 //! arrival. So a packet's departure can be computed the moment it has credit, and nothing happens
-//! between that moment and its arrival at the next switch: one event a hop. Credit is a fact noted
-//! ahead of time, for the window in which it comes back; it is an event only where somebody waits.
+//! between that moment and its arrival at the next switch: one event a hop. Credit on its way
+//! back is noted at its lane; it is an event only where somebody waits or there is no room for the note.
 
 use crate::link::{Lane, NEVER, NIL, Wire};
 use crate::packet::{Content, Flags, Packet};
@@ -357,7 +357,7 @@ impl<P: Probe> Shard<'_, P> {
             self.links.fetch_loads(route.start, route.n);
         }
         if P::ON {
-            self.probe.fetch(self.now, link);
+            self.probe.fetch(link);
         }
         route
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::prefetch::prefetch_of;
+use crate::prefetch::prefetch;
 
 /// No packet, no link, no message.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -350,14 +350,14 @@ impl Links {
     /// Starts to fetch a lane.
     #[inline]
     pub fn fetch_lane(&self, lane: u32) {
-        prefetch_of(&self.lanes, lane);
+        prefetch(&self.lanes, lane);
     }
 
     /// Starts to fetch the loads of `n` lanes side by side.
     #[inline]
     pub fn fetch_loads(&self, start: u32, n: u32) {
         for lane in (start..start + n + LOADS - 1).step_by(LOADS as usize) {
-            prefetch_of(&self.loads, lane);
+            prefetch(&self.loads, lane);
         }
     }
 
@@ -370,8 +370,8 @@ impl Links {
     /// Starts to fetch what a packet needs of a lane it may leave by.
     #[inline]
     pub fn fetch(&self, lane: u32) {
-        prefetch_of(&self.lanes, lane);
-        prefetch_of(&self.loads, lane);
+        prefetch(&self.lanes, lane);
+        prefetch(&self.loads, lane);
     }
 
     /// Time a packet would wait at a lane before its own transmission: the adaptive measure.

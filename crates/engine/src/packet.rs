@@ -4,7 +4,7 @@ use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
 use crate::link::NIL;
-use crate::prefetch::prefetch_of;
+use crate::prefetch::prefetch;
 
 /// What a packet is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Packets {
     /// Starts to fetch a packet.
     #[inline]
     pub fn fetch(&self, slot: u32) {
-        prefetch_of(&self.slots, slot);
+        prefetch(&self.slots, slot);
     }
 
     pub fn live(&self) -> usize {

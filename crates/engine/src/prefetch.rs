@@ -2,20 +2,11 @@
 //!
 //! The only `unsafe` of this crate. What it is worth: `cargo bench -p tailback-engine` and docs/engine.md.
 
-/// Starts to fetch the cache line `value` begins on, where the machine has an instruction for it.
+/// Starts to fetch the cache line on which an item begins, where the machine has an instruction for it; that
+/// of an index beyond the end is asked for in vain.
 #[inline(always)]
-pub(crate) fn prefetch<T>(value: &T) {
-    fetch(value);
-}
-
-/// The same for an item of `items`; that of an index beyond their end is asked for in vain.
-#[inline(always)]
-pub(crate) fn prefetch_of<T>(items: &[T], index: u32) {
-    fetch(items.as_ptr().wrapping_add(index as usize));
-}
-
-#[inline(always)]
-fn fetch<T>(address: *const T) {
+pub(crate) fn prefetch<T>(items: &[T], index: u32) {
+    let address = items.as_ptr().wrapping_add(index as usize);
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -190,12 +190,6 @@ impl EventQueue {
         self.window
     }
 
-    /// When a window begins.
-    #[inline]
-    pub fn start_of(&self, window: u64) -> u64 {
-        self.clock.start(window)
-    }
-
     /// When the open window began.
     #[inline]
     pub fn start(&self) -> u64 {
@@ -204,7 +198,7 @@ impl EventQueue {
 
     /// How many windows after the open one `window` is; 0 for itself.
     #[inline]
-    pub fn ahead_of(&self, window: u64) -> u64 {
+    fn ahead_of(&self, window: u64) -> u64 {
         window.wrapping_sub(self.window)
     }
 

@@ -10,6 +10,7 @@ use tailback_program::{Op, Rank, Request};
 use crate::congestion::Light;
 use crate::link::NEVER;
 use crate::packet::{Content, Flags, Packet};
+use crate::prefetch::prefetch;
 use crate::probe::{Arrival, Probe};
 use crate::queue::{Class, Event};
 use crate::shard::Shard;
@@ -72,6 +73,19 @@ const CLEARED: u32 = 4;
 const NOTICE: u32 = 5;
 
 impl<P: Probe> Shard<'_, P> {
+    /// Starts to fetch the sending side of a message.
+    #[inline]
+    pub fn fetch_send(&self, message: u32) {
+        prefetch(&self.sends, self.world.sides[message as usize].send);
+    }
+
+    /// Starts to fetch the receiving side of a message. That of a handshake that goes back is in
+    /// another shard.
+    #[inline]
+    pub fn fetch_receive(&self, message: u32) {
+        prefetch(&self.receives, self.world.sides[message as usize].receive);
+    }
+
     /// Executes `rank` until it blocks, computes or ends.
     pub fn go_on(&mut self, rank: u32) {
         let r = self.world.local_rank[rank as usize] as usize;

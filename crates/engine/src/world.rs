@@ -14,7 +14,7 @@ use crate::cut::Cut;
 use crate::link::{Link, Links, NIL, Wire, different};
 use crate::pacing::{Offset, Pacing, interval};
 use crate::packet::Packets;
-use crate::prefetch::prefetch_of;
+use crate::prefetch::prefetch;
 use crate::program::{Compiled, Envelope, Placement, Program, compile};
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{Receiving, Sending};
@@ -265,14 +265,14 @@ impl<'a> World<'a> {
     /// Starts to fetch where a node is.
     #[inline]
     pub fn fetch_place(&self, node: u32) {
-        prefetch_of(&self.places, node);
+        prefetch(&self.places, node);
     }
 
     /// Starts to fetch a message and where its sides are.
     #[inline]
     pub fn fetch_message(&self, message: u32) {
-        prefetch_of(&self.program.messages, message);
-        prefetch_of(&self.sides, message);
+        prefetch(&self.program.messages, message);
+        prefetch(&self.sides, message);
     }
 
     /// Whether both ends of a message are on one host.

@@ -217,3 +217,23 @@ fn every_lane_has_credit_of_its_own() {
     let two = time(&[8, 9, 0, 11]);
     assert!((two / (20 * period) as f64 - 1.0).abs() < 0.01, "two lanes: {two}");
 }
+
+/// A lane knows its cable by a number of 16 bits: as many kinds of cables as that, and no more.
+#[test]
+fn as_many_kinds_of_cables_as_there_are_numbers_for() {
+    let star = |kinds: u32| {
+        // Every cable a 2^-16 of a picosecond a byte slower than the one before.
+        let rate = |node: u32| 8000.0 * 65536.0 / f64::from(5_000_000 + node);
+        let cables: Vec<_> = (0..kinds).map(|node| (node, kinds, rate(node))).collect();
+        let (case, last) = (wired(kinds, 1, 0, &cables), kinds - 1);
+        case.try_run(&settings(), &burst(2, &[(0, 1, PACKET)]), &[0, last], Work::default())
+    };
+    let outcome = star(1 << 16).expect("a number for every cable");
+    let slowest = wire(PACKET, 8000.0 * 65536.0 / 5_065_535.0);
+    assert!((outcome.end_ps as f64 - slowest).abs() < 2.0 * SWITCH as f64, "{}", outcome.end_ps);
+    let Err(error) = star((1 << 16) + 1) else { panic!("one cable too many") };
+    assert!(
+        error.to_string().contains("65537 is more than the engine's limit of 65536"),
+        "{error}"
+    );
+}

@@ -79,6 +79,25 @@ fn widened<A: Copy, B: From<A>>(numbers: &[A], room: usize) -> Vec<B> {
     wide
 }
 
+/// A table of named columns, all of one length.
+#[macro_export]
+macro_rules! table {
+    ($(#[$about:meta])* $name:ident: $($column:ident),+ $(,)?) => {
+        $(#[$about])*
+        #[derive(Debug, Default, Clone, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub struct $name {
+            $(pub $column: $crate::Column,)+
+        }
+
+        impl $name {
+            fn with_capacity(rows: usize) -> Self {
+                Self { $($column: $crate::Column::with_capacity(rows),)+ }
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

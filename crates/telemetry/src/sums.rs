@@ -5,7 +5,7 @@
 //! longer than the sums it makes, and at the end. Windows double in length when there are too many of
 //! them: the length of a run need not be known beforehand.
 
-use crate::{Column, Log, Mark, NO_LINK};
+use crate::{Log, Mark, NO_LINK, table};
 
 /// One received packet.
 #[derive(Debug, Clone, Copy)]
@@ -20,49 +20,13 @@ pub struct Sample {
     pub mark: Mark,
 }
 
-/// The table of samples: one entry a window, label and link, in this order.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Samples {
-    /// Window.
-    pub window: Column,
-    /// Label.
-    pub label: Column,
-    /// Link.
-    pub link: Column,
-    /// Packets with the link in the hop reservoir.
-    pub hop_samples: Column,
-    /// Σ l: estimates packets through the link.
-    pub hop_weight: Column,
-    /// Σ l(l−1): estimates the variance of `hop_weight` without bias, since Var = Σ N_i (l_i − 1)
-    /// and a packet of path length l is sampled here with probability 1/l (thesis §3.3).
-    pub hop_variance: Column,
-    /// Σ l × bytes: estimates bytes through the link.
-    pub hop_bytes: Column,
-    /// Packets with the link in the congested reservoir.
-    pub congested_samples: Column,
-    /// Σ g: estimates congested packets.
-    pub congested_weight: Column,
-    /// Σ g(g−1).
-    pub congested_variance: Column,
+table! {
+    /// The table of samples: one entry a window, label and link, in this order.
+    Samples: window, label, link, hop_samples, hop_weight, hop_variance, hop_bytes,
+    congested_samples, congested_weight, congested_variance,
 }
 
 impl Samples {
-    fn with_capacity(rows: usize) -> Self {
-        let column = || Column::with_capacity(rows);
-        Self {
-            window: column(),
-            label: column(),
-            link: column(),
-            hop_samples: column(),
-            hop_weight: column(),
-            hop_variance: column(),
-            hop_bytes: column(),
-            congested_samples: column(),
-            congested_weight: column(),
-            congested_variance: column(),
-        }
-    }
-
     fn extend(&mut self, window: u32, rows: &[Row]) {
         self.window.extend(rows.iter().map(|_| window.into()));
         self.label.extend(rows.iter().map(|row| row.key >> 32));

@@ -28,14 +28,14 @@ VARIABLE = "TAILBACK_MEMORY"
 """Environment variable: how much memory a run may count on, in place of what the machine has."""
 
 # Bytes of the engine's structures, with the copies alive at the peak.
-_LINK = 24 + 4  # description while the shards are made, number over the fabric
-_LANE = 32 + 16 + 8  # credit and waiting line, load, wire
+_LINK = 28 + 4  # description while the shards are made, number of its wire
+_LANE = 64 + 8 + 8  # credit and waiting line, load, bytes that wait
 _TURN = 24 + 8 + 32 + 48  # round-robin: turn, crossbar, line of an output
-_NODE = 160  # adapter with its lines, injection, ejection
+_NODE = 128 + 32  # adapter with its lines, injection, ejection
 _RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
 _OPERATION = 37 + 16  # copy of the program, compiled
-_MESSAGE = 40 + 8 + 32 + 24 + 52  # envelope, numbers of its sides, both sides, log
-_PACKET = 64 + 16 + 12  # packet, its event, its credit on the way back
+_MESSAGE = 32 + 8 + 32 + 32 + 52  # envelope, numbers of its sides, both sides, log
+_PACKET = 64 + 16  # packet, its event
 _ACCOUNT = 16 + 24 + 4  # what a link did in its last window, its place in a window's table
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter

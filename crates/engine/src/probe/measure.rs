@@ -102,7 +102,7 @@ impl Probe for Measure {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, _: u64, link: u32) {
+    fn fetch(&self, link: u32) {
         self.truth.fetch(link);
     }
 

@@ -53,9 +53,9 @@ pub trait Probe {
         false
     }
 
-    /// A packet goes through a link soon after `now`: starts to fetch what that needs.
+    /// A packet goes through a link soon: starts to fetch what that needs.
     #[inline]
-    fn fetch(&self, _now: u64, _link: u32) {}
+    fn fetch(&self, _link: u32) {}
 
     /// Nothing happens before `now` any more.
     #[inline]

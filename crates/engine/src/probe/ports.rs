@@ -245,7 +245,7 @@ impl Ports {
     /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
     #[inline]
     pub fn fetch(&self, link: u32) {
-        prefetch(&self.ports[link as usize]);
+        prefetch(&self.ports, link);
     }
 
     /// Nothing happens before `now` any more.

@@ -26,12 +26,12 @@ impl Probe for Several {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, now: u64, link: u32) {
+    fn fetch(&self, link: u32) {
         if let Some(ports) = &self.ports {
             ports.fetch(link);
         }
         if let Some(measure) = &self.measure {
-            measure.fetch(now, link);
+            measure.fetch(link);
         }
     }
 

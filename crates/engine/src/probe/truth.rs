@@ -5,7 +5,7 @@
 //! page. So memory is written in sequence, and once; rows are put in order of links at the end. Stalls
 //! and congestion, which most packets do not meet, have a book of their own.
 
-use tailback_telemetry::{Column, Log};
+use tailback_telemetry::{Log, table};
 
 use crate::prefetch::prefetch;
 
@@ -30,37 +30,13 @@ pub struct Truth {
     pub observed_congested_packets: u32,
 }
 
-/// The table of truth: one entry a window and link with traffic, in this order; see [`Truth`].
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Truths {
-    pub window: Column,
-    pub link: Column,
-    pub bytes: Column,
-    pub busy_ps: Column,
-    pub stall_ps: Column,
-    pub packets: Column,
-    pub observed_packets: Column,
-    pub congested_packets: Column,
-    pub observed_congested_packets: Column,
+table! {
+    /// The table of truth: one entry a window and link with traffic, in this order; see [`Truth`].
+    Truths: window, link, bytes, busy_ps, stall_ps, packets, observed_packets, congested_packets,
+    observed_congested_packets,
 }
 
 impl Truths {
-    fn with_capacity(rows: usize) -> Self {
-        let column = || Column::with_capacity(rows);
-        Self {
-            window: column(),
-            link: column(),
-            bytes: column(),
-            busy_ps: column(),
-            stall_ps: column(),
-            packets: column(),
-            observed_packets: column(),
-            congested_packets: column(),
-            observed_congested_packets: column(),
-        }
-    }
-
     fn extend(&mut self, window: usize, rows: &[(u32, Truth)]) {
         self.window.extend(rows.iter().map(|_| window as u64));
         self.link.extend(rows.iter().map(|&(link, _)| link.into()));
@@ -280,7 +256,7 @@ impl Ledger {
     /// Starts to fetch the account of a link.
     #[inline]
     pub fn fetch(&self, link: u32) {
-        prefetch(&self.traffic.accounts[link as usize]);
+        prefetch(&self.traffic.accounts, link);
     }
 
     /// A link sends a packet in a window.
