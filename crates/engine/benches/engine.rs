@@ -40,7 +40,7 @@ fn event_queue(c: &mut Criterion) {
             b.iter(|| {
                 let event = loop {
                     match queue.pop() {
-                        Some(event) => break event,
+                        Some((event, _)) => break event,
                         None => queue.open(queue.next_window()),
                     }
                 };

@@ -62,6 +62,12 @@ impl Adapter {
         self.pop();
     }
 
+    /// Whether an event must be made for the time when it may send again; one will come from now on.
+    #[inline]
+    fn goes_on(&mut self) -> bool {
+        !(self.is_idle() || std::mem::replace(&mut self.pending, true))
+    }
+
     /// Whether nothing is to be sent.
     #[inline]
     fn is_idle(&self) -> bool {
@@ -103,7 +109,7 @@ impl<P: Probe> Shard<'_, P> {
     #[inline]
     pub fn fetch_adapter(&self, node: u32) {
         prefetch(&self.adapters, self.world.cut.local_node[node as usize]);
-        self.links.fetch(self.links.lane_of(self.world.injection(node), 0));
+        self.links.fetch_lane(self.links.lane_of(self.world.injection(node), 0));
     }
 
     /// The message of which `node` sends the next packet, where it sends messages in order.
@@ -119,32 +125,37 @@ impl<P: Probe> Shard<'_, P> {
         self.adapter_send(node);
     }
 
+    /// Number of a node within the shard.
+    #[inline]
+    fn local(&self, node: u32) -> usize {
+        self.world.cut.local_node[node as usize] as usize
+    }
+
     pub fn adapter(&mut self, node: u32) -> &mut Adapter {
-        &mut self.adapters[self.world.cut.local_node[node as usize] as usize]
+        let local = self.local(node);
+        &mut self.adapters[local]
     }
 
     /// Sends the next packet of `node` if link and credit allow; otherwise sees to it that an event
     /// comes when they do.
     pub fn adapter_send(&mut self, node: u32) {
-        let link = self.world.injection(node);
-        let free = self.links.free_at(link);
-        let now = self.now;
-        let adapter = self.adapter(node);
+        let (local, link) = (self.local(node), self.world.injection(node));
+        let adapter = &mut self.adapters[local];
         let (message, content, light) = match (adapter.control.front(), adapter.first) {
             (Some(&front), _) => front,
             (None, NIL) if adapter.is_idle() => return,
             (None, NIL) => return self.flow_send(node, link),
             (None, message) => (message, Content::Data, Light::default()),
         };
-        if free > now {
-            if !adapter.pending {
-                adapter.pending = true;
+        let free = self.links.free_at(link);
+        if free > self.now {
+            if adapter.goes_on() {
                 self.queue.push(Event::new(free, Class::Adapter, node, 0));
             }
             return;
         }
         let Some((packet, last)) = self.next_packet(message, content, link) else { return };
-        let adapter = &mut self.adapters[self.world.cut.local_node[node as usize] as usize];
+        let adapter = &mut self.adapters[local];
         if content != Content::Data {
             adapter.control.pop_front();
         } else if last {
@@ -152,16 +163,16 @@ impl<P: Probe> Shard<'_, P> {
         } else if self.world.settings.injection == Injection::RoundRobin {
             adapter.rotate();
         }
-        self.inject(link, packet, light, last);
-        self.call_again(node, link);
+        let goes_on = adapter.goes_on();
+        let free = self.inject(link, packet, light, last);
+        if goes_on {
+            self.queue.push(Event::new(free, Class::Adapter, node, 0));
+        }
     }
 
     /// Sees to it that the adapter goes on when its link is free, if it has more to send.
-    #[inline]
     fn call_again(&mut self, node: u32, link: u32) {
-        let adapter = self.adapter(node);
-        if !(adapter.is_idle() || adapter.pending) {
-            adapter.pending = true;
+        if self.adapter(node).goes_on() {
             let free = self.links.free_at(link);
             self.queue.push(Event::new(free, Class::Adapter, node, 0));
         }
@@ -181,7 +192,7 @@ impl<P: Probe> Shard<'_, P> {
                 continue;
             };
             let busy = self.links.wire_of(link).serialization(packet.wire);
-            let settings = self.world.settings;
+            let settings = &self.world.settings;
             let pace = self.world.program.messages[message as usize].pace_mbps;
             self.adapter(node).flows().served(at, last, |flow| {
                 let control = settings.congestion_control.as_ref();
@@ -236,9 +247,10 @@ impl<P: Probe> Shard<'_, P> {
         let service = world.service(envelope);
         let lane = self.links.lane_of(link, service);
         let now = self.now;
+        let brief = self.links.present(now);
         let state = self.links.lane_mut(lane);
         let waited = state.satisfy();
-        if world.settings.contention && !state.take(wire, now) {
+        if world.settings.contention && !state.take(wire, brief) {
             self.starve(lane);
             if P::ON {
                 self.probe.holds(self.now, link, wire);
@@ -271,9 +283,9 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Puts a packet on the wire now, with `light` if it is a notification of one; `last` says that
-    /// its message is sent with it.
+    /// its message is sent with it. Returns when the link is free again.
     #[inline(always)]
-    fn inject(&mut self, link: u32, mut packet: Packet, light: Light, last: bool) {
+    fn inject(&mut self, link: u32, mut packet: Packet, light: Light, last: bool) -> u64 {
         let world = self.world;
         self.moves += 1;
         let wire = self.links.wire_of(link);
@@ -304,7 +316,7 @@ impl<P: Probe> Shard<'_, P> {
         let lane = self.links.lane(self.links.lane_of(link, 0));
         let (global, dst) = (lane.global, lane.dst);
         if world.settings.contention {
-            packet.next = dst;
+            (packet.hops, packet.next) = (1, dst);
             let switch_delay = world.settings.switch_delay_ps;
             packet.tail_ready = end + delay + switch_delay;
             packet.ready = match world.settings.switching {
@@ -323,5 +335,6 @@ impl<P: Probe> Shard<'_, P> {
             let parcel = Parcel { time: end + delay + latency, link: out, packet, light };
             self.hand_over(shard, parcel);
         }
+        end
     }
 }

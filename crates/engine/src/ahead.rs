@@ -146,6 +146,8 @@ impl<P: Probe> Shard<'_, P> {
     fn name(&mut self, block: usize) {
         let Ahead { arrivals, adapters, credits, .. } = &mut self.ahead;
         for event in self.queue.upcoming(block * BLOCK, BLOCK) {
+            // What is no arrival names no packet, and this asks for something in vain.
+            self.packets.fetch(event.packet());
             arrivals.note(event.packet(), event.is(Class::Arrival));
             adapters.note(event.entity(), event.is(Class::Adapter));
             credits.note(event.entity(), event.is(Class::Credit));
@@ -153,14 +155,11 @@ impl<P: Probe> Shard<'_, P> {
         arrivals.end(block);
         adapters.end(block);
         credits.end(block);
-        for place in self.ahead.arrivals.of(block) {
-            self.packets.fetch(self.ahead.arrivals.at(place));
-        }
         for place in self.ahead.adapters.of(block) {
             self.fetch_adapter(self.ahead.adapters.at(place));
         }
         for place in self.ahead.credits.of(block) {
-            self.links.fetch(self.ahead.credits.at(place));
+            self.links.fetch_lane(self.ahead.credits.at(place));
         }
     }
 
@@ -188,9 +187,9 @@ impl<P: Probe> Shard<'_, P> {
             if packet.from == self.number && !self.links.are_many() {
                 self.links.fetch_lane(packet.lane);
             }
-            let (message, route) = (packet.message, self.fetch_for(packet));
+            let (message, (route, home)) = (packet.message, self.fetch_for(packet));
             self.ahead.routes[place % ROOM] = route;
-            self.ahead.received.note(message, route.home);
+            self.ahead.received.note(message, home);
         }
         for place in self.ahead.adapters.of(block) {
             let node = self.ahead.adapters.at(place);

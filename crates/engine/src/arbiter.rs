@@ -142,7 +142,8 @@ impl<P: Probe> Shard<'_, P> {
                     let since = ready.max(self.links.free_at(link));
                     self.take_input(link, slot);
                     let input = self.input_of_waiting(link, slot);
-                    self.depart(lane, slot, self.now.saturating_sub(since), input);
+                    let cable = self.links.wire(self.links.lane(lane));
+                    self.depart(lane, slot, cable, self.now.saturating_sub(since), input);
                     return self.links.free_at(link);
                 }
                 Err(time) => again = again.min(time),
@@ -167,7 +168,7 @@ impl<P: Probe> Shard<'_, P> {
                 continue;
             }
             let now = self.now;
-            if !self.links.lane_mut(lane).take(wire, now) {
+            if !self.links.take(lane, wire, now) {
                 self.starve(lane);
                 return Err(again);
             }

@@ -5,6 +5,8 @@
 //! between that moment and its arrival at the next switch: one event a hop. Credit on its way
 //! back is noted at its lane; it is an event only where somebody waits or there is no room for the note.
 
+use std::hint::select_unpredictable;
+
 use crate::link::{Lane, NEVER, NIL, Wire};
 use crate::packet::{Content, Flags, Packet};
 use crate::probe::{Hop, Probe, Sent, Slot};
@@ -22,11 +24,9 @@ pub(crate) struct Route {
     /// Neighbouring candidates, numbered within the shard: the first and how many; none where only the
     /// rule can tell.
     start: u32,
-    n: u32,
+    n: u16,
     /// Which of them is looked at first.
-    first: u32,
-    /// It leads to the packet's node.
-    pub home: bool,
+    first: u16,
 }
 
 impl<P: Probe> Shard<'_, P> {
@@ -34,18 +34,14 @@ impl<P: Probe> Shard<'_, P> {
     /// Or, on an ideal network, its tail reaches its node.
     pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<Route>) {
         let world = self.world;
-        let dst = self.packets[slot].next;
-        if world.fabric.is_node(dst) {
+        let packet = &self.packets[slot];
+        let Packet { next: dst, service, wire, tail_ready, .. } = *packet;
+        if world.is_node(dst) {
             return self.deliver(slot, self.now);
         }
-        let switch = dst - world.fabric.n_nodes;
-        let route = route.unwrap_or_else(|| self.route(&self.packets[slot]));
-        let (out, lane) = self.choose(switch, slot, route);
-        let packet = &mut self.packets[slot];
-        packet.hops += 1;
-        let (wire, tail_ready) = (packet.wire, packet.tail_ready);
+        let route = route.unwrap_or_else(|| self.route(packet).0);
+        let lane = self.choose(dst - world.n_nodes, slot, service, route);
         self.packet_hops += 1;
-        let lane = self.links.lane_of(out, lane);
         if self.extras {
             self.prepare(link, lane, slot);
         }
@@ -53,13 +49,14 @@ impl<P: Probe> Shard<'_, P> {
             self.mark(lane, slot, true);
         }
         // On a faster link the head holds back, so that the tail is there when it is due.
-        let busy = self.links.wire(self.links.lane(lane)).serialization(wire);
+        let cable = self.links.wire(self.links.lane(lane));
+        let busy = cable.serialization(wire);
         if tail_ready > self.now + busy {
             self.packets[slot].next = lane;
             let time = tail_ready - busy;
             self.queue.push(Event::new(time, Class::Ready, link, slot));
         } else {
-            self.claim(lane, slot, self.input(link, dst));
+            self.claim(lane, slot, wire, cable, self.input(link, dst));
         }
     }
 
@@ -67,9 +64,10 @@ impl<P: Probe> Shard<'_, P> {
     pub fn on_held_back(&mut self, link: u32, slot: u32) {
         let packet = &mut self.packets[slot];
         packet.ready = self.now;
-        let lane = packet.next;
+        let (lane, wire) = (packet.next, packet.wire);
+        let cable = self.links.wire(self.links.lane(lane));
         let input = self.input(link, self.world.fabric.link_dst[link as usize]);
-        self.claim(lane, slot, input);
+        self.claim(lane, slot, wire, cable, input);
     }
 
     /// Where a packet that came to `vertex` by `link` came in: the link that runs back, numbered within
@@ -88,18 +86,17 @@ impl<P: Probe> Shard<'_, P> {
         if P::ON && self.probe.wants_inputs() { self.input_of(link, slot) } else { NIL }
     }
 
-    /// A packet takes its output, or waits for it.
+    /// A packet of `wire` bytes takes its output, or waits for it.
     #[inline(always)]
-    fn claim(&mut self, lane: u32, slot: u32, input: u32) {
-        let wire = self.packets[slot].wire;
+    fn claim(&mut self, lane: u32, slot: u32, wire: u32, cable: Wire, input: u32) {
         if self.arbitrated {
             self.request(lane, slot);
             return;
         }
-        let now = self.now;
+        let now = self.links.present(self.now);
         let state = self.links.lane_mut(lane);
         if !state.starving() && state.take(wire, now) {
-            self.depart(lane, slot, 0, input);
+            self.depart(lane, slot, cable, 0, input);
         } else {
             self.wait(lane, slot, input);
         }
@@ -121,7 +118,7 @@ impl<P: Probe> Shard<'_, P> {
     pub fn queued(&self, lane: u32) -> u64 {
         let link = self.links.wire(self.links.lane(lane));
         let booked = self.links.free_at(self.links.link_of(lane)).saturating_sub(self.now);
-        link.bytes_in(booked) + self.links.waiting(lane)
+        link.bytes_in(booked) + self.links.loads.waiting(lane)
     }
 
     /// Credit has come back to a lane.
@@ -160,7 +157,7 @@ impl<P: Probe> Shard<'_, P> {
             let (wire, next) = (packet.wire, packet.next);
             let had_data_since = packet.ready.max(self.links.free_at(link));
             let now = self.now;
-            if !self.links.lane_mut(lane).take(wire, now) {
+            if !self.links.take(lane, wire, now) {
                 return;
             }
             if slot == tail {
@@ -173,7 +170,8 @@ impl<P: Probe> Shard<'_, P> {
             if P::ON {
                 self.probe.leaves(self.now, link, wire, input);
             }
-            self.depart(lane, slot, self.now.saturating_sub(had_data_since), input);
+            let cable = self.links.wire(self.links.lane(lane));
+            self.depart(lane, slot, cable, self.now.saturating_sub(had_data_since), input);
         }
     }
 
@@ -188,9 +186,7 @@ impl<P: Probe> Shard<'_, P> {
     /// Gives `lane`, of this shard, back the buffer space of a packet that is free at `freed`.
     #[inline(always)]
     pub fn return_credit(&mut self, lane: u32, freed: u64, wire: u32) {
-        // Within a window the time of one group may be before that of another, but not before its start.
-        let since = self.queue.start();
-        let (time, tell) = self.links.give_back(lane, freed, wire, since);
+        let (time, tell) = self.links.give_back(lane, freed, wire);
         if tell {
             self.tell_of_credit(lane, time, wire);
         }
@@ -205,7 +201,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Somebody waits for credit of `lane` from now on.
     pub fn starve(&mut self, lane: u32) {
-        for (time, bytes) in self.links.lane_mut(lane).starve() {
+        for (time, bytes) in self.links.starve(lane) {
             self.queue.push(Event::new(time, Class::Credit, lane, bytes));
         }
     }
@@ -231,13 +227,13 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Computes when a packet with credit for `lane` leaves, arrives, and frees its buffer.
+    /// Computes when a packet with credit for `lane`, whose link has `cable`, leaves, arrives, and frees
+    /// its buffer.
     #[inline(always)]
-    pub fn depart(&mut self, lane: u32, slot: u32, stall_ps: u64, input: u32) {
+    pub fn depart(&mut self, lane: u32, slot: u32, cable: Wire, stall_ps: u64, input: u32) {
         let world = self.world;
         self.moves += 1;
         let switch_delay = world.settings.switch_delay_ps;
-        let cable = self.links.wire(self.links.lane(lane));
         let out = self.links.link_of(lane);
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
@@ -290,6 +286,7 @@ impl<P: Probe> Shard<'_, P> {
         let Lane { global, shard, group, dst, .. } = *state;
         let packet = &mut self.packets[slot];
         packet.next = dst;
+        packet.hops += 1;
         packet.tail_ready = end + latency;
         packet.ready = match self.world.settings.switching {
             Switching::CutThrough => start + latency,
@@ -305,82 +302,99 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Chooses the output towards the packet's node, and the virtual lane.
-    #[inline]
-    fn choose(&mut self, switch: u32, slot: u32, route: Route) -> (u32, u8) {
-        let Route { start, n, first, .. } = route;
-        match n {
+    /// Chooses the lane by which a packet goes on towards its node.
+    #[inline(always)]
+    fn choose(&mut self, switch: u32, slot: u32, service: u8, route: Route) -> u32 {
+        let Route { start, n, first } = route;
+        let (out, lane) = match n {
             0 => self.choose_by_rule(switch, slot),
-            1 => (start, self.packets[slot].service),
-            _ => (self.links.least_loaded_of(start, n, first, self.now), 0),
-        }
+            _ => (self.links.least_loaded_of(start, n.into(), first.into(), self.now), service),
+        };
+        self.links.lane_of(out, lane)
     }
 
-    /// What does not depend on load of the way on of `packet`, which heads for a switch.
+    /// What does not depend on load of the way on of `packet`, which heads for a switch, and whether that
+    /// is its node's.
     #[inline(always)]
-    fn route(&self, packet: &Packet) -> Route {
+    fn route(&self, packet: &Packet) -> (Route, bool) {
         let world = self.world;
         let place = world.places[packet.node as usize];
-        let switch = packet.next - world.fabric.n_nodes;
+        let switch = packet.next - world.n_nodes;
         let home = place.home == switch;
-        if home {
-            return Route { start: place.ejection, n: 1, first: 0, home };
-        }
-        let Some(links) = world.side_by_side(switch, place) else { return Route::default() };
-        let start = links.start.wrapping_sub(world.cut.link_shift[packet.next as usize]);
-        let n = links.end - links.start;
-        let route = Route { start, n, first: 0, home };
-        let first = match world.settings.routing {
-            _ if n == 1 => return route,
-            Routing::Deterministic => world.modulus(switch, packet.node) as u32 % n,
-            Routing::Random => self.draw(packet.id, packet.hops, n as usize),
-            Routing::Adaptive if self.links.single_lane() => {
-                let first = self.draw(packet.id, packet.hops, n as usize);
-                return Route { first, ..route };
+        let Some(links) = world.side_by_side(switch, place) else {
+            return (Route { start: place.ejection, n: home.into(), first: 0 }, home);
+        };
+        // Up, down or home: nobody could guess it.
+        let elsewhere = links.start.wrapping_sub(world.cut.link_shift[packet.next as usize]);
+        let start = select_unpredictable(home, place.ejection, elsewhere);
+        let n = select_unpredictable(home, 1, links.end - links.start);
+        let route = if self.by_load {
+            let first = self.draw(packet.id, packet.hops, n) as u16;
+            Route { start, n: n as u16, first }
+        } else {
+            self.route_unloaded(packet, start, n)
+        };
+        (route, home)
+    }
+
+    /// The same where load is not what decides, of `n` links side by side from `start` on.
+    #[inline(never)]
+    fn route_unloaded(&self, packet: &Packet, start: u32, n: u32) -> Route {
+        let world = self.world;
+        let place = match world.settings.routing {
+            Routing::Deterministic => {
+                world.modulus(packet.next - world.n_nodes, packet.node) as u32 % n
             }
+            Routing::Random => self.draw(packet.id, packet.hops, n),
+            Routing::Adaptive | Routing::Vc if n == 1 => 0,
             Routing::Adaptive | Routing::Vc => return Route::default(),
         };
-        Route { start: start + first, n: 1, ..route }
+        Route { start: start + place, n: 1, first: 0 }
     }
 
     /// Starts to fetch what the arrival of `packet` will read: the lane it came by, and the one it is
-    /// likely to leave by. Returns what is known of its route.
+    /// likely to leave by. Returns what is known of its route, and whether that leads to its node.
     #[inline(always)]
-    pub fn fetch_for(&self, packet: &Packet) -> Route {
-        if self.world.fabric.is_node(packet.next) {
-            return Route::default();
+    pub fn fetch_for(&self, packet: &Packet) -> (Route, bool) {
+        if self.world.is_node(packet.next) {
+            return (Route::default(), false);
         }
-        let route = self.route(packet);
-        let link = route.start + route.first;
-        self.links.fetch(self.links.lane_of(link, packet.service));
-        if route.n > 1 && self.links.are_many() {
-            self.links.fetch_loads(route.start, route.n);
+        let (route, home) = self.route(packet);
+        let link = route.start + u32::from(route.first);
+        self.links.fetch_lane(self.links.lane_of(link, packet.service));
+        if self.links.are_many() {
+            self.links.loads.fetch(route.start, route.n.into());
         }
         if P::ON {
             self.probe.fetch(link);
         }
-        route
+        (route, home)
     }
 
     /// Starts to fetch the link that a packet would take now.
     #[inline]
     pub fn fetch_likely(&self, route: Route) {
-        let Route { start, n, first, .. } = route;
+        let Route { start, n, first } = route;
         if n > 1 {
-            self.links.fetch_lane(self.links.least_loaded_of(start, n, first, self.now));
+            self.links.fetch_lane(self.links.least_loaded_of(
+                start,
+                n.into(),
+                first.into(),
+                self.now,
+            ));
         }
     }
 
-    /// Which of `n` candidates a packet looks at first.
+    /// Which of `n` candidates a packet looks at first at the last of so many switches.
     #[inline]
-    fn draw(&self, id: u64, hops: u8, n: usize) -> u32 {
-        below(self.world.choice.draw(id, hops.into()), n as u32)
+    fn draw(&self, id: u64, hops: u8, n: u32) -> u32 {
+        below(self.world.choice.draw(id, u64::from(hops) - 1), n)
     }
 
     /// The same for any rule, routing and number of lanes.
     fn choose_by_rule(&mut self, switch: u32, slot: u32) -> (u32, u8) {
         let world = self.world;
-        let shift = world.cut.link_shift[(world.fabric.n_nodes + switch) as usize];
+        let shift = world.cut.link_shift[(world.n_nodes + switch) as usize];
         let packet = &self.packets[slot];
         let (node, id, hops, service) = (packet.node, packet.id, packet.hops, packet.service);
         let (via, state) = self.detour(switch, slot);
@@ -388,7 +402,7 @@ impl<P: Probe> Shard<'_, P> {
         let lane = step.lane * world.settings.services + service;
         let links = step.shortest();
         let n = links.len();
-        let draw = || self.draw(id, hops, n) as usize;
+        let draw = || self.draw(id, hops, n as u32) as usize;
         let link = match world.settings.routing {
             Routing::Deterministic => links[world.modulus(switch, node) % n].wrapping_sub(shift),
             Routing::Random => links[draw()].wrapping_sub(shift),
@@ -457,7 +471,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let bits = random(world.settings.seed, Stream::Detour, packet.id, 0);
         let via = below(bits, detours);
-        if packet.hops > 0 {
+        if packet.hops > 1 {
             return (via, packet.state);
         }
         let state = world.plan.start(switch, packet.node, via);
@@ -465,7 +479,7 @@ impl<P: Probe> Shard<'_, P> {
             return (via, state);
         }
         // UGAL-L (Singh, 2005): queue × hops of both ways, as this switch sees them.
-        let shift = world.cut.link_shift[(world.fabric.n_nodes + switch) as usize];
+        let shift = world.cut.link_shift[(world.n_nodes + switch) as usize];
         let cost = |via: u32, state: RouteState| {
             let step = world.plan.next(switch, packet.node, via, state);
             let lane = step.lane * world.settings.services + packet.service;
@@ -513,7 +527,7 @@ impl<P: Probe> Shard<'_, P> {
     #[inline(always)]
     fn congested(&mut self, lane: u32, joining: u32, id: u64, hops: u8) -> bool {
         if self.world.settings.rule == Rule::QueueExceedsCredit {
-            return self.short_of(lane, self.links.waiting(lane) + u64::from(joining));
+            return self.short_of(lane, self.links.loads.waiting(lane) + u64::from(joining));
         }
         self.congested_otherwise(lane, joining, id, hops)
     }
@@ -537,6 +551,6 @@ impl<P: Probe> Shard<'_, P> {
     /// Whether `lane` has less than `bytes` of credit.
     fn short_of(&mut self, lane: u32, bytes: u64) -> bool {
         let now = self.now;
-        u32::try_from(bytes).map_or(true, |bytes| !self.links.lane_mut(lane).has(bytes, now))
+        u32::try_from(bytes).map_or(true, |bytes| !self.links.has(lane, bytes, now))
     }
 }

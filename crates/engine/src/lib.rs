@@ -16,6 +16,7 @@ mod error;
 mod flows;
 mod hop;
 mod link;
+mod load;
 mod mail;
 mod outcome;
 mod pacing;

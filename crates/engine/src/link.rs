@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use crate::load::{Epoch, Loads};
 use crate::prefetch::prefetch;
 
 /// No packet, no link, no message.
@@ -72,7 +73,7 @@ const NOTES: usize = 3;
 /// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
 ///
 /// Credit on its way back is only noted. It is counted when there is not enough without it, or no room
-/// for another note.
+/// for another note. Times are those of an [`Epoch`].
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(crate) struct Lane {
@@ -92,9 +93,11 @@ pub(crate) struct Lane {
     credit: u32,
     /// Bytes that come back, and when.
     noted: [u32; NOTES],
-    times: [u64; NOTES],
+    times: [i32; NOTES],
     /// Group of the vertex it comes from.
     pub home: u32,
+    /// When the link has sent everything it took on; of its first lane.
+    free_at: u64,
 }
 
 const _: () = assert!(size_of::<Lane>() == 64);
@@ -121,6 +124,7 @@ impl Lane {
             noted: [0; NOTES],
             times: [0; NOTES],
             home,
+            free_at: 0,
         }
     }
 
@@ -152,7 +156,7 @@ impl Lane {
 
     /// Takes credit for `bytes` if it is there at `now`.
     #[inline]
-    pub fn take(&mut self, bytes: u32, now: u64) -> bool {
+    pub fn take(&mut self, bytes: u32, now: i32) -> bool {
         let enough = self.has(bytes, now);
         if enough {
             self.credit -= bytes;
@@ -162,7 +166,7 @@ impl Lane {
 
     /// Whether there is credit for `bytes` at `now`.
     #[inline]
-    pub fn has(&mut self, bytes: u32, now: u64) -> bool {
+    pub fn has(&mut self, bytes: u32, now: i32) -> bool {
         self.credit >= bytes || {
             self.count(now);
             self.credit >= bytes
@@ -171,7 +175,7 @@ impl Lane {
 
     /// Counts the notes whose time has come.
     #[inline]
-    fn count(&mut self, now: u64) {
+    fn count(&mut self, now: i32) {
         for (bytes, &time) in self.noted.iter_mut().zip(&self.times) {
             if time <= now {
                 self.credit += std::mem::take(bytes);
@@ -188,9 +192,9 @@ impl Lane {
     /// Notes credit that comes back at `time`, unless that must be an event: where somebody waits for it,
     /// or there is no room. Nobody will ask any more about a time before `since`.
     #[inline(always)]
-    pub fn expect(&mut self, time: u64, bytes: u32, since: u64) -> bool {
+    fn expect(&mut self, time: i32, bytes: u32, since: i32) -> bool {
         // Mostly the oldest note is out of date by now.
-        let place = usize::from(self.flags / OLDEST) % NOTES;
+        let place = usize::from(self.flags / OLDEST);
         if self.starving() || self.times[place] > since {
             return !self.starving() && self.squeeze_in(time, bytes, since);
         }
@@ -203,7 +207,7 @@ impl Lane {
 
     /// The same where the oldest note is still needed.
     #[inline(never)]
-    fn squeeze_in(&mut self, time: u64, bytes: u32, since: u64) -> bool {
+    fn squeeze_in(&mut self, time: i32, bytes: u32, since: i32) -> bool {
         let old = self.times.iter().position(|&time| time <= since);
         if let Some(place) = old {
             self.credit += std::mem::replace(&mut self.noted[place], bytes);
@@ -213,39 +217,15 @@ impl Lane {
     }
 
     /// Somebody waits from now on: takes out what is noted, times and bytes, which all lies ahead.
-    pub fn starve(&mut self) -> impl Iterator<Item = (u64, u32)> + use<> {
+    fn starve(&mut self) -> impl Iterator<Item = (i32, u32)> + use<> {
         self.flags |= STARVING;
         let times = std::mem::take(&mut self.times).into_iter();
         times.zip(std::mem::take(&mut self.noted)).filter(|&(_, bytes)| bytes > 0)
     }
 }
 
-/// When a link has sent everything it took on (of its first lane), and whether packets wait for credit at
-/// the lane. It is what adaptive routing compares: a switch's candidates are neighbours, eight to a cache
-/// line.
-#[derive(Debug, Clone, Copy, Default)]
-struct Load(u64);
-
-/// Loads on a cache line.
-const LOADS: u32 = 64 / size_of::<Load>() as u32;
-
 /// More lanes than a core's own caches hold.
 const MANY: usize = 1 << 16;
-
-/// Packets wait.
-const WAITING: u64 = 1 << 63;
-
-impl Load {
-    #[inline(always)]
-    fn free_at(self) -> u64 {
-        self.0 & !WAITING
-    }
-
-    #[inline(always)]
-    fn waiting(self) -> bool {
-        self.0 & WAITING != 0
-    }
-}
 
 /// All links of a shard with their lanes.
 ///
@@ -253,11 +233,11 @@ impl Load {
 #[derive(Debug)]
 pub(crate) struct Links {
     lanes: Vec<Lane>,
-    loads: Vec<Load>,
-    /// Bytes that wait for credit at each lane.
-    waiting: Vec<u64>,
+    pub loads: Loads,
     wires: Vec<Wire>,
     per_link: u32,
+    /// Nobody will ask any more about a time before.
+    opened: i32,
 }
 
 impl Links {
@@ -275,10 +255,10 @@ impl Links {
         let of_lanes = links.iter().flat_map(|link| std::iter::repeat_n(link, n)).zip(wire);
         Self {
             lanes: of_lanes.map(|(link, wire)| Lane::new(link, wire, buffer)).collect(),
-            loads: vec![Load::default(); links.len() * n],
-            waiting: vec![0; links.len() * n],
+            loads: Loads::new(links.len() * n),
             wires,
             per_link: lanes.into(),
+            opened: 0,
         }
     }
 
@@ -289,12 +269,6 @@ impl Links {
     #[inline]
     pub fn lane_of(&self, link: u32, lane: u8) -> u32 {
         link * self.per_link + u32::from(lane)
-    }
-
-    /// Whether every link has one lane.
-    #[inline]
-    pub fn single_lane(&self) -> bool {
-        self.per_link == 1
     }
 
     /// Lanes of `link`.
@@ -353,39 +327,25 @@ impl Links {
         prefetch(&self.lanes, lane);
     }
 
-    /// Starts to fetch the loads of `n` lanes side by side.
-    #[inline]
-    pub fn fetch_loads(&self, start: u32, n: u32) {
-        for lane in (start..start + n + LOADS - 1).step_by(LOADS as usize) {
-            prefetch(&self.loads, lane);
-        }
-    }
-
     /// Whether there are more than the cache holds.
     #[inline]
     pub fn are_many(&self) -> bool {
         self.lanes.len() > MANY
     }
 
-    /// Starts to fetch what a packet needs of a lane it may leave by.
-    #[inline]
-    pub fn fetch(&self, lane: u32) {
-        prefetch(&self.lanes, lane);
-        prefetch(&self.loads, lane);
-    }
-
     /// Time a packet would wait at a lane before its own transmission: the adaptive measure.
-    #[inline]
+    #[inline(always)]
     pub fn backlog(&self, link: u32, lane: u8, now: u64) -> u64 {
         let lane = self.lane_of(link, lane);
-        let sending = self.free_at(link).saturating_sub(now);
-        if self.loads[lane as usize].waiting() { sending + self.line_ps(lane) } else { sending }
+        let waiting = self.loads.waiting(lane) as u32;
+        let line = if waiting > 0 { self.sending_ps(lane, waiting) } else { 0 };
+        self.free_at(link).saturating_sub(now) + line
     }
 
-    /// Time that what waits at a lane will take.
+    /// Time a lane's link takes for so many bytes.
     #[inline(never)]
-    fn line_ps(&self, lane: u32) -> u64 {
-        self.wire(self.lane(lane)).serialization(self.waiting(lane) as u32)
+    fn sending_ps(&self, lane: u32, bytes: u32) -> u64 {
+        self.wire(self.lane(lane)).serialization(bytes)
     }
 
     /// The first of `links` (numbers over the fabric, `shift` more than the shard's) with a backlog
@@ -411,73 +371,107 @@ impl Links {
     }
 
     /// The link with the least backlog among `n` side by side from `start` on that have one lane each:
-    /// among equals the one that comes first from place `first` on, round the row.
+    /// among equals the one that comes first from place `first` on, round the row. The only one of one,
+    /// whatever lanes it has.
     #[inline(always)]
     pub fn least_loaded_of(&self, start: u32, n: u32, first: u32, now: u64) -> u32 {
-        let row = &self.loads[start as usize..(start + n) as usize];
-        let (before, after) = row.split_at(first as usize);
-        let (mut best, mut at) = (NEVER, start);
-        for (link, row) in [(start + first, after), (start, before)] {
-            for (link, load) in (link..).zip(row) {
-                let mut backlog = load.free_at().saturating_sub(now);
-                if load.waiting() {
-                    backlog += self.line_ps(link);
-                }
-                if backlog < best {
-                    (best, at) = (backlog, link);
-                    if backlog == 0 {
-                        return at;
-                    }
-                }
+        self.loads.idle_of(start, n, first, now).unwrap_or_else(|| {
+            let links = (start + first..start + n).chain(start..start + first);
+            self.least_busy_of(links, now)
+        })
+    }
+
+    /// The same where none of the first few is idle.
+    #[inline(never)]
+    fn least_busy_of(&self, links: impl Iterator<Item = u32>, now: u64) -> u32 {
+        let mut best = (NIL, NEVER);
+        for link in links {
+            let brief = self.loads.in_brief(link, now);
+            let backlog = brief.unwrap_or_else(|| self.backlog(link, 0, now));
+            if backlog < best.1 {
+                best = (link, backlog);
             }
         }
-        at
+        best.0
     }
 
     /// When `link` has sent everything it took on.
     #[inline]
     pub fn free_at(&self, link: u32) -> u64 {
-        self.loads[self.lane_of(link, 0) as usize].free_at()
+        self.lane(self.lane_of(link, 0)).free_at
     }
 
-    /// Books `link` until `time`.
+    /// Books `link` until `time`, which is not before it is free.
     #[inline]
     pub fn book(&mut self, link: u32, time: u64) {
         let first = self.lane_of(link, 0);
-        let load = &mut self.loads[first as usize];
-        *load = Load(time | (load.0 & WAITING));
-    }
-
-    /// Bytes that wait for credit at `lane`.
-    #[inline]
-    pub fn waiting(&self, lane: u32) -> u64 {
-        if self.loads[lane as usize].waiting() { self.waiting[lane as usize] } else { 0 }
+        self.lane_mut(first).free_at = time;
+        self.loads.book(first, time);
     }
 
     /// A packet of `wire` bytes waits at `lane`.
-    #[inline]
     pub fn joins(&mut self, lane: u32, wire: u32) {
-        self.waiting[lane as usize] += u64::from(wire);
-        self.loads[lane as usize].0 |= WAITING;
+        self.loads.joins(lane, wire);
     }
 
     /// A packet of `wire` bytes no longer waits at `lane`.
-    #[inline]
     pub fn leaves(&mut self, lane: u32, wire: u32) {
-        let waiting = &mut self.waiting[lane as usize];
-        *waiting -= u64::from(wire);
-        if *waiting == 0 {
-            self.loads[lane as usize].0 &= !WAITING;
+        self.loads.leaves(lane, wire, self.lanes[lane as usize].free_at);
+    }
+
+    /// Nothing happens before `now` any more.
+    #[inline]
+    pub fn opens(&mut self, now: u64) {
+        if self.loads.epoch.is_over(now) {
+            self.move_on(now);
         }
+        self.opened = self.present(now);
+    }
+
+    /// Begins another epoch.
+    #[cold]
+    fn move_on(&mut self, now: u64) {
+        let (before, next) = (self.loads.epoch, Epoch::new(now));
+        for time in self.lanes.iter_mut().flat_map(|lane| &mut lane.times) {
+            *time = next.since(before.time(*time));
+        }
+        self.loads.move_on(next, self.lanes.iter().map(|lane| lane.free_at));
+    }
+
+    /// The present in the times of lanes.
+    #[inline(always)]
+    pub fn present(&self, now: u64) -> i32 {
+        self.loads.epoch.present(now)
+    }
+
+    /// Whether there is credit for `bytes` at `lane` at `now`.
+    pub fn has(&mut self, lane: u32, bytes: u32, now: u64) -> bool {
+        let now = self.present(now);
+        self.lane_mut(lane).has(bytes, now)
+    }
+
+    /// Takes credit for `bytes` at `lane` if it is there at `now`.
+    #[inline]
+    pub fn take(&mut self, lane: u32, bytes: u32, now: u64) -> bool {
+        let now = self.present(now);
+        self.lane_mut(lane).take(bytes, now)
+    }
+
+    /// Somebody waits for credit at `lane` from now on: takes out what is noted, times and bytes, which
+    /// all lies ahead.
+    pub fn starve(&mut self, lane: u32) -> impl Iterator<Item = (u64, u32)> + use<> {
+        let epoch = self.loads.epoch;
+        self.lane_mut(lane).starve().map(move |(time, bytes)| (epoch.time(time), bytes))
     }
 
     /// Gives a lane back buffer space that is free at `freed`: when it has the credit, and whether that
-    /// must be an event. Nobody will ask any more about a time before `since`.
-    #[inline]
-    pub fn give_back(&mut self, lane: u32, freed: u64, bytes: u32, since: u64) -> (u64, bool) {
+    /// must be an event.
+    #[inline(always)]
+    pub fn give_back(&mut self, lane: u32, freed: u64, bytes: u32) -> (u64, bool) {
         let lane = &mut self.lanes[lane as usize];
         let time = freed + u64::from(self.wires[usize::from(lane.wire)].delay);
-        (time, !lane.expect(time, bytes, since))
+        let brief = self.loads.epoch.since(time);
+        (time, brief == Epoch::FAR || !lane.expect(brief, bytes, self.opened))
     }
 
     /// Number of a link over the whole fabric.
@@ -551,6 +545,32 @@ mod tests {
         assert!(lane.satisfy() && !lane.satisfy());
         assert_eq!(links.credit().collect::<Vec<_>>(), [100, 10]);
         assert_eq!((links.lane_of(0, 1), links.link_of(1), links.link_and_lane(1)), (1, 0, (7, 1)));
+    }
+
+    #[test]
+    fn notes_and_loads_outlast_their_epoch() {
+        let link = Link {
+            wire: Wire::new(100.0, 7),
+            global: 0,
+            dst: 0,
+            shard: 0,
+            group: 0,
+            home: 0,
+            to_node: false,
+            from_node: false,
+        };
+        let mut links = Links::new(&[link], 1, 10);
+        assert!(links.take(0, 10, 0));
+        let late = (1 << 30) + 100;
+        assert_eq!(links.give_back(0, late, 4), (late + 7, false));
+        assert_eq!(links.give_back(0, 3 << 30, 1), ((3 << 30) + 7, true), "beyond the epoch");
+        links.book(0, late + 9);
+        links.opens(1 << 30);
+        assert!(!links.has(0, 4, late + 6) && links.has(0, 4, late + 7));
+        let idle = |links: &Links, now| links.loads.in_brief(0, now);
+        assert_eq!([late, late + 20].map(|now| idle(&links, now)), [Some(9), Some(0)]);
+        assert_eq!(links.give_back(0, late + 30, 2), (late + 37, false));
+        assert_eq!(links.starve(0).collect::<Vec<_>>(), [(late + 37, 2)]);
     }
 
     #[test]

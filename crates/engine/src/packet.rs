@@ -68,7 +68,7 @@ pub(crate) struct Packet {
     /// waiting line or in the free list.
     pub next: u32,
     pub mark: Mark,
-    /// Switches visited.
+    /// Switches visited, the one it heads for included.
     pub hops: u8,
     /// What it remembers of its route.
     pub state: RouteState,

@@ -130,12 +130,10 @@ pub struct EventQueue {
     late: Vec<Key>,
     /// The first of them, [`END`] if there is none.
     first_late: Key,
-    was_late: bool,
     /// Group that is being served.
     group: u32,
     /// Where each group's events begin, while they are put in order.
     places: Vec<u32>,
-    unordered: Vec<Key>,
     by_time: Vec<Key>,
     /// The windows after the open one.
     ring: Ring<Key>,
@@ -157,10 +155,8 @@ impl EventQueue {
             end: 0,
             late: Vec::new(),
             first_late: END,
-            was_late: false,
             group: 0,
             places: vec![0; groups + 1],
-            unordered: Vec::new(),
             by_time: Vec::new(),
             ring: Ring::new(),
             far: BinaryHeap::new(),
@@ -235,21 +231,22 @@ impl EventQueue {
         }
     }
 
-    /// Takes the next event of the open window.
+    /// Takes the next event of the open window, and says whether it is a late one: added after the window
+    /// was opened.
     #[inline]
-    pub fn pop(&mut self) -> Option<Event> {
+    pub fn pop(&mut self) -> Option<(Event, bool)> {
         let mut key = self.ordered[self.next];
-        self.was_late = self.first_late < key;
-        if self.was_late {
+        let late = self.first_late < key;
+        if late {
             key = self.pop_late();
-        } else if key == END {
+        } else if self.next == self.end {
             return None;
         } else {
             self.next += 1;
         }
         self.group = (key >> 96) as u32;
         let time = self.start + u64::from((key >> 64) as u32);
-        Some(Event(u128::from(time) << 64 | u128::from(key as u64)))
+        Some((Event(u128::from(time) << 64 | u128::from(key as u64)), late))
     }
 
     #[inline(never)]
@@ -263,12 +260,6 @@ impl EventQueue {
     #[inline]
     pub fn taken(&self) -> usize {
         self.next
-    }
-
-    /// Whether the event last taken had been added after the window was opened.
-    #[inline]
-    pub fn was_late(&self) -> bool {
-        self.was_late
     }
 
     /// What `n` events of the open window are about, from place `from` on, fewer at its end: without
@@ -301,56 +292,46 @@ impl EventQueue {
         self.window = window;
         self.start = self.clock.start(window);
         self.next = 0;
-        self.unordered.clear();
-        self.ring.take(window, &mut self.unordered);
-        let n = self.unordered.len();
+        let n = self.ring.of(window).map(<[Key]>::len).sum();
         self.end = n;
-        if self.ordered.len() <= n {
-            self.ordered.resize(2 * n + 1, END);
+        for keys in [&mut self.ordered, &mut self.by_time] {
+            if keys.len() <= n {
+                keys.resize(2 * n + 1, END);
+            }
         }
         if 4 * n < self.places.len() {
-            self.ordered[..n].copy_from_slice(&self.unordered);
+            let all = self.ring.of(window).flatten();
+            self.ordered.iter_mut().zip(all).for_each(|(place, &key)| *place = key);
             self.ordered[..n].sort_unstable();
         } else {
-            self.order_by_group();
+            self.order_by_group(window);
         }
+        self.ring.clear(window);
         self.ordered[n] = END;
     }
 
     /// Puts the events of a window in order: roughly by time, then by group, both by counting; what is
     /// left to do within a group is next to nothing.
-    fn order_by_group(&mut self) {
-        let scale = (SLICES as u64) << 32;
-        let inverse = scale / self.clock.width();
-        let slice = |key: Key| ((u64::from((key >> 64) as u32) * inverse) >> 32) as usize;
-        let mut slices = [0u32; SLICES + 1];
-        self.places.fill(0);
-        for &key in &self.unordered {
-            slices[slice(key)] += 1;
-            self.places[(key >> 96) as usize] += 1;
+    fn order_by_group(&mut self, window: u64) {
+        let Self { clock, ring, places, by_time, ordered, end, .. } = self;
+        let shift = clock.shift(SLICES as u64);
+        let slice = |key: Key| usize::from(((key >> 64) as u32 >> shift) as u8);
+        let group = |key: Key| (key >> 96) as usize;
+        let mut slices = [0u32; SLICES];
+        places.fill(0);
+        for keys in ring.of(window) {
+            for &key in keys {
+                slices[slice(key)] += 1;
+                places[group(key)] += 1;
+            }
         }
         add_up(&mut slices);
-        add_up(&mut self.places);
-        let n = self.unordered.len();
-        if self.by_time.len() < n {
-            self.by_time.resize(2 * n, END);
+        add_up(places);
+        for keys in ring.of(window) {
+            put(keys, by_time, &mut slices, slice);
         }
-        for &key in &self.unordered {
-            let place = &mut slices[slice(key)];
-            self.by_time[*place as usize] = key;
-            *place += 1;
-        }
-        for &key in &self.by_time[..n] {
-            let place = &mut self.places[(key >> 96) as usize];
-            self.ordered[*place as usize] = key;
-            *place += 1;
-        }
-        // Every place is now the end of its group.
-        let mut start = 0;
-        for &end in &self.places {
-            sort_nearly(&mut self.ordered[start as usize..end as usize]);
-            start = end;
-        }
+        put(&by_time[..*end], ordered, places, group);
+        sort_nearly(&mut ordered[..*end]);
     }
 
     /// Moves the first far event into its window, which has come within the horizon.
@@ -364,8 +345,18 @@ impl EventQueue {
     }
 }
 
-/// Slices of a window by which its events are put in order roughly.
-const SLICES: usize = 256;
+/// Slices of a window by which its events are put in order roughly, at most: as many as a byte tells apart.
+const SLICES: usize = 1 << u8::BITS;
+
+/// Puts each key in its place: the next of its kind.
+#[inline]
+fn put(keys: &[Key], ordered: &mut [Key], places: &mut [u32], kind: impl Fn(Key) -> usize) {
+    for &key in keys {
+        let place = &mut places[kind(key)];
+        ordered[*place as usize] = key;
+        *place += 1;
+    }
+}
 
 /// Replaces numbers by the sum of those before them.
 fn add_up(counts: &mut [u32]) {
@@ -375,20 +366,19 @@ fn add_up(counts: &mut [u32]) {
     }
 }
 
-/// Sorts by insertion, which for a few that are nearly in order beats everything.
-#[inline]
+/// Sorts by insertion what is in order but for neighbours here and there; anything else in another way.
 fn sort_nearly(keys: &mut [Key]) {
-    if keys.len() > 64 {
-        return keys.sort_unstable();
-    }
-    for i in 1..keys.len() {
-        let key = keys[i];
-        let mut at = i;
-        while at > 0 && keys[at - 1] > key {
-            keys[at] = keys[at - 1];
-            at -= 1;
+    const FAR: usize = 64;
+    for at in 1..keys.len() {
+        let key = keys[at];
+        if keys[at - 1] > key {
+            let passed = keys[..at].iter().rev().take(FAR).take_while(|&&other| other > key);
+            let passed = passed.count();
+            if passed == FAR {
+                return keys.sort_unstable();
+            }
+            keys[at - passed..=at].rotate_right(1);
         }
-        keys[at] = key;
     }
 }
 
@@ -406,7 +396,7 @@ mod tests {
         let window = queue.next_window();
         prop_assert_eq!(Some(window), model.first().map(|first| first.0));
         queue.open(window);
-        while let Some(event) = queue.pop() {
+        while let Some((event, _)) = queue.pop() {
             let first = model.pop_first();
             prop_assert_eq!(first, Some((window, queue.group, event)));
             model.extend(late(queue, queue.group, event));
@@ -469,7 +459,7 @@ mod tests {
         }
         queue.open(0);
         let order: Vec<_> =
-            std::iter::from_fn(|| queue.pop()).map(|e| (e.class(), e.entity())).collect();
+            std::iter::from_fn(|| queue.pop()).map(|(e, _)| (e.class(), e.entity())).collect();
         assert_eq!(
             order,
             [(Class::Credit, 7), (Class::Arrival, 1), (Class::Arrival, 2), (Class::Rank, 0)]

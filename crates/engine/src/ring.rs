@@ -16,14 +16,15 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub fn new(width: u64) -> Self {
-        // Time within a window has 32 bits.
-        let width = width.clamp(2, 1 << 31);
+        // Times since the start of a window have 32 bits, and of loads.
+        let width = width.clamp(2, 1 << 29);
         Self { width, inverse: ((1u128 << 64) / u128::from(width)) as u64 }
     }
 
-    /// Length of a window.
-    pub fn width(&self) -> u64 {
-        self.width
+    /// By how many bits a time since the start of a window must be shortened to be below `parts`, a power
+    /// of two.
+    pub fn shift(&self, parts: u64) -> u32 {
+        self.width.div_ceil(parts).next_power_of_two().ilog2()
     }
 
     /// Window of `time`, and the time since its start.
@@ -62,11 +63,10 @@ const ROOM: usize = 31;
 struct Pending {
     chunk: u32,
     used: u32,
-    items: u32,
 }
 
 impl Pending {
-    const NONE: Self = Self { chunk: NIL, used: 0, items: 0 };
+    const NONE: Self = Self { chunk: NIL, used: 0 };
 }
 
 /// A list for each of the [`WINDOWS`] windows that come next. Adding is O(1); memory is that of what is
@@ -109,7 +109,6 @@ impl<T: Copy + Default> Ring<T> {
         {
             *place = item;
             pending.used += 1;
-            pending.items += 1;
             self.len += 1;
             return;
         }
@@ -129,24 +128,31 @@ impl<T: Copy + Default> Ring<T> {
         }
         self.chunks[pending.chunk as usize].items[0] = item;
         pending.used = 1;
-        pending.items += 1;
         self.len += 1;
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// Takes all items of `window` into `items`.
-    pub fn take(&mut self, window: u64, items: &mut Vec<T>) {
+    /// All items of `window`, piece by piece.
+    pub fn of(&self, window: u64) -> impl Iterator<Item = &[T]> {
+        let Pending { mut chunk, mut used } = self.slots[window as usize % WINDOWS];
+        std::iter::from_fn(move || {
+            let Chunk { items, next } = self.chunks.get(chunk as usize)?;
+            chunk = *next;
+            Some(&items[..std::mem::replace(&mut used, ROOM as u32) as usize])
+        })
+    }
+
+    /// Takes all items of `window` out.
+    pub fn clear(&mut self, window: u64) {
         let slot = window as usize % WINDOWS;
-        let pending = std::mem::replace(&mut self.slots[slot], Pending::NONE);
+        let Pending { mut chunk, mut used } =
+            std::mem::replace(&mut self.slots[slot], Pending::NONE);
         self.occupied[slot / 64] &= !(1 << (slot % 64));
-        self.len -= pending.items as usize;
-        let (mut chunk, mut used) = (pending.chunk, pending.used as usize);
         while chunk != NIL {
-            let from = &mut self.chunks[chunk as usize];
-            items.extend_from_slice(&from.items[..used]);
-            let next = std::mem::replace(&mut from.next, self.free);
+            self.len -= std::mem::replace(&mut used, ROOM as u32) as usize;
+            let next = &mut self.chunks[chunk as usize].next;
+            let next = std::mem::replace(next, self.free);
             self.free = std::mem::replace(&mut chunk, next);
-            used = ROOM;
         }
     }
 
@@ -177,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_time_has_one_window_whatever_the_width() {
-        for width in [2, 3, 60_000, 65_536, (1 << 31) - 1] {
+        for width in [2, 3, 60_000, 65_536, (1 << 29) - 1] {
             let clock = Clock::new(width);
             for time in [0, 1, width - 1, width, width + 1, 7 * width - 1, 1 << 40, u64::MAX >> 2] {
                 let (window, rest) = clock.split(time);
@@ -196,8 +202,8 @@ mod tests {
         assert_eq!((ring.len(), ring.next_after(1000)), (1000, 1020));
         for window in 1020..1027u64 {
             assert_eq!(ring.next_after(window - 1), window);
-            let mut items = Vec::new();
-            ring.take(window, &mut items);
+            let mut items: Vec<_> = ring.of(window).flatten().copied().collect();
+            ring.clear(window);
             items.sort_unstable();
             let own = (0..1000u32).filter(|item| u64::from(item % 7) + 1020 == window);
             assert_eq!(items, own.collect::<Vec<_>>());

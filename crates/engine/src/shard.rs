@@ -29,6 +29,8 @@ pub(crate) struct Shard<'a, P> {
     pub arbiter: Arbiter,
     /// Outputs are given out one packet at a time.
     pub arbitrated: bool,
+    /// Load alone decides among candidates side by side: adaptive routing, one lane a link.
+    pub by_load: bool,
     /// Something beyond the plain path is on: see `Shard::prepare`.
     pub extras: bool,
     pub congestion: Congestion,
@@ -56,15 +58,16 @@ impl<P: Probe> Shard<'_, P> {
             return;
         }
         self.queue.open(window);
+        self.links.opens(self.queue.start());
         self.probe.opens(self.queue.start());
         self.look_ahead();
         loop {
             self.look_on();
-            let Some(event) = self.queue.pop() else { break };
+            let Some((event, late)) = self.queue.pop() else { break };
             self.now = event.time();
             self.events += 1;
             if event.is(Class::Arrival) {
-                let route = (!self.queue.was_late()).then(|| self.ahead.next_route());
+                let route = (!late).then(|| self.ahead.next_route());
                 self.on_arrival(event.entity(), event.packet(), route);
             } else if event.is(Class::Credit) {
                 self.on_credit(event.entity(), event.packet());

@@ -87,7 +87,7 @@ fn simulate_probed(
     work: Work,
     watch: Watch<'_>,
 ) -> Result<Outcome, EngineError> {
-    let (settings, all) = (world.settings, world.fabric.n_links());
+    let (settings, all) = (&world.settings, world.fabric.n_links());
     let probes = &settings.probes;
     if probes.carry.is_some() && all >= MOST_LINKS {
         let (value, limit) = (all as u64, MOST_LINKS as u64 - 1);

@@ -26,7 +26,10 @@ use crate::{EngineError, Settings};
 pub(crate) struct World<'a> {
     pub fabric: &'a Fabric,
     pub plan: &'a Plan,
-    pub settings: &'a Settings,
+    /// A copy: what every hop looks at is near.
+    pub settings: Settings,
+    /// Vertices below this are nodes, the others switches.
+    pub n_nodes: u32,
     pub placement: &'a Placement,
     pub program: Compiled,
     /// Where the state of each message is.
@@ -89,7 +92,8 @@ impl<'a> World<'a> {
         let world = Self {
             fabric,
             plan,
-            settings,
+            settings: settings.clone(),
+            n_nodes: fabric.n_nodes,
             placement,
             sides: number_sides(placement, &cut, &compiled.messages),
             least_cable_ps: cut.lookahead_ps.saturating_sub(delay).min(u64::MAX / 4),
@@ -121,7 +125,7 @@ impl<'a> World<'a> {
             |(number, links): (usize, &Vec<_>)| self.shard(number as u8, links, probe(links.len()));
         let mut all: Vec<Shard<'_, P>> = numbered.map(make).collect();
         for message in &self.program.messages {
-            let packets = packets_of(message, self.settings);
+            let packets = packets_of(message, &self.settings);
             let node = self.placement.node[message.dst as usize];
             all[self.shard_of_rank(message.src)].sends.push(Sending::new(packets, node));
             all[self.shard_of_rank(message.dst)].receives.push(Receiving::new(packets));
@@ -131,7 +135,7 @@ impl<'a> World<'a> {
 
     /// Shard `number` with its links and ranks, without messages.
     fn shard<P>(&self, number: u8, links: &[Link], probe: P) -> Shard<'_, P> {
-        let settings = self.settings;
+        let settings = &self.settings;
         let arbitrated = settings.arbitrated();
         let control = settings.congestion_control.as_ref();
         let n_lanes = self.lanes() as usize;
@@ -143,6 +147,7 @@ impl<'a> World<'a> {
             world: self,
             number,
             arbitrated,
+            by_load: settings.routing == Routing::Adaptive && self.lanes() == 1,
             extras: arbitrated || control.is_some(),
             arbiter: if arbitrated {
                 Arbiter::new(links.len(), n_lanes)
@@ -216,7 +221,7 @@ impl<'a> World<'a> {
 
     /// How long a paced message waits before its first packet.
     pub fn pacing_offset(&self, message: u32) -> u64 {
-        let settings = self.settings;
+        let settings = &self.settings;
         let Envelope { src, dst, bytes, first_packet, pace_mbps, .. } =
             self.program.messages[message as usize];
         if settings.pacing == Pacing::Off || pace_mbps == 0 {
@@ -260,6 +265,12 @@ impl<'a> World<'a> {
             Rule::Table(routes) => routes.range(switch, place.column),
             _ => None,
         }
+    }
+
+    /// Whether a vertex is a node.
+    #[inline]
+    pub fn is_node(&self, vertex: u32) -> bool {
+        vertex < self.n_nodes
     }
 
     /// Starts to fetch where a node is.
@@ -427,6 +438,9 @@ fn window_ps(fabric: &Fabric, settings: &Settings, cut: &Cut) -> u64 {
     few.max(16.0) as u64
 }
 
+/// Ports of a switch are numbered in two bytes.
+const MOST_PORTS: usize = u16::MAX as usize;
+
 fn check_sizes(
     fabric: &Fabric,
     plan: &Plan,
@@ -443,6 +457,12 @@ fn check_sizes(
         if value >= LIMIT {
             return Err(EngineError::TooLarge { what, value, limit: LIMIT });
         }
+    }
+    let ports = |switch: u32| fabric.out_links(fabric.n_nodes + switch).len();
+    let most = (0..fabric.n_switches).map(ports).max().unwrap_or(0);
+    if most > MOST_PORTS {
+        let (value, limit) = (most as u64, MOST_PORTS as u64);
+        return Err(EngineError::TooLarge { what: "ports of a switch", value, limit });
     }
     placement.check(ranks, fabric.n_nodes)?;
     let wire = |link: usize| Wire::new(fabric.link_gbps[link], fabric.link_delay_ps[link]);

@@ -128,7 +128,7 @@ impl<P: Probe> Shard<'_, P> {
         // Where outputs are booked ahead the credit is spent on what is being sent: a root too.
         let sending = self.links.free_at(self.links.link_of(lane)) > self.now;
         let now = self.now;
-        let root = sending || self.links.lane_mut(lane).has(wire, now);
+        let root = sending || self.links.has(lane, wire, now);
         let over = self.queued(lane) + u64::from(wire) > control.threshold_bytes;
         let mut rate = control.marking_rate;
         if let Scheme::Dcms { calm_marking_rate, hold_ps } = control.scheme {

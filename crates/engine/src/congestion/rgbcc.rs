@@ -151,7 +151,7 @@ impl<P: Probe> Shard<'_, P> {
     /// earliest, a packet's time from now at least.
     fn look_again(&mut self, lane: u32, green: u64) {
         let link = self.links.wire(self.links.lane(lane));
-        let settings = self.world.settings;
+        let settings = &self.world.settings;
         let packet = settings.wire_bytes(settings.packet_bytes);
         let above = self.queued(lane).saturating_sub(green).max(packet.into());
         let time = self.now + link.serialization(above.min(u32::MAX.into()) as u32);

@@ -1,0 +1,198 @@
+//! Load of links in brief: when each has sent everything it took on, and what waits for credit.
+
+use std::hint::select_unpredictable;
+
+use crate::prefetch::{LOOKS, at_most, prefetch};
+
+/// Times of 31 bits: picoseconds since a moment that moves on with time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Epoch(u64);
+
+impl Epoch {
+    /// After whatever an epoch has times for.
+    pub const FAR: i32 = i32::MAX;
+
+    /// How long one lasts; half of what it has times for. No window is half as long.
+    const LONG: u64 = 1 << 30;
+
+    pub fn new(start: u64) -> Self {
+        Self(start)
+    }
+
+    /// Whether it is time for another.
+    #[inline]
+    pub fn is_over(self, now: u64) -> bool {
+        now - self.0 >= Self::LONG
+    }
+
+    /// `time`, but the start for what was before, and [`Epoch::FAR`] for what is too far.
+    #[inline(always)]
+    pub fn since(self, time: u64) -> i32 {
+        time.saturating_sub(self.0).min(Self::FAR as u64) as i32
+    }
+
+    /// The same of the present, which lies within.
+    #[inline(always)]
+    pub fn present(self, now: u64) -> i32 {
+        (now - self.0) as i32
+    }
+
+    /// The time that it is so long after the start.
+    #[inline]
+    pub fn time(self, since: i32) -> u64 {
+        self.0 + since as u64
+    }
+}
+
+/// What adaptive routing compares.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    /// Bytes that wait for credit at each lane.
+    waiting: Vec<u64>,
+    /// What several are seen by at once: for each lane [`BUSY`] if packets wait there, and of a link's first
+    /// lane otherwise when the link is free. A few that no lane has follow.
+    brief: Vec<i32>,
+    pub epoch: Epoch,
+}
+
+/// Packets wait, or the link is not free for long.
+const BUSY: i32 = Epoch::FAR;
+
+/// Brief loads on a cache line.
+const ON_A_LINE: usize = 64 / size_of::<i32>();
+
+impl Loads {
+    /// Of so many lanes.
+    pub fn new(lanes: usize) -> Self {
+        Self { waiting: vec![0; lanes], brief: vec![0; lanes + LOOKS], epoch: Epoch::new(0) }
+    }
+
+    /// Starts to fetch what is looked at of `n` candidates side by side.
+    #[inline]
+    pub fn fetch(&self, start: u32, n: u32) {
+        let end = start + n.max(LOOKS as u32) + ON_A_LINE as u32 - 1;
+        for link in (start..end).step_by(ON_A_LINE) {
+            prefetch(&self.brief, link);
+        }
+    }
+
+    /// Books the link whose first lane is `lane` until `time`.
+    #[inline]
+    pub fn book(&mut self, lane: u32, time: u64) {
+        let brief = &mut self.brief[lane as usize];
+        *brief = if *brief == BUSY { BUSY } else { self.epoch.since(time) };
+    }
+
+    /// Bytes that wait for credit at `lane`.
+    #[inline]
+    pub fn waiting(&self, lane: u32) -> u64 {
+        if self.brief[lane as usize] == BUSY { self.waiting[lane as usize] } else { 0 }
+    }
+
+    /// A packet of `wire` bytes waits at `lane`.
+    pub fn joins(&mut self, lane: u32, wire: u32) {
+        self.waiting[lane as usize] += u64::from(wire);
+        self.brief[lane as usize] = BUSY;
+    }
+
+    /// A packet of `wire` bytes no longer waits at `lane`, whose link is free at `free_at`.
+    pub fn leaves(&mut self, lane: u32, wire: u32, free_at: u64) {
+        let waiting = &mut self.waiting[lane as usize];
+        *waiting -= u64::from(wire);
+        if *waiting == 0 {
+            self.brief[lane as usize] = self.epoch.since(free_at);
+        }
+    }
+
+    /// Begins `epoch`; lanes are free at these times.
+    pub fn move_on(&mut self, epoch: Epoch, free_at: impl Iterator<Item = u64>) {
+        self.epoch = epoch;
+        for ((brief, &waiting), free_at) in self.brief.iter_mut().zip(&self.waiting).zip(free_at) {
+            *brief = if waiting > 0 { BUSY } else { epoch.since(free_at) };
+        }
+    }
+
+    /// Time until a link with one lane is free; none if more must be looked at.
+    #[inline(always)]
+    pub fn in_brief(&self, link: u32, now: u64) -> Option<u64> {
+        let brief = self.brief[link as usize];
+        let ahead = brief.saturating_sub(self.epoch.present(now)).max(0);
+        (brief != BUSY).then_some(ahead as u64)
+    }
+
+    /// The first idle link of `n` side by side from `start` on, from place `first` on, round the row, if
+    /// it is one of the first few; of a single one that one.
+    #[inline(always)]
+    pub fn idle_of(&self, start: u32, n: u32, first: u32, now: u64) -> Option<u32> {
+        const FEW: u32 = LOOKS as u32;
+        let now = self.epoch.present(now);
+        let idle = |from: u32, n: u32| {
+            let (few, _) =
+                self.brief[(start + from) as usize..].split_first_chunk().expect("a few follow");
+            at_most(few, now) & ((1 << n.min(FEW)) - 1)
+        };
+        // A few, and the next few. Which one it is nobody could guess: so there is no branch on it.
+        let ends = n - first <= FEW;
+        let next = select_unpredictable(ends, 0, first + FEW);
+        let left = select_unpredictable(ends, first, (n - first).wrapping_sub(FEW));
+        let found = idle(first, n - first) | u32::from(n == 1) | idle(next, left) << FEW;
+        let place = found.trailing_zeros();
+        let turned = select_unpredictable(place < FEW, first, next.wrapping_sub(FEW));
+        (found != 0).then(|| start + turned.wrapping_add(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What happens to a link: packets wait, go on, or it is booked for some time.
+    fn happenings() -> impl Strategy<Value = Vec<(u64, u32, u8, u64)>> {
+        proptest::collection::vec((0u64..3 << 28, 0u32..24, 0u8..4, 1u64..1 << 33), 1..200)
+    }
+
+    proptest! {
+        /// A link that is found is the first that is free and has nobody waiting; if none is found, none
+        /// of the first few is. What is said in brief is right.
+        #[test]
+        fn the_first_idle_one_is_found(happenings in happenings(), n in 1u32..=24, turn in 0u32..24) {
+            let mut loads = Loads::new(24);
+            let (mut now, mut busy, mut lines) = (0, [0u64; 24], [0u64; 24]);
+            for (wait, link, what, long) in happenings {
+                now += wait;
+                if loads.epoch.is_over(now) {
+                    loads.move_on(Epoch::new(now), busy.iter().copied());
+                }
+                let at = link as usize;
+                match what {
+                    0 => {
+                        lines[at] += u64::from(long as u32);
+                        loads.joins(link, long as u32);
+                    }
+                    1 if lines[at] > 0 => {
+                        let wire = lines[at] as u32;
+                        lines[at] -= u64::from(wire);
+                        loads.leaves(link, wire, busy[at]);
+                    }
+                    _ => {
+                        // Mostly short, now and then beyond what is seen in brief.
+                        busy[at] = now.max(busy[at]) + (long >> (8 * u32::from(what)));
+                        loads.book(link, busy[at]);
+                    }
+                }
+                prop_assert_eq!(loads.waiting(link), lines[at]);
+                if let Some(backlog) = loads.in_brief(link, now) {
+                    prop_assert_eq!((backlog, 0), (busy[at].saturating_sub(now), lines[at]));
+                }
+                let first = turn % n;
+                let idle = |link: u32| busy[link as usize] <= now && lines[link as usize] == 0;
+                let mut row = (first..n).chain(0..first);
+                match loads.idle_of(0, n, first, now) {
+                    Some(found) => prop_assert!(n == 1 || row.find(|&link| idle(link)) == Some(found)),
+                    None => prop_assert!(n > 1 && !row.take(LOOKS).any(idle)),
+                }
+            }
+        }
+    }
+}
