@@ -67,8 +67,8 @@ pub(crate) struct Link {
     pub from_node: bool,
 }
 
-/// Notes of credit on its way back that a lane has room for.
-const NOTES: usize = 3;
+/// Notes of credit on its way back that a lane has room for, of less than 64 KiB each.
+const NOTES: usize = 4;
 
 /// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
 ///
@@ -92,7 +92,7 @@ pub(crate) struct Lane {
     /// Bytes that may be sent, without what is noted.
     credit: u32,
     /// Bytes that come back, and when.
-    noted: [u32; NOTES],
+    noted: [u16; NOTES],
     times: [i32; NOTES],
     /// Group of the vertex it comes from.
     pub home: u32,
@@ -178,7 +178,7 @@ impl Lane {
     fn count(&mut self, now: i32) {
         for (bytes, &time) in self.noted.iter_mut().zip(&self.times) {
             if time <= now {
-                self.credit += std::mem::take(bytes);
+                self.credit += u32::from(std::mem::take(bytes));
             }
         }
     }
@@ -192,25 +192,25 @@ impl Lane {
     /// Notes credit that comes back at `time`, unless that must be an event: where somebody waits for it,
     /// or there is no room. Nobody will ask any more about a time before `since`.
     #[inline(always)]
-    fn expect(&mut self, time: i32, bytes: u32, since: i32) -> bool {
+    fn expect(&mut self, time: i32, bytes: u16, since: i32) -> bool {
         // Mostly the oldest note is out of date by now.
-        let place = usize::from(self.flags / OLDEST);
+        let place = usize::from(self.flags / OLDEST) % NOTES;
         if self.starving() || self.times[place] > since {
             return !self.starving() && self.squeeze_in(time, bytes, since);
         }
-        self.credit += std::mem::replace(&mut self.noted[place], bytes);
+        self.credit += u32::from(std::mem::replace(&mut self.noted[place], bytes));
         self.times[place] = time;
-        let next = if place + 1 < NOTES { place as u8 + 1 } else { 0 };
+        let next = (place as u8 + 1) % NOTES as u8;
         self.flags = (self.flags % OLDEST) | (next * OLDEST);
         true
     }
 
     /// The same where the oldest note is still needed.
     #[inline(never)]
-    fn squeeze_in(&mut self, time: i32, bytes: u32, since: i32) -> bool {
+    fn squeeze_in(&mut self, time: i32, bytes: u16, since: i32) -> bool {
         let old = self.times.iter().position(|&time| time <= since);
         if let Some(place) = old {
-            self.credit += std::mem::replace(&mut self.noted[place], bytes);
+            self.credit += u32::from(std::mem::replace(&mut self.noted[place], bytes));
             self.times[place] = time;
         }
         old.is_some()
@@ -220,7 +220,8 @@ impl Lane {
     fn starve(&mut self) -> impl Iterator<Item = (i32, u32)> + use<> {
         self.flags |= STARVING;
         let times = std::mem::take(&mut self.times).into_iter();
-        times.zip(std::mem::take(&mut self.noted)).filter(|&(_, bytes)| bytes > 0)
+        let noted = std::mem::take(&mut self.noted).into_iter().map(u32::from);
+        times.zip(noted).filter(|&(_, bytes)| bytes > 0)
     }
 }
 
@@ -471,7 +472,8 @@ impl Links {
         let lane = &mut self.lanes[lane as usize];
         let time = freed + u64::from(self.wires[usize::from(lane.wire)].delay);
         let brief = self.loads.epoch.since(time);
-        (time, brief == Epoch::FAR || !lane.expect(brief, bytes, self.opened))
+        let small = u16::try_from(bytes).ok().filter(|_| brief != Epoch::FAR);
+        (time, small.is_none_or(|bytes| !lane.expect(brief, bytes, self.opened)))
     }
 
     /// Number of a link over the whole fabric.
@@ -487,7 +489,7 @@ impl Links {
 
     /// Credit of each lane: the whole buffer when the network is empty.
     pub fn credit(&self) -> impl Iterator<Item = u32> {
-        let noted = |lane: &Lane| lane.noted.iter().sum::<u32>();
+        let noted = |lane: &Lane| lane.noted.iter().copied().map(u32::from).sum::<u32>();
         self.lanes.iter().map(move |lane| lane.credit + noted(lane))
     }
 }
@@ -532,18 +534,18 @@ mod tests {
         let lane = links.lane_mut(1);
         assert!(!lane.take(101, 0));
         assert!(lane.take(100, 0));
-        for time in [20, 10, 30] {
+        for time in [20, 10, 30, 30] {
             assert!(lane.expect(time, 5, 1));
         }
         assert!(!lane.take(6, 19));
         assert!(lane.take(5, 10));
-        assert!(!lane.expect(60, 5, 9) && lane.expect(50, 5, 10), "of four one must have come");
-        assert!(!lane.has(6, 29) && lane.has(10, 30));
+        assert!(!lane.expect(60, 5, 9) && lane.expect(50, 5, 10), "of five one must have come");
+        assert!(!lane.has(6, 29) && lane.has(15, 30));
         assert_eq!(lane.starve().collect::<Vec<_>>(), [(50, 5)]);
         assert_eq!(lane.starve().count(), 0);
         assert!(!lane.expect(70, 50, 50), "somebody waits for it");
         assert!(lane.satisfy() && !lane.satisfy());
-        assert_eq!(links.credit().collect::<Vec<_>>(), [100, 10]);
+        assert_eq!(links.credit().collect::<Vec<_>>(), [100, 15]);
         assert_eq!((links.lane_of(0, 1), links.link_of(1), links.link_and_lane(1)), (1, 0, (7, 1)));
     }
 
@@ -567,6 +569,7 @@ mod tests {
         links.book(0, late + 9);
         links.opens(1 << 30);
         assert!(!links.has(0, 4, late + 6) && links.has(0, 4, late + 7));
+        assert_eq!(links.give_back(0, late, 1 << 16), (late + 7, true), "too much for a note");
         let idle = |links: &Links, now| links.loads.in_brief(0, now);
         assert_eq!([late, late + 20].map(|now| idle(&links, now)), [Some(9), Some(0)]);
         assert_eq!(links.give_back(0, late + 30, 2), (late + 37, false));
