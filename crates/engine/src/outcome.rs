@@ -80,8 +80,22 @@ pub struct MessageLog {
 }
 
 impl MessageLog {
+    fn with_capacity(n: usize) -> Self {
+        Self {
+            src: Vec::with_capacity(n),
+            dst: Vec::with_capacity(n),
+            bytes: Vec::with_capacity(n),
+            label: Vec::with_capacity(n),
+            post_ps: Vec::with_capacity(n),
+            start_ps: Vec::with_capacity(n),
+            arrival_ps: Vec::with_capacity(n),
+            packets: Vec::with_capacity(n),
+            switch_hops: Vec::with_capacity(n),
+        }
+    }
+
     pub(crate) fn new<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> Self {
-        let mut log = Self::default();
+        let mut log = Self::with_capacity(world.program.messages.len());
         for (message, sides) in world.program.messages.iter().zip(&world.sides) {
             let sending = &shards[world.shard_of_rank(message.src)].sends[sides.send as usize];
             let receiver = &shards[world.shard_of_rank(message.dst)];

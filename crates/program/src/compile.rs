@@ -54,9 +54,10 @@ pub struct Compiled {
     pub messages: Vec<Message>,
 }
 
-/// Sends and receives by (source, destination, tag), in the order they are posted.
+/// A send or a receive, in the order in which those of one sending rank are paired up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Endpoint {
-    src: u32,
+    /// The receiving rank.
     dst: u32,
     tag: i64,
     op: usize,
@@ -69,48 +70,87 @@ impl Program {
     /// [`ProgramError`] names the rank and the operation, or the pair of ranks.
     pub fn compile(&self) -> Result<Compiled, ProgramError> {
         self.check_columns()?;
+        let starts = self.check_peers()?;
+        let mut message_of_op = vec![u32::MAX; self.kind.len()];
+        let mut messages = Vec::with_capacity(starts.last().copied().unwrap_or(0));
+        for rank in 0..self.n_ranks() {
+            for op in self.of_kind(rank, OpKind::Isend) {
+                message_of_op[op] = messages.len() as u32;
+                messages.push(Message {
+                    src: rank as u32,
+                    dst: self.peer[op] as u32,
+                    label: self.label[op],
+                    bytes: self.amount[op],
+                    pace_mbps: self.pace_mbps.get(op).copied().unwrap_or(0),
+                });
+            }
+        }
+        self.pair_up(starts, &mut message_of_op)?;
+        let ops = self.resolve(&message_of_op)?;
+        let rank_start = self.rank_start.iter().map(|&s| s as usize).collect();
+        Ok(Compiled { rank_start, ops, messages })
+    }
+
+    /// Operations of a rank that are of one kind.
+    fn of_kind(&self, rank: usize, kind: OpKind) -> impl Iterator<Item = usize> + use<'_> {
+        self.operations(rank).filter(move |&op| self.kind[op] == kind as u8)
+    }
+
+    /// Refuses peers that do not exist. Returns where the receives from each rank begin in a list of
+    /// all, by sending rank.
+    fn check_peers(&self) -> Result<Vec<usize>, ProgramError> {
         let ranks = self.n_ranks();
-        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let mut starts = vec![0; ranks + 1];
         for rank in 0..ranks {
             for op in self.operations(rank) {
-                let kind = self.kind[op];
+                let (kind, peer) = (self.kind[op], self.peer[op]);
                 if kind != OpKind::Isend as u8 && kind != OpKind::Irecv as u8 {
                     continue;
                 }
-                let peer = self.peer[op];
                 if peer < 0 || peer as usize >= ranks {
                     let problem = format!("peer {peer} does not exist among {ranks} ranks");
                     return Err(self.wrong(rank, op, problem));
                 }
-                let (me, peer, tag) = (rank as u32, peer as u32, self.tag[op]);
-                if kind == OpKind::Isend as u8 {
-                    sends.push(Endpoint { src: me, dst: peer, tag, op });
-                } else {
-                    receives.push(Endpoint { src: peer, dst: me, tag, op });
-                }
+                starts[peer as usize + 1] += usize::from(kind == OpKind::Irecv as u8);
             }
         }
-        let order = |e: &Endpoint| (e.src, e.dst, e.tag, e.op);
-        sends.sort_unstable_by_key(order);
-        receives.sort_unstable_by_key(order);
-        pair_up(&sends, &receives)?;
-        // Messages are numbered by sending rank and operation.
-        let mut by_op: Vec<usize> = (0..sends.len()).collect();
-        by_op.sort_unstable_by_key(|&i| sends[i].op);
-        let mut message_of_op = vec![u32::MAX; self.kind.len()];
-        let mut messages = Vec::with_capacity(sends.len());
-        for (message, &i) in by_op.iter().enumerate() {
-            let Endpoint { src, dst, op, .. } = sends[i];
-            message_of_op[op] = message as u32;
-            message_of_op[receives[i].op] = message as u32;
-            let bytes = self.amount[op];
-            let label = self.label[op];
-            let pace_mbps = self.pace_mbps.get(op).copied().unwrap_or(0);
-            messages.push(Message { src, dst, label, bytes, pace_mbps });
+        for rank in 0..ranks {
+            starts[rank + 1] += starts[rank];
         }
-        let ops = self.resolve(&message_of_op)?;
-        let rank_start = self.rank_start.iter().map(|&s| s as usize).collect();
-        Ok(Compiled { rank_start, ops, messages })
+        Ok(starts)
+    }
+
+    /// Gives every receive the message of its send: rank after rank, for what a rank sends is sooner
+    /// put in order than everything at once.
+    fn pair_up(
+        &self,
+        mut starts: Vec<usize>,
+        message_of_op: &mut [u32],
+    ) -> Result<(), ProgramError> {
+        let ranks = self.n_ranks();
+        let mut receives = vec![Endpoint::default(); starts[ranks]];
+        for rank in 0..ranks {
+            for op in self.of_kind(rank, OpKind::Irecv) {
+                let next = &mut starts[self.peer[op] as usize];
+                receives[*next] = Endpoint { dst: rank as u32, tag: self.tag[op], op };
+                *next += 1;
+            }
+        }
+        let (mut sends, mut begin) = (Vec::new(), 0);
+        for (rank, &end) in starts[..ranks].iter().enumerate() {
+            let receives = &mut receives[std::mem::replace(&mut begin, end)..end];
+            let own = self.of_kind(rank, OpKind::Isend);
+            let endpoint = |op| Endpoint { dst: self.peer[op] as u32, tag: self.tag[op], op };
+            sends.clear();
+            sends.extend(own.map(endpoint));
+            sends.sort_unstable();
+            receives.sort_unstable();
+            check_pairs(rank as u32, &sends, receives)?;
+            for (send, receive) in sends.iter().zip(receives) {
+                message_of_op[receive.op] = message_of_op[send.op];
+            }
+        }
+        Ok(())
     }
 
     fn resolve(&self, message_of_op: &[u32]) -> Result<Vec<Op>, ProgramError> {
@@ -118,18 +158,22 @@ impl Program {
         let mut requests: HashMap<i32, Request> = HashMap::new();
         for rank in 0..self.n_ranks() {
             requests.clear();
+            // Most ranks wait for all at once and never for one.
+            let named = self.kind[self.operations(rank)].contains(&(OpKind::Wait as u8));
             for op in self.operations(rank) {
                 let message = message_of_op[op];
+                let request = match self.kind[op] {
+                    1 => Some(Request::Send(message)),
+                    2 => Some(Request::Receive(message)),
+                    _ => None,
+                };
+                if let Some(request) = request.filter(|_| named) {
+                    requests.insert(self.request[op], request);
+                }
                 ops.push(match self.kind[op] {
                     0 => Op::Compute(self.amount[op]),
-                    1 => {
-                        requests.insert(self.request[op], Request::Send(message));
-                        Op::Send(message)
-                    }
-                    2 => {
-                        requests.insert(self.request[op], Request::Receive(message));
-                        Op::Receive(message)
-                    }
+                    1 => Op::Send(message),
+                    2 => Op::Receive(message),
                     3 => Op::Wait(*requests.get(&self.request[op]).ok_or_else(|| {
                         let problem = format!("waits for unknown request {}", self.request[op]);
                         self.wrong(rank, op, problem)
@@ -143,25 +187,19 @@ impl Program {
     }
 }
 
-fn pair_up(sends: &[Endpoint], receives: &[Endpoint]) -> Result<(), ProgramError> {
-    let key = |e: &Endpoint| (e.src, e.dst, e.tag);
-    let mut at = 0;
-    while at < sends.len().max(receives.len()) {
-        let same = match (sends.get(at), receives.get(at)) {
-            (Some(send), Some(receive)) => key(send) == key(receive),
-            _ => false,
-        };
-        if !same {
-            let first = [sends.get(at), receives.get(at)].into_iter().flatten().map(key).min();
-            let Some((src, dst, tag)) = first else { break };
-            let count =
-                |side: &[Endpoint]| side.iter().filter(|e| key(e) == (src, dst, tag)).count();
-            let (sends, receives) = (count(sends), count(receives));
-            return Err(ProgramError::Unmatched { src, dst, tag, sends, receives });
-        }
-        at += 1;
+/// Refuses what rank `src` sends unless just that is received.
+fn check_pairs(src: u32, sends: &[Endpoint], receives: &[Endpoint]) -> Result<(), ProgramError> {
+    let key = |e: &Endpoint| (e.dst, e.tag);
+    if sends.iter().map(key).eq(receives.iter().map(key)) {
+        return Ok(());
     }
-    Ok(())
+    let unequal = |at: &usize| sends.get(*at).map(key) != receives.get(*at).map(key);
+    let at = (0..sends.len().max(receives.len())).find(unequal).unwrap_or(0);
+    let first = [sends.get(at), receives.get(at)].into_iter().flatten().map(key).min();
+    let (dst, tag) = first.unwrap_or_default();
+    let count = |side: &[Endpoint]| side.iter().filter(|e| key(e) == (dst, tag)).count();
+    let (sends, receives) = (count(sends), count(receives));
+    Err(ProgramError::Unmatched { src, dst, tag, sends, receives })
 }
 
 #[cfg(test)]
@@ -200,6 +238,19 @@ mod tests {
         assert_eq!(
             compiled.ops[3..],
             [Op::Receive(2), Op::Receive(0), Op::Receive(1), Op::Wait(Request::Receive(1))]
+        );
+    }
+
+    #[test]
+    fn receives_find_the_sends_of_several_ranks() {
+        let sends: [&[Row]; 2] = [&[(1, 2, 8, 1, 0)], &[(1, 2, 8, 1, 0), (1, 2, 8, 0, 1)]];
+        let receives: &[Row] = &[(2, 1, 8, 1, 0), (2, 0, 8, 1, 1), (2, 1, 8, 0, 2)];
+        let ops = program(&[sends[0], sends[1], receives]).compile().unwrap().ops;
+        assert_eq!(ops[3..], [Op::Receive(1), Op::Receive(0), Op::Receive(2)]);
+        let error = program(&[sends[0], sends[1], &receives[..2]]).compile().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "rank 1 sends 1 messages to rank 2 with tag 0, which receives 0"
         );
     }
 
