@@ -14,6 +14,7 @@ mod cut;
 mod deadlock;
 mod error;
 mod flows;
+mod gate;
 mod hop;
 mod link;
 mod load;

@@ -48,8 +48,7 @@ pub(crate) struct PostOffice {
 }
 
 impl PostOffice {
-    pub fn new(shards: u32) -> Self {
-        let shards = shards as usize;
+    pub fn new(shards: usize) -> Self {
         let boxes = (0..shards * shards).map(|_| Mutex::default()).collect();
         Self { boxes, shards }
     }

@@ -116,11 +116,11 @@ fn simulate_probed(
 
 fn run<'w, P: Probe + Send>(
     world: &'w World<'w>,
-    probe: impl FnMut(usize) -> P,
+    probe: impl Fn(usize) -> P + Sync,
     threads: usize,
     watch: Watch<'_>,
 ) -> Result<(Outcome, Vec<Shard<'w, P>>), EngineError> {
-    let (shards, complete) = run_windows(world, world.shards(probe), threads, watch);
+    let (shards, complete) = run_windows(world, probe, threads, watch);
     if complete {
         if shards.iter().any(|shard| shard.unfinished() > 0) {
             return Err(deadlock::explain(world, &shards));

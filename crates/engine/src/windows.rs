@@ -1,14 +1,19 @@
-//! The loop: shards run side by side for a window of time, hand over what they have for one another,
+//! The loop: shards go through a window of time side by side, hand over what they have for one another,
 //! and go on.
 //!
 //! A window is at most as long as the lookahead of the cut, so nothing a shard does within it can matter
-//! to another before its end; windows without any event are left out. Every thread works on its own
-//! shards; a window costs one barrier. What a shard does depends on its own events alone and those of a
-//! group have a fixed order, so the outcome is the same on any number of threads.
+//! to another before its end; windows without any event are left out. A round of the loop is one window.
+//! Every thread serves its own shards, and then those of threads that have not come to it: where other
+//! work takes a core away, nobody waits for the thread that had it. What a shard does depends on its own
+//! events alone and those of a group have a fixed order, so the outcome is the same on any number of
+//! threads.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
 
+use crate::gate::{Alarm, Gate};
 use crate::mail::PostOffice;
 use crate::probe::Probe;
 use crate::shard::Shard;
@@ -17,178 +22,160 @@ use crate::world::World;
 
 const EVENTS_BETWEEN_WATCHES: u64 = 1 << 17;
 
-/// Runs until nothing is pending (true) or `watch` breaks off (false).
+/// Nothing is pending.
+const END: u64 = u64::MAX;
+
+/// Makes the shards of `world`, each with the probe that `probe` makes for so many links, and runs them
+/// until nothing is pending (true) or `watch` breaks off (false).
 pub(crate) fn run_windows<'w, P: Probe + Send>(
-    world: &World<'_>,
-    shards: Vec<Shard<'w, P>>,
+    world: &'w World<'w>,
+    probe: impl Fn(usize) -> P + Sync,
     threads: usize,
     watch: Watch<'_>,
 ) -> (Vec<Shard<'w, P>>, bool) {
-    let threads = threads.clamp(1, shards.len());
+    let n = world.cut.shards as usize;
     let office = Office {
-        post: [PostOffice::new(world.cut.shards), PostOffice::new(world.cut.shards)],
-        first: [Slots::new(threads), Slots::new(threads)],
-        delivered: Slots::new(threads),
-        events: Slots::new(threads),
-        barrier: Barrier::new(threads),
-        last_round: AtomicU64::new(u64::MAX),
-        packets: world.total_packets,
+        world,
+        probe,
+        threads: threads.clamp(1, n),
+        desks: (0..n).map(|_| Desk::default()).collect(),
+        post: [PostOffice::new(n), PostOffice::new(n)],
+        tally: Tally::new(n),
+        gate: Gate::default(),
+        stop: AtomicBool::new(false),
     };
-    // Shard k goes to thread k mod threads.
-    let mut teams: Vec<Vec<Shard<'w, P>>> = (0..threads).map(|_| Vec::new()).collect();
-    for (number, shard) in shards.into_iter().enumerate() {
-        teams[number % threads].push(shard);
-    }
-    let mut done: Vec<Shard<'w, P>> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let office = &office;
-        let mut teams = teams.into_iter().enumerate();
-        let first = teams.next();
-        let others: Vec<_> =
-            teams.map(|(t, team)| scope.spawn(move || office.work(t, team, None))).collect();
-        let mut done = first.map_or_else(Vec::new, |(t, team)| office.work(t, team, Some(watch)));
+        let work = |thread| scope.spawn(move || office.work(thread, None));
+        let others: Vec<_> = (1..office.threads).map(work).collect();
+        office.work(0, Some(watch));
         for other in others {
-            match other.join() {
-                Ok(team) => done.extend(team),
-                Err(panic) => std::panic::resume_unwind(panic),
+            if let Err(panic) = other.join() {
+                std::panic::resume_unwind(panic);
             }
         }
-        done
     });
-    done.sort_unstable_by_key(|shard| shard.number);
-    (done, office.last_round.into_inner() == u64::MAX)
+    let complete = !office.stop.into_inner();
+    let shard = |desk: Desk<_>| desk.shard.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (office.desks.into_iter().filter_map(shard).collect(), complete)
 }
 
-/// One value a thread, each on its own cache line.
-struct Slots(Vec<Slot>);
-
+/// A shard, on cache lines of its own.
 #[repr(align(128))]
-struct Slot(AtomicU64);
+struct Desk<S> {
+    /// Rounds in which a thread has taken the shard: each round one.
+    taken: AtomicU64,
+    /// Made in the first round.
+    shard: Mutex<Option<S>>,
+}
 
-impl Slots {
-    fn new(threads: usize) -> Self {
-        Self((0..threads).map(|_| Slot(AtomicU64::new(0))).collect())
-    }
-
-    fn set(&self, thread: usize, value: u64) {
-        self.0[thread].0.store(value, Ordering::Release);
-    }
-
-    fn values(&self) -> impl Iterator<Item = u64> + '_ {
-        self.0.iter().map(|slot| slot.0.load(Ordering::Acquire))
+impl<S> Default for Desk<S> {
+    fn default() -> Self {
+        Self { taken: AtomicU64::new(0), shard: Mutex::new(None) }
     }
 }
 
-/// What threads share. Things that are written in one round and read in the next exist twice.
-struct Office {
+/// What shards have told of themselves.
+#[derive(Default)]
+#[repr(align(128))]
+struct Tally {
+    /// Shards that are not served yet in this round.
+    unserved: AtomicUsize,
+    /// The first window in which something happens after this one.
+    next: AtomicU64,
+    events: AtomicU64,
+    delivered: AtomicU64,
+    time: AtomicU64,
+}
+
+impl Tally {
+    fn new(shards: usize) -> Self {
+        let (unserved, next) = (AtomicUsize::new(shards), AtomicU64::new(END));
+        Self { unserved, next, ..Self::default() }
+    }
+}
+
+/// What threads share.
+struct Office<'w, P, F> {
+    world: &'w World<'w>,
+    probe: F,
+    threads: usize,
+    desks: Vec<Desk<Shard<'w, P>>>,
+    /// Written in one round and read in the next, by turns.
     post: [PostOffice; 2],
-    first: [Slots; 2],
-    delivered: Slots,
-    events: Slots,
-    barrier: Barrier,
-    /// The round after which to stop, [`u64::MAX`] if the watcher has not asked to.
-    last_round: AtomicU64,
-    packets: u64,
+    tally: Tally,
+    gate: Gate,
+    /// The watcher has asked to stop.
+    stop: AtomicBool,
 }
 
-impl Office {
+impl<P: Probe, F: Fn(usize) -> P> Office<'_, P, F> {
     /// The life of a thread.
-    fn work<'w, P: Probe>(
-        &self,
-        thread: usize,
-        mut team: Vec<Shard<'w, P>>,
-        mut watch: Option<Watch<'_>>,
-    ) -> Vec<Shard<'w, P>> {
-        let _alarm = Alarm(&self.barrier);
-        let (mut time, mut watched) = (0u64, 0u64);
+    fn work(&self, thread: usize, mut watch: Option<Watch<'_>>) {
+        let _alarm = Alarm(&self.gate);
+        let mut watched = 0;
         for round in 0.. {
-            let now = (round & 1) as usize;
-            let first = team.iter().map(Shard::next_window).min().unwrap_or(u64::MAX);
-            team.iter_mut().for_each(|shard| shard.post(&self.post[now]));
-            self.first[now].set(thread, first);
-            self.delivered.set(thread, team.iter().map(|shard| shard.delivered).sum());
-            self.events.set(thread, team.iter().map(|shard| shard.events).sum());
-            if let Some(watch) = &mut watch
-                && self.look(time, &mut watched, watch).is_break()
-            {
-                self.last_round.store(round, Ordering::Release);
+            for shard in (thread..self.desks.len()).step_by(self.threads) {
+                self.serve(shard, round);
             }
-            self.barrier.wait();
-            let first = self.first[now].values().min().unwrap_or(u64::MAX);
-            if first == u64::MAX || self.last_round.load(Ordering::Acquire) <= round {
+            if let Some(watch) = &mut watch
+                && self.look(&mut watched, watch).is_break()
+            {
+                self.stop.store(true, Relaxed);
+            }
+            self.gate.wait(round, || {
+                (0..self.desks.len()).for_each(|shard| self.serve(shard, round));
+            });
+            if self.gate.window() == END {
                 break;
             }
-            for shard in &mut team {
-                shard.collect(&self.post[now]);
-                shard.run(first);
-                time = time.max(shard.end);
-            }
         }
-        team
+    }
+
+    /// Does what a shard has to do in `round`, unless another thread has taken it.
+    fn serve(&self, number: usize, round: u64) {
+        let Desk { taken, shard } = &self.desks[number];
+        if taken.load(Relaxed) != round
+            || taken.compare_exchange(round, round + 1, Relaxed, Relaxed).is_err()
+        {
+            return;
+        }
+        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let post = |round: u64| &self.post[round as usize % 2];
+        if let Some(shard) = &mut *shard {
+            let (events, delivered) = (shard.events, shard.delivered);
+            shard.collect(post(round + 1));
+            shard.run(self.gate.window());
+            self.tally.events.fetch_add(shard.events - events, Relaxed);
+            self.tally.delivered.fetch_add(shard.delivered - delivered, Relaxed);
+            self.tally.time.fetch_max(shard.end, Relaxed);
+        }
+        let served = shard.get_or_insert_with(|| self.world.shard(number as u8, &self.probe));
+        self.tally.next.fetch_min(served.next_window(), Relaxed);
+        served.post(post(round));
+        // Who takes it in the next round finds it unlocked.
+        drop(shard);
+        if self.tally.unserved.fetch_sub(1, AcqRel) == 1 {
+            self.open_next();
+        }
+    }
+
+    /// All shards are served: begins the next round.
+    fn open_next(&self) {
+        let next = self.tally.next.swap(END, Relaxed);
+        self.tally.unserved.store(self.desks.len(), Relaxed);
+        self.gate.open(if self.stop.load(Relaxed) { END } else { next });
     }
 
     /// Calls the watcher if enough has happened since.
-    fn look(&self, now: u64, watched: &mut u64, watch: &mut Watch<'_>) -> ControlFlow<()> {
-        let events = self.events.values().sum();
+    fn look(&self, watched: &mut u64, watch: &mut Watch<'_>) -> ControlFlow<()> {
+        let Tally { events, delivered, time, .. } = &self.tally;
+        let events = events.load(Relaxed);
         if events - *watched < EVENTS_BETWEEN_WATCHES {
             return ControlFlow::Continue(());
         }
         *watched = events;
-        let delivered = self.delivered.values().sum();
-        watch(Progress { time_ps: now, delivered, packets: self.packets, events })
-    }
-}
-
-/// A barrier that spins: windows are microseconds long.
-struct Barrier {
-    threads: u32,
-    arrived: AtomicU32,
-    round: AtomicU32,
-    broken: AtomicBool,
-}
-
-impl Barrier {
-    fn new(threads: usize) -> Self {
-        Self {
-            threads: threads as u32,
-            arrived: AtomicU32::new(0),
-            round: AtomicU32::new(0),
-            broken: AtomicBool::new(false),
-        }
-    }
-
-    /// Waits until every thread is here.
-    ///
-    /// # Panics
-    /// If another thread has panicked: it will never come.
-    fn wait(&self) {
-        /// Beyond so many turns there are fewer cores than threads.
-        const PATIENCE: u32 = 1 << 12;
-        let round = self.round.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.round.store(round.wrapping_add(1), Ordering::Release);
-            return;
-        }
-        let mut turns = 0u32;
-        while self.round.load(Ordering::Acquire) == round {
-            assert!(!self.broken.load(Ordering::Relaxed), "another thread has panicked");
-            turns += 1;
-            if turns < PATIENCE {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
-        }
-    }
-}
-
-/// Breaks the barrier when a thread panics, so that the others end too.
-struct Alarm<'a>(&'a Barrier);
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.broken.store(true, Ordering::Relaxed);
-        }
+        let (delivered, time_ps) = (delivered.load(Relaxed), time.load(Relaxed));
+        watch(Progress { time_ps, delivered, packets: self.world.total_packets, events })
     }
 }

@@ -111,39 +111,47 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// The shards as they are before anything happens; `probe` makes the probe for so many links.
-    pub fn shards<P>(&self, mut probe: impl FnMut(usize) -> P) -> Vec<Shard<'_, P>> {
-        let shards = self.cut.shards as usize;
-        let mut links: Vec<Vec<Link>> = vec![Vec::new(); shards];
-        for link in 0..self.fabric.n_links() {
-            let src = self.fabric.link_src[link];
-            let home = usize::from(self.cut.of_vertex(src));
-            links[home].push(self.link(link));
+    /// Shard `number` as it is before anything happens; `probe` makes its probe for so many links.
+    pub fn shard<P>(&self, number: u8, probe: impl Fn(usize) -> P) -> Shard<'_, P> {
+        let mut shard = self.idle(number, probe);
+        for &rank in self.ranks_of(number) {
+            shard.ranks.push(Rank::new(self.program.rank_start[rank as usize]));
+            let start = self.placement.start_ps[rank as usize];
+            let group = self.group(self.placement.node[rank as usize]);
+            shard.queue.push_for(group, Event::new(start, Class::Rank, rank, 0));
         }
-        let numbered = links.iter().enumerate();
-        let make =
-            |(number, links): (usize, &Vec<_>)| self.shard(number as u8, links, probe(links.len()));
-        let mut all: Vec<Shard<'_, P>> = numbered.map(make).collect();
         for message in &self.program.messages {
             let packets = packets_of(message, &self.settings);
-            let node = self.placement.node[message.dst as usize];
-            all[self.shard_of_rank(message.src)].sends.push(Sending::new(packets, node));
-            all[self.shard_of_rank(message.dst)].receives.push(Receiving::new(packets));
+            if self.shard_of_rank(message.src) == usize::from(number) {
+                let node = self.placement.node[message.dst as usize];
+                shard.sends.push(Sending::new(packets, node));
+            }
+            if self.shard_of_rank(message.dst) == usize::from(number) {
+                shard.receives.push(Receiving::new(packets));
+            }
         }
-        all
+        shard
     }
 
-    /// Shard `number` with its links and ranks, without messages.
-    fn shard<P>(&self, number: u8, links: &[Link], probe: P) -> Shard<'_, P> {
+    /// The links of a shard, in order.
+    fn links_of(&self, shard: u8) -> Vec<Link> {
+        let vertices = 0..self.fabric.n_vertices() as u32;
+        let own = vertices.filter(|&vertex| self.cut.of_vertex(vertex) == shard);
+        let links = own.flat_map(|vertex| self.fabric.out_links(vertex));
+        links.map(|link| self.link(link as usize)).collect()
+    }
+
+    /// Shard `number` without ranks and messages.
+    fn idle<P>(&self, number: u8, probe: impl Fn(usize) -> P) -> Shard<'_, P> {
         let settings = &self.settings;
         let arbitrated = settings.arbitrated();
         let control = settings.congestion_control.as_ref();
         let n_lanes = self.lanes() as usize;
         let of = |shards: &[u8]| shards.iter().filter(|&&shard| shard == number).count();
         let (nodes, switches) = (of(&self.cut.of_node), of(&self.cut.of_switch));
-        let ranks = &self.ranks[usize::from(number)];
+        let links = self.links_of(number);
         let groups = self.cut.groups[usize::from(number)] as usize;
-        let mut shard = Shard {
+        Shard {
             world: self,
             number,
             arbitrated,
@@ -163,28 +171,21 @@ impl<'a> World<'a> {
             now: 0,
             end: 0,
             queue: EventQueue::new(window_ps(self.fabric, settings, &self.cut), groups),
-            probe,
-            links: Links::new(links, self.lanes(), settings.buffer_bytes),
+            probe: probe(links.len()),
+            links: Links::new(&links, self.lanes(), settings.buffer_bytes),
             packets: Packets::new(),
             ahead: Ahead::default(),
             adapters: (0..nodes).map(|_| Adapter::default()).collect(),
             sends: Vec::new(),
             receives: Vec::new(),
-            ranks: Vec::with_capacity(ranks.len()),
+            ranks: Vec::new(),
             outbox: (0..self.cut.shards).map(|_| Default::default()).collect(),
             first_mail: u64::MAX,
             events: 0,
             moves: 0,
             delivered: 0,
             packet_hops: 0,
-        };
-        for &rank in ranks {
-            shard.ranks.push(Rank::new(self.program.rank_start[rank as usize]));
-            let start = self.placement.start_ps[rank as usize];
-            let group = self.group(self.placement.node[rank as usize]);
-            shard.queue.push_for(group, Event::new(start, Class::Rank, rank, 0));
         }
-        shard
     }
 
     fn link(&self, link: usize) -> Link {

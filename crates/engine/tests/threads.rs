@@ -3,11 +3,12 @@
 mod common;
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme, Settings, Work,
-    simulate,
+    Arbitration, CongestionControl, Detour, Injection, Outcome, Progress, Routing, Scheme,
+    Settings, Work, simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
@@ -219,4 +220,37 @@ fn dragonflies() {
     let rule = |detour| PlanRule::Groups(Groups::new(&fabric, detour, true).unwrap());
     every_setting(&fabric, rule);
     every_control(&fabric, rule);
+}
+
+/// The thread that calls the watcher is away while that takes its time: another one does its work.
+#[test]
+fn nobody_waits_for_a_thread_that_is_away() {
+    let dimension = |size| hyperx::Dimension { size, cables: 1, gbps: 100.0, delay_ps: CABLE };
+    let shape = hyperx::Shape {
+        dimensions: vec![dimension(4), dimension(3)],
+        nodes_per_switch: 2,
+        node_gbps: 100.0,
+        node_delay_ps: CABLE,
+    };
+    let fabric = hyperx::build(&shape).unwrap();
+    let rule = PlanRule::AllToAll(AllToAll::new(&fabric, &[4, 3], false).unwrap());
+    let plan = Plan::new(&fabric, rule).unwrap();
+    let n = fabric.n_nodes;
+    let far: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 2_000_000)).collect();
+    let settings = Settings { packet_bytes: 128, measure: false, ..settings() };
+    let (program, placement) = (burst(n as usize, &far), in_order(n as usize));
+    let mut seen = Vec::new();
+    let mut watch = |progress: Progress| {
+        if seen.is_empty() {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        seen.push(progress.events);
+        ControlFlow::Continue(())
+    };
+    let work = Work { threads: 2, shards: None };
+    let outcome =
+        simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch).unwrap();
+    let meanwhile = seen.get(1).unwrap_or(&outcome.events) - seen[0];
+    // It is called every 131,072 events, if it can be.
+    assert!(meanwhile > 2 * 131_072, "only {meanwhile} of {} events", outcome.events);
 }
