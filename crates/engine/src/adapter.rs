@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use crate::congestion::{CongestionControl, Light, Scheme};
 use crate::flows::Flows;
 use crate::link::{NEVER, NIL};
-use crate::mail::Parcel;
 use crate::pacing::interval;
 use crate::packet::{Content, Flags, Packet};
 use crate::prefetch::prefetch;
@@ -332,8 +331,8 @@ impl<P: Probe> Shard<'_, P> {
             self.packet_hops += u64::from(hops);
             let out = world.plan.ejection[packet.node as usize];
             let shard = world.cut.of_node[packet.node as usize];
-            let parcel = Parcel { time: end + delay + latency, link: out, packet, light };
-            self.hand_over(shard, parcel);
+            packet.ready = end + delay + latency;
+            self.hand_over(shard, out, &packet, light);
         }
         end
     }

@@ -171,9 +171,7 @@ impl<P: Probe> Shard<'_, P> {
         for place in self.ahead.arrivals.of(block) {
             let packet = &self.packets[self.ahead.arrivals.at(place)];
             self.world.fetch_place(packet.node);
-            if packet.from == self.number {
-                self.links.fetch_lane(packet.lane);
-            }
+            self.links.fetch_lane(packet.lane);
         }
         for place in self.ahead.credits.of(block) {
             self.packets.fetch(self.links.lane(self.ahead.credits.at(place)).wait_tail);
@@ -184,7 +182,7 @@ impl<P: Probe> Shard<'_, P> {
     fn find(&mut self, block: usize) {
         for place in self.ahead.arrivals.of(block) {
             let packet = &self.packets[self.ahead.arrivals.at(place)];
-            if packet.from == self.number && !self.links.are_many() {
+            if !self.links.are_many() {
                 self.links.fetch_lane(packet.lane);
             }
             let (message, (route, home)) = (packet.message, self.fetch_for(packet));

@@ -8,6 +8,8 @@
 //!
 //! The outcome does not depend on the cut, so there is a shard for every thread.
 
+use std::cmp::Reverse;
+
 use tailback_fabric::{Fabric, Plan};
 
 const MAX_SHARDS: usize = 255;
@@ -136,14 +138,13 @@ fn lookahead(fabric: &Fabric, switch_delay_ps: u64) -> u64 {
 }
 
 /// Switches in `shards` groups of about the same number of ports: leaves in their order, every other
-/// switch where most of its cables lead that still has room.
+/// switch where most of its cables lead that still has room. Every level is shared out evenly, for a
+/// port of one is not as busy as a port of another.
 fn group(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
-    const NONE: u8 = u8::MAX;
     let n = fabric.n_switches as usize;
     if shards == 1 {
         return vec![0; n];
     }
-    let ports = |switch: usize| fabric.out_links(fabric.n_nodes + switch as u32).len();
     let mut hosts = vec![0usize; n];
     plan.home.iter().for_each(|&home| hosts[home as usize] += 1);
     let total: usize = hosts.iter().sum();
@@ -154,11 +155,8 @@ fn group(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
         let here = (before * shards / total.max(1)).min(shards - 1);
         before += hosts[switch];
         shard[switch] = here as u8;
-        load[here] += ports(switch);
+        load[here] += ports(fabric, switch);
     }
-    let all: usize = (0..n).map(ports).sum();
-    let room = all.div_ceil(shards);
-    let mut votes = vec![0u32; shards];
     // Switches next to grouped ones first, level by level.
     loop {
         let level: Vec<usize> = (0..n)
@@ -168,21 +166,41 @@ fn group(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
         if level.is_empty() {
             break;
         }
-        for switch in level {
-            votes.fill(0);
-            for other in neighbours(fabric, switch).filter(|&o| shard[o] != NONE) {
-                votes[usize::from(shard[other])] += 1;
-            }
-            let best = (0..shards)
-                .filter(|&s| load[s] + ports(switch) <= room)
-                .max_by_key(|&s| (votes[s], usize::MAX - load[s]))
-                .or_else(|| (0..shards).min_by_key(|&s| load[s]))
-                .unwrap_or(0);
-            shard[switch] = best as u8;
-            load[best] += ports(switch);
-        }
+        place(fabric, level, &mut shard, &mut load);
     }
     shard.into_iter().map(|s| if s == NONE { 0 } else { s }).collect()
+}
+
+/// No shard.
+const NONE: u8 = u8::MAX;
+
+/// Gives the switches of a level their shards; those that know best where they belong come first.
+fn place(fabric: &Fabric, mut level: Vec<usize>, shard: &mut [u8], load: &mut [usize]) {
+    let of_level: usize = level.iter().map(|&switch| ports(fabric, switch)).sum();
+    let room = (load.iter().sum::<usize>() + of_level).div_ceil(load.len());
+    let shards = load.len();
+    let votes = |shard: &[u8], switch: usize| {
+        let mut votes = vec![0usize; shards];
+        for other in neighbours(fabric, switch).filter(|&other| shard[other] != NONE) {
+            votes[usize::from(shard[other])] += 1;
+        }
+        votes
+    };
+    level.sort_by_cached_key(|&switch| Reverse(votes(shard, switch).into_iter().max()));
+    for switch in level {
+        let votes = votes(shard, switch);
+        let best = (0..shards)
+            .filter(|&s| load[s] + ports(fabric, switch) <= room)
+            .max_by_key(|&s| (votes[s], usize::MAX - load[s]))
+            .or_else(|| (0..shards).min_by_key(|&s| load[s]))
+            .unwrap_or(0);
+        shard[switch] = best as u8;
+        load[best] += ports(fabric, switch);
+    }
+}
+
+fn ports(fabric: &Fabric, switch: usize) -> usize {
+    fabric.out_links(fabric.n_nodes + switch as u32).len()
 }
 
 fn neighbours(fabric: &Fabric, switch: usize) -> impl Iterator<Item = usize> + '_ {
@@ -226,6 +244,22 @@ mod tests {
             for node in 0..fabric.n_nodes as usize {
                 assert_eq!(cut.of_node[node], cut.of_switch[plan.home[node] as usize]);
             }
+        }
+    }
+
+    #[test]
+    fn every_level_is_shared_out_and_pods_stay_together() {
+        let (fabric, plan) = tapered();
+        for (shards, most) in [(2, 2304), (3, 3072), (4, 3840)] {
+            let cut = Cut::new(&fabric, &plan, 60_000, shards);
+            let mut count = vec![[0; 3]; shards as usize];
+            for (&shard, &tier) in cut.of_switch.iter().zip(&fabric.switch_tier) {
+                count[usize::from(shard)][tier as usize] += 1;
+            }
+            assert_eq!(count, vec![[144, 96, 48].map(|n| n / shards); shards as usize]);
+            let ends = fabric.link_src.iter().zip(&fabric.link_dst);
+            let apart = ends.filter(|&(&a, &b)| cut.of_vertex(a) != cut.of_vertex(b)).count();
+            assert!(apart <= most, "{apart} links between {shards} shards");
         }
     }
 

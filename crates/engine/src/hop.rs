@@ -14,7 +14,7 @@ use crate::queue::{Class, Event};
 use crate::rng::{Stream, below, random};
 use tailback_fabric::{RouteState, Step};
 
-use crate::mail::{Credit, Parcel};
+use crate::mail::Credit;
 use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
 use crate::shard::Shard;
 
@@ -298,7 +298,7 @@ impl<P: Probe> Shard<'_, P> {
         } else {
             let light = self.congestion.lights.carried(slot);
             let packet = self.packets.remove(slot);
-            self.hand_over(shard, Parcel { time, link: global, packet, light });
+            self.hand_over(shard, global, &packet, light);
         }
     }
 

@@ -5,18 +5,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::congestion::Light;
 use crate::packet::Packet;
 
-/// A packet on its way to another shard.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Parcel {
-    /// When it is ready there.
-    pub time: u64,
-    /// Link it comes by, numbered over the whole fabric.
-    pub link: u32,
-    pub packet: Packet,
-    /// What is on it if it is marked.
-    pub light: Light,
-}
-
 /// Buffer space given back to a link of another shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Credit {
@@ -30,7 +18,11 @@ pub(crate) struct Credit {
 /// All that one shard has for another.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
-    pub packets: Vec<Parcel>,
+    /// Packets on their way, each to the vertex `next`, where it is ready at `ready`.
+    pub packets: Vec<Packet>,
+    /// The link that each comes by, numbered over the whole fabric, and what is on it if it is marked:
+    /// apart from the packets, which fill a cache line.
+    pub links: Vec<(u32, Light)>,
     pub credits: Vec<Credit>,
 }
 

@@ -6,10 +6,10 @@ use crate::adapter::Adapter;
 use crate::ahead::Ahead;
 use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
-use crate::congestion::Congestion;
+use crate::congestion::{Congestion, Light};
 use crate::link::Links;
-use crate::mail::{Mail, Parcel, PostOffice};
-use crate::packet::Packets;
+use crate::mail::{Mail, PostOffice};
+use crate::packet::{Packet, Packets};
 use crate::probe::Probe;
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{Receiving, Sending};
@@ -95,22 +95,26 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Puts a packet into the hands of `shard`, which may be this one.
-    pub fn hand_over(&mut self, shard: u8, parcel: Parcel) {
+    /// Puts a packet into the hands of `shard`, which may be this one: it comes by `link`, numbered over
+    /// the whole fabric, and is ready at its next vertex when it says.
+    #[inline]
+    pub fn hand_over(&mut self, shard: u8, link: u32, packet: &Packet, light: Light) {
         if shard == self.number {
-            self.accept(parcel);
+            self.accept(link, packet, light);
         } else {
-            self.outbox[usize::from(shard)].packets.push(parcel);
-            self.first_mail = self.first_mail.min(parcel.time);
+            self.first_mail = self.first_mail.min(packet.ready);
+            let mail = &mut self.outbox[usize::from(shard)];
+            mail.packets.push(*packet);
+            mail.links.push((link, light));
         }
     }
 
-    fn accept(&mut self, parcel: Parcel) {
-        let slot = self.packets.insert(parcel.packet);
-        self.congestion.lights.carry(slot, parcel.light);
-        let dst = self.world.fabric.link_dst[parcel.link as usize];
-        let group = self.world.group(dst);
-        self.queue.push_for(group, Event::new(parcel.time, Class::Arrival, parcel.link, slot));
+    #[inline]
+    fn accept(&mut self, link: u32, packet: &Packet, light: Light) {
+        let slot = self.packets.insert(*packet);
+        self.congestion.lights.carry(slot, light);
+        let group = self.world.group(packet.next);
+        self.queue.push_for(group, Event::new(packet.ready, Class::Arrival, link, slot));
     }
 
     /// Puts the outboxes into the post.
@@ -135,9 +139,11 @@ impl<P: Probe> Shard<'_, P> {
             for credit in mail.credits.drain(..) {
                 self.return_credit(credit.lane, credit.freed, credit.bytes);
             }
-            for parcel in mail.packets.drain(..) {
-                self.accept(parcel);
+            let Mail { packets, links, .. } = &mut *mail;
+            for (packet, (link, light)) in packets.iter().zip(links.drain(..)) {
+                self.accept(link, packet, light);
             }
+            packets.clear();
         }
     }
 

@@ -17,7 +17,6 @@
 use std::collections::BTreeMap;
 
 use super::{CongestionControl, Scheme};
-use crate::mail::Parcel;
 use crate::packet::{Content, Flags, Packet};
 use crate::probe::Probe;
 use crate::queue::{Class, Event};
@@ -172,12 +171,12 @@ impl<P: Probe> Shard<'_, P> {
         let link = self.links.global(self.links.link_of(lane));
         let switch = self.world.fabric.link_src[link as usize] - self.world.fabric.n_nodes;
         for (node, message) in told {
-            let time = self.now + self.world.way_back(switch, node);
             let mut packet = Packet::notice(Content::Congestion, message, node, MIN_WIRE_BYTES);
             packet.flags.set(Flags::GREEN, true);
+            packet.ready = self.now + self.world.way_back(switch, node);
             let out = self.world.plan.ejection[node as usize];
             let shard = self.world.cut.of_node[node as usize];
-            self.hand_over(shard, Parcel { time, link: out, packet, light });
+            self.hand_over(shard, out, &packet, light);
         }
     }
 
