@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Turns of waiting, some 30 ns each, after which a thread looks for something to do: by now all threads
 /// that run have begun.
-const GRACE: u32 = 1 << 5;
+const GRACE: u32 = 1 << 7;
 
 /// Turns after which it sleeps, so that a thread that does not run may have its core: windows are
 /// microseconds long, and a thread that was taken off its core stays away for milliseconds.

@@ -3,7 +3,6 @@
 use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
-use crate::link::NIL;
 use crate::prefetch::prefetch;
 
 /// What a packet is for.
@@ -65,7 +64,7 @@ pub(crate) struct Packet {
     /// Lane it came by, whose buffer it holds, numbered within the shard `from`.
     pub lane: u32,
     /// On the wire: the vertex it heads for. Afterwards: the lane it will leave by, the next in a
-    /// waiting line or in the free list.
+    /// waiting line.
     pub next: u32,
     pub mark: Mark,
     /// Switches visited, the one it heads for included.
@@ -134,38 +133,28 @@ impl Content {
 }
 
 /// All packets in flight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Packets {
     slots: Vec<Packet>,
-    free: u32,
-    live: usize,
+    /// Slots without a packet: in a list of their own, for their memory may be far away.
+    free: Vec<u32>,
 }
 
 impl Packets {
-    pub fn new() -> Self {
-        Self { slots: Vec::new(), free: NIL, live: 0 }
-    }
-
     #[inline]
     pub fn insert(&mut self, packet: Packet) -> u32 {
-        self.live += 1;
-        let slot = self.free;
-        if slot == NIL {
-            self.slots.push(packet);
-            return self.slots.len() as u32 - 1;
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = packet;
+            return slot;
         }
-        self.free = self.slots[slot as usize].next;
-        self.slots[slot as usize] = packet;
-        slot
+        self.slots.push(packet);
+        self.slots.len() as u32 - 1
     }
 
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Packet {
-        self.live -= 1;
-        let packet = self.slots[slot as usize];
-        self.slots[slot as usize].next = self.free;
-        self.free = slot;
-        packet
+        self.free.push(slot);
+        self.slots[slot as usize]
     }
 
     /// Starts to fetch a packet.
@@ -175,7 +164,7 @@ impl Packets {
     }
 
     pub fn live(&self) -> usize {
-        self.live
+        self.slots.len() - self.free.len()
     }
 }
 

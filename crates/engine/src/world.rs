@@ -34,6 +34,8 @@ pub(crate) struct World<'a> {
     pub program: Compiled,
     /// Where the state of each message is.
     pub sides: Vec<Sides>,
+    /// How many of either side every shard has.
+    n_sides: Vec<Sides>,
     pub cut: Cut,
     /// Every node's place in the network.
     pub places: Vec<Place>,
@@ -88,6 +90,7 @@ impl<'a> World<'a> {
         let delay = settings.switch_delay_ps;
         let cut = cut_for(fabric, plan, placement, &compiled, (delay, shards));
         let (ranks, local_rank) = number_ranks(placement, &cut, program.n_ranks() as u32);
+        let (sides, n_sides) = number_sides(placement, &cut, &compiled.messages);
         let of_packets = |m: &Envelope| u64::from(packets_of(m, settings));
         let world = Self {
             fabric,
@@ -95,7 +98,8 @@ impl<'a> World<'a> {
             settings: settings.clone(),
             n_nodes: fabric.n_nodes,
             placement,
-            sides: number_sides(placement, &cut, &compiled.messages),
+            sides,
+            n_sides,
             least_cable_ps: cut.lookahead_ps.saturating_sub(delay).min(u64::MAX / 4),
             places: places(fabric, plan, &cut),
             groups: groups(plan, &cut),
@@ -150,6 +154,7 @@ impl<'a> World<'a> {
         let of = |shards: &[u8]| shards.iter().filter(|&&shard| shard == number).count();
         let (nodes, switches) = (of(&self.cut.of_node), of(&self.cut.of_switch));
         let links = self.links_of(number);
+        let Sides { send, receive } = self.n_sides[usize::from(number)];
         let groups = self.cut.groups[usize::from(number)] as usize;
         Shard {
             world: self,
@@ -173,12 +178,12 @@ impl<'a> World<'a> {
             queue: EventQueue::new(window_ps(self.fabric, settings, &self.cut), groups),
             probe: probe(links.len()),
             links: Links::new(&links, self.lanes(), settings.buffer_bytes),
-            packets: Packets::new(),
+            packets: Packets::default(),
             ahead: Ahead::default(),
             adapters: (0..nodes).map(|_| Adapter::default()).collect(),
-            sends: Vec::new(),
-            receives: Vec::new(),
-            ranks: Vec::new(),
+            sends: Vec::with_capacity(send as usize),
+            receives: Vec::with_capacity(receive as usize),
+            ranks: Vec::with_capacity(self.ranks_of(number).len()),
             outbox: (0..self.cut.shards).map(|_| Default::default()).collect(),
             first_mail: u64::MAX,
             events: 0,
@@ -388,8 +393,12 @@ fn number_ranks(placement: &Placement, cut: &Cut, n: u32) -> (Vec<Vec<u32>>, Vec
     (ranks, local)
 }
 
-/// Numbers of both sides of every message.
-fn number_sides(placement: &Placement, cut: &Cut, messages: &[Envelope]) -> Vec<Sides> {
+/// Numbers of both sides of every message, and how many there are in each shard.
+fn number_sides(
+    placement: &Placement,
+    cut: &Cut,
+    messages: &[Envelope],
+) -> (Vec<Sides>, Vec<Sides>) {
     let shard = |rank: u32| usize::from(cut.of_node[placement.node[rank as usize] as usize]);
     let mut next = vec![Sides { send: 0, receive: 0 }; cut.shards as usize];
     let mut number = |message: &Envelope| {
@@ -398,7 +407,7 @@ fn number_sides(placement: &Placement, cut: &Cut, messages: &[Envelope]) -> Vec<
         let receive = &mut next[shard(message.dst)].receive;
         Sides { send, receive: std::mem::replace(receive, *receive + 1) }
     };
-    messages.iter().map(&mut number).collect()
+    (messages.iter().map(&mut number).collect(), next)
 }
 
 /// Group of every vertex within its shard: that of a node is its switch's.
