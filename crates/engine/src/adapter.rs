@@ -108,7 +108,7 @@ impl<P: Probe> Shard<'_, P> {
     #[inline]
     pub fn fetch_adapter(&self, node: u32) {
         prefetch(&self.adapters, self.world.cut.local_node[node as usize]);
-        self.links.fetch_lane(self.links.lane_of(self.world.injection(node), 0));
+        self.links.fetch_whole(self.links.lane_of(self.world.injection(node), 0));
     }
 
     /// The message of which `node` sends the next packet, where it sends messages in order.

@@ -8,7 +8,7 @@
 use crate::hop::Route;
 use crate::link::NIL;
 use crate::probe::Probe;
-use crate::queue::Class;
+use crate::queue::{Class, Event};
 use crate::shard::Shard;
 
 /// Events of a block.
@@ -142,6 +142,13 @@ impl<P: Probe> Shard<'_, P> {
         (tail != NIL).then(|| self.packets[tail].next)
     }
 
+    /// Messages that begin, have been sent or have arrived.
+    fn messages(&self, block: usize) -> impl Iterator<Item = u32> {
+        let events = self.queue.upcoming(block * BLOCK, BLOCK);
+        let of_messages = events.filter(|event| event.is(Class::Message) || event.is(Class::Sent));
+        of_messages.map(Event::entity)
+    }
+
     /// First stage: asks for what the events name.
     fn name(&mut self, block: usize) {
         let Ahead { arrivals, adapters, credits, .. } = &mut self.ahead;
@@ -159,7 +166,7 @@ impl<P: Probe> Shard<'_, P> {
             self.fetch_adapter(self.ahead.adapters.at(place));
         }
         for place in self.ahead.credits.of(block) {
-            self.links.fetch_lane(self.ahead.credits.at(place));
+            self.links.fetch_whole(self.ahead.credits.at(place));
         }
     }
 
@@ -176,6 +183,7 @@ impl<P: Probe> Shard<'_, P> {
         for place in self.ahead.credits.of(block) {
             self.packets.fetch(self.links.lane(self.ahead.credits.at(place)).wait_tail);
         }
+        self.messages(block).for_each(|message| self.world.fetch_message(message));
     }
 
     /// Third stage: finds the routes; asks for lanes and messages, and for the first of those who wait.
@@ -218,10 +226,15 @@ impl<P: Probe> Shard<'_, P> {
         let Ahead { credits, received, sent, arrivals, routes, .. } = &self.ahead;
         for place in credits.of(block) {
             if let Some(first) = self.first_waiting(credits.at(place)) {
-                self.links.fetch_lane(self.packets[first].lane);
+                let packet = &self.packets[first];
+                self.links.fetch_lane(packet.lane);
+                if self.links.are_many() {
+                    self.world.fetch_message(packet.message);
+                }
             }
         }
         if self.links.are_many() {
+            self.messages(block).for_each(|message| self.fetch_ends(message));
             for place in arrivals.of(block) {
                 self.fetch_likely(routes[place % ROOM]);
             }

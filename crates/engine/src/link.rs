@@ -328,6 +328,15 @@ impl Links {
         prefetch(&self.lanes, lane);
     }
 
+    /// Starts to fetch a lane that something is booked on, or where something waits, without a choice.
+    #[inline]
+    pub fn fetch_whole(&self, lane: u32) {
+        prefetch(&self.lanes, lane);
+        if self.are_many() {
+            self.loads.fetch_lane(lane);
+        }
+    }
+
     /// Whether there are more than the cache holds.
     #[inline]
     pub fn are_many(&self) -> bool {

@@ -76,6 +76,13 @@ impl Loads {
         }
     }
 
+    /// Starts to fetch that of a lane, and what waits there.
+    #[inline]
+    pub fn fetch_lane(&self, lane: u32) {
+        prefetch(&self.brief, lane);
+        prefetch(&self.waiting, lane);
+    }
+
     /// Books the link whose first lane is `lane` until `time`.
     #[inline]
     pub fn book(&mut self, lane: u32, time: u64) {

@@ -12,6 +12,7 @@ use crate::link::NEVER;
 use crate::packet::{Content, Flags, Packet};
 use crate::prefetch::prefetch;
 use crate::probe::{Arrival, Probe};
+use crate::program::Envelope;
 use crate::queue::{Class, Event};
 use crate::shard::Shard;
 
@@ -84,6 +85,17 @@ impl<P: Probe> Shard<'_, P> {
     #[inline]
     pub fn fetch_receive(&self, message: u32) {
         prefetch(&self.receives, self.world.sides[message as usize].receive);
+    }
+
+    /// Starts to fetch both sides of a message and the ranks at them, as far as they are of this shard.
+    #[inline]
+    pub fn fetch_ends(&self, message: u32) {
+        self.fetch_send(message);
+        self.fetch_receive(message);
+        let Envelope { src, dst, .. } = self.world.program.messages[message as usize];
+        for rank in [src, dst] {
+            prefetch(&self.ranks, self.world.local_rank[rank as usize]);
+        }
     }
 
     /// Executes `rank` until it blocks, computes or ends.
