@@ -40,8 +40,8 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
         threads: threads.clamp(1, n),
         desks: (0..n).map(|_| Desk::default()).collect(),
         post: [PostOffice::new(n), PostOffice::new(n)],
-        tally: Tally::new(n),
         gate: Gate::default(),
+        unserved: AtomicUsize::new(n),
         stop: AtomicBool::new(false),
     };
     std::thread::scope(|scope| {
@@ -60,38 +60,33 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
     (office.desks.into_iter().filter_map(shard).collect(), complete)
 }
 
-/// A shard, on cache lines of its own.
+/// A shard, and what it tells of itself after each round; on cache lines of its own.
 #[repr(align(128))]
 struct Desk<S> {
     /// Rounds in which a thread has taken the shard: each round one.
     taken: AtomicU64,
+    /// The first window in which something happens after this one.
+    next: AtomicU64,
+    events: AtomicU64,
+    delivered: AtomicU64,
+    time: AtomicU64,
     /// Made in the first round.
     shard: Mutex<Option<S>>,
 }
 
 impl<S> Default for Desk<S> {
     fn default() -> Self {
-        Self { taken: AtomicU64::new(0), shard: Mutex::new(None) }
+        let [taken, next, events, delivered, time] = [(); 5].map(|()| AtomicU64::new(0));
+        Self { taken, next, events, delivered, time, shard: Mutex::new(None) }
     }
 }
 
-/// What shards have told of themselves.
-#[derive(Default)]
-#[repr(align(128))]
-struct Tally {
-    /// Shards that are not served yet in this round.
-    unserved: AtomicUsize,
-    /// The first window in which something happens after this one.
-    next: AtomicU64,
-    events: AtomicU64,
-    delivered: AtomicU64,
-    time: AtomicU64,
-}
-
-impl Tally {
-    fn new(shards: usize) -> Self {
-        let (unserved, next) = (AtomicUsize::new(shards), AtomicU64::new(END));
-        Self { unserved, next, ..Self::default() }
+impl<S> Desk<S> {
+    /// Whether the shard is the caller's in `round`.
+    fn take(&self, round: u64) -> bool {
+        // Mostly it is clear without a write, which would cost others their copy of the line.
+        self.taken.load(Relaxed) == round
+            && self.taken.compare_exchange(round, round + 1, Relaxed, Relaxed).is_ok()
     }
 }
 
@@ -103,13 +98,14 @@ struct Office<'w, P, F> {
     desks: Vec<Desk<Shard<'w, P>>>,
     /// Written in one round and read in the next, by turns.
     post: [PostOffice; 2],
-    tally: Tally,
     gate: Gate,
+    /// Shards that are not served yet in this round.
+    unserved: AtomicUsize,
     /// The watcher has asked to stop.
     stop: AtomicBool,
 }
 
-impl<P: Probe, F: Fn(usize) -> P> Office<'_, P, F> {
+impl<'w, P: Probe, F: Fn(usize) -> P> Office<'w, P, F> {
     /// The life of a thread.
     fn work(&self, thread: usize, mut watch: Option<Watch<'_>>) {
         let _alarm = Alarm(&self.gate);
@@ -134,48 +130,53 @@ impl<P: Probe, F: Fn(usize) -> P> Office<'_, P, F> {
 
     /// Does what a shard has to do in `round`, unless another thread has taken it.
     fn serve(&self, number: usize, round: u64) {
-        let Desk { taken, shard } = &self.desks[number];
-        if taken.load(Relaxed) != round
-            || taken.compare_exchange(round, round + 1, Relaxed, Relaxed).is_err()
-        {
+        let desk = &self.desks[number];
+        if self.threads > 1 && !desk.take(round) {
             return;
         }
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = desk.shard.lock().unwrap_or_else(PoisonError::into_inner);
         let post = |round: u64| &self.post[round as usize % 2];
         if let Some(shard) = &mut *shard {
-            let (events, delivered) = (shard.events, shard.delivered);
             shard.collect(post(round + 1));
             shard.run(self.gate.window());
-            self.tally.events.fetch_add(shard.events - events, Relaxed);
-            self.tally.delivered.fetch_add(shard.delivered - delivered, Relaxed);
-            self.tally.time.fetch_max(shard.end, Relaxed);
         }
         let served = shard.get_or_insert_with(|| self.world.shard(number as u8, &self.probe));
-        self.tally.next.fetch_min(served.next_window(), Relaxed);
+        desk.next.store(served.next_window(), Relaxed);
+        desk.events.store(served.events, Relaxed);
+        desk.delivered.store(served.delivered, Relaxed);
+        desk.time.store(served.end, Relaxed);
         served.post(post(round));
         // Who takes it in the next round finds it unlocked.
         drop(shard);
-        if self.tally.unserved.fetch_sub(1, AcqRel) == 1 {
+        if self.unserved.fetch_sub(1, AcqRel) == 1 {
             self.open_next();
         }
     }
 
     /// All shards are served: begins the next round.
     fn open_next(&self) {
-        let next = self.tally.next.swap(END, Relaxed);
-        self.tally.unserved.store(self.desks.len(), Relaxed);
+        let next = self.told(|desk| &desk.next).min().unwrap_or(END);
+        self.unserved.store(self.desks.len(), Relaxed);
         self.gate.open(if self.stop.load(Relaxed) { END } else { next });
     }
 
     /// Calls the watcher if enough has happened since.
     fn look(&self, watched: &mut u64, watch: &mut Watch<'_>) -> ControlFlow<()> {
-        let Tally { events, delivered, time, .. } = &self.tally;
-        let events = events.load(Relaxed);
+        let events = self.told(|desk| &desk.events).sum();
         if events - *watched < EVENTS_BETWEEN_WATCHES {
             return ControlFlow::Continue(());
         }
         *watched = events;
-        let (delivered, time_ps) = (delivered.load(Relaxed), time.load(Relaxed));
+        let delivered = self.told(|desk| &desk.delivered).sum();
+        let time_ps = self.told(|desk| &desk.time).max().unwrap_or(0);
         watch(Progress { time_ps, delivered, packets: self.world.total_packets, events })
+    }
+
+    /// What each shard has told last.
+    fn told<'o>(
+        &'o self,
+        what: impl Fn(&'o Desk<Shard<'w, P>>) -> &'o AtomicU64,
+    ) -> impl Iterator<Item = u64> {
+        self.desks.iter().map(move |desk| what(desk).load(Relaxed))
     }
 }

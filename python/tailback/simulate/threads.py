@@ -21,8 +21,8 @@ def use_threads(count: int | None) -> None:
 def threads() -> int:
     """Threads to use: what was chosen, else ``TAILBACK_THREADS``, else the cores that are idle.
 
-    Threads wait for one another every few microseconds: one that has to share its core holds up
-    all, so cores that were busy during the last minute are left alone.
+    Threads wait for one another every few microseconds: one that loses its core in the middle of
+    its work holds up all, so cores that were busy during the last minute are left alone.
 
     Raises:
         ScenarioError: The variable is not a positive whole number.
