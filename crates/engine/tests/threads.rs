@@ -178,8 +178,7 @@ fn tori() {
     every_extra(&fabric, rule);
 }
 
-#[test]
-fn hyperx_meshes() {
+fn mesh() -> Fabric {
     let dimension = |size| hyperx::Dimension { size, cables: 1, gbps: 100.0, delay_ps: CABLE };
     let shape = hyperx::Shape {
         dimensions: vec![dimension(4), dimension(3)],
@@ -187,7 +186,12 @@ fn hyperx_meshes() {
         node_gbps: 100.0,
         node_delay_ps: CABLE,
     };
-    let fabric = hyperx::build(&shape).unwrap();
+    hyperx::build(&shape).unwrap()
+}
+
+#[test]
+fn hyperx_meshes() {
+    let fabric = mesh();
     every_setting(&fabric, |detour| {
         PlanRule::AllToAll(AllToAll::new(&fabric, &[4, 3], detour).unwrap())
     });
@@ -225,14 +229,7 @@ fn dragonflies() {
 /// The thread that calls the watcher is away while that takes its time: another one does its work.
 #[test]
 fn nobody_waits_for_a_thread_that_is_away() {
-    let dimension = |size| hyperx::Dimension { size, cables: 1, gbps: 100.0, delay_ps: CABLE };
-    let shape = hyperx::Shape {
-        dimensions: vec![dimension(4), dimension(3)],
-        nodes_per_switch: 2,
-        node_gbps: 100.0,
-        node_delay_ps: CABLE,
-    };
-    let fabric = hyperx::build(&shape).unwrap();
+    let fabric = mesh();
     let rule = PlanRule::AllToAll(AllToAll::new(&fabric, &[4, 3], false).unwrap());
     let plan = Plan::new(&fabric, rule).unwrap();
     let n = fabric.n_nodes;
