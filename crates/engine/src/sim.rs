@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use tailback_fabric::{Fabric, Plan};
 use tailback_telemetry::Samples;
 
+use crate::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::probe::{Carried, Measure, Part, Probe, Probed, Several, Silent, Truths};
 use crate::program::{Placement, Program};
@@ -73,10 +74,10 @@ pub fn simulate(
         return Ok(run(&world, |_| Silent, work.threads, watch)?.0);
     }
     let least = least_ps(fabric, plan, program, placement);
-    let probe = |links: usize| Measure::new(links, settings.windows, least);
+    let probe = |links: &[Link]| Measure::new(links, settings.windows, least);
     let (mut outcome, shards) = run(&world, probe, work.threads, watch)?;
-    let parts = shards.into_iter().map(|shard| (shard.probe, shard.links.numbers())).collect();
-    (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(parts);
+    let parts = shards.into_iter().map(|shard| shard.probe).collect();
+    (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(parts, work.threads);
     Ok(outcome)
 }
 
@@ -97,26 +98,25 @@ fn simulate_probed(
             limit,
         });
     }
-    let probe = |links: usize| Several {
+    let probe = |links: &[Link]| Several {
         measure: settings.measure.then(|| Measure::new(links, settings.windows, least)),
-        ports: probes.ports(links, all),
+        ports: probes.ports(links.len(), all),
         carried: probes.carry.as_ref().map(|carry| Carried::new(carry, world.total_packets)),
     };
     let (mut outcome, shards) = run(world, probe, work.threads, watch)?;
     let (mut measured, mut rest) = (Vec::new(), Vec::new());
     for Shard { probe: Several { measure, ports, carried }, links, .. } in shards {
-        let global = links.numbers();
-        measured.extend(measure.map(|measure| (measure, global.clone())));
-        rest.push(Part { ports, carried, global });
+        measured.extend(measure);
+        rest.push(Part { ports, carried, global: links.numbers() });
     }
-    (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(measured);
+    (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(measured, work.threads);
     outcome.probed = Probed::join(rest, outcome.end_ps, &world.fabric.link_reverse);
     Ok(outcome)
 }
 
 fn run<'w, P: Probe + Send>(
     world: &'w World<'w>,
-    probe: impl Fn(usize) -> P + Sync,
+    probe: impl Fn(&[Link]) -> P + Sync,
     threads: usize,
     watch: Watch<'_>,
 ) -> Result<(Outcome, Vec<Shard<'w, P>>), EngineError> {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 use crate::gate::{Alarm, Gate};
+use crate::link::Link;
 use crate::mail::PostOffice;
 use crate::probe::Probe;
 use crate::shard::Shard;
@@ -29,7 +30,7 @@ const END: u64 = u64::MAX;
 /// until nothing is pending (true) or `watch` breaks off (false).
 pub(crate) fn run_windows<'w, P: Probe + Send>(
     world: &'w World<'w>,
-    probe: impl Fn(usize) -> P + Sync,
+    probe: impl Fn(&[Link]) -> P + Sync,
     threads: usize,
     watch: Watch<'_>,
 ) -> (Vec<Shard<'w, P>>, bool) {
@@ -105,7 +106,7 @@ struct Office<'w, P, F> {
     stop: AtomicBool,
 }
 
-impl<'w, P: Probe, F: Fn(usize) -> P> Office<'w, P, F> {
+impl<'w, P: Probe, F: Fn(&[Link]) -> P> Office<'w, P, F> {
     /// The life of a thread.
     fn work(&self, thread: usize, mut watch: Option<Watch<'_>>) {
         let _alarm = Alarm(&self.gate);

@@ -115,8 +115,8 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Shard `number` as it is before anything happens; `probe` makes its probe for so many links.
-    pub fn shard<P>(&self, number: u8, probe: impl Fn(usize) -> P) -> Shard<'_, P> {
+    /// Shard `number` as it is before anything happens; `probe` makes its probe for its links.
+    pub fn shard<P>(&self, number: u8, probe: impl Fn(&[Link]) -> P) -> Shard<'_, P> {
         let mut shard = self.idle(number, probe);
         for &rank in self.ranks_of(number) {
             shard.ranks.push(Rank::new(self.program.rank_start[rank as usize]));
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
     }
 
     /// Shard `number` without ranks and messages.
-    fn idle<P>(&self, number: u8, probe: impl Fn(usize) -> P) -> Shard<'_, P> {
+    fn idle<P>(&self, number: u8, probe: impl Fn(&[Link]) -> P) -> Shard<'_, P> {
         let settings = &self.settings;
         let arbitrated = settings.arbitrated();
         let control = settings.congestion_control.as_ref();
@@ -176,7 +176,7 @@ impl<'a> World<'a> {
             now: 0,
             end: 0,
             queue: EventQueue::new(window_ps(self.fabric, settings, &self.cut), groups),
-            probe: probe(links.len()),
+            probe: probe(&links),
             links: Links::new(&links, self.lanes(), settings.buffer_bytes),
             packets: Packets::default(),
             ahead: Ahead::default(),

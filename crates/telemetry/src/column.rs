@@ -71,6 +71,22 @@ impl Column {
             _ => {}
         }
     }
+
+    /// Appends a column.
+    pub fn append(&mut self, mut other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        match (self, &mut other) {
+            (Self::U16(column), Self::U16(numbers)) => column.append(numbers),
+            (Self::U32(column), Self::U32(numbers)) => column.append(numbers),
+            (Self::U64(column), Self::U64(numbers)) => column.append(numbers),
+            (column, Self::U16(numbers)) => column.extend(numbers.iter().map(|&n| n.into())),
+            (column, Self::U32(numbers)) => column.extend(numbers.iter().map(|&n| n.into())),
+            (column, Self::U64(numbers)) => column.extend(numbers.iter().copied()),
+        }
+    }
 }
 
 fn widened<A: Copy, B: From<A>>(numbers: &[A], room: usize) -> Vec<B> {
@@ -94,6 +110,14 @@ macro_rules! table {
             fn with_capacity(rows: usize) -> Self {
                 Self { $($column: $crate::Column::with_capacity(rows),)+ }
             }
+
+            /// Appends other tables.
+            fn append(mut self, others: impl Iterator<Item = Self>) -> Self {
+                for other in others {
+                    $(self.$column.append(other.$column);)+
+                }
+                self
+            }
         }
     };
 }
@@ -111,11 +135,18 @@ mod tests {
             Column::U64(_) => 64,
         };
         for (n, bits) in [(0, 16), (2, 16), (3, 32), (4, 32), (5, 64), (6, 64)] {
-            let mut column = Column::default();
-            column.extend(limits[..n / 2].iter().copied());
+            let of = |numbers: &[u64]| {
+                let mut column = Column::default();
+                column.extend(numbers.iter().copied());
+                column
+            };
+            let (mut first, second) = (of(&limits[..n / 2]), of(&limits[n / 2..n]));
+            first.append(second);
+            let mut column = of(&limits[..n / 2]);
             column.extend(limits[n / 2..n].iter().copied());
             assert_eq!((width(&column), column.len()), (bits, n));
             assert!(column.iter().eq(limits[..n].iter().copied()));
+            assert_eq!(first, column);
         }
     }
 }

@@ -13,9 +13,11 @@ mod log;
 pub mod randomness;
 mod reservoir;
 pub mod scheme;
+mod shares;
 mod sums;
 
 pub use column::Column;
 pub use log::Log;
 pub use reservoir::{Mark, NO_LINK};
+pub use shares::in_shares;
 pub use sums::{Sample, SampleLog, Samples};

@@ -5,7 +5,7 @@
 //! longer than the sums it makes, and at the end. Windows double in length when there are too many of
 //! them: the length of a run need not be known beforehand.
 
-use crate::{Log, Mark, NO_LINK, table};
+use crate::{Log, Mark, NO_LINK, in_shares, table};
 
 /// One received packet.
 #[derive(Debug, Clone, Copy)]
@@ -253,19 +253,24 @@ impl SampleLog {
         }
     }
 
-    /// The table of what several logs hold, whose windows are of one length.
-    pub fn finish(logs: Vec<SampleLog>) -> Samples {
-        let pages = logs.iter().flat_map(|log| &log.pages);
-        let mut table = Samples::with_capacity(pages.map(|p| p.said.len() + p.rows.len()).sum());
-        let mut logs: Vec<_> = logs.into_iter().map(|log| log.pages.into_iter()).collect();
-        let mut summing = Summing::default();
-        for window in 0.. {
-            let mut pages = logs.iter_mut().filter_map(Iterator::next);
-            let Some(mut page) = pages.next() else { break };
-            pages.for_each(|other| page.join(other));
-            table.extend(window, summing.sum(page));
+    /// The table of what several logs hold, whose windows are of one length. Uses so many threads.
+    pub fn finish(logs: Vec<SampleLog>, threads: usize) -> Samples {
+        let windows = logs.iter().map(|log| log.pages.len()).max().unwrap_or(0);
+        let mut joined: Vec<Page> = Vec::new();
+        joined.resize_with(windows, Page::default);
+        for log in logs {
+            joined.iter_mut().zip(log.pages).for_each(|(page, other)| page.join(other));
         }
-        table
+        let length = |page: &Page| page.said.len() + page.rows.len();
+        let tables = in_shares(joined, threads, length, |first, share| {
+            let mut table = Samples::with_capacity(share.iter().map(length).sum());
+            let mut summing = Summing::default();
+            for (window, page) in (first as u32..).zip(share) {
+                table.extend(window, summing.sum(page));
+            }
+            table
+        });
+        Samples::default().append(tables.into_iter())
     }
 }
 
@@ -284,7 +289,7 @@ mod tests {
             log.push(Sample { window, label: 0, bytes: 100, mark });
         }
         log.double_windows();
-        let table = SampleLog::finish(vec![log]);
+        let table = SampleLog::finish(vec![log], 1);
         let columns = [
             (table.window, [0, 0]),
             (table.label, [0, 0]),
@@ -358,11 +363,12 @@ mod tests {
 
     #[test]
     fn sums_of_several_logs_are_in_order_of_window_label_and_link() {
-        for (samples, labels, links) in [(100, 2, 7), (20_000, 1, 70_000), (50_000, 300, 11)] {
+        let cases = [(100, 2, 7), (20_000, 1, 70_000), (50_000, 300, 11)];
+        for ((samples, labels, links), threads) in cases.into_iter().zip([3, 2, 1]) {
             let mut expected = Sums::new();
             let first = receive(samples, labels, links, &mut expected);
             let second = receive(samples / 3, labels, links, &mut expected);
-            let table = SampleLog::finish(vec![first, second]);
+            let table = SampleLog::finish(vec![first, second], threads);
             assert_eq!(sums_of(&table), expected.into_iter().collect::<Vec<_>>());
         }
     }

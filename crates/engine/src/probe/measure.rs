@@ -4,6 +4,7 @@ use tailback_telemetry::{Mark, Sample, SampleLog, Samples};
 
 use super::truth::Ledger;
 use super::{Arrival, Hop, Probe, Sent, Slot, Truths};
+use crate::link::Link;
 
 /// Shortest length of a window.
 const FIRST_WINDOW_PS: u64 = 1 << 16;
@@ -24,14 +25,14 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// For `links` links, at least `windows` windows, and a run that cannot be shorter than
+    /// For a shard with these links, at least `windows` windows, and a run that cannot be shorter than
     /// `least_ps`: a good first guess saves merging windows over and over.
-    pub fn new(links: usize, windows: u32, least_ps: u64) -> Self {
+    pub(crate) fn new(links: &[Link], windows: u32, least_ps: u64) -> Self {
         let width = least_ps / (2 * u64::from(windows));
         let shift = width.max(FIRST_WINDOW_PS).next_power_of_two().ilog2();
         Self {
             windows: Windows { target: windows, shift },
-            samples: SampleLog::new(links),
+            samples: SampleLog::new(links.len()),
             truth: Ledger::new(links),
         }
     }
@@ -41,14 +42,13 @@ impl Measure {
         1 << self.windows.shift
     }
 
-    /// What the probes of all shards measured, each with the numbers of its links over the whole
-    /// fabric: length of a window, all sums by window, label and link, and all truths by window and link.
-    pub fn join(mut parts: Vec<(Measure, Vec<u32>)>) -> (u64, Samples, Truths) {
-        let window_ps = parts.iter().map(|(measure, _)| measure.window_ps()).max().unwrap_or(0);
-        parts.iter_mut().for_each(|(measure, _)| measure.lengthen(window_ps));
-        let (logs, ledgers) =
-            parts.into_iter().map(|(part, global)| (part.samples, (part.truth, global))).unzip();
-        (window_ps, SampleLog::finish(logs), Ledger::finish(ledgers))
+    /// What the probes of all shards measured: length of a window, all sums by window, label and link,
+    /// and all truths by window and link. Uses so many threads.
+    pub(crate) fn join(mut parts: Vec<Measure>, threads: usize) -> (u64, Samples, Truths) {
+        let window_ps = parts.iter().map(Measure::window_ps).max().unwrap_or(0);
+        parts.iter_mut().for_each(|measure| measure.lengthen(window_ps));
+        let (logs, ledgers) = parts.into_iter().map(|part| (part.samples, part.truth)).unzip();
+        (window_ps, SampleLog::finish(logs, threads), Ledger::finish(ledgers, threads))
     }
 
     #[inline]
@@ -102,8 +102,8 @@ impl Probe for Measure {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, link: u32) {
-        self.truth.fetch(link);
+    fn opens(&mut self, now: u64) {
+        self.truth.look_at((now >> self.windows.shift) as usize);
     }
 
     #[inline]
@@ -131,10 +131,11 @@ impl Probe for Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe::truth::tests::links;
 
     #[test]
     fn windows_double_and_lose_nothing() {
-        let mut measure = Measure::new(2, 4, 0);
+        let mut measure = Measure::new(&links(0..2, 100.0), 4, 0);
         let packet = Sent { wire: 10, observed: true, input: 0 };
         let arrival =
             Arrival { packet: 0, label: 0, bytes: 10, src: 0, dst: 1, hops: 3, observed: true };
@@ -144,7 +145,7 @@ mod tests {
             let mark = Mark { hop_link: 0, hop_count: 3, ..Mark::EMPTY };
             measure.delivered(time, arrival, mark);
         }
-        let (_, samples, truth) = Measure::join(vec![(measure, vec![0, 1])]);
+        let (_, samples, truth) = Measure::join(vec![measure], 1);
         assert!((4..=8).contains(&truth.link.len()), "{}", truth.link.len());
         assert_eq!(truth.bytes.iter().sum::<u64>(), 10_000);
         assert_eq!(truth.stall_ps.iter().sum::<u64>(), 1000);

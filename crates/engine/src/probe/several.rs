@@ -30,15 +30,15 @@ impl Probe for Several {
         if let Some(ports) = &self.ports {
             ports.fetch(link);
         }
-        if let Some(measure) = &self.measure {
-            measure.fetch(link);
-        }
     }
 
     #[inline]
     fn opens(&mut self, now: u64) {
         if let Some(ports) = &mut self.ports {
             ports.opens(now);
+        }
+        if let Some(measure) = &mut self.measure {
+            measure.opens(now);
         }
     }
 

@@ -1,15 +1,13 @@
 //! What really crossed links, by window.
 //!
-//! A link serves in order, so the start of what it sends never goes back. One small account a link
-//! holds the window it is in; when that is over for the link, a row goes to the end of the window's
-//! page. So memory is written in sequence, and once; rows are put in order of links at the end. Stalls
-//! and congestion, which most packets do not meet, have a book of their own.
+//! What a link sends goes to the end of a log of its window, eight bytes each. So the simulator's loop
+//! appends, and looks for nothing. A window is counted and put in order of links at the end, or when its
+//! log takes more memory than what becomes of it.
 
-use tailback_telemetry::{Log, table};
-
-use crate::prefetch::prefetch;
+use tailback_telemetry::{Log, in_shares, table};
 
 use super::{Sent, Slot};
+use crate::link::{Link, Wire};
 
 /// What really crossed a link in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,11 +34,23 @@ table! {
     observed_congested_packets,
 }
 
+impl Truth {
+    fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.busy_ps += other.busy_ps;
+        self.stall_ps += other.stall_ps;
+        self.packets += other.packets;
+        self.observed_packets += other.observed_packets;
+        self.congested_packets += other.congested_packets;
+        self.observed_congested_packets += other.observed_congested_packets;
+    }
+}
+
 impl Truths {
-    fn extend(&mut self, window: usize, rows: &[(u32, Truth)]) {
-        self.window.extend(rows.iter().map(|_| window as u64));
-        self.link.extend(rows.iter().map(|&(link, _)| link.into()));
-        let rows = || rows.iter().map(|(_, truth)| truth);
+    fn extend(&mut self, window: u32, links: &[u32], truths: &[Truth]) {
+        self.window.extend(links.iter().map(|_| window.into()));
+        self.link.extend(links.iter().map(|&link| link.into()));
+        let rows = || links.iter().map(|&link| &truths[link as usize]);
         self.bytes.extend(rows().map(|row| row.bytes));
         self.busy_ps.extend(rows().map(|row| row.busy_ps));
         self.stall_ps.extend(rows().map(|row| row.stall_ps));
@@ -52,347 +62,242 @@ impl Truths {
     }
 }
 
-/// Sums of a link in a window, or in a part of it.
-trait Sums: Copy + Default + PartialEq {
-    /// These sums, or none.
-    fn kept(self, keep: bool) -> Self;
-
-    /// Adds other sums, if there is room for them.
-    fn add(&mut self, other: &Self) -> bool;
-
-    /// Counts it all.
-    fn count(&self, truth: &mut Truth);
-}
-
-/// What a link sent. An account that is half full goes to its page.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Traffic {
-    /// Packets, and above [`OBSERVED`] those of observed jobs.
-    packets: u32,
-    bytes: u32,
-    busy_ps: u32,
-}
-
-/// Where in [`Traffic::packets`] packets of observed jobs are.
-const OBSERVED: u32 = 16;
-
-/// A number with half the bits of `packets`.
-const HALF: u32 = (1 << OBSERVED) - 1;
-
-impl Traffic {
-    /// Whether it is half full.
-    #[inline]
-    fn full(&self) -> bool {
-        (self.bytes | self.busy_ps | self.packets << OBSERVED) >> 31 > 0
-    }
-}
-
-impl Sums for Traffic {
-    #[inline]
-    fn kept(self, keep: bool) -> Self {
-        // In place of a branch nobody could guess.
-        let bits = u32::from(keep).wrapping_neg();
-        let Self { packets, bytes, busy_ps } = self;
-        Self { packets: packets & bits, bytes: bytes & bits, busy_ps: busy_ps & bits }
-    }
-
-    fn add(&mut self, other: &Self) -> bool {
-        let fits = !self.full() && !other.full();
-        if fits {
-            self.packets += other.packets;
-            self.bytes += other.bytes;
-            self.busy_ps += other.busy_ps;
-        }
-        fits
-    }
-
-    fn count(&self, truth: &mut Truth) {
-        truth.packets += self.packets & HALF;
-        truth.observed_packets += self.packets >> OBSERVED;
-        truth.bytes += u64::from(self.bytes);
-        truth.busy_ps += u64::from(self.busy_ps);
-    }
-}
-
-/// What kept a link's packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Trouble {
-    stall_ps: u64,
-    congested: u32,
-    observed: u32,
-}
-
-impl Sums for Trouble {
-    fn kept(self, keep: bool) -> Self {
-        if keep { self } else { Self::default() }
-    }
-
-    fn add(&mut self, other: &Self) -> bool {
-        self.stall_ps += other.stall_ps;
-        self.congested += other.congested;
-        self.observed += other.observed;
-        true
-    }
-
-    fn count(&self, truth: &mut Truth) {
-        truth.stall_ps += self.stall_ps;
-        truth.congested_packets += self.congested;
-        truth.observed_congested_packets += self.observed;
-    }
-}
-
-/// Sums of a link's last window.
+/// What happened at a link.
 #[derive(Debug, Clone, Copy)]
-struct Account<T> {
-    window: u32,
-    sums: T,
-}
-
-/// Sums of a link in the window of the page.
-#[derive(Debug, Clone, Copy)]
-struct Row<T> {
+struct Noted<T> {
     link: u32,
-    sums: T,
+    what: T,
 }
 
-const _: () = assert!(size_of::<Account<Traffic>>() == 16 && size_of::<Row<Traffic>>() == 16);
+/// A packet was sent: its bytes, and in the highest bit whether it is of an observed job.
+type Sending = Noted<u32>;
 
-/// An account a link, and a page a window for what is over.
+/// Of a [`Sending`].
+const OBSERVED: u32 = 31;
+
+/// What kept a packet, which most of them do not meet.
+#[derive(Debug, Clone, Copy)]
+enum Trouble {
+    /// It waited for so long at the idle link.
+    Stalled(u64),
+    /// It met congestion; whether it is of an observed job.
+    Congested(bool),
+}
+
+/// What happened in a window.
+#[derive(Debug, Default)]
+struct Page {
+    /// Since it was last counted.
+    sent: Log<Sending>,
+    troubles: Log<Noted<Trouble>>,
+    /// Until then, in order.
+    rows: Vec<Noted<Truth>>,
+}
+
+impl Page {
+    fn join(&mut self, mut other: Self) {
+        self.sent.append(other.sent);
+        self.troubles.append(other.troubles);
+        self.rows.append(&mut other.rows);
+    }
+
+    /// What it is to count and to put in order.
+    fn len(&self) -> usize {
+        self.sent.len() + self.troubles.len() + self.rows.len()
+    }
+}
+
+/// A link of the shard.
 #[derive(Debug)]
-struct Book<T> {
-    accounts: Vec<Account<T>>,
-    /// What is over and on no page yet, and the links.
-    tray: Vec<(u32, Account<T>)>,
-    in_tray: usize,
-    /// Of a link there may be several rows on a page.
-    pages: Vec<Log<Row<T>>>,
-}
-
-/// Rows in a tray at most.
-const TRAY: usize = 1 << 10;
-
-/// A page with more rows than this for each link is summed where windows are merged.
-const MOST: usize = 2;
-
-impl<T: Sums> Book<T> {
-    fn new(links: usize) -> Self {
-        let account = Account { window: 0, sums: T::default() };
-        let accounts = vec![account; links];
-        Self { accounts, tray: vec![(0, account); TRAY], in_tray: 0, pages: Vec::new() }
-    }
-
-    /// The sums of a link in a window. Those of an earlier one go to the tray: they are put there in
-    /// any case and stay if the window is over, without a branch nobody could guess.
-    #[inline(always)]
-    fn at(&mut self, window: u32, link: u32) -> &mut T {
-        if self.in_tray == self.tray.len() {
-            self.clear_tray();
-        }
-        let account = &mut self.accounts[link as usize];
-        debug_assert!(account.window <= window, "time goes back at link {link}");
-        let same = account.window == window;
-        self.tray[self.in_tray] = (link, *account);
-        self.in_tray += usize::from(!same);
-        *account = Account { window, sums: account.sums.kept(same) };
-        &mut account.sums
-    }
-
-    /// Puts what is in the tray on its pages.
-    #[inline(never)]
-    fn clear_tray(&mut self) {
-        for &(link, Account { window, sums }) in &self.tray[..self.in_tray] {
-            if sums != T::default() {
-                self.pages[window as usize].push(Row { link, sums });
-            }
-        }
-        self.in_tray = 0;
-    }
-
-    fn double_windows(&mut self) {
-        self.clear_tray();
-        self.accounts.iter_mut().for_each(|account| account.window /= 2);
-        let mut pages = std::mem::take(&mut self.pages).into_iter();
-        while let Some(mut page) = pages.next() {
-            page.append(pages.next().unwrap_or_default());
-            if page.len() > MOST * self.accounts.len() {
-                page = summed(page);
-            }
-            self.pages.push(page);
-        }
-    }
-
-    /// Ends all windows.
-    fn close(&mut self) {
-        self.clear_tray();
-        self.tray = (0..).zip(std::mem::take(&mut self.accounts)).collect();
-        self.in_tray = self.tray.len();
-        self.clear_tray();
-    }
-}
-
-/// A page with one row a link, but for what has no room there.
-fn summed<T: Sums>(mut page: Log<Row<T>>) -> Log<Row<T>> {
-    let mut rows = Vec::with_capacity(page.len());
-    page.drain(|piece| rows.extend_from_slice(piece));
-    rows.sort_unstable_by_key(|row| row.link);
-    rows.dedup_by(|later, first| later.link == first.link && first.sums.add(&later.sums));
-    rows.into_iter().for_each(|row| page.push(row));
-    page
+struct Numbered {
+    /// Its number over the whole fabric.
+    global: u32,
+    wire: Wire,
 }
 
 /// What crossed the links of a shard, which numbers them.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    traffic: Book<Traffic>,
-    trouble: Book<Trouble>,
+    links: Vec<Numbered>,
+    pages: Vec<Page>,
+    /// For windows that are counted before the end.
+    tally: Tally,
 }
 
-impl Ledger {
-    /// For so many links.
-    pub fn new(links: usize) -> Self {
-        Self { traffic: Book::new(links), trouble: Book::new(links) }
-    }
+/// A window is counted when it has so many entries for each link: they take as much memory as a row.
+const MOST: usize = 4;
 
-    /// Starts to fetch the account of a link.
-    #[inline]
-    pub fn fetch(&self, link: u32) {
-        prefetch(&self.traffic.accounts, link);
+impl Ledger {
+    pub fn new(links: &[Link]) -> Self {
+        let numbered = |link: &Link| Numbered { global: link.global, wire: link.wire };
+        let links = links.iter().map(numbered).collect();
+        Self { links, pages: Vec::new(), tally: Tally::default() }
     }
 
     /// A link sends a packet in a window.
     #[inline(always)]
     pub fn sent(&mut self, window: u32, link: u32, slot: Slot, packet: Sent) {
-        let traffic = self.traffic.at(window, link);
-        let busy_ps = u64::from(traffic.busy_ps) + slot.busy_ps;
-        traffic.packets += 1 + (u32::from(packet.observed) << OBSERVED);
-        traffic.bytes += packet.wire;
-        traffic.busy_ps = busy_ps as u32;
-        if traffic.full() || busy_ps > u32::MAX.into() {
-            self.close(link, busy_ps);
-        }
+        let page = &mut self.pages[window as usize];
+        let what = packet.wire | u32::from(packet.observed) << OBSERVED;
+        page.sent.push(Noted { link, what });
         if slot.stall_ps > 0 {
-            self.trouble.at(window, link).stall_ps += slot.stall_ps;
+            page.troubles.push(Noted { link, what: Trouble::Stalled(slot.stall_ps) });
         }
-    }
-
-    /// Puts a full account on its page: in several rows if a row has no room for the time.
-    #[cold]
-    fn close(&mut self, link: u32, mut busy_ps: u64) {
-        let account = &mut self.traffic.accounts[link as usize];
-        let page = &mut self.traffic.pages[account.window as usize];
-        while busy_ps > u32::MAX.into() {
-            page.push(Row { link, sums: Traffic { busy_ps: u32::MAX, ..Traffic::default() } });
-            busy_ps -= u64::from(u32::MAX);
-        }
-        let sums = std::mem::take(&mut account.sums);
-        page.push(Row { link, sums: Traffic { busy_ps: busy_ps as u32, ..sums } });
     }
 
     /// A packet met congestion in a window.
     #[inline]
     pub fn met(&mut self, window: u32, link: u32, observed: bool) {
-        let trouble = self.trouble.at(window, link);
-        trouble.congested += 1;
-        trouble.observed += u32::from(observed);
+        let what = Trouble::Congested(observed);
+        self.pages[window as usize].troubles.push(Noted { link, what });
     }
 
     /// Number of windows.
     #[inline]
     pub fn windows(&self) -> usize {
-        self.traffic.pages.len()
+        self.pages.len()
     }
 
     /// Makes it so many.
     pub fn grow(&mut self, windows: usize) {
-        self.traffic.pages.resize_with(windows, Log::default);
-        self.trouble.pages.resize_with(windows, Log::default);
+        self.pages.resize_with(windows, Page::default);
+    }
+
+    /// Counts a window if it has grown long.
+    #[inline]
+    pub fn look_at(&mut self, window: usize) {
+        if self.pages.get(window).is_some_and(|page| page.len() > MOST * self.links.len()) {
+            self.count(window);
+        }
+    }
+
+    #[cold]
+    fn count(&mut self, window: usize) {
+        let page = &mut self.pages[window];
+        self.tally.make_room(self.links.len());
+        self.tally.count(page, &self.links, |local, _| local);
+        let (links, truths) = self.tally.in_order();
+        page.rows = links.iter().map(|&link| Noted { link, what: truths[link as usize] }).collect();
+        self.tally.clear();
     }
 
     /// Merges windows in pairs.
     pub fn double_windows(&mut self) {
-        self.traffic.double_windows();
-        self.trouble.double_windows();
+        let mut pages = std::mem::take(&mut self.pages).into_iter();
+        while let Some(mut page) = pages.next() {
+            page.join(pages.next().unwrap_or_default());
+            self.pages.push(page);
+            self.look_at(self.pages.len() - 1);
+        }
     }
 
-    /// The table of what the shards' ledgers hold, each with the numbers of its links over the whole
-    /// fabric, whose windows are of one length.
-    pub fn finish(mut ledgers: Vec<(Self, Vec<u32>)>) -> Truths {
-        for (ledger, _) in &mut ledgers {
-            ledger.traffic.close();
-            ledger.trouble.close();
+    /// The table of what the shards' ledgers hold, whose windows are of one length. Uses so many threads.
+    pub fn finish(ledgers: Vec<Self>, threads: usize) -> Truths {
+        let windows = ledgers.iter().map(Self::windows).max().unwrap_or(0);
+        let all = ledgers.iter().map(|ledger| ledger.links.len()).sum();
+        let (mut pages, mut links): (Vec<Vec<Page>>, Vec<_>) = (Vec::new(), Vec::new());
+        pages.resize_with(windows, Vec::new);
+        for mut ledger in ledgers {
+            ledger.grow(windows);
+            pages.iter_mut().zip(ledger.pages).for_each(|(pages, page)| pages.push(page));
+            links.push(ledger.links);
         }
-        let rows = ledgers.iter().flat_map(|(ledger, _)| &ledger.traffic.pages).map(Log::len).sum();
-        let links = ledgers.iter().flat_map(|(_, global)| global).max();
-        let mut tally = Tally::new(links.map_or(0, |&link| link as usize + 1));
-        let mut table = Truths::with_capacity(rows);
-        let windows = ledgers.iter().map(|(ledger, _)| ledger.windows()).max().unwrap_or(0);
-        for window in 0..windows {
-            for (ledger, global) in &mut ledgers {
-                tally.count(ledger.traffic.pages.get_mut(window), global);
-                tally.count(ledger.trouble.pages.get_mut(window), global);
+        let length = |pages: &Vec<Page>| pages.iter().map(Page::len).sum();
+        let tables = in_shares(pages, threads, length, |first, share| {
+            let mut table = Truths::with_capacity(share.iter().map(|p| length(p).min(all)).sum());
+            let mut tally = Tally::default();
+            tally.make_room(all);
+            for (window, mut pages) in (first as u32..).zip(share) {
+                for (page, links) in pages.iter_mut().zip(&links) {
+                    tally.count(page, links, |_, link| link.global);
+                }
+                let (links, truths) = tally.in_order();
+                table.extend(window, links, truths);
+                tally.clear();
             }
-            table.extend(window, tally.take());
-        }
-        table
+            table
+        });
+        Truths::default().append(tables.into_iter())
     }
 }
 
-/// Adds up rows of a window and puts them in order of links. Its memory is used for every window.
+/// Adds up what happened in a window and puts it in order of links. Its memory is used for every window.
+#[derive(Debug, Default)]
 struct Tally {
-    sums: Vec<(u32, Truth)>,
-    ordered: Vec<(u32, Truth)>,
-    /// Where in `sums` a link is.
-    place: Vec<u32>,
-    /// A bit for each link that is there.
+    truths: Vec<Truth>,
+    /// A bit for each link that has any.
     there: Vec<u64>,
+    /// These links, in order.
+    links: Vec<u32>,
 }
 
 impl Tally {
     /// For so many links.
-    fn new(links: usize) -> Self {
-        let (place, there) = (vec![0; links], vec![0; links.div_ceil(64)]);
-        Self { sums: Vec::new(), ordered: Vec::new(), place, there }
-    }
-
-    /// Counts what is on a page, if there is one, whose links have the numbers `global`.
-    fn count<T: Sums>(&mut self, page: Option<&mut Log<Row<T>>>, global: &[u32]) {
-        let Some(page) = page else { return };
-        page.drain(|rows| {
-            for row in rows {
-                row.sums.count(self.of(global[row.link as usize]));
-            }
-        });
+    fn make_room(&mut self, links: usize) {
+        self.truths.resize(links, Truth::default());
+        self.there.resize(links.div_ceil(64), 0);
     }
 
     #[inline]
     fn of(&mut self, link: u32) -> &mut Truth {
-        let (place, word) = (&mut self.place[link as usize], &mut self.there[link as usize / 64]);
-        let bit = 1 << (link % 64);
-        if *word & bit == 0 {
-            *word |= bit;
-            *place = self.sums.len() as u32;
-            self.sums.push((link, Truth::default()));
-        }
-        &mut self.sums[*place as usize].1
+        self.there[link as usize / 64] |= 1 << (link % 64);
+        &mut self.truths[link as usize]
     }
 
-    /// Takes out everything, in order.
-    fn take(&mut self) -> &[(u32, Truth)] {
-        self.ordered.clear();
+    /// Counts what is on a page, whose `links` have the numbers that `number` says, and empties it.
+    fn count(
+        &mut self,
+        page: &mut Page,
+        links: &[Numbered],
+        number: impl Fn(u32, &Numbered) -> u32,
+    ) {
+        page.sent.drain(|sent| {
+            for &Noted { link, what } in sent {
+                let (wire, from) = (what & !(1 << OBSERVED), &links[link as usize]);
+                let truth = self.of(number(link, from));
+                truth.packets += 1;
+                truth.observed_packets += what >> OBSERVED;
+                truth.bytes += u64::from(wire);
+                truth.busy_ps += from.wire.serialization(wire);
+            }
+        });
+        page.troubles.drain(|troubles| {
+            for &Noted { link, what } in troubles {
+                let truth = self.of(number(link, &links[link as usize]));
+                match what {
+                    Trouble::Stalled(ps) => truth.stall_ps += ps,
+                    Trouble::Congested(observed) => {
+                        truth.congested_packets += 1;
+                        truth.observed_congested_packets += u32::from(observed);
+                    }
+                }
+            }
+        });
+        for Noted { link, what } in page.rows.drain(..) {
+            self.of(number(link, &links[link as usize])).add(&what);
+        }
+    }
+
+    /// Links that have any, in order, and what every link has.
+    fn in_order(&mut self) -> (&[u32], &[Truth]) {
+        self.links.clear();
         for (first, word) in (0..).step_by(64).zip(&mut self.there) {
             while *word != 0 {
-                let link = first + word.trailing_zeros();
+                self.links.push(first + word.trailing_zeros());
                 *word &= *word - 1;
-                self.ordered.push(self.sums[self.place[link as usize] as usize]);
             }
         }
-        self.sums.clear();
-        &self.ordered
+        (&self.links, &self.truths)
+    }
+
+    /// Forgets what is in order.
+    fn clear(&mut self) {
+        self.links.iter().for_each(|&link| self.truths[link as usize] = Truth::default());
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
@@ -400,10 +305,26 @@ mod tests {
 
     const LINKS: u32 = 5;
 
-    /// Sends so many packets by `LINKS` links, half of them observed, each link in order of time, and
-    /// merges windows three times; returns the ledger and what it should say.
-    fn send(packets: u64, busy_ps: u64) -> (Ledger, BTreeMap<(u32, u32), Truth>) {
-        let mut ledger = Ledger::new(LINKS as usize);
+    /// Links with these numbers, of so many gigabits per second.
+    pub fn links(numbers: impl Iterator<Item = u32>, gbps: f64) -> Vec<Link> {
+        let link = |global| Link {
+            wire: Wire::new(gbps, 0),
+            global,
+            dst: 0,
+            shard: 0,
+            group: 0,
+            home: 0,
+            to_node: false,
+            from_node: false,
+        };
+        numbers.map(link).collect()
+    }
+
+    /// Sends so many packets by `LINKS` links, half of them observed, and merges windows three times;
+    /// returns the ledger and what it should say.
+    fn send(packets: u64, links: &[Link]) -> (Ledger, BTreeMap<(u32, u32), Truth>) {
+        let mut ledger = Ledger::new(links);
+        let busy_ps = links[0].wire.serialization(4096);
         let mut expected: BTreeMap<(u32, u32), Truth> = BTreeMap::new();
         let mut halvings = 0;
         for number in 0..packets {
@@ -451,15 +372,11 @@ mod tests {
 
     #[test]
     fn tables_are_the_sums_in_order_of_window_and_link() {
-        // Few packets; more than an account has bits for; times that no row has room for.
-        for (packets, busy_ps) in [(3000, 327_680), (900_000, 1), (600, 5 << 32)] {
-            let (first, expected) = send(packets, busy_ps);
-            let (second, _) = send(packets, busy_ps);
+        // Few packets; windows that are counted before the end; times beyond 32 bits.
+        for (packets, gbps, threads) in [(300, 100.0, 1), (90_000, 400.0, 2), (600, 0.000_2, 3)] {
             let (even, odd) = (|link| 2 * link, |link| 2 * link + 1);
-            let parts = vec![
-                (first, (0..LINKS).map(even).collect()),
-                (second, (0..LINKS).map(odd).collect()),
-            ];
+            let (first, expected) = send(packets, &links((0..LINKS).map(even), gbps));
+            let (second, _) = send(packets, &links((0..LINKS).map(odd), gbps));
             let mut sums: BTreeMap<(u64, u64), [u64; 7]> = BTreeMap::new();
             for ((window, link), t) in expected {
                 for link in [even(link), odd(link)] {
@@ -475,7 +392,7 @@ mod tests {
                     sum.iter_mut().zip(row).for_each(|(sum, more)| *sum += more);
                 }
             }
-            let rows = rows(&Ledger::finish(parts));
+            let rows = rows(&Ledger::finish(vec![first, second], threads));
             let expected = sums.into_iter().map(|((window, link), sum)| {
                 std::array::from_fn(|c| {
                     [window, link].get(c).copied().unwrap_or_else(|| sum[c - 2])
@@ -487,7 +404,7 @@ mod tests {
 
     #[test]
     fn merging_windows_keeps_pages_short() {
-        let mut ledger = Ledger::new(LINKS as usize);
+        let mut ledger = Ledger::new(&links(0..LINKS, 100.0));
         for window in 0..256 {
             ledger.grow(window as usize + 1);
             for link in 0..LINKS {
@@ -496,9 +413,8 @@ mod tests {
             }
         }
         (0..8).for_each(|_| ledger.double_windows());
-        let most = (MOST + 1) * LINKS as usize;
-        assert!(ledger.traffic.pages[0].len() <= most && ledger.trouble.pages[0].len() <= most);
-        let table = Ledger::finish(vec![(ledger, (0..LINKS).collect())]);
+        assert!(ledger.pages[0].len() <= 2 * MOST * LINKS as usize);
+        let table = Ledger::finish(vec![ledger], 1);
         assert!(table.packets.iter().eq([256; LINKS as usize]));
     }
 }
