@@ -46,7 +46,7 @@ impl<P: Probe> Shard<'_, P> {
             self.prepare(link, lane, slot);
         }
         if P::ON && world.settings.when == When::Arrival {
-            self.mark(lane, slot, true);
+            self.mark(lane, slot, wire);
         }
         // On a faster link the head holds back, so that the tail is there when it is due.
         let cable = self.links.wire(self.links.lane(lane));
@@ -496,27 +496,28 @@ impl<P: Probe> Shard<'_, P> {
     /// Shows the mark of a packet that is in the queue this hop.
     #[inline(never)]
     fn mark_queued(&mut self, lane: u32, slot: u32) {
-        self.mark(lane, slot, false);
+        self.mark(lane, slot, 0);
     }
 
-    /// Shows the packet's mark this hop. `queues` says the packet itself has yet to join the queue.
+    /// Shows the packet's mark this hop: the packet has so many bytes that have yet to join the queue.
     #[inline(always)]
-    fn mark(&mut self, lane: u32, slot: u32, queues: bool) {
+    fn mark(&mut self, lane: u32, slot: u32, joining: u32) {
         if !self.probe.wants_hops() {
             return;
         }
-        let (id, hops, wire) = {
-            let packet = &self.packets[slot];
-            (packet.id, packet.hops, if queues { packet.wire } else { 0 })
-        };
-        let congested = self.congested(lane, wire, id, hops);
-        let queue = if self.probe.wants_queue() { self.queued(lane) + u64::from(wire) } else { 0 };
-        let bits = self.world.reservoir.draw(id, hops.into());
+        let congested = self.congested(lane, slot, joining);
+        let queue =
+            if self.probe.wants_queue() { self.queued(lane) + u64::from(joining) } else { 0 };
         let packet = &mut self.packets[slot];
-        let local = self.links.link_of(lane);
-        let global = self.links.global(local);
-        let index = hops - 1 + u8::from(self.world.settings.count_injection);
-        let hop = Hop { local, link: global, congested, queue, packet: id, index };
+        let hop = Hop {
+            local: self.links.link_of(lane),
+            link: self.links.lane(lane).global,
+            congested,
+            queue,
+            packet: packet.id,
+            index: packet.hops - 1 + u8::from(self.world.settings.count_injection),
+        };
+        let bits = self.world.reservoir.draw(packet.id, packet.hops.into());
         self.probe.hop(self.now, hop, packet.observed(), &mut packet.mark, bits);
     }
 
@@ -525,22 +526,23 @@ impl<P: Probe> Shard<'_, P> {
     /// A packet is booked on a link with its credit in hand, so booked bytes cancel out of "queue
     /// exceeds credit": what waits for credit is compared with the credit that is left.
     #[inline(always)]
-    fn congested(&mut self, lane: u32, joining: u32, id: u64, hops: u8) -> bool {
+    fn congested(&mut self, lane: u32, slot: u32, joining: u32) -> bool {
         if self.world.settings.rule == Rule::QueueExceedsCredit {
             return self.short_of(lane, self.links.loads.waiting(lane) + u64::from(joining));
         }
-        self.congested_otherwise(lane, joining, id, hops)
+        self.congested_otherwise(lane, slot, joining)
     }
 
     /// The other rules.
     #[inline(never)]
-    fn congested_otherwise(&mut self, lane: u32, joining: u32, id: u64, hops: u8) -> bool {
+    fn congested_otherwise(&mut self, lane: u32, slot: u32, joining: u32) -> bool {
         let queued = || self.queued(lane) + u64::from(joining);
         match self.world.settings.rule {
             Rule::QueueExceedsCredit => false,
             Rule::Queue => queued() > self.world.settings.rule_bytes,
             Rule::Credit => self.short_of(lane, self.world.settings.rule_bytes),
             Rule::Proportional => {
+                let Packet { id, hops, .. } = self.packets[slot];
                 let bits = random(self.world.settings.seed, Stream::Mark, id, hops.into()) >> 32;
                 u128::from(bits) * u128::from(self.world.settings.rule_bytes)
                     < u128::from(queued()) << 32
@@ -549,6 +551,7 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Whether `lane` has less than `bytes` of credit.
+    #[inline(always)]
     fn short_of(&mut self, lane: u32, bytes: u64) -> bool {
         let now = self.now;
         u32::try_from(bytes).map_or(true, |bytes| !self.links.has(lane, bytes, now))

@@ -5,7 +5,6 @@
 //! instants), [`Carried`] (what single packets carry); [`Several`] joins those asked for.
 
 mod carried;
-mod covered;
 mod input;
 mod measure;
 mod ports;

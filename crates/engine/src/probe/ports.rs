@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use crate::link::NIL;
 use crate::prefetch::prefetch;
 
-use super::covered::Covered;
 use super::input::Input;
 use super::sampled::{OfShards, Sampled, Table, in_order};
 use super::{Probed, Sent, Slot};
@@ -72,91 +71,130 @@ impl Run {
     }
 }
 
-/// What every packet changes at a port: a cache line.
+/// What packets change at a port: a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Port {
-    /// Time the transmitter is taken.
-    busy: Covered,
-    /// Part of it with other packets behind. While packets are in line, all until then is counted.
-    queue: Covered,
-    /// What it has taken on since the last packet of another size.
-    run: Run,
+    /// When the transmitter has sent all that it has taken on.
+    until: u64,
+    /// Time it sends with other packets behind. While packets are in line, all until then is counted.
+    queue_ps: u64,
+    /// What it has taken on since the last packet of another size: see [`Run`].
+    packets: u64,
+    packet_ps: u64,
+    wire: u32,
     /// Packets in line.
     waiting: u32,
+    /// The input buffer of the same port.
+    input: Input,
 }
 
 const _: () = assert!(size_of::<Port>() == 64);
 
-/// What else is to be known of a port: what packets that wait change comes first, on one cache line.
+/// What else packets change that wait or are not of one size: another one.
 #[derive(Debug, Default)]
-#[repr(C, align(64))]
+#[repr(align(64))]
 struct Line {
-    /// Instants before are told.
-    next: u64,
     /// Bytes in line.
     waiting_bytes: u64,
+    /// While packets are in line: all until then is counted, which may lie ahead.
+    counted_until: u64,
     /// When a packet left the line last.
     left_at: u64,
     stall_ps: u64,
-    /// Bytes and packets before the run that goes on.
+    /// Bytes, packets and time before the run that goes on.
     bytes: u64,
     packets: u64,
+    busy_ps: u64,
     /// Runs before it that may not be over, and when they are.
     // Boxed: a pointer fits the cache line, a queue does not.
     #[allow(clippy::box_collection)]
     runs: Option<Box<VecDeque<(u64, Run)>>>,
-    /// What its last rows said.
+}
+
+const _: () = assert!(size_of::<Line>() == 64);
+
+/// What is told of a port.
+#[derive(Debug, Default)]
+struct Told {
+    /// All instants before.
+    next: u64,
+    /// What its last rows said, [`Counted::inq_ps`] that of its own input.
     counted: Counted,
     queued: Queued,
 }
 
-const _: () = assert!(size_of::<Line>() == 128);
-
 impl Port {
     const IDLE: Self = Self {
-        busy: Covered::NOTHING,
-        queue: Covered::NOTHING,
-        run: Run { packets: 0, packet_ps: 1, wire: 0 },
+        until: 0,
+        queue_ps: 0,
+        packets: 0,
+        packet_ps: 1,
+        wire: 0,
         waiting: 0,
+        input: Input::EMPTY,
     };
+
+    fn run(&self) -> Run {
+        Run { packets: self.packets, packet_ps: self.packet_ps, wire: self.wire }
+    }
+
+    /// When the last packet it has taken on begins: what counts as time with others behind ends there.
+    fn last_start(&self) -> u64 {
+        self.until.saturating_sub(self.packet_ps)
+    }
 
     /// Counts the time until `now` for the packets that are in line.
     fn settle(&mut self, line: &mut Line, now: u64) {
         if self.waiting > 0 {
-            let (since, free) = (self.queue.until, self.busy.until);
-            self.queue.ps += now.min(free).saturating_sub(since);
+            let (since, free) = (line.counted_until, self.until);
+            self.queue_ps += now.min(free).saturating_sub(since);
             line.stall_ps += now.saturating_sub(since.max(free));
-            self.queue.until = since.max(now);
+            line.counted_until = since.max(now);
         }
     }
 
     /// So many packets are in line from `now` on.
     fn wait(&mut self, line: &mut Line, now: u64, packets: u32) {
         self.settle(line, now);
-        self.queue.until = self.queue.until.max(now);
+        if self.waiting == 0 {
+            line.counted_until = self.last_start().max(now);
+        }
         self.waiting = packets;
     }
 
-    /// A packet of another size is about to be taken on.
-    fn change(&mut self, line: &mut Line, now: u64, wire: u32, packet_ps: u64) {
-        line.bytes += self.run.bytes();
-        line.packets += self.run.packets;
-        if self.busy.until > now {
+    /// A packet is taken on that begins at `start`, with others in line or of another size than the last.
+    fn take_on(&mut self, line: &mut Line, now: u64, start: u64, (wire, packet_ps): (u32, u64)) {
+        self.settle(line, now);
+        let counted = if self.waiting > 0 { line.counted_until } else { self.last_start() };
+        self.queue_ps += start.saturating_sub(counted.max(now));
+        line.counted_until = line.counted_until.max(start);
+        if self.wire != wire {
+            self.change(line, now);
+            (self.packets, self.packet_ps, self.wire) = (0, packet_ps, wire);
+        }
+    }
+
+    /// The run is over that went on until `now`.
+    fn change(&mut self, line: &mut Line, now: u64) {
+        let run = self.run();
+        line.bytes += run.bytes();
+        line.packets += run.packets;
+        line.busy_ps += run.packets * run.packet_ps;
+        if self.until > now {
             let runs = line.runs.get_or_insert_default();
             while runs.front().is_some_and(|&(end, _)| end <= now) {
                 runs.pop_front();
             }
-            runs.push_back((self.busy.until, self.run));
+            runs.push_back((self.until, run));
         }
-        self.run = Run { packets: 0, packet_ps, wire };
     }
 
     /// Bytes and packets taken on and not sent at `time`.
     fn left(&self, line: &Line, time: u64) -> (u64, u64) {
         let mut left = (0, 0);
         let runs = line.runs.iter().flat_map(|runs| runs.iter().rev().copied());
-        for (end, run) in std::iter::once((self.busy.until, self.run)).chain(runs) {
+        for (end, run) in std::iter::once((self.until, self.run())).chain(runs) {
             if end <= time {
                 break;
             }
@@ -170,13 +208,17 @@ impl Port {
     fn at(&mut self, line: &mut Line, time: u64) -> (Counted, Queued) {
         self.settle(line, time);
         let (bytes, packets) = self.left(line, time);
+        let run = self.run();
+        // What lies ahead is one stretch.
+        let ahead = |until: u64| until.saturating_sub(time);
+        let queued_until = if self.waiting > 0 { line.counted_until } else { self.last_start() };
         let counted = Counted {
-            bytes: line.bytes + self.run.bytes() - bytes,
-            packets: line.packets + self.run.packets - packets,
-            busy_ps: self.busy.before(time),
+            bytes: line.bytes + run.bytes() - bytes,
+            packets: line.packets + run.packets - packets,
+            busy_ps: line.busy_ps + run.packets * run.packet_ps - ahead(self.until),
             stall_ps: line.stall_ps,
-            queue_ps: self.queue.before(time),
-            inq_ps: 0,
+            queue_ps: self.queue_ps.saturating_sub(ahead(queued_until)),
+            inq_ps: self.input.at(time),
         };
         let queued = Queued {
             waiting_bytes: line.waiting_bytes,
@@ -187,8 +229,9 @@ impl Port {
     }
 
     /// Nothing changes after `time` before the next packet comes.
+    #[inline]
     fn quiet(&self, time: u64) -> bool {
-        self.waiting == 0 && self.busy.until <= time
+        self.waiting == 0 && self.until <= time && self.input.quiet(time)
     }
 }
 
@@ -207,6 +250,33 @@ impl Shown {
     fn after(&mut self, time: u64) -> u64 {
         self.counters.look(time).after.min(self.queues.look(time).after)
     }
+
+    /// The last instant not after `time` of those that are the fewest, if it is one of all.
+    fn all_at(&mut self, time: u64) -> Option<u64> {
+        let (counters, queues) = (self.counters.interval(), self.queues.interval());
+        let instant = time - time % counters.max(queues);
+        [counters, queues]
+            .into_iter()
+            .all(|every| every == 0 || instant % every == 0)
+            .then_some(instant)
+    }
+
+    fn counted(&mut self, time: u64, link: u32, value: Counted, told: &mut Told) {
+        let (inq_ps, said) = (value.inq_ps, told.counted);
+        told.counted = value;
+        self.counters.tell(
+            time,
+            link,
+            Counted { inq_ps: 0, ..value },
+            Counted { inq_ps: 0, ..said },
+        );
+        self.inq_ps.tell(time, link, inq_ps, said.inq_ps);
+    }
+
+    fn queued(&mut self, time: u64, link: u32, value: Queued, told: &mut Told) {
+        self.queues.tell(time, link, value, told.queued);
+        told.queued = value;
+    }
 }
 
 /// Counters and queues of all links of a shard.
@@ -214,11 +284,11 @@ impl Shown {
 pub struct Ports {
     /// The first instant that is not told of all ports.
     next: u64,
+    /// What has been quiet since then is told.
+    quiet: u64,
     ports: Vec<Port>,
     lines: Vec<Line>,
-    inputs: Vec<Input>,
-    /// Which may have something to tell.
-    active: Vec<bool>,
+    told: Vec<Told>,
     shown: Shown,
 }
 
@@ -234,10 +304,10 @@ impl Ports {
         Self {
             // Nothing is sent before the first instant is over: time 0 shows nothing.
             next: shown.after(0),
+            quiet: 0,
             ports: (0..links).map(|_| Port::IDLE).collect(),
             lines: (0..links).map(|_| Line::default()).collect(),
-            inputs: (0..links).map(|_| Input::EMPTY).collect(),
-            active: vec![false; links],
+            told: (0..links).map(|_| Told::default()).collect(),
             shown,
         }
     }
@@ -258,8 +328,8 @@ impl Ports {
 
     /// A packet gets in line.
     pub fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
-        let buffer = self.input_at(now, input);
-        buffer.wait(now, buffer.waiting + 1);
+        let input = &mut self.at(now, input).0.input;
+        input.wait(now, input.waiting + 1);
         let (port, line) = self.at(now, link);
         port.wait(line, now, port.waiting + 1);
         line.waiting_bytes += u64::from(wire);
@@ -267,8 +337,8 @@ impl Ports {
 
     /// A packet gets out of the line.
     pub fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
-        let buffer = self.input_at(now, input);
-        buffer.wait(now, buffer.waiting - 1);
+        let input = &mut self.at(now, input).0.input;
+        input.wait(now, input.waiting - 1);
         let (port, line) = self.at(now, link);
         port.wait(line, now, port.waiting - 1);
         line.waiting_bytes -= u64::from(wire);
@@ -290,34 +360,30 @@ impl Ports {
     #[inline(always)]
     pub fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
         let Slot { start, busy_ps, .. } = slot;
-        let port = &self.ports[link as usize];
-        if now >= self.next || port.waiting > 0 || port.run.wire != packet.wire {
-            self.prepare(now, link, packet, busy_ps);
+        if now >= self.next {
+            self.catch_up(now, link, packet.input);
         }
-        self.active[link as usize] = true;
         let port = &mut self.ports[link as usize];
-        debug_assert_eq!(start, port.busy.until.max(now));
-        port.run.packets += 1;
-        port.queue.add(now, start);
-        port.busy.ps += busy_ps;
-        port.busy.until = start + busy_ps;
-        if let Some(input) = self.inputs.get_mut(packet.input as usize) {
-            input.leaves(now, start);
-            self.active[packet.input as usize] = true;
+        debug_assert_eq!(start, port.until.max(now));
+        if port.waiting == 0 && port.wire == packet.wire {
+            // The last one before it began as long before it, or before now.
+            port.queue_ps += (start - now).min(port.packet_ps);
+        } else {
+            port.take_on(&mut self.lines[link as usize], now, start, (packet.wire, busy_ps));
+        }
+        port.packets += 1;
+        port.until = start + busy_ps;
+        if let Some(port) = self.ports.get_mut(packet.input as usize) {
+            port.input.leaves(now, start);
         }
     }
 
-    /// What has to be done before a packet is taken on that is not like the last one.
+    /// Works out what the two ports of a packet showed until now.
     #[cold]
-    #[inline(never)]
-    fn prepare(&mut self, now: u64, link: u32, packet: Sent, busy_ps: u64) {
-        if now >= self.next && packet.input != NIL {
-            self.sample(packet.input, now);
-        }
-        let (port, line) = self.at(now, link);
-        port.settle(line, now);
-        if port.run.wire != packet.wire {
-            port.change(line, now, packet.wire, busy_ps);
+    fn catch_up(&mut self, now: u64, link: u32, input: u32) {
+        self.sample(link, now);
+        if input != NIL {
+            self.sample(input, now);
         }
     }
 
@@ -327,51 +393,40 @@ impl Ports {
         if now >= self.next {
             self.sample(link, now);
         }
-        self.active[link as usize] = true;
         (&mut self.ports[link as usize], &mut self.lines[link as usize])
-    }
-
-    /// The input buffer of the port that a link leaves, in the same way.
-    fn input_at(&mut self, now: u64, link: u32) -> &mut Input {
-        self.at(now, link);
-        &mut self.inputs[link as usize]
     }
 
     /// Works out what all ports showed at every instant up to `now`: in order, as memory likes it.
     #[cold]
     fn sample_all(&mut self, now: u64) {
-        for link in 0..self.active.len() {
-            if self.active[link] {
-                self.active[link] = !self.sample(link as u32, now);
+        for link in 0..self.ports.len() {
+            if !self.ports[link].quiet(self.quiet) {
+                self.sample(link as u32, now);
             }
         }
         self.next = self.shown.after(now);
+        self.quiet = self.shown.all_at(now).unwrap_or(self.quiet);
     }
 
-    /// Works out what a port showed at every instant up to `now`. Returns whether it has nothing more to
-    /// tell before the next packet comes.
-    fn sample(&mut self, link: u32, now: u64) -> bool {
+    /// Works out what a port showed at every instant up to `now`.
+    fn sample(&mut self, link: u32, now: u64) {
         let (port, line) = (&mut self.ports[link as usize], &mut self.lines[link as usize]);
-        let (input, shown) = (&mut self.inputs[link as usize], &mut self.shown);
-        let mut time = line.next.max(self.next);
-        let mut told = false;
+        let (told, shown) = (&mut self.told[link as usize], &mut self.shown);
+        let mut time = told.next.max(self.next);
         while time <= now {
-            let ((counted, queued), inq_ps) = (port.at(line, time), input.at(time));
-            if shown.counters.look(time).due {
-                shown.counters.tell(time, link, counted, &mut line.counted);
-                shown.inq_ps.tell(time, link, inq_ps, &mut input.told);
+            let (counted, queued) = port.at(line, time);
+            let (count, queue) = (shown.counters.look(time).due, shown.queues.look(time).due);
+            if count {
+                shown.counted(time, link, counted, told);
             }
-            if shown.queues.look(time).due {
-                shown.queues.tell(time, link, queued, &mut line.queued);
+            if queue {
+                shown.queued(time, link, queued, told);
             }
-            let last = (counted, inq_ps) == (line.counted, input.told);
-            let counters_told = shown.counters.interval() == 0 || last;
-            let queue_told = shown.queues.interval() == 0 || line.queued == Queued::default();
-            told = port.quiet(time) && input.quiet(time) && counters_told && queue_told;
-            time = shown.after(if told { now } else { time });
+            let all = (count || shown.counters.interval() == 0)
+                && (queue || shown.queues.interval() == 0);
+            time = shown.after(if all && port.quiet(time) { now } else { time });
         }
-        line.next = time;
-        told
+        told.next = time;
     }
 
     /// Adds what the shards of a run that ended at `end` showed, with the numbers of their links over the
@@ -402,17 +457,17 @@ impl Ports {
     /// What a shard of a run that ends at `end` leaves behind, its end being the last instant.
     fn finish(mut self, end: u64) -> Shown {
         self.opens(end);
-        for link in 0..self.ports.len() as u32 {
-            let (port, line) = (&mut self.ports[link as usize], &mut self.lines[link as usize]);
+        for link in 0..self.ports.len() {
+            let (port, line, told) =
+                (&mut self.ports[link], &mut self.lines[link], &mut self.told[link]);
             // In a run broken off the last packets may have gone by credit that came after its end.
             let (counted, queued) = port.at(line, end.max(line.left_at));
-            let (input, shown) = (&mut self.inputs[link as usize], &mut self.shown);
-            if shown.counters.interval() > 0 {
-                shown.counters.tell(end, link, counted, &mut line.counted);
-                shown.inq_ps.tell(end, link, input.at(end), &mut input.told);
+            let counted = Counted { inq_ps: port.input.at(end), ..counted };
+            if self.shown.counters.interval() > 0 {
+                self.shown.counted(end, link as u32, counted, told);
             }
-            if shown.queues.interval() > 0 {
-                shown.queues.tell(end, link, queued, &mut line.queued);
+            if self.shown.queues.interval() > 0 {
+                self.shown.queued(end, link as u32, queued, told);
             }
         }
         self.shown

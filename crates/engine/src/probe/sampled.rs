@@ -88,11 +88,10 @@ impl<T: Copy + PartialEq> Sampled<T> {
     }
 
     /// Keeps what a link shows at `time`, an instant or the end of the run, unless it is what it last `said`.
-    pub fn tell(&mut self, time: u64, link: u32, value: T, said: &mut T) {
-        if value == *said {
+    pub fn tell(&mut self, time: u64, link: u32, value: T, said: T) {
+        if value == said {
             return;
         }
-        *said = value;
         while self.look(time).number > u64::from(self.most) {
             self.double();
         }
@@ -244,7 +243,8 @@ mod tests {
             for (at, &value) in values.iter().enumerate() {
                 let time = 10 * (at as u64 + 1);
                 if sampled.look(time).due {
-                    sampled.tell(time, 8, value, &mut said);
+                    sampled.tell(time, 8, value, said);
+                    said = value;
                 }
             }
             in_order(9, OfShards(vec![(sampled, (0..9).collect())]))
