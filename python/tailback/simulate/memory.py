@@ -36,7 +36,8 @@ _RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
 _OPERATION = 37 + 16  # copy of the program, compiled
 _MESSAGE = 32 + 8 + 32 + 32 + 52  # envelope, numbers of its sides, both sides, log
 _PACKET = 64 + 16  # packet, its event
-_ACCOUNT = 12 + 4 * 41  # its number and wire, and its sums in a window, of which each thread adds up one
+_ACCOUNT = 16 + 4 * 41  # its number and wire, and its sums in a window that each thread adds up
+_FULL = 4  # its full packets in a window
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
 _PROCESS = 8 << 20  # whatever the size, event queues of some threads included
@@ -104,7 +105,7 @@ def estimate_memory(
         # A packet is counted on every link of its way, and leaves a sample of one of them.
         truth = min(links * windows, packets * 6)
         samples = min(truth * max(1, len(program.labels)), packets)
-        parts["time windows of links"] = links * _ACCOUNT + truth * _ROW
+        parts["time windows of links"] = links * (_ACCOUNT + windows * _FULL) + truth * _ROW
         parts["samples"] = samples * _ROW
     every = [time for time in (scenario.probes.counters, scenario.probes.queues) if time]
     if every:

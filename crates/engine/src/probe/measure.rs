@@ -25,15 +25,15 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// For a shard with these links, at least `windows` windows, and a run that cannot be shorter than
+    /// For a shard with these links, where most packets have `full` bytes, at least `windows` windows, and a run that cannot be shorter than
     /// `least_ps`: a good first guess saves merging windows over and over.
-    pub(crate) fn new(links: &[Link], windows: u32, least_ps: u64) -> Self {
+    pub(crate) fn new(links: &[Link], full: u32, windows: u32, least_ps: u64) -> Self {
         let width = least_ps / (2 * u64::from(windows));
         let shift = width.max(FIRST_WINDOW_PS).next_power_of_two().ilog2();
         Self {
             windows: Windows { target: windows, shift },
             samples: SampleLog::new(links.len()),
-            truth: Ledger::new(links),
+            truth: Ledger::new(links, full),
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn windows_double_and_lose_nothing() {
-        let mut measure = Measure::new(&links(0..2, 100.0), 4, 0);
+        let mut measure = Measure::new(&links(0..2, 100.0), 10, 4, 0);
         let packet = Sent { wire: 10, observed: true, input: 0 };
         let arrival =
             Arrival { packet: 0, label: 0, bytes: 10, src: 0, dst: 1, hops: 3, observed: true };

@@ -1,8 +1,8 @@
 //! What really crossed links, by window.
 //!
-//! What a link sends goes to the end of a log of its window, eight bytes each. So the simulator's loop
-//! appends, and looks for nothing. A window is counted and put in order of links at the end, or when its
-//! log takes more memory than what becomes of it.
+//! Most packets are of one size: in each window a number a link counts them. All else goes to the end of
+//! a log of the window, which the simulator's loop does not read. A window is added up and put in order
+//! of links at the end, its log also when that takes more memory than what becomes of it.
 
 use tailback_telemetry::{Log, in_shares, table};
 
@@ -69,7 +69,7 @@ struct Noted<T> {
     what: T,
 }
 
-/// A packet was sent: its bytes, and in the highest bit whether it is of an observed job.
+/// A packet of another size than most was sent: its bytes, and in the highest bit whether it is of an observed job.
 type Sending = Noted<u32>;
 
 /// Of a [`Sending`].
@@ -87,59 +87,86 @@ enum Trouble {
 /// What happened in a window.
 #[derive(Debug, Default)]
 struct Page {
-    /// Since it was last counted.
+    /// For each link how many full packets it sent, of jobs that are not observed and of those that are.
+    full: Vec<[u16; 2]>,
+    /// The others, since they were last added up.
     sent: Log<Sending>,
     troubles: Log<Noted<Trouble>>,
-    /// Until then, in order.
+    /// Until then, in order; and what there was no room for in `full`.
     rows: Vec<Noted<Truth>>,
 }
 
 impl Page {
-    fn join(&mut self, mut other: Self) {
-        self.sent.append(other.sent);
-        self.troubles.append(other.troubles);
-        self.rows.append(&mut other.rows);
-    }
-
-    /// What it is to count and to put in order.
+    /// Entries of its logs.
     fn len(&self) -> usize {
         self.sent.len() + self.troubles.len() + self.rows.len()
     }
 }
+
+/// So many full packets there is no room for in [`Page::full`].
+const TOO_MANY: u32 = 1 << u16::BITS;
 
 /// A link of the shard.
 #[derive(Debug)]
 struct Numbered {
     /// Its number over the whole fabric.
     global: u32,
+    /// Bytes of a full packet.
+    full: u32,
     wire: Wire,
+}
+
+impl Numbered {
+    /// So many full packets.
+    #[inline]
+    fn full(&self, packets: u32, observed: bool) -> Truth {
+        Truth {
+            packets,
+            observed_packets: if observed { packets } else { 0 },
+            bytes: u64::from(packets) * u64::from(self.full),
+            busy_ps: u64::from(packets) * self.wire.serialization(self.full),
+            ..Truth::default()
+        }
+    }
 }
 
 /// What crossed the links of a shard, which numbers them.
 #[derive(Debug)]
 pub(super) struct Ledger {
     links: Vec<Numbered>,
+    /// Bytes of a full packet.
+    full: u32,
     pages: Vec<Page>,
-    /// For windows that are counted before the end.
+    /// For logs that are added up before the end.
     tally: Tally,
 }
 
-/// A window is counted when it has so many entries for each link: they take as much memory as a row.
+/// A log is added up when it has so many entries for each link: they take as much memory as a row.
 const MOST: usize = 4;
 
 impl Ledger {
-    pub fn new(links: &[Link]) -> Self {
-        let numbered = |link: &Link| Numbered { global: link.global, wire: link.wire };
+    /// For these links, where most packets are of `full` bytes.
+    pub fn new(links: &[Link], full: u32) -> Self {
+        let numbered = |&Link { global, wire, .. }: &Link| Numbered { global, full, wire };
         let links = links.iter().map(numbered).collect();
-        Self { links, pages: Vec::new(), tally: Tally::default() }
+        Self { links, full, pages: Vec::new(), tally: Tally::default() }
     }
 
     /// A link sends a packet in a window.
     #[inline(always)]
     pub fn sent(&mut self, window: u32, link: u32, slot: Slot, packet: Sent) {
+        let Sent { wire, observed, .. } = packet;
         let page = &mut self.pages[window as usize];
-        let what = packet.wire | u32::from(packet.observed) << OBSERVED;
-        page.sent.push(Noted { link, what });
+        if wire == self.full {
+            let packets = &mut page.full[link as usize][usize::from(observed)];
+            *packets = packets.wrapping_add(1);
+            if *packets == 0 {
+                let what = self.links[link as usize].full(TOO_MANY, observed);
+                page.rows.push(Noted { link, what });
+            }
+        } else {
+            page.sent.push(Noted { link, what: wire | u32::from(observed) << OBSERVED });
+        }
         if slot.stall_ps > 0 {
             page.troubles.push(Noted { link, what: Trouble::Stalled(slot.stall_ps) });
         }
@@ -160,7 +187,8 @@ impl Ledger {
 
     /// Makes it so many.
     pub fn grow(&mut self, windows: usize) {
-        self.pages.resize_with(windows, Page::default);
+        let links = self.links.len();
+        self.pages.resize_with(windows, || Page { full: vec![[0; 2]; links], ..Page::default() });
     }
 
     /// Counts a window if it has grown long.
@@ -175,7 +203,7 @@ impl Ledger {
     fn count(&mut self, window: usize) {
         let page = &mut self.pages[window];
         self.tally.make_room(self.links.len());
-        self.tally.count(page, &self.links, |local, _| local);
+        self.tally.count_logs(page, &self.links, |local, _| local);
         let (links, truths) = self.tally.in_order();
         page.rows = links.iter().map(|&link| Noted { link, what: truths[link as usize] }).collect();
         self.tally.clear();
@@ -185,10 +213,28 @@ impl Ledger {
     pub fn double_windows(&mut self) {
         let mut pages = std::mem::take(&mut self.pages).into_iter();
         while let Some(mut page) = pages.next() {
-            page.join(pages.next().unwrap_or_default());
+            self.join(&mut page, pages.next().unwrap_or_default());
             self.pages.push(page);
             self.look_at(self.pages.len() - 1);
         }
+    }
+
+    fn join(&self, page: &mut Page, mut other: Page) {
+        for (link, (packets, more)) in (0..).zip(page.full.iter_mut().zip(other.full)) {
+            for (observed, (packets, more)) in
+                [false, true].into_iter().zip(packets.iter_mut().zip(more))
+            {
+                let (sum, too_many) = packets.overflowing_add(more);
+                *packets = sum;
+                if too_many {
+                    let what = self.links[link as usize].full(TOO_MANY, observed);
+                    page.rows.push(Noted { link, what });
+                }
+            }
+        }
+        page.sent.append(other.sent);
+        page.troubles.append(other.troubles);
+        page.rows.append(&mut other.rows);
     }
 
     /// The table of what the shards' ledgers hold, whose windows are of one length. Uses so many threads.
@@ -202,14 +248,15 @@ impl Ledger {
             pages.iter_mut().zip(ledger.pages).for_each(|(pages, page)| pages.push(page));
             links.push(ledger.links);
         }
-        let length = |pages: &Vec<Page>| pages.iter().map(Page::len).sum();
-        let tables = in_shares(pages, threads, length, |first, share| {
-            let mut table = Truths::with_capacity(share.iter().map(|p| length(p).min(all)).sum());
+        let weight = |pages: &Vec<Page>| all + pages.iter().map(Page::len).sum::<usize>();
+        let tables = in_shares(pages, threads, weight, |first, share| {
+            let mut table = Truths::with_capacity(share.len() * all);
             let mut tally = Tally::default();
             tally.make_room(all);
             for (window, mut pages) in (first as u32..).zip(share) {
                 for (page, links) in pages.iter_mut().zip(&links) {
-                    tally.count(page, links, |_, link| link.global);
+                    tally.count_full(page, links);
+                    tally.count_logs(page, links, |_, link| link.global);
                 }
                 let (links, truths) = tally.in_order();
                 table.extend(window, links, truths);
@@ -244,8 +291,20 @@ impl Tally {
         &mut self.truths[link as usize]
     }
 
-    /// Counts what is on a page, whose `links` have the numbers that `number` says, and empties it.
-    fn count(
+    /// Counts full packets on a page of these `links`.
+    fn count_full(&mut self, page: &Page, links: &[Numbered]) {
+        for (link, &[others, observed]) in links.iter().zip(&page.full) {
+            if others | observed > 0 {
+                let truth = self.of(link.global);
+                truth.add(&link.full(others.into(), false));
+                truth.add(&link.full(observed.into(), true));
+            }
+        }
+    }
+
+    /// Counts what is logged on a page, whose `links` have the numbers that `number` says; the logs are
+    /// empty then.
+    fn count_logs(
         &mut self,
         page: &mut Page,
         links: &[Numbered],
@@ -320,11 +379,10 @@ pub(super) mod tests {
         numbers.map(link).collect()
     }
 
-    /// Sends so many packets by `LINKS` links, half of them observed, and merges windows three times;
-    /// returns the ledger and what it should say.
+    /// Sends so many packets of two sizes by `LINKS` links, half of them observed, and merges windows
+    /// three times; returns the ledger and what it should say.
     fn send(packets: u64, links: &[Link]) -> (Ledger, BTreeMap<(u32, u32), Truth>) {
-        let mut ledger = Ledger::new(links);
-        let busy_ps = links[0].wire.serialization(4096);
+        let mut ledger = Ledger::new(links, 4096);
         let mut expected: BTreeMap<(u32, u32), Truth> = BTreeMap::new();
         let mut halvings = 0;
         for number in 0..packets {
@@ -337,12 +395,14 @@ pub(super) mod tests {
             let window = window >> halvings;
             ledger.grow(window as usize + 1);
             let (observed, stall_ps) = (draw & 1 > 0, draw % 7 / 6 * 1000);
+            let wire = if draw >> 16 & 3 == 0 { 32 } else { 4096 };
+            let busy_ps = links[0].wire.serialization(wire);
             let slot = Slot { start: 0, busy_ps, stall_ps };
-            ledger.sent(window, link, slot, Sent { wire: 4096, observed, input: 0 });
+            ledger.sent(window, link, slot, Sent { wire, observed, input: 0 });
             let truth = expected.entry((window << halvings, link)).or_default();
             truth.packets += 1;
             truth.observed_packets += u32::from(observed);
-            truth.bytes += 4096;
+            truth.bytes += u64::from(wire);
             truth.busy_ps += busy_ps;
             truth.stall_ps += stall_ps;
             if draw >> 8 & 3 == 0 {
@@ -403,8 +463,24 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_link_may_send_more_packets_than_a_number_has_room_for() {
+        let mut ledger = Ledger::new(&links(0..1, 100.0), 100);
+        ledger.grow(2);
+        let slot = Slot { start: 0, busy_ps: 8000, stall_ps: 0 };
+        for (window, packets) in [(0, 40_000), (1, 100_000)] {
+            for number in 0..packets {
+                let observed = number % 8 > 0;
+                ledger.sent(window, 0, slot, Sent { wire: 100, observed, input: 0 });
+            }
+        }
+        ledger.double_windows();
+        let expected = [0, 0, 14_000_000, 1_120_000_000, 0, 140_000, 122_500, 0, 0];
+        assert_eq!(rows(&Ledger::finish(vec![ledger], 1)), [expected]);
+    }
+
+    #[test]
     fn merging_windows_keeps_pages_short() {
-        let mut ledger = Ledger::new(&links(0..LINKS, 100.0));
+        let mut ledger = Ledger::new(&links(0..LINKS, 100.0), 4096);
         for window in 0..256 {
             ledger.grow(window as usize + 1);
             for link in 0..LINKS {
