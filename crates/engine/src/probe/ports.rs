@@ -257,7 +257,7 @@ impl Shown {
         let instant = time - time % counters.max(queues);
         [counters, queues]
             .into_iter()
-            .all(|every| every == 0 || instant % every == 0)
+            .all(|every| every == 0 || instant.is_multiple_of(every))
             .then_some(instant)
     }
 
