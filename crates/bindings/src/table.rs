@@ -7,6 +7,7 @@ use tailback_telemetry::Column;
 /// A column as an array of the same width.
 pub(crate) fn array(py: Python<'_>, column: Column) -> Bound<'_, PyAny> {
     match column {
+        Column::U8(numbers) => numbers.into_pyarray(py).into_any(),
         Column::U16(numbers) => numbers.into_pyarray(py).into_any(),
         Column::U32(numbers) => numbers.into_pyarray(py).into_any(),
         Column::U64(numbers) => numbers.into_pyarray(py).into_any(),

@@ -68,12 +68,12 @@ pub fn simulate(
 ) -> Result<Outcome, EngineError> {
     let world = World::new(fabric, plan, settings, program, placement, work.shards())?;
     if settings.probes.any() {
-        return simulate_probed(&world, least_ps(fabric, plan, program, placement), work, watch);
+        return simulate_probed(&world, least_ps(&world, program), work, watch);
     }
     if !settings.measure {
         return Ok(run(&world, |_| Silent, work.threads, watch)?.0);
     }
-    let least = least_ps(fabric, plan, program, placement);
+    let least = least_ps(&world, program);
     let full = settings.wire_bytes(settings.packet_bytes);
     let probe = |links: &[Link]| Measure::new(links, full, settings.windows, least);
     let (mut outcome, shards) = run(&world, probe, work.threads, watch)?;
@@ -172,24 +172,34 @@ fn outcome<P>(world: &World<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
 /// A link travels in 24 bits.
 const MOST_LINKS: usize = (1 << 24) - 1;
 
-/// A run is at least as long as its busiest rank computes and sends at line rate.
-fn least_ps(fabric: &Fabric, plan: &Plan, program: &Program, placement: &Placement) -> u64 {
-    let ranks = program.n_ranks().min(placement.node.len()).min(placement.start_ps.len());
-    let length = |rank: usize| -> Option<u64> {
-        let link = *plan.injection.get(placement.node[rank] as usize)? as usize;
-        let ps_per_byte = (8000.0 / fabric.link_gbps[link]) as u64;
+/// A run is at least as long as its busiest rank computes and sends, and its busiest node receives, at
+/// line rate.
+fn least_ps(world: &World<'_>, program: &Program) -> u64 {
+    let World { plan, placement, .. } = world;
+    let ps_per_byte = |link: u32| (8000.0 / world.fabric.link_gbps[link as usize]) as u64;
+    let length = |rank: usize| {
         let ops = program.rank_start[rank] as usize..program.rank_start[rank + 1] as usize;
-        let (kinds, amounts) = (program.kind.get(ops.clone())?, program.amount.get(ops)?);
         let (mut compute, mut sent) = (0u64, 0u64);
-        for (&kind, &amount) in kinds.iter().zip(amounts) {
+        for (&kind, &amount) in program.kind[ops.clone()].iter().zip(&program.amount[ops]) {
             match kind {
                 0 => compute = compute.saturating_add(amount),
                 1 => sent = sent.saturating_add(amount),
                 _ => {}
             }
         }
+        let rate = ps_per_byte(plan.injection[placement.node[rank] as usize]);
         // Sending may overlap with computing.
-        Some(placement.start_ps[rank] + compute.max(sent.saturating_mul(ps_per_byte)))
+        placement.start_ps[rank] + compute.max(sent.saturating_mul(rate))
     };
-    (0..ranks).filter_map(length).max().unwrap_or(0)
+    let mut received = vec![0u64; world.fabric.n_nodes as usize];
+    for message in world.program.messages.iter().filter(|message| !world.same_host(message)) {
+        let node = &mut received[placement.node[message.dst as usize] as usize];
+        *node = node.saturating_add(message.bytes);
+    }
+    let receiving = received.into_iter().zip(&plan.ejection).map(|(bytes, &link)| {
+        // What counts is when the last packet begins.
+        bytes.saturating_sub(world.settings.packet_bytes.into()).saturating_mul(ps_per_byte(link))
+    });
+    let receiving = receiving.filter(|_| world.settings.contention);
+    (0..program.n_ranks()).map(length).chain(receiving).max().unwrap_or(0)
 }

@@ -5,6 +5,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Column {
+    U8(Vec<u8>),
     U16(Vec<u16>),
     U32(Vec<u32>),
     U64(Vec<u64>),
@@ -19,12 +20,13 @@ impl Default for Column {
 impl Column {
     /// An empty column with room for so many numbers.
     pub fn with_capacity(numbers: usize) -> Self {
-        Self::U16(Vec::with_capacity(numbers))
+        Self::U8(Vec::with_capacity(numbers))
     }
 
     /// Number of numbers.
     pub fn len(&self) -> usize {
         match self {
+            Self::U8(numbers) => numbers.len(),
             Self::U16(numbers) => numbers.len(),
             Self::U32(numbers) => numbers.len(),
             Self::U64(numbers) => numbers.len(),
@@ -39,6 +41,7 @@ impl Column {
     /// All numbers.
     pub fn iter(&self) -> Box<dyn Iterator<Item = u64> + '_> {
         match self {
+            Self::U8(numbers) => Box::new(numbers.iter().map(|&number| number.into())),
             Self::U16(numbers) => Box::new(numbers.iter().map(|&number| number.into())),
             Self::U32(numbers) => Box::new(numbers.iter().map(|&number| number.into())),
             Self::U64(numbers) => Box::new(numbers.iter().copied()),
@@ -55,11 +58,16 @@ impl Column {
             number
         };
         match self {
+            Self::U8(column) => column.extend(numbers.clone().map(|number| seen(number) as u8)),
             Self::U16(column) => column.extend(numbers.clone().map(|number| seen(number) as u16)),
             Self::U32(column) => column.extend(numbers.clone().map(|number| seen(number) as u32)),
             Self::U64(column) => column.extend(numbers.clone()),
         }
         match self {
+            Self::U8(column) if bits > u8::MAX.into() => {
+                *self = Self::U16(widened(&column[..before], column.capacity()));
+                self.extend(numbers);
+            }
             Self::U16(column) if bits > u16::MAX.into() => {
                 *self = Self::U32(widened(&column[..before], column.capacity()));
                 self.extend(numbers);
@@ -79,9 +87,11 @@ impl Column {
             return;
         }
         match (self, &mut other) {
+            (Self::U8(column), Self::U8(numbers)) => column.append(numbers),
             (Self::U16(column), Self::U16(numbers)) => column.append(numbers),
             (Self::U32(column), Self::U32(numbers)) => column.append(numbers),
             (Self::U64(column), Self::U64(numbers)) => column.append(numbers),
+            (column, Self::U8(numbers)) => column.extend(numbers.iter().map(|&n| n.into())),
             (column, Self::U16(numbers)) => column.extend(numbers.iter().map(|&n| n.into())),
             (column, Self::U32(numbers)) => column.extend(numbers.iter().map(|&n| n.into())),
             (column, Self::U64(numbers)) => column.extend(numbers.iter().copied()),
@@ -128,13 +138,23 @@ mod tests {
 
     #[test]
     fn a_column_is_as_wide_as_its_largest_number() {
-        let limits = [0, u16::MAX.into(), 1 << 16, u32::MAX.into(), 1 << 32, u64::MAX];
+        let limits = [
+            0,
+            u8::MAX.into(),
+            1 << 8,
+            u16::MAX.into(),
+            1 << 16,
+            u32::MAX.into(),
+            1 << 32,
+            u64::MAX,
+        ];
         let width = |column: &Column| match column {
+            Column::U8(_) => 8,
             Column::U16(_) => 16,
             Column::U32(_) => 32,
             Column::U64(_) => 64,
         };
-        for (n, bits) in [(0, 16), (2, 16), (3, 32), (4, 32), (5, 64), (6, 64)] {
+        for (n, bits) in [(0, 8), (2, 8), (3, 16), (4, 16), (5, 32), (6, 32), (7, 64), (8, 64)] {
             let of = |numbers: &[u64]| {
                 let mut column = Column::default();
                 column.extend(numbers.iter().copied());

@@ -75,36 +75,58 @@ type Sending = Noted<u32>;
 /// Of a [`Sending`].
 const OBSERVED: u32 = 31;
 
-/// What kept a packet, which most of them do not meet.
-#[derive(Debug, Clone, Copy)]
-enum Trouble {
-    /// It waited for so long at the idle link.
-    Stalled(u64),
-    /// It met congestion; whether it is of an observed job.
-    Congested(bool),
-}
-
 /// What happened in a window.
 #[derive(Debug, Default)]
 struct Page {
-    /// For each link how many full packets it sent, of jobs that are not observed and of those that are.
-    full: Vec<[u16; 2]>,
+    /// For each link how many full packets it sent, of jobs that are not observed and of those that
+    /// are; of no link if there was none yet.
+    full: [Vec<u16>; 2],
     /// The others, since they were last added up.
     sent: Log<Sending>,
-    troubles: Log<Noted<Trouble>>,
-    /// Until then, in order; and what there was no room for in `full`.
+    /// Packets that met congestion: whether they are of observed jobs.
+    met: Log<Noted<bool>>,
+    /// Packets that had waited at an idle link: for how long.
+    stalled: Log<Noted<u64>>,
+    /// Sums of the logs until then, in order; and what there was no room for in `full`.
     rows: Vec<Noted<Truth>>,
 }
 
 impl Page {
     /// Entries of its logs.
     fn len(&self) -> usize {
-        self.sent.len() + self.troubles.len() + self.rows.len()
+        self.sent.len() + self.met.len() + self.stalled.len() + self.rows.len()
+    }
+
+    /// The page of the window that it is joined with.
+    fn join(&mut self, mut other: Self, links: &[Numbered]) {
+        for (observed, more) in [false, true].into_iter().zip(other.full) {
+            let full = &mut self.full[usize::from(observed)];
+            if full.is_empty() {
+                *full = more;
+                continue;
+            }
+            let mut too_many = false;
+            for (packets, more) in full.iter_mut().zip(&more) {
+                *packets = packets.wrapping_add(*more);
+                too_many |= *packets < *more;
+            }
+            if too_many {
+                let over = (0..).zip(full.iter().zip(more)).filter(|(_, (sum, more))| *sum < more);
+                self.rows.extend(over.map(|(link, _)| too_many_of(link, observed, links)));
+            }
+        }
+        self.sent.append(other.sent);
+        self.met.append(other.met);
+        self.stalled.append(other.stalled);
+        self.rows.append(&mut other.rows);
     }
 }
 
-/// So many full packets there is no room for in [`Page::full`].
-const TOO_MANY: u32 = 1 << u16::BITS;
+/// More full packets of a link than [`Page::full`] has room for.
+#[cold]
+fn too_many_of(link: u32, observed: bool, links: &[Numbered]) -> Noted<Truth> {
+    Noted { link, what: links[link as usize].full(1 << u16::BITS, observed) }
+}
 
 /// A link of the shard.
 #[derive(Debug)]
@@ -158,25 +180,27 @@ impl Ledger {
         let Sent { wire, observed, .. } = packet;
         let page = &mut self.pages[window as usize];
         if wire == self.full {
-            let packets = &mut page.full[link as usize][usize::from(observed)];
+            let full = &mut page.full[usize::from(observed)];
+            if full.is_empty() {
+                *full = vec![0; self.links.len()];
+            }
+            let packets = &mut full[link as usize];
             *packets = packets.wrapping_add(1);
             if *packets == 0 {
-                let what = self.links[link as usize].full(TOO_MANY, observed);
-                page.rows.push(Noted { link, what });
+                page.rows.push(too_many_of(link, observed, &self.links));
             }
         } else {
             page.sent.push(Noted { link, what: wire | u32::from(observed) << OBSERVED });
         }
         if slot.stall_ps > 0 {
-            page.troubles.push(Noted { link, what: Trouble::Stalled(slot.stall_ps) });
+            page.stalled.push(Noted { link, what: slot.stall_ps });
         }
     }
 
     /// A packet met congestion in a window.
     #[inline]
     pub fn met(&mut self, window: u32, link: u32, observed: bool) {
-        let what = Trouble::Congested(observed);
-        self.pages[window as usize].troubles.push(Noted { link, what });
+        self.pages[window as usize].met.push(Noted { link, what: observed });
     }
 
     /// Number of windows.
@@ -187,8 +211,7 @@ impl Ledger {
 
     /// Makes it so many.
     pub fn grow(&mut self, windows: usize) {
-        let links = self.links.len();
-        self.pages.resize_with(windows, || Page { full: vec![[0; 2]; links], ..Page::default() });
+        self.pages.resize_with(windows, Page::default);
     }
 
     /// Counts a window if it has grown long.
@@ -213,28 +236,10 @@ impl Ledger {
     pub fn double_windows(&mut self) {
         let mut pages = std::mem::take(&mut self.pages).into_iter();
         while let Some(mut page) = pages.next() {
-            self.join(&mut page, pages.next().unwrap_or_default());
+            page.join(pages.next().unwrap_or_default(), &self.links);
             self.pages.push(page);
             self.look_at(self.pages.len() - 1);
         }
-    }
-
-    fn join(&self, page: &mut Page, mut other: Page) {
-        for (link, (packets, more)) in (0..).zip(page.full.iter_mut().zip(other.full)) {
-            for (observed, (packets, more)) in
-                [false, true].into_iter().zip(packets.iter_mut().zip(more))
-            {
-                let (sum, too_many) = packets.overflowing_add(more);
-                *packets = sum;
-                if too_many {
-                    let what = self.links[link as usize].full(TOO_MANY, observed);
-                    page.rows.push(Noted { link, what });
-                }
-            }
-        }
-        page.sent.append(other.sent);
-        page.troubles.append(other.troubles);
-        page.rows.append(&mut other.rows);
     }
 
     /// The table of what the shards' ledgers hold, whose windows are of one length. Uses so many threads.
@@ -293,11 +298,9 @@ impl Tally {
 
     /// Counts full packets on a page of these `links`.
     fn count_full(&mut self, page: &Page, links: &[Numbered]) {
-        for (link, &[others, observed]) in links.iter().zip(&page.full) {
-            if others | observed > 0 {
-                let truth = self.of(link.global);
-                truth.add(&link.full(others.into(), false));
-                truth.add(&link.full(observed.into(), true));
+        for (observed, full) in [false, true].into_iter().zip(&page.full) {
+            for (link, &packets) in links.iter().zip(full).filter(|&(_, &packets)| packets > 0) {
+                self.of(link.global).add(&link.full(packets.into(), observed));
             }
         }
     }
@@ -320,16 +323,16 @@ impl Tally {
                 truth.busy_ps += from.wire.serialization(wire);
             }
         });
-        page.troubles.drain(|troubles| {
-            for &Noted { link, what } in troubles {
+        page.met.drain(|met| {
+            for &Noted { link, what } in met {
                 let truth = self.of(number(link, &links[link as usize]));
-                match what {
-                    Trouble::Stalled(ps) => truth.stall_ps += ps,
-                    Trouble::Congested(observed) => {
-                        truth.congested_packets += 1;
-                        truth.observed_congested_packets += u32::from(observed);
-                    }
-                }
+                truth.congested_packets += 1;
+                truth.observed_congested_packets += u32::from(what);
+            }
+        });
+        page.stalled.drain(|stalled| {
+            for &Noted { link, what } in stalled {
+                self.of(number(link, &links[link as usize])).stall_ps += what;
             }
         });
         for Noted { link, what } in page.rows.drain(..) {
