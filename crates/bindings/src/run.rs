@@ -6,7 +6,7 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_engine::probe::{Counted, Queued, Row};
+use tailback_engine::probe::{Probed, Rows};
 use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
 
 use tailback_telemetry::Column;
@@ -94,7 +94,7 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
     out.set_item("end_ps", outcome.end_ps)?;
     out.set_item("complete", outcome.complete)?;
     out.set_item("window_ps", outcome.window_ps)?;
-    probed(py, &out, &outcome)?;
+    probed(py, &out, outcome.probed, outcome.end_ps)?;
     let s = outcome.samples;
     let samples = numbers!(py, s; window, label, link, hop_samples, hop_weight, hop_variance,
         hop_bytes, congested_samples, congested_weight, congested_variance);
@@ -113,58 +113,34 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
     Ok(out)
 }
 
-/// `n` rows as a dictionary of arrays, each under its name and as narrow as its numbers are; each row is
-/// read once.
-fn in_columns<'py, const N: usize>(
+/// Rows as a dictionary of arrays, each of the numbers under its name; the last instant is the end of
+/// the run.
+fn in_columns<'py, T>(
     py: Python<'py>,
-    names: [&str; N],
-    n: usize,
-    mut rows: impl Iterator<Item = [u64; N]>,
+    names: &[&str],
+    rows: Rows<T>,
+    (interval, end): (u64, u64),
 ) -> PyResult<Bound<'py, PyDict>> {
-    const BLOCK: usize = 1024;
-    let mut columns = [(); N].map(|()| Column::with_capacity(n));
-    let mut block = Vec::with_capacity(BLOCK);
-    loop {
-        block.clear();
-        block.extend(rows.by_ref().take(BLOCK));
-        if block.is_empty() {
-            break;
-        }
-        for (place, column) in columns.iter_mut().enumerate() {
-            column.extend(block.iter().map(|row: &[u64; N]| row[place]));
-        }
-    }
+    let mut time = Column::default();
+    time.extend(rows.instant.iter().map(|instant| instant.saturating_mul(interval).min(end)));
     let table = PyDict::new(py);
-    for (name, column) in names.into_iter().zip(columns) {
+    table.set_item("time_ps", array(py, time))?;
+    table.set_item("link", array(py, rows.link))?;
+    for (name, column) in names.iter().zip(rows.numbers) {
         table.set_item(name, array(py, column))?;
     }
     Ok(table)
 }
 
 /// What further probes saw; nothing where they were not asked for.
-fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, outcome: &Outcome) -> PyResult<()> {
-    let probed = &outcome.probed;
-    // The last instant is the end of the run.
-    let time = |instant: u32, interval: u64| {
-        u64::from(instant).saturating_mul(interval).min(outcome.end_ps)
-    };
-    let names =
-        ["time_ps", "link", "data_bytes", "packets", "busy_ps", "stall_ps", "queue_ps", "inq_ps"];
-    let counters = probed.counters.iter().map(|Row { instant, link, value }| {
-        let Counted { bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps } = value;
-        let time_ps = time(instant, probed.counters_ps);
-        [time_ps, link.into(), bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps]
-    });
-    out.set_item("counters_ps", probed.counters_ps)?;
-    out.set_item("counters", in_columns(py, names, probed.counters.len(), counters)?)?;
-    let names = ["time_ps", "link", "waiting_bytes", "booked_bytes", "packets"];
-    let queues = probed.queues.iter().map(|Row { instant, link, value }| {
-        let Queued { waiting_bytes, booked_bytes, packets } = value;
-        let time_ps = time(instant, probed.queues_ps);
-        [time_ps, link.into(), waiting_bytes, booked_bytes, packets.into()]
-    });
-    out.set_item("queues_ps", probed.queues_ps)?;
-    out.set_item("queues", in_columns(py, names, probed.queues.len(), queues)?)?;
+fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, probed: Probed, end_ps: u64) -> PyResult<()> {
+    let Probed { counters_ps, counters, queues_ps, queues, .. } = probed;
+    let names = ["data_bytes", "packets", "busy_ps", "stall_ps", "queue_ps", "inq_ps"];
+    out.set_item("counters_ps", counters_ps)?;
+    out.set_item("counters", in_columns(py, &names, counters, (counters_ps, end_ps))?)?;
+    let names = ["waiting_bytes", "booked_bytes", "packets"];
+    out.set_item("queues_ps", queues_ps)?;
+    out.set_item("queues", in_columns(py, &names, queues, (queues_ps, end_ps))?)?;
     let p = &probed.packets;
     let carried = vec![
         ("packet", p.iter().map(|record| record.packet).collect()),

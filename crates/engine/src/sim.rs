@@ -112,7 +112,7 @@ fn simulate_probed(
         rest.push(Part { ports, carried, global: links.numbers() });
     }
     (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(measured, work.threads);
-    outcome.probed = Probed::join(rest, outcome.end_ps, &world.fabric.link_reverse);
+    outcome.probed = Probed::join(rest, outcome.end_ps, &world.fabric.link_reverse, work.threads);
     Ok(outcome)
 }
 

@@ -5,7 +5,9 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::*;
-use tailback_engine::probe::{Carry, Counted, Probed, Probes, Queued, Rows, Scheme, Truth, Truths};
+use tailback_engine::probe::{
+    Carry, Counted, Probed, Probes, Queued, Reading, Rows, Scheme, Truth, Truths,
+};
 use tailback_engine::{
     Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme as Control,
     Settings, Work, simulate,
@@ -156,7 +158,7 @@ fn probes_change_no_congestion_control() {
     }
 }
 
-fn last_of<T: Copy>(rows: &Rows<T>, links: usize) -> Vec<Option<T>> {
+fn last_of<T: Reading>(rows: &Rows<T>, links: usize) -> Vec<Option<T>> {
     let mut last = vec![None; links];
     rows.iter().for_each(|row| last[row.link as usize] = Some(row.value));
     last
@@ -217,7 +219,7 @@ fn counters_add_up_to_the_truth() {
 }
 
 /// The row of a link that holds at an instant.
-fn at<T: Copy + Default>(rows: &Rows<T>, link: u32, instant: u32) -> T {
+fn at<T: Reading>(rows: &Rows<T>, link: u32, instant: u32) -> T {
     let of_link = rows.iter().filter(|row| row.link == link && row.instant <= instant);
     of_link.last().map_or(T::default(), |row| row.value)
 }

@@ -38,14 +38,22 @@ impl Column {
         self.len() == 0
     }
 
-    /// All numbers.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = u64> + '_> {
+    /// A number.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn at(&self, place: usize) -> u64 {
         match self {
-            Self::U8(numbers) => Box::new(numbers.iter().map(|&number| number.into())),
-            Self::U16(numbers) => Box::new(numbers.iter().map(|&number| number.into())),
-            Self::U32(numbers) => Box::new(numbers.iter().map(|&number| number.into())),
-            Self::U64(numbers) => Box::new(numbers.iter().copied()),
+            Self::U8(numbers) => numbers[place].into(),
+            Self::U16(numbers) => numbers[place].into(),
+            Self::U32(numbers) => numbers[place].into(),
+            Self::U64(numbers) => numbers[place],
         }
+    }
+
+    /// All numbers.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + Clone {
+        (0..self.len()).map(|place| self.at(place))
     }
 
     /// Appends numbers.

@@ -19,5 +19,5 @@ mod sums;
 pub use column::Column;
 pub use log::Log;
 pub use reservoir::{Mark, NO_LINK};
-pub use shares::in_shares;
+pub use shares::{in_shares, side_by_side};
 pub use sums::{Sample, SampleLog, Samples};

@@ -15,7 +15,7 @@ mod truth;
 pub use carried::{Carried, Carry, Record, Scheme};
 pub use measure::Measure;
 pub use ports::{Counted, Ports, Queued};
-pub use sampled::{Row, Rows};
+pub use sampled::{Reading, Row, Rows};
 pub(crate) use several::Part;
 pub use several::Several;
 pub use truth::{Truth, Truths};

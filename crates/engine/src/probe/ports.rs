@@ -8,11 +8,13 @@
 
 use std::collections::VecDeque;
 
+use tailback_telemetry::{Column, in_shares, side_by_side};
+
 use crate::link::NIL;
 use crate::prefetch::prefetch;
 
 use super::input::Input;
-use super::sampled::{OfShards, Sampled, Table, in_order};
+use super::sampled::{OfShards, Reading, Rows, Sampled, Table, in_order};
 use super::{Probed, Sent, Slot};
 
 /// What a port has counted since the start of the run.
@@ -42,6 +44,46 @@ pub struct Queued {
     pub booked_bytes: u64,
     /// Packets of both kinds, one that is being sent included.
     pub packets: u32,
+}
+
+impl Reading for Counted {
+    const NUMBERS: usize = 6;
+
+    fn extend(columns: &mut [Column], rows: &[(u32, Self)]) {
+        columns[0].extend(rows.iter().map(|(_, counted)| counted.bytes));
+        columns[1].extend(rows.iter().map(|(_, counted)| counted.packets));
+        columns[2].extend(rows.iter().map(|(_, counted)| counted.busy_ps));
+        columns[3].extend(rows.iter().map(|(_, counted)| counted.stall_ps));
+        columns[4].extend(rows.iter().map(|(_, counted)| counted.queue_ps));
+        columns[5].extend(rows.iter().map(|(_, counted)| counted.inq_ps));
+    }
+
+    fn at(columns: &[Column], place: usize) -> Self {
+        let number = |column: usize| columns[column].at(place);
+        Self {
+            bytes: number(0),
+            packets: number(1),
+            busy_ps: number(2),
+            stall_ps: number(3),
+            queue_ps: number(4),
+            inq_ps: number(5),
+        }
+    }
+}
+
+impl Reading for Queued {
+    const NUMBERS: usize = 3;
+
+    fn extend(columns: &mut [Column], rows: &[(u32, Self)]) {
+        columns[0].extend(rows.iter().map(|(_, queued)| queued.waiting_bytes));
+        columns[1].extend(rows.iter().map(|(_, queued)| queued.booked_bytes));
+        columns[2].extend(rows.iter().map(|(_, queued)| queued.packets.into()));
+    }
+
+    fn at(columns: &[Column], place: usize) -> Self {
+        let number = |column: usize| columns[column].at(place);
+        Self { waiting_bytes: number(0), booked_bytes: number(1), packets: number(2) as u32 }
+    }
 }
 
 /// Packets of one size that the transmitter has taken on, one after the other.
@@ -430,28 +472,30 @@ impl Ports {
     }
 
     /// Adds what the shards of a run that ended at `end` showed, with the numbers of their links over the
-    /// whole fabric, to `all`; `reverse` is the way back of each link of the fabric.
-    pub(super) fn join(shards: Vec<(Self, Vec<u32>)>, end: u64, reverse: &[u32], all: &mut Probed) {
+    /// whole fabric, to `all`; `reverse` is the way back of each link of the fabric. Uses so many threads.
+    pub(super) fn join(
+        shards: Vec<(Self, Vec<u32>)>,
+        end: u64,
+        reverse: &[u32],
+        threads: usize,
+        all: &mut Probed,
+    ) {
+        let finish = |_, share: Vec<(Self, Vec<u32>)>| -> Vec<_> {
+            share.into_iter().map(|(ports, global)| (ports.finish(end), global)).collect()
+        };
+        let shown = in_shares(shards, threads, |_| 1, finish).into_iter().flatten();
         let (mut counters, mut inq_ps, mut queues) = (Vec::new(), Vec::new(), Vec::new());
-        for (ports, global) in shards {
-            let shown = ports.finish(end);
+        for (shown, global) in shown {
             let back = global.iter().map(|&link| reverse[link as usize]).collect();
             inq_ps.push((shown.inq_ps, back));
             queues.push((shown.queues, global.clone()));
             counters.push((shown.counters, global));
         }
-        let (mut counters, mut inq_ps) = (OfShards(counters), OfShards(inq_ps));
-        let interval = counters.interval().max(inq_ps.interval());
-        let instants = counters.lengthen(interval).max(inq_ps.lengthen(interval));
-        all.counters_ps = interval;
-        all.counters = Table::in_order(reverse.len(), instants, |instant, table| {
-            for (link, value) in counters.take(instant) {
-                let now: &mut Counted = table.touch(link);
-                *now = Counted { inq_ps: now.inq_ps, ..value };
-            }
-            inq_ps.take(instant).for_each(|(link, ps)| table.touch(link).inq_ps = ps);
-        });
-        (all.queues_ps, all.queues) = in_order(reverse.len(), OfShards(queues));
+        let links = reverse.len();
+        let queues = move || in_order(links, OfShards(queues));
+        let counters = move || counters_in_order(links, OfShards(counters), OfShards(inq_ps));
+        ((all.queues_ps, all.queues), (all.counters_ps, all.counters)) =
+            side_by_side(threads, queues, counters);
     }
 
     /// What a shard of a run that ends at `end` leaves behind, its end being the last instant.
@@ -472,6 +516,25 @@ impl Ports {
         }
         self.shown
     }
+}
+
+/// Counters of all shards at the longest of their intervals.
+fn counters_in_order(
+    links: usize,
+    mut counters: OfShards<Counted>,
+    mut inq_ps: OfShards<u64>,
+) -> (u64, Rows<Counted>) {
+    let interval = counters.interval().max(inq_ps.interval());
+    let instants = counters.lengthen(interval).max(inq_ps.lengthen(interval));
+    let most = counters.rows() + inq_ps.rows();
+    let rows = Table::in_order(links, instants, most, |instant, table| {
+        for (link, value) in counters.take(instant) {
+            let now: &mut Counted = table.touch(link);
+            *now = Counted { inq_ps: now.inq_ps, ..value };
+        }
+        inq_ps.take(instant).for_each(|(link, ps)| table.touch(link).inq_ps = ps);
+    });
+    (interval, rows)
 }
 
 #[cfg(test)]
@@ -557,7 +620,7 @@ mod tests {
         let Counted { stall_ps, queue_ps, inq_ps, .. } = stepped.counted;
         assert!(stall_ps > 500 && queue_ps > 500 && inq_ps > stall_ps + 500);
         let mut all = Probed::default();
-        Ports::join(vec![(ports, vec![0])], end, &[0], &mut all);
+        Ports::join(vec![(ports, vec![0])], end, &[0], 2, &mut all);
         let rows = all.counters.iter().map(|row| (row.instant.into(), row.value));
         assert_eq!(rows.collect::<Vec<_>>(), expected[1..]);
         let rows = all.queues.iter().map(|row| (row.instant.into(), row.value));

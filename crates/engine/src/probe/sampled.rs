@@ -1,5 +1,9 @@
 //! Values of links at fixed instants: a row where a value has changed.
 
+use std::marker::PhantomData;
+
+use tailback_telemetry::Column;
+
 /// What a link showed at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<T> {
@@ -11,17 +15,56 @@ pub struct Row<T> {
     pub value: T,
 }
 
-/// Rows in order of instant and link.
-#[derive(Debug, Clone, Default)]
-pub struct Rows<T> {
-    /// Links and what they showed at each instant.
-    instants: Vec<Vec<(u32, T)>>,
+/// A reading of some numbers.
+pub trait Reading: Copy + Default + PartialEq {
+    /// How many numbers it has.
+    const NUMBERS: usize;
+
+    /// Appends numbers of links to as many columns.
+    fn extend(columns: &mut [Column], rows: &[(u32, Self)]);
+
+    /// The reading whose numbers are at a place of the columns.
+    fn at(columns: &[Column], place: usize) -> Self;
 }
 
-impl<T: Copy> Rows<T> {
+/// Rows in order of instant and link, column by column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rows<T> {
+    /// Number of the instant: see [`Row`].
+    pub instant: Column,
+    /// Link, over the whole fabric.
+    pub link: Column,
+    /// Each number of the reading.
+    pub numbers: Vec<Column>,
+    reading: PhantomData<T>,
+}
+
+impl<T: Reading> Default for Rows<T> {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
+}
+
+impl<T: Reading> Rows<T> {
+    fn with_capacity(rows: usize) -> Self {
+        let column = || Column::with_capacity(rows);
+        Self {
+            instant: column(),
+            link: column(),
+            numbers: std::iter::repeat_with(column).take(T::NUMBERS).collect(),
+            reading: PhantomData,
+        }
+    }
+
+    fn extend(&mut self, instant: usize, rows: &[(u32, T)]) {
+        self.instant.extend(rows.iter().map(|_| instant as u64));
+        self.link.extend(rows.iter().map(|&(link, _)| link.into()));
+        T::extend(&mut self.numbers, rows);
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.instants.iter().map(Vec::len).sum()
+        self.link.len()
     }
 
     /// Whether there is none.
@@ -31,16 +74,11 @@ impl<T: Copy> Rows<T> {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Row<T>> {
-        let numbered = self.instants.iter().zip(0..);
-        numbered.flat_map(|(rows, instant)| {
-            rows.iter().map(move |&(link, value)| Row { instant, link, value })
+        (0..self.len()).map(|place| Row {
+            instant: self.instant.at(place) as u32,
+            link: self.link.at(place) as u32,
+            value: T::at(&self.numbers, place),
         })
-    }
-}
-
-impl<T: Copy + PartialEq> PartialEq for Rows<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
     }
 }
 
@@ -153,6 +191,11 @@ impl<T: Copy + PartialEq> OfShards<T> {
         self.0.iter().map(|(sampled, _)| sampled.instants.len()).max().unwrap_or(0)
     }
 
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.0.iter().flat_map(|(sampled, _)| &sampled.instants).map(Vec::len).sum()
+    }
+
     /// Takes out what links showed at an instant; its memory is given back.
     pub fn take(&mut self, instant: usize) -> impl Iterator<Item = (u32, T)> {
         self.0.iter_mut().flat_map(move |(sampled, global)| {
@@ -171,11 +214,13 @@ pub(super) struct Table<T> {
     touched: Vec<u64>,
 }
 
-impl<T: Copy + PartialEq + Default> Table<T> {
-    /// Rows in order of instant and link; `fill` is told to touch the links that may have changed.
+impl<T: Reading> Table<T> {
+    /// Rows in order of instant and link, `most` of them at most; `fill` is told to touch the links that
+    /// may have changed.
     pub fn in_order(
         links: usize,
         instants: usize,
+        most: usize,
         mut fill: impl FnMut(usize, &mut Self),
     ) -> Rows<T> {
         let mut table = Self {
@@ -183,12 +228,13 @@ impl<T: Copy + PartialEq + Default> Table<T> {
             said: vec![T::default(); links],
             touched: vec![0; links.div_ceil(64)],
         };
-        // An instant's memory is given back before the next one asks for some.
-        let close = |instant| {
+        let (mut rows, mut changed) = (Rows::with_capacity(most), Vec::new());
+        for instant in 0..instants {
             fill(instant, &mut table);
-            table.changed()
-        };
-        Rows { instants: (0..instants).map(close).collect() }
+            table.changed(&mut changed);
+            rows.extend(instant, &changed);
+        }
+        rows
     }
 
     /// What a link shows, to change.
@@ -197,10 +243,9 @@ impl<T: Copy + PartialEq + Default> Table<T> {
         &mut self.now[link as usize]
     }
 
-    /// Takes out links that have changed, in order, and what they show.
-    fn changed(&mut self) -> Vec<(u32, T)> {
-        let most = self.touched.iter().map(|links| links.count_ones() as usize).sum();
-        let mut rows = Vec::with_capacity(most);
+    /// Puts links that have changed in order, and what they show.
+    fn changed(&mut self, rows: &mut Vec<(u32, T)>) {
+        rows.clear();
         for (word, touched) in self.touched.iter_mut().enumerate() {
             let mut links = std::mem::take(touched);
             while links != 0 {
@@ -213,18 +258,14 @@ impl<T: Copy + PartialEq + Default> Table<T> {
                 }
             }
         }
-        rows
     }
 }
 
 /// Rows of all shards at the longest of their intervals.
-pub(super) fn in_order<T: Copy + PartialEq + Default>(
-    links: usize,
-    mut shown: OfShards<T>,
-) -> (u64, Rows<T>) {
+pub(super) fn in_order<T: Reading>(links: usize, mut shown: OfShards<T>) -> (u64, Rows<T>) {
     let interval = shown.interval();
     let instants = shown.lengthen(interval);
-    let rows = Table::in_order(links, instants, |instant, table| {
+    let rows = Table::in_order(links, instants, shown.rows(), |instant, table| {
         shown.take(instant).for_each(|(link, value)| *table.touch(link) = value);
     });
     (interval, rows)
@@ -233,6 +274,18 @@ pub(super) fn in_order<T: Copy + PartialEq + Default>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Reading for u64 {
+        const NUMBERS: usize = 1;
+
+        fn extend(columns: &mut [Column], rows: &[(u32, u64)]) {
+            columns[0].extend(rows.iter().map(|&(_, value)| value));
+        }
+
+        fn at(columns: &[Column], place: usize) -> u64 {
+            columns[0].at(place)
+        }
+    }
 
     #[test]
     fn twice_the_interval_shows_what_every_other_instant_showed() {

@@ -127,8 +127,8 @@ pub(crate) struct Part {
 
 impl Probed {
     /// Joins what the shards saw in a run that ended at `end`; `reverse` is the way back of each link of
-    /// the fabric.
-    pub(crate) fn join(parts: Vec<Part>, end: u64, reverse: &[u32]) -> Self {
+    /// the fabric. Uses so many threads.
+    pub(crate) fn join(parts: Vec<Part>, end: u64, reverse: &[u32], threads: usize) -> Self {
         let mut all = Self::default();
         let mut shards = Vec::new();
         for Part { ports, carried, global } in parts {
@@ -138,7 +138,7 @@ impl Probed {
                 all.packets.extend(carried.finish());
             }
         }
-        Ports::join(shards, end, reverse, &mut all);
+        Ports::join(shards, end, reverse, threads, &mut all);
         all.packets.sort_unstable_by_key(|record| record.packet);
         all
     }
