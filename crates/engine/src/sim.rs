@@ -74,8 +74,7 @@ pub fn simulate(
         return Ok(run(&world, |_| Silent, work.threads, watch)?.0);
     }
     let least = least_ps(&world, program);
-    let full = settings.wire_bytes(settings.packet_bytes);
-    let probe = |links: &[Link]| Measure::new(links, full, settings.windows, least);
+    let probe = |links: &[Link]| Measure::new(links, settings, least);
     let (mut outcome, shards) = run(&world, probe, work.threads, watch)?;
     let parts = shards.into_iter().map(|shard| shard.probe).collect();
     (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(parts, work.threads);
@@ -99,9 +98,8 @@ fn simulate_probed(
             limit,
         });
     }
-    let full = settings.wire_bytes(settings.packet_bytes);
     let probe = |links: &[Link]| Several {
-        measure: settings.measure.then(|| Measure::new(links, full, settings.windows, least)),
+        measure: settings.measure.then(|| Measure::new(links, settings, least)),
         ports: probes.ports(links.len(), all),
         carried: probes.carry.as_ref().map(|carry| Carried::new(carry, world.total_packets)),
     };

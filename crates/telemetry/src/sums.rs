@@ -111,18 +111,64 @@ struct Said {
 
 const _: () = assert!(size_of::<Said>() == 16);
 
+/// The same of a packet with the payload of most, of one of the first labels: half as long.
+#[derive(Debug, Clone, Copy)]
+struct Short {
+    link: u32,
+    label: u16,
+    count: u8,
+    congested: bool,
+}
+
+const _: () = assert!(size_of::<Short>() == 8);
+
+impl Said {
+    /// As few bytes as it may take where most packets have a payload of `full` bytes.
+    #[inline]
+    fn shortened(&self, full: u32) -> Option<Short> {
+        let (label, link) = ((self.key >> 32) as u32, self.key as u32);
+        let Self { bytes, count, congested, .. } = *self;
+        let fits = bytes == full && label <= u16::MAX.into();
+        fits.then_some(Short { link, label: label as u16, count, congested })
+    }
+}
+
+impl Short {
+    fn in_full(&self, full: u32) -> Said {
+        let Self { link, label, count, congested } = *self;
+        Said { key: key(label.into(), link), bytes: full, count, congested }
+    }
+}
+
 /// The log of a window.
 #[derive(Debug, Default)]
 struct Page {
-    /// What was said since it was last summed.
+    /// What was said since it was last summed, in short where that may be.
+    short: Log<Short>,
     said: Log<Said>,
     /// Sums until then, in order.
     rows: Vec<Row>,
 }
 
 impl Page {
+    /// Appends what a packet said, where most have a payload of `full` bytes.
+    #[inline]
+    fn push(&mut self, said: Said, full: u32) {
+        match said.shortened(full) {
+            Some(short) => self.short.push(short),
+            None => self.said.push(said),
+        }
+    }
+
+    /// Entries that are not summed.
+    #[inline]
+    fn unsummed(&self) -> usize {
+        self.short.len() + self.said.len()
+    }
+
     /// Takes in the log of the same window, or of the one it is joined with.
     fn join(&mut self, mut other: Page) {
+        self.short.append(other.short);
         self.said.append(other.said);
         if self.rows.is_empty() {
             self.rows = other.rows;
@@ -150,9 +196,10 @@ struct Summing {
 }
 
 impl Summing {
-    /// The sums of everything, in order.
-    fn sum(&mut self, mut page: Page) -> &[Row] {
+    /// The sums of everything, in order, where most packets have a payload of `full` bytes.
+    fn sum(&mut self, mut page: Page, full: u32) -> &[Row] {
         self.said.clear();
+        page.short.drain(|short| self.said.extend(short.iter().map(|said| said.in_full(full))));
         page.said.drain(|said| self.said.extend_from_slice(said));
         self.sort();
         self.rows.clear();
@@ -196,15 +243,18 @@ const LEAST: usize = 1024;
 #[derive(Debug)]
 pub struct SampleLog {
     pages: Vec<Page>,
+    /// Payload of most packets.
+    payload: u32,
     /// A window's log of this length is summed: it takes as much memory as what becomes of it.
     full: usize,
     summing: Summing,
 }
 
 impl SampleLog {
-    /// For packets that name one of so many links.
-    pub fn new(links: usize) -> Self {
-        Self { pages: Vec::new(), full: links.max(LEAST), summing: Summing::default() }
+    /// For packets that name one of so many links, most of them with so many bytes of payload.
+    pub fn new(links: usize, payload: u32) -> Self {
+        let (full, summing) = (links.max(LEAST), Summing::default());
+        Self { pages: Vec::new(), payload, full, summing }
     }
 
     /// Logs a received packet.
@@ -217,13 +267,13 @@ impl SampleLog {
         let page = &mut self.pages[window as usize];
         if mark.hop_link != NO_LINK {
             let (key, count) = (key(label, mark.hop_link), mark.hop_count);
-            page.said.push(Said { key, bytes, count, congested: false });
+            page.push(Said { key, bytes, count, congested: false }, self.payload);
         }
         if mark.congested_link != NO_LINK {
             let (key, count) = (key(label, mark.congested_link), mark.congested_count);
-            page.said.push(Said { key, bytes, count, congested: true });
+            page.push(Said { key, bytes, count, congested: true }, self.payload);
         }
-        if page.said.len() >= self.full {
+        if page.unsummed() >= self.full {
             self.sum(window);
         }
     }
@@ -236,7 +286,7 @@ impl SampleLog {
     #[cold]
     fn sum(&mut self, window: u32) {
         let page = std::mem::take(&mut self.pages[window as usize]);
-        let rows = self.summing.sum(page).to_vec();
+        let rows = self.summing.sum(page, self.payload).to_vec();
         self.full = LEAST.max(rows.len() * size_of::<Row>() / size_of::<Said>());
         self.pages[window as usize].rows = rows;
     }
@@ -247,7 +297,7 @@ impl SampleLog {
         while let Some(mut page) = pages.next() {
             page.join(pages.next().unwrap_or_default());
             self.pages.push(page);
-            if self.pages.last().is_some_and(|page| page.said.len() >= self.full) {
+            if self.pages.last().is_some_and(|page| page.unsummed() >= self.full) {
                 self.sum(self.pages.len() as u32 - 1);
             }
         }
@@ -256,17 +306,18 @@ impl SampleLog {
     /// The table of what several logs hold, whose windows are of one length. Uses so many threads.
     pub fn finish(logs: Vec<SampleLog>, threads: usize) -> Samples {
         let windows = logs.iter().map(|log| log.pages.len()).max().unwrap_or(0);
+        let payload = logs.first().map_or(0, |log| log.payload);
         let mut joined: Vec<Page> = Vec::new();
         joined.resize_with(windows, Page::default);
         for log in logs {
             joined.iter_mut().zip(log.pages).for_each(|(page, other)| page.join(other));
         }
-        let length = |page: &Page| page.said.len() + page.rows.len();
+        let length = |page: &Page| page.unsummed() + page.rows.len();
         let tables = in_shares(joined, threads, length, |first, share| {
             let mut table = Samples::with_capacity(share.iter().map(length).sum());
             let mut summing = Summing::default();
             for (window, page) in (first as u32..).zip(share) {
-                table.extend(window, summing.sum(page));
+                table.extend(window, summing.sum(page, payload));
             }
             table
         });
@@ -283,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_packet_charges_its_whole_path_to_the_sampled_link() {
-        let mut log = SampleLog::new(5);
+        let mut log = SampleLog::new(5, 100);
         let mark = Mark { hop_link: 3, congested_link: 4, hop_count: 5, congested_count: 2 };
         for window in [0, 1] {
             log.push(Sample { window, label: 0, bytes: 100, mark });
@@ -332,7 +383,7 @@ mod tests {
 
     /// Logs samples of some labels and links in four windows, twice as long from half of them on.
     fn receive(samples: u64, labels: u32, links: u32, expected: &mut Sums) -> SampleLog {
-        let mut log = SampleLog::new(links as usize);
+        let mut log = SampleLog::new(links as usize, 100);
         for number in 0..samples {
             let draw = mix(number + 1);
             if number == samples / 2 {
@@ -376,6 +427,6 @@ mod tests {
     #[test]
     fn what_is_logged_is_summed_before_it_takes_much_more_memory_than_the_sums() {
         let log = receive(100_000, 1, 9, &mut Sums::new());
-        assert!(log.pages.iter().all(|page| page.said.len() <= 2 * LEAST && page.rows.len() <= 9));
+        assert!(log.pages.iter().all(|page| page.unsummed() <= 2 * LEAST && page.rows.len() <= 9));
     }
 }

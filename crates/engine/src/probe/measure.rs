@@ -4,6 +4,7 @@ use tailback_telemetry::{Mark, Sample, SampleLog, Samples};
 
 use super::truth::Ledger;
 use super::{Arrival, Hop, Probe, Sent, Slot, Truths};
+use crate::Settings;
 use crate::link::Link;
 
 /// Shortest length of a window.
@@ -25,15 +26,16 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// For a shard with these links, where most packets have `full` bytes, at least `windows` windows, and a run that cannot be shorter than
-    /// `least_ps`: a good first guess saves merging windows over and over.
-    pub(crate) fn new(links: &[Link], full: u32, windows: u32, least_ps: u64) -> Self {
+    /// For a shard with these links and a run that cannot be shorter than `least_ps`: a good first guess
+    /// saves merging windows over and over.
+    pub(crate) fn new(links: &[Link], settings: &Settings, least_ps: u64) -> Self {
+        let Settings { windows, packet_bytes, .. } = *settings;
         let width = least_ps / (2 * u64::from(windows));
         let shift = width.max(FIRST_WINDOW_PS).next_power_of_two().ilog2();
         Self {
             windows: Windows { target: windows, shift },
-            samples: SampleLog::new(links.len()),
-            truth: Ledger::new(links, full),
+            samples: SampleLog::new(links.len(), packet_bytes),
+            truth: Ledger::new(links, settings.wire_bytes(packet_bytes)),
         }
     }
 
@@ -135,7 +137,8 @@ mod tests {
 
     #[test]
     fn windows_double_and_lose_nothing() {
-        let mut measure = Measure::new(&links(0..2, 100.0), 10, 4, 0);
+        let mut measure =
+            Measure::new(&links(0..2, 100.0), &Settings { windows: 4, ..Settings::default() }, 0);
         let packet = Sent { wire: 10, observed: true, input: 0 };
         let arrival =
             Arrival { packet: 0, label: 0, bytes: 10, src: 0, dst: 1, hops: 3, observed: true };
