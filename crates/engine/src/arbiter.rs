@@ -196,9 +196,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Number within the shard of the first link of the switch that `link` leaves.
     pub fn first_port(&self, link: u32) -> u32 {
-        let switch = self.world.fabric.link_src[self.links.global(link) as usize];
-        let first = self.world.fabric.out_links(switch).start;
-        first.wrapping_sub(self.world.cut.link_shift[switch as usize])
+        self.world.ports[self.links.global(link) as usize].first
     }
 
     fn input_free(&self, lane: u32, slot: u32) -> u64 {

@@ -56,7 +56,7 @@ impl<P: Probe> Shard<'_, P> {
             let time = tail_ready - busy;
             self.queue.push(Event::new(time, Class::Ready, link, slot));
         } else {
-            self.claim(lane, slot, wire, cable, self.input(link, dst));
+            self.claim(lane, slot, wire, cable, self.input(link));
         }
     }
 
@@ -66,19 +66,15 @@ impl<P: Probe> Shard<'_, P> {
         packet.ready = self.now;
         let (lane, wire) = (packet.next, packet.wire);
         let cable = self.links.wire(self.links.lane(lane));
-        let input = self.input(link, self.world.fabric.link_dst[link as usize]);
+        let input = self.input(link);
         self.claim(lane, slot, wire, cable, input);
     }
 
-    /// Where a packet that came to `vertex` by `link` came in: the link that runs back, numbered within
-    /// the shard; [`NIL`] where no probe wants to know.
+    /// Where a packet that came by `link` came in: the link that runs back, numbered within the shard;
+    /// [`NIL`] where no probe wants to know.
     #[inline(always)]
-    fn input(&self, link: u32, vertex: u32) -> u32 {
-        if !(P::ON && self.probe.wants_inputs()) {
-            return NIL;
-        }
-        let shift = self.world.cut.link_shift[vertex as usize];
-        self.world.fabric.link_reverse[link as usize].wrapping_sub(shift)
+    fn input(&self, link: u32) -> u32 {
+        if P::ON && self.probe.wants_inputs() { self.world.ports[link as usize].back } else { NIL }
     }
 
     /// The same of a packet that waits for `link`.

@@ -41,6 +41,8 @@ pub(crate) struct World<'a> {
     pub places: Vec<Place>,
     /// Group of every vertex within its shard.
     groups: Vec<u32>,
+    /// Of every link the numbers that ports go by, where a probe or arbitration wants them.
+    pub ports: Vec<Ends>,
     /// Number of each rank within its shard.
     pub local_rank: Vec<u32>,
     /// Ranks of every shard, in order.
@@ -60,6 +62,15 @@ pub(crate) struct Sides {
     pub send: u32,
     /// The receiving one within the receiver's shard.
     pub receive: u32,
+}
+
+/// Numbers of a link's ends, within their shards.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    /// The first of the links that leave where it comes from.
+    pub first: u32,
+    /// The link that runs back.
+    pub back: u32,
 }
 
 /// Where a node is; all in one place for a packet on its way there.
@@ -103,6 +114,7 @@ impl<'a> World<'a> {
             least_cable_ps: cut.lookahead_ps.saturating_sub(delay).min(u64::MAX / 4),
             places: places(fabric, plan, &cut),
             groups: groups(plan, &cut),
+            ports: if settings.by_ports() { ends(fabric, &cut) } else { Vec::new() },
             total_packets: compiled.messages.iter().map(of_packets).sum(),
             choice: Source::new(settings.seed, Stream::Route),
             reservoir: Source::new(settings.seed, Stream::Reservoir),
@@ -391,6 +403,17 @@ fn number_ranks(placement: &Placement, cut: &Cut, n: u32) -> (Vec<Vec<u32>>, Vec
         here.push(rank);
     }
     (ranks, local)
+}
+
+/// The ends of every link.
+fn ends(fabric: &Fabric, cut: &Cut) -> Vec<Ends> {
+    let local = |link: u32, vertex: u32| link.wrapping_sub(cut.link_shift[vertex as usize]);
+    let ends = fabric.link_src.iter().zip(&fabric.link_dst).zip(&fabric.link_reverse);
+    let ends = ends.map(|((&src, &dst), &reverse)| Ends {
+        first: local(fabric.out_links(src).start, src),
+        back: local(reverse, dst),
+    });
+    ends.collect()
 }
 
 /// Numbers of both sides of every message, and how many there are in each shard.
