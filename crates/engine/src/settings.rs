@@ -233,7 +233,7 @@ impl Settings {
 
     /// Whether it matters which port of a switch a packet came by.
     pub(crate) fn by_ports(&self) -> bool {
-        self.arbitrated() || self.probes.counters_ps > 0 || self.probes.queues_ps > 0
+        self.arbitrated() || self.probes.of_ports()
     }
 
     /// Whether packets of a message arrive in the order they were sent in.

@@ -98,14 +98,30 @@ fn simulate_probed(
             limit,
         });
     }
+    let measure = |links: &[Link]| Measure::new(links, settings, least);
+    if settings.measure && probes.carry.is_none() && probes.of_ports() {
+        let probe = |links: &[Link]| (measure(links), probes.ports(links.len(), all));
+        return probed(world, probe, work, watch);
+    }
     let probe = |links: &[Link]| Several {
-        measure: settings.measure.then(|| Measure::new(links, settings, least)),
-        ports: probes.ports(links.len(), all),
+        measure: settings.measure.then(|| measure(links)),
+        ports: probes.of_ports().then(|| probes.ports(links.len(), all)),
         carried: probes.carry.as_ref().map(|carry| Carried::new(carry, world.total_packets)),
     };
+    probed(world, probe, work, watch)
+}
+
+/// The same with the probes that `probe` makes.
+fn probed<P: Probe + Send + Into<Several>>(
+    world: &World<'_>,
+    probe: impl Fn(&[Link]) -> P + Sync,
+    work: Work,
+    watch: Watch<'_>,
+) -> Result<Outcome, EngineError> {
     let (mut outcome, shards) = run(world, probe, work.threads, watch)?;
     let (mut measured, mut rest) = (Vec::new(), Vec::new());
-    for Shard { probe: Several { measure, ports, carried }, links, .. } in shards {
+    for Shard { probe, links, .. } in shards {
+        let Several { measure, ports, carried } = probe.into();
         measured.extend(measure);
         rest.push(Part { ports, carried, global: links.numbers() });
     }

@@ -8,13 +8,15 @@ mod carried;
 mod input;
 mod measure;
 mod ports;
+mod readings;
 mod sampled;
 mod several;
 mod truth;
 
 pub use carried::{Carried, Carry, Record, Scheme};
 pub use measure::Measure;
-pub use ports::{Counted, Ports, Queued};
+pub use ports::Ports;
+pub use readings::{Counted, Queued};
 pub use sampled::{Reading, Row, Rows};
 pub(crate) use several::Part;
 pub use several::Several;
@@ -202,10 +204,14 @@ impl Probes {
         self.carry.as_ref().map_or(Ok(()), Carry::check)
     }
 
-    /// The counters and queues asked for, of a shard with so many of `all` links.
-    pub(crate) fn ports(&self, links: usize, all: usize) -> Option<Ports> {
+    /// Whether counters or queues of ports are asked for.
+    pub(crate) fn of_ports(&self) -> bool {
+        self.counters_ps > 0 || self.queues_ps > 0
+    }
+
+    /// These counters and queues, of a shard with so many of `all` links.
+    pub(crate) fn ports(&self, links: usize, all: usize) -> Ports {
         let most = (MOST_ROWS / all.max(1)).clamp(64, 1 << 24) as u32;
-        let asked = self.counters_ps > 0 || self.queues_ps > 0;
-        asked.then(|| Ports::new(links, self.counters_ps, self.queues_ps, most))
+        Ports::new(links, self.counters_ps, self.queues_ps, most)
     }
 }

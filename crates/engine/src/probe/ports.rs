@@ -8,83 +8,15 @@
 
 use std::collections::VecDeque;
 
-use tailback_telemetry::{Column, in_shares, side_by_side};
+use tailback_telemetry::{Mark, in_shares, side_by_side};
 
 use crate::link::NIL;
 use crate::prefetch::prefetch;
 
 use super::input::Input;
-use super::sampled::{OfShards, Reading, Rows, Sampled, Table, in_order};
-use super::{Probed, Sent, Slot};
-
-/// What a port has counted since the start of the run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Bytes sent, those of a packet under way included.
-    pub bytes: u64,
-    /// Packets sent whole.
-    pub packets: u64,
-    /// Time sending.
-    pub busy_ps: u64,
-    /// Time with data and an idle transmitter, for want of credit: PortXmitWait.
-    pub stall_ps: u64,
-    /// Time with data that waited while the transmitter sent other data.
-    pub queue_ps: u64,
-    /// Time the input buffer at the far end, if that is a switch, held a packet that could have left and
-    /// had not begun to: what Cray's routers call an inq stall.
-    pub inq_ps: u64,
-}
-
-/// What a port has to send.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Queued {
-    /// Bytes in line.
-    pub waiting_bytes: u64,
-    /// Bytes the transmitter has taken on and not sent yet: they have their credit.
-    pub booked_bytes: u64,
-    /// Packets of both kinds, one that is being sent included.
-    pub packets: u32,
-}
-
-impl Reading for Counted {
-    const NUMBERS: usize = 6;
-
-    fn extend(columns: &mut [Column], rows: &[(u32, Self)]) {
-        columns[0].extend(rows.iter().map(|(_, counted)| counted.bytes));
-        columns[1].extend(rows.iter().map(|(_, counted)| counted.packets));
-        columns[2].extend(rows.iter().map(|(_, counted)| counted.busy_ps));
-        columns[3].extend(rows.iter().map(|(_, counted)| counted.stall_ps));
-        columns[4].extend(rows.iter().map(|(_, counted)| counted.queue_ps));
-        columns[5].extend(rows.iter().map(|(_, counted)| counted.inq_ps));
-    }
-
-    fn at(columns: &[Column], place: usize) -> Self {
-        let number = |column: usize| columns[column].at(place);
-        Self {
-            bytes: number(0),
-            packets: number(1),
-            busy_ps: number(2),
-            stall_ps: number(3),
-            queue_ps: number(4),
-            inq_ps: number(5),
-        }
-    }
-}
-
-impl Reading for Queued {
-    const NUMBERS: usize = 3;
-
-    fn extend(columns: &mut [Column], rows: &[(u32, Self)]) {
-        columns[0].extend(rows.iter().map(|(_, queued)| queued.waiting_bytes));
-        columns[1].extend(rows.iter().map(|(_, queued)| queued.booked_bytes));
-        columns[2].extend(rows.iter().map(|(_, queued)| queued.packets.into()));
-    }
-
-    fn at(columns: &[Column], place: usize) -> Self {
-        let number = |column: usize| columns[column].at(place);
-        Self { waiting_bytes: number(0), booked_bytes: number(1), packets: number(2) as u32 }
-    }
-}
+use super::readings::{Counted, Queued};
+use super::sampled::{OfShards, Rows, Sampled, Table, in_order};
+use super::{Arrival, Hop, Probe, Probed, Sent, Slot};
 
 /// Packets of one size that the transmitter has taken on, one after the other.
 #[derive(Debug, Clone, Copy)]
@@ -354,72 +286,6 @@ impl Ports {
         }
     }
 
-    /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
-    #[inline]
-    pub fn fetch(&self, link: u32) {
-        prefetch(&self.ports, link);
-    }
-
-    /// Nothing happens before `now` any more.
-    #[inline]
-    pub fn opens(&mut self, now: u64) {
-        if now >= self.next {
-            self.sample_all(now);
-        }
-    }
-
-    /// A packet gets in line.
-    pub fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
-        let input = &mut self.at(now, input).0.input;
-        input.wait(now, input.waiting + 1);
-        let (port, line) = self.at(now, link);
-        port.wait(line, now, port.waiting + 1);
-        line.waiting_bytes += u64::from(wire);
-    }
-
-    /// A packet gets out of the line.
-    pub fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
-        let input = &mut self.at(now, input).0.input;
-        input.wait(now, input.waiting - 1);
-        let (port, line) = self.at(now, link);
-        port.wait(line, now, port.waiting - 1);
-        line.waiting_bytes -= u64::from(wire);
-        line.left_at = now;
-    }
-
-    /// An adapter has a packet and no credit, or (0 bytes) has not.
-    #[inline]
-    pub fn holds(&mut self, now: u64, link: u32, wire: u32) {
-        if wire > 0 || self.ports[link as usize].waiting > 0 {
-            let (port, line) = self.at(now, link);
-            port.wait(line, now, u32::from(wire > 0));
-            line.waiting_bytes = wire.into();
-            line.left_at = now;
-        }
-    }
-
-    /// The transmitter takes on a packet: it begins now, or as the last one ends.
-    #[inline(always)]
-    pub fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
-        let Slot { start, busy_ps, .. } = slot;
-        if now >= self.next {
-            self.catch_up(now, link, packet.input);
-        }
-        let port = &mut self.ports[link as usize];
-        debug_assert_eq!(start, port.until.max(now));
-        if port.waiting == 0 && port.wire == packet.wire {
-            // The last one before it began as long before it, or before now.
-            port.queue_ps += (start - now).min(port.packet_ps);
-        } else {
-            port.take_on(&mut self.lines[link as usize], now, start, (packet.wire, busy_ps));
-        }
-        port.packets += 1;
-        port.until = start + busy_ps;
-        if let Some(port) = self.ports.get_mut(packet.input as usize) {
-            port.input.leaves(now, start);
-        }
-    }
-
     /// Works out what the two ports of a packet showed until now.
     #[cold]
     fn catch_up(&mut self, now: u64, link: u32, input: u32) {
@@ -500,7 +366,7 @@ impl Ports {
 
     /// What a shard of a run that ends at `end` leaves behind, its end being the last instant.
     fn finish(mut self, end: u64) -> Shown {
-        self.opens(end);
+        Probe::opens(&mut self, end);
         for link in 0..self.ports.len() {
             let (port, line, told) =
                 (&mut self.ports[link], &mut self.lines[link], &mut self.told[link]);
@@ -516,6 +382,88 @@ impl Ports {
         }
         self.shown
     }
+}
+
+impl Probe for Ports {
+    const ON: bool = true;
+
+    #[inline]
+    fn wants_hops(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn wants_inputs(&self) -> bool {
+        true
+    }
+
+    /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
+    #[inline]
+    fn fetch(&self, link: u32) {
+        prefetch(&self.ports, link);
+    }
+
+    #[inline]
+    fn opens(&mut self, now: u64) {
+        if now >= self.next {
+            self.sample_all(now);
+        }
+    }
+
+    fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+        let input = &mut self.at(now, input).0.input;
+        input.wait(now, input.waiting + 1);
+        let (port, line) = self.at(now, link);
+        port.wait(line, now, port.waiting + 1);
+        line.waiting_bytes += u64::from(wire);
+    }
+
+    fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+        let input = &mut self.at(now, input).0.input;
+        input.wait(now, input.waiting - 1);
+        let (port, line) = self.at(now, link);
+        port.wait(line, now, port.waiting - 1);
+        line.waiting_bytes -= u64::from(wire);
+        line.left_at = now;
+    }
+
+    #[inline]
+    fn holds(&mut self, now: u64, link: u32, wire: u32) {
+        if wire > 0 || self.ports[link as usize].waiting > 0 {
+            let (port, line) = self.at(now, link);
+            port.wait(line, now, u32::from(wire > 0));
+            line.waiting_bytes = wire.into();
+            line.left_at = now;
+        }
+    }
+
+    /// The transmitter takes on a packet: it begins now, or as the last one ends.
+    #[inline(always)]
+    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
+        let Slot { start, busy_ps, .. } = slot;
+        if now >= self.next {
+            self.catch_up(now, link, packet.input);
+        }
+        let port = &mut self.ports[link as usize];
+        debug_assert_eq!(start, port.until.max(now));
+        if port.waiting == 0 && port.wire == packet.wire {
+            // The last one before it began as long before it, or before now.
+            port.queue_ps += (start - now).min(port.packet_ps);
+        } else {
+            port.take_on(&mut self.lines[link as usize], now, start, (packet.wire, busy_ps));
+        }
+        port.packets += 1;
+        port.until = start + busy_ps;
+        if let Some(port) = self.ports.get_mut(packet.input as usize) {
+            port.input.leaves(now, start);
+        }
+    }
+
+    #[inline]
+    fn hop(&mut self, _: u64, _: Hop, _: bool, _: &mut Mark, _: u64) {}
+
+    #[inline]
+    fn delivered(&mut self, _: u64, _: Arrival, _: Mark) {}
 }
 
 /// Counters of all shards at the longest of their intervals.

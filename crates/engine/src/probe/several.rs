@@ -118,6 +118,64 @@ impl Probe for Several {
     }
 }
 
+/// Samples and truth, counters and queues: what most runs with several probes ask for.
+impl Probe for (Measure, Ports) {
+    const ON: bool = true;
+
+    #[inline]
+    fn fetch(&self, link: u32) {
+        self.1.fetch(link);
+    }
+
+    #[inline]
+    fn opens(&mut self, now: u64) {
+        self.0.opens(now);
+        self.1.opens(now);
+    }
+
+    #[inline]
+    fn wants_inputs(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64) {
+        self.0.hop(now, hop, observed, mark, random);
+    }
+
+    #[inline]
+    fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+        self.1.joins(now, link, wire, input);
+    }
+
+    #[inline]
+    fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+        self.1.leaves(now, link, wire, input);
+    }
+
+    #[inline]
+    fn holds(&mut self, now: u64, link: u32, wire: u32) {
+        self.1.holds(now, link, wire);
+    }
+
+    #[inline(always)]
+    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
+        self.0.sent(now, link, slot, packet);
+        self.1.sent(now, link, slot, packet);
+    }
+
+    #[inline(always)]
+    fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark) {
+        self.0.delivered(time, arrival, mark);
+    }
+}
+
+impl From<(Measure, Ports)> for Several {
+    fn from((measure, ports): (Measure, Ports)) -> Self {
+        Self { measure: Some(measure), ports: Some(ports), carried: None }
+    }
+}
+
 /// What a shard's probes saw, and the number over the whole fabric of each of its links.
 pub(crate) struct Part {
     pub ports: Option<Ports>,
