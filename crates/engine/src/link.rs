@@ -527,18 +527,17 @@ pub(crate) fn different(wires: impl Iterator<Item = Wire>) -> (Vec<Wire>, Vec<u3
 mod tests {
     use super::*;
 
+    impl Link {
+        /// A link between switches of which only number and cable matter.
+        pub fn lone(global: u32, wire: Wire) -> Self {
+            let (to_node, from_node) = (false, false);
+            Self { wire, global, dst: 0, shard: 0, group: 0, home: 0, to_node, from_node }
+        }
+    }
+
     #[test]
     fn credit_is_taken_whole_or_not_at_all() {
-        let link = Link {
-            wire: Wire::new(100.0, 0),
-            global: 7,
-            dst: 0,
-            shard: 0,
-            group: 0,
-            home: 0,
-            to_node: false,
-            from_node: false,
-        };
+        let link = Link::lone(7, Wire::new(100.0, 0));
         let mut links = Links::new(&[link], 2, 100);
         let lane = links.lane_mut(1);
         assert!(!lane.take(101, 0));
@@ -560,16 +559,7 @@ mod tests {
 
     #[test]
     fn notes_and_loads_outlast_their_epoch() {
-        let link = Link {
-            wire: Wire::new(100.0, 7),
-            global: 0,
-            dst: 0,
-            shard: 0,
-            group: 0,
-            home: 0,
-            to_node: false,
-            from_node: false,
-        };
+        let link = Link::lone(0, Wire::new(100.0, 7));
         let mut links = Links::new(&[link], 1, 10);
         assert!(links.take(0, 10, 0));
         let late = (1 << 30) + 100;

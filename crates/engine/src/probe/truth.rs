@@ -369,17 +369,7 @@ pub(super) mod tests {
 
     /// Links with these numbers, of so many gigabits per second.
     pub fn links(numbers: impl Iterator<Item = u32>, gbps: f64) -> Vec<Link> {
-        let link = |global| Link {
-            wire: Wire::new(gbps, 0),
-            global,
-            dst: 0,
-            shard: 0,
-            group: 0,
-            home: 0,
-            to_node: false,
-            from_node: false,
-        };
-        numbers.map(link).collect()
+        numbers.map(|number| Link::lone(number, Wire::new(gbps, 0))).collect()
     }
 
     /// Sends so many packets of two sizes by `LINKS` links, half of them observed, and merges windows
