@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::load::{Epoch, Loads};
-use crate::prefetch::prefetch;
+use crate::machine::prefetch;
 
 /// No packet, no link, no message.
 pub(crate) const NIL: u32 = u32::MAX;

@@ -2,7 +2,7 @@
 
 use std::hint::select_unpredictable;
 
-use crate::prefetch::{LOOKS, at_most, prefetch};
+use crate::machine::{LOOKS, at_most, prefetch};
 
 /// Times of 31 bits: picoseconds since a moment that moves on with time.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
-use crate::prefetch::prefetch;
+use crate::machine::prefetch;
 
 /// What a packet is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

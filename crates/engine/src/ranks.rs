@@ -9,8 +9,8 @@ use tailback_program::{Op, Rank, Request};
 
 use crate::congestion::Light;
 use crate::link::NEVER;
+use crate::machine::prefetch;
 use crate::packet::{Content, Flags, Packet};
-use crate::prefetch::prefetch;
 use crate::probe::{Arrival, Probe};
 use crate::program::Envelope;
 use crate::queue::{Class, Event};

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use tailback_telemetry::{Mark, in_shares, side_by_side};
 
 use crate::link::NIL;
-use crate::prefetch::prefetch;
+use crate::machine::prefetch;
 
 use super::input::Input;
 use super::readings::{Counted, Queued};

@@ -1,4 +1,5 @@
-//! Asking the memory for what will be needed soon.
+//! What the machine has instructions for and the language has no words: asking memory for what will be
+//! needed soon, and comparing several numbers at once.
 //!
 //! The only `unsafe` of this crate. What it is worth: `cargo bench -p tailback-engine` and docs/engine.md.
 
@@ -48,4 +49,24 @@ pub(crate) fn at_most(numbers: &[i32; LOOKS], limit: i32) -> u32 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     numbers.iter().rev().fold(0, |bits, &number| bits << 1 | u32::from(number <= limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_bit_for_each_number_that_is_at_most_the_limit(
+            numbers in proptest::array::uniform8(prop_oneof![any::<i32>(), -2..3, Just(i32::MAX)]),
+            limit in prop_oneof![any::<i32>(), -2..3, Just(i32::MAX), Just(i32::MIN)],
+        ) {
+            let bits = at_most(&numbers, limit);
+            for (place, number) in numbers.into_iter().enumerate() {
+                prop_assert_eq!(bits >> place & 1 == 1, number <= limit);
+            }
+            prop_assert!(bits < 1 << LOOKS);
+        }
+    }
 }
