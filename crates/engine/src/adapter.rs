@@ -146,12 +146,8 @@ impl<P: Probe> Shard<'_, P> {
             (None, NIL) => return self.flow_send(node, link),
             (None, message) => (message, Content::Data, Light::default()),
         };
-        let free = self.links.free_at(link);
-        if free > self.now {
-            if adapter.goes_on() {
-                self.queue.push(Event::new(free, Class::Adapter, node, 0));
-            }
-            return;
+        if self.links.free_at(link) > self.now {
+            return self.call_again(node, link);
         }
         let Some((packet, last)) = self.next_packet(message, content, link) else { return };
         let adapter = &mut self.adapters[local];

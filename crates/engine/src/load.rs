@@ -12,8 +12,8 @@ impl Epoch {
     /// After whatever an epoch has times for.
     pub const FAR: i32 = i32::MAX;
 
-    /// How long one lasts; half of what it has times for. No window is half as long.
-    const LONG: u64 = 1 << 30;
+    /// How long one lasts; half of what it has times for. No window is longer than half of that.
+    pub const LONG: u64 = 1 << 30;
 
     pub fn new(start: u64) -> Self {
         Self(start)

@@ -1,5 +1,7 @@
 //! What is pending for each window of time to come, in no order.
 
+use crate::load::Epoch;
+
 /// Windows that are kept apart.
 pub(crate) const WINDOWS: usize = 1 << 10;
 
@@ -16,8 +18,8 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub fn new(width: u64) -> Self {
-        // Times since the start of a window have 32 bits, and of loads.
-        let width = width.clamp(2, 1 << 29);
+        // Whatever happens in a window that begins in an epoch is among the times of that.
+        let width = width.clamp(2, Epoch::LONG / 2);
         Self { width, inverse: ((1u128 << 64) / u128::from(width)) as u64 }
     }
 

@@ -92,7 +92,7 @@ impl<S> Desk<S> {
 }
 
 /// Lets the only shard go on: through many windows at once, for there may be but one event in each.
-fn go_on<P: Probe>(shard: &mut Shard<'_, P>) {
+fn run_on<P: Probe>(shard: &mut Shard<'_, P>) {
     let until = shard.events + EVENTS_BETWEEN_WATCHES / 32;
     while shard.events < until && shard.next_window() < END {
         shard.run(shard.next_window());
@@ -149,7 +149,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> Office<'w, P, F> {
             shard.collect(post(round + 1));
             shard.run(self.gate.window());
             if self.desks.len() == 1 {
-                go_on(shard);
+                run_on(shard);
             }
         }
         let served = shard.get_or_insert_with(|| self.world.shard(number as u8, &self.probe));
