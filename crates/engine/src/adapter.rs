@@ -286,11 +286,10 @@ impl<P: Probe> Shard<'_, P> {
         let wire = self.links.wire_of(link);
         let busy = wire.serialization(packet.wire);
         let (end, delay) = (self.now + busy, u64::from(wire.delay));
-        self.links.book(link, end);
+        self.links.book(link, self.now, busy);
         if P::ON {
             let sent = Sent { wire: packet.wire, observed: packet.observed(), input: NIL };
             let sending = Slot { start: self.now, busy_ps: busy, stall_ps: 0 };
-            self.probe.holds(self.now, link, 0);
             self.probe.sent(self.now, link, sending, sent);
             if world.settings.count_injection {
                 let bits = world.reservoir.draw(packet.id, 0xff);
@@ -309,9 +308,9 @@ impl<P: Probe> Shard<'_, P> {
             self.queue.push(Event::new(end, Class::Sent, packet.message, 0));
         }
         let lane = self.links.lane(self.links.lane_of(link, 0));
-        let (global, dst) = (lane.global, lane.dst);
+        let (global, dst, port) = (lane.global, lane.dst, lane.port);
         if world.settings.contention {
-            (packet.hops, packet.next) = (1, dst);
+            (packet.hops, packet.next, packet.input) = (1, dst, port);
             let switch_delay = world.settings.switch_delay_ps;
             packet.tail_ready = end + delay + switch_delay;
             packet.ready = match world.settings.switching {

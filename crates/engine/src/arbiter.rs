@@ -6,6 +6,7 @@
 //! until the output is idle; then lanes are asked in their turn, and in a lane the inputs in theirs.
 //! That costs an event for each packet that had to wait.
 
+use crate::hop::Output;
 use crate::link::{NEVER, NIL};
 use crate::probe::Probe;
 use crate::queue::{Class, Event};
@@ -143,7 +144,9 @@ impl<P: Probe> Shard<'_, P> {
                     self.take_input(link, slot);
                     let input = self.input_of_waiting(link, slot);
                     let cable = self.links.wire(self.links.lane(lane));
-                    self.depart(lane, slot, cable, self.now.saturating_sub(since), input);
+                    let sending = (cable, cable.serialization(wire));
+                    let stall_ps = self.now.saturating_sub(since);
+                    self.depart(Output { link, lane }, slot, sending, stall_ps, input);
                     return self.links.free_at(link);
                 }
                 Err(time) => again = again.min(time),
@@ -196,7 +199,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Number within the shard of the first link of the switch that `link` leaves.
     pub fn first_port(&self, link: u32) -> u32 {
-        self.world.ports[self.links.global(link) as usize].first
+        self.world.first_port(self.world.fabric.link_src[self.links.global(link) as usize])
     }
 
     fn input_free(&self, lane: u32, slot: u32) -> u64 {

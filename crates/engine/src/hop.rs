@@ -18,6 +18,13 @@ use crate::mail::Credit;
 use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
 use crate::shard::Shard;
 
+/// Where a packet goes on, numbered within the shard: a link, and the lane of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    pub link: u32,
+    pub lane: u32,
+}
+
 /// What does not depend on load of a packet's way on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Route {
@@ -35,46 +42,51 @@ impl<P: Probe> Shard<'_, P> {
     pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<Route>) {
         let world = self.world;
         let packet = &self.packets[slot];
-        let Packet { next: dst, service, wire, tail_ready, .. } = *packet;
+        let Packet { next: dst, service, wire, tail_ready, input, .. } = *packet;
         if world.is_node(dst) {
             return self.deliver(slot, self.now);
         }
         let route = route.unwrap_or_else(|| self.route(packet).0);
-        let lane = self.choose(dst - world.n_nodes, slot, service, route);
+        let out = self.choose(dst - world.n_nodes, slot, service, route);
         self.packet_hops += 1;
-        if self.extras {
-            self.prepare(link, lane, slot);
+        if self.controlled {
+            self.control(dst, out.lane, slot);
         }
         if P::ON && world.settings.when == When::Arrival {
-            self.mark(lane, slot, wire);
+            self.mark(out, slot, wire);
         }
         // On a faster link the head holds back, so that the tail is there when it is due.
-        let cable = self.links.wire(self.links.lane(lane));
+        let cable = self.links.wire(self.links.lane(out.lane));
         let busy = cable.serialization(wire);
         if tail_ready > self.now + busy {
-            self.packets[slot].next = lane;
+            self.packets[slot].next = out.lane;
             let time = tail_ready - busy;
             self.queue.push(Event::new(time, Class::Ready, link, slot));
         } else {
-            self.claim(lane, slot, wire, cable, self.input(link));
+            self.claim(out, slot, wire, (cable, busy), self.input(dst, input));
         }
     }
 
-    /// A packet that came by `link` and had to hold back may leave.
-    pub fn on_held_back(&mut self, link: u32, slot: u32) {
+    /// A packet that had to hold back may leave.
+    pub fn on_held_back(&mut self, slot: u32) {
         let packet = &mut self.packets[slot];
         packet.ready = self.now;
         let (lane, wire) = (packet.next, packet.wire);
+        let out = Output { link: self.links.link_of(lane), lane };
         let cable = self.links.wire(self.links.lane(lane));
-        let input = self.input(link);
-        self.claim(lane, slot, wire, cable, input);
+        let input = self.input_of_waiting(out.link, slot);
+        self.claim(out, slot, wire, (cable, cable.serialization(wire)), input);
     }
 
-    /// Where a packet that came by `link` came in: the link that runs back, numbered within the shard;
-    /// [`NIL`] where no probe wants to know.
+    /// Where a packet came in that came by a port of `switch`: the link that runs back, numbered within the
+    /// shard; [`NIL`] where no probe wants to know.
     #[inline(always)]
-    fn input(&self, link: u32) -> u32 {
-        if P::ON && self.probe.wants_inputs() { self.world.ports[link as usize].back } else { NIL }
+    fn input(&self, switch: u32, port: u16) -> u32 {
+        if P::ON && self.probe.wants_inputs() {
+            self.world.first_port(switch) + u32::from(port)
+        } else {
+            NIL
+        }
     }
 
     /// The same of a packet that waits for `link`.
@@ -84,28 +96,25 @@ impl<P: Probe> Shard<'_, P> {
 
     /// A packet of `wire` bytes takes its output, or waits for it.
     #[inline(always)]
-    fn claim(&mut self, lane: u32, slot: u32, wire: u32, cable: Wire, input: u32) {
+    fn claim(&mut self, out: Output, slot: u32, wire: u32, sending: (Wire, u64), input: u32) {
         if self.arbitrated {
-            self.request(lane, slot);
+            self.request(out.lane, slot);
             return;
         }
         let now = self.links.present(self.now);
-        let state = self.links.lane_mut(lane);
+        let state = self.links.lane_mut(out.lane);
         if !state.starving() && state.take(wire, now) {
-            self.depart(lane, slot, cable, 0, input);
+            self.depart(out, slot, sending, 0, input);
         } else {
-            self.wait(lane, slot, input);
+            self.wait(out.lane, slot, input);
         }
     }
 
-    /// What only some settings need to know of a packet that came by `link` and goes on by `lane`.
+    /// Congestion control of a packet that is at `switch` and goes on by `lane`.
     #[inline(never)]
-    fn prepare(&mut self, link: u32, lane: u32, slot: u32) {
-        let fabric = self.world.fabric;
-        let first = fabric.out_links(fabric.link_dst[link as usize]).start;
-        self.packets[slot].input = (fabric.link_reverse[link as usize] - first) as u16;
+    fn control(&mut self, switch: u32, lane: u32, slot: u32) {
         if let Some(control) = &self.world.settings.congestion_control {
-            let switch = fabric.link_dst[link as usize] - fabric.n_nodes;
+            let switch = switch - self.world.n_nodes;
             self.notify(control, self.world.cut.local_switch[switch as usize], lane, slot);
         }
     }
@@ -167,16 +176,19 @@ impl<P: Probe> Shard<'_, P> {
                 self.probe.leaves(self.now, link, wire, input);
             }
             let cable = self.links.wire(self.links.lane(lane));
-            self.depart(lane, slot, cable, self.now.saturating_sub(had_data_since), input);
+            let sending = (cable, cable.serialization(wire));
+            let stall_ps = self.now.saturating_sub(had_data_since);
+            self.depart(Output { link, lane }, slot, sending, stall_ps, input);
         }
     }
 
     /// Marks a packet as its head leaves.
     pub fn on_departure(&mut self, lane: u32, slot: u32) {
-        self.mark_queued(lane, slot);
-        let wire = self.links.wire(self.links.lane(lane));
-        let end = self.now + wire.serialization(self.packets[slot].wire);
-        self.pass_on(lane, slot, wire, (self.now, end));
+        let out = Output { link: self.links.link_of(lane), lane };
+        self.mark_queued(out, slot);
+        let cable = self.links.wire(self.links.lane(lane));
+        let end = self.now + cable.serialization(self.packets[slot].wire);
+        self.pass_on(out, slot, cable, (self.now, end));
     }
 
     /// Gives `lane`, of this shard, back the buffer space of a packet that is free at `freed`.
@@ -216,30 +228,46 @@ impl<P: Probe> Shard<'_, P> {
         self.links.joins(lane, wire);
         if P::ON {
             let link = self.links.link_of(lane);
-            if input != NIL {
-                self.packets[slot].input = (input - self.first_port(link)) as u16;
-            }
             self.probe.joins(self.now, link, wire, input);
         }
     }
 
-    /// Computes when a packet with credit for `lane`, whose link has `cable`, leaves, arrives, and frees
-    /// its buffer.
+    /// Computes when a packet with credit for `out`, whose link has a `cable` that sends it for so long,
+    /// leaves, arrives, and frees its buffer.
     #[inline(always)]
-    pub fn depart(&mut self, lane: u32, slot: u32, cable: Wire, stall_ps: u64, input: u32) {
+    pub fn depart(
+        &mut self,
+        out: Output,
+        slot: u32,
+        (cable, busy_ps): (Wire, u64),
+        stall_ps: u64,
+        input: u32,
+    ) {
         let world = self.world;
         self.moves += 1;
-        let switch_delay = world.settings.switch_delay_ps;
-        let out = self.links.link_of(lane);
+        let start = self.links.book(out.link, self.now, busy_ps);
+        let end = start + busy_ps;
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
         let (in_lane, from, observed) = (packet.lane, packet.from, packet.observed());
-        (packet.lane, packet.from) = (lane, self.number);
+        (packet.lane, packet.from) = (out.lane, self.number);
         packet.flags.set(Flags::STALLED, stall_ps > 0);
-        let busy = cable.serialization(wire);
-        let start = self.now.max(self.links.free_at(out));
-        let end = start + busy;
-        self.links.book(out, end);
+        if P::ON {
+            let sending = Slot { start, busy_ps, stall_ps };
+            self.probe.sent(self.now, out.link, sending, Sent { wire, observed, input });
+        }
+        match world.settings.when {
+            When::Departure if P::ON => {
+                self.queue.push(Event::new(start, Class::Departure, out.lane, slot));
+            }
+            when => {
+                if P::ON && when == When::Insertion {
+                    self.mark_queued(out, slot);
+                }
+                self.pass_on(out, slot, cable, (start, end));
+            }
+        }
+        let switch_delay = world.settings.switch_delay_ps;
         let freed = match world.settings.buffering {
             Buffering::Input => end,
             Buffering::Output => tail_ready - switch_delay,
@@ -253,35 +281,22 @@ impl<P: Probe> Shard<'_, P> {
             self.outbox[usize::from(from)].credits.push(credit);
             self.first_mail = self.first_mail.min(freed + world.least_cable_ps);
         }
-        if P::ON {
-            let sending = Slot { start, busy_ps: busy, stall_ps };
-            self.probe.sent(self.now, out, sending, Sent { wire, observed, input });
-            match world.settings.when {
-                When::Arrival => {}
-                When::Insertion => self.mark_queued(lane, slot),
-                When::Departure => {
-                    self.queue.push(Event::new(start, Class::Departure, lane, slot));
-                    return;
-                }
-            }
-        }
-        self.pass_on(lane, slot, cable, (start, end));
     }
 
-    /// Sends a packet whose head leaves at `start` and its tail at `end` by `cable` to where `lane` leads.
+    /// Sends a packet whose head leaves at `start` and its tail at `end` by `cable` to where `out` leads.
     #[inline(always)]
-    fn pass_on(&mut self, lane: u32, slot: u32, cable: Wire, (start, end): (u64, u64)) {
-        let state = self.links.lane(lane);
+    fn pass_on(&mut self, out: Output, slot: u32, cable: Wire, (start, end): (u64, u64)) {
+        let state = self.links.lane(out.lane);
         if state.leads_to_node() {
             // The node takes everything at line rate: its credit comes back as the tail arrives.
             let arrival = end + u64::from(cable.delay);
-            self.return_credit(lane, arrival, self.packets[slot].wire);
+            self.return_credit(out.lane, arrival, self.packets[slot].wire);
             return self.deliver(slot, arrival);
         }
         let latency = u64::from(cable.delay) + self.world.settings.switch_delay_ps;
-        let Lane { global, shard, group, dst, .. } = *state;
+        let Lane { global, shard, group, dst, port, .. } = *state;
         let packet = &mut self.packets[slot];
-        packet.next = dst;
+        (packet.next, packet.input) = (dst, port);
         packet.hops += 1;
         packet.tail_ready = end + latency;
         packet.ready = match self.world.settings.switching {
@@ -293,20 +308,21 @@ impl<P: Probe> Shard<'_, P> {
             self.queue.push_for(group, Event::new(time, Class::Arrival, global, slot));
         } else {
             let light = self.congestion.lights.carried(slot);
-            let packet = self.packets.remove(slot);
+            let packet = self.packets[slot];
+            self.packets.remove(slot);
             self.hand_over(shard, global, &packet, light);
         }
     }
 
     /// Chooses the lane by which a packet goes on towards its node.
     #[inline(always)]
-    fn choose(&mut self, switch: u32, slot: u32, service: u8, route: Route) -> u32 {
+    fn choose(&mut self, switch: u32, slot: u32, service: u8, route: Route) -> Output {
         let Route { start, n, first } = route;
-        let (out, lane) = match n {
+        let (link, lane) = match n {
             0 => self.choose_by_rule(switch, slot),
             _ => (self.links.least_loaded_of(start, n.into(), first.into(), self.now), service),
         };
-        self.links.lane_of(out, lane)
+        Output { link, lane: self.links.lane_of(link, lane) }
     }
 
     /// What does not depend on load of the way on of `packet`, which heads for a switch, and whether that
@@ -491,23 +507,23 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Shows the mark of a packet that is in the queue this hop.
     #[inline(never)]
-    fn mark_queued(&mut self, lane: u32, slot: u32) {
-        self.mark(lane, slot, 0);
+    fn mark_queued(&mut self, out: Output, slot: u32) {
+        self.mark(out, slot, 0);
     }
 
     /// Shows the packet's mark this hop: the packet has so many bytes that have yet to join the queue.
     #[inline(always)]
-    fn mark(&mut self, lane: u32, slot: u32, joining: u32) {
+    fn mark(&mut self, out: Output, slot: u32, joining: u32) {
         if !self.probe.wants_hops() {
             return;
         }
-        let congested = self.congested(lane, slot, joining);
+        let congested = self.congested(out.lane, slot, joining);
         let queue =
-            if self.probe.wants_queue() { self.queued(lane) + u64::from(joining) } else { 0 };
+            if self.probe.wants_queue() { self.queued(out.lane) + u64::from(joining) } else { 0 };
         let packet = &mut self.packets[slot];
         let hop = Hop {
-            local: self.links.link_of(lane),
-            link: self.links.lane(lane).global,
+            local: out.link,
+            link: self.links.lane(out.lane).global,
             congested,
             queue,
             packet: packet.id,

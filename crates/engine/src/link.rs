@@ -59,6 +59,8 @@ pub(crate) struct Link {
     pub dst: u32,
     pub shard: u8,
     pub group: u32,
+    /// Its place at the switch it leads to: that of the link that runs back, among those that leave there.
+    pub port: u16,
     /// Group of the vertex it comes from.
     pub home: u32,
     /// The vertex it leads to is a node.
@@ -86,6 +88,8 @@ pub(crate) struct Lane {
     pub wait_tail: u32,
     /// Which of the shard's wires it has.
     wire: u16,
+    /// As of its [`Link`].
+    pub port: u16,
     /// Shard of the vertex it leads to.
     pub shard: u8,
     flags: u8,
@@ -111,13 +115,14 @@ const OLDEST: u8 = 8;
 
 impl Lane {
     fn new(link: &Link, wire: u16, credit: u32) -> Self {
-        let Link { global, dst, shard, group, home, to_node, from_node, .. } = *link;
+        let Link { global, dst, shard, group, port, home, to_node, from_node, .. } = *link;
         Self {
             dst,
             group,
             global,
             wait_tail: NIL,
             wire,
+            port,
             shard,
             flags: (TO_NODE * u8::from(to_node)) | (FROM_NODE * u8::from(from_node)),
             credit,
@@ -411,12 +416,15 @@ impl Links {
         self.lane(self.lane_of(link, 0)).free_at
     }
 
-    /// Books `link` until `time`, which is not before it is free.
+    /// Books `link` for so long, behind what it has taken on; returns from when.
     #[inline]
-    pub fn book(&mut self, link: u32, time: u64) {
+    pub fn book(&mut self, link: u32, now: u64, busy_ps: u64) -> u64 {
         let first = self.lane_of(link, 0);
-        self.lane_mut(first).free_at = time;
-        self.loads.book(first, time);
+        let free_at = &mut self.lane_mut(first).free_at;
+        let start = now.max(*free_at);
+        *free_at = start + busy_ps;
+        self.loads.book(first, start + busy_ps);
+        start
     }
 
     /// A packet of `wire` bytes waits at `lane`.
@@ -531,7 +539,8 @@ mod tests {
         /// A link between switches of which only number and cable matter.
         pub fn lone(global: u32, wire: Wire) -> Self {
             let (to_node, from_node) = (false, false);
-            Self { wire, global, dst: 0, shard: 0, group: 0, home: 0, to_node, from_node }
+            let (dst, shard, group, port, home) = (0, 0, 0, 0, 0);
+            Self { wire, global, dst, shard, group, port, home, to_node, from_node }
         }
     }
 
@@ -565,7 +574,7 @@ mod tests {
         let late = (1 << 30) + 100;
         assert_eq!(links.give_back(0, late, 4), (late + 7, false));
         assert_eq!(links.give_back(0, 3 << 30, 1), ((3 << 30) + 7, true), "beyond the epoch");
-        links.book(0, late + 9);
+        assert_eq!(links.book(0, late, 9), late);
         links.opens(1 << 30);
         assert!(!links.has(0, 4, late + 6) && links.has(0, 4, late + 7));
         assert_eq!(links.give_back(0, late, 1 << 16), (late + 7, true), "too much for a note");

@@ -77,7 +77,7 @@ pub(crate) struct Packet {
     pub from: u8,
     /// Service level: which set of virtual lanes it uses.
     pub service: u8,
-    /// Port it came by: its number among the links of the switch.
+    /// Port it comes by: its number among the links of the switch.
     pub input: u16,
 }
 
@@ -151,10 +151,10 @@ impl Packets {
         self.slots.len() as u32 - 1
     }
 
+    /// Takes a packet out; it can be read until another is inserted.
     #[inline]
-    pub fn remove(&mut self, slot: u32) -> Packet {
+    pub fn remove(&mut self, slot: u32) {
         self.free.push(slot);
-        self.slots[slot as usize]
     }
 
     /// Starts to fetch a packet.

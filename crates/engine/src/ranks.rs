@@ -7,10 +7,9 @@
 
 use tailback_program::{Op, Rank, Request};
 
-use crate::congestion::Light;
 use crate::link::NEVER;
 use crate::machine::prefetch;
-use crate::packet::{Content, Flags, Packet};
+use crate::packet::{Content, Flags};
 use crate::probe::{Arrival, Probe};
 use crate::program::Envelope;
 use crate::queue::{Class, Event};
@@ -153,7 +152,8 @@ impl<P: Probe> Shard<'_, P> {
     /// A node deals with a packet that has something to say about congestion.
     fn on_notice(&mut self, slot: u32) {
         let light = self.congestion.lights.carried(slot);
-        let packet = self.packets.remove(slot);
+        self.packets.remove(slot);
+        let packet = &self.packets[slot];
         let (node, message) = (packet.node, packet.message);
         match packet.content() {
             Content::Congestion if packet.flags.has(Flags::GREEN) => self.green(node, light),
@@ -192,13 +192,19 @@ impl<P: Probe> Shard<'_, P> {
     /// Delivers a packet whose tail reaches its node at `time`, which may lie ahead: nothing can come
     /// between. The node learns of it by an event only where that matters to it.
     pub fn deliver(&mut self, slot: u32, time: u64) {
-        let light = self.congestion.lights.carried(slot);
-        let packet = self.packets.remove(slot);
-        let message = packet.message;
-        let what = match packet.content() {
+        let packet = &self.packets[slot];
+        let (message, content) = (packet.message, packet.content());
+        if content == Content::Congestion || packet.flags.has(Flags::NOTIFIED) {
+            // It stays until the node deals with it.
+            self.queue.push(Event::new(time, Class::Message, message, NOTICE + slot));
+        } else {
+            self.packets.remove(slot);
+        }
+        let packet = &self.packets[slot];
+        let what = match content {
             Content::RequestToSend => REQUESTED,
             Content::ClearToSend => CLEARED,
-            Content::Congestion => self.keep(packet, light),
+            Content::Congestion => return,
             Content::Data => {
                 let envelope = &self.world.program.messages[message as usize];
                 self.delivered += 1;
@@ -217,10 +223,6 @@ impl<P: Probe> Shard<'_, P> {
                     };
                     self.probe.delivered(time, arrival, packet.mark);
                 }
-                if packet.flags.has(Flags::NOTIFIED) {
-                    let notice = self.keep(packet, light);
-                    self.queue.push(Event::new(time, Class::Message, message, notice));
-                }
                 let number = (packet.id - envelope.first_packet) as u32;
                 let state = &mut self.receives[self.world.sides[message as usize].receive as usize];
                 if self.world.settings.in_order() {
@@ -237,13 +239,6 @@ impl<P: Probe> Shard<'_, P> {
             }
         };
         self.queue.push(Event::new(time, Class::Message, message, what));
-    }
-
-    /// Keeps a packet that has arrived until its node deals with it: what its event says.
-    fn keep(&mut self, packet: Packet, light: Light) -> u32 {
-        let slot = self.packets.insert(packet);
-        self.congestion.lights.carry(slot, light);
-        NOTICE + slot
     }
 
     fn arrived(&mut self, message: u32) {

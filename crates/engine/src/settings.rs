@@ -231,11 +231,6 @@ impl Settings {
         (payload + self.header_bytes).max(MIN_WIRE_BYTES)
     }
 
-    /// Whether it matters which port of a switch a packet came by.
-    pub(crate) fn by_ports(&self) -> bool {
-        self.arbitrated() || self.probes.of_ports()
-    }
-
     /// Whether packets of a message arrive in the order they were sent in.
     pub(crate) fn in_order(&self) -> bool {
         matches!(self.routing, Routing::Deterministic | Routing::Vc)

@@ -31,8 +31,8 @@ pub(crate) struct Shard<'a, P> {
     pub arbitrated: bool,
     /// Load alone decides among candidates side by side: adaptive routing, one lane a link.
     pub by_load: bool,
-    /// Something beyond the plain path is on: see `Shard::prepare`.
-    pub extras: bool,
+    /// There is congestion control.
+    pub controlled: bool,
     pub congestion: Congestion,
     pub circuits: Circuits,
     pub adapters: Vec<Adapter>,
@@ -89,7 +89,7 @@ impl<P: Probe> Shard<'_, P> {
             Class::Adapter => self.on_adapter(event.entity()),
             Class::Rank => self.go_on(event.entity()),
             Class::Free => self.on_free(event.entity()),
-            Class::Ready => self.on_held_back(event.entity(), event.packet()),
+            Class::Ready => self.on_held_back(event.packet()),
             Class::Light => self.on_light(event.entity()),
             Class::Arrival | Class::Credit | Class::None => {}
         }

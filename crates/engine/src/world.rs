@@ -41,8 +41,6 @@ pub(crate) struct World<'a> {
     pub places: Vec<Place>,
     /// Group of every vertex within its shard.
     groups: Vec<u32>,
-    /// Of every link the numbers that ports go by, where a probe or arbitration wants them.
-    pub ports: Vec<Ends>,
     /// Number of each rank within its shard.
     pub local_rank: Vec<u32>,
     /// Ranks of every shard, in order.
@@ -62,15 +60,6 @@ pub(crate) struct Sides {
     pub send: u32,
     /// The receiving one within the receiver's shard.
     pub receive: u32,
-}
-
-/// Numbers of a link's ends, within their shards.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends {
-    /// The first of the links that leave where it comes from.
-    pub first: u32,
-    /// The link that runs back.
-    pub back: u32,
 }
 
 /// Where a node is; all in one place for a packet on its way there.
@@ -114,7 +103,6 @@ impl<'a> World<'a> {
             least_cable_ps: cut.lookahead_ps.saturating_sub(delay).min(u64::MAX / 4),
             places: places(fabric, plan, &cut),
             groups: groups(plan, &cut),
-            ports: if settings.by_ports() { ends(fabric, &cut) } else { Vec::new() },
             total_packets: compiled.messages.iter().map(of_packets).sum(),
             choice: Source::new(settings.seed, Stream::Route),
             reservoir: Source::new(settings.seed, Stream::Reservoir),
@@ -173,7 +161,7 @@ impl<'a> World<'a> {
             number,
             arbitrated,
             by_load: settings.routing == Routing::Adaptive && self.lanes() == 1,
-            extras: arbitrated || control.is_some(),
+            controlled: control.is_some(),
             arbiter: if arbitrated {
                 Arbiter::new(links.len(), n_lanes)
             } else {
@@ -207,16 +195,26 @@ impl<'a> World<'a> {
 
     fn link(&self, link: usize) -> Link {
         let (src, dst) = (self.fabric.link_src[link], self.fabric.link_dst[link]);
+        let back = self.fabric.link_reverse[link] - self.fabric.out_links(dst).start;
         Link {
             wire: Wire::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link]),
             global: link as u32,
             dst,
             shard: self.cut.of_vertex(dst),
             group: self.group(dst),
+            // Ports of switches are counted before the run; those of nodes name nothing.
+            port: back as u16,
             home: self.group(src),
             to_node: self.fabric.is_node(dst),
             from_node: self.fabric.is_node(src),
         }
+    }
+
+    /// Number within its shard of the first of the links that leave a vertex.
+    #[inline]
+    pub fn first_port(&self, vertex: u32) -> u32 {
+        let first = self.fabric.out_start[vertex as usize];
+        first.wrapping_sub(self.cut.link_shift[vertex as usize])
     }
 
     /// Group of a vertex within its shard.
@@ -403,17 +401,6 @@ fn number_ranks(placement: &Placement, cut: &Cut, n: u32) -> (Vec<Vec<u32>>, Vec
         here.push(rank);
     }
     (ranks, local)
-}
-
-/// The ends of every link.
-fn ends(fabric: &Fabric, cut: &Cut) -> Vec<Ends> {
-    let local = |link: u32, vertex: u32| link.wrapping_sub(cut.link_shift[vertex as usize]);
-    let ends = fabric.link_src.iter().zip(&fabric.link_dst).zip(&fabric.link_reverse);
-    let ends = ends.map(|((&src, &dst), &reverse)| Ends {
-        first: local(fabric.out_links(src).start, src),
-        back: local(reverse, dst),
-    });
-    ends.collect()
 }
 
 /// Numbers of both sides of every message, and how many there are in each shard.

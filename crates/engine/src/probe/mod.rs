@@ -73,8 +73,8 @@ pub trait Probe {
     #[inline]
     fn leaves(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
 
-    /// The adapter behind an injection link has a packet of `wire` bytes and no credit for it; 0 when
-    /// it has credit again. May be told more than once.
+    /// The adapter behind an injection link has a packet of `wire` bytes and no credit for it, until it sends
+    /// one. May be told more than once.
     #[inline]
     fn holds(&mut self, _now: u64, _link: u32, _wire: u32) {}
 

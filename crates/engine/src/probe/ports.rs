@@ -429,12 +429,10 @@ impl Probe for Ports {
 
     #[inline]
     fn holds(&mut self, now: u64, link: u32, wire: u32) {
-        if wire > 0 || self.ports[link as usize].waiting > 0 {
-            let (port, line) = self.at(now, link);
-            port.wait(line, now, u32::from(wire > 0));
-            line.waiting_bytes = wire.into();
-            line.left_at = now;
-        }
+        let (port, line) = self.at(now, link);
+        port.wait(line, now, u32::from(wire > 0));
+        line.waiting_bytes = wire.into();
+        line.left_at = now;
     }
 
     /// The transmitter takes on a packet: it begins now, or as the last one ends.
@@ -443,6 +441,10 @@ impl Probe for Ports {
         let Slot { start, busy_ps, .. } = slot;
         if now >= self.next {
             self.catch_up(now, link, packet.input);
+        }
+        if packet.input == NIL && self.ports[link as usize].waiting > 0 {
+            // An adapter that had no credit has it now.
+            self.holds(now, link, 0);
         }
         let port = &mut self.ports[link as usize];
         debug_assert_eq!(start, port.until.max(now));
