@@ -21,29 +21,41 @@ pub(crate) struct Adapter {
     control: VecDeque<(u32, Content, Light)>,
     /// Messages with packets left by destination, where injection is of that kind.
     flows: Option<Box<Flows>>,
-    /// Otherwise: the first of them, [`NIL`] if there is none, and the others.
-    first: u32,
+    /// Otherwise: the first of them, and the others.
+    first: Outgoing,
+    /// Its link, numbered within the shard.
+    link: u32,
     /// An event will come when it may send again.
     pending: bool,
-    others: VecDeque<u32>,
+    others: VecDeque<Outgoing>,
 }
 
-impl Default for Adapter {
-    fn default() -> Self {
-        let (control, others) = (VecDeque::new(), VecDeque::new());
-        Self { control, flows: None, first: NIL, pending: false, others }
-    }
+/// A message and the number of its sending side within the shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Outgoing {
+    message: u32,
+    send: u32,
+}
+
+impl Outgoing {
+    const NONE: Self = Self { message: NIL, send: NIL };
 }
 
 impl Adapter {
+    /// That of a node with this link.
+    pub fn new(link: u32) -> Self {
+        let (control, others) = (VecDeque::new(), VecDeque::new());
+        Self { control, flows: None, first: Outgoing::NONE, link, pending: false, others }
+    }
+
     /// Messages by destination.
     pub fn flows(&mut self) -> &mut Flows {
         self.flows.get_or_insert_default()
     }
 
     /// Adds a message to be sent in its turn.
-    fn push(&mut self, message: u32) {
-        if self.first == NIL {
+    fn push(&mut self, message: Outgoing) {
+        if self.first == Outgoing::NONE {
             self.first = message;
         } else {
             self.others.push_back(message);
@@ -52,7 +64,7 @@ impl Adapter {
 
     /// The first message is sent: the next one is the first.
     fn pop(&mut self) {
-        self.first = self.others.pop_front().unwrap_or(NIL);
+        self.first = self.others.pop_front().unwrap_or(Outgoing::NONE);
     }
 
     /// The first message goes to the end of the line.
@@ -71,7 +83,7 @@ impl Adapter {
     #[inline]
     fn is_idle(&self) -> bool {
         let flows = self.flows.as_ref().is_none_or(|flows| flows.is_empty());
-        self.first == NIL && self.control.is_empty() && flows
+        self.first == Outgoing::NONE && self.control.is_empty() && flows
     }
 }
 
@@ -81,13 +93,14 @@ impl<P: Probe> Shard<'_, P> {
         let world = self.world;
         let by_destination = world.settings.injection == Injection::PerDestination;
         let begin = self.now + world.pacing_offset(message);
+        let outgoing = self.outgoing(message);
         let adapter = self.adapter(node);
         match content {
             Content::Data if by_destination => {
                 let dst = world.program.messages[message as usize].dst;
                 adapter.flows().push(world.placement.node[dst as usize], message, begin);
             }
-            Content::Data => adapter.push(message),
+            Content::Data => adapter.push(outgoing),
             _ => adapter.control.push_back((message, content, Light::default())),
         }
         if !adapter.pending {
@@ -104,18 +117,26 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Starts to fetch what the next packet of `node` will need.
+    /// A message that begins here.
+    fn outgoing(&self, message: u32) -> Outgoing {
+        Outgoing { message, send: self.world.send_of(message) }
+    }
+
+    /// Starts to fetch the adapter of `node`.
     #[inline]
     pub fn fetch_adapter(&self, node: u32) {
         prefetch(&self.adapters, self.world.cut.local_node[node as usize]);
-        self.links.fetch_whole(self.links.lane_of(self.world.injection(node), 0));
     }
 
-    /// The message of which `node` sends the next packet, where it sends messages in order.
+    /// Starts to fetch what the next packet of `node` will need besides.
     #[inline]
-    pub fn first_message(&self, node: u32) -> Option<u32> {
-        let first = self.adapters[self.world.cut.local_node[node as usize] as usize].first;
-        (first != NIL).then_some(first)
+    pub fn fetch_next(&self, node: u32) {
+        let Adapter { link, first, .. } = self.adapters[self.local(node)];
+        self.links.fetch_whole(self.links.lane_of(link, 0));
+        prefetch(&self.sends, first.send);
+        if P::ON {
+            self.probe.fetch(link);
+        }
     }
 
     /// The adapter's link is free again.
@@ -138,12 +159,13 @@ impl<P: Probe> Shard<'_, P> {
     /// Sends the next packet of `node` if link and credit allow; otherwise sees to it that an event
     /// comes when they do.
     pub fn adapter_send(&mut self, node: u32) {
-        let (local, link) = (self.local(node), self.world.injection(node));
+        let local = self.local(node);
         let adapter = &mut self.adapters[local];
+        let link = adapter.link;
         let (message, content, light) = match (adapter.control.front(), adapter.first) {
-            (Some(&front), _) => front,
-            (None, NIL) if adapter.is_idle() => return,
-            (None, NIL) => return self.flow_send(node, link),
+            (Some(&(message, content, light)), _) => (self.outgoing(message), content, light),
+            (None, Outgoing::NONE) if adapter.is_idle() => return,
+            (None, Outgoing::NONE) => return self.flow_send(node, link),
             (None, message) => (message, Content::Data, Light::default()),
         };
         if self.links.free_at(link) > self.now {
@@ -182,7 +204,8 @@ impl<P: Probe> Shard<'_, P> {
         }
         let mut place = 0;
         while let Some((at, message)) = self.adapter(node).flows().ready(place, now) {
-            let Some((packet, last)) = self.next_packet(message, Content::Data, link) else {
+            let outgoing = self.outgoing(message);
+            let Some((packet, last)) = self.next_packet(outgoing, Content::Data, link) else {
                 place = at + 1;
                 continue;
             };
@@ -224,24 +247,26 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Makes the next packet of `message` and says whether it is the last; or waits for credit and
+    /// Makes the next packet of a message and says whether it is the last; or waits for credit and
     /// returns nothing.
     #[inline(always)]
-    fn next_packet(&mut self, message: u32, content: Content, link: u32) -> Option<(Packet, bool)> {
-        let world = self.world;
-        let envelope = &world.program.messages[message as usize];
+    fn next_packet(
+        &mut self,
+        Outgoing { message, send }: Outgoing,
+        content: Content,
+        link: u32,
+    ) -> Option<(Packet, bool)> {
+        let (world, now) = (self.world, self.now);
         let data = content == Content::Data;
-        let sending = data.then(|| &mut self.sends[world.sides[message as usize].send as usize]);
-        let (mut number, mut payload) = (0, 0);
-        if let Some(state) = &sending {
-            let size = u64::from(world.settings.packet_bytes);
-            number = u64::from(state.packets - state.packets_unsent);
-            payload = (envelope.bytes - number * size).min(size) as u32;
-        }
+        let (payload, service) = if data {
+            let state = &self.sends[send as usize];
+            let full = world.settings.packet_bytes.into();
+            (state.bytes_unsent.min(full) as u32, state.service)
+        } else {
+            (0, world.service(&world.program.messages[message as usize]))
+        };
         let wire = world.settings.wire_bytes(payload);
-        let service = world.service(envelope);
         let lane = self.links.lane_of(link, service);
-        let now = self.now;
         let brief = self.links.present(now);
         let state = self.links.lane_mut(lane);
         let waited = state.satisfy();
@@ -252,28 +277,27 @@ impl<P: Probe> Shard<'_, P> {
             }
             return None;
         }
-        let (node, last);
-        if let Some(state) = sending {
+        let (mut packet, last) = if data {
+            let state = &mut self.sends[send as usize];
             state.start_ps = state.start_ps.min(now);
+            state.bytes_unsent -= u64::from(payload);
             state.packets_unsent -= 1;
-            (node, last) = (state.node, state.packets_unsent == 0);
+            state.next_packet += 1;
+            let mut packet = Packet::notice(content, message, state.node, wire);
+            packet.id = content.numbered(state.next_packet - 1);
+            packet.flags.set(Flags::OBSERVED, state.observed);
+            (packet, state.packets_unsent == 0)
         } else {
+            let envelope = &world.program.messages[message as usize];
             let back = matches!(content, Content::ClearToSend | Content::Congestion);
             let to = if back { envelope.src } else { envelope.dst };
-            (node, last) = (world.placement.node[to as usize], false);
-        }
-        let mut flags = Flags::default();
-        let observed = data && world.placement.label_observed[envelope.label as usize];
-        flags.set(Flags::OBSERVED, observed);
-        flags.set(Flags::STALLED, waited);
-        let packet = Packet {
-            id: content.numbered(envelope.first_packet + number),
-            lane,
-            flags,
-            from: self.number,
-            service,
-            ..Packet::notice(content, message, node, wire)
+            let node = world.placement.node[to as usize];
+            let mut packet = Packet::notice(content, message, node, wire);
+            packet.id = content.numbered(envelope.first_packet);
+            (packet, false)
         };
+        packet.flags.set(Flags::STALLED, waited);
+        (packet.lane, packet.from, packet.service) = (lane, self.number, service);
         Some((packet, last))
     }
 

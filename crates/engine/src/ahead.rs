@@ -73,9 +73,8 @@ pub(crate) struct Ahead {
     adapters: Names,
     /// Lanes whose credit comes back as an event.
     credits: Names,
-    /// Messages whose packets come to their nodes, and those that adapters send.
+    /// Messages whose packets come to their nodes.
     received: Names,
-    sent: Names,
     /// Routes of packets in the order of their arrivals, and how many have been used.
     routes: [Route; ROOM],
     used: usize,
@@ -90,7 +89,6 @@ impl Default for Ahead {
             adapters: Names::default(),
             credits: Names::default(),
             received: Names::default(),
-            sent: Names::default(),
             routes: [Route::default(); ROOM],
             used: 0,
             begun: 0,
@@ -112,8 +110,8 @@ impl<P: Probe> Shard<'_, P> {
     pub fn look_ahead(&mut self) {
         let ahead = &mut self.ahead;
         (ahead.begun, ahead.used) = (0, 0);
-        let Ahead { arrivals, adapters, credits, received, sent, .. } = ahead;
-        for names in [arrivals, adapters, credits, received, sent] {
+        let Ahead { arrivals, adapters, credits, received, .. } = ahead;
+        for names in [arrivals, adapters, credits, received] {
             names.clear();
         }
         (0..4).for_each(|block| self.name(block));
@@ -198,32 +196,24 @@ impl<P: Probe> Shard<'_, P> {
             self.ahead.received.note(message, home);
         }
         for place in self.ahead.adapters.of(block) {
-            let node = self.ahead.adapters.at(place);
-            if P::ON {
-                self.probe.fetch(self.world.injection(node));
-            }
-            let message = self.first_message(node);
-            self.ahead.sent.note(message.unwrap_or_default(), message.is_some());
+            self.fetch_next(self.ahead.adapters.at(place));
         }
         for place in self.ahead.credits.of(block) {
             if let Some(first) = self.first_waiting(self.ahead.credits.at(place)) {
                 self.packets.fetch(first);
             }
         }
-        let Ahead { received, sent, .. } = &mut self.ahead;
+        let received = &mut self.ahead.received;
         received.end(block);
-        sent.end(block);
-        for names in [received, sent] {
-            for place in names.of(block) {
-                self.world.fetch_message(names.at(place));
-            }
+        for place in received.of(block) {
+            self.world.fetch_message(received.at(place));
         }
     }
 
     /// Last stage: asks for the sides of messages and the lanes by which those came who wait; where the
     /// network does not fit the cache, for the lanes that packets would take now.
     fn follow(&self, block: usize) {
-        let Ahead { credits, received, sent, arrivals, routes, .. } = &self.ahead;
+        let Ahead { credits, received, arrivals, routes, .. } = &self.ahead;
         for place in credits.of(block) {
             if let Some(first) = self.first_waiting(credits.at(place)) {
                 let packet = &self.packets[first];
@@ -241,9 +231,6 @@ impl<P: Probe> Shard<'_, P> {
         }
         for place in received.of(block) {
             self.fetch_receive(received.at(place));
-        }
-        for place in sent.of(block) {
-            self.fetch_send(sent.at(place));
         }
     }
 }

@@ -96,10 +96,11 @@ impl MessageLog {
 
     pub(crate) fn new<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> Self {
         let mut log = Self::with_capacity(world.program.messages.len());
-        for (message, sides) in world.program.messages.iter().zip(&world.sides) {
-            let sending = &shards[world.shard_of_rank(message.src)].sends[sides.send as usize];
+        for (number, message) in (0..).zip(&world.program.messages) {
+            let sender = &shards[world.shard_of_rank(message.src)];
+            let sending = &sender.sends[world.send_of(number) as usize];
             let receiver = &shards[world.shard_of_rank(message.dst)];
-            let receiving = &receiver.receives[sides.receive as usize];
+            let receiving = &receiver.receives[world.receive_of(number) as usize];
             log.src.push(message.src);
             log.dst.push(message.dst);
             log.bytes.push(message.bytes);

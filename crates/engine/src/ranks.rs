@@ -15,22 +15,41 @@ use crate::program::Envelope;
 use crate::queue::{Class, Event};
 use crate::shard::Shard;
 
-/// The sending side of a message.
+/// The sending side of a message: a cache line with all that its packets are made of.
 #[derive(Debug, Clone, Copy)]
-#[repr(align(32))]
+#[repr(align(64))]
 pub(crate) struct Sending {
     pub post_ps: u64,
     pub start_ps: u64,
+    /// Number of its next packet over the whole run.
+    pub next_packet: u64,
+    /// Payload of all packets that are not sent.
+    pub bytes_unsent: u64,
     /// The receiver's node.
     pub node: u32,
     pub packets: u32,
     pub packets_unsent: u32,
+    pub service: u8,
+    /// Of an observed job.
+    pub observed: bool,
     sent: bool,
 }
 
 impl Sending {
-    pub fn new(packets: u32, node: u32) -> Self {
-        Self { post_ps: 0, start_ps: NEVER, node, packets, packets_unsent: packets, sent: false }
+    /// That of a message to `node`.
+    pub fn new(message: &Envelope, packets: u32, node: u32, service: u8, observed: bool) -> Self {
+        Self {
+            post_ps: 0,
+            start_ps: NEVER,
+            next_packet: message.first_packet,
+            bytes_unsent: message.bytes,
+            node,
+            packets,
+            packets_unsent: packets,
+            service,
+            observed,
+            sent: false,
+        }
     }
 }
 
@@ -61,7 +80,7 @@ impl Receiving {
     }
 }
 
-const _: () = assert!(size_of::<Sending>() == 32 && size_of::<Receiving>() == 32);
+const _: () = assert!(size_of::<Sending>() == 64 && size_of::<Receiving>() == 32);
 
 /// [`Class::Message`] events carry what happens in their packet field.
 const READY: u32 = 0;
@@ -76,14 +95,14 @@ impl<P: Probe> Shard<'_, P> {
     /// Starts to fetch the sending side of a message.
     #[inline]
     pub fn fetch_send(&self, message: u32) {
-        prefetch(&self.sends, self.world.sides[message as usize].send);
+        prefetch(&self.sends, self.world.send_of(message));
     }
 
     /// Starts to fetch the receiving side of a message. That of a handshake that goes back is in
     /// another shard.
     #[inline]
     pub fn fetch_receive(&self, message: u32) {
-        prefetch(&self.receives, self.world.sides[message as usize].receive);
+        prefetch(&self.receives, self.world.receive_of(message));
     }
 
     /// Starts to fetch both sides of a message and the ranks at them, as far as they are of this shard.
@@ -125,7 +144,7 @@ impl<P: Probe> Shard<'_, P> {
         match what {
             READY => self.on_ready(message),
             LOCAL_ARRIVAL => {
-                let receive = self.world.sides[message as usize].receive;
+                let receive = self.world.receive_of(message);
                 self.delivered += u64::from(self.receives[receive as usize].packets_left);
                 self.receives[receive as usize].packets_left = 0;
                 self.receives[receive as usize].arrival_ps = self.now;
@@ -134,7 +153,7 @@ impl<P: Probe> Shard<'_, P> {
             }
             ARRIVED => self.arrived(message),
             REQUESTED => {
-                let state = &mut self.receives[self.world.sides[message as usize].receive as usize];
+                let state = &mut self.receives[self.world.receive_of(message) as usize];
                 state.requested = true;
                 if state.posted {
                     self.clear(message);
@@ -168,7 +187,7 @@ impl<P: Probe> Shard<'_, P> {
         let envelope = &world.program.messages[message as usize];
         if world.same_host(envelope) {
             let wire = (envelope.bytes as f64 * 8000.0 / world.settings.local_gbps).ceil() as u64;
-            self.sends[self.world.sides[message as usize].send as usize].start_ps = self.now;
+            self.sends[self.world.send_of(message) as usize].start_ps = self.now;
             let time = self.now + world.settings.local_delay_ps + wire;
             self.queue.push(Event::new(time, Class::Message, message, LOCAL_ARRIVAL));
             return;
@@ -185,7 +204,7 @@ impl<P: Probe> Shard<'_, P> {
     /// The last byte of a message has left its adapter.
     pub fn on_sent(&mut self, message: u32) {
         let envelope = &self.world.program.messages[message as usize];
-        self.sends[self.world.sides[message as usize].send as usize].sent = true;
+        self.sends[self.world.send_of(message) as usize].sent = true;
         self.completed(envelope.src);
     }
 
@@ -224,7 +243,7 @@ impl<P: Probe> Shard<'_, P> {
                     self.probe.delivered(time, arrival, packet.mark);
                 }
                 let number = (packet.id - envelope.first_packet) as u32;
-                let state = &mut self.receives[self.world.sides[message as usize].receive as usize];
+                let state = &mut self.receives[self.world.receive_of(message) as usize];
                 if self.world.settings.in_order() {
                     assert_eq!(number, state.received, "packet of message {message} out of order");
                 }
@@ -243,7 +262,7 @@ impl<P: Probe> Shard<'_, P> {
 
     fn arrived(&mut self, message: u32) {
         let envelope = &self.world.program.messages[message as usize];
-        let state = &mut self.receives[self.world.sides[message as usize].receive as usize];
+        let state = &mut self.receives[self.world.receive_of(message) as usize];
         assert!(!state.arrived, "message {message} arrived twice");
         state.arrived = true;
         if state.posted {
@@ -267,11 +286,10 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     fn complete(&mut self, rank: u32, request: Request) -> bool {
-        let sides = &self.world.sides;
         match request {
-            Request::Send(message) => self.sends[sides[message as usize].send as usize].sent,
+            Request::Send(message) => self.sends[self.world.send_of(message) as usize].sent,
             Request::Receive(message) => {
-                let state = &self.receives[sides[message as usize].receive as usize];
+                let state = &self.receives[self.world.receive_of(message) as usize];
                 state.arrived && state.posted
             }
             Request::All => self.rank(rank).all_complete(),
@@ -280,14 +298,14 @@ impl<P: Probe> Shard<'_, P> {
 
     fn post_send(&mut self, rank: u32, message: u32) {
         self.rank(rank).opened();
-        let send = self.world.sides[message as usize].send;
+        let send = self.world.send_of(message);
         self.sends[send as usize].post_ps = self.now;
         let time = self.now + self.world.settings.send_delay_ps;
         self.queue.push(Event::new(time, Class::Message, message, READY));
     }
 
     fn post_receive(&mut self, rank: u32, message: u32) {
-        let receive = self.world.sides[message as usize].receive;
+        let receive = self.world.receive_of(message);
         let state = &mut self.receives[receive as usize];
         state.posted = true;
         let (arrived, requested) = (state.arrived, state.requested);

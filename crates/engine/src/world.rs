@@ -32,8 +32,8 @@ pub(crate) struct World<'a> {
     pub n_nodes: u32,
     pub placement: &'a Placement,
     pub program: Compiled,
-    /// Where the state of each message is.
-    pub sides: Vec<Sides>,
+    /// Where the state of each message is; empty if it is the same for all: see [`World::send_of`].
+    sides: Vec<Sides>,
     /// How many of either side every shard has.
     n_sides: Vec<Sides>,
     pub cut: Cut,
@@ -64,13 +64,13 @@ pub(crate) struct Sides {
 
 /// Where a node is; all in one place for a packet on its way there.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(16))]
 pub(crate) struct Place {
     /// Its switch.
     pub home: u32,
     /// Number of that switch among those that carry nodes, where routes are a table.
     pub column: u32,
-    /// Links to and from the switch, numbered within the shard.
-    pub injection: u32,
+    /// The link to it, numbered within the shard.
     pub ejection: u32,
 }
 
@@ -128,7 +128,9 @@ impl<'a> World<'a> {
             let packets = packets_of(message, &self.settings);
             if self.shard_of_rank(message.src) == usize::from(number) {
                 let node = self.placement.node[message.dst as usize];
-                shard.sends.push(Sending::new(packets, node));
+                let observed = self.placement.label_observed[message.label as usize];
+                let service = self.service(message);
+                shard.sends.push(Sending::new(message, packets, node, service, observed));
             }
             if self.shard_of_rank(message.dst) == usize::from(number) {
                 shard.receives.push(Receiving::new(packets));
@@ -151,8 +153,8 @@ impl<'a> World<'a> {
         let arbitrated = settings.arbitrated();
         let control = settings.congestion_control.as_ref();
         let n_lanes = self.lanes() as usize;
-        let of = |shards: &[u8]| shards.iter().filter(|&&shard| shard == number).count();
-        let (nodes, switches) = (of(&self.cut.of_node), of(&self.cut.of_switch));
+        let nodes = (0..).zip(&self.cut.of_node).filter(|&(_, &shard)| shard == number);
+        let switches = self.cut.of_switch.iter().filter(|&&shard| shard == number).count();
         let links = self.links_of(number);
         let Sides { send, receive } = self.n_sides[usize::from(number)];
         let groups = self.cut.groups[usize::from(number)] as usize;
@@ -180,7 +182,7 @@ impl<'a> World<'a> {
             links: Links::new(&links, self.lanes(), settings.buffer_bytes),
             packets: Packets::default(),
             ahead: Ahead::default(),
-            adapters: (0..nodes).map(|_| Adapter::default()).collect(),
+            adapters: nodes.map(|(node, _)| Adapter::new(self.injection(node))).collect(),
             sends: Vec::with_capacity(send as usize),
             receives: Vec::with_capacity(receive as usize),
             ranks: Vec::with_capacity(self.ranks_of(number).len()),
@@ -268,9 +270,21 @@ impl<'a> World<'a> {
     }
 
     /// Injection link of a node, numbered within its shard.
+    fn injection(&self, node: u32) -> u32 {
+        let shift = self.cut.link_shift[node as usize];
+        self.plan.injection[node as usize].wrapping_sub(shift)
+    }
+
+    /// Number of a message's sending side within the sender's shard.
     #[inline]
-    pub fn injection(&self, node: u32) -> u32 {
-        self.places[node as usize].injection
+    pub fn send_of(&self, message: u32) -> u32 {
+        self.sides.get(message as usize).map_or(message, |sides| sides.send)
+    }
+
+    /// Number of its receiving side within the receiver's shard.
+    #[inline]
+    pub fn receive_of(&self, message: u32) -> u32 {
+        self.sides.get(message as usize).map_or(message, |sides| sides.receive)
     }
 
     /// Candidates at `switch` towards a node elsewhere, numbered over the fabric, where they are
@@ -403,12 +417,17 @@ fn number_ranks(placement: &Placement, cut: &Cut, n: u32) -> (Vec<Vec<u32>>, Vec
     (ranks, local)
 }
 
-/// Numbers of both sides of every message, and how many there are in each shard.
+/// Numbers of both sides of every message, and how many there are in each shard. A single shard numbers
+/// them as the program does: no table.
 fn number_sides(
     placement: &Placement,
     cut: &Cut,
     messages: &[Envelope],
 ) -> (Vec<Sides>, Vec<Sides>) {
+    if cut.shards == 1 {
+        let all = messages.len() as u32;
+        return (Vec::new(), vec![Sides { send: all, receive: all }]);
+    }
     let shard = |rank: u32| usize::from(cut.of_node[placement.node[rank as usize] as usize]);
     let mut next = vec![Sides { send: 0, receive: 0 }; cut.shards as usize];
     let mut number = |message: &Envelope| {
@@ -434,7 +453,6 @@ fn places(fabric: &Fabric, plan: &Plan, cut: &Cut) -> Vec<Place> {
     let place = |node: usize| Place {
         home: plan.home[node],
         column: if let Rule::Table(routes) = &plan.rule { routes.column[node] } else { 0 },
-        injection: local(plan.injection[node]),
         ejection: local(plan.ejection[node]),
     };
     (0..fabric.n_nodes as usize).map(place).collect()
