@@ -40,6 +40,19 @@ impl<T: Copy> Log<T> {
         self.open.push(item);
     }
 
+    /// Appends the first so many of some items, without a branch on how many; returns whether a new piece was
+    /// begun for them.
+    #[inline]
+    pub fn push_first<const N: usize>(&mut self, kept: usize, items: [T; N]) -> bool {
+        let turns_over = self.open.capacity() - self.open.len() < N;
+        if turns_over {
+            self.turn_over();
+        }
+        self.open.extend_from_slice(&items);
+        self.open.truncate(self.open.len() + kept - N);
+        turns_over
+    }
+
     #[cold]
     fn turn_over(&mut self) {
         let most = PIECE / size_of::<T>().max(1);
@@ -95,5 +108,17 @@ mod tests {
         first.drain(|piece| all.extend_from_slice(piece));
         assert!(all.into_iter().eq(0..9000));
         assert!(first.is_empty());
+    }
+
+    #[test]
+    fn only_the_first_items_are_kept() {
+        let (mut log, mut all, mut expected) = (Log::default(), Vec::new(), Vec::new());
+        for kept in (0..5000).map(|at| at % 3) {
+            log.push_first(kept, [kept, kept + 1]);
+            expected.extend((kept..kept + 2).take(kept));
+        }
+        assert_eq!(log.len(), expected.len());
+        log.drain(|piece| all.extend_from_slice(piece));
+        assert_eq!(all, expected);
     }
 }

@@ -5,7 +5,7 @@
 //! longer than the sums it makes, and at the end. Windows double in length when there are too many of
 //! them: the length of a run need not be known beforehand.
 
-use crate::{Log, Mark, NO_LINK, in_shares, table};
+use crate::{BLOCK, Block, Log, Mark, NO_LINK, Sorting, in_shares, table};
 
 /// One received packet.
 #[derive(Debug, Clone, Copy)]
@@ -27,74 +27,52 @@ table! {
 }
 
 impl Samples {
-    fn extend(&mut self, window: u32, rows: &[Row]) {
-        self.window.extend(rows.iter().map(|_| window.into()));
-        self.label.extend(rows.iter().map(|row| row.key >> 32));
-        self.link.extend(rows.iter().map(|row| row.key & u64::from(u32::MAX)));
-        self.hop_samples.extend(rows.iter().map(|row| row.hop_samples));
-        self.hop_weight.extend(rows.iter().map(|row| row.hop_weight));
-        self.hop_variance.extend(rows.iter().map(|row| row.hop_variance));
-        self.hop_bytes.extend(rows.iter().map(|row| row.hop_bytes));
-        self.congested_samples.extend(rows.iter().map(|row| row.congested_samples));
-        self.congested_weight.extend(rows.iter().map(|row| row.congested_weight));
-        self.congested_variance.extend(rows.iter().map(|row| row.congested_variance));
+    /// Appends sums of a window, whose keys follow `first` by so many `places`.
+    fn extend(&mut self, window: u32, first: u64, places: &[u8], sums: &[[u64; BLOCK]; SUMS]) {
+        let (label, link) = (first >> 32, first & u64::from(u32::MAX));
+        self.window.extend(std::iter::repeat_n(window.into(), places.len()));
+        self.label.extend(std::iter::repeat_n(label, places.len()));
+        self.link.extend(places.iter().map(|&place| link + u64::from(place)));
+        let columns = [
+            &mut self.hop_samples,
+            &mut self.hop_weight,
+            &mut self.hop_variance,
+            &mut self.hop_bytes,
+            &mut self.congested_samples,
+            &mut self.congested_weight,
+            &mut self.congested_variance,
+        ];
+        for (column, sums) in columns.into_iter().zip(sums) {
+            column.extend(places.iter().map(|&place| sums[usize::from(place)]));
+        }
     }
 }
 
-/// Sums of one label and link.
+/// How many sums a label and a link have: those of the hop reservoir, then those of the congested one.
+const SUMS: usize = 7;
+
+/// Of them, the first of the congested reservoir; and that of bytes.
+const CONGESTED: usize = 4;
+const BYTES: usize = 3;
+
+/// Sums of one label and link, in the order of the table.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     /// See [`key`].
     key: u64,
-    hop_samples: u64,
-    hop_weight: u64,
-    hop_variance: u64,
-    hop_bytes: u64,
-    congested_samples: u64,
-    congested_weight: u64,
-    congested_variance: u64,
+    sums: [u64; SUMS],
 }
 
 /// A label and a link as one number, in the order of the table.
+#[inline]
 fn key(label: u32, link: u32) -> u64 {
     u64::from(label) << 32 | u64::from(link)
 }
 
-impl Row {
-    const EMPTY: Self = Self {
-        key: 0,
-        hop_samples: 0,
-        hop_weight: 0,
-        hop_variance: 0,
-        hop_bytes: 0,
-        congested_samples: 0,
-        congested_weight: 0,
-        congested_variance: 0,
-    };
-
-    fn add(&mut self, other: &Self) {
-        self.hop_samples += other.hop_samples;
-        self.hop_weight += other.hop_weight;
-        self.hop_variance += other.hop_variance;
-        self.hop_bytes += other.hop_bytes;
-        self.congested_samples += other.congested_samples;
-        self.congested_weight += other.congested_weight;
-        self.congested_variance += other.congested_variance;
-    }
-
-    fn count(&mut self, said: &Said) {
-        let count = u64::from(said.count);
-        if said.congested {
-            self.congested_samples += 1;
-            self.congested_weight += count;
-            self.congested_variance += count * (count - 1);
-        } else {
-            self.hop_samples += 1;
-            self.hop_weight += count;
-            self.hop_variance += count * (count - 1);
-            self.hop_bytes += count * u64::from(said.bytes);
-        }
-    }
+/// The block of a key.
+#[inline]
+fn block_of(key: u64) -> u64 {
+    key / BLOCK as u64
 }
 
 /// What a packet said about a link: one of its reservoirs.
@@ -111,32 +89,27 @@ struct Said {
 
 const _: () = assert!(size_of::<Said>() == 16);
 
-/// The same of a packet with the payload of most, of one of the first labels: half as long.
+/// The same of a packet with the payload of most, of one of the first labels, in one number: from its lowest
+/// bits on hops (8), reservoir (8), link (32) and label (16).
 #[derive(Debug, Clone, Copy)]
-struct Short {
-    link: u32,
-    label: u16,
-    count: u8,
-    congested: bool,
-}
-
-const _: () = assert!(size_of::<Short>() == 8);
-
-impl Said {
-    /// As few bytes as it may take where most packets have a payload of `full` bytes.
-    #[inline]
-    fn shortened(&self, full: u32) -> Option<Short> {
-        let (label, link) = ((self.key >> 32) as u32, self.key as u32);
-        let Self { bytes, count, congested, .. } = *self;
-        let fits = bytes == full && label <= u16::MAX.into();
-        fits.then_some(Short { link, label: label as u16, count, congested })
-    }
-}
+struct Short(u64);
 
 impl Short {
+    #[inline]
+    fn new(label: u16, link: u32, count: u8, congested: bool) -> Self {
+        let [label, link] = [u64::from(label) << 48, u64::from(link) << 16];
+        Self(label | link | u64::from(congested) << 8 | u64::from(count))
+    }
+
+    #[inline]
+    fn key(&self) -> u64 {
+        self.0 >> 16
+    }
+
+    #[inline]
     fn in_full(&self, full: u32) -> Said {
-        let Self { link, label, count, congested } = *self;
-        Said { key: key(label.into(), link), bytes: full, count, congested }
+        let (count, congested) = (self.0 as u8, self.0 >> 8 & 1 > 0);
+        Said { key: self.key(), bytes: full, count, congested }
     }
 }
 
@@ -151,15 +124,6 @@ struct Page {
 }
 
 impl Page {
-    /// Appends what a packet said, where most have a payload of `full` bytes.
-    #[inline]
-    fn push(&mut self, said: Said, full: u32) {
-        match said.shortened(full) {
-            Some(short) => self.short.push(short),
-            None => self.said.push(said),
-        }
-    }
-
     /// Entries that are not summed.
     #[inline]
     fn unsummed(&self) -> usize {
@@ -179,7 +143,7 @@ impl Page {
             self.rows.dedup_by(|later, first| {
                 let same = later.key == first.key;
                 if same {
-                    first.add(later);
+                    (0..SUMS).for_each(|at| first.sums[at] += later.sums[at]);
                 }
                 same
             });
@@ -190,50 +154,64 @@ impl Page {
 /// Adds up what a window's log holds. Its memory is used again for every window.
 #[derive(Debug, Default)]
 struct Summing {
-    said: Vec<Said>,
-    sorted: Vec<Said>,
-    rows: Vec<Row>,
+    short: Sorting<Short>,
+    said: Sorting<Said>,
+    block: Block<SUMS>,
 }
 
 impl Summing {
-    /// The sums of everything, in order, where most packets have a payload of `full` bytes.
-    fn sum(&mut self, mut page: Page, full: u32) -> &[Row] {
-        self.said.clear();
-        page.short.drain(|short| self.said.extend(short.iter().map(|said| said.in_full(full))));
-        page.said.drain(|said| self.said.extend_from_slice(said));
-        self.sort();
-        self.rows.clear();
-        let mut rows = page.rows.into_iter().peekable();
-        for said in self.said.chunk_by(|a, b| a.key == b.key) {
-            let key = said[0].key;
-            self.rows.extend(std::iter::from_fn(|| rows.next_if(|row| row.key < key)));
-            let row = rows.next_if(|row| row.key == key);
-            let mut row = row.unwrap_or(Row { key, ..Row::EMPTY });
-            said.iter().for_each(|said| row.count(said));
-            self.rows.push(row);
-        }
-        self.rows.extend(rows);
-        &self.rows
-    }
-
-    /// Puts what was said in order of key: by one byte of it after the other, of those that differ.
-    fn sort(&mut self) {
-        let Self { said, sorted, .. } = self;
-        let differ = said.iter().fold(0, |bits, one| bits | (one.key ^ said[0].key));
-        sorted.resize(said.len(), Said { key: 0, bytes: 0, count: 0, congested: false });
-        for shift in (0..64).step_by(8).filter(|shift| differ >> shift & 0xff != 0) {
-            let byte = |said: &Said| (said.key >> shift) as usize & 0xff;
-            let mut place = [0usize; 257];
-            said.iter().for_each(|one| place[byte(one) + 1] += 1);
-            (0..256).for_each(|at| place[at + 1] += place[at]);
-            for one in said.iter() {
-                let at = &mut place[byte(one)];
-                sorted[*at] = *one;
-                *at += 1;
+    /// Hands out the sums of everything, block by block and in order: the first key of the block, the
+    /// places of those it has, and all sums. Most packets have a payload of `full` bytes.
+    fn sum(
+        &mut self,
+        mut page: Page,
+        full: u32,
+        mut each: impl FnMut(u64, &[u8], &[[u64; BLOCK]; SUMS]),
+    ) {
+        let Self { short, said, block } = self;
+        let mut short = short.drain(&mut page.short, |short| block_of(short.key()));
+        let mut said = said.drain(&mut page.said, |said| block_of(said.key));
+        let mut rows = &page.rows[..];
+        loop {
+            let keys = [
+                short.first().map(Short::key),
+                said.first().map(|said| said.key),
+                rows.first().map(|row| row.key),
+            ];
+            let Some(number) = keys.into_iter().flatten().map(block_of).min() else { break };
+            while let Some((first, rest)) = short.split_first()
+                && block_of(first.key()) == number
+            {
+                count(block, &first.in_full(full));
+                short = rest;
             }
-            std::mem::swap(said, sorted);
+            while let Some((first, rest)) = said.split_first()
+                && block_of(first.key) == number
+            {
+                count(block, first);
+                said = rest;
+            }
+            while let Some((first, rest)) = rows.split_first()
+                && block_of(first.key) == number
+            {
+                block.add(first.key as u8, first.sums);
+                rows = rest;
+            }
+            block.drain(|places, sums| each(number * BLOCK as u64, places, sums));
         }
     }
+}
+
+/// Counts what a packet said, in the block of its key.
+#[inline]
+fn count(block: &mut Block<SUMS>, said: &Said) {
+    let (place, count) = (said.key as u8, u64::from(said.count));
+    let first = if said.congested { CONGESTED } else { 0 };
+    block.touch(place, true);
+    *block.sum(first, place) += 1;
+    *block.sum(first + 1, place) += count;
+    *block.sum(first + 2, place) += count * (count - 1);
+    *block.sum(BYTES, place) += u64::from(!said.congested) * count * u64::from(said.bytes);
 }
 
 /// So much is kept unsummed in any window.
@@ -265,15 +243,28 @@ impl SampleLog {
             self.grow(window);
         }
         let page = &mut self.pages[window as usize];
-        if mark.hop_link != NO_LINK {
-            let (key, count) = (key(label, mark.hop_link), mark.hop_count);
-            page.push(Said { key, bytes, count, congested: false }, self.payload);
-        }
-        if mark.congested_link != NO_LINK {
-            let (key, count) = (key(label, mark.congested_link), mark.congested_count);
-            page.push(Said { key, bytes, count, congested: true }, self.payload);
-        }
-        if page.unsummed() >= self.full {
+        let hop = (mark.hop_link, mark.hop_count, false);
+        let met = (mark.congested_link, mark.congested_count, true);
+        // Whether a packet met congestion nobody could guess: no branch on it. Not even a hop is rare.
+        let kept =
+            usize::from(mark.hop_link != NO_LINK) + usize::from(mark.congested_link != NO_LINK);
+        let both = if mark.hop_link != NO_LINK { [hop, met] } else { [met, hop] };
+        let turns_over = match u16::try_from(label) {
+            Ok(label) if bytes == self.payload => {
+                let short = |(link, count, congested)| Short::new(label, link, count, congested);
+                page.short.push_first(kept, both.map(short))
+            }
+            _ => {
+                let said = |(link, count, congested)| Said {
+                    key: key(label, link),
+                    bytes,
+                    count,
+                    congested,
+                };
+                page.said.push_first(kept, both.map(said))
+            }
+        };
+        if turns_over && page.unsummed() >= self.full {
             self.sum(window);
         }
     }
@@ -286,7 +277,13 @@ impl SampleLog {
     #[cold]
     fn sum(&mut self, window: u32) {
         let page = std::mem::take(&mut self.pages[window as usize]);
-        let rows = self.summing.sum(page, self.payload).to_vec();
+        let mut rows = Vec::new();
+        self.summing.sum(page, self.payload, |first, places, sums| {
+            rows.extend(places.iter().map(|&place| Row {
+                key: first + u64::from(place),
+                sums: sums.map(|sums| sums[usize::from(place)]),
+            }));
+        });
         self.full = LEAST.max(rows.len() * size_of::<Row>() / size_of::<Said>());
         self.pages[window as usize].rows = rows;
     }
@@ -317,7 +314,9 @@ impl SampleLog {
             let mut table = Samples::with_capacity(share.iter().map(length).sum());
             let mut summing = Summing::default();
             for (window, page) in (first as u32..).zip(share) {
-                table.extend(window, summing.sum(page, payload));
+                summing.sum(page, payload, |first, places, sums| {
+                    table.extend(window, first, places, sums);
+                });
             }
             table
         });

@@ -1,0 +1,151 @@
+//! Putting things in order by counting, and adding them up, without a branch that nobody could guess.
+
+use crate::Log;
+
+/// Puts the items of logs in order. Its memory is used for every log.
+#[derive(Debug)]
+pub struct Sorting<T> {
+    items: Vec<T>,
+    sorted: Vec<T>,
+}
+
+impl<T> Default for Sorting<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), sorted: Vec::new() }
+    }
+}
+
+impl<T: Copy> Sorting<T> {
+    /// All items of a log in order of `key`, those of one key in the order of the log, which is empty
+    /// then: by one byte of the key after the other, of those that differ.
+    pub fn drain(&mut self, log: &mut Log<T>, key: impl Fn(&T) -> u64) -> &[T] {
+        let Self { items, sorted } = self;
+        items.clear();
+        log.drain(|piece| items.extend_from_slice(piece));
+        let Some(&first) = items.first() else { return &[] };
+        let (length, of_first) = (items.len(), key(&first));
+        sorted.resize(length.max(sorted.len()), first);
+        let differ = items.iter().fold(0, |bits, item| bits | (key(item) ^ of_first));
+        for shift in (0..u64::BITS).step_by(8).filter(|shift| differ >> shift & 0xff != 0) {
+            let byte = |item: &T| usize::from((key(item) >> shift) as u8);
+            let mut place = [0; 256];
+            items[..length].iter().for_each(|item| place[byte(item)] += 1);
+            let mut before = 0;
+            for place in &mut place {
+                before += std::mem::replace(place, before);
+            }
+            for item in &items[..length] {
+                let at = &mut place[byte(item)];
+                sorted[*at] = *item;
+                *at += 1;
+            }
+            std::mem::swap(items, sorted);
+        }
+        &items[..length]
+    }
+}
+
+/// Numbers that are added up together: few enough for a core's nearest cache.
+pub const BLOCK: usize = 256;
+
+/// Sums of `N` kinds for as many numbers as a block has.
+#[derive(Debug)]
+pub struct Block<const N: usize> {
+    sums: [[u64; BLOCK]; N],
+    /// A bit for each number that has any.
+    there: [u64; BLOCK / 64],
+}
+
+impl<const N: usize> Default for Block<N> {
+    fn default() -> Self {
+        Self { sums: [[0; BLOCK]; N], there: [0; BLOCK / 64] }
+    }
+}
+
+impl<const N: usize> Block<N> {
+    /// The number at `place` has sums, `if_any`.
+    #[inline]
+    pub fn touch(&mut self, place: u8, if_any: bool) {
+        self.there[usize::from(place / 64)] |= u64::from(if_any) << (place % 64);
+    }
+
+    /// A sum of the number at `place`.
+    #[inline]
+    pub fn sum(&mut self, kind: usize, place: u8) -> &mut u64 {
+        &mut self.sums[kind][usize::from(place)]
+    }
+
+    /// Adds sums of each kind to a number.
+    pub fn add(&mut self, place: u8, sums: [u64; N]) {
+        self.touch(place, true);
+        (0..N).for_each(|kind| *self.sum(kind, place) += sums[kind]);
+    }
+
+    /// Hands out the places of numbers that have any, in order, with all sums; they are zero then.
+    pub fn drain(&mut self, each: impl FnOnce(&[u8], &[[u64; BLOCK]; N])) {
+        let mut places = [0; BLOCK];
+        let places = places_of(&mut self.there, &mut places, |_| true);
+        each(places, &self.sums);
+        for sums in &mut self.sums {
+            if places.len() > BLOCK / 4 {
+                sums.fill(0);
+            } else {
+                places.iter().for_each(|&place| sums[usize::from(place)] = 0);
+            }
+        }
+    }
+}
+
+/// Takes out the bits of a block; of their places, in order, those that are `kept`.
+#[inline]
+pub fn places_of<'a>(
+    bits: &mut [u64],
+    places: &'a mut [u8; BLOCK],
+    mut kept: impl FnMut(u8) -> bool,
+) -> &'a [u8] {
+    let mut length = 0;
+    for (word, bits) in bits.iter_mut().enumerate() {
+        while *bits != 0 {
+            let place = (64 * word) as u8 + bits.trailing_zeros() as u8;
+            places[length] = place;
+            length += usize::from(kept(place));
+            *bits &= *bits - 1;
+        }
+    }
+    &places[..length]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::mix;
+
+    #[test]
+    fn items_come_in_order_of_their_keys_and_as_they_were_logged() {
+        let mut sorting = Sorting::default();
+        for (items, bits) in [(3000, 20), (0, 8), (1, 64), (700, 3), (9000, 64)] {
+            let mut log = Log::default();
+            let keys = (0..items).map(|at| (mix(at + 1) >> (64 - bits), at));
+            keys.clone().for_each(|item| log.push(item));
+            let mut expected: Vec<_> = keys.collect();
+            expected.sort();
+            assert_eq!(sorting.drain(&mut log, |item| item.0), expected);
+            assert!(log.is_empty());
+        }
+    }
+
+    #[test]
+    fn sums_come_in_order_and_are_zero_then() {
+        let mut block = Block::<2>::default();
+        for _ in 0..2 {
+            for place in [255, 3, 64, 3] {
+                block.add(place, [1, place.into()]);
+            }
+            block.touch(7, false);
+            block.drain(|places, sums| {
+                let rows = places.iter().map(|&at| (at, sums.map(|sums| sums[usize::from(at)])));
+                assert!(rows.eq([(3, [2, 6]), (64, [1, 64]), (255, [1, 255])]));
+            });
+        }
+    }
+}
