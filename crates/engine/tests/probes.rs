@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::probe::{
-    Carry, Counted, Probed, Probes, Queued, Reading, Rows, Scheme, Truth, Truths,
+    Carry, Counted, Probed, Probes, Queued, Reading, Rows, Scheme, Truths,
 };
 use tailback_engine::{
     Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme as Control,
@@ -172,7 +172,7 @@ fn counters_add_up_to_the_truth() {
         let probes = Probes { counters_ps: interval, queues_ps: interval, ..Probes::default() };
         let settings = Settings { probes, routing: Routing::Random, ..tight() };
         let outcome = rush(&network, &settings, Work { threads: 2, shards: Some(3) });
-        let mut truth = vec![Truth::default(); fabric.n_links()];
+        let mut truth = vec![Counted::default(); fabric.n_links()];
         let Truths { link, bytes, busy_ps, stall_ps, packets, .. } = &outcome.truth;
         let sent = bytes.iter().zip(packets.iter());
         let times = busy_ps.iter().zip(stall_ps.iter());
@@ -181,14 +181,14 @@ fn counters_add_up_to_the_truth() {
             sum.bytes += bytes;
             sum.busy_ps += busy_ps;
             sum.stall_ps += stall_ps;
-            sum.packets += packets as u32;
+            sum.packets += packets;
         }
         let counted = last_of(&outcome.probed.counters, fabric.n_links());
         let (mut stall, mut queue, mut adapters, mut inq) = (0, 0, 0, 0);
         for (link, truth) in truth.iter().enumerate() {
             let counted = counted[link].unwrap_or_default();
             assert_eq!(counted.bytes, truth.bytes);
-            assert_eq!((counted.packets, counted.busy_ps), (truth.packets.into(), truth.busy_ps));
+            assert_eq!((counted.packets, counted.busy_ps), (truth.packets, truth.busy_ps));
             if fabric.is_node(fabric.link_src[link]) {
                 adapters += counted.stall_ps;
                 continue;

@@ -20,7 +20,7 @@ pub use readings::{Counted, Queued};
 pub use sampled::{Reading, Row, Rows};
 pub(crate) use several::Part;
 pub use several::Several;
-pub use truth::{Truth, Truths};
+pub use truth::Truths;
 
 use serde::Deserialize;
 use tailback_telemetry::Mark;

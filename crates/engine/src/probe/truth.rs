@@ -4,61 +4,46 @@
 //! a log of the window, which the simulator's loop does not read. A window is added up and put in order
 //! of links at the end, its log also when that takes more memory than what becomes of it.
 
-use tailback_telemetry::{Log, in_shares, table};
+use tailback_telemetry::{BLOCK, Block, Log, Sorting, in_shares, table};
 
 use super::{Sent, Slot};
 use crate::link::{Link, Wire};
 
-/// What really crossed a link in a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Truth {
-    /// Bytes sent.
-    pub bytes: u64,
-    /// Time sending.
-    pub busy_ps: u64,
-    /// Time with data but no credit.
-    pub stall_ps: u64,
-    /// Packets sent.
-    pub packets: u32,
-    /// Of them, of observed jobs.
-    pub observed_packets: u32,
-    /// Packets that met congestion.
-    pub congested_packets: u32,
-    /// Of them, of observed jobs.
-    pub observed_congested_packets: u32,
-}
-
 table! {
-    /// The table of truth: one entry a window and link with traffic, in this order; see [`Truth`].
+    /// The table of truth: one entry a window and link with traffic, in this order: bytes sent, time
+    /// sending, time with data but no credit, packets sent and those of them of observed jobs, packets
+    /// that met congestion and those of them of observed jobs.
     Truths: window, link, bytes, busy_ps, stall_ps, packets, observed_packets, congested_packets,
     observed_congested_packets,
 }
 
-impl Truth {
-    fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.busy_ps += other.busy_ps;
-        self.stall_ps += other.stall_ps;
-        self.packets += other.packets;
-        self.observed_packets += other.observed_packets;
-        self.congested_packets += other.congested_packets;
-        self.observed_congested_packets += other.observed_congested_packets;
-    }
-}
+/// How many sums a link has.
+const SUMS: usize = 7;
+
+/// Which is which, in the order of the table. After packets come those of observed jobs.
+const BYTES: usize = 0;
+const BUSY_PS: usize = 1;
+const STALL_PS: usize = 2;
+const PACKETS: usize = 3;
+const CONGESTED: usize = 5;
 
 impl Truths {
-    fn extend(&mut self, window: u32, links: &[u32], truths: &[Truth]) {
-        self.window.extend(links.iter().map(|_| window.into()));
-        self.link.extend(links.iter().map(|&link| link.into()));
-        let rows = || links.iter().map(|&link| &truths[link as usize]);
-        self.bytes.extend(rows().map(|row| row.bytes));
-        self.busy_ps.extend(rows().map(|row| row.busy_ps));
-        self.stall_ps.extend(rows().map(|row| row.stall_ps));
-        self.packets.extend(rows().map(|row| row.packets.into()));
-        self.observed_packets.extend(rows().map(|row| row.observed_packets.into()));
-        self.congested_packets.extend(rows().map(|row| row.congested_packets.into()));
-        let observed = rows().map(|row| row.observed_congested_packets.into());
-        self.observed_congested_packets.extend(observed);
+    /// Appends sums of a window, of links that follow `first` by so many `places`.
+    fn extend(&mut self, window: u32, first: u32, places: &[u8], sums: &[[u64; BLOCK]; SUMS]) {
+        self.window.extend(std::iter::repeat_n(window.into(), places.len()));
+        self.link.extend(places.iter().map(|&place| u64::from(first) + u64::from(place)));
+        let columns = [
+            &mut self.bytes,
+            &mut self.busy_ps,
+            &mut self.stall_ps,
+            &mut self.packets,
+            &mut self.observed_packets,
+            &mut self.congested_packets,
+            &mut self.observed_congested_packets,
+        ];
+        for (column, sums) in columns.into_iter().zip(sums) {
+            column.extend(places.iter().map(|&place| sums[usize::from(place)]));
+        }
     }
 }
 
@@ -69,10 +54,11 @@ struct Noted<T> {
     what: T,
 }
 
-/// A packet of another size than most was sent: its bytes, and in the highest bit whether it is of an observed job.
-type Sending = Noted<u32>;
+/// A packet of another size than most was sent, its bytes; or one met congestion, 0. In the highest bit
+/// whether it is of an observed job.
+type Noticed = Noted<u32>;
 
-/// Of a [`Sending`].
+/// Of a [`Noticed`].
 const OBSERVED: u32 = 31;
 
 /// What happened in a window.
@@ -81,24 +67,23 @@ struct Page {
     /// For each link how many full packets it sent, of jobs that are not observed and of those that
     /// are; of no link if there was none yet.
     full: [Vec<u16>; 2],
-    /// The others, since they were last added up.
-    sent: Log<Sending>,
-    /// Packets that met congestion: whether they are of observed jobs.
-    met: Log<Noted<bool>>,
+    /// All else, since it was last added up.
+    noticed: Log<Noticed>,
     /// Packets that had waited at an idle link: for how long.
     stalled: Log<Noted<u64>>,
-    /// Sums of the logs until then, in order; and what there was no room for in `full`.
-    rows: Vec<Noted<Truth>>,
+    /// Sums of the logs until then, and what there was no room for in `full`; by numbers over the whole
+    /// fabric.
+    rows: Vec<Noted<[u64; SUMS]>>,
 }
 
 impl Page {
     /// Entries of its logs.
     fn len(&self) -> usize {
-        self.sent.len() + self.met.len() + self.stalled.len() + self.rows.len()
+        self.noticed.len() + self.stalled.len() + self.rows.len()
     }
 
     /// The page of the window that it is joined with.
-    fn join(&mut self, mut other: Self, links: &[Numbered]) {
+    fn join(&mut self, mut other: Self, links: &Numbered) {
         for (observed, more) in [false, true].into_iter().zip(other.full) {
             let full = &mut self.full[usize::from(observed)];
             if full.is_empty() {
@@ -112,52 +97,41 @@ impl Page {
             }
             if too_many {
                 let over = (0..).zip(full.iter().zip(more)).filter(|(_, (sum, more))| *sum < more);
-                self.rows.extend(over.map(|(link, _)| too_many_of(link, observed, links)));
+                self.rows.extend(over.map(|(link, _)| links.too_many_of(link, observed)));
             }
         }
-        self.sent.append(other.sent);
-        self.met.append(other.met);
+        self.noticed.append(other.noticed);
         self.stalled.append(other.stalled);
         self.rows.append(&mut other.rows);
     }
 }
 
-/// More full packets of a link than [`Page::full`] has room for.
-#[cold]
-fn too_many_of(link: u32, observed: bool, links: &[Numbered]) -> Noted<Truth> {
-    Noted { link, what: links[link as usize].full(1 << u16::BITS, observed) }
-}
-
-/// A link of the shard.
+/// The links of a shard.
 #[derive(Debug)]
 struct Numbered {
-    /// Its number over the whole fabric.
-    global: u32,
+    /// Number of each over the whole fabric, in order.
+    global: Vec<u32>,
+    wire: Vec<Wire>,
     /// Bytes of a full packet.
     full: u32,
-    wire: Wire,
 }
 
 impl Numbered {
-    /// So many full packets.
-    #[inline]
-    fn full(&self, packets: u32, observed: bool) -> Truth {
-        Truth {
-            packets,
-            observed_packets: if observed { packets } else { 0 },
-            bytes: u64::from(packets) * u64::from(self.full),
-            busy_ps: u64::from(packets) * self.wire.serialization(self.full),
-            ..Truth::default()
-        }
+    /// More full packets of a link than [`Page::full`] has room for.
+    #[cold]
+    fn too_many_of(&self, link: u32, observed: bool) -> Noted<[u64; SUMS]> {
+        let packets = 1 << u16::BITS;
+        let busy_ps = packets * self.wire[link as usize].serialization(self.full);
+        let of_observed = if observed { packets } else { 0 };
+        let what = [packets * u64::from(self.full), busy_ps, 0, packets, of_observed, 0, 0];
+        Noted { link: self.global[link as usize], what }
     }
 }
 
 /// What crossed the links of a shard, which numbers them.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    links: Vec<Numbered>,
-    /// Bytes of a full packet.
-    full: u32,
+    links: Numbered,
     pages: Vec<Page>,
     /// For logs that are added up before the end.
     tally: Tally,
@@ -167,11 +141,11 @@ pub(super) struct Ledger {
 const MOST: usize = 4;
 
 impl Ledger {
-    /// For these links, where most packets are of `full` bytes.
+    /// For these links, in order of their numbers, where most packets are of `full` bytes.
     pub fn new(links: &[Link], full: u32) -> Self {
-        let numbered = |&Link { global, wire, .. }: &Link| Numbered { global, full, wire };
-        let links = links.iter().map(numbered).collect();
-        Self { links, full, pages: Vec::new(), tally: Tally::default() }
+        let (global, wire) = links.iter().map(|link| (link.global, link.wire)).unzip();
+        let links = Numbered { global, wire, full };
+        Self { links, pages: Vec::new(), tally: Tally::default() }
     }
 
     /// A link sends a packet in a window.
@@ -179,18 +153,18 @@ impl Ledger {
     pub fn sent(&mut self, window: u32, link: u32, slot: Slot, packet: Sent) {
         let Sent { wire, observed, .. } = packet;
         let page = &mut self.pages[window as usize];
-        if wire == self.full {
+        if wire == self.links.full {
             let full = &mut page.full[usize::from(observed)];
             if full.is_empty() {
-                *full = vec![0; self.links.len()];
+                *full = vec![0; self.links.global.len()];
             }
             let packets = &mut full[link as usize];
             *packets = packets.wrapping_add(1);
             if *packets == 0 {
-                page.rows.push(too_many_of(link, observed, &self.links));
+                page.rows.push(self.links.too_many_of(link, observed));
             }
         } else {
-            page.sent.push(Noted { link, what: wire | u32::from(observed) << OBSERVED });
+            page.noticed.push(Noted { link, what: wire | u32::from(observed) << OBSERVED });
         }
         if slot.stall_ps > 0 {
             page.stalled.push(Noted { link, what: slot.stall_ps });
@@ -200,7 +174,8 @@ impl Ledger {
     /// A packet met congestion in a window.
     #[inline]
     pub fn met(&mut self, window: u32, link: u32, observed: bool) {
-        self.pages[window as usize].met.push(Noted { link, what: observed });
+        let what = u32::from(observed) << OBSERVED;
+        self.pages[window as usize].noticed.push(Noted { link, what });
     }
 
     /// Number of windows.
@@ -217,19 +192,24 @@ impl Ledger {
     /// Counts a window if it has grown long.
     #[inline]
     pub fn look_at(&mut self, window: usize) {
-        if self.pages.get(window).is_some_and(|page| page.len() > MOST * self.links.len()) {
+        if self.pages.get(window).is_some_and(|page| page.len() > MOST * self.links.global.len()) {
             self.count(window);
         }
     }
 
     #[cold]
     fn count(&mut self, window: usize) {
-        let page = &mut self.pages[window];
-        self.tally.make_room(self.links.len());
-        self.tally.count_logs(page, &self.links, |local, _| local);
-        let (links, truths) = self.tally.in_order();
-        page.rows = links.iter().map(|&link| Noted { link, what: truths[link as usize] }).collect();
-        self.tally.clear();
+        let page = std::mem::take(&mut self.pages[window]);
+        let logs = Page { full: Default::default(), ..page };
+        let mut rows = Vec::new();
+        let links = std::slice::from_ref(&self.links);
+        self.tally.sum(vec![logs], links, |first, places, sums| {
+            rows.extend(places.iter().map(|&place| Noted {
+                link: first + u32::from(place),
+                what: sums.map(|sums| sums[usize::from(place)]),
+            }));
+        });
+        self.pages[window] = Page { full: page.full, rows, ..Page::default() };
     }
 
     /// Merges windows in pairs.
@@ -245,7 +225,7 @@ impl Ledger {
     /// The table of what the shards' ledgers hold, whose windows are of one length. Uses so many threads.
     pub fn finish(ledgers: Vec<Self>, threads: usize) -> Truths {
         let windows = ledgers.iter().map(Self::windows).max().unwrap_or(0);
-        let all = ledgers.iter().map(|ledger| ledger.links.len()).sum();
+        let all: usize = ledgers.iter().map(|ledger| ledger.links.global.len()).sum();
         let (mut pages, mut links): (Vec<Vec<Page>>, Vec<_>) = (Vec::new(), Vec::new());
         pages.resize_with(windows, Vec::new);
         for mut ledger in ledgers {
@@ -257,15 +237,10 @@ impl Ledger {
         let tables = in_shares(pages, threads, weight, |first, share| {
             let mut table = Truths::with_capacity(share.len() * all);
             let mut tally = Tally::default();
-            tally.make_room(all);
-            for (window, mut pages) in (first as u32..).zip(share) {
-                for (page, links) in pages.iter_mut().zip(&links) {
-                    tally.count_full(page, links);
-                    tally.count_logs(page, links, |_, link| link.global);
-                }
-                let (links, truths) = tally.in_order();
-                table.extend(window, links, truths);
-                tally.clear();
+            for (window, pages) in (first as u32..).zip(share) {
+                tally.sum(pages, &links, |first, places, sums| {
+                    table.extend(window, first, places, sums);
+                });
             }
             table
         });
@@ -273,88 +248,115 @@ impl Ledger {
     }
 }
 
-/// Adds up what happened in a window and puts it in order of links. Its memory is used for every window.
+/// Adds up what happened in a window, in order of links. Its memory is used for every window.
 #[derive(Debug, Default)]
 struct Tally {
-    truths: Vec<Truth>,
-    /// A bit for each link that has any.
-    there: Vec<u64>,
-    /// These links, in order.
-    links: Vec<u32>,
+    /// Of each shard.
+    logs: Vec<(Sorting<Noticed>, Sorting<Noted<u64>>)>,
+    block: Block<SUMS>,
 }
 
 impl Tally {
-    /// For so many links.
-    fn make_room(&mut self, links: usize) {
-        self.truths.resize(links, Truth::default());
-        self.there.resize(links.div_ceil(64), 0);
-    }
-
-    #[inline]
-    fn of(&mut self, link: u32) -> &mut Truth {
-        self.there[link as usize / 64] |= 1 << (link % 64);
-        &mut self.truths[link as usize]
-    }
-
-    /// Counts full packets on a page of these `links`.
-    fn count_full(&mut self, page: &Page, links: &[Numbered]) {
-        for (observed, full) in [false, true].into_iter().zip(&page.full) {
-            for (link, &packets) in links.iter().zip(full).filter(|&(_, &packets)| packets > 0) {
-                self.of(link.global).add(&link.full(packets.into(), observed));
-            }
-        }
-    }
-
-    /// Counts what is logged on a page, whose `links` have the numbers that `number` says; the logs are
-    /// empty then.
-    fn count_logs(
+    /// Hands out the sums on `pages`, one of each shard with these `links`, block by block and in order:
+    /// the first link of the block, the places of those it has, and all sums.
+    fn sum(
         &mut self,
-        page: &mut Page,
+        mut pages: Vec<Page>,
         links: &[Numbered],
-        number: impl Fn(u32, &Numbered) -> u32,
+        mut each: impl FnMut(u32, &[u8], &[[u64; BLOCK]; SUMS]),
     ) {
-        page.sent.drain(|sent| {
-            for &Noted { link, what } in sent {
-                let (wire, from) = (what & !(1 << OBSERVED), &links[link as usize]);
-                let truth = self.of(number(link, from));
-                truth.packets += 1;
-                truth.observed_packets += what >> OBSERVED;
-                truth.bytes += u64::from(wire);
-                truth.busy_ps += from.wire.serialization(wire);
-            }
-        });
-        page.met.drain(|met| {
-            for &Noted { link, what } in met {
-                let truth = self.of(number(link, &links[link as usize]));
-                truth.congested_packets += 1;
-                truth.observed_congested_packets += u32::from(what);
-            }
-        });
-        page.stalled.drain(|stalled| {
-            for &Noted { link, what } in stalled {
-                self.of(number(link, &links[link as usize])).stall_ps += what;
-            }
-        });
-        for Noted { link, what } in page.rows.drain(..) {
-            self.of(number(link, &links[link as usize])).add(&what);
+        self.logs.resize_with(links.len(), Default::default);
+        let shards = self.logs.iter_mut().zip(&mut pages).zip(links);
+        let mut rests: Vec<_> =
+            shards.map(|((logs, page), links)| Rest::of(page, links, logs)).collect();
+        let last = links.iter().filter_map(|links| links.global.last()).max();
+        for first in (0..last.map_or(0, |last| last + 1)).step_by(BLOCK) {
+            rests.iter_mut().for_each(|rest| rest.count(first, &mut self.block));
+            self.block.drain(|places, sums| each(first, places, sums));
+        }
+    }
+}
+
+/// The rest of a page, in order of links.
+struct Rest<'a> {
+    links: &'a Numbered,
+    /// The first link that is not counted.
+    next: usize,
+    full: &'a [Vec<u16>; 2],
+    noticed: &'a [Noticed],
+    stalled: &'a [Noted<u64>],
+    rows: &'a [Noted<[u64; SUMS]>],
+}
+
+impl<'a> Rest<'a> {
+    fn of(
+        page: &'a mut Page,
+        links: &'a Numbered,
+        (noticed, stalled): &'a mut (Sorting<Noticed>, Sorting<Noted<u64>>),
+    ) -> Self {
+        let block = |link: u32| u64::from(links.global[link as usize]) / BLOCK as u64;
+        page.rows.sort_unstable_by_key(|row| row.link);
+        Self {
+            links,
+            next: 0,
+            full: &page.full,
+            noticed: noticed.drain(&mut page.noticed, |noticed| block(noticed.link)),
+            stalled: stalled.drain(&mut page.stalled, |stalled| block(stalled.link)),
+            rows: &page.rows,
         }
     }
 
-    /// Links that have any, in order, and what every link has.
-    fn in_order(&mut self) -> (&[u32], &[Truth]) {
-        self.links.clear();
-        for (first, word) in (0..).step_by(64).zip(&mut self.there) {
-            while *word != 0 {
-                self.links.push(first + word.trailing_zeros());
-                *word &= *word - 1;
+    /// Counts the links of the block that begins with `first`.
+    fn count(&mut self, first: u32, block: &mut Block<SUMS>) {
+        let Numbered { global, wire, .. } = self.links;
+        // Of no more links than the block has.
+        let links = &global[self.next..global.len().min(self.next + BLOCK)];
+        let begin = self.next;
+        self.next += links.partition_point(|&link| link - first < BLOCK as u32);
+        for (observed, full) in [false, true].into_iter().zip(self.full) {
+            let full = full.get(begin..self.next).unwrap_or_default();
+            if full.iter().fold(0, |any, packets| any | packets) > 0 {
+                let links = global[begin..].iter().zip(&wire[begin..]).zip(full);
+                links.for_each(|((&link, wire), &packets)| {
+                    let (place, packets) = (link as u8, u64::from(packets));
+                    block.touch(place, packets > 0);
+                    *block.sum(BYTES, place) += packets * u64::from(self.links.full);
+                    *block.sum(BUSY_PS, place) += packets * wire.serialization(self.links.full);
+                    *block.sum(PACKETS, place) += packets;
+                    *block.sum(PACKETS + 1, place) += if observed { packets } else { 0 };
+                });
             }
         }
-        (&self.links, &self.truths)
-    }
-
-    /// Forgets what is in order.
-    fn clear(&mut self) {
-        self.links.iter().for_each(|&link| self.truths[link as usize] = Truth::default());
+        while let Some((&Noted { link, what }, rest)) = self.noticed.split_first()
+            && (link as usize) < self.next
+        {
+            let (bytes, observed) = (what & !(1 << OBSERVED), what >> OBSERVED);
+            let place = global[link as usize] as u8;
+            let (kind, busy_ps) = match bytes {
+                0 => (CONGESTED, 0),
+                _ => (PACKETS, wire[link as usize].serialization(bytes)),
+            };
+            block.touch(place, true);
+            *block.sum(BYTES, place) += u64::from(bytes);
+            *block.sum(BUSY_PS, place) += busy_ps;
+            *block.sum(kind, place) += 1;
+            *block.sum(kind + 1, place) += u64::from(observed);
+            self.noticed = rest;
+        }
+        while let Some((&Noted { link, what }, rest)) = self.stalled.split_first()
+            && (link as usize) < self.next
+        {
+            let place = global[link as usize] as u8;
+            block.touch(place, true);
+            *block.sum(STALL_PS, place) += what;
+            self.stalled = rest;
+        }
+        while let Some((row, rest)) = self.rows.split_first()
+            && row.link - first < BLOCK as u32
+        {
+            block.add(row.link as u8, row.what);
+            self.rows = rest;
+        }
     }
 }
 
@@ -374,9 +376,9 @@ pub(super) mod tests {
 
     /// Sends so many packets of two sizes by `LINKS` links, half of them observed, and merges windows
     /// three times; returns the ledger and what it should say.
-    fn send(packets: u64, links: &[Link]) -> (Ledger, BTreeMap<(u32, u32), Truth>) {
+    fn send(packets: u64, links: &[Link]) -> (Ledger, BTreeMap<(u32, u32), [u64; SUMS]>) {
         let mut ledger = Ledger::new(links, 4096);
-        let mut expected: BTreeMap<(u32, u32), Truth> = BTreeMap::new();
+        let mut expected: BTreeMap<(u32, u32), [u64; SUMS]> = BTreeMap::new();
         let mut halvings = 0;
         for number in 0..packets {
             let (window, link) = ((number * 48 / packets) as u32, number as u32 % LINKS);
@@ -393,15 +395,12 @@ pub(super) mod tests {
             let slot = Slot { start: 0, busy_ps, stall_ps };
             ledger.sent(window, link, slot, Sent { wire, observed, input: 0 });
             let truth = expected.entry((window << halvings, link)).or_default();
-            truth.packets += 1;
-            truth.observed_packets += u32::from(observed);
-            truth.bytes += u64::from(wire);
-            truth.busy_ps += busy_ps;
-            truth.stall_ps += stall_ps;
+            let row = [wire.into(), busy_ps, stall_ps, 1, observed.into(), 0, 0];
+            truth.iter_mut().zip(row).for_each(|(sum, more)| *sum += more);
             if draw >> 8 & 3 == 0 {
                 ledger.met(window, link, observed);
-                truth.congested_packets += 1;
-                truth.observed_congested_packets += u32::from(observed);
+                truth[CONGESTED] += 1;
+                truth[CONGESTED + 1] += u64::from(observed);
             }
         }
         (ledger, expected)
@@ -430,18 +429,10 @@ pub(super) mod tests {
             let (even, odd) = (|link| 2 * link, |link| 2 * link + 1);
             let (first, expected) = send(packets, &links((0..LINKS).map(even), gbps));
             let (second, _) = send(packets, &links((0..LINKS).map(odd), gbps));
-            let mut sums: BTreeMap<(u64, u64), [u64; 7]> = BTreeMap::new();
-            for ((window, link), t) in expected {
+            let mut sums: BTreeMap<(u64, u64), [u64; SUMS]> = BTreeMap::new();
+            for ((window, link), row) in expected {
                 for link in [even(link), odd(link)] {
                     let sum = sums.entry((u64::from(window >> 3), link.into())).or_default();
-                    let row = [t.bytes, t.busy_ps, t.stall_ps];
-                    let counts = [
-                        t.packets,
-                        t.observed_packets,
-                        t.congested_packets,
-                        t.observed_congested_packets,
-                    ];
-                    let row = row.into_iter().chain(counts.map(u64::from));
                     sum.iter_mut().zip(row).for_each(|(sum, more)| *sum += more);
                 }
             }
