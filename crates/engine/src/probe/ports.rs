@@ -14,8 +14,8 @@ use crate::link::NIL;
 use crate::machine::prefetch;
 
 use super::input::Input;
-use super::readings::{Counted, Queued};
-use super::sampled::{OfShards, Rows, Sampled, Table, in_order};
+use super::readings::{Counted, INQ_PS, Queued};
+use super::sampled::{OfShards, Reading, Sampled, Table};
 use super::{Arrival, Hop, Probe, Probed, Sent, Slot};
 
 /// Packets of one size that the transmitter has taken on, one after the other.
@@ -94,8 +94,8 @@ struct Told {
     /// All instants before.
     next: u64,
     /// What its last rows said, [`Counted::inq_ps`] that of its own input.
-    counted: Counted,
-    queued: Queued,
+    counted: [u64; Counted::NUMBERS],
+    queued: [u64; Queued::NUMBERS],
 }
 
 impl Port {
@@ -212,11 +212,9 @@ impl Port {
 /// What the ports of a shard showed.
 #[derive(Debug)]
 struct Shown {
-    /// All but the last of the counters.
-    counters: Sampled<Counted>,
-    /// The last one, [`Counted::inq_ps`], of the links that run back.
-    inq_ps: Sampled<u64>,
-    queues: Sampled<Queued>,
+    /// The last one, [`Counted::inq_ps`], is of the link that runs back.
+    counters: Sampled<{ Counted::NUMBERS }>,
+    queues: Sampled<{ Queued::NUMBERS }>,
 }
 
 impl Shown {
@@ -236,20 +234,11 @@ impl Shown {
     }
 
     fn counted(&mut self, time: u64, link: u32, value: Counted, told: &mut Told) {
-        let (inq_ps, said) = (value.inq_ps, told.counted);
-        told.counted = value;
-        self.counters.tell(
-            time,
-            link,
-            Counted { inq_ps: 0, ..value },
-            Counted { inq_ps: 0, ..said },
-        );
-        self.inq_ps.tell(time, link, inq_ps, said.inq_ps);
+        self.counters.tell(time, link, value.numbers(), &mut told.counted);
     }
 
     fn queued(&mut self, time: u64, link: u32, value: Queued, told: &mut Told) {
-        self.queues.tell(time, link, value, told.queued);
-        told.queued = value;
+        self.queues.tell(time, link, value.numbers(), &mut told.queued);
     }
 }
 
@@ -272,7 +261,6 @@ impl Ports {
     pub fn new(links: usize, counters_ps: u64, queues_ps: u64, most: u32) -> Self {
         let mut shown = Shown {
             counters: Sampled::new(counters_ps, most),
-            inq_ps: Sampled::new(counters_ps, most),
             queues: Sampled::new(queues_ps, most),
         };
         Self {
@@ -350,16 +338,24 @@ impl Ports {
             share.into_iter().map(|(ports, global)| (ports.finish(end), global)).collect()
         };
         let shown = in_shares(shards, threads, |_| 1, finish).into_iter().flatten();
-        let (mut counters, mut inq_ps, mut queues) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut counters, mut queues) = (Vec::new(), Vec::new());
         for (shown, global) in shown {
-            let back = global.iter().map(|&link| reverse[link as usize]).collect();
-            inq_ps.push((shown.inq_ps, back));
             queues.push((shown.queues, global.clone()));
             counters.push((shown.counters, global));
         }
         let links = reverse.len();
-        let queues = move || in_order(links, OfShards(queues));
-        let counters = move || counters_in_order(links, OfShards(counters), OfShards(inq_ps));
+        let queues = move || {
+            let change = |link, change, table: &mut Table<_>| table.change(link, change);
+            OfShards(queues).in_order(links, 1, change)
+        };
+        // An input belongs to the link that runs back.
+        let counters = move || {
+            OfShards(counters).in_order(links, 2, |link, mut change, table| {
+                let inq_ps = std::mem::take(&mut change[INQ_PS]);
+                table.change(link, change);
+                table.touch(reverse[link as usize])[INQ_PS] += inq_ps;
+            })
+        };
         ((all.queues_ps, all.queues), (all.counters_ps, all.counters)) =
             side_by_side(threads, queues, counters);
     }
@@ -466,25 +462,6 @@ impl Probe for Ports {
 
     #[inline]
     fn delivered(&mut self, _: u64, _: Arrival, _: Mark) {}
-}
-
-/// Counters of all shards at the longest of their intervals.
-fn counters_in_order(
-    links: usize,
-    mut counters: OfShards<Counted>,
-    mut inq_ps: OfShards<u64>,
-) -> (u64, Rows<Counted>) {
-    let interval = counters.interval().max(inq_ps.interval());
-    let instants = counters.lengthen(interval).max(inq_ps.lengthen(interval));
-    let most = counters.rows() + inq_ps.rows();
-    let rows = Table::in_order(links, instants, most, |instant, table| {
-        for (link, value) in counters.take(instant) {
-            let now: &mut Counted = table.touch(link);
-            *now = Counted { inq_ps: now.inq_ps, ..value };
-        }
-        inq_ps.take(instant).for_each(|(link, ps)| table.touch(link).inq_ps = ps);
-    });
-    (interval, rows)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! What ports show at an instant.
 
-use tailback_telemetry::Column;
-
 use super::sampled::Reading;
 
 /// What a port has counted since the start of the run.
@@ -33,42 +31,44 @@ pub struct Queued {
     pub packets: u32,
 }
 
+/// The place of [`Counted::inq_ps`] among the numbers.
+pub(super) const INQ_PS: usize = 5;
+
+impl Counted {
+    /// Its numbers, in the order of the table.
+    pub(super) fn numbers(&self) -> [u64; Self::NUMBERS] {
+        let Self { bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps } = *self;
+        [bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps]
+    }
+}
+
 impl Reading for Counted {
     const NUMBERS: usize = 6;
 
-    fn extend(columns: &mut [Column], rows: &[(u32, Self)]) {
-        columns[0].extend(rows.iter().map(|(_, counted)| counted.bytes));
-        columns[1].extend(rows.iter().map(|(_, counted)| counted.packets));
-        columns[2].extend(rows.iter().map(|(_, counted)| counted.busy_ps));
-        columns[3].extend(rows.iter().map(|(_, counted)| counted.stall_ps));
-        columns[4].extend(rows.iter().map(|(_, counted)| counted.queue_ps));
-        columns[5].extend(rows.iter().map(|(_, counted)| counted.inq_ps));
-    }
-
-    fn at(columns: &[Column], place: usize) -> Self {
-        let number = |column: usize| columns[column].at(place);
+    fn of(number: impl Fn(usize) -> u64) -> Self {
         Self {
             bytes: number(0),
             packets: number(1),
             busy_ps: number(2),
             stall_ps: number(3),
             queue_ps: number(4),
-            inq_ps: number(5),
+            inq_ps: number(INQ_PS),
         }
+    }
+}
+
+impl Queued {
+    /// Its numbers, in the order of the table.
+    pub(super) fn numbers(&self) -> [u64; Self::NUMBERS] {
+        let Self { waiting_bytes, booked_bytes, packets } = *self;
+        [waiting_bytes, booked_bytes, packets.into()]
     }
 }
 
 impl Reading for Queued {
     const NUMBERS: usize = 3;
 
-    fn extend(columns: &mut [Column], rows: &[(u32, Self)]) {
-        columns[0].extend(rows.iter().map(|(_, queued)| queued.waiting_bytes));
-        columns[1].extend(rows.iter().map(|(_, queued)| queued.booked_bytes));
-        columns[2].extend(rows.iter().map(|(_, queued)| queued.packets.into()));
-    }
-
-    fn at(columns: &[Column], place: usize) -> Self {
-        let number = |column: usize| columns[column].at(place);
+    fn of(number: impl Fn(usize) -> u64) -> Self {
         Self { waiting_bytes: number(0), booked_bytes: number(1), packets: number(2) as u32 }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use tailback_telemetry::Column;
+use tailback_telemetry::{BLOCK, Column, Log, places_of};
 
 /// What a link showed at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +20,8 @@ pub trait Reading: Copy + Default + PartialEq {
     /// How many numbers it has.
     const NUMBERS: usize;
 
-    /// Appends numbers of links to as many columns.
-    fn extend(columns: &mut [Column], rows: &[(u32, Self)]);
-
-    /// The reading whose numbers are at a place of the columns.
-    fn at(columns: &[Column], place: usize) -> Self;
+    /// The reading whose numbers are these.
+    fn of(number: impl Fn(usize) -> u64) -> Self;
 }
 
 /// Rows in order of instant and link, column by column.
@@ -56,10 +53,19 @@ impl<T: Reading> Rows<T> {
         }
     }
 
-    fn extend(&mut self, instant: usize, rows: &[(u32, T)]) {
-        self.instant.extend(rows.iter().map(|_| instant as u64));
-        self.link.extend(rows.iter().map(|&(link, _)| link.into()));
-        T::extend(&mut self.numbers, rows);
+    /// Appends those of the links from `first` on that are at so many `places`, and what they show `now`.
+    fn extend<const N: usize>(
+        &mut self,
+        instant: usize,
+        first: usize,
+        places: &[u8],
+        now: &[[u64; N]],
+    ) {
+        self.instant.extend(std::iter::repeat_n(instant as u64, places.len()));
+        self.link.extend(places.iter().map(|&place| (first + usize::from(place)) as u64));
+        for (number, column) in self.numbers.iter_mut().enumerate() {
+            column.extend(places.iter().map(|&place| now[usize::from(place)][number]));
+        }
     }
 
     /// How many there are.
@@ -77,20 +83,68 @@ impl<T: Reading> Rows<T> {
         (0..self.len()).map(|place| Row {
             instant: self.instant.at(place) as u32,
             link: self.link.at(place) as u32,
-            value: T::at(&self.numbers, place),
+            value: T::of(|number| self.numbers[number].at(place)),
         })
     }
 }
 
-/// What links showed at multiples of an interval. When there would be more than `most` instants, every
-/// other one is dropped and the interval doubles, so the length of a run need not be known beforehand.
+/// By how much `N` numbers of a link have changed: what they are then less what they were before, modulo
+/// 2^64. So the changes of several instants add up.
+type Change<const N: usize> = [u64; N];
+
+/// By how much the numbers of links have changed at an instant.
 #[derive(Debug)]
-pub(crate) struct Sampled<T> {
+struct Changes<const N: usize> {
+    /// In half as many bytes, where that suffices.
+    small: Log<(u32, [i32; N])>,
+    large: Log<(u32, Change<N>)>,
+}
+
+impl<const N: usize> Default for Changes<N> {
+    fn default() -> Self {
+        Self { small: Log::default(), large: Log::default() }
+    }
+}
+
+impl<const N: usize> Changes<N> {
+    fn push(&mut self, link: u32, change: Change<N>) {
+        let small = change.map(|number| number as i32);
+        if small.map(|number| i64::from(number) as u64) == change {
+            self.small.push((link, small));
+        } else {
+            self.large.push((link, change));
+        }
+    }
+
+    fn append(&mut self, other: Self) {
+        self.small.append(other.small);
+        self.large.append(other.large);
+    }
+
+    /// Hands out all changes; their memory is given back.
+    fn drain(&mut self, mut each: impl FnMut(u32, Change<N>)) {
+        self.small.drain(|changes| {
+            for &(link, change) in changes {
+                each(link, change.map(|number| i64::from(number) as u64));
+            }
+        });
+        self.large.drain(|changes| changes.iter().for_each(|&(link, change)| each(link, change)));
+    }
+
+    fn len(&self) -> usize {
+        self.small.len() + self.large.len()
+    }
+}
+
+/// What `N` numbers of links were at multiples of an interval. When there would be more than `most` instants,
+/// every other one is dropped and the interval doubles, so the length of a run need not be known beforehand.
+#[derive(Debug)]
+pub(crate) struct Sampled<const N: usize> {
     /// Time between instants, 0 when nothing is sampled.
     interval: u64,
     most: u32,
-    /// For each instant links and what they showed; of several of a link the last counts.
-    instants: Vec<Vec<(u32, T)>>,
+    /// Since the instant before.
+    instants: Vec<Changes<N>>,
     /// Where it looked last: division is slow, and all links are looked at together.
     looked: Look,
 }
@@ -107,7 +161,7 @@ pub(crate) struct Look {
     number: u64,
 }
 
-impl<T: Copy + PartialEq> Sampled<T> {
+impl<const N: usize> Sampled<N> {
     pub fn new(interval: u64, most: u32) -> Self {
         Self { interval, most, instants: Vec::new(), looked: Look::at(0, interval) }
     }
@@ -125,9 +179,10 @@ impl<T: Copy + PartialEq> Sampled<T> {
         self.looked
     }
 
-    /// Keeps what a link shows at `time`, an instant or the end of the run, unless it is what it last `said`.
-    pub fn tell(&mut self, time: u64, link: u32, value: T, said: T) {
-        if value == said {
+    /// Keeps what a link shows at `time`, an instant or the end of the run, in place of what it `said`.
+    pub fn tell(&mut self, time: u64, link: u32, value: [u64; N], said: &mut [u64; N]) {
+        let change = std::array::from_fn(|number| value[number].wrapping_sub(said[number]));
+        if change.iter().fold(0, |any, number| any | number) == 0 {
             return;
         }
         while self.look(time).number > u64::from(self.most) {
@@ -135,23 +190,21 @@ impl<T: Copy + PartialEq> Sampled<T> {
         }
         let instant = self.look(time).number as usize;
         if instant >= self.instants.len() {
-            let like_before = self.instants.last().map_or(0, Vec::len);
-            self.instants.resize_with(instant, Vec::new);
-            self.instants.push(Vec::with_capacity(like_before));
+            self.instants.resize_with(instant + 1, Changes::default);
         }
-        self.instants[instant].push((link, value));
+        self.instants[instant].push(link, change);
+        *said = value;
     }
 
-    /// What an instant that is dropped showed counts for the next one, unless that has a row of its own:
-    /// no row means no change.
+    /// What changed at an instant that is dropped counts for the next one.
     fn double(&mut self) {
         self.interval *= 2;
         self.looked = Look::at(0, self.interval);
-        let mut halved: Vec<Vec<(u32, T)>> = Vec::with_capacity(self.instants.len() / 2 + 1);
-        for (instant, rows) in std::mem::take(&mut self.instants).into_iter().enumerate() {
+        let mut halved: Vec<Changes<N>> = Vec::with_capacity(self.instants.len() / 2 + 1);
+        for (instant, changes) in std::mem::take(&mut self.instants).into_iter().enumerate() {
             match halved.get_mut(instant.div_ceil(2)) {
-                Some(dropped) => dropped.extend(rows),
-                None => halved.push(rows),
+                Some(dropped) => dropped.append(changes),
+                None => halved.push(changes),
             }
         }
         self.instants = halved;
@@ -177,98 +230,90 @@ impl Look {
 }
 
 /// What the links of all shards showed, each shard with the numbers of its links over the whole fabric.
-pub(super) struct OfShards<T>(pub Vec<(Sampled<T>, Vec<u32>)>);
+pub(super) struct OfShards<const N: usize>(pub Vec<(Sampled<N>, Vec<u32>)>);
 
-impl<T: Copy + PartialEq> OfShards<T> {
-    /// The longest interval.
-    pub fn interval(&self) -> u64 {
-        self.0.iter().map(|(sampled, _)| sampled.interval).max().unwrap_or(0)
-    }
-
-    /// Makes all intervals as long as `interval`; returns the number of instants.
-    pub fn lengthen(&mut self, interval: u64) -> usize {
+impl<const N: usize> OfShards<N> {
+    /// Makes all intervals as long as the longest; returns that and the number of instants.
+    fn lengthen(&mut self) -> (u64, usize) {
+        let interval = self.0.iter().map(|(sampled, _)| sampled.interval).max().unwrap_or(0);
         self.0.iter_mut().for_each(|(sampled, _)| sampled.lengthen(interval));
-        self.0.iter().map(|(sampled, _)| sampled.instants.len()).max().unwrap_or(0)
+        let instants = self.0.iter().map(|(sampled, _)| sampled.instants.len()).max();
+        (interval, instants.unwrap_or(0))
     }
 
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.0.iter().flat_map(|(sampled, _)| &sampled.instants).map(Vec::len).sum()
+    /// Number of changes.
+    fn len(&self) -> usize {
+        self.0.iter().flat_map(|(sampled, _)| &sampled.instants).map(Changes::len).sum()
     }
 
-    /// Takes out what links showed at an instant; its memory is given back.
-    pub fn take(&mut self, instant: usize) -> impl Iterator<Item = (u32, T)> {
-        self.0.iter_mut().flat_map(move |(sampled, global)| {
-            let rows = sampled.instants.get_mut(instant).map(std::mem::take);
-            rows.into_iter().flatten().map(|(link, value)| (global[link as usize], value))
-        })
+    /// Hands out what changed at an instant; its memory is given back.
+    fn drain(&mut self, instant: usize, mut each: impl FnMut(u32, Change<N>)) {
+        for (sampled, global) in &mut self.0 {
+            if let Some(changes) = sampled.instants.get_mut(instant) {
+                changes.drain(|link, change| each(global[link as usize], change));
+            }
+        }
+    }
+
+    /// Rows of `links` links at the longest of the shards' intervals, in order of instant and link, and
+    /// that interval. `each` changes the links that a change is of, `most` at most.
+    pub fn in_order<T: Reading>(
+        mut self,
+        links: usize,
+        most: usize,
+        each: impl Fn(u32, Change<N>, &mut Table<N>),
+    ) -> (u64, Rows<T>) {
+        let (interval, instants) = self.lengthen();
+        let touched = vec![0; links.div_ceil(64)];
+        let mut table = Table { now: vec![[0; N]; links], said: vec![[0; N]; links], touched };
+        let mut rows = Rows::with_capacity(most * self.len());
+        for instant in 0..instants {
+            self.drain(instant, |link, change| each(link, change, &mut table));
+            table.changed(|first, places, now| rows.extend(instant, first, places, now));
+        }
+        (interval, rows)
     }
 }
 
-/// A table in the making: what links showed last.
-pub(super) struct Table<T> {
-    now: Vec<T>,
+/// A table in the making: what links show.
+pub(super) struct Table<const N: usize> {
+    now: Vec<[u64; N]>,
     /// What their rows say.
-    said: Vec<T>,
+    said: Vec<[u64; N]>,
     /// Links that may have changed, a bit each.
     touched: Vec<u64>,
 }
 
-impl<T: Reading> Table<T> {
-    /// Rows in order of instant and link, `most` of them at most; `fill` is told to touch the links that
-    /// may have changed.
-    pub fn in_order(
-        links: usize,
-        instants: usize,
-        most: usize,
-        mut fill: impl FnMut(usize, &mut Self),
-    ) -> Rows<T> {
-        let mut table = Self {
-            now: vec![T::default(); links],
-            said: vec![T::default(); links],
-            touched: vec![0; links.div_ceil(64)],
-        };
-        let (mut rows, mut changed) = (Rows::with_capacity(most), Vec::new());
-        for instant in 0..instants {
-            fill(instant, &mut table);
-            table.changed(&mut changed);
-            rows.extend(instant, &changed);
-        }
-        rows
-    }
-
+impl<const N: usize> Table<N> {
     /// What a link shows, to change.
-    pub fn touch(&mut self, link: u32) -> &mut T {
+    #[inline]
+    pub fn touch(&mut self, link: u32) -> &mut [u64; N] {
         self.touched[link as usize / 64] |= 1 << (link % 64);
         &mut self.now[link as usize]
     }
 
-    /// Puts links that have changed in order, and what they show.
-    fn changed(&mut self, rows: &mut Vec<(u32, T)>) {
-        rows.clear();
-        for (word, touched) in self.touched.iter_mut().enumerate() {
-            let mut links = std::mem::take(touched);
-            while links != 0 {
-                let link = word * 64 + links.trailing_zeros() as usize;
-                links &= links - 1;
-                let value = self.now[link];
-                if value != self.said[link] {
-                    self.said[link] = value;
-                    rows.push((link as u32, value));
-                }
-            }
+    /// Numbers of a link have changed.
+    #[inline]
+    pub fn change(&mut self, link: u32, change: Change<N>) {
+        let numbers = self.touch(link).iter_mut().zip(change);
+        numbers.for_each(|(number, more)| *number = number.wrapping_add(more));
+    }
+
+    /// Hands out links that have changed, in order, block by block: its first link, the places of those
+    /// that have, and what all its links show.
+    fn changed(&mut self, mut each: impl FnMut(usize, &[u8], &[[u64; N]])) {
+        let of_links = self.now.chunks(BLOCK).zip(self.said.chunks_mut(BLOCK));
+        let blocks = of_links.zip(self.touched.chunks_mut(BLOCK / 64));
+        for (first, ((now, said), touched)) in (0..).step_by(BLOCK).zip(blocks) {
+            let mut places = [0; BLOCK];
+            let places = places_of(touched, &mut places, |place| {
+                let now = now[usize::from(place)];
+                let said = std::mem::replace(&mut said[usize::from(place)], now);
+                (0..N).fold(0, |differ, number| differ | (said[number] ^ now[number])) != 0
+            });
+            each(first, places, now);
         }
     }
-}
-
-/// Rows of all shards at the longest of their intervals.
-pub(super) fn in_order<T: Reading>(links: usize, mut shown: OfShards<T>) -> (u64, Rows<T>) {
-    let interval = shown.interval();
-    let instants = shown.lengthen(interval);
-    let rows = Table::in_order(links, instants, shown.rows(), |instant, table| {
-        shown.take(instant).for_each(|(link, value)| *table.touch(link) = value);
-    });
-    (interval, rows)
 }
 
 #[cfg(test)]
@@ -278,12 +323,8 @@ mod tests {
     impl Reading for u64 {
         const NUMBERS: usize = 1;
 
-        fn extend(columns: &mut [Column], rows: &[(u32, u64)]) {
-            columns[0].extend(rows.iter().map(|&(_, value)| value));
-        }
-
-        fn at(columns: &[Column], place: usize) -> u64 {
-            columns[0].at(place)
+        fn of(number: impl Fn(usize) -> u64) -> u64 {
+            number(0)
         }
     }
 
@@ -292,15 +333,15 @@ mod tests {
         let values = [3, 3, 5, 7, 5, 5, 0, 2, 2, 2, 4, 4];
         let record = |interval: u64, most: u32| {
             let mut sampled = Sampled::new(interval, most);
-            let mut said = 0;
+            let mut said = [0];
             for (at, &value) in values.iter().enumerate() {
                 let time = 10 * (at as u64 + 1);
                 if sampled.look(time).due {
-                    sampled.tell(time, 8, value, said);
-                    said = value;
+                    sampled.tell(time, 8, [value], &mut said);
                 }
             }
-            in_order(9, OfShards(vec![(sampled, (0..9).collect())]))
+            let shards = OfShards(vec![(sampled, (0..9).collect())]);
+            shards.in_order::<u64>(9, 1, |link, change, table| table.change(link, change))
         };
         assert_eq!(record(10, 6), record(20, 100));
         assert_eq!(record(10, 3), record(40, 100));
