@@ -236,35 +236,43 @@ impl SampleLog {
     }
 
     /// Logs a received packet.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, sample: Sample) {
         let Sample { window, label, bytes, mark } = sample;
         if window as usize >= self.pages.len() {
             self.grow(window);
         }
-        let page = &mut self.pages[window as usize];
         let hop = (mark.hop_link, mark.hop_count, false);
         let met = (mark.congested_link, mark.congested_count, true);
-        // Whether a packet met congestion nobody could guess: no branch on it. Not even a hop is rare.
-        let kept =
-            usize::from(mark.hop_link != NO_LINK) + usize::from(mark.congested_link != NO_LINK);
-        let both = if mark.hop_link != NO_LINK { [hop, met] } else { [met, hop] };
-        let turns_over = match u16::try_from(label) {
-            Ok(label) if bytes == self.payload => {
-                let short = |(link, count, congested)| Short::new(label, link, count, congested);
-                page.short.push_first(kept, both.map(short))
+        // Whether a packet met congestion nobody could guess: no branch on it. Hops it has.
+        let any = mark.hop_link != NO_LINK;
+        let kept = usize::from(any) + usize::from(mark.congested_link != NO_LINK);
+        let both = if any { [hop, met] } else { [met, hop] };
+        if let Ok(label) = u16::try_from(label)
+            && bytes == self.payload
+        {
+            let short = |(link, count, congested)| Short::new(label, link, count, congested);
+            if self.pages[window as usize].short.push_first(kept, both.map(short)) {
+                self.look_at(window);
             }
-            _ => {
-                let said = |(link, count, congested)| Said {
-                    key: key(label, link),
-                    bytes,
-                    count,
-                    congested,
-                };
-                page.said.push_first(kept, both.map(said))
-            }
-        };
-        if turns_over && page.unsummed() >= self.full {
+        } else {
+            let key = |link| key(label, link);
+            let said = |(link, count, congested)| Said { key: key(link), bytes, count, congested };
+            self.push_long(window, kept, both.map(said));
+        }
+    }
+
+    #[inline(never)]
+    fn push_long(&mut self, window: u32, kept: usize, both: [Said; 2]) {
+        if self.pages[window as usize].said.push_first(kept, both) {
+            self.look_at(window);
+        }
+    }
+
+    /// Sums a window's log if it has grown long.
+    #[cold]
+    fn look_at(&mut self, window: u32) {
+        if self.pages[window as usize].unsummed() >= self.full {
             self.sum(window);
         }
     }
@@ -274,7 +282,6 @@ impl SampleLog {
         self.pages.resize_with(window as usize + 1, Page::default);
     }
 
-    #[cold]
     fn sum(&mut self, window: u32) {
         let page = std::mem::take(&mut self.pages[window as usize]);
         let mut rows = Vec::new();
@@ -294,9 +301,7 @@ impl SampleLog {
         while let Some(mut page) = pages.next() {
             page.join(pages.next().unwrap_or_default());
             self.pages.push(page);
-            if self.pages.last().is_some_and(|page| page.unsummed() >= self.full) {
-                self.sum(self.pages.len() as u32 - 1);
-            }
+            self.look_at(self.pages.len() as u32 - 1);
         }
     }
 

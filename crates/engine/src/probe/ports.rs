@@ -232,14 +232,6 @@ impl Shown {
             .all(|every| every == 0 || instant.is_multiple_of(every))
             .then_some(instant)
     }
-
-    fn counted(&mut self, time: u64, link: u32, value: Counted, told: &mut Told) {
-        self.counters.tell(time, link, value.numbers(), &mut told.counted);
-    }
-
-    fn queued(&mut self, time: u64, link: u32, value: Queued, told: &mut Told) {
-        self.queues.tell(time, link, value.numbers(), &mut told.queued);
-    }
 }
 
 /// Counters and queues of all links of a shard.
@@ -311,13 +303,14 @@ impl Ports {
         let mut time = told.next.max(self.next);
         while time <= now {
             let (counted, queued) = port.at(line, time);
-            let (count, queue) = (shown.counters.look(time).due, shown.queues.look(time).due);
-            if count {
-                shown.counted(time, link, counted, told);
+            let (count, queue) = (shown.counters.look(time), shown.queues.look(time));
+            if count.due {
+                shown.counters.tell(count, link, counted.numbers(), &mut told.counted);
             }
-            if queue {
-                shown.queued(time, link, queued, told);
+            if queue.due {
+                shown.queues.tell(queue, link, queued.numbers(), &mut told.queued);
             }
+            let (count, queue) = (count.due, queue.due);
             let all = (count || shown.counters.interval() == 0)
                 && (queue || shown.queues.interval() == 0);
             time = shown.after(if all && port.quiet(time) { now } else { time });
@@ -369,11 +362,14 @@ impl Ports {
             // In a run broken off the last packets may have gone by credit that came after its end.
             let (counted, queued) = port.at(line, end.max(line.left_at));
             let counted = Counted { inq_ps: port.input.at(end), ..counted };
-            if self.shown.counters.interval() > 0 {
-                self.shown.counted(end, link as u32, counted, told);
+            let Shown { counters, queues } = &mut self.shown;
+            if counters.interval() > 0 {
+                let last = counters.look(end);
+                counters.tell(last, link as u32, counted.numbers(), &mut told.counted);
             }
-            if self.shown.queues.interval() > 0 {
-                self.shown.queued(end, link as u32, queued, told);
+            if queues.interval() > 0 {
+                let last = queues.look(end);
+                queues.tell(last, link as u32, queued.numbers(), &mut told.queued);
             }
         }
         self.shown

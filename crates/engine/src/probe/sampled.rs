@@ -179,16 +179,18 @@ impl<const N: usize> Sampled<N> {
         self.looked
     }
 
-    /// Keeps what a link shows at `time`, an instant or the end of the run, in place of what it `said`.
-    pub fn tell(&mut self, time: u64, link: u32, value: [u64; N], said: &mut [u64; N]) {
+    /// Keeps what a link shows at a time, an instant or the end of the run, in place of what it `said`.
+    pub fn tell(&mut self, look: Look, link: u32, value: [u64; N], said: &mut [u64; N]) {
         let change = std::array::from_fn(|number| value[number].wrapping_sub(said[number]));
         if change.iter().fold(0, |any, number| any | number) == 0 {
             return;
         }
-        while self.look(time).number > u64::from(self.most) {
+        let mut instant = look.number;
+        while instant > u64::from(self.most) {
             self.double();
+            instant = self.look(look.time).number;
         }
-        let instant = self.look(time).number as usize;
+        let instant = instant as usize;
         if instant >= self.instants.len() {
             self.instants.resize_with(instant + 1, Changes::default);
         }
@@ -335,9 +337,9 @@ mod tests {
             let mut sampled = Sampled::new(interval, most);
             let mut said = [0];
             for (at, &value) in values.iter().enumerate() {
-                let time = 10 * (at as u64 + 1);
-                if sampled.look(time).due {
-                    sampled.tell(time, 8, [value], &mut said);
+                let look = sampled.look(10 * (at as u64 + 1));
+                if look.due {
+                    sampled.tell(look, 8, [value], &mut said);
                 }
             }
             let shards = OfShards(vec![(sampled, (0..9).collect())]);

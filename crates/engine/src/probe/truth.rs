@@ -155,20 +155,30 @@ impl Ledger {
         let page = &mut self.pages[window as usize];
         if wire == self.links.full {
             let full = &mut page.full[usize::from(observed)];
-            if full.is_empty() {
-                *full = vec![0; self.links.global.len()];
-            }
-            let packets = &mut full[link as usize];
-            *packets = packets.wrapping_add(1);
-            if *packets == 0 {
-                page.rows.push(self.links.too_many_of(link, observed));
+            match full.get_mut(link as usize) {
+                Some(&mut u16::MAX) | None => self.sent_full(window, link, observed),
+                Some(packets) => *packets += 1,
             }
         } else {
             page.noticed.push(Noted { link, what: wire | u32::from(observed) << OBSERVED });
         }
         if slot.stall_ps > 0 {
-            page.stalled.push(Noted { link, what: slot.stall_ps });
+            self.pages[window as usize].stalled.push(Noted { link, what: slot.stall_ps });
         }
+    }
+
+    /// A full packet that [`Page::full`] has no room for.
+    #[cold]
+    fn sent_full(&mut self, window: u32, link: u32, observed: bool) {
+        let page = &mut self.pages[window as usize];
+        let full = &mut page.full[usize::from(observed)];
+        if full.is_empty() {
+            full.resize(self.links.global.len(), 0);
+        } else {
+            page.rows.push(self.links.too_many_of(link, observed));
+        }
+        let packets = &mut full[link as usize];
+        *packets = packets.wrapping_add(1);
     }
 
     /// A packet met congestion in a window.
