@@ -180,6 +180,8 @@ impl<const N: usize> Sampled<N> {
     }
 
     /// Keeps what a link shows at a time, an instant or the end of the run, in place of what it `said`.
+    // Numbers on their way to another function would go through memory, and wait there.
+    #[inline(always)]
     pub fn tell(&mut self, look: Look, link: u32, value: [u64; N], said: &mut [u64; N]) {
         let change = std::array::from_fn(|number| value[number].wrapping_sub(said[number]));
         if change.iter().fold(0, |any, number| any | number) == 0 {
