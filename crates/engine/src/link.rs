@@ -2,6 +2,8 @@
 //! who waits for it.
 
 use std::collections::HashMap;
+use std::hint::select_unpredictable;
+use std::ops::Range;
 
 use crate::load::{Epoch, Loads};
 use crate::machine::prefetch;
@@ -390,21 +392,21 @@ impl Links {
     /// whatever lanes it has.
     #[inline(always)]
     pub fn least_loaded_of(&self, start: u32, n: u32, first: u32, now: u64) -> u32 {
-        self.loads.idle_of(start, n, first, now).unwrap_or_else(|| {
-            let links = (start + first..start + n).chain(start..start + first);
-            self.least_busy_of(links, now)
-        })
+        let least = || self.least_busy_of([start + first..start + n, start..start + first], now);
+        self.loads.idle_of(start, n, first, now).unwrap_or_else(least)
     }
 
     /// The same where none of the first few is idle.
     #[inline(never)]
-    fn least_busy_of(&self, links: impl Iterator<Item = u32>, now: u64) -> u32 {
+    fn least_busy_of(&self, parts: [Range<u32>; 2], now: u64) -> u32 {
         let mut best = (NIL, NEVER);
-        for link in links {
-            let brief = self.loads.in_brief(link, now);
-            let backlog = brief.unwrap_or_else(|| self.backlog(link, 0, now));
-            if backlog < best.1 {
-                best = (link, backlog);
+        for links in parts {
+            for (link, brief) in links.clone().zip(self.loads.in_brief(links, now)) {
+                let backlog = brief.unwrap_or_else(|| self.backlog(link, 0, now));
+                // Which one is the least nobody could guess.
+                let less = backlog < best.1;
+                best.0 = select_unpredictable(less, link, best.0);
+                best.1 = select_unpredictable(less, backlog, best.1);
             }
         }
         best.0
@@ -578,7 +580,7 @@ mod tests {
         links.opens(1 << 30);
         assert!(!links.has(0, 4, late + 6) && links.has(0, 4, late + 7));
         assert_eq!(links.give_back(0, late, 1 << 16), (late + 7, true), "too much for a note");
-        let idle = |links: &Links, now| links.loads.in_brief(0, now);
+        let idle = |links: &Links, now| links.loads.in_brief(0..1, now).next().flatten();
         assert_eq!([late, late + 20].map(|now| idle(&links, now)), [Some(9), Some(0)]);
         assert_eq!(links.give_back(0, late + 30, 2), (late + 37, false));
         assert_eq!(links.starve(0).collect::<Vec<_>>(), [(late + 37, 2)]);

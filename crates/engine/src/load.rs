@@ -1,6 +1,7 @@
 //! Load of links in brief: when each has sent everything it took on, and what waits for credit.
 
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 use crate::machine::{LOOKS, at_most, prefetch};
 
@@ -119,12 +120,15 @@ impl Loads {
         }
     }
 
-    /// Time until a link with one lane is free; none if more must be looked at.
+    /// Time until each of the links, which have one lane, is free; none if more must be looked at.
     #[inline(always)]
-    pub fn in_brief(&self, link: u32, now: u64) -> Option<u64> {
-        let brief = self.brief[link as usize];
-        let ahead = brief.saturating_sub(self.epoch.present(now)).max(0);
-        (brief != BUSY).then_some(ahead as u64)
+    pub fn in_brief(&self, links: Range<u32>, now: u64) -> impl Iterator<Item = Option<u64>> {
+        let now = self.epoch.present(now);
+        self.brief[links.start as usize..links.end as usize].iter().map(move |&brief| {
+            // Times of an epoch and the present are not negative.
+            let ahead = (brief - now).max(0);
+            (brief != BUSY).then_some(ahead as u64)
+        })
     }
 
     /// The first idle link of `n` side by side from `start` on, from place `first` on, round the row, if
@@ -189,7 +193,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(loads.waiting(link), lines[at]);
-                if let Some(backlog) = loads.in_brief(link, now) {
+                if let Some(Some(backlog)) = loads.in_brief(link..link + 1, now).next() {
                     prop_assert_eq!((backlog, 0), (busy[at].saturating_sub(now), lines[at]));
                 }
                 let first = turn % n;
