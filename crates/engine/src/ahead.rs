@@ -203,10 +203,9 @@ impl<P: Probe> Shard<'_, P> {
                 self.packets.fetch(first);
             }
         }
-        let received = &mut self.ahead.received;
-        received.end(block);
-        for place in received.of(block) {
-            self.world.fetch_message(received.at(place));
+        self.ahead.received.end(block);
+        for place in self.ahead.received.of(block) {
+            self.world.fetch_received(self.ahead.received.at(place), P::ON);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::hint::select_unpredictable;
 
-use crate::link::{Lane, NEVER, NIL, Wire};
+use crate::link::{Lane, NEVER, NIL};
 use crate::packet::{Content, Flags, Packet};
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
@@ -17,6 +17,7 @@ use tailback_fabric::{RouteState, Step};
 use crate::mail::Credit;
 use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
 use crate::shard::Shard;
+use crate::wire::Wire;
 
 /// Where a packet goes on, numbered within the shard: a link, and the lane of it.
 #[derive(Debug, Clone, Copy)]
@@ -152,9 +153,13 @@ impl<P: Probe> Shard<'_, P> {
             return self.give_out(link);
         }
         loop {
-            let tail = self.links.lane(lane).wait_tail;
+            let state = self.links.lane_mut(lane);
+            let tail = state.wait_tail;
             if tail == NIL {
-                self.links.lane_mut(lane).satisfy();
+                state.satisfy();
+                return;
+            }
+            if state.serves_nobody() {
                 return;
             }
             let slot = self.packets[tail].next;
@@ -225,6 +230,7 @@ impl<P: Probe> Shard<'_, P> {
         let packet = &mut self.packets[slot];
         packet.next = first;
         let wire = packet.wire;
+        self.links.lane_mut(lane).joins(wire, tail == NIL);
         self.links.joins(lane, wire);
         if P::ON {
             let link = self.links.link_of(lane);

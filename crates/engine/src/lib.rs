@@ -33,6 +33,7 @@ mod settings;
 mod shard;
 mod sim;
 mod windows;
+mod wire;
 mod world;
 
 pub use congestion::{CongestionControl, Scheme};

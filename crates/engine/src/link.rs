@@ -1,55 +1,18 @@
 //! Directed links: the transmitter; for each virtual lane the credit for its buffer at the far end and
 //! who waits for it.
 
-use std::collections::HashMap;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::load::{Epoch, Loads};
 use crate::machine::prefetch;
+use crate::wire::{Wire, different};
 
 /// No packet, no link, no message.
 pub(crate) const NIL: u32 = u32::MAX;
 
 /// Time that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
-
-const RATE_BITS: u32 = 16;
-
-/// Rate and delay of a cable; most links share them with many others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Wire {
-    /// Picoseconds a byte, in units of 2^-16.
-    rate: u32,
-    /// Cable delay.
-    pub delay: u32,
-}
-
-impl Wire {
-    pub fn new(gbps: f64, delay: u64) -> Self {
-        let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
-        let rate = rate.clamp(1.0, f64::from(u32::MAX)) as u32;
-        Self { rate, delay: delay.min(Self::MOST_DELAY_PS) as u32 }
-    }
-
-    /// Longest delay a cable can have, in picoseconds.
-    pub const MOST_DELAY_PS: u64 = u32::MAX as u64;
-
-    /// Slowest rate a link can have, in gigabits per second.
-    pub const MIN_GBPS: f64 = 0.125;
-
-    /// Time `bytes` take on the wire, at least one picosecond.
-    #[inline]
-    pub fn serialization(&self, bytes: u32) -> u64 {
-        ((u64::from(bytes) * u64::from(self.rate)) >> RATE_BITS).max(1)
-    }
-
-    /// Bytes the transmitter moves in `ps`.
-    #[inline]
-    pub fn bytes_in(&self, ps: u64) -> u64 {
-        (ps << RATE_BITS) / u64::from(self.rate)
-    }
-}
 
 /// A directed link to be simulated.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +55,8 @@ pub(crate) struct Lane {
     wire: u16,
     /// As of its [`Link`].
     pub port: u16,
+    /// No packet that waits has less bytes; for more than there are numbers for, the most.
+    least: u16,
     /// Shard of the vertex it leads to.
     pub shard: u8,
     flags: u8,
@@ -125,6 +90,7 @@ impl Lane {
             wait_tail: NIL,
             wire,
             port,
+            least: u16::MAX,
             shard,
             flags: (TO_NODE * u8::from(to_node)) | (FROM_NODE * u8::from(from_node)),
             credit,
@@ -145,6 +111,19 @@ impl Lane {
     #[inline]
     pub fn starts_at_node(&self) -> bool {
         self.flags & FROM_NODE != 0
+    }
+
+    /// A packet of so many bytes waits from now on, `alone` or behind others.
+    #[inline]
+    pub fn joins(&mut self, bytes: u32, alone: bool) {
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+        self.least = if alone { bytes } else { self.least.min(bytes) };
+    }
+
+    /// Whether there is too little credit for any packet that waits: without a look at them.
+    #[inline]
+    pub fn serves_nobody(&self) -> bool {
+        self.credit < self.least.into()
     }
 
     /// Whether somebody waits for credit here.
@@ -513,26 +492,6 @@ impl Links {
     }
 }
 
-/// The different ones among `wires`, and for each of them the number of its like.
-pub(crate) fn different(wires: impl Iterator<Item = Wire>) -> (Vec<Wire>, Vec<u32>) {
-    let mut numbers = HashMap::new();
-    let (mut all, mut last) = (Vec::new(), None);
-    // A link is mostly like the one before.
-    let mut number = |wire: Wire| match last {
-        Some((before, number)) if before == wire => number,
-        _ => {
-            let number = *numbers.entry(wire).or_insert_with(|| {
-                all.push(wire);
-                all.len() as u32 - 1
-            });
-            last = Some((wire, number));
-            number
-        }
-    };
-    let of_links = wires.map(&mut number).collect();
-    (all, of_links)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -563,6 +522,13 @@ mod tests {
         assert_eq!(lane.starve().collect::<Vec<_>>(), [(50, 5)]);
         assert_eq!(lane.starve().count(), 0);
         assert!(!lane.expect(70, 50, 50), "somebody waits for it");
+        lane.joins(80, true);
+        lane.joins(16, false);
+        assert!(lane.serves_nobody(), "15 are there");
+        lane.joins(15, false);
+        assert!(!lane.serves_nobody());
+        lane.joins(1 << 16, true);
+        assert!(lane.serves_nobody(), "the others have gone");
         assert!(lane.satisfy() && !lane.satisfy());
         assert_eq!(links.credit().collect::<Vec<_>>(), [100, 15]);
         assert_eq!((links.lane_of(0, 1), links.link_of(1), links.link_and_lane(1)), (1, 0, (7, 1)));
@@ -584,16 +550,5 @@ mod tests {
         assert_eq!([late, late + 20].map(|now| idle(&links, now)), [Some(9), Some(0)]);
         assert_eq!(links.give_back(0, late + 30, 2), (late + 37, false));
         assert_eq!(links.starve(0).collect::<Vec<_>>(), [(late + 37, 2)]);
-    }
-
-    #[test]
-    fn rates_are_exact_to_a_byte() {
-        for (gbps, ps) in [(100.0, 327_680), (200.0, 163_840), (25.0, 1_310_720)] {
-            assert_eq!(Wire::new(gbps, 0).serialization(4096), ps);
-        }
-        let rate = 54.545_454_545_454_55;
-        let fdr = Wire::new(rate, 0);
-        assert!((fdr.serialization(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
-        assert_eq!(fdr.bytes_in(fdr.serialization(4096)), 4095);
     }
 }

@@ -11,7 +11,7 @@ use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
 use crate::congestion::Congestion;
 use crate::cut::Cut;
-use crate::link::{Link, Links, NIL, Wire, different};
+use crate::link::{Link, Links, NIL};
 use crate::machine::prefetch;
 use crate::pacing::{Offset, Pacing, interval};
 use crate::packet::Packets;
@@ -21,6 +21,7 @@ use crate::ranks::{Receiving, Sending};
 use crate::rng::{Source, Stream, random};
 use crate::settings::Routing;
 use crate::shard::Shard;
+use crate::wire::{Wire, different};
 use crate::{EngineError, Settings};
 
 pub(crate) struct World<'a> {
@@ -312,8 +313,18 @@ impl<'a> World<'a> {
     /// Starts to fetch a message and where its sides are.
     #[inline]
     pub fn fetch_message(&self, message: u32) {
-        prefetch(&self.program.messages, message);
-        prefetch(&self.sides, message);
+        self.fetch_received(message, true);
+    }
+
+    /// The same of a message that comes to its node: whose `envelope` matters to probes alone.
+    #[inline]
+    pub fn fetch_received(&self, message: u32, envelope: bool) {
+        if envelope {
+            prefetch(&self.program.messages, message);
+        }
+        if !self.sides.is_empty() {
+            prefetch(&self.sides, message);
+        }
     }
 
     /// Whether both ends of a message are on one host.

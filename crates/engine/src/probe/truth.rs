@@ -7,7 +7,8 @@
 use tailback_telemetry::{BLOCK, Block, Log, Sorting, in_shares, table};
 
 use super::{Sent, Slot};
-use crate::link::{Link, Wire};
+use crate::link::Link;
+use crate::wire::Wire;
 
 table! {
     /// The table of truth: one entry a window and link with traffic, in this order: bytes sent, time
