@@ -1,6 +1,6 @@
 //! Putting things in order by counting, and adding them up, without a branch that nobody could guess.
 
-use crate::Log;
+use crate::{Column, Log};
 
 /// Puts the items of logs in order. Its memory is used for every log.
 #[derive(Debug)]
@@ -96,6 +96,13 @@ impl<const N: usize> Block<N> {
     }
 }
 
+/// Appends sums of each kind, those at some places, to as many columns.
+pub fn append<const N: usize>(columns: [&mut Column; N], places: &[u8], sums: &[[u64; BLOCK]; N]) {
+    for (column, sums) in columns.into_iter().zip(sums) {
+        column.extend(places.iter().map(|&place| sums[usize::from(place)]));
+    }
+}
+
 /// Takes out the bits of a block; of their places, in order, those that are `kept`.
 #[inline]
 pub fn places_of<'a>(
@@ -143,8 +150,10 @@ mod tests {
             }
             block.touch(7, false);
             block.drain(|places, sums| {
-                let rows = places.iter().map(|&at| (at, sums.map(|sums| sums[usize::from(at)])));
-                assert!(rows.eq([(3, [2, 6]), (64, [1, 64]), (255, [1, 255])]));
+                let [mut ones, mut numbers] = [Column::default(), Column::default()];
+                append([&mut ones, &mut numbers], places, sums);
+                assert_eq!(places, [3, 64, 255]);
+                assert!(ones.iter().eq([2, 1, 1]) && numbers.iter().eq([6, 64, 255]));
             });
         }
     }

@@ -5,7 +5,7 @@
 //! longer than the sums it makes, and at the end. Windows double in length when there are too many of
 //! them: the length of a run need not be known beforehand.
 
-use crate::{BLOCK, Block, Log, Mark, NO_LINK, Sorting, in_shares, table};
+use crate::{BLOCK, Block, Log, Mark, NO_LINK, Sorting, append, in_shares, table};
 
 /// One received packet.
 #[derive(Debug, Clone, Copy)]
@@ -42,9 +42,7 @@ impl Samples {
             &mut self.congested_weight,
             &mut self.congested_variance,
         ];
-        for (column, sums) in columns.into_iter().zip(sums) {
-            column.extend(places.iter().map(|&place| sums[usize::from(place)]));
-        }
+        append(columns, places, sums);
     }
 }
 

@@ -41,7 +41,7 @@ _FULL = 4  # its full packets in a window
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
 _PROCESS = 8 << 20  # whatever the size, event queues of some threads included
-_PORT = 64 + 64 + 80 + 8 + 2 * 56  # what it sends, holds and said, its ends, the table made of it
+_PORT = 64 + 64 + 80 + 8 + 2 * 48  # what it sends, holds and said, its ends, the table made of it
 
 
 @dataclass(frozen=True)

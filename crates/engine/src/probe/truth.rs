@@ -4,7 +4,7 @@
 //! a log of the window, which the simulator's loop does not read. A window is added up and put in order
 //! of links at the end, its log also when that takes more memory than what becomes of it.
 
-use tailback_telemetry::{BLOCK, Block, Log, Sorting, in_shares, table};
+use tailback_telemetry::{BLOCK, Block, Log, Sorting, append, in_shares, table};
 
 use super::{Sent, Slot};
 use crate::link::Link;
@@ -42,9 +42,7 @@ impl Truths {
             &mut self.congested_packets,
             &mut self.observed_congested_packets,
         ];
-        for (column, sums) in columns.into_iter().zip(sums) {
-            column.extend(places.iter().map(|&place| sums[usize::from(place)]));
-        }
+        append(columns, places, sums);
     }
 }
 
