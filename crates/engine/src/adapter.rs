@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use crate::congestion::{CongestionControl, Light, Scheme};
 use crate::flows::Flows;
-use crate::link::{NEVER, NIL};
+use crate::link::{Lane, NEVER, NIL};
 use crate::machine::prefetch;
 use crate::pacing::interval;
-use crate::packet::{Content, Flags, Packet};
+use crate::packet::{Content, Flags};
 use crate::probe::{Hop, Probe, Sent, Slot};
 use crate::queue::{Class, Event};
 use crate::settings::{Injection, Switching};
@@ -171,7 +171,7 @@ impl<P: Probe> Shard<'_, P> {
         if self.links.free_at(link) > self.now {
             return self.call_again(node, link);
         }
-        let Some((packet, last)) = self.next_packet(message, content, link) else { return };
+        let Some((slot, last)) = self.next_packet(message, content, link) else { return };
         let adapter = &mut self.adapters[local];
         if content != Content::Data {
             adapter.control.pop_front();
@@ -181,7 +181,7 @@ impl<P: Probe> Shard<'_, P> {
             adapter.rotate();
         }
         let goes_on = adapter.goes_on();
-        let free = self.inject(link, packet, light, last);
+        let free = self.inject(link, slot, light, last);
         if goes_on {
             self.queue.push(Event::new(free, Class::Adapter, node, 0));
         }
@@ -205,11 +205,12 @@ impl<P: Probe> Shard<'_, P> {
         let mut place = 0;
         while let Some((at, message)) = self.adapter(node).flows().ready(place, now) {
             let outgoing = self.outgoing(message);
-            let Some((packet, last)) = self.next_packet(outgoing, Content::Data, link) else {
+            let Some((slot, last)) = self.next_packet(outgoing, Content::Data, link) else {
                 place = at + 1;
                 continue;
             };
-            let busy = self.links.wire_of(link).serialization(packet.wire);
+            let wire = self.packets[slot].wire;
+            let busy = self.links.wire_of(link).serialization(wire);
             let settings = &self.world.settings;
             let pace = self.world.program.messages[message as usize].pace_mbps;
             self.adapter(node).flows().served(at, last, |flow| {
@@ -220,10 +221,10 @@ impl<P: Probe> Shard<'_, P> {
                 if pace == 0 {
                     return rested;
                 }
-                let interval = interval(packet.wire, pace);
-                rested.max(flow.timetable.sent(settings.pacing, now, interval, packet.wire))
+                let interval = interval(wire, pace);
+                rested.max(flow.timetable.sent(settings.pacing, now, interval, wire))
             });
-            self.inject(link, packet, Light::default(), last);
+            self.inject(link, slot, Light::default(), last);
             return self.call_again(node, link);
         }
         let flows = self.adapter(node).flows();
@@ -247,15 +248,15 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Makes the next packet of a message and says whether it is the last; or waits for credit and
-    /// returns nothing.
+    /// Makes the next packet of a message and says in which slot, and whether it is the last; or waits for
+    /// credit and returns nothing.
     #[inline(always)]
     fn next_packet(
         &mut self,
         Outgoing { message, send }: Outgoing,
         content: Content,
         link: u32,
-    ) -> Option<(Packet, bool)> {
+    ) -> Option<(u32, bool)> {
         let (world, now) = (self.world, self.now);
         let data = content == Content::Data;
         let (payload, service) = if data {
@@ -277,44 +278,45 @@ impl<P: Probe> Shard<'_, P> {
             }
             return None;
         }
-        let (mut packet, last) = if data {
-            let state = &mut self.sends[send as usize];
-            state.start_ps = state.start_ps.min(now);
-            state.bytes_unsent -= u64::from(payload);
-            state.packets_unsent -= 1;
-            state.next_packet += 1;
-            let mut packet = Packet::notice(content, message, state.node, wire);
-            packet.id = content.numbered(state.next_packet - 1);
-            packet.flags.set(Flags::OBSERVED, state.observed);
-            (packet, state.packets_unsent == 0)
-        } else {
+        let slot = self.packets.make();
+        let packet = &mut self.packets[slot];
+        (packet.message, packet.wire, packet.lane) = (message, wire, lane);
+        (packet.from, packet.service) = (self.number, service);
+        packet.flags.set(Flags::STALLED, waited);
+        if !data {
             let envelope = &world.program.messages[message as usize];
             let back = matches!(content, Content::ClearToSend | Content::Congestion);
             let to = if back { envelope.src } else { envelope.dst };
-            let node = world.placement.node[to as usize];
-            let mut packet = Packet::notice(content, message, node, wire);
             packet.id = content.numbered(envelope.first_packet);
-            (packet, false)
-        };
-        packet.flags.set(Flags::STALLED, waited);
-        (packet.lane, packet.from, packet.service) = (lane, self.number, service);
-        Some((packet, last))
+            packet.node = world.placement.node[to as usize];
+            return Some((slot, false));
+        }
+        let state = &mut self.sends[send as usize];
+        packet.id = content.numbered(state.next_packet);
+        packet.node = state.node;
+        packet.flags.set(Flags::OBSERVED, state.observed);
+        state.start_ps = state.start_ps.min(now);
+        state.next_packet += 1;
+        state.bytes_unsent -= u64::from(payload);
+        state.packets_unsent -= 1;
+        Some((slot, state.packets_unsent == 0))
     }
 
-    /// Puts a packet on the wire now, with `light` if it is a notification of one; `last` says that
-    /// its message is sent with it. Returns when the link is free again.
+    /// Puts the packet in `slot` on the wire now, with `light` if it is a notification of one; `last` says
+    /// that its message is sent with it. Returns when the link is free again.
     #[inline(always)]
-    fn inject(&mut self, link: u32, mut packet: Packet, light: Light, last: bool) -> u64 {
+    fn inject(&mut self, link: u32, slot: u32, light: Light, last: bool) -> u64 {
         let world = self.world;
         self.moves += 1;
-        let wire = self.links.wire_of(link);
-        let busy = wire.serialization(packet.wire);
-        let (end, delay) = (self.now + busy, u64::from(wire.delay));
+        let packet = &mut self.packets[slot];
+        let (message, wire, observed) = (packet.message, packet.wire, packet.observed());
+        let cable = self.links.wire_of(link);
+        let busy = cable.serialization(wire);
+        let (end, delay) = (self.now + busy, u64::from(cable.delay));
         self.links.book(link, self.now, busy);
         if P::ON {
-            let sent = Sent { wire: packet.wire, observed: packet.observed(), input: NIL };
             let sending = Slot { start: self.now, busy_ps: busy, stall_ps: 0 };
-            self.probe.sent(self.now, link, sending, sent);
+            self.probe.sent(self.now, link, sending, Sent { wire, observed, input: NIL });
             if world.settings.count_injection {
                 let bits = world.reservoir.draw(packet.id, 0xff);
                 let hop = Hop {
@@ -325,34 +327,41 @@ impl<P: Probe> Shard<'_, P> {
                     packet: packet.id,
                     index: 0,
                 };
-                self.probe.hop(self.now, hop, packet.observed(), &mut packet.mark, bits);
+                self.probe.hop(self.now, hop, observed, &mut packet.mark, bits);
             }
         }
         if last {
-            self.queue.push(Event::new(end, Class::Sent, packet.message, 0));
+            self.queue.push(Event::new(end, Class::Sent, message, 0));
         }
-        let lane = self.links.lane(self.links.lane_of(link, 0));
-        let (global, dst, port) = (lane.global, lane.dst, lane.port);
-        if world.settings.contention {
-            (packet.hops, packet.next, packet.input) = (1, dst, port);
-            let switch_delay = world.settings.switch_delay_ps;
-            packet.tail_ready = end + delay + switch_delay;
-            packet.ready = match world.settings.switching {
-                Switching::CutThrough => self.now + delay + switch_delay,
-                Switching::StoreAndForward => packet.tail_ready,
-            };
-            let slot = self.packets.insert(packet);
-            self.congestion.lights.carry(slot, light);
-            self.queue.push(Event::new(packet.ready, Class::Arrival, global, slot));
-        } else {
-            let (latency, hops) = world.uncontended(global, packet.node);
-            (packet.hops, packet.next) = (hops, packet.node);
-            self.packet_hops += u64::from(hops);
-            let out = world.plan.ejection[packet.node as usize];
-            let shard = world.cut.of_node[packet.node as usize];
-            packet.ready = end + delay + latency;
-            self.hand_over(shard, out, &packet, light);
+        if !world.settings.contention {
+            self.send_alone(link, slot, end + delay, light);
+            return end;
         }
+        let &Lane { global, dst, port, .. } = self.links.lane(self.links.lane_of(link, 0));
+        (packet.hops, packet.next, packet.input) = (1, dst, port);
+        let switch_delay = world.settings.switch_delay_ps;
+        packet.tail_ready = end + delay + switch_delay;
+        packet.ready = match world.settings.switching {
+            Switching::CutThrough => self.now + delay + switch_delay,
+            Switching::StoreAndForward => packet.tail_ready,
+        };
+        let arrival = Event::new(packet.ready, Class::Arrival, global, slot);
+        self.congestion.lights.carry(slot, light);
+        self.queue.push(arrival);
         end
+    }
+
+    /// Hands a packet that is at its first switch at `time` to its node, as if nobody else were on its way.
+    #[inline(never)]
+    fn send_alone(&mut self, link: u32, slot: u32, time: u64, light: Light) {
+        let world = self.world;
+        let mut packet = self.packets[slot];
+        self.packets.remove(slot);
+        let (latency, hops) = world.uncontended(self.links.global(link), packet.node);
+        (packet.hops, packet.next, packet.ready) = (hops, packet.node, time + latency);
+        self.packet_hops += u64::from(hops);
+        let out = world.plan.ejection[packet.node as usize];
+        let shard = world.cut.of_node[packet.node as usize];
+        self.hand_over(shard, out, &packet, light);
     }
 }

@@ -84,25 +84,27 @@ pub(crate) struct Packet {
 const _: () = assert!(size_of::<Packet>() == 64);
 
 impl Packet {
-    /// A packet that is no data, about `message`, on its way to `node`.
+    const EMPTY: Self = Self {
+        id: 0,
+        ready: 0,
+        tail_ready: 0,
+        message: 0,
+        node: 0,
+        wire: 0,
+        lane: 0,
+        next: 0,
+        mark: Mark::EMPTY,
+        hops: 0,
+        state: RouteState::START,
+        flags: Flags(0),
+        from: 0,
+        service: 0,
+        input: 0,
+    };
+
+    /// A packet that is no data, about `message`, at its `node`.
     pub fn notice(content: Content, message: u32, node: u32, wire: u32) -> Self {
-        Self {
-            id: content.numbered(0),
-            ready: 0,
-            tail_ready: 0,
-            message,
-            node,
-            wire,
-            lane: 0,
-            next: node,
-            mark: Mark::EMPTY,
-            hops: 0,
-            state: RouteState::START,
-            flags: Flags::default(),
-            from: 0,
-            service: 0,
-            input: 0,
-        }
+        Self { id: content.numbered(0), message, node, wire, next: node, ..Self::EMPTY }
     }
 
     /// Whether it is data of an observed job.
@@ -149,6 +151,13 @@ impl Packets {
         }
         self.slots.push(packet);
         self.slots.len() as u32 - 1
+    }
+
+    /// An empty packet, to be written where it is: what is written piece by piece cannot be read at once
+    /// as a whole.
+    #[inline]
+    pub fn make(&mut self) -> u32 {
+        self.insert(Packet::EMPTY)
     }
 
     /// Takes a packet out; it can be read until another is inserted.
