@@ -16,9 +16,10 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 
-from tailback.cli import cli
+from tailback.cli import COMMANDS, cli
 from tailback.scenario import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -144,12 +145,19 @@ def test_every_dependency_is_argued_for() -> None:
     assert names <= told, f"docs/dependencies.md does not name {', '.join(sorted(names - told))}"
 
 
-@pytest.mark.parametrize("name", sorted(cli.commands))
+def command(name: str) -> click.Command:
+    """A command of the command line."""
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None, name
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_a_help_name_what_there_is(name: str) -> None:
     """Files below examples/ exist, commands and options are known."""
-    lines = [line.split() for line in (cli.commands[name].help or "").split("\n")]
+    lines = [line.split() for line in (command(name).help or "").split("\n")]
     for words in (line for line in lines if line[:1] == ["tailback"]):
-        known = {option for part in cli.commands[words[1]].params for option in part.opts}
+        known = {option for part in command(words[1]).params for option in part.opts}
         assert {word for word in words if word.startswith("--")} <= known, words
         missing = [w for w in words if w.startswith("examples/") and not (ROOT / w).exists()]
         assert not missing, f"'tailback {name} --help' names {missing}"

@@ -129,12 +129,14 @@ class fresh_directory:  # noqa: N801 - used like a function
     """Context manager: a folder that appears at ``path`` whole, or not at all.
 
     Everything is written to a sibling folder that takes the final name at the end; on any error,
-    a full disk or Ctrl-C among them, it is removed and what stood there before is untouched.
+    a full disk or Ctrl-C among them, it is removed and what stood there before is untouched. A
+    symbolic link at ``path`` is followed and stays.
     """
 
     def __init__(self, path: str | Path, *, force: bool = False) -> None:
         self.path = Path(path)
         self.force = force
+        self._place = Path(os.path.realpath(self.path))
 
     def __enter__(self) -> Path:
         if self.path.exists() and not self.force:
@@ -149,9 +151,9 @@ class fresh_directory:  # noqa: N801 - used like a function
                 file=self.path, remedy="choose another --out",
             )  # fmt: skip
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._place.parent.mkdir(parents=True, exist_ok=True)
             self._part = Path(
-                tempfile.mkdtemp(prefix=f".{self.path.name}.", dir=self.path.parent or ".")
+                tempfile.mkdtemp(prefix=f".{self._place.name}.", dir=self._place.parent)
             )
         except OSError as error:
             raise RunError(
@@ -164,9 +166,7 @@ class fresh_directory:  # noqa: N801 - used like a function
         if error is None:
             try:
                 os.chmod(self._part, 0o755)
-                if self.path.exists():
-                    shutil.rmtree(self.path)
-                self._part.rename(self.path)
+                self._put_in_place()
             except OSError as problem:
                 error = problem
             else:
@@ -182,6 +182,20 @@ class fresh_directory:  # noqa: N801 - used like a function
                 f"could not be written: {error}", file=self.path,
                 remedy="make room or choose another --out; nothing was left behind",
             ) from None  # fmt: skip
+
+    def _put_in_place(self) -> None:
+        """Give the new folder its name; the old one goes only once that is done."""
+        old = self._part.with_name(self._part.name + ".old")
+        if not self._place.exists():
+            self._part.rename(self._place)
+            return
+        self._place.rename(old)
+        try:
+            self._part.rename(self._place)
+        except BaseException:
+            old.rename(self._place)
+            raise
+        shutil.rmtree(old)
 
 
 def claim(path: Path, *, force: bool = False) -> None:

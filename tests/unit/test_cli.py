@@ -53,19 +53,21 @@ def refused(
     assert captured.out == ""
 
 
-MAIN = (
-    "import sys; from tailback.cli import main; print('ready', file=sys.stderr, flush=True); main()"
-)
+MAIN = """
+import sys
+from tailback.cli import cli, main
+cli.get_command(None, sys.argv[1])
+print('ready', file=sys.stderr, flush=True)
+main()
+"""
 
 
 def process(arguments: list[str | Path], **options: object) -> subprocess.Popen[str]:
     """The command in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
-        **options,  # type: ignore[call-overload]
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},  # type: ignore[call-overload]
     )
 
 
@@ -97,6 +99,10 @@ def test_text_fits_eighty_columns_and_one_screen(
     assert tailback(["diagnose", str(DEMO / "demo.toml"), "--seeds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80, max(lines, key=len)
+    # What is to be typed can be typed where one is.
+    (command,) = (line for line in lines if line.startswith("  $ "))
+    assert "--rankfile tailback-demo/rankfile.openmpi" in command
+    assert Path("tailback-demo/rankfile.openmpi").is_file()
     assert len(lines) <= 45
     assert lines[0] == "VERDICT  PLACEMENT"
 
@@ -161,8 +167,13 @@ def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     known = json.loads(capsys.readouterr().out)
     assert {"pattern", "placement", "reader", "rule", "figure", "fabric", "table"} <= set(known)
     for kind in known:
+        assert tailback(["list", kind, "--format", "json"]) == 0
+        summaries = json.loads(capsys.readouterr().out).values()
         assert tailback(["list", kind]) == 0
-        assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines())) <= 80
+        whole = " ".join(shown.split())
+        assert [summary for summary in summaries if summary not in whole] == []
 
 
 # --- mistakes --------------------------------------------------------------------------------

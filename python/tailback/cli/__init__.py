@@ -6,30 +6,63 @@ verdict; 130 interrupted. Results go to stdout, progress and warnings to stderr.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
 import tailback
-from tailback.cli.collect import collect
-from tailback.cli.compare import compare
-from tailback.cli.counters import counters
-from tailback.cli.diagnose import diagnose
-from tailback.cli.evolution import evolution
-from tailback.cli.export import export
-from tailback.cli.lists import list_parts
-from tailback.cli.place import place
-from tailback.cli.render import safe
-from tailback.cli.report import report
-from tailback.cli.simulate import simulate
+from tailback.cli.text import safe
 from tailback.errors import TailbackError
 
 EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
 
 
+COMMANDS = {
+    "collect": "Collect port counters of a live InfiniBand subnet.",
+    "compare": "Compare two runs.",
+    "counters": "Say what port counters alone can say.",
+    "diagnose": "Say where traffic backs up, why, what to do.",
+    "evolution": "Draw how congestion evolves, as a page.",
+    "export": "Write what a run holds for other tools.",
+    "list": "List what Tailback knows, kind by kind.",
+    "place": "Place the ranks of a job and judge the result.",
+    "report": "Write the report of a run or a diagnosis.",
+    "simulate": "Simulate a scenario and keep its tables.",
+}
+"""Every command and its line of the help. A command is the function of its name in the module of
+its name, ``list`` apart, loaded when it is asked for: all of them together take seconds to load."""
+
+
+class Commands(click.Group):
+    """The commands, each loaded when it is called for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands; loads none."""
+        return sorted({*COMMANDS, *self.commands})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command by its name; None if there is none of that name."""
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            module, function = _ELSEWHERE.get(cmd_name, (cmd_name, cmd_name))
+            command = getattr(import_module(f"tailback.cli.{module}"), function)
+            self.add_command(command, cmd_name)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands into the help; loads none."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+_ELSEWHERE = {"list": ("lists", "list_parts")}
+
+
 @click.group(
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     epilog="Exit codes: 0 done, 2 something given is wrong, 3 too few samples for a verdict, "
     "130 interrupted.",
@@ -45,14 +78,12 @@ def cli() -> None:
     """
 
 
-for command in (
-    diagnose, simulate, place, compare, report, collect, counters, evolution, export, list_parts,
-):  # fmt: skip
-    cli.add_command(command)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that has no arrow or bar shows a question mark; None stands for a closed one.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(run(arguments))
 
 
@@ -77,12 +108,36 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
         return EXIT_OK
+    except OSError as error:
+        _complain(str(_explain(error)))
+        return EXIT_USER
     except MemoryError:
         _complain("out of memory\n  remedy: use a smaller scenario or a machine with more memory")
         return EXIT_USER
     return code if isinstance(code, int) else EXIT_OK
+
+
+def _explain(error: OSError) -> TailbackError:
+    """What the operating system refused and nobody on the way knew better about."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return TailbackError(
+            f"cannot be read or written: {reason}", file=str(error.filename),
+            remedy="check the path, who may use it, and the room on its disk",
+        )  # fmt: skip
+    _give_up_stdout()
+    return TailbackError(
+        f"input or output failed: {reason}",
+        remedy="check the room on the disk that output goes to, and the files that were given",
+    )
+
+
+def _give_up_stdout() -> None:
+    """What is still to be printed would fail again when Python ends, with a traceback."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(text: str) -> None:

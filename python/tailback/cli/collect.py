@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tailback.cli.render import columns, percent, safe, short
+from tailback.cli.text import columns, percent, safe, short
 from tailback.counters.collect import (
     Board,
     Collection,

@@ -11,7 +11,7 @@ import click
 import polars as pl
 
 from tailback.cli.models import congestion_of, described, model_of, read_run, require_packets
-from tailback.cli.render import columns, short
+from tailback.cli.text import columns, short
 from tailback.errors import TailbackError
 from tailback.report import (
     Evidence,
@@ -30,7 +30,7 @@ NAMES = ("before", "after")
 """What the two runs are called, as on the command line."""
 
 
-@click.command(short_help="Compare two runs.")
+@click.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")

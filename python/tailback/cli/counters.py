@@ -50,7 +50,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
     return picoseconds / 1000
 
 
-@click.command(short_help="Say what port counters alone can say.")
+@click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--format", "reader", metavar="NAME",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.cli.render import columns, percent, short, wrap
+from tailback.cli.text import columns, percent, short, wrap
 from tailback.counters.analysis.limits import cannot_tell, roots
 from tailback.counters.analysis.places import Places
 from tailback.counters.analysis.verdict import Verdict, counted, sentence

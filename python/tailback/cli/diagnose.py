@@ -44,7 +44,7 @@ from tailback.simulate.decoded import received
 UNDETERMINED = 3
 
 
-@click.command(short_help="Say where traffic backs up, why, what to do.")
+@click.command()
 @source_options
 @click.option(
     "--out", type=click.Path(path_type=Path),
@@ -101,8 +101,7 @@ def diagnose(
     if form == "json":
         click.echo(diagnosis.model_dump_json(indent=2))
     else:
-        lines = diagnosis_lines(diagnosis, f"open {out / 'report.html'}", hot_lines(found))
-        click.echo("\n".join(lines))
+        click.echo("\n".join(diagnosis_lines(diagnosis, out, hot_lines(found))))
     return UNDETERMINED if diagnosis.cause == "undetermined" else 0
 
 
@@ -171,7 +170,8 @@ def _write(
     figures: tuple[str, ...],
 ) -> None:
     """Everything a diagnosis leaves behind."""
-    (folder / "diagnosis.json").write_text(diagnosis.model_dump_json(indent=2) + "\n")
+    judged = diagnosis.model_dump_json(indent=2) + "\n"
+    (folder / "diagnosis.json").write_text(judged, encoding="utf-8")
     (folder / "attribution.json").write_text(to_json(found), encoding="utf-8")
     to_table(found).write_parquet(folder / "attribution.parquet")
     for file in files:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.cli.models import beside
 from tailback.counters.analysis.classes import attach, classify
 from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
 from tailback.counters.analysis.evolution_run import (
@@ -30,7 +31,7 @@ from tailback.simulate.prepare import load_fabric
 DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 
 
-@click.command(short_help="Draw how congestion evolves, as a page.")
+@click.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--fabric", type=click.Path(path_type=Path),
               help="Fabric of measured counters: a file that ibnetdiscover wrote.")  # fmt: skip
@@ -38,7 +39,8 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
               help="Direction that is looked at in a simulated torus.")  # fmt: skip
 @click.option("--threshold", type=click.FloatRange(0, 100, min_open=True), default=40.0,
               show_default=True, help="Percentage of time stalled that counts.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), help="The page (default SOURCE.html).")
+@click.option("--out", type=click.Path(path_type=Path),
+              help="The page (default SOURCE-evolution.html).")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace a page that exists.")
 def evolution(
     source: Path,
@@ -56,7 +58,9 @@ def evolution(
     tailback simulate examples/blue-waters/blue-waters.toml --out run
     tailback evolution run --out evolution.html
     """
-    out = out or source.with_name(source.name + "-evolution.html")
+    if not source.exists():
+        raise RunError("does not exist", file=source, remedy="check the path")
+    out = out or beside(source, "-evolution.html")
     if out.exists() and not force:
         raise RunError("already exists", file=out, remedy="choose another --out, or --force")
     if (source / "run.json").is_file():

@@ -10,16 +10,15 @@ import click
 import polars as pl
 
 from tailback.cli.models import read_run, require_packets
-from tailback.cli.render import columns, short
+from tailback.cli.text import columns, short
 from tailback.errors import RunError, TailbackError
 from tailback.report import attribute, to_table
-from tailback.run import Run
 from tailback.simulate.decoded import link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 
 
-@click.group(short_help="Write what a run holds for other tools.")
+@click.group()
 def export() -> None:
     """Write what a run holds in the formats of other tools."""
 
@@ -41,7 +40,7 @@ def pcap(
     scenario of the run needs [telemetry] scheme = "compact" or "coordinated" of six bits or less.
     """
     try:
-        packets = packets_of(Run.read(run), host=host, limit=limit, payload=payload)
+        packets = packets_of(read_run(run), host=host, limit=limit, payload=payload)
         count = write_pcap(out, packets, force)
     except RunError as error:
         raise error.located(run) from None
@@ -55,7 +54,7 @@ def pcap(
 def counts(run: Path, out: Path | None, force: bool) -> None:
     """Decode the packets of RUN: estimated packets of every link, to OUT (CSV) or the screen."""
     try:
-        read = Run.read(run)
+        read = read_run(run)
         table = link_counts(read).table()
     except RunError as error:
         raise error.located(run) from None
@@ -108,5 +107,9 @@ def _write(out: Path, force: bool, write: Callable[[IO[bytes]], object]) -> None
             write(file)
     except FileExistsError:
         raise TailbackError("the file exists", file=out, remedy="--force overwrites it") from None
-    except OSError as error:
-        raise TailbackError(f"cannot be written: {error.strerror}", file=out) from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TailbackError(
+            f"cannot be written: {reason}", file=out,
+            remedy="check the path and the room on its disk; what is there of it is not whole",
+        ) from None  # fmt: skip

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from tailback.cli.render import columns, percent, short
+from tailback.cli.text import columns, percent, short
 from tailback.report import Attribution, by_line
 from tailback.units import format_time
 
 SHOWN = 2
+
+ROOM = 56
+"""Characters for the line and its links, beside the two columns of numbers."""
 
 
 def hot_lines(attribution: Attribution) -> list[str]:
@@ -15,10 +18,11 @@ def hot_lines(attribution: Attribution) -> list[str]:
     if not found:
         return []
     time = attribution.unit == "ps"
+    wide = min(27, max(len(line.line) for line in found))
     rows = [
         (
-            short(line.line, 27),
-            short(line.place, 28),
+            short(line.line, wide),
+            short(line.place, ROOM - wide),
             percent(line.share),
             format_time(line.stall) if time else f"{line.stall:,.0f}",
         )

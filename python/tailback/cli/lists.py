@@ -14,13 +14,13 @@ import tailback.placement
 import tailback.remedy
 import tailback.report
 import tailback.simulate  # noqa: F401 - importing a package registers its parts
-from tailback.cli.render import columns, short
+from tailback.cli.text import wrap
 from tailback.errors import TailbackError, nearest
 from tailback.registry import kinds
 from tailback.schema import TABLES
 
 
-@click.command("list", short_help="List what Tailback knows, kind by kind.")
+@click.command("list")
 @click.argument("kind", required=False)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def list_parts(kind: str | None, form: str) -> None:
@@ -44,5 +44,8 @@ def list_parts(kind: str | None, form: str) -> None:
         click.echo(json.dumps(dict(entries), indent=2))
         return
     width = max((len(name) for name, _ in entries), default=4)
-    rows = [(name, short(summary, 75 - width)) for name, summary in entries]
-    click.echo("\n".join(columns((kind or "kind", ""), rows)))
+    lines = [f"  {kind or 'kind'}"]
+    for name, summary in entries:
+        first = f"  {name:<{width}}  "
+        lines += wrap(summary, " " * len(first), first) or [first.rstrip()]
+    click.echo("\n".join(lines))

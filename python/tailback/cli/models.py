@@ -14,6 +14,12 @@ def read_run(folder: Path) -> Run:
     return Run.read(folder / "run" if (folder / "diagnosis.json").is_file() else folder)
 
 
+def beside(folder: Path, ending: str) -> Path:
+    """What is written beside ``folder`` by default: its name and an ending, also for ``.``."""
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    return Path(f"{named}{ending}")
+
+
 def model_of(run: Run) -> str:
     """``fluid`` or ``packet``."""
     return str(run.summary.get("model", "packet"))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tailback.cli.candidates import SENSIBLE, make_candidates
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import rank_files
-from tailback.cli.render import columns, percent
 from tailback.cli.source import scenario_from, source_options
+from tailback.cli.text import columns, percent
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import edge_cut, path_length
@@ -74,7 +74,8 @@ def place(
         with fresh_directory(out, force=force) as folder:
             for file in files:
                 (folder / file.file).write_text(file.text, encoding="utf-8")
-            (folder / "placement.json").write_text(json.dumps(rows, indent=2) + "\n")
+            table = json.dumps(rows, indent=2) + "\n"
+            (folder / "placement.json").write_text(table, encoding="utf-8")
     if form == "json":
         commands = {file.writer: file.command for file in files}
         click.echo(json.dumps({"best": best, "placements": rows, "commands": commands}, indent=2))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tailback.cli.render import safe
+from tailback.cli.text import safe
 from tailback.units import format_time
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
-import unicodedata
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
 
+from tailback.cli.text import WIDTH, clip, columns, command_lines, percent, safe, short, wrap
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
 from tailback.remedy.screening import NOT_SIMULATED
 from tailback.units import format_time
-
-WIDTH = 79
 
 CAUSE_TITLE = {
     "pattern": "COMMUNICATION PATTERN",
@@ -24,53 +23,14 @@ CAUSE_TITLE = {
 }
 
 
-def safe(text: str, *, keep_newlines: bool = False) -> str:
-    """Text from a file made safe for a terminal: control characters become visible."""
-    return "".join(
-        char
-        if (char == "\n" and keep_newlines) or unicodedata.category(char)[0] != "C"
-        else f"\\x{ord(char):02x}"
-        for char in text
-    )
+def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ()) -> list[str]:
+    """The one-screen summary of a diagnosis.
 
-
-def short(text: str, width: int) -> str:
-    """Text cut in the middle to at most ``width`` characters."""
-    text = safe(text)
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
-
-
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> list[str]:
-    """A plain table; columns whose letter in ``right`` is ``r`` are aligned to the right."""
-    table = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    lines = []
-    for row in table:
-        cells = [
-            cell.rjust(width) if right[i : i + 1] == "r" else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
-    return lines
-
-
-def wrap(text: str, indent: str = "  ") -> list[str]:
-    """Text in lines of the screen's width."""
-    return textwrap.wrap(
-        safe(text), WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-    )
-
-
-def percent(value: float) -> str:
-    """A fraction as per cent: 0.423 → 42 %."""
-    return f"{100 * value:.0f} %" if value >= 0.0995 or value == 0 else f"{100 * value:.1f} %"
-
-
-def diagnosis_lines(diagnosis: Diagnosis, next_command: str, hot: Sequence[str] = ()) -> list[str]:
-    """The one-screen summary of a diagnosis; ``hot`` are lines to show after the links."""
+    Args:
+        diagnosis: What was found.
+        folder: Where its report and rank files are.
+        hot: Lines to show after the links.
+    """
     lines = [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
     lines += wrap(
         f"elapsed {format_time(diagnosis.elapsed_ps)}, "
@@ -79,9 +39,11 @@ def diagnosis_lines(diagnosis: Diagnosis, next_command: str, hot: Sequence[str] 
     if diagnosis.waterfall:
         lines += ["", "WHERE THE TIME GOES", *_waterfall(diagnosis)]
     if diagnosis.findings:
+        phases = [short(", ".join(f.phases[:3]), 18) for f in diagnosis.findings[:3]]
+        room = WIDTH - 18 - max(map(len, (*phases, "phase")))
         rows = [
-            (f.code, percent(f.share), short(f.title, 38), short(", ".join(f.phases[:3]), 18))
-            for f in diagnosis.findings[:3]
+            (f.code, percent(f.share), clip(f.title, room), phase)
+            for f, phase in zip(diagnosis.findings, phases, strict=False)
         ]
         lines += ["", "SHARE OF CONGESTION BY CAUSE"]
         lines += columns(("rule", "share", "what", "phase"), rows, " r")
@@ -94,12 +56,12 @@ def diagnosis_lines(diagnosis: Diagnosis, next_command: str, hot: Sequence[str] 
     if hot:
         lines += ["", *hot]
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
-    lines += _remedy(diagnosis)
+    lines += _remedy(diagnosis, folder)
     for warning in diagnosis.warnings[:2]:
         lines += wrap(f"note: {short(warning, 146)}")
     if len(diagnosis.warnings) > 2:
         lines += [f"  note: {len(diagnosis.warnings) - 2} more in the report"]
-    return [*lines, "", f"NEXT  {safe(next_command)}"]
+    return [*lines, "", f"NEXT  open {safe(str(folder / 'report.html'))}"]
 
 
 def _how_sure(diagnosis: Diagnosis) -> str:
@@ -148,7 +110,7 @@ SHOWN = 3
 """Candidates that were proved that fit on the screen; the report has all."""
 
 
-def _remedy(diagnosis: Diagnosis) -> list[str]:
+def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     remedy = diagnosis.remedy
     if remedy is None:
         return []
@@ -160,10 +122,14 @@ def _remedy(diagnosis: Diagnosis) -> list[str]:
         lines += cure_lines(proved[:SHOWN], remedy.before_ps)
     left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
     if left_out:
-        names = ", ".join(left_out)
-        lines += [f"  left out by the fluid model's estimate: {short(names, WIDTH - 42)}"]
+        lines += wrap(f"left out by the fluid model's estimate: {', '.join(left_out)}")
     if remedy.commands:
-        lines += [f"  $ {short(remedy.commands[0], WIDTH - 4)}"]
+        command = remedy.commands[0]
+        for name in remedy.files:
+            # As it can be typed here, not in the folder of the rank files.
+            there = shlex.quote(str(folder / name))
+            command = " ".join(there if word == name else word for word in command.split(" "))
+        lines += command_lines(command)
     return lines
 
 

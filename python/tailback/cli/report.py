@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tailback.cli.models import require_packets
+from tailback.cli.models import beside, require_packets
 from tailback.diagnose import Diagnosis
 from tailback.diagnose import diagnose as find_causes
 from tailback.errors import RunError
@@ -14,7 +14,7 @@ from tailback.report import export_figures, write_report
 from tailback.run import Run
 
 
-@click.command(short_help="Write the report of a run or a diagnosis.")
+@click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
@@ -29,16 +29,15 @@ def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool
     tailback simulate examples/stencil2d/stencil2d.toml --out run
     tailback report run --figures svg
     """
-    out = out or folder.with_name(folder.name + ".html")
-    pictures = out.with_suffix("") if figures else None
-    for path in (out, pictures):
-        if path is not None and path.exists() and path != folder and not force:
+    out = out or beside(folder, ".html")
+    where = out.with_name(out.stem + "-figures")
+    for path in (out, *([where] if figures else [])):
+        if path.exists() and not force:
             raise RunError("already exists", file=path, remedy="choose another --out, or --force")
     diagnosis, run, after, files = _read(folder)
     write_report(out, run, diagnosis, after=after, files=files)
     click.echo(f"report: {out}")
     if figures:
-        where = out.with_name(out.stem + "-figures")
         written = export_figures(run, diagnosis, where, figures, after=after)
         click.echo(f"figures: {len(written)} files in {where}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -10,8 +11,8 @@ import click
 
 from tailback.cli.models import congestion_of, described, model_of
 from tailback.cli.progress import meter
-from tailback.cli.render import columns
 from tailback.cli.source import scenario_from, source_options
+from tailback.cli.text import columns, safe
 from tailback.errors import ScenarioError
 from tailback.fluid import Choice, Rates
 from tailback.run import Run, claim
@@ -20,7 +21,7 @@ from tailback.simulate import simulate as run_scenario
 from tailback.units import format_time
 
 
-@click.command(short_help="Simulate a scenario and keep its tables.")
+@click.command()
 @source_options
 @click.option("--model", type=click.Choice(["packet", "fluid"]), default="packet",
               show_default=True, help="Packets, or rates: quicker, and an estimate.")  # fmt: skip
@@ -72,7 +73,7 @@ def simulate(
         raise SystemExit(130)
     if form == "text" and out is not None:
         command = "report" if options is None else "diagnose"
-        click.echo(f"\nNEXT  tailback {command} {out}")
+        click.echo(f"\nNEXT  tailback {command} {safe(shlex.quote(str(out)))}")
 
 
 def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOptions | None:

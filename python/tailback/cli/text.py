@@ -1,0 +1,75 @@
+"""Text for a terminal of 80 columns: made safe, cut, wrapped, in columns. Needs nothing to load."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+WIDTH = 79
+
+
+def safe(text: str, *, keep_newlines: bool = False) -> str:
+    """Text from a file made safe for a terminal: control characters become visible."""
+    return "".join(
+        char
+        if (char == "\n" and keep_newlines) or unicodedata.category(char)[0] != "C"
+        else f"\\x{ord(char):02x}"
+        for char in text
+    )
+
+
+def short(text: str, width: int) -> str:
+    """Text cut in the middle to at most ``width`` characters."""
+    text = safe(text)
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def clip(text: str, width: int) -> str:
+    """A sentence cut after a word to at most ``width`` characters."""
+    text = safe(text)
+    if len(text) <= width:
+        return text
+    head = text[:width].rpartition(" ")[0] or text[: width - 1]
+    return f"{head.rstrip(',;:')}…"
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> list[str]:
+    """A plain table; columns whose letter in ``right`` is ``r`` are aligned to the right."""
+    table = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = []
+    for row in table:
+        cells = [
+            cell.rjust(width) if right[i : i + 1] == "r" else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
+
+
+def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
+    """Text in lines of the screen's width, of which the first may begin in its own way."""
+    return textwrap.wrap(
+        safe(text), WIDTH, initial_indent=indent if first is None else first,
+        subsequent_indent=indent, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def command_lines(command: str) -> list[str]:
+    """A command to copy, whole: in lines that a shell joins again, if it has no quotes."""
+    if "'" in command:
+        return [f"  $ {safe(command)}"]
+    lines = textwrap.wrap(
+        safe(command), WIDTH - 2, initial_indent="  $ ", subsequent_indent="      ",
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
+    return [*(f"{line} \\" for line in lines[:-1]), *lines[-1:]]
+
+
+def percent(value: float) -> str:
+    """A fraction as per cent: 0.423 → 42 %."""
+    return f"{100 * value:.0f} %" if value >= 0.0995 or value == 0 else f"{100 * value:.1f} %"

@@ -1,0 +1,130 @@
+"""The command line on uneven ground: odd paths, dead pipes, poor terminals."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from test_cli import process, refused, scenario
+
+from tailback.cli import COMMANDS, cli
+from tailback.cli import run as tailback
+from tailback.cli.text import command_lines
+from tailback.run import fresh_directory
+
+MAIN = "from tailback.cli import main; main()"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["diagnos"]])
+def test_what_needs_no_command_loads_none(arguments: list[str]) -> None:
+    look = (
+        f"import sys; from tailback.cli import run; run({arguments!r}); "
+        "print(sorted({'numpy', 'polars', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert ended.stderr.endswith("[]\n"), ended.stderr
+
+
+def test_every_command_is_where_the_table_says() -> None:
+    assert list(COMMANDS) == sorted(COMMANDS)
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None and command.name == name
+    folder = Path(str(sys.modules[cli.__module__].__file__)).parent
+    written = {path.stem for path in folder.iterdir() if "@click.command" in path.read_text()}
+    assert {"lists" if name == "list" else name for name in COMMANDS} >= written
+
+
+def test_a_run_in_the_current_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "a run"
+    assert tailback(["simulate", str(scenario(tmp_path)), "--out", str(run)]) == 0
+    assert f"NEXT  tailback report '{run}'" in capsys.readouterr().out
+    monkeypatch.chdir(run)
+    assert tailback(["report", "."]) == 0
+    assert (tmp_path / "a run.html").is_file()
+    capsys.readouterr()
+    refused(capsys, ["report", "."], "a run.html", "already exists")
+    refused(capsys, ["evolution", "nowhere"], "nowhere", "does not exist")
+    # The figures of an earlier report are not written over, whatever the report is called.
+    (tmp_path / "other-figures").mkdir()
+    arguments = ["report", ".", "--out", tmp_path / "other.html", "--figures", "png"]
+    refused(capsys, arguments, "other-figures", "already exists")
+
+
+def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+    path, link, real = scenario(tmp_path), tmp_path / "link", tmp_path / "real"
+    link.symlink_to("real")
+    for force in ([], ["--force"]):
+        assert tailback(["simulate", str(path), "--out", str(link), *force]) == 0
+        assert link.is_symlink() and (real / "run.json").is_file()
+    assert {file.name for file in tmp_path.iterdir()} == {"small.toml", "link", "real"}
+
+
+def test_what_stood_there_is_back_when_the_new_one_cannot_take_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    with fresh_directory(out) as part:
+        (part / "run.json").write_text("old")
+    rename = Path.rename
+
+    def refuse(self: Path, target: Path) -> Path:
+        if target == out and not self.name.endswith(".old"):
+            raise PermissionError(13, "Permission denied", str(target))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(Exception, match="Permission denied"), fresh_directory(out, force=True):
+        pass
+    assert (out / "run.json").read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_nowhere_to_print(tmp_path: Path) -> None:
+    path = scenario(tmp_path)
+    with Path("/dev/full").open("w") as full:
+        child = process(["simulate", path], stdout=full)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 2, err
+    assert "No space left" in err and "remedy" in err and "Traceback" not in err
+
+
+def test_a_file_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = scenario(tmp_path)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr("tailback.scenario.tomllib.loads", fail)
+    refused(capsys, ["simulate", path], "small.toml", "Input/output error", "remedy")
+
+
+def test_a_terminal_that_knows_latin_letters_alone(tmp_path: Path) -> None:
+    path = scenario(tmp_path)
+    poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    arguments = ["diagnose", path, "--out", tmp_path / "d", "--seeds", "1", "--try", "block"]
+    ended = subprocess.run(
+        [sys.executable, "-c", MAIN, *map(str, arguments)], capture_output=True, check=False,
+        env={**os.environ, **poor, "PYTHONIOENCODING": "latin-1"},
+    )  # fmt: skip
+    assert ended.returncode in (0, 3), ended.stderr
+    assert ended.stdout.startswith(b"VERDICT") and b"ideal" in ended.stdout
+    assert b" \xb5s  ???" in ended.stdout, ended.stdout
+    assert "→" in (tmp_path / "d" / "diagnosis.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", ["a" * 50, "a folder/" + "b" * 60])
+def test_a_long_command_is_shown_whole(folder: str) -> None:
+    command = f"mpirun -np 128 --rankfile {shlex.quote(f'{folder}/rankfile.openmpi')} ./app"
+    shown = "\n".join(command_lines(command)).removeprefix("  $ ")
+    assert shlex.split(shown.replace("\\\n", "")) == shlex.split(command)
