@@ -111,6 +111,9 @@ class FabricSection(Section):
             raise ValueError("give exactly one of preset, fat_tree, topology or file")
         if self.forwarding is not None and self.file is None:
             raise ValueError("forwarding needs a file; tables belong to a discovered fabric")
+        for name in ("format", "cable_delay"):
+            if getattr(self, name) is not None and self.file is None:
+                raise ValueError(f"{name} needs a file; it says how to read one")
         if self.routes is not None and self.topology is None:
             raise ValueError("routes needs a topology; other fabrics are routed up/down")
         return self
@@ -126,15 +129,19 @@ class JobSection(Section):
     placement: str = "block"
     placement_options: dict[str, Any] = Field(default_factory=dict)
     placement_file: Path | None = None
-    ranks_per_host: int = Field(default=1, ge=1)
+    ranks_per_host: int = Field(default=1, ge=1, le=65536)
     hosts: str = Field(
         default="all", description="which hosts: all, 0-127,200, or parity-of-square:even"
     )
     observed: bool = Field(
         default=True, description="false: background whose packets we cannot see"
     )
-    compute_scale: float = Field(default=1.0, ge=0, description="multiplies recorded compute time")
-    repeat: int = Field(default=1, ge=1, description="how often the traffic is repeated")
+    compute_scale: float = Field(
+        default=1.0, ge=0, allow_inf_nan=False, description="multiplies recorded compute time"
+    )
+    repeat: int = Field(
+        default=1, ge=1, lt=1 << 31, description="how often the traffic is repeated"
+    )
     service: int = Field(default=0, ge=0, le=7, description="service level: which virtual lanes")
     start: TimePs = 0
 
@@ -144,6 +151,8 @@ class JobSection(Section):
             raise ValueError("give exactly one of trace or pattern")
         if self.pattern is not None and "kind" not in self.pattern:
             raise ValueError("pattern needs kind = …; see 'tailback list pattern'")
+        if self.format is not None and self.trace is None:
+            raise ValueError("format needs a trace; it says how to read one")
         return self
 
 
@@ -261,9 +270,13 @@ class PacingSection(Section):
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
-    packet: SizeBytes = 4096
-    header: SizeBytes = Field(default=0, description="bytes a packet costs on the wire on top")
-    buffer: SizeBytes = Field(default=65536, description="buffer at the far end of each link")
+    packet: SizeBytes = Field(default=4096, gt=0, lt=1 << 32)
+    header: SizeBytes = Field(
+        default=0, lt=1 << 32, description="bytes a packet costs on the wire on top"
+    )
+    buffer: SizeBytes = Field(
+        default=65536, lt=1 << 32, description="buffer at the far end of each link"
+    )
     buffering: Literal["input", "output"] = "input"
     switching: Literal["cut-through", "store-and-forward"] = "cut-through"
     switch_delay: TimePs = 60_000

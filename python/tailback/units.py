@@ -6,6 +6,7 @@ text with a unit exists only at the edges, in scenarios and on the command line.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated
 
@@ -19,6 +20,12 @@ BYTES = {
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
 }  # fmt: skip
 GBPS = {"Gb/s": 1.0, "Mb/s": 1e-3, "Tb/s": 1e3, "GB/s": 8.0, "MB/s": 8e-3, "Gbit/s": 1.0}
+
+
+LONGEST_PS = 2**62
+"""The longest time that a scenario may name, 53 days: sums with it still fit the engine's clock."""
+MOST_BYTES = 2**62
+"""The largest size that a scenario may name."""
 
 
 def _split(text: str, units: dict[str, int] | dict[str, float], what: str) -> tuple[str, str]:
@@ -36,7 +43,7 @@ def parse_time_ps(value: object) -> int:
     """Picoseconds of ``"60 ns"``; raises ValueError that names the valid units."""
     if isinstance(value, str):
         number, unit = _split(value, TIME_PS, "a time")
-        return round(float(number) * TIME_PS[unit])
+        return _whole(value, float(number) * TIME_PS[unit], LONGEST_PS, "53 days")
     if value == 0:
         return 0
     raise ValueError(f"{value!r} has no unit; write a time as text, like '60 ns'")
@@ -46,7 +53,7 @@ def parse_bytes(value: object) -> int:
     """Bytes of ``"128 KiB"``; raises ValueError that names the valid units."""
     if isinstance(value, str):
         number, unit = _split(value, BYTES, "a size")
-        return round(float(number) * BYTES[unit])
+        return _whole(value, float(number) * BYTES[unit], MOST_BYTES, "4 EiB")
     if value == 0:
         return 0
     raise ValueError(f"{value!r} has no unit; write a size as text, like '128 KiB'")
@@ -56,8 +63,23 @@ def parse_gbps(value: object) -> float:
     """Gigabits per second of ``"100 Gb/s"`` (``"GB/s"`` is bytes); raises ValueError."""
     if isinstance(value, str):
         number, unit = _split(value, GBPS, "a rate")
-        return float(number) * GBPS[unit]
+        rate = float(number) * GBPS[unit]
+        if not math.isfinite(rate):
+            raise ValueError(f"{value!r} is beyond all measure; write it like '100 Gb/s'")
+        return rate
     raise ValueError(f"{value!r} has no unit; write a rate as text, like '100 Gb/s'")
+
+
+def _whole(text: str, amount: float, most: int, told: str) -> int:
+    if amount > most:
+        raise ValueError(f"{text!r} is beyond all measure; give at most {told}")
+    return round(amount)
+
+
+def _exact_rate(gbps: float) -> str:
+    """A rate in so many digits as bring it back bit for bit."""
+    short = f"{gbps:g}"
+    return f"{short if float(short) == gbps else repr(gbps)} Gb/s"
 
 
 def format_time(ps: float) -> str:
@@ -98,6 +120,6 @@ SizeBytes = Annotated[
 """A size in a scenario: text with a unit outside, integer bytes inside."""
 
 RateGbps = Annotated[
-    float, BeforeValidator(parse_gbps), PlainSerializer(lambda v: f"{v:g} Gb/s", return_type=str)
+    float, BeforeValidator(parse_gbps), PlainSerializer(_exact_rate, return_type=str)
 ]
 """A data rate in a scenario: text with a unit outside, gigabits per second inside."""

@@ -13,7 +13,7 @@ from tailback.cli.hot_lines import hot_lines
 from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.source import scenario_from, source_options
+from tailback.cli.source import blaming, scenario_from, source_options
 from tailback.diagnose import Diagnosis, judge
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError
@@ -89,9 +89,10 @@ def diagnose(
     out = out or Path(f"tailback-{scenario.name}")
     claim(out, force=force)
     with meter(quiet) as progress:
-        prepared = prepare(scenario)
-        progress.step("simulating as it is", 0.0)
-        run = received(run_scenario(prepared, progress.watch), prepared.fabric)
+        with blaming(**source):
+            prepared = prepare(scenario)
+            progress.step("simulating as it is", 0.0)
+            run = received(run_scenario(prepared, progress.watch), prepared.fabric)
         diagnosis, after, files = _diagnose(prepared, run, methods, cures, seeds, progress)
         progress.step("charging the stall time", 1.0)
         found = attribute(run)

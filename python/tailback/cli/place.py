@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tailback.cli.candidates import SENSIBLE, make_candidates
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import rank_files
-from tailback.cli.source import scenario_from, source_options
+from tailback.cli.source import blaming, scenario_from, source_options
 from tailback.cli.text import columns, percent
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
@@ -55,7 +55,9 @@ def place(
     if out is not None:
         claim(out, force=force)
     with meter(quiet) as progress:
-        prepared = prepare(scenario_from(**source))
+        scenario = scenario_from(**source)
+        with blaming(**source):
+            prepared = prepare(scenario)
         made, errors = make_candidates(prepared, methods or SENSIBLE, None, progress.step)
         if methods and errors:
             raise errors[0][1]

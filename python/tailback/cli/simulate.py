@@ -11,7 +11,7 @@ import click
 
 from tailback.cli.models import congestion_of, described, model_of
 from tailback.cli.progress import meter
-from tailback.cli.source import scenario_from, source_options
+from tailback.cli.source import blaming, scenario_from, source_options
 from tailback.cli.text import columns, safe
 from tailback.errors import ScenarioError
 from tailback.fluid import Choice, Rates
@@ -53,7 +53,7 @@ def simulate(
     if out is not None:
         claim(out, force=force)
     scenario = scenario_from(**source)
-    with meter(quiet) as progress:
+    with blaming(**source), meter(quiet) as progress:
         prepared = prepare(scenario)
         progress.step("simulating", 0.0)
         if options is None:

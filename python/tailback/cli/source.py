@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from tailback.counters.readers import READERS
-from tailback.errors import ScenarioError
+from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
 from tailback.run import Run
 from tailback.scenario import Scenario, load, parse
@@ -89,6 +90,20 @@ def scenario_from(
     return _override(scenario, hosts, ranks_per_host, placement, compute_scale, seed)
 
 
+@contextmanager
+def blaming(source: Path, **options: Any) -> Iterator[None]:
+    """Name the scenario in what is found wrong with it only once it is built or run.
+
+    Not where ``options`` on the command line changed it: then it may be them.
+    """
+    try:
+        yield
+    except TailbackError as error:
+        if source.suffix == ".toml" and all(value is None for value in options.values()):
+            raise error.located(source) from None
+        raise
+
+
 def _is_counters(source: Path) -> bool:
     """Whether a reader of port counters knows the file; a run folder has been dealt with."""
     try:
@@ -127,7 +142,8 @@ def _override(
             job.placement_file = Path(placement).absolute()
         else:
             job.placement = placement
-    return scenario
+    # What was given as an option keeps to the same limits.
+    return parse(scenario.model_dump(mode="json"))
 
 
 def _name(source: Path) -> str:

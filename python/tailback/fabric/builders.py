@@ -6,7 +6,8 @@ in :mod:`tailback.fabric.topologies`, one file each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,17 @@ from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
 from tailback.scenario import FatTree
+from tailback.units import format_bytes
 
 core = _core
 """The compiled module, for the topologies: this file is their one way to it."""
 
 PRESETS: Registry[FatTree] = Registry("fabric", "networks by name, for [fabric] preset")
+
+BYTES_PER_CABLE = 240
+"""Memory to build a cable at its peak: the list, its sorting, both directions' arrays."""
+BYTES_PER_VERTEX = 160
+"""Memory of a node or switch at the peak, most of it its name."""
 
 _TIER_NAMES = ("leaf", "agg", "core")
 
@@ -206,17 +213,45 @@ def in_port_order(fabric: Fabric) -> Fabric:
 
 
 def _build(shape: FatTree) -> dict[str, Any]:
-    try:
-        return _core.fat_tree(
+    pods = max(1, shape.pods)
+    nodes = shape.hosts_per_leaf * shape.leaves * pods
+    switches = (shape.leaves + shape.aggregation) * pods + shape.cores
+    upward = shape.leaves * shape.leaf_cables + shape.aggregation_uplinks
+    place = "[fabric.fat_tree]"
+    check_room(nodes, switches, nodes + shape.aggregation * upward * pods, place=place)
+    return built_by_core(
+        lambda: _core.fat_tree(
             shape.hosts_per_leaf, shape.leaves, shape.aggregation, shape.pods, shape.cores,
             shape.leaf_cables, shape.aggregation_uplinks,
             [shape.host_rate, shape.leaf_rate, shape.core_rate],
             [shape.host_delay, shape.leaf_delay, shape.core_delay],
-        )  # fmt: skip
-    except ValueError as error:
+        ),
+        place=place, page="docs/scenario.md",
+    )  # fmt: skip
+
+
+def check_room(nodes: int, switches: int, cables: int, *, place: str) -> None:
+    """Refuse, before it is built, a fabric that this machine has no memory for.
+
+    Raises:
+        FabricError: It does not fit; says how much it takes.
+    """
+    needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
         raise FabricError(
-            str(error), place="[fabric.fat_tree]", remedy="see docs/scenario.md for the shape"
-        ) from None
+            f"{nodes:,} nodes, {switches:,} switches and {cables:,} cables take about "
+            f"{format_bytes(needed)}; this machine has {format_bytes(there)}",
+            place=place, remedy="make it smaller",
+        )  # fmt: skip
+
+
+def built_by_core(make: Callable[[], dict[str, Any]], *, place: str, page: str) -> dict[str, Any]:
+    """Call a builder of the core; its complaint becomes a FabricError that names ``page``."""
+    try:
+        return make()
+    except (ValueError, OverflowError) as error:
+        raise FabricError(str(error), place=place, remedy=f"see {page} for the shape") from None
 
 
 _preset(

@@ -7,15 +7,27 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.errors import ScenarioError
 from tailback.traffic.program import Label, Op, Program
+from tailback.units import LONGEST_PS, format_time
 
 
 def scale_compute(program: Program, factor: float) -> Program:
-    """The same program with every compute time multiplied by ``factor``."""
+    """The same program with every compute time multiplied by ``factor``.
+
+    Raises:
+        ScenarioError: A compute time becomes longer than a clock can tell.
+    """
     if factor == 1.0:
         return program
     amount = program.amount.copy()
     compute = program.kind == Op.COMPUTE
+    longest = float(amount[compute].max(initial=0)) * factor
+    if longest > LONGEST_PS:
+        raise ScenarioError(
+            f"compute_scale = {factor:g} makes a compute time of {format_time(longest)}",
+            place="[[job]]", remedy="choose a smaller compute_scale",
+        )  # fmt: skip
     amount[compute] = np.rint(amount[compute] * factor).astype(np.uint64)
     return _with(program, amount=amount)
 

@@ -27,7 +27,7 @@ class Tree(Topology):
     its adapters again; planes have no cable between them.
     """
 
-    rails: int = Field(default=1, ge=1, description="adapters of a host in each plane")
+    rails: int = Field(default=1, ge=1, le=65535, description="adapters of a host in each plane")
     rail_leaf: Literal["same", "own"] = Field(
         default="same", description="a host's adapters are on the same leaf, or each on its own"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -10,17 +9,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tailback.errors import FabricError, ScenarioError, TailbackError, nearest, wrong_option
-from tailback.fabric.builders import core
+from tailback.fabric.builders import built_by_core, check_room, core
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
-from tailback.units import RateGbps, TimePs, format_bytes
+from tailback.units import RateGbps, TimePs
 
 PLACE = "[fabric.topology]"
-
-BYTES_PER_CABLE = 240
-"""Memory to build a cable at its peak: the list, its sorting, both directions' arrays."""
-BYTES_PER_VERTEX = 160
-"""Memory of a node or switch at the peak, most of it its name."""
 
 
 class Topology(BaseModel, ABC):
@@ -42,15 +36,7 @@ class Topology(BaseModel, ABC):
         Raises:
             FabricError: The options do not fit together (names the one), or memory is too small.
         """
-        nodes, switches, cables = self.counts()
-        needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if needed > there:
-            raise FabricError(
-                f"{nodes:,} nodes, {switches:,} switches and {cables:,} cables take about "
-                f"{format_bytes(needed)}; this machine has {format_bytes(there)}",
-                place=PLACE, remedy="make it smaller",
-            )  # fmt: skip
+        check_room(*self.counts(), place=PLACE)
         return self._build()
 
     @abstractmethod
@@ -134,10 +120,7 @@ def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None
 
 def built(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Call a builder of the core; its complaint becomes a FabricError."""
-    try:
-        return make()
-    except (ValueError, OverflowError) as error:
-        raise FabricError(str(error), place=PLACE, remedy="see docs/topologies.md") from None
+    return built_by_core(make, place=PLACE, page="docs/topologies.md")
 
 
 def _explain(error: dict[str, Any], part: type[Topology]) -> ScenarioError:

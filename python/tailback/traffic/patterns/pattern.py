@@ -13,6 +13,9 @@ from tailback.traffic.program import Program
 
 PLACE = "[job.pattern]"
 
+MOST_RANKS = 2**31 - 1
+"""Ranks are numbered with 32 bits and a sign, as in MPI."""
+
 
 class Pattern(BaseModel, ABC):
     """Options of one pattern and how to make its program.
@@ -83,6 +86,11 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
         raise ScenarioError(
             f"pattern {kind!r} has {ranks} rank and needs 2 or more", place=PLACE,
             remedy="give it more ranks or hosts",
+        )  # fmt: skip
+    if ranks > MOST_RANKS:
+        raise ScenarioError(
+            f"pattern {kind!r} has {ranks:,} ranks; at most {MOST_RANKS:,} can be numbered",
+            place=PLACE, remedy="give it fewer ranks",
         )  # fmt: skip
     program = pattern.program(ranks, seed)
     program.check()

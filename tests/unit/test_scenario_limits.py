@@ -1,0 +1,95 @@
+"""Numbers in a scenario or on the command line that no machine has: each refused by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_cli import DEMO, refused, scenario
+
+from tailback.cli import run as tailback
+from tailback.scenario import Scenario, parse
+
+TRACE = [DEMO / "trace", "--fabric", DEMO / "fabric.ibnetdiscover"]
+FAR = str(10**20)
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "expected"),
+    [
+        ("[engine]", "packet = 0", "[engine] packet"),
+        ("[engine]", 'packet = "1e30 GiB"', "[engine] packet: '1e30 GiB' is beyond"),
+        ("[engine]", 'buffer = "8 GiB"', "[engine] buffer"),
+        ("[engine]", 'switch_delay = "1e400 s"', "[engine] switch_delay"),
+        ("[engine]", 'local_rate = "1e400 Gb/s"', "[engine] local_rate"),
+        ("[fabric.fat_tree]", f"hosts_per_leaf = {FAR}", "[fabric.fat_tree]"),
+        ("[fabric.fat_tree]", "aggregation = 2147483648", "this machine has"),
+        ("[fabric.fat_tree]", f"pods = {FAR}\ncores = 1", "[fabric.fat_tree]"),
+        ("[fabric.fat_tree]", 'host_delay = "1e30 s"', "host_delay"),
+        ("[[job]]", "compute_scale = nan", "[job] compute_scale"),
+        ("[[job]]", "compute_scale = inf", "[job] compute_scale"),
+        ("[[job]]", f"repeat = {FAR}", "[job] repeat"),
+        ("[[job]]", f"ranks_per_host = {FAR}", "[job] ranks_per_host"),
+        ("[[job]]", 'start = "1e30 s"', "[job] start"),
+        # What cannot have an effect is refused, not ignored.
+        ("[[job]]", 'format = "otf2"', "format needs a trace"),
+        ("[fabric]", 'cable_delay = "5 ns"', "cable_delay needs a file"),
+    ],
+)
+def test_a_value_beyond_all_measure_is_named(
+    section: str, line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scenario(tmp_path)
+    name = line.split(" ")[0]
+    lines = [old for old in path.read_text().splitlines() if not old.startswith(f"{name} =")]
+    if section not in lines:
+        lines.insert(lines.index("[[job]]") if section == "[fabric]" else len(lines), section)
+    lines.insert(lines.index(section) + 1, line)
+    path.write_text("\n".join(lines))
+    refused(capsys, ["simulate", path], "small.toml", expected, "remedy")
+
+
+@pytest.mark.parametrize("ranks", [f"ranks = {FAR}", f"dims = [{FAR}, 2]"])
+def test_more_ranks_than_can_be_numbered(
+    ranks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = "ring" if "ranks" in ranks else "stencil2d"
+    refused(capsys, ["simulate", scenario(tmp_path, kind, ranks)], "small.toml", "ranks")
+
+
+@pytest.mark.parametrize("factor", ["nan", "inf", "1e300", "1e16"])
+def test_no_trace_computes_for_ever(factor: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, ["simulate", *TRACE, "--compute-scale", factor], "compute_scale", "remedy")
+
+
+def test_options_keep_to_the_limits_of_the_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, ["simulate", *TRACE, "--seed", FAR], f"seed: {FAR}", "remedy")
+    refused(capsys, ["simulate", *TRACE, "--ranks-per-host", FAR], "ranks_per_host", "remedy")
+
+
+def test_what_is_found_later_still_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scenario(tmp_path)
+    text = path.read_text()
+    path.write_text(text + 'placement = "blck"\n')
+    for command in ("simulate", "diagnose", "place"):
+        refused(capsys, [command, path], "small.toml: unknown placement 'blck'", "'block'")
+    # The option is to blame here, not the file.
+    assert tailback(["simulate", str(path), "--placement", "blok"]) == 2
+    told = capsys.readouterr().err
+    assert "'blok'" in told and "small.toml" not in told
+
+
+def test_a_rate_comes_back_as_it_was() -> None:
+    rate = 100 / 3
+    given = parse({
+        "fabric": {"preset": "tapered"}, "engine": {"local_rate": f"{rate!r} Gb/s"},
+        "job": [{"pattern": {"kind": "ring"}}],
+    })  # fmt: skip
+    again = Scenario.model_validate_json(given.model_dump_json())
+    assert again.engine.local_rate == rate
+    assert '"100 Gb/s"' in parse({
+        "fabric": {"preset": "tapered"}, "engine": {"local_rate": "100 Gb/s"},
+        "job": [{"pattern": {"kind": "ring"}}],
+    }).model_dump_json()  # fmt: skip
