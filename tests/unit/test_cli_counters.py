@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tailback.counters.schema import INTERVALS, conform
 
 ROOT = Path(__file__).resolve().parents[2]
 FABRIC = ROOT / "examples" / "demo" / "fabric.ibnetdiscover"
+JSON = ("--format", "json")
+LEAF = [ROOT / "examples" / "counters" / f"leaf06-12h0{n}.txt" for n in (0, 1)]
 SECOND = 1_000_000_000
 TOP = 2**32 - 1
 CYCLE_NS = 45.0e9 / 2**32
@@ -48,7 +51,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) 
     found = tailback(["counters", *(str(a) for a in arguments)])
     captured = capsys.readouterr()
     assert found == code, captured.err
-    if "--json" not in arguments:
+    if "json" not in arguments:
         assert max(map(len, captured.out.split("\n"))) < 80
         assert captured.out.count("\n") <= 50
     return captured.out
@@ -88,7 +91,9 @@ def test_the_verdict_names_the_link_the_share_and_the_cost(
 
 def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = pair(tmp_path)
-    facts = json.loads(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--json"))
+    facts = json.loads(
+        said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
+    )
     worst: dict[str, Any] = facts["worst_ports"][0]
     assert (worst["node_name"], worst["port"]) == ("leaf08", 17)
     assert worst["stall_fraction"] == pytest.approx(0.25, rel=1e-6)
@@ -108,7 +113,9 @@ def test_what_counters_cannot_tell_is_said(
     assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
     assert "within an interval (60 s)" in text
     assert "WHERE IT MAY BEGIN no port that was read was 70% full without waiting" in text
-    facts = json.loads(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--json"))
+    facts = json.loads(
+        said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
+    )
     assert facts["full_ports"] == [] and len(facts["cannot_tell"]) == 4
     # A diagnosis of counters is refused in favour of what counters can say.
     assert tailback(["diagnose", str(files[0])]) == 2
@@ -125,7 +132,7 @@ def test_a_full_port_that_does_not_wait_is_where_it_may_begin(
     )
     assert tailback(["simulate", str(path), "--out", str(tmp_path / "run"), "--quiet"]) == 0
     capsys.readouterr()
-    facts = json.loads(said(capsys, tmp_path / "run", "--json"))
+    facts = json.loads(said(capsys, tmp_path / "run", "--format", "json"))
     # The receiver's own link: everybody waits for it, and it never does.
     assert [(port["node_name"], port["port"]) for port in facts["full_ports"]] == [("leaf0", 1)]
     assert "1 port was 70% full or more without waiting" in facts["may_begin"]
@@ -275,7 +282,7 @@ def test_hostile_names_reach_no_terminal_page_or_sheet(
 def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = pair(tmp_path)
     assert "no such file" in refused(capsys, tmp_path / "gone.txt")
-    assert "perfquery" in refused(capsys, files[0], "--format", "perfqery")
+    assert "perfquery" in refused(capsys, files[0], "--reader", "perfqery")
     assert "--tick" in refused(capsys, *files, "--tick", "22")
     assert "picosecond" in refused(capsys, *files, "--every", "0 s")
     assert "Glade=^glade" in refused(capsys, *files, "--subsystem", "Glade")
@@ -290,3 +297,42 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "subsystem" in refused(
         capsys, *files, "--every", "1 s", "--fabric", FABRIC, "--subsystem", "X=("
     )
+
+
+def test_instants_that_cannot_be_true_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Copies have other times of writing; a wrong order or --every makes impossible rates."""
+    files = [tmp_path / "first.txt", tmp_path / "second.txt"]
+    for file, original in zip(files, LEAF, strict=True):
+        file.write_bytes(original.read_bytes())
+    fabric = ("--fabric", FABRIC)
+    for apart, expected in ((0.0, "written at the same instant"), (0.01, "more than time allows")):
+        for number, file in enumerate(files):
+            os.utime(file, (1e9 + number * apart,) * 2)
+        told = refused(capsys, *files, *fabric)
+        assert "second.txt" in told and expected in told and '--every "60 s"' in told
+    os.utime(files[1], (1e9 + 60,) * 2)
+    assert "4 of 20 ports waited" in said(capsys, *files, *fabric)
+    told = refused(capsys, *reversed(files), *fabric, "--every", "60 s")
+    assert "20 of 20 ports" in told and "in the order in which they were read" in told
+    refused(capsys, *files, *fabric, "--every", "1 ms")
+
+
+def test_ports_that_a_cut_file_lost_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = LEAF[1].read_text()
+    cut = tmp_path / "cut.txt"
+    cut.write_text(text[: text.index("# Port extended counters: Lid 134 port 11")])
+    shown = said(capsys, LEAF[0], cut, "--every", "60 s", "--fabric", FABRIC)
+    assert "one reading only" in shown and "leaf06[11]" in shown
+
+
+@pytest.mark.parametrize(
+    "option", [("--threshold", "nan"), ("--subsystem", "x=["), ("--tick", "1e400 s")]
+)
+def test_options_that_mean_nothing(
+    option: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert option[0] in refused(capsys, *LEAF, "--every", "60 s", *option)

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from tailback.cli.numbers import FiniteRange
 from tailback.cli.text import columns, percent, safe, short
 from tailback.counters.collect import (
     Board,
@@ -133,7 +134,7 @@ class _Tick(click.ParamType[float]):
 @click.option("--tick", type=_Tick(), help="Length of a PortXmitWait tick, like '22 ns'.")
 @click.option(
     "--rate",
-    type=click.FloatRange(1),
+    type=FiniteRange(1),
     default=20_000.0,
     show_default=True,
     help="Most MADs sent in a second.",

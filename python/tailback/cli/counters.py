@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from tailback.cli.counters_screen import screen
+from tailback.cli.numbers import FiniteRange
 from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import study, verdict
 from tailback.counters.analysis.cluster import Cluster
@@ -34,6 +36,12 @@ def _subsystems(
         name, separator, pattern = text.partition("=")
         if not separator or not name.strip():
             raise click.BadParameter(f"{text!r} is not like 'Glade=^glade'", context, parameter)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise click.BadParameter(
+                f"{pattern!r} is no regular expression: {error}", context, parameter
+            ) from None
         out[name.strip()] = pattern
     return out
 
@@ -53,7 +61,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--format", "reader", metavar="NAME",
+    "--reader", metavar="NAME",
     help="Who wrote FILE: " + ", ".join(READERS.names()) + " (default: found out).",
 )  # fmt: skip
 @click.option(
@@ -69,7 +77,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.option("--every", callback=_time, metavar="TIME",
               help="FILEs were written this long apart, for those that tell no time.")  # fmt: skip
 @click.option(
-    "--threshold", type=click.FloatRange(0, 100, min_open=True), default=1.0, show_default=True,
+    "--threshold", type=FiniteRange(0, 100, min_open=True), default=1.0, show_default=True,
     help="Percentage of its time from which a port counts as stalling.",
 )  # fmt: skip
 @click.option("--io", metavar="REGEX", help="Torus: names of I/O routers, to compare.")
@@ -80,7 +88,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.option("--csv", is_flag=True, help="Write every table as CSV besides Parquet.")
 @click.option("--cluster", metavar="ADDRESS",
               help="Archive: work on a Dask cluster, like tcp://host:8786.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def counters(
     files: tuple[Path, ...],
     reader: str | None,
@@ -91,7 +99,7 @@ def counters(
     force: bool,
     figures: str,
     csv: bool,
-    as_json: bool,
+    form: str,
     fabric: Path | None,
     subsystems: dict[str, str],
     io: str | None,
@@ -119,7 +127,7 @@ def counters(
         found, judged = survey(source, places, chosen, engine)
     if out is not None:
         _write(found, judged, out, figures, force, csv)
-    if as_json:
+    if form == "json":
         facts = {**verdict.facts(judged), **limits(judged)}
         extra = {"sources": source.kinds, "study": study.summary_json(found)}
         click.echo(json.dumps({**facts, **extra}, indent=2))

@@ -166,14 +166,14 @@ def _noticed(verdict: Verdict) -> list[str]:
     if verdict.unknown:
         some = ", ".join(short(name, 30) for name in verdict.unknown[:8])
         rest = len(verdict.unknown) - 8
-        tail = f" and {rest} more (--json lists all)" if rest > 0 else ""
+        tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
     if verdict.notes:
         lines += ["", "NOTES"]
         for note in verdict.notes[:_NOTES]:
             lines += wrap(short(note, 230))
         if len(verdict.notes) > _NOTES:
-            lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--json lists all)")
+            lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--format json lists all)")
     return lines
 
 

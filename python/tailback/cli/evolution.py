@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.cli.models import beside
+from tailback.cli.numbers import FiniteRange
 from tailback.counters.analysis.classes import attach, classify
 from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
 from tailback.counters.analysis.evolution_run import (
@@ -37,7 +38,7 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
               help="Fabric of measured counters: a file that ibnetdiscover wrote.")  # fmt: skip
 @click.option("--direction", type=click.Choice(DIRECTIONS), default="X+", show_default=True,
               help="Direction that is looked at in a simulated torus.")  # fmt: skip
-@click.option("--threshold", type=click.FloatRange(0, 100, min_open=True), default=40.0,
+@click.option("--threshold", type=FiniteRange(0, 100, min_open=True), default=40.0,
               show_default=True, help="Percentage of time stalled that counts.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path),
               help="The page (default SOURCE-evolution.html).")  # fmt: skip

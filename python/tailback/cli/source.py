@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tailback.cli.numbers import FiniteRange
 from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
@@ -32,7 +33,7 @@ def source_options(command: F) -> F:
         ),
         click.option("--ranks-per-host", type=click.IntRange(1), help="Ranks on each host."),
         click.option("--placement", metavar="NAME|FILE", help="How the ranks lie (default block)."),
-        click.option("--compute-scale", type=click.FloatRange(0), help="Multiply compute time."),
+        click.option("--compute-scale", type=FiniteRange(0), help="Multiply compute time."),
         click.option("--seed", type=click.IntRange(0), help="Seed of every random choice."),
         click.option(
             "--threads",

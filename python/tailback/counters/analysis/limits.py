@@ -60,7 +60,7 @@ def cannot_tell(verdict: Verdict) -> list[str]:
 
 
 def limits(verdict: Verdict) -> dict[str, Any]:
-    """The same as plain values, for ``--json``."""
+    """The same as plain values, for ``--format json``."""
     return {
         "may_begin": roots(verdict),
         "full_ports": full_ports(verdict).select("node_name", "port", "utilization").to_dicts(),

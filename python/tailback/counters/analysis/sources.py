@@ -13,6 +13,7 @@ from typing import Final
 
 import polars as pl
 
+from tailback.counters.analysis.believable import Instants, check, seen_once
 from tailback.counters.analysis.classes import CLASSES
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.passes import Archive
@@ -24,6 +25,9 @@ from tailback.counters.schema import INTERVALS, CounterError
 
 _UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What Polars says of a Parquet file that is none, or has broken insides."""
+
+_WRITTEN: Final = "time of writing"
+"""What the note of a reader says whose format tells no time."""
 
 _NEEDED: Final = ("time_ns", "interval_ns", "node_name", "port", "stall_fraction", "utilization")
 
@@ -41,6 +45,8 @@ class Source:
         classes: Classes of the ports, where an archive brings them along.
         path: The archive, for what is said of it.
         run: Run directory that the counters are of.
+        instants: Where the instants of readings come from.
+        files: The files they are in.
         unknown: Columns or fields that were not used.
         notes: What was odd and tolerated.
     """
@@ -53,6 +59,8 @@ class Source:
     classes: pl.DataFrame | None = None
     path: Path | None = None
     run: Path | None = None
+    instants: Instants = "told"
+    files: Sequence[Path] = ()
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -62,6 +70,9 @@ class Source:
         Args:
             places: The ports of the fabric.
             tick_ns: Length of a tick of PortXmitWait that the user gives, nanoseconds.
+
+        Raises:
+            CounterError: The instants of the readings cannot be true.
         """
         if self.archive is not None:
             return self.archive, []
@@ -71,7 +82,13 @@ class Source:
         readings, notes = name_ports(readings, places)
         readings, more = fill_ticks(readings, None)
         given, lost = name_ports(self.counters.intervals, places)
-        frame = pl.concat([given, difference(readings)])
+        found = difference(readings)
+        try:
+            check(readings, found, self.instants)
+        except CounterError as error:
+            raise error.located(self.files[-1]) from None
+        more += seen_once(readings)
+        frame = pl.concat([given, found])
         share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
         frame = frame.with_columns(utilization=pl.coalesce("utilization", share))
         return Archive(frame.lazy()), [*notes, *more, *lost]
@@ -106,15 +123,17 @@ def load(
         parts.append(read_counters(path, reader, time_ns=time_ns))
     counters = merged(parts)
     notes = counters.notes
+    instants: Instants = "written" if any(_WRITTEN in note for note in notes) else "told"
     if every_ns is not None:
-        notes = [note for note in notes if "time of writing" not in note]
+        notes = [note for note in notes if _WRITTEN not in note]
+        instants = "every"
     runs = [path for path in paths if (path / "run.json").is_file()]
     frames = (counters.readings, counters.intervals)
     kinds = pl.concat([f["source"] for f in frames]).unique(maintain_order=True).drop_nulls()
     return Source(
         [str(kind) for kind in kinds], counters, coordinates=counters.coordinates,
         run=runs[0] if len(runs) == len(paths) == 1 else None,
-        unknown=counters.unknown, notes=notes,
+        unknown=counters.unknown, notes=notes, instants=instants, files=paths,
     )  # fmt: skip
 
 

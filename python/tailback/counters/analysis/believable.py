@@ -1,0 +1,79 @@
+"""Whether the instants of readings can be true, where no reading tells its own.
+
+What perfquery prints has no time. The files' times of writing stand for it, which a copy changes,
+or the time from one file to the next, which the user gives together with the order of the files.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import polars as pl
+
+from tailback.counters.analysis.intervals import KEY
+from tailback.counters.schema import CounterError
+from tailback.units import format_time
+
+Instants = Literal["told", "written", "every"]
+"""Readings tell their instants; or the files' times of writing stand for them; or ``--every``."""
+
+IMPOSSIBLE: Final = 2.0
+"""A port that sent for, or waited for, twice the time that passed: no error of timing explains it,
+as long as most ports do."""
+
+_REMEDY: Final = {
+    "written": 'a copy has another time than its original: give --every "60 s", the time from one '
+    "reading to the next, and the files in the order in which they were read",
+    "every": "give the files in the order in which they were read, and --every as it was",
+    "told": "",
+}
+
+
+def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -> None:
+    """Refuse readings whose instants cannot be those at which they were read.
+
+    Args:
+        readings: Rows of ``READINGS``.
+        intervals: What :func:`difference` makes of them.
+        instants: Where the instants come from; those that readings tell are left alone.
+
+    Raises:
+        CounterError: Two readings of a port are of one instant, or most ports of which something
+            is known would have done more than time allows.
+    """
+    if instants == "told":
+        return
+    if instants == "written":
+        twice = readings.filter(pl.struct(*KEY, "time_ns").is_duplicated())
+        if twice.height:
+            port = f"{twice['node_name'][0]}[{twice['port'][0]}]"
+            raise CounterError(
+                f"two readings of {port} are in files written at the same instant",
+                remedy=_REMEDY[instants],
+            )
+    done = pl.max_horizontal("utilization", "stall_fraction")
+    ports = intervals.group_by("node_guid", "node_name", "port").agg(
+        done=done.max(), shortest=pl.col("interval_ns").min()
+    ).filter(pl.col("done") > 0)  # fmt: skip
+    wrong = ports.filter(pl.col("done") > IMPOSSIBLE).sort("done", "node_name", "port")
+    if 2 * wrong.height <= ports.height:
+        return
+    most = wrong.row(-1, named=True)
+    raise CounterError(
+        f"{wrong.height} of {ports.height} ports that did something did more than time allows: "
+        f"{most['node_name']}[{most['port']}] would have sent or waited for "
+        f"{100 * most['done']:,.0f} % of {format_time(1000 * most['shortest'])}",
+        remedy=_REMEDY[instants],
+    )
+
+
+def seen_once(readings: pl.DataFrame) -> list[str]:
+    """A note on ports that have one reading while others have more: of them nothing can be said."""
+    looks = readings.group_by(*KEY).agg(n=pl.col("time_ns").n_unique())
+    once = looks.filter(pl.col("n") == 1).sort("node_name", "port")
+    if once.is_empty() or once.height == looks.height:
+        return []
+    some = ", ".join(f"{n}[{p}]" for n, p in once.select("node_name", "port").rows()[:3])
+    return [
+        f"ports with one reading only, of which nothing can be said: {once.height}, like {some}"
+    ]
