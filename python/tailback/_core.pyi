@@ -22,6 +22,18 @@ _Places: TypeAlias = tuple[NDArray[uint32], NDArray[uint32], NDArray[uint64]]
 # Start, link and share of the paths of flows.
 _Paths: TypeAlias = tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]]
 
+class UnconnectedError(ValueError):
+    """There is no path between two places."""
+
+    ends: tuple[str, int, int]
+    """Their kind, ``switch`` or ``node``, and their numbers."""
+
+class DeadlockError(ValueError):
+    """Buffers wait, or could wait, on one another in a circle."""
+
+class BadProgramError(ValueError):
+    """An operation that cannot be, sends without receives, or ranks that wait for ever."""
+
 class Network:
     """A fabric with its routes, ready to simulate on."""
 

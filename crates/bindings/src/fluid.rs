@@ -9,7 +9,8 @@ use tailback_fluid::{
     Tree, Work,
 };
 
-use crate::network::{Network, arrays, raise};
+use crate::errors::raise;
+use crate::network::{Network, arrays};
 use crate::program::{Columns, Places, placement_of, program_of};
 use crate::table::{columns, rows};
 use crate::topologies::Routing;

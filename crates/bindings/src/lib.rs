@@ -1,5 +1,6 @@
 //! `tailback._core`: converts, raises, releases the GIL. No logic.
 
+mod errors;
 mod fluid;
 mod network;
 mod program;
@@ -16,6 +17,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<network::Network>()?;
     m.add_function(wrap_pyfunction!(network::fat_tree, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
+    errors::register(m)?;
     fluid::register(m)?;
     telemetry::register(m)?;
     topologies::register(m)?;

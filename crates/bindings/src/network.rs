@@ -1,17 +1,13 @@
 //! Fabrics and routes.
 
 use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{Fabric, FabricError, Plan, Routes, Rule};
 
+use crate::errors::raise;
 use crate::table::columns;
-
-pub(crate) fn raise(error: impl std::fmt::Display) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
 
 /// A fabric with its routes, ready to simulate on.
 #[pyclass(frozen)]

@@ -11,7 +11,8 @@ use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
 
 use tailback_telemetry::Column;
 
-use crate::network::{Network, raise};
+use crate::errors::raise;
+use crate::network::Network;
 use crate::program::{Columns, Places, placement_of, program_of};
 use crate::table::{array, columns, numbers, rows};
 use crate::topologies::Routing;

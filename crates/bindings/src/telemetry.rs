@@ -13,7 +13,8 @@ use tailback_telemetry::scheme::{
     Scheme, SingleBit, WorstHop, XorDigest, mix, run,
 };
 
-use crate::network::{Network, raise};
+use crate::errors::raise;
+use crate::network::Network;
 use crate::table::columns;
 
 type Column<'py, T> = Bound<'py, PyArray1<T>>;

@@ -9,7 +9,8 @@ use tailback_fabric::{
     hyperx, modified_tree, pgft, torus, yellowstone,
 };
 
-use crate::network::{Network, arrays, raise};
+use crate::errors::raise;
+use crate::network::{Network, arrays};
 
 type Arrays<'py> = PyResult<Bound<'py, PyDict>>;
 

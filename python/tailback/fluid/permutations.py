@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
+from tailback.fabric.core_errors import explained
 from tailback.fabric.model import Fabric
-from tailback.fluid.core_errors import explained
 from tailback.fluid.paths import FlowPaths
 
 
@@ -38,19 +38,19 @@ class KaryTree:
     @property
     def ports(self) -> int:
         """Switch ports in use, both ends of every cable counted."""
-        with explained():
+        with explained("the fluid model"):
             return _core.tree_ports(self.shape)[1]
 
     @property
     def extra_ports(self) -> float:
         """Ports of the horizontal links by those of the plain tree."""
-        with explained():
+        with explained("the fluid model"):
             plain, modified = _core.tree_ports(self.shape)
         return modified / plain - 1
 
     def fabric(self, gbps: float = 100.0, delay_ps: int = 0) -> Fabric:
         """The tree as a fabric, levels as tiers; raises ScenarioError for an impossible shape."""
-        with explained():
+        with explained("the fluid model"):
             arrays = _core.tree_fabric(self.shape, gbps, delay_ps)
         n_nodes = int(arrays.pop("n_nodes"))
         names = [f"n{node:0{len(str(n_nodes - 1))}d}" for node in range(n_nodes)]
@@ -115,7 +115,7 @@ def permutations(
     Raises:
         ScenarioError: An impossible tree or a margin of 0.
     """
-    with explained():
+    with explained("the fluid model"):
         out = _core.tree_permutations(
             tree.shape, routing.table, routing.adaptive, routing.margin, copies, first, runs, seed
         )
@@ -148,7 +148,7 @@ def superpose(
     Raises:
         ScenarioError: An impossible tree or a margin of 0.
     """
-    with explained():
+    with explained("the fluid model"):
         out = _core.tree_paths(
             tree.shape, routing.table, routing.adaptive, routing.margin, copies, run, seed
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
-from tailback.fluid.core_errors import explained
+from tailback.fabric.core_errors import explained
 from tailback.fluid.paths import FlowPaths
 
 
@@ -45,7 +45,7 @@ def max_min(
     """
     ones = np.ones(paths.n_flows)
     weights = np.ascontiguousarray(ones if weight is None else weight, np.float64)
-    with explained():
+    with explained("the fluid model"):
         capacity = np.ascontiguousarray(capacity_gbps, np.float64)
         return np.asarray(_core.fluid_max_min(capacity, paths.columns, weights))
 
@@ -61,7 +61,7 @@ def assignment(capacity_gbps: ArrayLike, paths: FlowPaths, size_bytes: ArrayLike
     Raises:
         ScenarioError: A capacity or size that is not positive, or a link that does not exist.
     """
-    with explained():
+    with explained("the fluid model"):
         rate, heavy = _core.fluid_assignment(
             np.ascontiguousarray(capacity_gbps, np.float64),
             paths.columns,

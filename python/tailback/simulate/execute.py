@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.errors import FabricError, ScenarioError, TailbackError, TraceError
+from tailback.fabric.core_errors import explained
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
@@ -131,7 +130,8 @@ def execute(
     if stated is not None:
         pace_mbps = stated.mbps
     began = time.perf_counter()
-    try:
+    file = prepared.scenario.fabric.file
+    with explained("[engine]", "see docs/scenario.md", fabric=fabric, file=file):
         outcome = _core.simulate(
             routes.network,
             json.dumps(settings),
@@ -144,8 +144,6 @@ def execute(
             [section.service for section in of_label],
             [] if pace_mbps is None else pace_mbps.tolist(),
         )  # fmt: skip
-    except ValueError as error:
-        raise _explain(str(error), prepared.scenario, fabric) from None
     seconds = time.perf_counter() - began
     outcome["detour"] = settings["detour"]
     if not (outcome["complete"] or partial):
@@ -171,27 +169,3 @@ def _performance(outcome: dict[str, Any], seconds: float) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": threads(),
     }
-
-
-def _explain(text: str, scenario: Scenario, fabric: Fabric) -> TailbackError:
-    """Give an engine error the type, names and remedy a user can act on."""
-    if "not connected" in text:
-        text = re.sub(
-            r"switch (\d+)", lambda m: f"switch {fabric.switch_name[int(m[1])]!r}", text, count=2
-        )
-        return FabricError(
-            text,
-            file=scenario.fabric.file,
-            remedy="the job's hosts lie in parts of the fabric without a path between them; "
-            "choose hosts of one part or check the cables",
-        )
-    if "deadlocked" in text:
-        return FabricError(
-            text, remedy="choose routes that use lanes for this topology: see docs/topologies.md"
-        )
-    if "blocked for ever" in text or "sends" in text or text.startswith("rank "):
-        return TraceError(
-            text, remedy="the traffic is not complete: record it again, or raise engine.eager if "
-            "the program relies on buffered sends"
-        )  # fmt: skip
-    return ScenarioError(text, place="[engine]", remedy="see docs/scenario.md")

@@ -1,0 +1,69 @@
+"""What the Rust core complains of, as an error a user can act on.
+
+The core has an exception for each kind of complaint; nothing here depends on its wording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tailback import _core
+from tailback.errors import FabricError, ScenarioError, TraceError
+from tailback.fabric.model import Fabric
+
+
+@contextmanager
+def explained(
+    place: str,
+    remedy: str = "correct the value the message names",
+    *,
+    fabric: Fabric | None = None,
+    file: Path | None = None,
+) -> Iterator[None]:
+    """Turn an exception of the core into the TailbackError it stands for.
+
+    Args:
+        place: What is to blame for a value that is out of range.
+        remedy: What to do about such a value.
+        fabric: Names the nodes and switches that the core knows by number.
+        file: File that the fabric was read from.
+    """
+    try:
+        yield
+    except _core.UnconnectedError as error:
+        raise _unconnected(error, fabric, file) from None
+    except _core.DeadlockError as error:
+        raise FabricError(
+            str(error), file=file,
+            remedy="choose routes that use lanes for this topology: see docs/topologies.md",
+        ) from None  # fmt: skip
+    except _core.BadProgramError as error:
+        raise TraceError(
+            str(error), remedy="the traffic is not complete: record it again, or raise "
+            "engine.eager if the program relies on buffered sends",
+        ) from None  # fmt: skip
+    except ValueError as error:
+        raise ScenarioError(str(error), place=place, remedy=remedy) from None
+    except OverflowError as error:
+        raise ScenarioError(
+            f"a number is out of range: {error}", place=place,
+            remedy="counts, times and sizes are not negative",
+        ) from None  # fmt: skip
+
+
+def _unconnected(
+    error: _core.UnconnectedError, fabric: Fabric | None, file: Path | None
+) -> FabricError:
+    """The error of two places without a path, named where ``fabric`` is known."""
+    text = str(error)
+    if fabric is not None:
+        kind, *numbers = error.ends
+        names = fabric.node_name if kind == "node" else fabric.switch_name
+        one, other = (names[number] for number in numbers)
+        text = f"no path from {kind} {one!r} to {kind} {other!r}: the fabric is not connected"
+    return FabricError(
+        text, file=file, remedy="the job's hosts lie in parts of the fabric without a path between "
+        "them; choose hosts of one part or check the cables",
+    )  # fmt: skip

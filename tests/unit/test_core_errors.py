@@ -1,0 +1,74 @@
+"""What the core complains of reaches the user by its kind, not by its wording."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tailback import _core
+from tailback.errors import FabricError, ScenarioError, TailbackError, TraceError
+from tailback.fabric.builders import fat_tree, in_port_order, network_of
+from tailback.fabric.core_errors import explained
+from tailback.fabric.model import Fabric
+from tailback.scenario import FatTree, parse
+from tailback.simulate import prepare, simulate
+from tailback.traffic.program import Op
+
+
+def two_islands() -> Fabric:
+    """Two leaves of two hosts without their cables to the one above them."""
+    fabric = fat_tree(FatTree(hosts_per_leaf=2, leaves=2, aggregation=1))
+    keep = (fabric.link_src < fabric.n_nodes) | (fabric.link_dst < fabric.n_nodes)
+    place = np.cumsum(keep) - 1
+    changed = {
+        name: getattr(fabric, name)[keep]
+        for name in ("link_src", "link_dst", "link_src_port", "link_dst_port", "link_gbps",
+                     "link_delay_ps")
+    }  # fmt: skip
+    reverse = place[fabric.link_reverse[keep]].astype(np.uint32)
+    return in_port_order(replace(fabric, **changed, link_reverse=reverse))
+
+
+def test_places_without_a_path_are_named_as_the_user_knows_them() -> None:
+    fabric = two_islands()
+    routing = _core.Routing.of_network(network_of(fabric))
+    with pytest.raises(FabricError) as caught, explained("[engine]", fabric=fabric):
+        routing.path(0, 3, 0, 0)
+    one, other = fabric.switch_name[:2]
+    assert f"no path from switch {one!r} to switch {other!r}" in caught.value.message
+    assert caught.value.remedy is not None and "cables" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "becomes"),
+    [
+        (_core.DeadlockError, FabricError),
+        (_core.BadProgramError, TraceError),
+        (ValueError, ScenarioError),
+        (OverflowError, ScenarioError),
+    ],
+)
+def test_the_wording_does_not_matter(kind: type[Exception], becomes: type[TailbackError]) -> None:
+    file = Path("fabric.txt")
+    text = "rank 3 sends on a network that is not connected, deadlocked, blocked for ever"
+    with pytest.raises(TailbackError) as caught, explained("[engine]", file=file):
+        raise kind(text)
+    assert type(caught.value) is becomes
+    assert text in caught.value.message and caught.value.remedy
+    assert caught.value.place == ("[engine]" if becomes is ScenarioError else None)
+
+
+def test_ranks_that_wait_for_ever_are_the_fault_of_the_traffic() -> None:
+    scenario = parse({
+        "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}},
+        "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "64 KiB"}}],
+    })  # fmt: skip
+    prepared = prepare(scenario)
+    # No receive takes what is sent, as in a trace that was cut.
+    program = prepared.observed.program
+    program.tag[program.kind == Op.IRECV] += 1
+    with pytest.raises(TraceError, match="rank"):
+        simulate(prepared.with_program(program))
