@@ -66,13 +66,18 @@ class RunError(TailbackError):
     """A run directory that cannot be written or read."""
 
 
+SHOWN = 40
+"""Choices that a remedy lists: all of every kind of part, some of the hosts of a machine."""
+
+
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return a remedy that names the valid word nearest to ``word``, or all of them."""
+    """Return a remedy that names the valid word nearest to ``word``, or what there is."""
     choices = sorted(valid)
     close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
-    return "valid choices: " + ", ".join(choices)
+    more = f" and {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
+    return "valid choices: " + ", ".join(choices[:SHOWN]) + more
 
 
 def wrong_option(

@@ -346,6 +346,22 @@ def test_fits_1280_by_720(browser: webdriver.Browser, plain: Path) -> None:
     assert tall < 600
 
 
+def test_a_narrow_window_scrolls_tables_and_not_the_page(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.command("Emulation.setDeviceMetricsOverride", **size)
+    try:
+        browser.open(plain)
+        browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+        wide, view = browser.run(
+            "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
+        assert wide <= view
+    finally:
+        browser.command("Emulation.clearDeviceMetricsOverride")
+
+
 def test_hostile_names_stay_text(browser: webdriver.Browser, tmp_path: Path) -> None:
     run = make_run(prefix=HOSTILE, phases=(HOSTILE, "-x", "+y", "-y"))
     path = write_report(

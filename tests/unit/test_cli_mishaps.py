@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from test_cli import process, refused, scenario
+from test_cli import DEMO, process, refused, scenario
 
 from tailback.cli import COMMANDS, cli
 from tailback.cli import run as tailback
@@ -128,3 +128,10 @@ def test_a_long_command_is_shown_whole(folder: str) -> None:
     command = f"mpirun -np 128 --rankfile {shlex.quote(f'{folder}/rankfile.openmpi')} ./app"
     shown = "\n".join(command_lines(command)).removeprefix("  $ ")
     assert shlex.split(shown.replace("\\\n", "")) == shlex.split(command)
+
+
+def test_a_host_that_is_not_there_brings_no_list_of_a_machine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["place", DEMO / "demo.toml", "--hosts", "zzz", "--quiet"]
+    refused(capsys, arguments, "no host 'zzz'", "node001, node002", "and 88 more")

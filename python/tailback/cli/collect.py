@@ -181,7 +181,8 @@ class _Tick(click.ParamType[float]):
     is_flag=True,
     help="Only make Parquet of segments that a killed collector left.",
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No news on stderr.")
 def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
     """Collect port counters of a live InfiniBand subnet.

@@ -33,7 +33,8 @@ NAMES = ("before", "after")
 @click.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path),
               help="Folder for compare.html, compare.json and changes.parquet.")  # fmt: skip
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,

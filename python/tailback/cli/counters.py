@@ -88,7 +88,8 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.option("--csv", is_flag=True, help="Write every table as CSV besides Parquet.")
 @click.option("--cluster", metavar="ADDRESS",
               help="Archive: work on a Dask cluster, like tcp://host:8786.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
 def counters(
     files: tuple[Path, ...],
     reader: str | None,

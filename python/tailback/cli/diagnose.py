@@ -63,7 +63,8 @@ UNDETERMINED = 3
               help="Repetitions of every re-simulation.")  # fmt: skip
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
               help="Also write every figure in this format; may be repeated.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def diagnose(
     out: Path | None,

@@ -22,7 +22,8 @@ from tailback.schema import TABLES
 
 @click.command("list")
 @click.argument("kind", required=False)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
 def list_parts(kind: str | None, form: str) -> None:
     """List what Tailback knows of KIND, or the kinds there are.
 

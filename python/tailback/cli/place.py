@@ -34,7 +34,8 @@ from tailback.units import format_time
     "--out", type=click.Path(path_type=Path), help="Folder for the best one's rank files."
 )
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def place(
     methods: tuple[str, ...],

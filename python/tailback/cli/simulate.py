@@ -29,9 +29,14 @@ from tailback.units import format_time
               help="Who decides the rates (fluid; default max-min).")  # fmt: skip
 @click.option("--paths", type=click.Choice(get_args(Choice)),
               help="How paths are chosen (fluid; default: as the scenario routes).")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the tables of the run.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for the tables of the run (default: none is kept).",
+)
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def simulate(
     model: str,

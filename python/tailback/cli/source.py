@@ -29,12 +29,22 @@ def source_options(command: F) -> F:
             "--fabric", metavar="FILE|PRESET", help="Network of a trace: a file or preset."
         ),
         click.option(
-            "--hosts", metavar="SPEC", help="Hosts of the job: all, 0-127, node[001-016]."
+            "--hosts",
+            metavar="SPEC",
+            help="Hosts of the job, like 0-127 or node[001-016] (of a trace: all).",
         ),
-        click.option("--ranks-per-host", type=click.IntRange(1), help="Ranks on each host."),
-        click.option("--placement", metavar="NAME|FILE", help="How the ranks lie (default block)."),
-        click.option("--compute-scale", type=FiniteRange(0), help="Multiply compute time."),
-        click.option("--seed", type=click.IntRange(0), help="Seed of every random choice."),
+        click.option(
+            "--ranks-per-host", type=click.IntRange(1), help="Ranks on each host (of a trace: 1)."
+        ),
+        click.option(
+            "--placement", metavar="NAME|FILE", help="How the ranks lie (of a trace: block)."
+        ),
+        click.option(
+            "--compute-scale", type=FiniteRange(0), help="Multiply compute time (of a trace: by 1)."
+        ),
+        click.option(
+            "--seed", type=click.IntRange(0), help="Seed of every random choice (of a trace: 1)."
+        ),
         click.option(
             "--threads",
             type=click.IntRange(1),

@@ -93,5 +93,5 @@ def _expand(item: str, spec: str, number: dict[str, int], n_hosts: int) -> list[
             names += [f"{bracket[1]}{n:0{digits}d}{bracket[3]}" for n in range(first, last + 1)]
     for name in names:
         if name not in number:
-            raise _error(spec, f"there is no host {name!r}", nearest(name, number)[:400])
+            raise _error(spec, f"there is no host {name!r}", nearest(name, number))
     return [number[name] for name in names]
