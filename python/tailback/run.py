@@ -28,6 +28,8 @@ FORMAT = 1
 OURS = ("run", "diagnosis", "placement", "counters", "compare")
 """JSON files that mark a folder as one that Tailback wrote and may replace."""
 
+_AGAIN = "run the scenario again"
+
 PROBED = ("counters", "queues", "packets")
 """Tables of probes: empty unless asked for."""
 
@@ -99,11 +101,14 @@ class Run:
             scenario = Scenario.model_validate_json((path / "scenario.json").read_bytes())
             performance = json.loads((path / "performance.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise RunError(f"damaged run directory: {error}", file=path) from None
-        if provenance.get("format") != FORMAT:
             raise RunError(
-                f"run format {provenance.get('format')!r}, this version reads {FORMAT}",
-                file=path / "run.json", remedy="run the scenario again",
+                f"damaged run directory: {str(error).splitlines()[0]}", file=path, remedy=_AGAIN
+            ) from None
+        found = provenance.get("format") if isinstance(provenance, dict) else None
+        if found != FORMAT:
+            raise RunError(
+                f"run format {found!r}, this version reads {FORMAT}",
+                file=path / "run.json", remedy=_AGAIN,
             )  # fmt: skip
         tables = {}
         for name in TABLES:
@@ -115,13 +120,14 @@ class Run:
             try:
                 tables[name] = conform(name, pl.read_parquet(file))
             except (OSError, pl.exceptions.PolarsError) as error:
-                raise RunError(f"damaged table: {error}", file=file) from None
+                raise RunError(f"damaged table: {error}", file=file, remedy=_AGAIN) from None
         try:
             summary, notes = provenance["summary"], provenance["notes"]
+            int(summary["elapsed_ps"]), bool(summary["complete"]), list(notes)
         except KeyError as error:
-            raise RunError(
-                f"lacks {error}", file=path / "run.json", remedy="run the scenario again"
-            ) from None
+            raise RunError(f"lacks {error}", file=path / "run.json", remedy=_AGAIN) from None
+        except (TypeError, ValueError):
+            raise RunError("is damaged", file=path / "run.json", remedy=_AGAIN) from None
         return Run(scenario, tables, summary, performance, notes)
 
 

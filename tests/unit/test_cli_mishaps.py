@@ -135,3 +135,23 @@ def test_a_host_that_is_not_there_brings_no_list_of_a_machine(
 ) -> None:
     arguments = ["place", DEMO / "demo.toml", "--hosts", "zzz", "--quiet"]
     refused(capsys, arguments, "no host 'zzz'", "node001, node002", "and 88 more")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[1]", "run format None"),
+        ('{"format": 1, "summary": {}, "notes": []}', "lacks 'elapsed_ps'"),
+        ('{"format": 1, "summary": 3, "notes": 4}', "is damaged"),
+        ('{"format": 1, "summ', "damaged run directory"),
+    ],
+)
+def test_a_damaged_run_says_what_to_do(
+    text: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert tailback(["simulate", str(scenario(tmp_path)), "--out", str(run)]) == 0
+    capsys.readouterr()
+    (run / "run.json").write_text(text)
+    for command in (["report", run], ["compare", run, run], ["diagnose", run]):
+        refused(capsys, command, "run", expected, "run the scenario again")
