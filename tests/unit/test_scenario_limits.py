@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from test_cli import DEMO, refused, scenario
 
 from tailback.cli import run as tailback
+from tailback.errors import ScenarioError
 from tailback.scenario import Scenario, parse
+from tailback.traffic.patterns.pattern import build
 
 TRACE = [DEMO / "trace", "--fabric", DEMO / "fabric.ibnetdiscover"]
 FAR = str(10**20)
@@ -103,3 +107,46 @@ def test_a_rate_comes_back_as_it_was() -> None:
         "fabric": {"preset": "tapered"}, "engine": {"local_rate": "100 Gb/s"},
         "job": [{"pattern": {"kind": "ring"}}],
     }).model_dump_json()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "alltoall", "size": "1 KiB", "rounds": 10**20},
+        {"kind": "fft2d", "size": "1 KiB", "plane": [2, 2], "rounds": 10**20},
+        {"kind": "stencil2d", "dims": [2, 2], "rounds": 10**20},
+        {"kind": "minighost", "dims": [2, 2, 2], "steps": 10**20},
+        {"kind": "transpose", "size": "1 KiB", "dims": [2, 2], "rounds": 10**20},
+    ],
+)
+def test_more_messages_than_can_be_numbered(options: dict[str, object]) -> None:
+    """Said before they are built, which would take for ever."""
+    with pytest.raises(ScenarioError, match="at most 268,435,455 can be numbered"):
+        build(options, 4, 1)
+
+
+def test_a_switch_with_more_ports_than_memory_for_them(tmp_path: Path) -> None:
+    """What the core is not granted is an error like any other, and ends nothing by force."""
+    path = tmp_path / "wide.toml"
+    path.write_text(
+        """
+        [fabric.topology]
+        kind = "dragonfly"
+        nodes_per_router = 2
+        routers = 1
+        groups = 2
+        global_ports = 150_000
+        [[job]]
+        pattern = { kind = "uniform", size = "4 KiB", ranks = 4 }
+        """
+    )
+    code = (
+        "import resource, sys; import numpy; from tailback.cli import main;"
+        f"resource.setrlimit(resource.RLIMIT_AS, ({6 << 30}, {6 << 30}));"
+        f"main(['simulate', {str(path)!r}, '--quiet'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "looking for deadlocks among so many ports would take" in done.stderr
+    assert "remedy: give switches fewer ports" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -10,6 +10,7 @@
 //! accepts unsafe ones. Injection links wait but nothing waits for them, and ejection links never
 //! wait, so neither can be part of a cycle.
 
+use crate::room::zeros;
 use crate::rules::{Plan, Rule};
 use crate::{Fabric, FabricError, RouteState};
 
@@ -37,14 +38,15 @@ impl Plan {
     /// down tiers, climb before they descend, and so cannot close a cycle.
     ///
     /// # Errors
-    /// [`FabricError::Deadlock`] with a shortest cycle through one of its buffers.
+    /// [`FabricError::Deadlock`] with a shortest cycle through one of its buffers; [`FabricError::Room`]
+    /// where switches have too many ports to look at.
     pub fn check(&self, fabric: &Fabric) -> Result<(), FabricError> {
         if let Rule::Table(routes) = &self.rule
             && routes.is_arithmetic()
         {
             return Ok(());
         }
-        let mut waits = Waits::new(fabric, self.lanes().into());
+        let mut waits = Waits::new(fabric, self.lanes().into())?;
         let exits = self.follow_detours(&mut waits);
         let by_node = matches!(&self.rule, Rule::Table(routes) if routes.columns == fabric.n_nodes);
         let mut seen = vec![false; fabric.n_switches as usize];
@@ -161,16 +163,17 @@ impl Walk {
 }
 
 impl<'a> Waits<'a> {
-    fn new(fabric: &'a Fabric, lanes: usize) -> Self {
+    fn new(fabric: &'a Fabric, lanes: usize) -> Result<Self, FabricError> {
         let mut start = Vec::with_capacity(fabric.n_links() + 1);
-        let mut words = 0;
+        let mut words = 0usize;
         for &dst in &fabric.link_dst {
             start.push(words);
             let ports = if fabric.is_node(dst) { 0 } else { fabric.out_links(dst).len() };
-            words += lanes * (ports * lanes).div_ceil(64);
+            words = words.saturating_add(lanes * (ports * lanes).div_ceil(64));
         }
         start.push(words);
-        Self { fabric, lanes, start, bits: vec![0; words] }
+        let bits = zeros("looking for deadlocks among so many ports", words)?;
+        Ok(Self { fabric, lanes, start, bits })
     }
 
     /// Words of a channel.

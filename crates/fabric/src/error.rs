@@ -97,6 +97,14 @@ pub enum FabricError {
         /// Link and lane of each buffer; each waits for the next, the last for the first.
         cycle: Vec<(u32, u8)>,
     },
+    /// Something takes more memory than the machine grants.
+    #[error("{what} would take {:.1} GiB of memory, which this machine does not have", *.bytes as f64 / f64::from(1 << 30))]
+    Room {
+        /// What for.
+        what: &'static str,
+        /// How much.
+        bytes: u64,
+    },
     /// Parameters of a builder that do not fit together.
     #[error("{field} = {value}: {why}")]
     Parameter {

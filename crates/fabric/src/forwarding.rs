@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::routes::NONE;
+use crate::room::filled;
+use crate::routes::{NONE, TABLE};
 use crate::{Fabric, FabricError, Routes};
 
 impl Routes {
@@ -25,7 +26,7 @@ impl Routes {
         let mut routes = Self::attach(fabric)?;
         routes.column = (0..fabric.n_nodes).collect();
         routes.columns = fabric.n_nodes;
-        routes.table = vec![NONE; nodes * switches];
+        routes.table = filled(TABLE, nodes.saturating_mul(switches), NONE)?;
         // A set for every link: a table names one link.
         routes.set_start = (0..=fabric.n_links() as u32).collect();
         routes.set_links = (0..fabric.n_links() as u32).collect();
@@ -97,7 +98,8 @@ impl Routes {
         for node in 0..fabric.n_nodes {
             bearer[routes.column[node as usize] as usize] = node;
         }
-        routes.table = vec![NONE; fabric.n_switches as usize * columns];
+        let switches = fabric.n_switches as usize;
+        routes.table = filled(TABLE, switches.saturating_mul(columns), NONE)?;
         let mut known: HashMap<&[u32], u32> = HashMap::new();
         for (column, &node) in bearer.iter().enumerate() {
             let home = fabric.link_dst[routes.injection[node as usize] as usize] - fabric.n_nodes;

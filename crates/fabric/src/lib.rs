@@ -15,6 +15,7 @@ mod global;
 pub mod hyperx;
 pub mod modified_tree;
 pub mod pgft;
+mod room;
 mod routes;
 pub mod rules;
 pub mod torus;

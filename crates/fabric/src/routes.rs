@@ -9,10 +9,14 @@
 
 use std::collections::HashMap;
 
+use crate::room::filled;
 use crate::tree::Tree;
 use crate::{Fabric, FabricError};
 
 pub(crate) const NONE: u32 = u32::MAX;
+
+/// What a table of routes is called where there is no memory for one.
+pub(crate) const TABLE: &str = "a table of routes";
 
 /// Entries up to which a table is kept where arithmetic would do.
 const SMALL_TABLE: usize = 1 << 12;
@@ -85,7 +89,7 @@ impl Routes {
     /// switch that carries nodes.
     ///
     /// # Errors
-    /// A node without exactly one switch cable.
+    /// A node without exactly one switch cable; no memory for the table.
     pub fn table(fabric: &Fabric) -> Result<Self, FabricError> {
         let all: Vec<u32> = (0..fabric.n_nodes).collect();
         Self::table_among(fabric, &all)
@@ -96,11 +100,11 @@ impl Routes {
         let by_tier: Vec<u64> = (0..fabric.n_switches as usize)
             .map(|s| (((fabric.switch_tier[s] + 1).max(0) as u64) << 32) | s as u64)
             .collect();
-        let missing = routes.fill(fabric, &by_tier, nodes);
+        let missing = routes.fill(fabric, &by_tier, nodes)?;
         if missing > 0 {
             let mut again = Self::attach(fabric)?;
             // Keep the tiers' routes where a broken fabric leaves pairs apart either way.
-            if again.fill(fabric, &breadth_first_heights(fabric), nodes) < missing {
+            if again.fill(fabric, &breadth_first_heights(fabric), nodes)? < missing {
                 routes = again;
             }
         }
@@ -204,10 +208,18 @@ impl Routes {
     ///
     /// Returns the number of pairs of switches, both with some of `among`, that have no path. Other
     /// switches may well have none: a core that has lost its cable to a pod is no way to that pod.
-    fn fill(&mut self, fabric: &Fabric, height: &[u64], among: &[u32]) -> usize {
+    ///
+    /// # Errors
+    /// [`FabricError::Room`] if there is no memory for the table.
+    fn fill(
+        &mut self,
+        fabric: &Fabric,
+        height: &[u64],
+        among: &[u32],
+    ) -> Result<usize, FabricError> {
         let (nodes, switches) = (fabric.n_nodes, fabric.n_switches as usize);
         let columns = self.columns as usize;
-        self.table = vec![NONE; switches * columns];
+        self.table = filled(TABLE, switches.saturating_mul(columns), NONE)?;
         let mut target = vec![NONE; columns];
         for node in 0..nodes as usize {
             target[self.column[node] as usize] =
@@ -251,7 +263,7 @@ impl Routes {
             }
         }
         self.divide(fabric);
-        missing
+        Ok(missing)
     }
 
     /// Replaces the table by arithmetic.

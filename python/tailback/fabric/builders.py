@@ -140,9 +140,16 @@ def require_deadlock_free(fabric: Fabric, routing: _core.Routing) -> None:
     """Check that no cycle of buffers can form under ``routing``.
 
     Raises:
-        FabricError: One can; names every buffer on a shortest one, by link and virtual lane.
+        FabricError: One can; names every buffer on a shortest one, by link and virtual lane. Or
+            there is no memory to find out.
     """
-    cycle = routing.cycle()
+    try:
+        cycle = routing.cycle()
+    except ValueError as error:
+        raise FabricError(
+            str(error), place="[fabric]", remedy="give switches fewer ports: memory grows as their "
+            "square",
+        ) from None  # fmt: skip
     if cycle:
         names = [f"{fabric.link_name(link)} (lane {lane})" for link, lane in cycle]
         shown = names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"]

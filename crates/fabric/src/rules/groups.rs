@@ -6,6 +6,7 @@
 //! taken, and its lane is its class, so lanes only rise: two lanes, three with detours.
 
 use super::{LinkSets, RouteState, Step};
+use crate::room::filled;
 use crate::{Fabric, FabricError};
 
 /// Routes of a fabric of groups, every pair of which is joined.
@@ -82,7 +83,8 @@ impl Groups {
         of_group: &[Vec<u32>],
     ) -> Result<(LinkSets, Vec<bool>), FabricError> {
         let mut pairs = Vec::new();
-        let mut across = vec![false; self.group.len() * self.groups];
+        let entries = self.group.len().saturating_mul(self.groups);
+        let mut across = filled("routes between groups", entries, false)?;
         let mut distance = vec![FAR; fabric.n_switches as usize];
         for own in of_group {
             for goal in 0..self.groups as u32 {

@@ -55,6 +55,10 @@ class Alltoall(FreeSizePattern):
     rounds: int = Field(default=1, ge=1)
     compute: TimePs = Field(default=0, description="computation before each round")
 
+    def repetitions(self) -> int:
+        """The ``rounds`` option."""
+        return self.rounds
+
     def program(self, n_ranks: int, seed: int) -> Program:
         """Nothing is random."""
         slots = Slots("alltoall", n_ranks)

@@ -49,6 +49,10 @@ class Fft2d(Pattern):
         """Ranks of a plane times planes."""
         return prod(self.plane) * self.planes
 
+    def repetitions(self) -> int:
+        """The ``rounds`` option."""
+        return self.rounds
+
     def program(self, n_ranks: int, seed: int) -> Program:
         """Nothing is random."""
         nx, ny = self.plane

@@ -82,6 +82,10 @@ class Halo(Pattern):
         """Product of the extents."""
         return prod(self.dims)
 
+    def repetitions(self) -> int:
+        """The ``rounds`` option."""
+        return self.rounds
+
     def program(self, n_ranks: int, seed: int) -> Program:
         """Rounds of exchanges; nothing is random."""
         name = f"{self.kind} {'x'.join(map(str, self.dims))}"

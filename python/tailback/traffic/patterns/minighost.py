@@ -79,6 +79,10 @@ class MiniGhost(Pattern):
         """Product of the extents."""
         return prod(self.dims)
 
+    def repetitions(self) -> int:
+        """The ``steps`` option."""
+        return self.steps
+
     def program(self, n_ranks: int, seed: int) -> Program:
         """Time steps of exchanges, computation and sums; only the imbalance is random."""
         slots = Slots(f"minighost {'x'.join(map(str, self.dims))}", n_ranks, tuple(self.dims))

@@ -16,6 +16,9 @@ PLACE = "[job.pattern]"
 MOST_RANKS = 2**31 - 1
 """Ranks are numbered with 32 bits and a sign, as in MPI."""
 
+MOST_MESSAGES = 2**28 - 1
+"""Messages of a run are numbered with 28 bits."""
+
 
 class Pattern(BaseModel, ABC):
     """Options of one pattern and how to make its program.
@@ -31,6 +34,10 @@ class Pattern(BaseModel, ABC):
     def own_ranks(self) -> int | None:
         """Number of ranks the options ask for, None when they leave it open."""
         return None
+
+    def repetitions(self) -> int:
+        """How often every rank sends one message or more."""
+        return 1
 
     @abstractmethod
     def program(self, n_ranks: int, seed: int) -> Program:
@@ -91,6 +98,12 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
         raise ScenarioError(
             f"pattern {kind!r} has {ranks:,} ranks; at most {MOST_RANKS:,} can be numbered",
             place=PLACE, remedy="give it fewer ranks",
+        )  # fmt: skip
+    if pattern.repetitions() * ranks > MOST_MESSAGES:
+        raise ScenarioError(
+            f"pattern {kind!r} has {pattern.repetitions():,} rounds of {ranks:,} messages or more; "
+            f"at most {MOST_MESSAGES:,} can be numbered",
+            place=PLACE, remedy="give it fewer rounds or ranks",
         )  # fmt: skip
     program = pattern.program(ranks, seed)
     program.check()

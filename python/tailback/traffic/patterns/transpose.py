@@ -39,6 +39,10 @@ class Transpose(Pattern):
         """Product of the extents."""
         return prod(self.dims)
 
+    def repetitions(self) -> int:
+        """The ``rounds`` option."""
+        return self.rounds
+
     def program(self, n_ranks: int, seed: int) -> Program:
         """Nothing is random."""
         slots = Slots(f"transpose {self.dims[0]}x{self.dims[1]}", n_ranks, tuple(self.dims))
