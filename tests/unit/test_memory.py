@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from tailback.errors import ScenarioError
+from tailback.available import VARIABLE, available_memory
+from tailback.errors import FabricError, ScenarioError
+from tailback.fabric.builders import check_room
 from tailback.scenario import parse
-from tailback.simulate import memory, prepare
-from tailback.simulate.memory import available_memory, estimate_memory, require_memory
+from tailback.simulate import prepare
+from tailback.simulate.memory import estimate_memory, require_memory
 
 # Runs a scenario in a process of its own and prints the estimate and what the run really added:
 # writing 5 to clear_refs sets the high-water mark of resident memory to what it is now.
@@ -82,7 +84,7 @@ def test_the_estimate_is_within_a_factor_of_two(source: dict[str, Any]) -> None:
 
 
 def test_a_run_too_large_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(memory.VARIABLE, "1 MiB")
+    monkeypatch.setenv(VARIABLE, "1 MiB")
     prepared = prepare(parse(scenario(windows=4096)))
     with pytest.raises(ScenarioError) as caught:
         require_memory(prepared.fabric, prepared.scenario, prepared.program)
@@ -96,20 +98,27 @@ def test_a_run_too_large_is_refused_with_both_figures(monkeypatch: pytest.Monkey
 
 def test_a_run_that_fits_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = prepare(parse(scenario()))
-    monkeypatch.setenv(memory.VARIABLE, "1 GiB")
+    monkeypatch.setenv(VARIABLE, "1 GiB")
     estimate = require_memory(prepared.fabric, prepared.scenario, prepared.program)
     assert estimate.total == sum(estimate.parts.values()) < 1 << 30
 
 
 def test_what_takes_the_most_decides_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(memory.VARIABLE, "1 MiB")
     prepared = prepare(parse(tapered("64 KiB", 4, windows=4096)))
+    smaller = prepare(parse(tapered("4 KiB", 1)))
+    monkeypatch.setenv(VARIABLE, "1 MiB")
     with pytest.raises(ScenarioError, match="fewer \\[telemetry\\] windows"):
         require_memory(prepared.fabric, prepared.scenario, prepared.program)
-    prepared = prepare(parse(tapered("4 KiB", 1)))
     off = {"measure": False}
     with pytest.raises(ScenarioError, match="a machine with more memory"):
-        require_memory(prepared.fabric, prepared.scenario, prepared.program, **off)
+        require_memory(smaller.fabric, smaller.scenario, smaller.program, **off)
+
+
+def test_a_fabric_is_built_within_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "1 MiB")
+    check_room(100, 10, 100, place="[fabric]")
+    with pytest.raises(FabricError, match="and there is 1 MiB"):
+        check_room(4608, 288, 9216, place="[fabric]")
 
 
 def test_more_of_anything_needs_more() -> None:
@@ -121,12 +130,12 @@ def test_more_of_anything_needs_more() -> None:
 
 
 def test_a_limit_that_is_no_size_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(memory.VARIABLE, "much")
+    monkeypatch.setenv(VARIABLE, "much")
     with pytest.raises(ScenarioError, match="TAILBACK_MEMORY"):
         available_memory()
 
 
 def test_this_machine_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(memory.VARIABLE, raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
     there = available_memory()
     assert there is None or there > 1 << 20

@@ -203,13 +203,13 @@ def test_one_lane_rules_become_tables() -> None:
         ({"kind": "torus", "dims": [0]}, "greater than or equal to 1"),
         ({"kind": "torus", "dims": [3, 3, 3], "rates": ["1 Gb/s", "2 Gb/s"]}, "2 entries for 3"),
         ({"kind": "torus", "dims": [3], "rates": ["fast"]}, "not a rate"),
-        ({"kind": "torus", "dims": [65535, 65535]}, "this machine has"),
+        ({"kind": "torus", "dims": [65535, 65535]}, "and there is"),
         ({"kind": "dragonfly", "nodes_per_router": 1, "routers": 2, "global_ports": 1,
           "groups": 9}, "groups = 9"),
         ({"kind": "pgft", "children": [2, 2], "parents": [2, 2]}, "begins with 2"),
         ({"kind": "pgft", "children": [3, 2], "parents": [1, 2], "rails": 2}, "rails = 2"),
         ({"kind": "yellowstone", "leaves": 28}, "leaves = 28"),
-        ({"kind": "k-ary-n-tree", "k": 2**40, "n": 2}, "this machine has"),
+        ({"kind": "k-ary-n-tree", "k": 2**40, "n": 2}, "and there is"),
     ],
 )  # fmt: skip
 def test_mistakes_are_explained(options: dict[str, Any], says: str) -> None:

@@ -205,7 +205,12 @@ impl<P: Probe> Shard<'_, P> {
         }
         self.ahead.received.end(block);
         for place in self.ahead.received.of(block) {
-            self.world.fetch_received(self.ahead.received.at(place), P::ON);
+            let message = self.ahead.received.at(place);
+            if P::ON {
+                self.world.fetch_message(message);
+            } else {
+                self.world.fetch_sides(message);
+            }
         }
     }
 

@@ -313,15 +313,13 @@ impl<'a> World<'a> {
     /// Starts to fetch a message and where its sides are.
     #[inline]
     pub fn fetch_message(&self, message: u32) {
-        self.fetch_received(message, true);
+        prefetch(&self.program.messages, message);
+        self.fetch_sides(message);
     }
 
-    /// The same of a message that comes to its node: whose `envelope` matters to probes alone.
+    /// The same without the message itself.
     #[inline]
-    pub fn fetch_received(&self, message: u32, envelope: bool) {
-        if envelope {
-            prefetch(&self.program.messages, message);
-        }
+    pub fn fetch_sides(&self, message: u32) {
         if !self.sides.is_empty() {
             prefetch(&self.sides, message);
         }

@@ -6,7 +6,6 @@ in :mod:`tailback.fabric.topologies`, one file each.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
+from tailback.available import available_memory
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
@@ -244,11 +244,11 @@ def check_room(nodes: int, switches: int, cables: int, *, place: str) -> None:
         FabricError: It does not fit; says how much it takes.
     """
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
+    there = available_memory()
+    if there is not None and needed > there:
         raise FabricError(
             f"{nodes:,} nodes, {switches:,} switches and {cables:,} cables take about "
-            f"{format_bytes(needed)}; this machine has {format_bytes(there)}",
+            f"{format_bytes(needed)} of memory, and there is {format_bytes(there)}",
             place=place, remedy="make it smaller",
         )  # fmt: skip
 

@@ -9,23 +9,18 @@ there can be at most. The estimate is meant to be right within a factor of two.
 
 from __future__ import annotations
 
-import os
-import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tailback.available import VARIABLE, available_memory
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.scenario import Scenario
 from tailback.traffic.program import Op, Program
-from tailback.units import format_bytes, parse_bytes
-
-VARIABLE = "TAILBACK_MEMORY"
-"""Environment variable: how much memory a run may count on, in place of what the machine has."""
+from tailback.units import format_bytes
 
 # Bytes of the engine's structures, with the copies alive at the peak.
 _LINK = 28 + 4  # description while the shards are made, number of its wire
@@ -34,14 +29,14 @@ _TURN = 24 + 8 + 32 + 48  # round-robin: turn, crossbar, line of an output
 _NODE = 128 + 32  # adapter with its lines, injection, ejection
 _RANK = 64 + 24 + 24 + 24  # state, log, its column in Python, placement
 _OPERATION = 37 + 16  # copy of the program, compiled
-_MESSAGE = 32 + 8 + 32 + 32 + 52  # envelope, numbers of its sides, both sides, log
+_MESSAGE = 32 + 8 + 64 + 32 + 52  # envelope, numbers of its sides, both sides, log
 _PACKET = 64 + 16  # packet, its event
 _ACCOUNT = 16 + 4 * 41  # its number and wire, and its sums in a window that each thread adds up
 _FULL = 4  # its full packets in a window
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
 _PROCESS = 8 << 20  # whatever the size, event queues of some threads included
-_PORT = 64 + 64 + 80 + 8 + 2 * 48  # what it sends, holds and said, its ends, the table made of it
+_PORT = 64 + 64 + 80 + 2 * 48  # what it sends, holds and said, the table made of it
 
 
 @dataclass(frozen=True)
@@ -133,65 +128,6 @@ def _least_ps(fabric: Fabric, program: Program) -> int:
         for op, scale in ((Op.COMPUTE, 1.0), (Op.ISEND, ps_per_byte), (Op.IRECV, ps_per_byte))
     ]
     return int(max(column.max(initial=0.0) for column in busy))
-
-
-def available_memory() -> int | None:
-    """Bytes this process can still take, None where the machine does not say.
-
-    The least of: what ``TAILBACK_MEMORY`` says, what the machine has free, what the control group
-    has left, what the limit on address space leaves.
-
-    Raises:
-        ScenarioError: The variable is not a size.
-    """
-    text = os.environ.get(VARIABLE)
-    if text is not None:
-        try:
-            return parse_bytes(text)
-        except ValueError as error:
-            raise ScenarioError(
-                f"{VARIABLE}: {error}", remedy=f"set {VARIABLE}='16 GiB', say"
-            ) from None
-    found = [_free_memory(), *_control_groups(), _address_space()]
-    known = [size for size in found if size is not None]
-    return min(known, default=None)
-
-
-def _free_memory() -> int | None:
-    """What the machine can give without swapping."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    sizes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(sizes[0]) * 1024 if sizes else None
-
-
-def _control_groups() -> list[int]:
-    """What the control groups of this process have left, innermost first (versions 2 and 1)."""
-    root = Path("/sys/fs/cgroup")
-    left = []
-    for limit, usage in (
-        (root / "memory.max", root / "memory.current"),
-        (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes"),
-    ):
-        try:
-            most, used = limit.read_text().strip(), usage.read_text().strip()
-        except OSError:
-            continue
-        # Version 1 writes a number near 2^63 where there is no limit.
-        if most.isdecimal() and used.isdecimal() and int(most) < 1 << 60:
-            left.append(max(0, int(most) - int(used)))
-    return left
-
-
-def _address_space() -> int | None:
-    """What ``ulimit -v`` leaves."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft == resource.RLIM_INFINITY:
-        return None
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    return max(0, soft - pages * resource.getpagesize())
 
 
 _REMEDIES: Mapping[str, str] = {
