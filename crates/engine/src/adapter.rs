@@ -125,7 +125,7 @@ impl<P: Probe> Shard<'_, P> {
     /// Starts to fetch the adapter of `node`.
     #[inline]
     pub fn fetch_adapter(&self, node: u32) {
-        prefetch(&self.adapters, self.world.cut.local_node[node as usize]);
+        prefetch(&self.adapters, self.world.cut.local_node(node));
     }
 
     /// Starts to fetch what the next packet of `node` will need besides.
@@ -148,7 +148,7 @@ impl<P: Probe> Shard<'_, P> {
     /// Number of a node within the shard.
     #[inline]
     fn local(&self, node: u32) -> usize {
-        self.world.cut.local_node[node as usize] as usize
+        self.world.cut.local_node(node) as usize
     }
 
     pub fn adapter(&mut self, node: u32) -> &mut Adapter {

@@ -6,13 +6,13 @@
 //! its events once, without a branch on what nothing can predict.
 
 use crate::hop::Route;
-use crate::link::NIL;
+use crate::link::Lane;
 use crate::probe::Probe;
 use crate::queue::{Class, Event};
 use crate::shard::Shard;
 
 /// Events of a block.
-const BLOCK: usize = 32;
+const BLOCK: usize = 16;
 
 /// Blocks that are looked at, the one that is served included.
 const BLOCKS: usize = 8;
@@ -133,11 +133,12 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// The packet that waits first for a lane's credit.
+    /// The packets that wait first for the credit that comes back.
     #[inline]
-    fn first_waiting(&self, lane: u32) -> Option<u32> {
-        let tail = self.links.lane(lane).wait_tail;
-        (tail != NIL).then(|| self.packets[tail].next)
+    fn waiting(&self, block: usize) -> impl Iterator<Item = u32> {
+        let credits = &self.ahead.credits;
+        let lanes = credits.of(block).map(|place| self.links.lane(credits.at(place)));
+        lanes.filter_map(Lane::line).map(|(first, _)| first)
     }
 
     /// Messages that begin, have been sent or have arrived.
@@ -168,7 +169,8 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Second stage: asks for what the packets name, and for the last of those who wait for credit.
+    /// Second stage, where the network does not fit the cache: asks for what the packets name, and for those
+    /// who wait for credit.
     fn meet(&self, block: usize) {
         if !self.links.are_many() {
             return;
@@ -178,13 +180,11 @@ impl<P: Probe> Shard<'_, P> {
             self.world.fetch_place(packet.node);
             self.links.fetch_lane(packet.lane);
         }
-        for place in self.ahead.credits.of(block) {
-            self.packets.fetch(self.links.lane(self.ahead.credits.at(place)).wait_tail);
-        }
+        self.waiting(block).for_each(|slot| self.packets.fetch(slot));
         self.messages(block).for_each(|message| self.world.fetch_message(message));
     }
 
-    /// Third stage: finds the routes; asks for lanes and messages, and for the first of those who wait.
+    /// Third stage: finds the routes; asks for lanes and messages.
     fn find(&mut self, block: usize) {
         for place in self.ahead.arrivals.of(block) {
             let packet = &self.packets[self.ahead.arrivals.at(place)];
@@ -198,9 +198,13 @@ impl<P: Probe> Shard<'_, P> {
         for place in self.ahead.adapters.of(block) {
             self.fetch_next(self.ahead.adapters.at(place));
         }
-        for place in self.ahead.credits.of(block) {
-            if let Some(first) = self.first_waiting(self.ahead.credits.at(place)) {
-                self.packets.fetch(first);
+        for slot in self.waiting(block) {
+            if self.links.are_many() {
+                let packet = &self.packets[slot];
+                self.links.fetch_lane(packet.lane);
+                self.world.fetch_message(packet.message);
+            } else {
+                self.packets.fetch(slot);
             }
         }
         self.ahead.received.end(block);
@@ -214,23 +218,21 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Last stage: asks for the sides of messages and the lanes by which those came who wait; where the
-    /// network does not fit the cache, for the lanes that packets would take now.
+    /// Last stage: asks for the sides of messages; where the network does not fit the cache, for the lanes that
+    /// packets would take if nothing happened before, otherwise for those by which those came who wait.
     fn follow(&self, block: usize) {
-        let Ahead { credits, received, arrivals, routes, .. } = &self.ahead;
-        for place in credits.of(block) {
-            if let Some(first) = self.first_waiting(credits.at(place)) {
-                let packet = &self.packets[first];
+        let Ahead { received, arrivals, routes, .. } = &self.ahead;
+        for packet in self.waiting(block).map(|slot| &self.packets[slot]) {
+            if self.links.are_many() {
+                self.fetch_receive(packet.message);
+            } else {
                 self.links.fetch_lane(packet.lane);
-                if self.links.are_many() {
-                    self.world.fetch_message(packet.message);
-                }
             }
         }
         if self.links.are_many() {
             self.messages(block).for_each(|message| self.fetch_ends(message));
             for place in arrivals.of(block) {
-                self.fetch_likely(routes[place % ROOM]);
+                self.fetch_likely(&self.packets[arrivals.at(place)], routes[place % ROOM]);
             }
         }
         for place in received.of(block) {

@@ -27,8 +27,8 @@ pub(crate) struct Cut {
     pub of_node: Vec<u8>,
     /// Number of a link of a vertex within its shard is the link's number minus this.
     pub link_shift: Vec<u32>,
-    /// Number of a node within its shard.
-    pub local_node: Vec<u32>,
+    /// Number of each node within its shard. A single shard numbers them as the fabric does: no table.
+    local_nodes: Vec<u32>,
     /// Number of a switch within its shard.
     pub local_switch: Vec<u32>,
     /// Group of every switch and its nodes, within its shard: what happens there follows the order of
@@ -63,7 +63,7 @@ impl Cut {
         let (mut nodes, mut switches) = (vec![0u32; shards], vec![0u32; shards]);
         let mut local_switch = Vec::with_capacity(of_switch.len());
         let mut link_shift = Vec::with_capacity(fabric.n_vertices());
-        let mut local_node = Vec::with_capacity(of_node.len());
+        let mut local_nodes = Vec::with_capacity(of_node.len());
         for vertex in 0..fabric.n_vertices() {
             let node = vertex < of_node.len();
             let shard = if node { of_node[vertex] } else { of_switch[vertex - of_node.len()] };
@@ -73,7 +73,7 @@ impl Cut {
             link_shift.push(out.start.wrapping_sub(links[shard]));
             links[shard] += out.end - out.start;
             if node {
-                local_node.push(nodes[shard]);
+                local_nodes.push(nodes[shard]);
                 nodes[shard] += 1;
             } else {
                 local_switch.push(switches[shard]);
@@ -86,7 +86,7 @@ impl Cut {
             of_switch,
             of_node,
             link_shift,
-            local_node,
+            local_nodes: if shards == 1 { Vec::new() } else { local_nodes },
             group: if apart { local_switch.clone() } else { vec![0; local_switch.len()] },
             groups: if apart { switches } else { vec![1; shards] },
             local_switch,
@@ -111,6 +111,12 @@ impl Cut {
         for switch in 0..self.group.len() {
             self.group[switch] = self.group[find(&mut first, switch as u32) as usize];
         }
+    }
+
+    /// Number of a node within its shard.
+    #[inline]
+    pub fn local_node(&self, node: u32) -> u32 {
+        self.local_nodes.get(node as usize).copied().unwrap_or(node)
     }
 
     /// Shard of a vertex.

@@ -24,19 +24,15 @@ fn circle<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option
     let mut waits_for = vec![NIL; lanes];
     for shard in shards {
         for lane in 0..shard.links.n_lanes() {
-            let tail = shard.links.lane(lane).wait_tail;
-            if tail == NIL {
-                continue;
-            }
-            let mut slot = tail;
+            let Some((mut slot, last)) = shard.links.lane(lane).line() else { continue };
             loop {
                 let packet = &shard.packets[slot];
                 let held = number(&shards[usize::from(packet.from)], packet.lane);
                 waits_for[held as usize] = number(shard, lane);
-                slot = packet.next;
-                if slot == tail {
+                if slot == last {
                     break;
                 }
+                slot = packet.next;
             }
         }
     }
@@ -71,9 +67,9 @@ fn circle<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option
 /// The first few ranks that have not finished and what each waits for.
 fn stuck<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> EngineError {
     let program = &world.program;
-    let ranks = world.local_rank.iter().enumerate().map(|(rank, &local)| {
-        let shard = &shards[world.shard_of_rank(rank as u32)];
-        &shard.ranks[local as usize]
+    let ranks = (0..world.placement.node.len() as u32).map(|rank| {
+        let shard = &shards[world.shard_of_rank(rank)];
+        &shard.ranks[world.local_rank(rank) as usize]
     });
     let message = |number: u32| program.messages[number as usize].message();
     ProgramError::stuck(time_ps, &program.rank_start, ranks, message).into()

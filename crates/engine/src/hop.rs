@@ -154,15 +154,13 @@ impl<P: Probe> Shard<'_, P> {
         }
         loop {
             let state = self.links.lane_mut(lane);
-            let tail = state.wait_tail;
-            if tail == NIL {
+            let Some((slot, _)) = state.line() else {
                 state.satisfy();
                 return;
-            }
+            };
             if state.serves_nobody() {
                 return;
             }
-            let slot = self.packets[tail].next;
             let packet = &self.packets[slot];
             let (wire, next) = (packet.wire, packet.next);
             let had_data_since = packet.ready.max(self.links.free_at(link));
@@ -170,11 +168,7 @@ impl<P: Probe> Shard<'_, P> {
             if !self.links.take(lane, wire, now) {
                 return;
             }
-            if slot == tail {
-                self.links.lane_mut(lane).wait_tail = NIL;
-            } else {
-                self.packets[tail].next = next;
-            }
+            self.links.lane_mut(lane).leaves(next);
             self.links.leaves(lane, wire);
             let input = self.input_of_waiting(link, slot);
             if P::ON {
@@ -222,15 +216,10 @@ impl<P: Probe> Shard<'_, P> {
     /// Puts a packet at the end of the line for `lane`'s credit.
     fn wait(&mut self, lane: u32, slot: u32, input: u32) {
         self.starve(lane);
-        let tail = std::mem::replace(&mut self.links.lane_mut(lane).wait_tail, slot);
-        let first = match tail {
-            NIL => slot,
-            tail => std::mem::replace(&mut self.packets[tail].next, slot),
-        };
-        let packet = &mut self.packets[slot];
-        packet.next = first;
-        let wire = packet.wire;
-        self.links.lane_mut(lane).joins(wire, tail == NIL);
+        let wire = self.packets[slot].wire;
+        if let Some(before) = self.links.lane_mut(lane).joins(slot, wire) {
+            self.packets[before].next = slot;
+        }
         self.links.joins(lane, wire);
         if P::ON {
             let link = self.links.link_of(lane);
@@ -300,7 +289,7 @@ impl<P: Probe> Shard<'_, P> {
             return self.deliver(slot, arrival);
         }
         let latency = u64::from(cable.delay) + self.world.settings.switch_delay_ps;
-        let Lane { global, shard, group, dst, port, .. } = *state;
+        let Lane { global, shard, dst, port, .. } = *state;
         let packet = &mut self.packets[slot];
         (packet.next, packet.input) = (dst, port);
         packet.hops += 1;
@@ -311,7 +300,8 @@ impl<P: Probe> Shard<'_, P> {
         };
         let time = packet.ready;
         if shard == self.number {
-            self.queue.push_for(group, Event::new(time, Class::Arrival, global, slot));
+            let arrival = Event::new(time, Class::Arrival, global, slot);
+            self.queue.push_for(self.world.group(dst), arrival);
         } else {
             let light = self.congestion.lights.carried(slot);
             let packet = self.packets[slot];
@@ -370,8 +360,8 @@ impl<P: Probe> Shard<'_, P> {
         Route { start: start + place, n: 1, first: 0 }
     }
 
-    /// Starts to fetch what the arrival of `packet` will read: the lane it came by, and the one it is
-    /// likely to leave by. Returns what is known of its route, and whether that leads to its node.
+    /// Starts to fetch what the arrival of `packet` will read: the lane it is likely to leave by, or, where
+    /// the network does not fit the cache, what that will be told by. Returns what is known of its route, and whether that leads to its node.
     #[inline(always)]
     pub fn fetch_for(&self, packet: &Packet) -> (Route, bool) {
         if self.world.is_node(packet.next) {
@@ -379,9 +369,10 @@ impl<P: Probe> Shard<'_, P> {
         }
         let (route, home) = self.route(packet);
         let link = route.start + u32::from(route.first);
-        self.links.fetch_lane(self.links.lane_of(link, packet.service));
         if self.links.are_many() {
             self.links.loads.fetch(route.start, route.n.into());
+        } else {
+            self.links.fetch_lane(self.links.lane_of(link, packet.service));
         }
         if P::ON {
             self.probe.fetch(link);
@@ -389,17 +380,15 @@ impl<P: Probe> Shard<'_, P> {
         (route, home)
     }
 
-    /// Starts to fetch the link that a packet would take now.
+    /// Starts to fetch the lane that `packet`, which has this route, would take when it arrives if nothing
+    /// happened before.
     #[inline]
-    pub fn fetch_likely(&self, route: Route) {
+    pub fn fetch_likely(&self, packet: &Packet, route: Route) {
         let Route { start, n, first } = route;
-        if n > 1 {
-            self.links.fetch_lane(self.links.least_loaded_of(
-                start,
-                n.into(),
-                first.into(),
-                self.now,
-            ));
+        if n > 0 {
+            let (n, first) = (n.into(), first.into());
+            let link = self.links.least_loaded_of(start, n, first, packet.ready);
+            self.links.fetch_lane(self.links.lane_of(link, packet.service));
         }
     }
 

@@ -20,10 +20,9 @@ pub(crate) struct Link {
     pub wire: Wire,
     /// Number over the whole fabric.
     pub global: u32,
-    /// The vertex it leads to, its shard and its group there.
+    /// The vertex it leads to, and its shard.
     pub dst: u32,
     pub shard: u8,
-    pub group: u32,
     /// Its place at the switch it leads to: that of the link that runs back, among those that leave there.
     pub port: u16,
     /// Group of the vertex it comes from.
@@ -44,13 +43,16 @@ const NOTES: usize = 4;
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(crate) struct Lane {
-    /// The vertex it leads to, and its group.
+    /// The vertex it leads to.
     pub dst: u32,
-    pub group: u32,
+    /// Group of the vertex it comes from.
+    pub home: u32,
     /// Number of the link over the whole fabric.
     pub global: u32,
-    /// Last packet that waits for credit, in order of arrival; the first is the next to it.
-    pub wait_tail: u32,
+    /// First and last packet that wait for credit, in order of arrival, each but the last knowing the next one;
+    /// none if the last is [`NIL`].
+    first_waiting: u32,
+    last_waiting: u32,
     /// Which of the shard's wires it has.
     wire: u16,
     /// As of its [`Link`].
@@ -65,8 +67,6 @@ pub(crate) struct Lane {
     /// Bytes that come back, and when.
     noted: [u16; NOTES],
     times: [i32; NOTES],
-    /// Group of the vertex it comes from.
-    pub home: u32,
     /// When the link has sent everything it took on; of its first lane.
     free_at: u64,
 }
@@ -82,12 +82,13 @@ const OLDEST: u8 = 8;
 
 impl Lane {
     fn new(link: &Link, wire: u16, credit: u32) -> Self {
-        let Link { global, dst, shard, group, port, home, to_node, from_node, .. } = *link;
+        let Link { global, dst, shard, port, home, to_node, from_node, .. } = *link;
         Self {
             dst,
-            group,
+            home,
             global,
-            wait_tail: NIL,
+            first_waiting: NIL,
+            last_waiting: NIL,
             wire,
             port,
             least: u16::MAX,
@@ -96,7 +97,6 @@ impl Lane {
             credit,
             noted: [0; NOTES],
             times: [0; NOTES],
-            home,
             free_at: 0,
         }
     }
@@ -113,11 +113,32 @@ impl Lane {
         self.flags & FROM_NODE != 0
     }
 
-    /// A packet of so many bytes waits from now on, `alone` or behind others.
+    /// First and last packet that wait for credit, if any do.
     #[inline]
-    pub fn joins(&mut self, bytes: u32, alone: bool) {
+    pub fn line(&self) -> Option<(u32, u32)> {
+        (self.last_waiting != NIL).then_some((self.first_waiting, self.last_waiting))
+    }
+
+    /// The packet in `slot`, of so many bytes, waits from now on: behind the one returned, or alone.
+    #[inline]
+    pub fn joins(&mut self, slot: u32, bytes: u32) -> Option<u32> {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
-        self.least = if alone { bytes } else { self.least.min(bytes) };
+        let before = std::mem::replace(&mut self.last_waiting, slot);
+        if before == NIL {
+            (self.first_waiting, self.least) = (slot, bytes);
+            return None;
+        }
+        self.least = self.least.min(bytes);
+        Some(before)
+    }
+
+    /// The first packet waits no longer, but the `next` one, if there is one.
+    #[inline]
+    pub fn leaves(&mut self, next: u32) {
+        if self.first_waiting == self.last_waiting {
+            self.last_waiting = NIL;
+        }
+        self.first_waiting = next;
     }
 
     /// Whether there is too little credit for any packet that waits: without a look at them.
@@ -500,8 +521,8 @@ mod tests {
         /// A link between switches of which only number and cable matter.
         pub fn lone(global: u32, wire: Wire) -> Self {
             let (to_node, from_node) = (false, false);
-            let (dst, shard, group, port, home) = (0, 0, 0, 0, 0);
-            Self { wire, global, dst, shard, group, port, home, to_node, from_node }
+            let (dst, shard, port, home) = (0, 0, 0, 0);
+            Self { wire, global, dst, shard, port, home, to_node, from_node }
         }
     }
 
@@ -522,12 +543,15 @@ mod tests {
         assert_eq!(lane.starve().collect::<Vec<_>>(), [(50, 5)]);
         assert_eq!(lane.starve().count(), 0);
         assert!(!lane.expect(70, 50, 50), "somebody waits for it");
-        lane.joins(80, true);
-        lane.joins(16, false);
+        assert_eq!([lane.joins(3, 80), lane.joins(4, 16)], [None, Some(3)]);
         assert!(lane.serves_nobody(), "15 are there");
-        lane.joins(15, false);
+        assert_eq!(lane.joins(5, 15), Some(4));
         assert!(!lane.serves_nobody());
-        lane.joins(1 << 16, true);
+        for (line, next) in [((3, 5), 4), ((4, 5), 5), ((5, 5), 9)] {
+            assert_eq!(lane.line(), Some(line));
+            lane.leaves(next);
+        }
+        assert_eq!((lane.line(), lane.joins(6, 1 << 16)), (None, None));
         assert!(lane.serves_nobody(), "the others have gone");
         assert!(lane.satisfy() && !lane.satisfy());
         assert_eq!(links.credit().collect::<Vec<_>>(), [100, 15]);

@@ -112,13 +112,13 @@ impl<P: Probe> Shard<'_, P> {
         self.fetch_receive(message);
         let Envelope { src, dst, .. } = self.world.program.messages[message as usize];
         for rank in [src, dst] {
-            prefetch(&self.ranks, self.world.local_rank[rank as usize]);
+            prefetch(&self.ranks, self.world.local_rank(rank));
         }
     }
 
     /// Executes `rank` until it blocks, computes or ends.
     pub fn go_on(&mut self, rank: u32) {
-        let r = self.world.local_rank[rank as usize] as usize;
+        let r = self.world.local_rank(rank) as usize;
         let program = &self.world.program;
         let end = program.rank_start[rank as usize + 1];
         while let Some(op) = self.ranks[r].next(&program.ops, end, self.now) {
@@ -271,7 +271,7 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     fn rank(&mut self, rank: u32) -> &mut Rank {
-        &mut self.ranks[self.world.local_rank[rank as usize] as usize]
+        &mut self.ranks[self.world.local_rank(rank) as usize]
     }
 
     /// A request of `rank` is complete: it may go on.

@@ -52,13 +52,9 @@ impl Clock {
 /// Some of what is pending for a window.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Chunk<T> {
-    items: [T; ROOM],
-    /// Full chunk of the same window, or free one.
-    next: u32,
-}
+struct Chunk<T>([T; ROOM]);
 
-const ROOM: usize = 31;
+const ROOM: usize = 32;
 
 /// The chunk of a window that is not full; all behind it are.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +75,9 @@ pub(crate) struct Ring<T> {
     /// Chunks of all windows; the one last given back is the first to be used again, so as much is in
     /// the cache as there is pending.
     chunks: Vec<Chunk<T>>,
+    /// For each of them the next one: a full chunk of the same window, or a free one. Apart from them, for
+    /// their memory may be far away.
+    next: Vec<u32>,
     free: u32,
     /// A bit for every window that holds something.
     occupied: [u64; WINDOWS / 64],
@@ -90,6 +89,7 @@ impl<T: Copy + Default> Ring<T> {
         Self {
             slots: Box::new([Pending::NONE; WINDOWS]),
             chunks: Vec::new(),
+            next: Vec::new(),
             free: NIL,
             occupied: [0; WINDOWS / 64],
             len: 0,
@@ -107,7 +107,7 @@ impl<T: Copy + Default> Ring<T> {
         let slot = window as usize % WINDOWS;
         let pending = &mut self.slots[slot];
         if let Some(chunk) = self.chunks.get_mut(pending.chunk as usize)
-            && let Some(place) = chunk.items.get_mut(pending.used as usize)
+            && let Some(place) = chunk.0.get_mut(pending.used as usize)
         {
             *place = item;
             pending.used += 1;
@@ -121,14 +121,14 @@ impl<T: Copy + Default> Ring<T> {
     fn push_to_new(&mut self, slot: usize, item: T) {
         let pending = &mut self.slots[slot];
         let index = self.free;
-        if let Some(chunk) = self.chunks.get_mut(index as usize) {
-            self.free = std::mem::replace(&mut chunk.next, pending.chunk);
+        if let Some(next) = self.next.get_mut(index as usize) {
+            self.free = std::mem::replace(next, pending.chunk);
             pending.chunk = index;
         } else {
-            let next = std::mem::replace(&mut pending.chunk, self.chunks.len() as u32);
-            self.chunks.push(Chunk { items: [T::default(); ROOM], next });
+            self.next.push(std::mem::replace(&mut pending.chunk, self.chunks.len() as u32));
+            self.chunks.push(Chunk([T::default(); ROOM]));
         }
-        self.chunks[pending.chunk as usize].items[0] = item;
+        self.chunks[pending.chunk as usize].0[0] = item;
         pending.used = 1;
         self.len += 1;
         self.occupied[slot / 64] |= 1 << (slot % 64);
@@ -138,8 +138,11 @@ impl<T: Copy + Default> Ring<T> {
     pub fn of(&self, window: u64) -> impl Iterator<Item = &[T]> {
         let Pending { mut chunk, mut used } = self.slots[window as usize % WINDOWS];
         std::iter::from_fn(move || {
-            let Chunk { items, next } = self.chunks.get(chunk as usize)?;
-            chunk = *next;
+            let Chunk(items) = self.chunks.get(chunk as usize)?;
+            chunk = self.next[chunk as usize];
+            if let Some(Chunk(next)) = self.chunks.get(chunk as usize) {
+                (0..ROOM as u32).step_by(4).for_each(|place| crate::machine::prefetch(next, place));
+            }
             Some(&items[..std::mem::replace(&mut used, ROOM as u32) as usize])
         })
     }
@@ -152,8 +155,7 @@ impl<T: Copy + Default> Ring<T> {
         self.occupied[slot / 64] &= !(1 << (slot % 64));
         while chunk != NIL {
             self.len -= std::mem::replace(&mut used, ROOM as u32) as usize;
-            let next = &mut self.chunks[chunk as usize].next;
-            let next = std::mem::replace(next, self.free);
+            let next = std::mem::replace(&mut self.next[chunk as usize], self.free);
             self.free = std::mem::replace(&mut chunk, next);
         }
     }

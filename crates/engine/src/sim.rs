@@ -162,9 +162,9 @@ fn assert_conserved<P>(world: &World<'_>, shards: &[Shard<'_, P>]) {
 }
 
 fn outcome<P>(world: &World<'_>, shards: &[Shard<'_, P>], complete: bool) -> Outcome {
-    let ranks = (0..world.local_rank.len() as u32).map(|rank| {
+    let ranks = (0..world.placement.node.len() as u32).map(|rank| {
         let shard = &shards[world.shard_of_rank(rank)];
-        RankLog::from(&shard.ranks[world.local_rank[rank as usize] as usize])
+        RankLog::from(&shard.ranks[world.local_rank(rank) as usize])
     });
     Outcome {
         messages: MessageLog::new(world, shards),

@@ -42,8 +42,8 @@ pub(crate) struct World<'a> {
     pub places: Vec<Place>,
     /// Group of every vertex within its shard.
     groups: Vec<u32>,
-    /// Number of each rank within its shard.
-    pub local_rank: Vec<u32>,
+    /// Number of each rank within its shard, unless there is one shard.
+    local_ranks: Vec<u32>,
     /// Ranks of every shard, in order.
     ranks: Vec<Vec<u32>>,
     /// Random numbers for the choice among candidates and for reservoirs.
@@ -90,7 +90,7 @@ impl<'a> World<'a> {
         let compiled = compile(program, settings.packet_bytes)?;
         let delay = settings.switch_delay_ps;
         let cut = cut_for(fabric, plan, placement, &compiled, (delay, shards));
-        let (ranks, local_rank) = number_ranks(placement, &cut, program.n_ranks() as u32);
+        let (ranks, local_ranks) = number_ranks(placement, &cut, program.n_ranks() as u32);
         let (sides, n_sides) = number_sides(placement, &cut, &compiled.messages);
         let of_packets = |m: &Envelope| u64::from(packets_of(m, settings));
         let world = Self {
@@ -109,7 +109,7 @@ impl<'a> World<'a> {
             reservoir: Source::new(settings.seed, Stream::Reservoir),
             program: compiled,
             cut,
-            local_rank,
+            local_ranks,
             ranks,
         };
         world.check_paths()?;
@@ -204,7 +204,6 @@ impl<'a> World<'a> {
             global: link as u32,
             dst,
             shard: self.cut.of_vertex(dst),
-            group: self.group(dst),
             // Ports of switches are counted before the run; those of nodes name nothing.
             port: back as u16,
             home: self.group(src),
@@ -286,6 +285,12 @@ impl<'a> World<'a> {
     #[inline]
     pub fn receive_of(&self, message: u32) -> u32 {
         self.sides.get(message as usize).map_or(message, |sides| sides.receive)
+    }
+
+    /// Number of a rank within its shard.
+    #[inline]
+    pub fn local_rank(&self, rank: u32) -> u32 {
+        self.local_ranks.get(rank as usize).copied().unwrap_or(rank)
     }
 
     /// Candidates at `switch` towards a node elsewhere, numbered over the fabric, where they are
@@ -414,7 +419,8 @@ fn cut_for(
     cut
 }
 
-/// Ranks of every shard, and the number of each within its own.
+/// Ranks of every shard, and the number of each within its own. A single shard numbers them as the program
+/// does: no table.
 fn number_ranks(placement: &Placement, cut: &Cut, n: u32) -> (Vec<Vec<u32>>, Vec<u32>) {
     let mut ranks = vec![Vec::new(); cut.shards as usize];
     let mut local = Vec::with_capacity(n as usize);
@@ -423,7 +429,7 @@ fn number_ranks(placement: &Placement, cut: &Cut, n: u32) -> (Vec<Vec<u32>>, Vec
         local.push(here.len() as u32);
         here.push(rank);
     }
-    (ranks, local)
+    (ranks, if cut.shards == 1 { Vec::new() } else { local })
 }
 
 /// Numbers of both sides of every message, and how many there are in each shard. A single shard numbers
