@@ -5,7 +5,7 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::load::{Epoch, Loads};
-use crate::machine::prefetch;
+use crate::machine::{prefetch, roomy};
 use crate::wire::{Wire, different};
 
 /// No packet, no link, no message.
@@ -254,20 +254,16 @@ impl Links {
     /// # Panics
     /// If there are more than [`Links::MOST_WIRES`] different wires.
     pub fn new(links: &[Link], lanes: u8, buffer: u32) -> Self {
-        let n = usize::from(lanes);
+        let (n, per_link) = (usize::from(lanes), lanes.into());
         let (wires, numbers) = different(links.iter().map(|link| link.wire));
         let wire = numbers.iter().flat_map(|&wire| {
             let wire = u16::try_from(wire).expect("wires are counted before the run");
             std::iter::repeat_n(wire, n)
         });
         let of_lanes = links.iter().flat_map(|link| std::iter::repeat_n(link, n)).zip(wire);
-        Self {
-            lanes: of_lanes.map(|(link, wire)| Lane::new(link, wire, buffer)).collect(),
-            loads: Loads::new(links.len() * n),
-            wires,
-            per_link: lanes.into(),
-            opened: 0,
-        }
+        let mut lanes = roomy(links.len() * n);
+        lanes.extend(of_lanes.map(|(link, wire)| Lane::new(link, wire, buffer)));
+        Self { lanes, loads: Loads::new(links.len() * n), wires, per_link, opened: 0 }
     }
 
     /// Most different wires there can be.

@@ -3,7 +3,7 @@
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use crate::machine::{LOOKS, at_most, prefetch};
+use crate::machine::{LOOKS, at_most, collected, prefetch};
 
 /// Times of 31 bits: picoseconds since a moment that moves on with time.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,11 @@ const ON_A_LINE: usize = 64 / size_of::<i32>();
 impl Loads {
     /// Of so many lanes.
     pub fn new(lanes: usize) -> Self {
-        Self { waiting: vec![0; lanes], brief: vec![0; lanes + LOOKS], epoch: Epoch::new(0) }
+        Self {
+            waiting: collected((0..lanes).map(|_| 0)),
+            brief: collected((0..lanes + LOOKS).map(|_| 0)),
+            epoch: Epoch::new(0),
+        }
     }
 
     /// Starts to fetch what is looked at of `n` candidates side by side.

@@ -1,5 +1,5 @@
 //! What the machine has instructions for and the language has no words: asking memory for what will be
-//! needed soon, and comparing several numbers at once.
+//! needed soon, having it in large pages, and comparing several numbers at once.
 //!
 //! The only `unsafe` of this crate. What it is worth: `cargo bench -p tailback-engine` and docs/engine.md.
 
@@ -20,6 +20,53 @@ pub(crate) fn prefetch<T>(items: &[T], index: u32) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+/// Bytes of a list from which on it is to be in large pages: two of those that x86-64 has.
+const LONG: usize = 4 << 20;
+
+/// An empty list with room for so many items; a long one is in large pages where the system has them for who
+/// asks. A core knows by heart where some thousand pages are, and looks up the others: with pages of 4 KiB
+/// that is all that a large network waits for.
+pub(crate) fn roomy<T>(items: usize) -> Vec<T> {
+    let list: Vec<T> = Vec::with_capacity(items);
+    #[cfg(target_os = "linux")]
+    if items.saturating_mul(size_of::<T>()) >= LONG {
+        const PAGE: usize = 1 << 12;
+        let before = list.as_ptr().addr().wrapping_neg() % PAGE;
+        let bytes = items * size_of::<T>() - before;
+        // SAFETY: all of it belongs to the list; what is there stays as it is. Where the system does not
+        // know large pages, or never gives any, nothing happens.
+        #[allow(unsafe_code)]
+        unsafe {
+            let start = list.as_ptr().cast_mut().cast::<libc::c_void>().wrapping_byte_add(before);
+            libc::madvise(start, bytes, libc::MADV_HUGEPAGE);
+        }
+    }
+    list
+}
+
+/// Appends an item; a list that has no room left moves to one with twice as much, as [`roomy`] says.
+#[inline]
+pub(crate) fn push<T>(list: &mut Vec<T>, item: T) {
+    if list.len() == list.capacity() {
+        move_on(list);
+    }
+    list.push(item);
+}
+
+#[cold]
+fn move_on<T>(list: &mut Vec<T>) {
+    let mut larger = roomy(2 * list.len().max(32));
+    larger.append(list);
+    *list = larger;
+}
+
+/// The items in a list as [`roomy`] says.
+pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+    let mut list = roomy(items.len());
+    list.extend(items);
+    list
 }
 
 /// Numbers that are compared at once.

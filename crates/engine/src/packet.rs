@@ -3,7 +3,7 @@
 use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
-use crate::machine::prefetch;
+use crate::machine::{prefetch, push};
 
 /// What a packet is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Packets {
             self.slots[slot as usize] = packet;
             return slot;
         }
-        self.slots.push(packet);
+        push(&mut self.slots, packet);
         self.slots.len() as u32 - 1
     }
 

@@ -1,6 +1,7 @@
 //! What is pending for each window of time to come, in no order.
 
 use crate::load::Epoch;
+use crate::machine::{prefetch, push};
 
 /// Windows that are kept apart.
 pub(crate) const WINDOWS: usize = 1 << 10;
@@ -126,7 +127,7 @@ impl<T: Copy + Default> Ring<T> {
             pending.chunk = index;
         } else {
             self.next.push(std::mem::replace(&mut pending.chunk, self.chunks.len() as u32));
-            self.chunks.push(Chunk([T::default(); ROOM]));
+            push(&mut self.chunks, Chunk([T::default(); ROOM]));
         }
         self.chunks[pending.chunk as usize].0[0] = item;
         pending.used = 1;
@@ -141,7 +142,7 @@ impl<T: Copy + Default> Ring<T> {
             let Chunk(items) = self.chunks.get(chunk as usize)?;
             chunk = self.next[chunk as usize];
             if let Some(Chunk(next)) = self.chunks.get(chunk as usize) {
-                (0..ROOM as u32).step_by(4).for_each(|place| crate::machine::prefetch(next, place));
+                (0..ROOM as u32).step_by(4).for_each(|place| prefetch(next, place));
             }
             Some(&items[..std::mem::replace(&mut used, ROOM as u32) as usize])
         })

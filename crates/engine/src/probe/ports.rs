@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use tailback_telemetry::{Mark, in_shares, side_by_side};
 
 use crate::link::NIL;
-use crate::machine::prefetch;
+use crate::machine::{collected, prefetch};
 
 use super::input::Input;
 use super::readings::{Counted, INQ_PS, Queued};
@@ -259,9 +259,9 @@ impl Ports {
             // Nothing is sent before the first instant is over: time 0 shows nothing.
             next: shown.after(0),
             quiet: 0,
-            ports: (0..links).map(|_| Port::IDLE).collect(),
-            lines: (0..links).map(|_| Line::default()).collect(),
-            told: (0..links).map(|_| Told::default()).collect(),
+            ports: collected((0..links).map(|_| Port::IDLE)),
+            lines: collected((0..links).map(|_| Line::default())),
+            told: collected((0..links).map(|_| Told::default())),
             shown,
         }
     }
