@@ -370,7 +370,7 @@ impl<P: Probe> Shard<'_, P> {
         let (route, home) = self.route(packet);
         let link = route.start + u32::from(route.first);
         if self.links.are_many() {
-            self.links.loads.fetch(route.start, route.n.into());
+            self.links.loads.fetch(route.start, route.first.into());
         } else {
             self.links.fetch_lane(self.links.lane_of(link, packet.service));
         }

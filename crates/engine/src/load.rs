@@ -59,9 +59,6 @@ pub(crate) struct Loads {
 /// Packets wait, or the link is not free for long.
 const BUSY: i32 = Epoch::FAR;
 
-/// Brief loads on a cache line.
-const ON_A_LINE: usize = 64 / size_of::<i32>();
-
 impl Loads {
     /// Of so many lanes.
     pub fn new(lanes: usize) -> Self {
@@ -72,11 +69,11 @@ impl Loads {
         }
     }
 
-    /// Starts to fetch what is looked at of `n` candidates side by side.
+    /// Starts to fetch what is looked at of candidates side by side from `start` on, from place `first` on,
+    /// round the row.
     #[inline]
-    pub fn fetch(&self, start: u32, n: u32) {
-        let end = start + n.max(LOOKS as u32) + ON_A_LINE as u32 - 1;
-        for link in (start..end).step_by(ON_A_LINE) {
+    pub fn fetch(&self, start: u32, first: u32) {
+        for link in [start, start + first, start + first + 2 * LOOKS as u32 - 1] {
             prefetch(&self.brief, link);
         }
     }

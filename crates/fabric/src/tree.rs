@@ -23,8 +23,8 @@ struct Reach {
     /// Columns below the switch: `low..high`.
     low: u32,
     high: u32,
-    /// Columns of a block.
-    block: u32,
+    /// By which a column is divided by the columns of a block: see [`inverse`].
+    inverse: u64,
     /// Links into each block.
     parallel: u32,
     /// First link down and first link up.
@@ -32,6 +32,18 @@ struct Reach {
     up: u32,
     /// Number of up-links.
     ups: u32,
+}
+
+/// What [`quotient`] divides by `divisor` with, by 1 for 0.
+fn inverse(divisor: u32) -> u64 {
+    u64::MAX / u64::from(divisor.max(1))
+}
+
+/// A number divided, by a multiplication: the inverse is too small by less than one in 2^64, one more than the
+/// number makes up for that, and neither is enough to reach the next quotient.
+#[inline]
+fn quotient(number: u32, inverse: u64) -> u32 {
+    ((u128::from(inverse) * (u128::from(number) + 1)) >> 64) as u32
 }
 
 /// Routes of a regular tree.
@@ -46,11 +58,11 @@ impl Tree {
     /// The candidate links at `switch` towards the switch of `column`, another one.
     #[inline]
     pub fn range(&self, switch: u32, column: u32) -> Range<u32> {
-        let Reach { low, high, block, parallel, down, up, ups } = self.reach[switch as usize];
+        let Reach { low, high, inverse, parallel, down, up, ups } = self.reach[switch as usize];
         // Both are worked out: up or down is what nobody could guess.
         let place = column.wrapping_sub(low);
         let below = place < high - low;
-        let into = down.wrapping_add((place / block.max(1)).wrapping_mul(parallel));
+        let into = down.wrapping_add(quotient(place, inverse).wrapping_mul(parallel));
         let first = select_unpredictable(below, into, up);
         first..first + select_unpredictable(below, parallel, ups)
     }
@@ -112,7 +124,8 @@ impl Tree {
         }
         let mut order: Vec<u32> = (0..fabric.n_switches).collect();
         order.sort_by_key(|&s| fabric.switch_tier[s as usize]);
-        let unknown = Reach { low: 0, high: 0, block: 1, parallel: 0, down: 0, up: 0, ups: 0 };
+        let unknown =
+            Reach { low: 0, high: 0, inverse: inverse(1), parallel: 0, down: 0, up: 0, ups: 0 };
         let mut reach = vec![unknown; fabric.n_switches as usize];
         for &switch in &order {
             reach[switch as usize] = look(fabric, switch, column[switch as usize], &reach)?;
@@ -144,7 +157,15 @@ fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Reach]) -> Option<Re
     let (first, ups) = (up.first().copied().unwrap_or(0), up.len() as u32);
     if down.is_empty() {
         let high = column + 1;
-        return Some(Reach { low: column, high, block: 1, parallel: 0, down: 0, up: first, ups });
+        return Some(Reach {
+            low: column,
+            high,
+            inverse: inverse(1),
+            parallel: 0,
+            down: 0,
+            up: first,
+            ups,
+        });
     }
     let child = |link: u32| (fabric.link_dst[link as usize] - fabric.n_nodes) as usize;
     let below = |link: u32| (known[child(link)].low, known[child(link)].high);
@@ -163,7 +184,7 @@ fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Reach]) -> Option<Re
         next += block;
     }
     let (down, parallel) = (down[0], parallel as u32);
-    Some(Reach { low, high: next, block, parallel, down, up: first, ups })
+    Some(Reach { low, high: next, inverse: inverse(block), parallel, down, up: first, ups })
 }
 
 /// Checks that all parents of a switch offer the same way up: the same intervals, tier by tier.
@@ -207,4 +228,21 @@ pub(crate) fn compare(fabric: &Fabric) -> Result<bool, FabricError> {
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quotient_by_the_inverse_is_exact() {
+        for divisor in [1, 2, 3, 7, 18, 64, 641, 65_535, 65_537, 1 << 31, u32::MAX - 1, u32::MAX] {
+            let multiples = (1..40).map(|part| u32::MAX / divisor / part * divisor);
+            let near = multiples.flat_map(|number| [number.saturating_sub(1), number]);
+            for number in near.chain([0, 1, divisor - 1, divisor, u32::MAX - 1, u32::MAX]) {
+                assert_eq!(quotient(number, inverse(divisor)), number / divisor);
+            }
+        }
+        assert_eq!(quotient(5, inverse(0)), 5);
+    }
 }
