@@ -8,7 +8,7 @@
 use crate::hop::Route;
 use crate::link::Lane;
 use crate::probe::Probe;
-use crate::queue::{Class, Event};
+use crate::queue::Class;
 use crate::shard::Shard;
 
 /// Events of a block.
@@ -141,11 +141,16 @@ impl<P: Probe> Shard<'_, P> {
         lanes.filter_map(Lane::line).map(|(first, _)| first)
     }
 
-    /// Messages that begin, have been sent or have arrived.
-    fn messages(&self, block: usize) -> impl Iterator<Item = u32> {
-        let events = self.queue.upcoming(block * BLOCK, BLOCK);
-        let of_messages = events.filter(|event| event.is(Class::Message) || event.is(Class::Sent));
-        of_messages.map(Event::entity)
+    /// Messages that begin, have been sent or have arrived; and ranks that go on.
+    #[inline]
+    fn others(&self, block: usize, message: impl Fn(u32), rank: impl Fn(u32)) {
+        for event in self.queue.upcoming(block * BLOCK, BLOCK) {
+            if event.is(Class::Message) || event.is(Class::Sent) {
+                message(event.entity());
+            } else if event.is(Class::Rank) {
+                rank(event.entity());
+            }
+        }
     }
 
     /// First stage: asks for what the events name.
@@ -181,7 +186,11 @@ impl<P: Probe> Shard<'_, P> {
             self.links.fetch_lane(packet.lane);
         }
         self.waiting(block).for_each(|slot| self.packets.fetch(slot));
-        self.messages(block).for_each(|message| self.world.fetch_message(message));
+        self.others(
+            block,
+            |message| self.world.fetch_message(message),
+            |rank| self.fetch_rank(rank),
+        );
     }
 
     /// Third stage: finds the routes; asks for lanes and messages.
@@ -230,7 +239,7 @@ impl<P: Probe> Shard<'_, P> {
             }
         }
         if self.links.are_many() {
-            self.messages(block).for_each(|message| self.fetch_ends(message));
+            self.others(block, |message| self.fetch_ends(message), |rank| self.fetch_op(rank));
             for place in arrivals.of(block) {
                 self.fetch_likely(&self.packets[arrivals.at(place)], routes[place % ROOM]);
             }

@@ -113,7 +113,22 @@ impl<P: Probe> Shard<'_, P> {
         let Envelope { src, dst, .. } = self.world.program.messages[message as usize];
         for rank in [src, dst] {
             prefetch(&self.ranks, self.world.local_rank(rank));
+            prefetch(&self.world.placement.host, rank);
         }
+    }
+
+    /// Starts to fetch a rank of this shard.
+    #[inline]
+    pub fn fetch_rank(&self, rank: u32) {
+        prefetch(&self.ranks, self.world.local_rank(rank));
+        prefetch(&self.world.program.rank_start, rank + 1);
+    }
+
+    /// Starts to fetch what a rank of this shard does next.
+    #[inline]
+    pub fn fetch_op(&self, rank: u32) {
+        let next = self.ranks[self.world.local_rank(rank) as usize].next_op();
+        prefetch(&self.world.program.ops, next as u32);
     }
 
     /// Executes `rank` until it blocks, computes or ends.

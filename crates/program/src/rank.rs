@@ -42,6 +42,12 @@ impl Rank {
         }
     }
 
+    /// Place of its next operation.
+    #[inline]
+    pub fn next_op(&self) -> usize {
+        self.next_op
+    }
+
     /// The next operation of its program, which ends at `end`; `None` when it has finished.
     #[inline]
     pub fn next(&mut self, ops: &[Op], end: usize, now: u64) -> Option<Op> {
