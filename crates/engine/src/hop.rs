@@ -361,7 +361,8 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Starts to fetch what the arrival of `packet` will read: the lane it is likely to leave by, or, where
-    /// the network does not fit the cache, what that will be told by. Returns what is known of its route, and whether that leads to its node.
+    /// the network does not fit the cache, what tells which that is. Returns what is known of its route, and
+    /// whether that leads to its node.
     #[inline(always)]
     pub fn fetch_for(&self, packet: &Packet) -> (Route, bool) {
         if self.world.is_node(packet.next) {

@@ -27,7 +27,7 @@ const LONG: usize = 4 << 20;
 
 /// An empty list with room for so many items; a long one is in large pages where the system has them for who
 /// asks. A core knows by heart where some thousand pages are, and looks up the others: with pages of 4 KiB
-/// that is all that a large network waits for.
+/// most of those of a large network.
 pub(crate) fn roomy<T>(items: usize) -> Vec<T> {
     let list: Vec<T> = Vec::with_capacity(items);
     #[cfg(target_os = "linux")]
@@ -35,8 +35,8 @@ pub(crate) fn roomy<T>(items: usize) -> Vec<T> {
         const PAGE: usize = 1 << 12;
         let before = list.as_ptr().addr().wrapping_neg() % PAGE;
         let bytes = items * size_of::<T>() - before;
-        // SAFETY: all of it belongs to the list; what is there stays as it is. Where the system does not
-        // know large pages, or never gives any, nothing happens.
+        // SAFETY: memory stays as it is, that of the list and whatever else is on its last page: this only
+        // says what it will be used for. Where the system has no large pages nothing happens.
         #[allow(unsafe_code)]
         unsafe {
             let start = list.as_ptr().cast_mut().cast::<libc::c_void>().wrapping_byte_add(before);
@@ -102,6 +102,20 @@ pub(crate) fn at_most(numbers: &[i32; LOOKS], limit: i32) -> u32 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn long_lists_hold_what_they_are_given_and_grow() {
+        let numbers = 0..2 * LONG as u32 / 4;
+        let mut list = collected(numbers.clone());
+        assert!(list.capacity() == list.len() && roomy::<u32>(9).capacity() == 9);
+        let place = list.as_ptr();
+        push(&mut list, numbers.end);
+        assert!(list.capacity() == 2 * numbers.end as usize && list.as_ptr() != place);
+        assert!(list.into_iter().eq(0..=numbers.end));
+        let mut short = Vec::new();
+        (0..100).for_each(|number| push(&mut short, number));
+        assert!(short.into_iter().eq(0..100));
+    }
 
     proptest! {
         #[test]
