@@ -5,7 +5,7 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::load::{Epoch, Loads};
-use crate::machine::{prefetch, roomy};
+use crate::machine::{collected, prefetch};
 use crate::wire::{Wire, different};
 
 /// No packet, no link, no message.
@@ -261,8 +261,8 @@ impl Links {
             std::iter::repeat_n(wire, n)
         });
         let of_lanes = links.iter().flat_map(|link| std::iter::repeat_n(link, n)).zip(wire);
-        let mut lanes = roomy(links.len() * n);
-        lanes.extend(of_lanes.map(|(link, wire)| Lane::new(link, wire, buffer)));
+        let of_lanes = of_lanes.map(|(link, wire)| Lane::new(link, wire, buffer));
+        let lanes = collected(links.len() * n, of_lanes);
         Self { lanes, loads: Loads::new(links.len() * n), wires, per_link, opened: 0 }
     }
 

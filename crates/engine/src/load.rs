@@ -63,8 +63,8 @@ impl Loads {
     /// Of so many lanes.
     pub fn new(lanes: usize) -> Self {
         Self {
-            waiting: collected((0..lanes).map(|_| 0)),
-            brief: collected((0..lanes + LOOKS).map(|_| 0)),
+            waiting: collected(lanes, std::iter::repeat_n(0, lanes)),
+            brief: collected(lanes + LOOKS, std::iter::repeat_n(0, lanes + LOOKS)),
             epoch: Epoch::new(0),
         }
     }

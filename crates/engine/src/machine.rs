@@ -1,7 +1,7 @@
 //! What the machine has instructions for and the language has no words: asking memory for what will be
 //! needed soon, having it in large pages, and comparing several numbers at once.
 //!
-//! The only `unsafe` of this crate. What it is worth: `cargo bench -p tailback-engine` and docs/engine.md.
+//! All `unsafe` of this crate. What it is worth: `cargo bench -p tailback-engine` and docs/engine.md.
 
 /// Starts to fetch the cache line on which an item begins, where the machine has an instruction for it; that
 /// of an index beyond the end is asked for in vain.
@@ -50,21 +50,21 @@ pub(crate) fn roomy<T>(items: usize) -> Vec<T> {
 #[inline]
 pub(crate) fn push<T>(list: &mut Vec<T>, item: T) {
     if list.len() == list.capacity() {
-        move_on(list);
+        grow(list);
     }
     list.push(item);
 }
 
 #[cold]
-fn move_on<T>(list: &mut Vec<T>) {
+fn grow<T>(list: &mut Vec<T>) {
     let mut larger = roomy(2 * list.len().max(32));
     larger.append(list);
     *list = larger;
 }
 
-/// The items in a list as [`roomy`] says.
-pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> Vec<T> {
-    let mut list = roomy(items.len());
+/// So many items in a list as [`roomy`] says.
+pub(crate) fn collected<T>(n: usize, items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list = roomy(n);
     list.extend(items);
     list
 }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn long_lists_hold_what_they_are_given_and_grow() {
         let numbers = 0..2 * LONG as u32 / 4;
-        let mut list = collected(numbers.clone());
+        let mut list = collected(numbers.len(), numbers.clone());
         assert!(list.capacity() == list.len() && roomy::<u32>(9).capacity() == 9);
         let place = list.as_ptr();
         push(&mut list, numbers.end);

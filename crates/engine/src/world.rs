@@ -12,7 +12,7 @@ use crate::circuits::Circuits;
 use crate::congestion::Congestion;
 use crate::cut::Cut;
 use crate::link::{Link, Links, NIL};
-use crate::machine::{prefetch, roomy};
+use crate::machine::{collected, prefetch, roomy};
 use crate::pacing::{Offset, Pacing, interval};
 use crate::packet::Packets;
 use crate::program::{Compiled, Envelope, Placement, Program, compile};
@@ -155,8 +155,8 @@ impl<'a> World<'a> {
         let control = settings.congestion_control.as_ref();
         let n_lanes = self.lanes() as usize;
         let nodes = (0..).zip(&self.cut.of_node).filter(|&(_, &shard)| shard == number);
-        let mut adapters = roomy(nodes.clone().count());
-        adapters.extend(nodes.map(|(node, _)| Adapter::new(self.injection(node))));
+        let n_nodes = nodes.clone().count();
+        let adapters = nodes.map(|(node, _)| Adapter::new(self.injection(node)));
         let switches = self.cut.of_switch.iter().filter(|&&shard| shard == number).count();
         let links = self.links_of(number);
         let Sides { send, receive } = self.n_sides[usize::from(number)];
@@ -185,7 +185,7 @@ impl<'a> World<'a> {
             links: Links::new(&links, self.lanes(), settings.buffer_bytes),
             packets: Packets::default(),
             ahead: Ahead::default(),
-            adapters,
+            adapters: collected(n_nodes, adapters),
             sends: roomy(send as usize),
             receives: roomy(receive as usize),
             ranks: roomy(self.ranks_of(number).len()),

@@ -259,9 +259,9 @@ impl Ports {
             // Nothing is sent before the first instant is over: time 0 shows nothing.
             next: shown.after(0),
             quiet: 0,
-            ports: collected((0..links).map(|_| Port::IDLE)),
-            lines: collected((0..links).map(|_| Line::default())),
-            told: collected((0..links).map(|_| Told::default())),
+            ports: collected(links, (0..links).map(|_| Port::IDLE)),
+            lines: collected(links, (0..links).map(|_| Line::default())),
+            told: collected(links, (0..links).map(|_| Told::default())),
             shown,
         }
     }
