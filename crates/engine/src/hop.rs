@@ -53,18 +53,22 @@ impl<P: Probe> Shard<'_, P> {
         if self.controlled {
             self.control(dst, out.lane, slot);
         }
-        if P::ON && world.settings.when == When::Arrival {
+        if P::ON && world.settings.when == When::Arrival && !self.marks_as_taken {
             self.mark(out, slot, wire);
         }
         // On a faster link the head holds back, so that the tail is there when it is due.
         let cable = self.links.wire(self.links.lane(out.lane));
         let busy = cable.serialization(wire);
         if tail_ready > self.now + busy {
+            if P::ON && self.marks_as_taken {
+                self.mark(out, slot, wire);
+            }
             self.packets[slot].next = out.lane;
             let time = tail_ready - busy;
             self.queue.push(Event::new(time, Class::Ready, link, slot));
         } else {
-            self.claim(out, slot, wire, (cable, busy), self.input(dst, input));
+            let input = self.input(dst, input);
+            self.claim(out, slot, wire, (cable, busy), input, P::ON && self.marks_as_taken);
         }
     }
 
@@ -76,7 +80,7 @@ impl<P: Probe> Shard<'_, P> {
         let out = Output { link: self.links.link_of(lane), lane };
         let cable = self.links.wire(self.links.lane(lane));
         let input = self.input_of_waiting(out.link, slot);
-        self.claim(out, slot, wire, (cable, cable.serialization(wire)), input);
+        self.claim(out, slot, wire, (cable, cable.serialization(wire)), input, false);
     }
 
     /// Where a packet came in that came by a port of `switch`: the link that runs back, numbered within the
@@ -95,9 +99,17 @@ impl<P: Probe> Shard<'_, P> {
         if P::ON && self.probe.wants_inputs() { self.input_of(link, slot) } else { NIL }
     }
 
-    /// A packet of `wire` bytes takes its output, or waits for it.
+    /// A packet of `wire` bytes takes its output, or waits for it; its mark is shown, or has been.
     #[inline(always)]
-    fn claim(&mut self, out: Output, slot: u32, wire: u32, sending: (Wire, u64), input: u32) {
+    fn claim(
+        &mut self,
+        out: Output,
+        slot: u32,
+        wire: u32,
+        sending: (Wire, u64),
+        input: u32,
+        marks: bool,
+    ) {
         if self.arbitrated {
             self.request(out.lane, slot);
             return;
@@ -105,8 +117,16 @@ impl<P: Probe> Shard<'_, P> {
         let now = self.links.present(self.now);
         let state = self.links.lane_mut(out.lane);
         if !state.starving() && state.take(wire, now) {
+            if marks {
+                self.show(out, slot, wire, false);
+            }
             self.depart(out, slot, sending, 0, input);
         } else {
+            if marks {
+                // There is too little for this packet, or for the first of those who wait.
+                debug_assert!(self.congested(out.lane, slot, wire));
+                self.show(out, slot, wire, true);
+            }
             self.wait(out.lane, slot, input);
         }
     }
@@ -376,7 +396,8 @@ impl<P: Probe> Shard<'_, P> {
             self.links.fetch_lane(self.links.lane_of(link, packet.service));
         }
         if P::ON {
-            self.probe.fetch(link);
+            let input = self.input(packet.next, packet.input);
+            self.probe.fetch(packet.ready, link, input);
         }
         (route, home)
     }
@@ -510,10 +531,18 @@ impl<P: Probe> Shard<'_, P> {
     /// Shows the packet's mark this hop: the packet has so many bytes that have yet to join the queue.
     #[inline(always)]
     fn mark(&mut self, out: Output, slot: u32, joining: u32) {
+        if self.probe.wants_hops() {
+            let congested = self.congested(out.lane, slot, joining);
+            self.show(out, slot, joining, congested);
+        }
+    }
+
+    /// The same of one of which it is known.
+    #[inline(always)]
+    fn show(&mut self, out: Output, slot: u32, joining: u32, congested: bool) {
         if !self.probe.wants_hops() {
             return;
         }
-        let congested = self.congested(out.lane, slot, joining);
         let queue =
             if self.probe.wants_queue() { self.queued(out.lane) + u64::from(joining) } else { 0 };
         let packet = &mut self.packets[slot];

@@ -238,6 +238,13 @@ impl Settings {
             && self.contention
     }
 
+    /// Whether a packet that arrives meets congestion just where it has to wait for credit: all that is in the
+    /// queue waits for it.
+    pub(crate) fn marks_as_taken(&self) -> bool {
+        let by_credit = self.rule == Rule::QueueExceedsCredit;
+        by_credit && self.when == When::Arrival && !self.arbitrated()
+    }
+
     /// Whether outputs are given out one packet at a time (see `arbiter.rs`).
     pub fn arbitrated(&self) -> bool {
         self.arbitration != Arbitration::Fcfs

@@ -31,6 +31,8 @@ pub(crate) struct Shard<'a, P> {
     pub arbitrated: bool,
     /// Load alone decides among candidates side by side: adaptive routing, one lane a link.
     pub by_load: bool,
+    /// See [`crate::Settings::marks_as_taken`].
+    pub marks_as_taken: bool,
     /// There is congestion control.
     pub controlled: bool,
     pub congestion: Congestion,

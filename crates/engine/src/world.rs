@@ -165,6 +165,7 @@ impl<'a> World<'a> {
             world: self,
             number,
             arbitrated,
+            marks_as_taken: settings.marks_as_taken(),
             by_load: settings.routing == Routing::Adaptive && self.lanes() == 1,
             controlled: control.is_some(),
             arbiter: if arbitrated {

@@ -57,36 +57,28 @@ struct Port {
     packets: u64,
     packet_ps: u64,
     wire: u32,
-    /// Packets in line.
+    /// Packets in line, and their bytes.
     waiting: u32,
-    /// The input buffer of the same port.
-    input: Input,
+    waiting_bytes: u64,
+    /// While packets are in line: all until then is counted, which may lie ahead.
+    counted_until: u64,
+    stall_ps: u64,
 }
 
 const _: () = assert!(size_of::<Port>() == 64);
 
-/// What else packets change that wait or are not of one size: another one.
+/// What else there is of a port: of packets that are not of one size.
 #[derive(Debug, Default)]
-#[repr(align(64))]
-struct Line {
-    /// Bytes in line.
-    waiting_bytes: u64,
-    /// While packets are in line: all until then is counted, which may lie ahead.
-    counted_until: u64,
+struct Past {
     /// When a packet left the line last.
     left_at: u64,
-    stall_ps: u64,
     /// Bytes, packets and time before the run that goes on.
     bytes: u64,
     packets: u64,
     busy_ps: u64,
     /// Runs before it that may not be over, and when they are.
-    // Boxed: a pointer fits the cache line, a queue does not.
-    #[allow(clippy::box_collection)]
-    runs: Option<Box<VecDeque<(u64, Run)>>>,
+    runs: VecDeque<(u64, Run)>,
 }
-
-const _: () = assert!(size_of::<Line>() == 64);
 
 /// What is told of a port.
 #[derive(Debug, Default)]
@@ -106,7 +98,9 @@ impl Port {
         packet_ps: 1,
         wire: 0,
         waiting: 0,
-        input: Input::EMPTY,
+        waiting_bytes: 0,
+        counted_until: 0,
+        stall_ps: 0,
     };
 
     fn run(&self) -> Run {
@@ -119,44 +113,44 @@ impl Port {
     }
 
     /// Counts the time until `now` for the packets that are in line.
-    fn settle(&mut self, line: &mut Line, now: u64) {
+    fn settle(&mut self, now: u64) {
         if self.waiting > 0 {
-            let (since, free) = (line.counted_until, self.until);
+            let (since, free) = (self.counted_until, self.until);
             self.queue_ps += now.min(free).saturating_sub(since);
-            line.stall_ps += now.saturating_sub(since.max(free));
-            line.counted_until = since.max(now);
+            self.stall_ps += now.saturating_sub(since.max(free));
+            self.counted_until = since.max(now);
         }
     }
 
     /// So many packets are in line from `now` on.
-    fn wait(&mut self, line: &mut Line, now: u64, packets: u32) {
-        self.settle(line, now);
+    fn wait(&mut self, now: u64, packets: u32) {
+        self.settle(now);
         if self.waiting == 0 {
-            line.counted_until = self.last_start().max(now);
+            self.counted_until = self.last_start().max(now);
         }
         self.waiting = packets;
     }
 
     /// A packet is taken on that begins at `start`, with others in line or of another size than the last.
-    fn take_on(&mut self, line: &mut Line, now: u64, start: u64, (wire, packet_ps): (u32, u64)) {
-        self.settle(line, now);
-        let counted = if self.waiting > 0 { line.counted_until } else { self.last_start() };
+    fn take_on(&mut self, past: &mut Past, now: u64, start: u64, (wire, packet_ps): (u32, u64)) {
+        self.settle(now);
+        let counted = if self.waiting > 0 { self.counted_until } else { self.last_start() };
         self.queue_ps += start.saturating_sub(counted.max(now));
-        line.counted_until = line.counted_until.max(start);
+        self.counted_until = self.counted_until.max(start);
         if self.wire != wire {
-            self.change(line, now);
+            self.change(past, now);
             (self.packets, self.packet_ps, self.wire) = (0, packet_ps, wire);
         }
     }
 
     /// The run is over that went on until `now`.
-    fn change(&mut self, line: &mut Line, now: u64) {
+    fn change(&mut self, past: &mut Past, now: u64) {
         let run = self.run();
-        line.bytes += run.bytes();
-        line.packets += run.packets;
-        line.busy_ps += run.packets * run.packet_ps;
+        past.bytes += run.bytes();
+        past.packets += run.packets;
+        past.busy_ps += run.packets * run.packet_ps;
         if self.until > now {
-            let runs = line.runs.get_or_insert_default();
+            let runs = &mut past.runs;
             while runs.front().is_some_and(|&(end, _)| end <= now) {
                 runs.pop_front();
             }
@@ -165,9 +159,9 @@ impl Port {
     }
 
     /// Bytes and packets taken on and not sent at `time`.
-    fn left(&self, line: &Line, time: u64) -> (u64, u64) {
+    fn left(&self, past: &Past, time: u64) -> (u64, u64) {
         let mut left = (0, 0);
-        let runs = line.runs.iter().flat_map(|runs| runs.iter().rev().copied());
+        let runs = past.runs.iter().rev().copied();
         for (end, run) in std::iter::once((self.until, self.run())).chain(runs) {
             if end <= time {
                 break;
@@ -179,23 +173,23 @@ impl Port {
     }
 
     /// What it shows at `time`, nothing having happened since.
-    fn at(&mut self, line: &mut Line, time: u64) -> (Counted, Queued) {
-        self.settle(line, time);
-        let (bytes, packets) = self.left(line, time);
+    fn at(&mut self, past: &Past, input: &Input, time: u64) -> (Counted, Queued) {
+        self.settle(time);
+        let (bytes, packets) = self.left(past, time);
         let run = self.run();
         // What lies ahead is one stretch.
         let ahead = |until: u64| until.saturating_sub(time);
-        let queued_until = if self.waiting > 0 { line.counted_until } else { self.last_start() };
+        let queued_until = if self.waiting > 0 { self.counted_until } else { self.last_start() };
         let counted = Counted {
-            bytes: line.bytes + run.bytes() - bytes,
-            packets: line.packets + run.packets - packets,
-            busy_ps: line.busy_ps + run.packets * run.packet_ps - ahead(self.until),
-            stall_ps: line.stall_ps,
+            bytes: past.bytes + run.bytes() - bytes,
+            packets: past.packets + run.packets - packets,
+            busy_ps: past.busy_ps + run.packets * run.packet_ps - ahead(self.until),
+            stall_ps: self.stall_ps,
             queue_ps: self.queue_ps.saturating_sub(ahead(queued_until)),
-            inq_ps: self.input.at(time),
+            inq_ps: input.at(time),
         };
         let queued = Queued {
-            waiting_bytes: line.waiting_bytes,
+            waiting_bytes: self.waiting_bytes,
             booked_bytes: bytes,
             packets: self.waiting + packets as u32,
         };
@@ -205,7 +199,7 @@ impl Port {
     /// Nothing changes after `time` before the next packet comes.
     #[inline]
     fn quiet(&self, time: u64) -> bool {
-        self.waiting == 0 && self.until <= time && self.input.quiet(time)
+        self.waiting == 0 && self.until <= time
     }
 }
 
@@ -242,7 +236,9 @@ pub struct Ports {
     /// What has been quiet since then is told.
     quiet: u64,
     ports: Vec<Port>,
-    lines: Vec<Line>,
+    /// The input buffers of the same ports.
+    inputs: Vec<Input>,
+    pasts: Vec<Past>,
     told: Vec<Told>,
     shown: Shown,
 }
@@ -260,7 +256,8 @@ impl Ports {
             next: shown.after(0),
             quiet: 0,
             ports: collected(links, (0..links).map(|_| Port::IDLE)),
-            lines: collected(links, (0..links).map(|_| Line::default())),
+            inputs: collected(links, (0..links).map(|_| Input::EMPTY)),
+            pasts: collected(links, (0..links).map(|_| Past::default())),
             told: collected(links, (0..links).map(|_| Told::default())),
             shown,
         }
@@ -277,18 +274,33 @@ impl Ports {
 
     /// The port as it is at `now`, what it showed at every instant until then being told.
     #[inline]
-    fn at(&mut self, now: u64, link: u32) -> (&mut Port, &mut Line) {
+    fn port(&mut self, now: u64, link: u32) -> &mut Port {
         if now >= self.next {
             self.sample(link, now);
         }
-        (&mut self.ports[link as usize], &mut self.lines[link as usize])
+        &mut self.ports[link as usize]
+    }
+
+    /// The same of its input buffer.
+    #[inline]
+    fn input(&mut self, now: u64, link: u32) -> &mut Input {
+        if now >= self.next {
+            self.sample(link, now);
+        }
+        &mut self.inputs[link as usize]
+    }
+
+    /// Nothing changes at a port after `time` before the next packet comes.
+    #[inline]
+    fn quiet(&self, link: usize, time: u64) -> bool {
+        self.ports[link].quiet(time) && self.inputs[link].quiet(time)
     }
 
     /// Works out what all ports showed at every instant up to `now`: in order, as memory likes it.
     #[cold]
     fn sample_all(&mut self, now: u64) {
         for link in 0..self.ports.len() {
-            if !self.ports[link].quiet(self.quiet) {
+            if !self.quiet(link, self.quiet) {
                 self.sample(link as u32, now);
             }
         }
@@ -298,11 +310,12 @@ impl Ports {
 
     /// Works out what a port showed at every instant up to `now`.
     fn sample(&mut self, link: u32, now: u64) {
-        let (port, line) = (&mut self.ports[link as usize], &mut self.lines[link as usize]);
+        let (port, past) = (&mut self.ports[link as usize], &self.pasts[link as usize]);
+        let input = &self.inputs[link as usize];
         let (told, shown) = (&mut self.told[link as usize], &mut self.shown);
         let mut time = told.next.max(self.next);
         while time <= now {
-            let (counted, queued) = port.at(line, time);
+            let (counted, queued) = port.at(past, input, time);
             let (count, queue) = (shown.counters.look(time), shown.queues.look(time));
             if count.due {
                 shown.counters.tell(count, link, counted.numbers(), &mut told.counted);
@@ -313,7 +326,8 @@ impl Ports {
             let (count, queue) = (count.due, queue.due);
             let all = (count || shown.counters.interval() == 0)
                 && (queue || shown.queues.interval() == 0);
-            time = shown.after(if all && port.quiet(time) { now } else { time });
+            time =
+                shown.after(if all && port.quiet(time) && input.quiet(time) { now } else { time });
         }
         told.next = time;
     }
@@ -357,11 +371,12 @@ impl Ports {
     fn finish(mut self, end: u64) -> Shown {
         Probe::opens(&mut self, end);
         for link in 0..self.ports.len() {
-            let (port, line, told) =
-                (&mut self.ports[link], &mut self.lines[link], &mut self.told[link]);
+            let (port, past, told) =
+                (&mut self.ports[link], &self.pasts[link], &mut self.told[link]);
+            let input = &self.inputs[link];
             // In a run broken off the last packets may have gone by credit that came after its end.
-            let (counted, queued) = port.at(line, end.max(line.left_at));
-            let counted = Counted { inq_ps: port.input.at(end), ..counted };
+            let (counted, queued) = port.at(past, input, end.max(past.left_at));
+            let counted = Counted { inq_ps: input.at(end), ..counted };
             let Shown { counters, queues } = &mut self.shown;
             if counters.interval() > 0 {
                 let last = counters.look(end);
@@ -391,8 +406,9 @@ impl Probe for Ports {
 
     /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
     #[inline]
-    fn fetch(&self, link: u32) {
+    fn fetch(&self, _: u64, link: u32, input: u32) {
         prefetch(&self.ports, link);
+        prefetch(&self.inputs, input);
     }
 
     #[inline]
@@ -403,28 +419,28 @@ impl Probe for Ports {
     }
 
     fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
-        let input = &mut self.at(now, input).0.input;
+        let input = self.input(now, input);
         input.wait(now, input.waiting + 1);
-        let (port, line) = self.at(now, link);
-        port.wait(line, now, port.waiting + 1);
-        line.waiting_bytes += u64::from(wire);
+        let port = self.port(now, link);
+        port.wait(now, port.waiting + 1);
+        port.waiting_bytes += u64::from(wire);
     }
 
     fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
-        let input = &mut self.at(now, input).0.input;
+        let input = self.input(now, input);
         input.wait(now, input.waiting - 1);
-        let (port, line) = self.at(now, link);
-        port.wait(line, now, port.waiting - 1);
-        line.waiting_bytes -= u64::from(wire);
-        line.left_at = now;
+        let port = self.port(now, link);
+        port.wait(now, port.waiting - 1);
+        port.waiting_bytes -= u64::from(wire);
+        self.pasts[link as usize].left_at = now;
     }
 
     #[inline]
     fn holds(&mut self, now: u64, link: u32, wire: u32) {
-        let (port, line) = self.at(now, link);
-        port.wait(line, now, u32::from(wire > 0));
-        line.waiting_bytes = wire.into();
-        line.left_at = now;
+        let port = self.port(now, link);
+        port.wait(now, u32::from(wire > 0));
+        port.waiting_bytes = wire.into();
+        self.pasts[link as usize].left_at = now;
     }
 
     /// The transmitter takes on a packet: it begins now, or as the last one ends.
@@ -444,12 +460,12 @@ impl Probe for Ports {
             // The last one before it began as long before it, or before now.
             port.queue_ps += (start - now).min(port.packet_ps);
         } else {
-            port.take_on(&mut self.lines[link as usize], now, start, (packet.wire, busy_ps));
+            port.take_on(&mut self.pasts[link as usize], now, start, (packet.wire, busy_ps));
         }
         port.packets += 1;
         port.until = start + busy_ps;
-        if let Some(port) = self.ports.get_mut(packet.input as usize) {
-            port.input.leaves(now, start);
+        if let Some(input) = self.inputs.get_mut(packet.input as usize) {
+            input.leaves(now, start);
         }
     }
 

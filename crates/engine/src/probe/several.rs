@@ -26,9 +26,12 @@ impl Probe for Several {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, link: u32) {
+    fn fetch(&self, time: u64, link: u32, input: u32) {
+        if let Some(measure) = &self.measure {
+            measure.fetch(time, link, input);
+        }
         if let Some(ports) = &self.ports {
-            ports.fetch(link);
+            ports.fetch(time, link, input);
         }
     }
 
@@ -123,8 +126,9 @@ impl Probe for (Measure, Ports) {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, link: u32) {
-        self.1.fetch(link);
+    fn fetch(&self, time: u64, link: u32, input: u32) {
+        self.0.fetch(time, link, input);
+        self.1.fetch(time, link, input);
     }
 
     #[inline]

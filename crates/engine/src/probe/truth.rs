@@ -8,6 +8,7 @@ use tailback_telemetry::{BLOCK, Block, Log, Sorting, append, in_shares, table};
 
 use super::{Sent, Slot};
 use crate::link::Link;
+use crate::machine::prefetch;
 use crate::wire::Wire;
 
 table! {
@@ -163,6 +164,14 @@ impl Ledger {
         }
         if slot.stall_ps > 0 {
             self.pages[window as usize].stalled.push(Noted { link, what: slot.stall_ps });
+        }
+    }
+
+    /// A link is likely to send a packet of an observed job in a window: starts to fetch what counts it.
+    #[inline]
+    pub fn fetch(&self, window: usize, link: u32) {
+        if let Some(page) = self.pages.get(window) {
+            prefetch(&page.full[1], link);
         }
     }
 
