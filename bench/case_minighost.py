@@ -11,7 +11,7 @@ from case_model import Found, Row, diagnose, estimates, example
 
 from tailback.run import Run
 from tailback.simulate import prepare, simulate
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 TAGS: Final = {
     "x": (3000, 4000), "y": (1000, 2000), "z": (6000, 5000),
@@ -63,7 +63,7 @@ def minighost() -> Found:
         return f"{t[slow][0] / t[fast][0]:.2f}×"
 
     def less(before: str, after: str, which: int) -> str:
-        return f"{1 - t[after][which] / t[before][which]:.1%}"
+        return percent(1 - t[after][which] / t[before][which], 1)
 
     found.rows = [
         Row("communication a time step, linear (`block`)", "–", ms("block")),
@@ -118,7 +118,7 @@ def phase_rows(linear: Run, tiled: Run) -> list[Row]:
                 (pl.col("tier") == 1) & (pl.col("direction") == "up")
             )
             packets = float(up["packets"].sum())
-            shares.append(f"{float(up['congested'].sum()) / packets:.0%}" if packets else "no use")
+            shares.append(percent(float(up["congested"].sum()) / packets) if packets else "no use")
         rows.append(
             Row(
                 f"congested fraction of leaf up-links in phase {phase}: linear → tiled",
@@ -170,7 +170,7 @@ def boundary_rows(run: Run) -> list[Row]:
         )
         by = _mean_by(mine, "gap")
         words = ("at the boundary", "next to it", "further in")
-        listed = ", ".join(f"{share:.0%} {words[int(gap)]}" for gap, share in by.items())
+        listed = ", ".join(f"{percent(share)} {words[int(gap)]}" for gap, share in by.items())
         rows.append(
             Row(
                 f"tiled, phase {axis}: congested fraction into nodes by layer of {axis}",
@@ -185,7 +185,8 @@ def boundary_rows(run: Run) -> list[Row]:
                 Row(
                     f"tiled, tag {tag} (to {'+-'[way]}{axis}): heaviest layer of nodes",
                     "–",
-                    f"layer {heavy} of 0 to {int(mine['count'].max()) - 1}, {share[heavy]:.0%}",
+                    f"layer {heavy} of 0 to {int(mine['count'].max()) - 1}, "
+                    f"{percent(share[heavy])}",
                 )
             )
     return rows

@@ -17,6 +17,7 @@ from tailback.run import Run
 from tailback.scenario import Scenario, load
 from tailback.simulate import prepare, simulate
 from tailback.telemetry.estimate import Selection, link_estimates, select
+from tailback.units import percent
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -76,7 +77,7 @@ def diagnose(path: str, expected: str, *options: str) -> tuple[Said, Run, Diagno
         expected=expected,
         cause=answer.cause,
         headline=answer.headline,
-        findings=[f"{f.code} {f.share:.0%}: {f.title}" for f in answer.findings],
+        findings=[f"{f.code} {percent(f.share)}: {f.title}" for f in answer.findings],
         remedy="none" if remedy is None else remedy.action,
         warnings=[text for text in answer.warnings if text not in run.notes],
     )

@@ -28,7 +28,7 @@ from tailback.report.figure import canvas, style
 from tailback.report.scales import FAINT, INK, MUTED
 from tailback.scenario import FabricSection, FatTree, Scenario
 from tailback.simulate import prepare, simulate
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cases.md"
@@ -170,7 +170,7 @@ def background(setting: Setting) -> Outcome:
         both.append((times["0"] - start) / 1e6)
         slower.append((times["0"] - start) / alone - 1)
     mean, low, high = float(np.mean(both)), min(both), max(both)
-    cells = (f"{mean:.1f} µs ({low:.1f}–{high:.1f})", f"{float(np.mean(slower)):+.0%}")
+    cells = (f"{mean:.1f} µs ({low:.1f}–{high:.1f})", percent(float(np.mean(slower)), sign="+"))
     return Outcome(setting.name, mean, low, high, cells)
 
 
@@ -189,7 +189,7 @@ def minighost(setting: Setting) -> Outcome:
         found.append(communication(simulate(prepare(scenario))))
     linear, tiled, phases = found
     ratio = linear / tiled
-    cells = (format_time(linear), format_time(tiled), f"{ratio:.2f}×", f"{1 - phases / tiled:.0%}",
+    cells = (format_time(linear), format_time(tiled), f"{ratio:.2f}×", percent(1 - phases / tiled),
              f"{linear / phases:.2f}×")  # fmt: skip
     return Outcome(setting.name, ratio, ratio, ratio, cells)
 

@@ -37,7 +37,7 @@ from tailback.diagnose.model import Diagnosis
 from tailback.run import Run
 from tailback.scenario import load
 from tailback.simulate import prepare, simulate
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cases.md"
@@ -59,7 +59,11 @@ def reduction() -> Found:
     found = Found("reduction", said=[said])
     found.rows = [
         Row("naive, to rank 0", "18 ms", format_time(naive)),
-        Row("change of time with the root at rank 388", "< 0.01 %", f"{other / naive - 1:+.4%}"),
+        Row(
+            "change of time with the root at rank 388",
+            "< 0.01 %",
+            percent(other / naive - 1, 4, "+"),
+        ),
         Row("congested fraction of the root's link", "> 0.998", f"{root['fraction']:.3f}"),
         Row("bandwidth of that link, sampled", "92.6 Gb/s", f"{load_gbps:.1f} Gb/s"),
         Row("MPI_Reduce", "–", format_time(tree)),
@@ -92,7 +96,7 @@ def background() -> Found:
         return f"{np.mean(times[key]):.1f} µs ({min(times[key]):.1f}–{max(times[key]):.1f})"
 
     def slower(key: str, alone: str) -> str:
-        return f"{np.mean(times[key]) / np.mean(times[alone]) - 1:+.0%}"
+        return percent(np.mean(times[key]) / np.mean(times[alone]) - 1, sign="+")
 
     found = Found("background", said=[said])
     found.rows = [
@@ -166,10 +170,10 @@ def pf3d() -> Found:
     found.rows = [
         Row("alone", "24.6 s", format_time(alone)),
         Row("with background", "30.4 s", format_time(before)),
-        Row("slow-down by the background", "+23.6 %", f"{before / alone - 1:+.1%}"),
+        Row("slow-down by the background", "+23.6 %", percent(before / alone - 1, 1, "+")),
         Row("with background, shifted", "25.5 s", format_time(after)),
-        Row("shifted over alone", "+3.7 %", f"{after / alone - 1:+.1%}"),
-        Row("shifted instead of default", "−16.1 %", f"{after / before - 1:+.1%}"),
+        Row("shifted over alone", "+3.7 %", percent(after / alone - 1, 1, "+")),
+        Row("shifted instead of default", "−16.1 %", percent(after / before - 1, 1, "+")),
         Row("our load on a link between switches that we use", "2.0 Gb/s", f"{gbps:.1f} Gb/s"),
     ]
     for size in ("128 KiB", "8 MiB"):
@@ -177,7 +181,9 @@ def pf3d() -> Found:
         assert other.job[1].pattern is not None
         other.job[1].pattern.update(size=size, messages=130 if size == "128 KiB" else 2)
         slow = elapsed(other) / alone - 1
-        found.rows.append(Row(f"slow-down with background messages of {size}", "–", f"{slow:+.1%}"))
+        found.rows.append(
+            Row(f"slow-down with background messages of {size}", "–", percent(slow, 1, "+"))
+        )
     found.drawings = [
         Drawing("pf3d-default", "default numbering, own packets", run, pods=1),
         Drawing("pf3d-shifted", "shifted by two nodes, own packets", shifted_run, pods=1),

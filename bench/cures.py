@@ -34,6 +34,7 @@ from tailback.simulate import (
     prepare,
     simulate,
 )
+from tailback.units import percent
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "diagnosis.md"
 SEEDS = 2
@@ -129,8 +130,8 @@ def tables(found: list[Found]) -> str:
         gains = []
         for kind in KINDS[:4]:
             of = [e.gains[kind] for e in some if e.gains and kind in e.gains]
-            gains.append(f"{median(of):.0%} ({len(of)})" if of else "–")
-        gain = f"{median(e.gain for e in cured):.0%}" if cured else "–"
+            gains.append(f"{percent(median(of))} ({len(of)})" if of else "–")
+        gain = percent(median(e.gain for e in cured)) if cured else "–"
         lines.append(
             f"| {label} | {len(some)} | {len(cured)} | {told or '–'} | {gain} | "
             + " | ".join(gains) + " |"
@@ -142,7 +143,7 @@ def _missed(tried: list[Found]) -> str:
     """What screening saved, and what it cost."""
     missed = sorted((each for each in tried if each.lost > 0.02), key=lambda each: -each.lost)
     kept, whole = sum(each.proved for each in tried), sum(each.all for each in tried)
-    names = "; ".join(f"{each.number} ({each.best}, {each.lost:.0%})" for each in missed)
+    names = "; ".join(f"{each.number} ({each.best}, {percent(each.lost)})" for each in missed)
     return (
         f"Screening proved {kept} of {whole} candidates. In {len(missed)} of {len(tried)} "
         "scenarios the quickest of all was left out and nothing kept comes within 2 % of it"

@@ -45,6 +45,7 @@ from tailback.run import Run
 from tailback.scenario import EngineSection, Scenario
 from tailback.simulate import prepare
 from tailback.simulate.decoded import received
+from tailback.units import percent
 
 COUNT = 420
 KNOWLEDGE = ("samples", "own", "rough", "all")
@@ -254,13 +255,13 @@ def text(found: list[Answer]) -> str:
         f = figures(part)
         low, high = f["accuracy_95"]  # type: ignore[misc]
         lines.append(
-            f"{f['knowledge']}, {f['scheme']}, {f['packets']} packets: {f['accuracy']:.1%} "
-            f"({low:.1%}–{high:.1%}) of {f['scenarios']} scenarios"
+            f"{f['knowledge']}, {f['scheme']}, {f['packets']} packets: {percent(f['accuracy'], 1)} "
+            f"({percent(low, 1)}–{percent(high, 1)}) of {f['scenarios']} scenarios"
         )
         for label, row in f["confusion"].items():  # type: ignore[attr-defined]
             lines.append(f"    {label:14} {row}")
         lines += [
-            f"    {a.number}: {a.label}, said {a.cause} ({a.confidence:.0%}, {a.kind}, "
+            f"    {a.number}: {a.label}, said {a.cause} ({percent(a.confidence)}, {a.kind}, "
             f"{a.routing}): {a.headline}"
             for a in part
             if not a.right and len(part) - sum(b.right for b in part) <= 25

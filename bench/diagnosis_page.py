@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from diagnosis_suite import LABELS
 
+from tailback.units import percent
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -43,8 +45,8 @@ def accuracy_table(rows: Sequence[dict[str, object]]) -> list[str]:
         low, high = row["accuracy_95"]  # type: ignore[misc]
         out.append(
             f"| {row['knowledge']} | {row['scheme']} | {row['packets']:,} | {row['right']} of "
-            f"{row['scenarios']} | {row['accuracy']:.1%} | {low:.1%}–{high:.1%} | "
-            f"{row['calibration_error']:.1%} |"
+            f"{row['scenarios']} | {percent(row['accuracy'], 1)} | "
+            f"{percent(low, 1)}–{percent(high, 1)} | {percent(row['calibration_error'], 1)} |"
         )
     return out
 
@@ -67,8 +69,9 @@ def calibration_table(bins: Sequence[dict[str, float]]) -> list[str]:
         "|---|---:|---:|---:|---:|",
     ]
     out += [
-        f"| {b['from']:.0%}–{b['to']:.0%} | {b['answers']:.0f} | {b['stated']:.1%} | "
-        f"{b['right']:.1%} | {b['right_low']:.1%}–{b['right_high']:.1%} |"
+        f"| {percent(b['from'])}–{percent(b['to'])} | {b['answers']:.0f} | "
+        f"{percent(b['stated'], 1)} | {percent(b['right'], 1)} | "
+        f"{percent(b['right_low'], 1)}–{percent(b['right_high'], 1)} |"
         for b in bins
     ]
     return out
@@ -91,12 +94,12 @@ def miss_table(found: Sequence[Answer]) -> list[str]:
     for a in found:
         if not a.right:
             saved = ", ".join(
-                f"{name} {value:.0%}"
+                f"{name} {percent(value)}"
                 for name, value in sorted(a.saved.items(), key=lambda item: -item[1])
                 if name in LABELS and value >= 0.02
             )
             out.append(
                 f"| {a.number} | {a.kind}, {a.routing} | {a.label} | {a.cause} | "
-                f"{a.confidence:.0%} | {saved or 'nothing'} |"
+                f"{percent(a.confidence)} | {saved or 'nothing'} |"
             )
     return out

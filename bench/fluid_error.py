@@ -30,6 +30,7 @@ from tailback.simulate import (
     make_fluid_evaluate,
     prepare,
 )
+from tailback.units import percent
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -142,8 +143,8 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| `{r['case']}` | {r['packet_us']:.4g} µs | {r['fluid_us']:.4g} µs | {r['error']:+.1%} "
-        f"| {r['packet_s']:.2g} s | {r['fluid_s']:.2g} s |"
+        f"| `{r['case']}` | {r['packet_us']:.4g} µs | {r['fluid_us']:.4g} µs "
+        f"| {percent(r['error'], 1, '+')} | {r['packet_s']:.2g} s | {r['fluid_s']:.2g} s |"
         for r in found.get("errors", [])
     ]
     out["errors"] = "\n".join(lines)
@@ -153,7 +154,7 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
     ]
     lines += [
         f"| {r['mapping']} | `{r['routing']}` | `{r['paths']}` | {r['packet_us']:.1f} µs "
-        f"| {r['fluid_us']:.1f} µs | {r['error']:+.0%} |"
+        f"| {r['fluid_us']:.1f} µs | {percent(r['error'], sign='+')} |"
         for r in found.get("choice", [])
     ]
     out["choice"] = "\n".join(lines)
@@ -169,13 +170,13 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
             cells.append(f"{packet:.1f}")
             for model in ("fluid", "bare"):
                 value = r[f"{routing}_{model}_us"]
-                cells.append(f"{value:.1f} ({value / packet - 1:+.0%})")
+                cells.append(f"{value:.1f} ({percent(value / packet - 1, sign='+')})")
         lines.append("| " + " | ".join(cells) + " |")
     out["buffer"] = "\n".join(lines)
     lines = ["| case | buffer | packets | fluid | error |", "|---|---|---|---|---|"]
     lines += [
         f"| `{r['case']}` | {r['buffer_kib']} KiB | {r['packet_us']:.4g} µs "
-        f"| {r['fluid_us']:.4g} µs | {r['error']:+.0%} |"
+        f"| {r['fluid_us']:.4g} µs | {percent(r['error'], sign='+')} |"
         for r in found.get("spreading", [])
     ]
     out["spreading"] = "\n".join(lines)

@@ -20,6 +20,7 @@ from tailback.placement import place
 from tailback.remedy.proof import congested_hops
 from tailback.scenario import load
 from tailback.simulate import Prepared, make_evaluate, prepare
+from tailback.units import percent
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIO = ROOT / "examples" / "stencil2d" / "stencil2d.toml"
@@ -75,7 +76,7 @@ def table(found: list[dict[str, Any]]) -> str:
             f"| {row['mapping']} | `{row['placement']}` | {row['their_ns'] if known else '–'} "
             f"| {row['our_ns']} | {format(row['difference'], '+.1%') if known else '–'} "
             f"| {format(row['tolerance'], '.0%') if known else '–'} | {row['their_path']:.3f} "
-            f"| {row['our_path']:.3f} | {row['congested_hops']:.2%} |"
+            f"| {row['our_path']:.3f} | {percent(row['congested_hops'], 2)} |"
         )
     return "\n".join(lines)
 

@@ -82,6 +82,11 @@ def _exact_rate(gbps: float) -> str:
     return f"{short if float(short) == gbps else repr(gbps)} Gb/s"
 
 
+def percent(share: float, digits: int = 0, sign: str = "") -> str:
+    """A share as per cent, 0.24 as ``"24 %"``; with ``sign="+"`` a change: ``"+24 %"``."""
+    return f"{100 * share:{sign}.{digits}f} %"
+
+
 def format_time(ps: float) -> str:
     """Human-readable time: ``44.0 µs``."""
     for unit, size in (("s", 1e12), ("ms", 1e9), ("µs", 1e6), ("ns", 1e3)):

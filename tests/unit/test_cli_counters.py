@@ -112,7 +112,7 @@ def test_what_counters_cannot_tell_is_said(
     text = " ".join(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
     assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
     assert "within an interval (60 s)" in text
-    assert "WHERE IT MAY BEGIN no port that was read was 70% full without waiting" in text
+    assert "WHERE IT MAY BEGIN no port that was read was 70 % full without waiting" in text
     facts = json.loads(
         said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
     )
@@ -135,7 +135,7 @@ def test_a_full_port_that_does_not_wait_is_where_it_may_begin(
     facts = json.loads(said(capsys, tmp_path / "run", "--format", "json"))
     # The receiver's own link: everybody waits for it, and it never does.
     assert [(port["node_name"], port["port"]) for port in facts["full_ports"]] == [("leaf0", 1)]
-    assert "1 port was 70% full or more without waiting" in facts["may_begin"]
+    assert "1 port was 70 % full or more without waiting" in facts["may_begin"]
 
 
 def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(

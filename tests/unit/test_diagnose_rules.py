@@ -142,7 +142,7 @@ def test_links_that_are_all_dark_are_not_slow() -> None:
 
 def test_the_slow_adapter_is_named() -> None:
     finding = RULES["TB007"](Evidence(adapter_run()))
-    assert finding is not None and "node3 " in finding.explanation and "25%" in finding.explanation
+    assert finding is not None and "node3 " in finding.explanation and "25 %" in finding.explanation
 
 
 def test_a_node_with_one_partner_is_not_called_slow() -> None:

@@ -121,7 +121,7 @@ def test_congestion_that_costs_nothing_is_not_the_network() -> None:
     assert diagnosis.cause == "not-network" and diagnosis.remedy is None
     assert [finding.code for finding in diagnosis.findings] == ["TB001"]
     assert any("TB001" in warning for warning in diagnosis.warnings)
-    assert "3.0%" in diagnosis.headline
+    assert "3.0 %" in diagnosis.headline
 
 
 def test_time_decides_where_it_contradicts_the_trees() -> None:
@@ -129,7 +129,7 @@ def test_time_decides_where_it_contradicts_the_trees() -> None:
     diagnosis = judge(run, answers(run, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1)
     assert diagnosis.cause == "placement"
     assert any("time decides" in warning for warning in diagnosis.warnings)
-    assert "50%" in diagnosis.headline
+    assert "50 %" in diagnosis.headline
 
 
 def test_small_losses_without_any_tree_are_not_the_network() -> None:
@@ -201,7 +201,7 @@ def test_what_nobody_knows_of_goes_to_what_the_samples_show() -> None:
 def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:
     run = placement_run()
     slow = judge(run, answers(run, 0.5, 0.55, 1.3, 1.3, 1.3)[0], seeds=2)
-    assert any("30% longer than the run" in warning for warning in slow.warnings)
+    assert any("30 % longer than the run" in warning for warning in slow.warnings)
     good = judge(run, answers(run, 0.5, 0.55, 1.02, 1.02, 1.02)[0], seeds=2)
     assert not any("longer than the run" in warning for warning in good.warnings)
 
@@ -209,7 +209,7 @@ def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:
 def test_time_that_nothing_explains_is_said() -> None:
     run = quiet_run(log=False)
     diagnosis = judge(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
-    assert any("40% of the time is not explained" in warning for warning in diagnosis.warnings)
+    assert any("40 % of the time is not explained" in warning for warning in diagnosis.warnings)
 
 
 def test_progress_goes_from_nothing_to_nearly_done() -> None:

@@ -144,7 +144,7 @@ def test_compare_writes_page_table_and_facts(
     table = pl.read_parquet(out / "changes.parquet")
     assert table.equals(change_table(*(Evidence(run) for run in runs)))
     page = (out / "compare.html").read_text()
-    assert "after takes 27.9% less time than before" in page
+    assert "after takes 27.9 % less time than before" in page
     assert tailback(words) == 2
     assert tailback([*words, "--force", "--figures", "svg"]) == 0
     figures = {path.stem for path in (out / "figures").iterdir()}

@@ -65,7 +65,7 @@ def test_the_best_placement_is_recommended_with_its_gain() -> None:
     assert remedy is not None and remedy.placement == "tile"
     assert remedy.gain == pytest.approx(0.4, abs=0.001)
     assert (remedy.before_ps, remedy.after_ps) == (100_010, 60_010)
-    assert "40%" in remedy.action and remedy.files and remedy.commands == ["mpirun …"]
+    assert "40 %" in remedy.action and remedy.files and remedy.commands == ["mpirun …"]
 
 
 @pytest.mark.parametrize(("tile", "spread"), [(99_000, 0), (95_000, 6_000)])

@@ -53,7 +53,7 @@ def test_who_is_clearly_slower_is_left_out_and_told_why() -> None:
     assert list(found.kept) == ["a", "b", "c", "d", "f", "g"]
     assert [c.name for c in found.left_out] == ["e"]
     assert found.left_out[0].error.startswith(NOT_SIMULATED)
-    assert "26%" in found.left_out[0].error
+    assert "26 %" in found.left_out[0].error
     assert "g" not in found.estimate_ps
 
 

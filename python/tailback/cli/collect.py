@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from tailback.cli.numbers import FiniteRange
-from tailback.cli.text import columns, percent, safe, short
+from tailback.cli.text import columns, safe, share_text, short
 from tailback.counters.collect import (
     Board,
     Collection,
@@ -324,7 +324,7 @@ def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> lis
             f"{summary.nodes} devices, {summary.ports} ports; {done}, "
             f"{summary.readings} readings, {summary.failed} failed",
             f"{summary.mads} MADs in {summary.seconds:.1f} s ({summary.mads_per_s:.0f}/s), "
-            f"{percent(summary.cpu_share)} of a processor; "
+            f"{share_text(summary.cpu_share)} of a processor; "
             f"longest sweep {summary.longest_sweep_s:.2f} s",
         ]
     worst = board.worst(5)
@@ -332,7 +332,7 @@ def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> lis
         rows = [
             (
                 short(f"{target.node_name}[{target.port}]", 32),
-                ("≥ " if at_least else "") + percent(share),
+                ("≥ " if at_least else "") + share_text(share),
                 f"{lost:.2f}",
                 f"{target.tick_ns:.3g} ns {target.tick_source}",
             )

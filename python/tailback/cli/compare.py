@@ -24,7 +24,7 @@ from tailback.report import (
 from tailback.report.difference import phases_of
 from tailback.run import Run, fresh_directory
 from tailback.telemetry.estimate import Selection, link_estimates, select
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 NAMES = ("before", "after")
 """What the two runs are called, as on the command line."""
@@ -188,18 +188,18 @@ def _links(before: Run, after: Run, most: int = 10) -> list[dict[str, Any]]:
 def _short(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Name, before, after and change of what describes a run as a whole."""
     (t0, t1), (l0, l1) = facts["elapsed_ps"], facts["average_path_length"]
-    change = f"{100 * (t1 / t0 - 1):+.1f} %" if t0 else ""
+    change = percent(t1 / t0 - 1, 1, "+") if t0 else ""
     rows = [
         ("elapsed", format_time(t0), format_time(t1), change),
         ("path length", f"{l0:.3f}", f"{l1:.3f}", f"{l1 - l0:+.3f}"),
     ]
     c0, c1 = facts["congested_hop_fraction"]
     if c0 is None or c1 is None:
-        known = ["not known" if c is None else f"{100 * c:.2f} %" for c in (c0, c1)]
+        known = ["not known" if c is None else percent(c, 2) for c in (c0, c1)]
         rows.append(("congested hops", known[0], known[1], ""))
     else:
         rows.append(
-            ("congested hops", f"{100 * c0:.2f} %", f"{100 * c1:.2f} %",
+            ("congested hops", percent(c0, 2), percent(c1, 2),
              f"{100 * (c1 - c0):+.2f} points")
         )  # fmt: skip
     return rows
@@ -231,7 +231,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 def _fractions(name: str, both: Sequence[float | None], digits: int) -> tuple[str, str, str, str]:
     """A row of congested fractions in per cent, None where a phase is not in a run."""
-    words = ["–" if value is None else f"{100 * value:.{digits}f} %" for value in both]
+    words = ["–" if value is None else percent(value, digits) for value in both]
     a, b = both
     change = "" if a is None or b is None else f"{100 * (b - a):+.{digits}f} points"
     return short(name, 40), words[0], words[1], change
@@ -242,4 +242,4 @@ def _stall(value: float, unit: str) -> str:
 
 
 def _relative(before: float, after: float) -> str:
-    return f"{100 * (after / before - 1):+.0f} %" if before else "new"
+    return percent(after / before - 1, sign="+") if before else "new"

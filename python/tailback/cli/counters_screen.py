@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.cli.text import columns, percent, short, wrap
+from tailback.cli.text import columns, share_text, short, wrap
 from tailback.counters.analysis.limits import cannot_tell, roots
 from tailback.counters.analysis.places import Places
 from tailback.counters.analysis.verdict import Verdict, counted, sentence
@@ -66,7 +66,7 @@ def _scope(verdict: Verdict, kinds: list[str]) -> str:
 def _share(value: float | None, least: bool = False) -> str:
     if value is None:
         return "?"
-    return ("≥ " if least else "") + percent(value)
+    return ("≥ " if least else "") + share_text(value)
 
 
 def _gbps(value: float | None) -> str:

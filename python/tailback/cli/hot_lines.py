@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import columns, percent, short
+from tailback.cli.text import columns, share_text, short
 from tailback.report import Attribution, by_line
 from tailback.units import format_time
 
@@ -23,7 +23,7 @@ def hot_lines(attribution: Attribution) -> list[str]:
         (
             short(line.line, wide),
             short(line.place, ROOM - wide),
-            percent(line.share),
+            share_text(line.share),
             format_time(line.stall) if time else f"{line.stall:,.0f}",
         )
         for line in found

@@ -14,7 +14,7 @@ from tailback.cli.candidates import SENSIBLE, make_candidates
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.source import blaming, scenario_from, source_options
-from tailback.cli.text import columns, percent
+from tailback.cli.text import columns, share_text
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import edge_cut, path_length
@@ -107,7 +107,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
             row["placement"],
             "—" if row["elapsed_ps"] is None else format_time(row["elapsed_ps"]),
             f"{row['path_length']:.3f}",
-            percent(row["edge_cut"]),
+            share_text(row["edge_cut"]),
         )
         for row in rows
     ]

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.cli.text import WIDTH, clip, columns, command_lines, percent, safe, short, wrap
+from tailback.cli.text import WIDTH, clip, columns, command_lines, safe, share_text, short, wrap
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
 from tailback.remedy.screening import NOT_SIMULATED
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 CAUSE_TITLE = {
     "pattern": "COMMUNICATION PATTERN",
@@ -34,7 +34,7 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     lines = [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
     lines += wrap(
         f"elapsed {format_time(diagnosis.elapsed_ps)}, "
-        f"{percent(diagnosis.communication_fraction)} of rank time in communication"
+        f"{share_text(diagnosis.communication_fraction)} of rank time in communication"
     )
     if diagnosis.waterfall:
         lines += ["", "WHERE THE TIME GOES", *_waterfall(diagnosis)]
@@ -42,7 +42,7 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
         phases = [short(", ".join(f.phases[:3]), 18) for f in diagnosis.findings[:3]]
         room = WIDTH - 18 - max(map(len, (*phases, "phase")))
         rows = [
-            (f.code, percent(f.share), clip(f.title, room), phase)
+            (f.code, share_text(f.share), clip(f.title, room), phase)
             for f, phase in zip(diagnosis.findings, phases, strict=False)
         ]
         lines += ["", "SHARE OF CONGESTION BY CAUSE"]
@@ -68,7 +68,7 @@ def _how_sure(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence <= 0:
         return diagnosis.sampling.note
     return (
-        f"{percent(diagnosis.confidence)} sure of the verdict, by {diagnosis.basis}. "
+        f"{share_text(diagnosis.confidence)} sure of the verdict, by {diagnosis.basis}. "
         f"{diagnosis.sampling.note}"
     )
 
@@ -140,8 +140,8 @@ def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     """
     rows = [
         (short(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
-         format_time(c.elapsed_ps), f"{100 * (1 - c.elapsed_ps / max(before_ps, 1)):.0f} %",
-         percent(c.congested_fraction))
+         format_time(c.elapsed_ps), percent(1 - c.elapsed_ps / max(before_ps, 1)),
+         share_text(c.congested_fraction))
         for c in candidates
     ]  # fmt: skip
     head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")

@@ -18,7 +18,7 @@ from tailback.fluid import Choice, Rates
 from tailback.run import Run, claim
 from tailback.simulate import FluidOptions, prepare, simulate_fluid
 from tailback.simulate import simulate as run_scenario
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 
 @click.command()
@@ -127,7 +127,7 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         ("packets", f"{facts['packets']:,}"),
         ("average path length", f"{facts['average_path_length']:.3f} switches"),
         ("congested hops", "not known to this model" if congested is None
-         else f"{100 * congested:.2f} %"),
+         else percent(congested, 2)),
         *([("pacing", facts["pacing"])] if "pacing" in facts else []),
         *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),

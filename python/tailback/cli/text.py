@@ -6,6 +6,8 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from tailback.units import percent
+
 WIDTH = 79
 
 
@@ -53,10 +55,13 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], right: str = "
 
 def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     """Text in lines of the screen's width, of which the first may begin in its own way."""
-    return textwrap.wrap(
-        safe(text), WIDTH, initial_indent=indent if first is None else first,
+    # No line ends between a number and its per cent sign.
+    lines = textwrap.wrap(
+        safe(text).replace(" %", "\N{NO-BREAK SPACE}%"), WIDTH,
+        initial_indent=indent if first is None else first,
         subsequent_indent=indent, break_on_hyphens=False,
     )  # fmt: skip
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
 def command_lines(command: str) -> list[str]:
@@ -70,6 +75,6 @@ def command_lines(command: str) -> list[str]:
     return [*(f"{line} \\" for line in lines[:-1]), *lines[-1:]]
 
 
-def percent(value: float) -> str:
+def share_text(value: float) -> str:
     """A fraction as per cent: 0.423 → 42 %."""
-    return f"{100 * value:.0f} %" if value >= 0.0995 or value == 0 else f"{100 * value:.1f} %"
+    return percent(value) if value >= 0.0995 or value == 0 else percent(value, 1)

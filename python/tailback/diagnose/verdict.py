@@ -22,7 +22,7 @@ from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
 from tailback.telemetry.carried import header_bits
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 WORTH_OF_COMMUNICATION = 0.20
 """Share of the communication time from which contention is no matter of a few short queues."""
@@ -123,40 +123,40 @@ def _reconcile(
     heaviest = max(cost, key=lambda cause: cost[cause])
     warnings = [
         f"{f.code} found congestion, but re-simulation finds that {f.cause} costs "
-        f"{cost[f.cause]:.1%} of the time."
+        f"{percent(cost[f.cause], 1)} of the time."
         for f in findings
         if f.cause in cost and cost[f.cause] < WORTH_FIXING
     ]
     hidden = unexplained(bars)
     if overshoot(bars) >= WRONG_MODEL:
         warnings.append(
-            f"What was simulated takes at least {overshoot(bars):.0%} longer than the run did: the "
-            "scenario's buffers, packets or injection are not those of the real network, and the "
-            "verdict may rest on contention that was not there."
+            f"What was simulated takes at least {percent(overshoot(bars))} longer than the run "
+            "did: the scenario's buffers, packets or injection are not those of the real network, "
+            "and the verdict may rest on contention that was not there."
         )
     if hidden >= WORTH_FIXING and not any(f.cause in HIDDEN for f in findings):
         warnings.append(
-            f"{hidden:.0%} of the time is not explained by what is known: other jobs, or a fabric "
-            "that is not as described."
+            f"{percent(hidden)} of the time is not explained by what is known: other jobs, or a "
+            "fabric that is not as described."
         )
     if not worth_fixing(cost, evidence):
         return at_rest(by_rules, evidence), warnings
     quiet = by_rules in ("not-network", "injection") and not evidence.roots.height
     if quiet and cost[heaviest] < UNSEEN and hidden < WORTH_FIXING:
         return at_rest(by_rules, evidence), [
-            f"Re-simulation charges {cost[heaviest]:.0%} of the time to {heaviest}, but no link "
-            "is congested: it is spent in queues too short to count."
+            f"Re-simulation charges {percent(cost[heaviest])} of the time to {heaviest}, but no "
+            "link is congested: it is spent in queues too short to count."
         ]
     if by_rules in cost and by_rules != heaviest:
         warnings.append(
             f"The congestion trees point to {by_rules} first, but re-simulation charges "
-            f"{cost[heaviest]:.0%} of the time to {heaviest} and {cost[by_rules]:.0%} to "
+            f"{percent(cost[heaviest])} of the time to {heaviest} and {percent(cost[by_rules])} to "
             f"{by_rules}; the time decides."
         )
     if by_rules in ("not-network", "injection"):
         warnings.append(
-            f"Little congestion was seen, yet re-simulation charges {cost[heaviest]:.0%} of the "
-            f"time to {heaviest}."
+            f"Little congestion was seen, yet re-simulation charges {percent(cost[heaviest])} of "
+            f"the time to {heaviest}."
         )
     return heaviest, warnings
 
@@ -203,7 +203,7 @@ def _explained_by(slow: Slow, evidence: Evidence) -> str:
     one = len(links) == 1
     which = "One slow cable explains" if one else f"{len(links)} slow cables explain"
     return (
-        f"{which} what is left: {'; '.join(links)} reproduce{'s' * one} {slow.fit:.0%} of the "
+        f"{which} what is left: {'; '.join(links)} reproduce{'s' * one} {percent(slow.fit)} of the "
         "squared excess of our messages' times."
     )
 
@@ -231,14 +231,13 @@ def _headline(
         if not bars:
             return (
                 f"{say}: ranks are blocked in communication for "
-                f"{evidence.communication_fraction:.0%} of it, and {evidence.overall.value:.0%} of "
-                "the packet-hops met congestion."
+                f"{percent(evidence.communication_fraction)} of it, and "
+                f"{percent(evidence.overall.value)} of the packet-hops met congestion."
             )
-        return f"{say}: contention adds {sum(cost.values()):.1%} to {total}."
+        return f"{say}: contention adds {percent(sum(cost.values()), 1)} to {total}."
     if cause == "injection":
-        return (
-            f"{say}: the busiest needs {evidence.wire_share:.0%} of {total} to send what it sends."
-        )
+        needs = percent(evidence.wire_share)
+        return f"{say}: the busiest needs {needs} of {total} to send what it sends."
     if cause == "undetermined":
         return f"{say}: see what TB005 asks for." if findings else f"{say}."
     if cause == "slow-link" and slow is not None and slow.explains:
@@ -253,11 +252,11 @@ def _headline(
     elif bars and not evidence.roots.height:
         say = f"Re-simulation points to {cause}, in queues too short to count as congestion"
     if bars:
-        return f"{say}: that takes {cost[cause]:.0%} of its time ({total} as observed)."
+        return f"{say}: that takes {percent(cost[cause])} of its time ({total} as observed)."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{say}."
-    return f"{say}: {share:.0%} of the congested packets wait for that."
+    return f"{say}: {percent(share)} of the congested packets wait for that."
 
 
 def _sampling(findings: list[Finding], evidence: Evidence) -> Sampling:
@@ -269,8 +268,8 @@ def _sampling(findings: list[Finding], evidence: Evidence) -> Sampling:
         f"{open_.advice} Telemetry: {carried}."
         if open_ is not None
         else f"The samples ({carried}) settle {evidence.links_sure} of {evidence.links_seen} "
-        f"links; {evidence.unsure_share:.0%} of the congested packets are on links, or in trees, "
-        "that stay open, too few to matter."
+        f"links; {percent(evidence.unsure_share)} of the congested packets are on links, or in "
+        "trees, that stay open, too few to matter."
     )
     return Sampling(
         scheme=telemetry.scheme,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tailback.diagnose.model import Candidate, Cause, Diagnosis, Finding, Kind, Remedy
 from tailback.remedy.proof import current_placement, helps
 from tailback.run import Run
+from tailback.units import percent
 
 CURE_OF: dict[Cause, Kind] = {
     "pattern": "pattern", "placement": "placement", "routing": "routing",
@@ -131,7 +132,7 @@ def _action(
 
 
 def _said(candidate: Candidate, before: Candidate) -> str:
-    return f"{_gain(candidate, before):.0%} less time by re-simulation"
+    return f"{percent(_gain(candidate, before))} less time by re-simulation"
 
 
 def _named(candidate: Candidate) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tailback.diagnose.model import Candidate
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 Placements = Mapping[str, NDArray[np.uint32]]
 
@@ -80,7 +80,7 @@ def screen(
         Candidate(
             name=name,
             error=f"{NOT_SIMULATED}: the fluid model estimates {format_time(estimate[name])}, "
-            f"{estimate[name] / quickest - 1:.0%} more than under {order[0]}",
+            f"{percent(estimate[name] / quickest - 1)} more than under {order[0]}",
         )
         for name in order
         if name in slow

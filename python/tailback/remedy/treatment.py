@@ -14,7 +14,7 @@ from tailback.remedy.proof import current_placement, helps, in_order, prove, unp
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.screening import MARGIN, NOT_SIMULATED
 from tailback.run import Run
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +132,11 @@ def _left_out(
             if not worth_proving(run.elapsed_ps, time):
                 says += "no less than it errs by: buffers that fill cost little"
             elif time > (1 + MARGIN) * min(rates):
-                says += f"{time / min(rates) - 1:.0%} more than at other rates"
+                says += f"{percent(time / min(rates) - 1)} more than at other rates"
             else:
                 continue
         elif now.name in estimates and time > (1 + MARGIN) * estimates[now.name]:
-            says += f"{time / estimates[now.name] - 1:.0%} more than as it is"
+            says += f"{percent(time / estimates[now.name] - 1)} more than as it is"
         else:
             continue
         out.append(unproved(idea, says, time))

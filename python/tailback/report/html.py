@@ -32,7 +32,7 @@ from tailback.report.packing import safe_json
 from tailback.report.page import asset, content_policy, template, write_page
 from tailback.report.payload import build, phases_carried
 from tailback.run import Run
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 CAUSES = {
     "pattern": "Communication pattern",
@@ -182,7 +182,7 @@ def _headline(before: Run, after: Run, names: tuple[str, str]) -> str:
         return f"{names[1]} against {names[0]}"
     change = after.elapsed_ps / before.elapsed_ps - 1
     how = "as long as" if abs(change) < 0.0005 else (
-        f"{abs(change):.1%} {'longer' if change > 0 else 'less time'} than"
+        f"{percent(abs(change), 1)} {'longer' if change > 0 else 'less time'} than"
     )  # fmt: skip
     return f"{names[1]} takes {how} {names[0]}."
 
@@ -193,7 +193,7 @@ def _template(name: str) -> jinja2.Template:
         name,
         {
             "time": format_time,
-            "percent": lambda value, digits=0: f"{100 * value:.{digits}f} %",
+            "percent": percent,
         },
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.counters.analysis.verdict import Verdict, counted
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 FULL: Final = 0.7
 """Share of its rate from which a port counts as full: the same as for roots of congestion trees."""
@@ -35,14 +35,14 @@ def roots(verdict: Verdict) -> str:
     full = full_ports(verdict)
     if not full.height:
         return (
-            f"no port that was read was {FULL:.0%} full without waiting itself, so the waiting "
-            "begins at ports that were not read, in bursts within an interval, or at a cable that "
-            "serves less than its rate"
+            f"no port that was read was {percent(FULL)} full without waiting itself, so the "
+            "waiting begins at ports that were not read, in bursts within an interval, or at a "
+            "cable that serves less than its rate"
         )
     some = ", ".join(f"{str(n)[:30]}[{p}]" for n, p in full.select("node_name", "port").rows()[:3])
     return (
-        f"{counted(full.height, 'port')} {'was' if full.height == 1 else 'were'} {FULL:.0%} full "
-        f"or more without waiting, like {some}: the waiting may begin there"
+        f"{counted(full.height, 'port')} {'was' if full.height == 1 else 'were'} {percent(FULL)} "
+        f"full or more without waiting, like {some}: the waiting may begin there"
     )
 
 

@@ -8,6 +8,7 @@ from tailback.diagnose.evidence import Evidence, phases_of
 from tailback.diagnose.fanin import MANY, FanIn, fan_in
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.units import percent
 
 
 @RULES.register("TB001")
@@ -52,9 +53,9 @@ def endpoint(evidence: Evidence) -> Finding | None:
     count = roots["link"].n_unique()
     use = min(float(top["utilization"]), 1.0)
     text = (
-        f"{share:.0%} of the congested packets wait for {count} "
+        f"{percent(share)} of the congested packets wait for {count} "
         f"{'node' if count == 1 else 'nodes'} to take what is sent to them. The heaviest root, "
-        f"{evidence.topology.name[link]}, is filled to {use:.0%} of its line rate by our own "
+        f"{evidence.topology.name[link]}, is filled to {percent(use)} of its line rate by our own "
         "messages while it is congested, and moving the rank moves the congestion with it"
     )
     if who is not None:

@@ -8,6 +8,7 @@ from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.units import percent
 
 
 @RULES.register("TB003")
@@ -49,11 +50,12 @@ def other_traffic(evidence: Evidence) -> Finding | None:
     average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
     most = min(float(first["utilization_high"]), 1.0)
     text = (
-        f"{share:.0%} of the congested packets wait for {count} links of which our own traffic "
-        f"takes {average:.0%} of the line rate while they are congested. The heaviest, "
-        f"{t.name[link]}, has a congested fraction of {evidence.whole.fraction[link]:.0%}, and "
-        f"with 95 % confidence we use at most {most:.0%} of it "
-        f"(< {FILLED:.0%} is not full). A congested root is full, so the rest is not our traffic."
+        f"{percent(share)} of the congested packets wait for {count} links of which our own "
+        f"traffic takes {percent(average)} of the line rate while they are congested. The "
+        f"heaviest, {t.name[link]}, has a congested fraction of "
+        f"{percent(evidence.whole.fraction[link])}, and with 95 % confidence we use at most "
+        f"{percent(most)} of it (< {percent(FILLED)} is not full). A congested root is full, so "
+        "the rest is not our traffic."
     )
     resolution = _resolution_note(evidence)
     return evidence.finding(

@@ -6,6 +6,7 @@ from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
 from tailback.diagnose.rules.tb008_injection import LINE_BOUND, is_quiet
+from tailback.units import percent
 
 LITTLE_COMMUNICATION = 0.05
 """Below this share of rank time in communication, the network cannot be what costs the time."""
@@ -43,18 +44,19 @@ def not_network(evidence: Evidence) -> Finding | None:
     if not quiet and busy >= LITTLE_COMMUNICATION:
         return None
     if busy < LITTLE_COMMUNICATION:
-        text = f"Ranks are blocked in communication for {busy:.1%} of their time"
+        text = f"Ranks are blocked in communication for {percent(busy, 1)} of their time"
         if not quiet:
             text += (
-                f"; {overall.value:.1%} of the packet-hops met congestion, which can cost no more "
-                "than that"
+                f"; {percent(overall.value, 1)} of the packet-hops met congestion, which can cost "
+                "no more than that"
             )
         advice = "Look at computation and its balance among ranks."
     else:
         text = (
-            f"{overall.value:.1%} of the packet-hops met congestion (at most {overall.high:.1%} "
-            f"with 95 % confidence), while ranks are blocked for {busy:.0%} of their time: they "
-            "wait for each other or for latency and line rate, not for the network to clear"
+            f"{percent(overall.value, 1)} of the packet-hops met congestion (at most "
+            f"{percent(overall.high, 1)} with 95 % confidence), while ranks are blocked for "
+            f"{percent(busy)} of their time: they wait for each other or for latency and line "
+            "rate, not for the network to clear"
         )
         advice = "Look at load balance, at the volume sent and at latency of small messages."
     return evidence.finding(

@@ -8,6 +8,7 @@ from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
 from tailback.telemetry.carried import HASHED
+from tailback.units import percent
 
 
 @RULES.register("TB005")
@@ -54,8 +55,9 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     where = f" What is most open: {names}." if names else ""
     text = (
         f"{evidence.received} packets left samples on {evidence.links_seen} links, enough for a "
-        f"verdict on {evidence.links_sure}; {share:.0%} of the congested packets are on links, or "
-        f"in trees, that stay open. About {more} more packets of this traffic would settle most."
+        f"verdict on {evidence.links_sure}; {percent(share)} of the congested packets are on "
+        f"links, or in trees, that stay open. About {more} more packets of this traffic would "
+        "settle most."
         f"{where}"
     )
     return evidence.finding(

@@ -8,6 +8,7 @@ from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.units import percent
 
 
 @RULES.register("TB006")
@@ -44,10 +45,11 @@ def routing(evidence: Evidence) -> Finding | None:
     packets = evidence.whole.packets
     idle = int((packets[mates] < 0.5 * packets[link]).sum())
     text = (
-        f"{share:.0%} of the congested packets wait for {count} links inside the network that our "
-        f"own traffic fills while the links that could take their place are not full. The "
-        f"heaviest, {t.name[link]}, is filled to {use:.0%} (\u2265 {FILLED:.0%} counts as full); "
-        f"of the {int(mates.sum()) - 1} others {idle} carried less than half as many of our packets"
+        f"{percent(share)} of the congested packets wait for {count} links inside the network that "
+        f"our own traffic fills while the links that could take their place are not full. The "
+        f"heaviest, {t.name[link]}, is filled to {percent(use)} (\u2265 {percent(FILLED)} counts "
+        f"as full); of the {int(mates.sum()) - 1} others {idle} carried less than half as many of "
+        "our packets"
     )
     return evidence.finding(
         "TB006",

@@ -9,6 +9,7 @@ from tailback.diagnose.adapters import slow_adapter
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.units import percent
 
 
 @RULES.register("TB007")
@@ -47,9 +48,9 @@ def slow_link(evidence: Evidence) -> Finding | None:
         name = evidence.run.tables["nodes"].sort("node")["name"]
         text = (
             f"No large message to or from {name[node]} got more than "
-            f"{evidence.adapters.fastest[node]:.0%} of the line rate, though those of the median "
-            f"node reach {float(np.nanmedian(evidence.adapters.fastest)):.0%}: its own cable "
-            f"serves less"
+            f"{percent(evidence.adapters.fastest[node])} of the line rate, though those of the "
+            f"median node reach {percent(float(np.nanmedian(evidence.adapters.fastest)))}: its own "
+            f"cable serves less"
         )
         where = f"the cable of {name[node]}"
     else:
@@ -62,10 +63,11 @@ def slow_link(evidence: Evidence) -> Finding | None:
             else "the links that could take its place carry as much of our traffic and are not dark"
         )
         text = (
-            f"{share:.0%} of the congested packets wait for {count} "
+            f"{percent(share)} of the congested packets wait for {count} "
             f"{'link' if count == 1 else 'links'} that take less than they should. The heaviest, "
-            f"{t.name[link]}, has a congested fraction of {dark:.0%} and takes at most {most:.0%} "
-            f"of its line rate from us; that is not the traffic of others, for {why}"
+            f"{t.name[link]}, has a congested fraction of {percent(dark)} and takes at most "
+            f"{percent(most)} of its line rate from us; that is not the traffic of others, for "
+            f"{why}"
         )
         where = f"the cable {t.name[link]}"
     return evidence.finding(

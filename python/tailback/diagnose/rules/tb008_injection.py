@@ -5,6 +5,7 @@ from __future__ import annotations
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
+from tailback.units import percent
 
 LINE_BOUND = 0.5
 """Share of the whole time that the busiest adapter needs at line rate, from which that is what the
@@ -47,9 +48,10 @@ def injection(evidence: Evidence) -> Finding | None:
         "TB008",
         "injection",
         "Injection limit: adapters send at their own line rate",
-        f"The adapter {name} needs {evidence.wire_share:.0%} of the time to send what it sends at "
-        f"its {rate:g} Gb/s, and {evidence.overall.value:.1%} of the packet-hops met congestion "
-        f"(at most {evidence.overall.high:.1%} with 95 % confidence): nothing is in the way.",
+        f"The adapter {name} needs {percent(evidence.wire_share)} of the time to send what it "
+        f"sends at its {rate:g} Gb/s, and {percent(evidence.overall.value, 1)} of the packet-hops "
+        f"met congestion (at most {percent(evidence.overall.high, 1)} with 95 % confidence): "
+        "nothing is in the way.",
         evidence.roots.clear(),
         "Send less, keep more of it within the node, or hide it behind computation.",
     )

@@ -11,6 +11,7 @@ from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.flame import Frame, by_kind, prune
 from tailback.report.scales import FAINT, INK, MUTED, luminance, table
+from tailback.units import percent
 
 ROOTS = 12
 LEAST = 0.002
@@ -44,8 +45,8 @@ def back_pressure(case: Case, options: Options) -> Figure | None:
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x", color=FAINT)
     panels[0].set_title("places that join the same tiers together")
-    share, count = places.value / found.flame.value, len(places.children)
-    panels[1].set_title(f"the {count} places that hold up most ({share:.0%} of it), one by one")
+    share, count = percent(places.value / found.flame.value), len(places.children)
+    panels[1].set_title(f"the {count} places that hold up most ({share} of it), one by one")
     what = (
         f"stall, {unit}: time beyond free flow, summed over messages" if found.unit == "ps"
         else "congested packets (no message log: no times and no ranks)"

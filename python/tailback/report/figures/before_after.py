@@ -11,7 +11,7 @@ from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import FAINT, INK, MUTED
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 _BEST, _OTHER, _NOW = "#1f7a4d", "#b4bcc6", INK
 
@@ -62,7 +62,7 @@ def _candidate(
     )  # fmt: skip
     change = candidate.elapsed_ps / remedy.before_ps - 1 if remedy.before_ps else 0.0
     sign = "±" if abs(change) < 0.005 else "−" if change < 0 else "+"
-    text = f"{format_time(candidate.elapsed_ps)}  ({sign}{abs(100 * change):.0f} %)"
+    text = f"{format_time(candidate.elapsed_ps)}  ({sign}{percent(abs(change))})"
     _note(axes, row, max(time, high), longest / scale, text, best)
 
 

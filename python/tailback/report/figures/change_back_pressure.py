@@ -9,6 +9,7 @@ from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import CHANGE, FAINT, INK, MUTED, colormap
+from tailback.units import percent
 
 LINES = 14
 
@@ -32,7 +33,7 @@ def change_back_pressure(case: Case, options: Options) -> Figure | None:
         axes.barh(row, b - a, left=a, height=0.46, color=colours(0.15 if b < a else 0.85))
         axes.plot([a, a], [row - 0.36, row + 0.36], color=MUTED, linewidth=1.4)
         axes.plot([b], [row], marker="o", markersize=5, color=INK, linestyle="none")
-        share = f"{100 * (b / a - 1):+.0f} %".replace("-", "−") if a > 0 else "new"
+        share = percent(b / a - 1, sign="+").replace("-", "−") if a > 0 else "new"
         axes.text(max(a, b) + 0.012 * most / scale, row, share, va="center", fontsize=8.5)
     axes.set_yticks(range(len(found)), [shorten(line.line, 44) for line in found], fontsize=8.5)
     axes.invert_yaxis()

@@ -10,6 +10,7 @@ from tailback.report.difference import beyond_noise, compared, link_change
 from tailback.report.evidence import ENOUGH_SAMPLES, Case
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.scales import FAINT, INK, MUTED
+from tailback.units import percent
 
 FURTHEST = 8.0
 
@@ -37,7 +38,7 @@ def change_how_sure(case: Case, options: Options) -> Figure | None:
         axes.axvline(edge, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
     share = float(beyond_noise(found)[chosen].mean())
     axes.set_title(
-        f"{share:.0%} of {len(score):,} links changed beyond noise (5 % would by chance)",
+        f"{percent(share)} of {len(score):,} links changed beyond noise (5 % would by chance)",
         fontsize=9, fontweight="normal",
     )  # fmt: skip
     axes.set_xlabel(

@@ -11,6 +11,7 @@ from tailback.report.evidence import ENOUGH_SAMPLES, Z95, Case, Evidence
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.layout import describe
 from tailback.report.scales import FAINT, INK, MUTED
+from tailback.units import percent
 
 POINTS = 400
 _TIER_COLOURS = ("#9aa4af", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
@@ -88,7 +89,7 @@ def _scatter(axes: Axes, evidence: Evidence) -> None:
         )  # fmt: skip
     if len(links):
         inside = np.abs(estimate - real) <= Z95 * error + 1e-12
-        text = f"{100 * inside.mean():.1f} % of {len(links)} links hold the truth in their interval"
+        text = f"{percent(inside.mean(), 1)} of {len(links)} links hold the truth in their interval"
     else:
         text = f"no link has {ENOUGH_SAMPLES} samples"
     axes.set_title(text, fontsize=9)

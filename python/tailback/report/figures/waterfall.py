@@ -8,7 +8,7 @@ from tailback.diagnose.model import Bar
 from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.scales import CAUSE_COLOURS, FAINT, INK, MUTED
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 ENDS = ("ideal", "observed")
 LEAST = 0.0005
@@ -93,4 +93,4 @@ def _amount(bar: Bar, whole: bool, observed: int) -> str:
         return format_time(bar.elapsed_ps)
     sign = "−" if bar.delta_ps < 0 else "+"
     share = abs(bar.delta_ps) / observed if observed else 0.0
-    return f"{sign}{format_time(abs(bar.delta_ps))}  ({sign}{100 * share:.0f} % of observed)"
+    return f"{sign}{format_time(abs(bar.delta_ps))}  ({sign}{percent(share)} of observed)"
