@@ -14,8 +14,9 @@ from test_cli import DEMO, process, refused, scenario
 
 from tailback.cli import COMMANDS, cli
 from tailback.cli import run as tailback
-from tailback.cli.text import command_lines
+from tailback.cli.text import command_lines, wrap
 from tailback.run import fresh_directory
+from tailback.units import percent
 
 MAIN = "from tailback.cli import main; main()"
 
@@ -28,6 +29,30 @@ def test_what_needs_no_command_loads_none(arguments: list[str]) -> None:
     )
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert ended.stderr.endswith("[]\n"), ended.stderr
+
+
+def test_a_package_registers_all_of_a_kind_at_once() -> None:
+    # In a process of its own: here most of them have been imported.
+    look = """
+from importlib import import_module
+from tailback.cli.lists import PACKAGES
+from tailback.registry import kinds
+seen = {}
+for package in PACKAGES:
+    import_module(package)
+    now = {kind: registry.names() for kind, registry in kinds().items()}
+    assert all(now[kind] == names for kind, names in seen.items()), (package, seen, now)
+    seen = now
+"""
+    subprocess.run([sys.executable, "-c", look], check=True)
+
+
+def test_list_of_a_kind_loads_no_more_than_that(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "tailback", "list", "placement"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert tailback(["list", "placement"]) == 0
+    assert ended.stdout == capsys.readouterr().out and "tile" in ended.stdout
+    assert "tailback.placement" in ended.stderr and "matplotlib" not in ended.stderr
 
 
 def test_every_command_is_where_the_table_says() -> None:
@@ -128,6 +153,13 @@ def test_a_long_command_is_shown_whole(folder: str) -> None:
     command = f"mpirun -np 128 --rankfile {shlex.quote(f'{folder}/rankfile.openmpi')} ./app"
     shown = "\n".join(command_lines(command)).removeprefix("  $ ")
     assert shlex.split(shown.replace("\\\n", "")) == shlex.split(command)
+
+
+def test_no_line_ends_before_a_per_cent_sign() -> None:
+    text = " ".join(f"{'x' * long} takes {percent(0.24)}," for long in range(1, 40))
+    lines = wrap(text)
+    assert " ".join(line.strip() for line in lines) == text and max(map(len, lines)) <= 80
+    assert len(lines) > 9 and not any(line.lstrip().startswith("%") for line in lines)
 
 
 def test_a_host_that_is_not_there_brings_no_list_of_a_machine(

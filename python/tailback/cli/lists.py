@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import click
 
-import tailback.counters.analysis.figures
-import tailback.counters.readers
-import tailback.diagnose.rules
-import tailback.fabric.topologies
-import tailback.placement
-import tailback.remedy
-import tailback.report
-import tailback.simulate  # noqa: F401 - importing a package registers its parts
 from tailback.cli.text import wrap
 from tailback.errors import TailbackError, nearest
-from tailback.registry import kinds
+from tailback.registry import Registry, kinds
 from tailback.schema import TABLES
+
+PACKAGES = (
+    "tailback.fabric.topologies",
+    "tailback.placement",
+    "tailback.counters.readers",
+    "tailback.simulate",
+    "tailback.remedy",
+    "tailback.report",
+    "tailback.counters.analysis.figures",
+)
+"""Importing a package registers its parts, all of a kind at once. The quick ones come first."""
+
+
+def registries(kind: str | None) -> dict[str, Registry[object]]:
+    """All registries; those needed to know of ``kind`` if there is one of that name."""
+    for package in PACKAGES:
+        if kind in kinds():
+            break
+        import_module(package)
+    return kinds()
 
 
 @click.command("list")
@@ -31,16 +44,16 @@ def list_parts(kind: str | None, form: str) -> None:
     tailback list
     tailback list pattern
     """
-    known = {name: registry.summary for name, registry in kinds().items()}
-    known["table"] = "tables of a run"
-    if kind is None:
-        entries = sorted(known.items())
-    elif kind == "table":
+    if kind == "table":
         entries = [(table.name, f"a row is {table.row}") for table in TABLES.values()]
-    elif kind in known:
-        entries = [(entry.name, entry.summary) for entry in kinds()[kind]]
+    elif kind in (known := registries(kind)):
+        entries = [(entry.name, entry.summary) for entry in known[kind]]
     else:
-        raise TailbackError(f"unknown kind {kind!r}", remedy=nearest(kind, known))
+        summaries = {name: registry.summary for name, registry in known.items()}
+        summaries["table"] = "tables of a run"
+        if kind is not None:
+            raise TailbackError(f"unknown kind {kind!r}", remedy=nearest(kind, summaries))
+        entries = sorted(summaries.items())
     if form == "json":
         click.echo(json.dumps(dict(entries), indent=2))
         return
