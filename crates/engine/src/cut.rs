@@ -36,6 +36,9 @@ pub(crate) struct Cut {
     pub group: Vec<u32>,
     /// Groups of every shard.
     pub groups: Vec<u32>,
+    /// How many of them, the first ones, are on its border: what happens in the others matters to other shards
+    /// only by way of those.
+    pub border: Vec<u32>,
     /// Shortest time from a cause in one group to its effect in another.
     pub lookahead_ps: u64,
 }
@@ -89,6 +92,7 @@ impl Cut {
             local_nodes: if shards == 1 { Vec::new() } else { local_nodes },
             group: if apart { local_switch.clone() } else { vec![0; local_switch.len()] },
             groups: if apart { switches } else { vec![1; shards] },
+            border: vec![0; shards],
             local_switch,
             lookahead_ps,
         }
@@ -110,6 +114,39 @@ impl Cut {
         }
         for switch in 0..self.group.len() {
             self.group[switch] = self.group[find(&mut first, switch as u32) as usize];
+        }
+    }
+
+    /// Numbers the groups of each shard so that those on its border come first: those with a link from or to
+    /// another shard, or `all` of them.
+    pub fn put_border_first(&mut self, fabric: &Fabric, plan: &Plan, all: bool) {
+        let switch_of = |vertex: u32| match plan.home.get(vertex as usize) {
+            Some(&home) => home as usize,
+            None => vertex as usize - self.of_node.len(),
+        };
+        let mut on_border: Vec<Vec<bool>> =
+            self.groups.iter().map(|&groups| vec![all; groups as usize]).collect();
+        for (&src, &dst) in fabric.link_src.iter().zip(&fabric.link_dst) {
+            if self.of_vertex(src) != self.of_vertex(dst) {
+                for switch in [src, dst].map(switch_of) {
+                    let shard = usize::from(self.of_switch[switch]);
+                    on_border[shard][self.group[switch] as usize] = true;
+                }
+            }
+        }
+        let mut numbers = Vec::new();
+        for (on_border, border) in on_border.iter().zip(&mut self.border) {
+            let groups = 0..on_border.len() as u32;
+            let (first, rest): (Vec<u32>, Vec<u32>) =
+                groups.partition(|&group| on_border[group as usize]);
+            *border = first.len() as u32;
+            let mut number = vec![0; on_border.len()];
+            let in_order = (0..).zip(first.into_iter().chain(rest));
+            in_order.for_each(|(new, old): (u32, u32)| number[old as usize] = new);
+            numbers.push(number);
+        }
+        for (group, &shard) in self.group.iter_mut().zip(&self.of_switch) {
+            *group = numbers[usize::from(shard)][*group as usize];
         }
     }
 
@@ -267,6 +304,32 @@ mod tests {
             let apart = ends.filter(|&(&a, &b)| cut.of_vertex(a) != cut.of_vertex(b)).count();
             assert!(apart <= most, "{apart} links between {shards} shards");
         }
+    }
+
+    #[test]
+    fn groups_on_the_border_come_first() {
+        let (fabric, plan) = tapered();
+        let mut cut = Cut::new(&fabric, &plan, 60_000, 4);
+        cut.put_border_first(&fabric, &plan, false);
+        // Two of six pods are in two shards: a third of the leaves are on a border.
+        assert_eq!(cut.border, [(144 / 3 + 96 + 48) / 4; 4]);
+        for switch in 0..cut.group.len() {
+            let shard = cut.of_switch[switch];
+            let apart = neighbours(&fabric, switch).any(|other| cut.of_switch[other] != shard);
+            let border = cut.border[usize::from(shard)];
+            assert_eq!(cut.group[switch] < border, apart, "switch {switch}");
+        }
+        let numbers = cut.of_switch.iter().zip(&cut.group);
+        assert_eq!(numbers.collect::<std::collections::BTreeSet<_>>().len(), 144 + 96 + 48);
+
+        // Where one of a pair is on the border, the pair is.
+        let mut cut = Cut::new(&fabric, &plan, 60_000, 4);
+        cut.join(&[(0, cut.of_switch.len() as u32 - 1)]);
+        cut.put_border_first(&fabric, &plan, false);
+        assert!(cut.group[0] < cut.border[usize::from(cut.of_switch[0])]);
+
+        cut.put_border_first(&fabric, &plan, true);
+        assert_eq!(cut.border, cut.groups);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The gate between two windows: opened when all shards are served, by whoever served the last one.
+//! The gate between two windows: opened when all shards have handed over what they have for others, by
+//! whoever served the last one.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

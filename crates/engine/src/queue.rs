@@ -125,6 +125,8 @@ pub struct EventQueue {
     /// Its events in order, [`END`], and whatever was there before.
     ordered: Vec<Key>,
     next: usize,
+    /// Where to stop, and where they end.
+    stop: usize,
     end: usize,
     /// Events pushed into the open window, last one first.
     late: Vec<Key>,
@@ -152,6 +154,7 @@ impl EventQueue {
             start: 0,
             ordered: vec![END],
             next: 0,
+            stop: 0,
             end: 0,
             late: Vec::new(),
             first_late: END,
@@ -231,15 +234,15 @@ impl EventQueue {
         }
     }
 
-    /// Takes the next event of the open window, and says whether it is a late one: added after the window
-    /// was opened.
+    /// Takes the next event of the open window before the place where it stops, and says whether it is a late
+    /// one: added after the window was opened.
     #[inline]
     pub fn pop(&mut self) -> Option<(Event, bool)> {
         let mut key = self.ordered[self.next];
         let late = self.first_late < key;
         if late {
             key = self.pop_late();
-        } else if self.next == self.end {
+        } else if self.next == self.stop {
             return None;
         } else {
             self.next += 1;
@@ -254,6 +257,22 @@ impl EventQueue {
         self.late.pop();
         let next = self.late.last().copied().unwrap_or(END);
         std::mem::replace(&mut self.first_late, next)
+    }
+
+    /// Stops the open window, of which nothing is taken, before `group` and those after it.
+    pub fn stop_before(&mut self, group: u32) {
+        let before = |&key: &Key| (key >> 96) < Key::from(group);
+        self.stop = self.ordered[..self.end].partition_point(before);
+    }
+
+    /// Stops the open window at its end.
+    pub fn go_on(&mut self) {
+        self.stop = self.end;
+    }
+
+    /// Whether there is more of the open window than where it stops.
+    pub fn stops_early(&self) -> bool {
+        self.stop < self.end
     }
 
     /// Events taken of the open window, without the late ones.
@@ -293,7 +312,7 @@ impl EventQueue {
         self.start = self.clock.start(window);
         self.next = 0;
         let n = self.ring.of(window).map(<[Key]>::len).sum();
-        self.end = n;
+        (self.stop, self.end) = (n, n);
         for keys in [&mut self.ordered, &mut self.by_time] {
             if keys.len() <= n {
                 keys.resize(2 * n + 1, END);
@@ -443,6 +462,30 @@ mod tests {
             }
             prop_assert!(model.is_empty());
         }
+    }
+
+    #[test]
+    fn a_window_stops_before_a_group_and_goes_on() {
+        let mut queue = EventQueue::new(1000, 4);
+        let event = |time, link| Event::new(time, Class::Arrival, link, 0);
+        for group in 0..4 {
+            queue.push_for(group, event(100, group));
+        }
+        queue.open(0);
+        queue.stop_before(2);
+        let mut links = Vec::new();
+        while let Some((taken, late)) = queue.pop() {
+            links.push((taken.entity(), late));
+            if taken.entity() == 1 {
+                // Of the group that is served: before the place where it stops.
+                queue.push(event(200, 9));
+            }
+        }
+        assert_eq!(links, [(0, false), (1, false), (9, true)]);
+        assert!(queue.stops_early() && queue.len() == 2);
+        queue.go_on();
+        let rest = std::iter::from_fn(|| queue.pop()).map(|(taken, _)| taken.entity());
+        assert!(rest.eq([2, 3]) && queue.is_empty() && !queue.stops_early());
     }
 
     #[test]

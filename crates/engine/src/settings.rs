@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::congestion::Scheme;
 use crate::probe::Probes;
 use crate::{CongestionControl, EngineError, Offset, Pacing};
 
@@ -243,6 +244,13 @@ impl Settings {
     pub(crate) fn marks_as_taken(&self) -> bool {
         let by_credit = self.rule == Rule::QueueExceedsCredit;
         by_credit && self.when == When::Arrival && !self.arbitrated()
+    }
+
+    /// Whether what happens at a switch may matter at once to nodes that are not its neighbours: on an ideal
+    /// network, and where switches tell senders of a red light.
+    pub(crate) fn reaches_far(&self) -> bool {
+        let control = self.congestion_control.as_ref();
+        !self.contention || control.is_some_and(|c| matches!(c.scheme, Scheme::Rgbcc { .. }))
     }
 
     /// Whether outputs are given out one packet at a time (see `arbiter.rs`).

@@ -23,6 +23,8 @@ pub(crate) struct Shard<'a, P> {
     /// The latest of those times.
     pub end: u64,
     pub queue: EventQueue,
+    /// As of [`crate::cut::Cut`].
+    pub border: u32,
     pub links: Links,
     pub packets: Packets,
     pub ahead: Ahead,
@@ -56,13 +58,34 @@ pub(crate) struct Shard<'a, P> {
 impl<P: Probe> Shard<'_, P> {
     /// Does all that happens in `window`.
     pub fn run(&mut self, window: u64) {
+        self.run_border(window);
+        self.run_rest();
+    }
+
+    /// Does what happens in `window` on the border of the shard. All that it has for others is known then.
+    pub fn run_border(&mut self, window: u64) {
         if self.queue.next_window() > window {
             return;
         }
         self.queue.open(window);
+        self.queue.stop_before(self.border);
         self.links.opens(self.queue.start());
         self.probe.opens(self.queue.start());
         self.look_ahead();
+        self.go_through();
+    }
+
+    /// Does the rest of what happens in the open window.
+    pub fn run_rest(&mut self) {
+        if self.queue.stops_early() {
+            self.queue.go_on();
+            self.go_through();
+            assert_eq!(self.first_mail, u64::MAX, "what is not on the border has mail");
+        }
+    }
+
+    /// Serves events of the open window up to where it stops.
+    fn go_through(&mut self) {
         loop {
             self.look_on();
             let Some((event, late)) = self.queue.pop() else { break };
@@ -151,6 +174,9 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Nothing, here or in the post, happens before this window.
     pub fn next_window(&self) -> u64 {
+        if self.queue.stops_early() {
+            return self.queue.window() + 1;
+        }
         let mail = match self.first_mail {
             u64::MAX => u64::MAX,
             time => self.queue.window_of(time).0,

@@ -3,6 +3,10 @@
 //!
 //! A window is at most as long as the lookahead of the cut, so nothing a shard does within it can matter
 //! to another before its end; windows without any event are left out. A round of the loop is one window.
+//! Each shard serves its border first: what happens further inside cannot reach another shard before it has
+//! reached the border, in a later window. So it hands over what it has, and does the rest while others get
+//! that far: who is a little slower in one window holds nobody up.
+//!
 //! Every thread serves its own shards, and then those of threads that have not come to it: where other
 //! work takes a core away, nobody waits for the thread that had it. What a shard does depends on its own
 //! events alone and those of a group have a fixed order, so the outcome is the same on any number of
@@ -11,7 +15,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::gate::{Alarm, Gate};
 use crate::link::Link;
@@ -61,6 +65,8 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
     (office.desks.into_iter().filter_map(shard).collect(), complete)
 }
 
+type Guard<'g, S> = MutexGuard<'g, Option<S>>;
+
 /// A shard, and what it tells of itself after each round; on cache lines of its own.
 #[repr(align(128))]
 struct Desk<S> {
@@ -108,7 +114,7 @@ struct Office<'w, P, F> {
     /// Written in one round and read in the next, by turns.
     post: [PostOffice; 2],
     gate: Gate,
-    /// Shards that are not served yet in this round.
+    /// Shards whose border is not served yet in this round.
     unserved: AtomicUsize,
     /// The watcher has asked to stop.
     stop: AtomicBool,
@@ -129,7 +135,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> Office<'w, P, F> {
                 self.stop.store(true, Relaxed);
             }
             self.gate.wait(round, || {
-                (0..self.desks.len()).for_each(|shard| self.serve(shard, round));
+                (0..self.desks.len()).for_each(|shard| self.help(shard, round));
             });
             if self.gate.window() == END {
                 break;
@@ -140,32 +146,47 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> Office<'w, P, F> {
     /// Does what a shard has to do in `round`, unless another thread has taken it.
     fn serve(&self, number: usize, round: u64) {
         let desk = &self.desks[number];
-        if self.threads > 1 && !desk.take(round) {
-            return;
+        if self.threads == 1 || desk.take(round) {
+            let shard = desk.shard.lock().unwrap_or_else(PoisonError::into_inner);
+            self.serve_taken(number, shard, round);
         }
-        let mut shard = desk.shard.lock().unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// The same for a shard that nobody is busy with.
+    fn help(&self, number: usize, round: u64) {
+        let desk = &self.desks[number];
+        if let Ok(shard) = desk.shard.try_lock()
+            && desk.take(round)
+        {
+            self.serve_taken(number, shard, round);
+        }
+    }
+
+    /// The same for one that is the caller's.
+    fn serve_taken(&self, number: usize, mut shard: Guard<'_, Shard<'w, P>>, round: u64) {
         let post = |round: u64| &self.post[round as usize % 2];
         if let Some(shard) = &mut *shard {
-            shard.collect(post(round + 1));
-            shard.run(self.gate.window());
             if self.desks.len() == 1 {
                 run_on(shard);
+            } else {
+                shard.collect(post(round + 1));
+                shard.run_border(self.gate.window());
             }
         }
         let served = shard.get_or_insert_with(|| self.world.shard(number as u8, &self.probe));
+        let desk = &self.desks[number];
         desk.next.store(served.next_window(), Relaxed);
         desk.events.store(served.events, Relaxed);
         desk.delivered.store(served.delivered, Relaxed);
         desk.time.store(served.end, Relaxed);
         served.post(post(round));
-        // Who takes it in the next round finds it unlocked.
-        drop(shard);
         if self.unserved.fetch_sub(1, AcqRel) == 1 {
             self.open_next();
         }
+        served.run_rest();
     }
 
-    /// All shards are served: begins the next round.
+    /// All shards have handed over what they have: begins the next round.
     fn open_next(&self) {
         let next = self.told(|desk| &desk.next).min().unwrap_or(END);
         self.unserved.store(self.desks.len(), Relaxed);

@@ -88,8 +88,7 @@ impl<'a> World<'a> {
         settings.check()?;
         check_sizes(fabric, plan, program, placement)?;
         let compiled = compile(program, settings.packet_bytes)?;
-        let delay = settings.switch_delay_ps;
-        let cut = cut_for(fabric, plan, placement, &compiled, (delay, shards));
+        let cut = cut_for(fabric, plan, placement, &compiled, settings, shards);
         let (ranks, local_ranks) = number_ranks(placement, &cut, program.n_ranks() as u32);
         let (sides, n_sides) = number_sides(placement, &cut, &compiled.messages);
         let of_packets = |m: &Envelope| u64::from(packets_of(m, settings));
@@ -101,7 +100,7 @@ impl<'a> World<'a> {
             placement,
             sides,
             n_sides,
-            least_cable_ps: cut.lookahead_ps.saturating_sub(delay).min(u64::MAX / 4),
+            least_cable_ps: (cut.lookahead_ps - settings.switch_delay_ps).min(u64::MAX / 4),
             places: places(fabric, plan, &cut),
             groups: groups(plan, &cut),
             total_packets: compiled.messages.iter().map(of_packets).sum(),
@@ -164,6 +163,7 @@ impl<'a> World<'a> {
         Shard {
             world: self,
             number,
+            border: self.cut.border[usize::from(number)],
             arbitrated,
             marks_as_taken: settings.marks_as_taken(),
             by_load: settings.routing == Routing::Adaptive && self.lanes() == 1,
@@ -407,9 +407,10 @@ fn cut_for(
     plan: &Plan,
     placement: &Placement,
     program: &Compiled,
-    (delay, shards): (u64, u32),
+    settings: &Settings,
+    shards: u32,
 ) -> Cut {
-    let mut cut = Cut::new(fabric, plan, delay, shards);
+    let mut cut = Cut::new(fabric, plan, settings.switch_delay_ps, shards);
     let home = |rank: u32| plan.home[placement.node[rank as usize] as usize];
     let host = |rank: u32| placement.host[rank as usize];
     let within = program.messages.iter().filter(|m| host(m.src) == host(m.dst));
@@ -419,6 +420,9 @@ fn cut_for(
         cut = cut.merged(fabric);
     }
     cut.join(&pairs);
+    if cut.shards > 1 {
+        cut.put_border_first(fabric, plan, settings.reaches_far());
+    }
     cut
 }
 

@@ -76,6 +76,7 @@ fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
     let round_robin = Settings { arbitration: Arbitration::RoundRobin, ..plain.clone() };
     let by_destination = Settings { injection: Injection::PerDestination, ..plain.clone() };
     let slow = Settings { crossbar_speedup: 1.0, ..plain.clone() };
+    let ideal = Settings { contention: false, ..plain.clone() };
     let weighted = Settings { services: 2, lane_weights: vec![8192, 4096], ..plain };
     let all = Settings {
         arbitration: Arbitration::RoundRobin,
@@ -85,7 +86,7 @@ fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
         ..controlled(Scheme::Infiniband)
     };
     let circuits = Settings { routing: Routing::Vc, vc_entries: 3, ..by_destination.clone() };
-    for settings in [round_robin, by_destination, slow, weighted, all, circuits] {
+    for settings in [round_robin, by_destination, slow, weighted, all, circuits, ideal] {
         same_everywhere(fabric, rule(false), &settings);
     }
     every_control(fabric, rule);
