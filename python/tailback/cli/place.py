@@ -94,10 +94,12 @@ def place(
 
 
 def _judge(prepared: Prepared, node: NDArray[np.uint32]) -> dict[str, Any]:
-    program = prepared.observed.program
+    """By packets: a sum of eight bytes loads the network less than a face of megabytes."""
+    fabric, program = prepared.fabric, prepared.observed.program
+    packet = prepared.scenario.engine.packet
     return {
-        "path_length": path_length(prepared.fabric, program, node),
-        "edge_cut": edge_cut(prepared.fabric, program, node),
+        "path_length": path_length(fabric, program, node, "packets", packet),
+        "edge_cut": edge_cut(fabric, program, node, "leaf", "packets", packet),
     }
 
 
