@@ -12,6 +12,7 @@ use crate::probe::Probe;
 use crate::queue::{Class, Event};
 use crate::settings::Arbitration;
 use crate::shard::Shard;
+use crate::wire::Wire;
 
 /// Packets from one input that wait for one lane.
 #[derive(Debug, Clone, Copy)]
@@ -47,17 +48,20 @@ struct Turn {
 pub(crate) struct Arbiter {
     waiting: Vec<Waiting>,
     turns: Vec<Turn>,
-    /// When the crossbar has taken what it is taking from each input.
+    /// When the crossbar has taken what it is taking from each input, and the link that leads there.
     input_free: Vec<u64>,
+    inputs: Vec<Wire>,
 }
 
 impl Arbiter {
-    /// For so many links with so many lanes each.
-    pub fn new(links: usize, lanes: usize) -> Self {
+    /// For links with so many lanes each; `inputs` are those that run back.
+    pub fn new(inputs: Vec<Wire>, lanes: usize) -> Self {
+        let links = inputs.len();
         Self {
             waiting: vec![Waiting::default(); links * lanes],
             turns: vec![Turn { due: NEVER, ..Turn::default() }; links],
             input_free: vec![0; links],
+            inputs,
         }
     }
 
@@ -217,7 +221,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let input = self.input_of(link, slot);
         let wire = f64::from(self.packets[slot].wire) / speedup;
-        let busy = self.links.wire_of(input).serialization(wire.ceil() as u32);
+        let busy = self.arbiter.inputs[input as usize].serialization(wire.ceil() as u32);
         self.arbiter.input_free[input as usize] = self.now + busy;
     }
 }

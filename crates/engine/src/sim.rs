@@ -77,7 +77,8 @@ pub fn simulate(
     let probe = |links: &[Link]| Measure::new(links, settings, least);
     let (mut outcome, shards) = run(&world, probe, work.threads, watch)?;
     let parts = shards.into_iter().map(|shard| shard.probe).collect();
-    (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(parts, work.threads);
+    (outcome.window_ps, outcome.samples, outcome.truth) =
+        Measure::join(parts, outcome.end_ps, work.threads);
     Ok(outcome)
 }
 
@@ -125,7 +126,8 @@ fn probed<P: Probe + Send + Into<Several>>(
         measured.extend(measure);
         rest.push(Part { ports, carried, global: links.numbers() });
     }
-    (outcome.window_ps, outcome.samples, outcome.truth) = Measure::join(measured, work.threads);
+    (outcome.window_ps, outcome.samples, outcome.truth) =
+        Measure::join(measured, outcome.end_ps, work.threads);
     outcome.probed = Probed::join(rest, outcome.end_ps, &world.fabric.link_reverse, work.threads);
     Ok(outcome)
 }
@@ -191,22 +193,23 @@ const MOST_LINKS: usize = (1 << 24) - 1;
 fn least_ps(world: &World<'_>, program: &Program) -> u64 {
     let World { plan, placement, .. } = world;
     let ps_per_byte = |link: u32| (8000.0 / world.fabric.link_gbps[link as usize]) as u64;
+    let network = || world.program.messages.iter().filter(|message| !world.same_host(message));
+    let mut sent = vec![0u64; program.n_ranks()];
+    for message in network() {
+        let rank = &mut sent[message.src as usize];
+        *rank = rank.saturating_add(message.bytes);
+    }
     let length = |rank: usize| {
         let ops = program.rank_start[rank] as usize..program.rank_start[rank + 1] as usize;
-        let (mut compute, mut sent) = (0u64, 0u64);
-        for (&kind, &amount) in program.kind[ops.clone()].iter().zip(&program.amount[ops]) {
-            match kind {
-                0 => compute = compute.saturating_add(amount),
-                1 => sent = sent.saturating_add(amount),
-                _ => {}
-            }
-        }
+        let computing = program.kind[ops.clone()].iter().zip(&program.amount[ops]);
+        let computing = computing.filter(|&(&kind, _)| kind == 0).map(|(_, &ps)| ps);
+        let compute = computing.fold(0u64, u64::saturating_add);
         let rate = ps_per_byte(plan.injection[placement.node[rank] as usize]);
         // Sending may overlap with computing.
-        placement.start_ps[rank] + compute.max(sent.saturating_mul(rate))
+        placement.start_ps[rank] + compute.max(sent[rank].saturating_mul(rate))
     };
     let mut received = vec![0u64; world.fabric.n_nodes as usize];
-    for message in world.program.messages.iter().filter(|message| !world.same_host(message)) {
+    for message in network() {
         let node = &mut received[placement.node[message.dst as usize] as usize];
         *node = node.saturating_add(message.bytes);
     }

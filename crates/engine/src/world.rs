@@ -19,7 +19,7 @@ use crate::program::{Compiled, Envelope, Placement, Program, compile};
 use crate::queue::{Class, Event, EventQueue};
 use crate::ranks::{Receiving, Sending};
 use crate::rng::{Source, Stream, random};
-use crate::settings::Routing;
+use crate::settings::{Detour, Routing};
 use crate::shard::Shard;
 use crate::wire::{Wire, different};
 use crate::{EngineError, Settings};
@@ -87,6 +87,7 @@ impl<'a> World<'a> {
     ) -> Result<Self, EngineError> {
         settings.check()?;
         check_sizes(fabric, plan, program, placement)?;
+        check_messages(program, settings)?;
         let compiled = compile(program, settings.packet_bytes)?;
         let cut = cut_for(fabric, plan, placement, &compiled, settings, shards);
         let (ranks, local_ranks) = number_ranks(placement, &cut, program.n_ranks() as u32);
@@ -169,7 +170,9 @@ impl<'a> World<'a> {
             by_load: settings.routing == Routing::Adaptive && self.lanes() == 1,
             controlled: control.is_some(),
             arbiter: if arbitrated {
-                Arbiter::new(links.len(), n_lanes)
+                let back = |link: &Link| self.fabric.link_reverse[link.global as usize] as usize;
+                let wire = |link| Wire::new(self.fabric.link_gbps[link], 0);
+                Arbiter::new(links.iter().map(|link| wire(back(link))).collect(), n_lanes)
             } else {
                 Arbiter::default()
             },
@@ -377,28 +380,42 @@ impl<'a> World<'a> {
         if home { latency } else { latency.max(self.cut.lookahead_ps) }
     }
 
-    /// Every pair of ranks that communicates needs a path.
+    /// Every pair of ranks that communicates by the network needs a path, no longer than packets can count.
     fn check_paths(&self) -> Result<(), EngineError> {
         let node = |rank: u32| self.placement.node[rank as usize];
-        let mut before = (NIL, NIL);
-        for message in &self.program.messages {
+        let (mut before, mut longest) = ((NIL, NIL), 0);
+        for message in self.program.messages.iter().filter(|message| !self.same_host(message)) {
             let pair = (node(message.src), node(message.dst));
             // Messages of one rank to another often follow each other.
-            if pair != std::mem::replace(&mut before, pair) && pair.0 != pair.1 {
-                self.require(pair.0, pair.1)?;
+            if pair != std::mem::replace(&mut before, pair) {
+                longest = longest.max(self.switches_between(pair.0, pair.1)?);
             }
+        }
+        if self.settings.detour != Detour::Never && self.plan.detours() > 0 {
+            // There and back again: a detour may lead to the far end of the network.
+            let corner = self.plan.home[0];
+            let to = |node| self.plan.hops(self.fabric, corner, node, NIL);
+            longest = 2 * (0..self.n_nodes).map(to).max().unwrap_or(0) + 1;
+        }
+        if longest > MOST_SWITCHES {
+            let (value, limit) = (longest.into(), MOST_SWITCHES.into());
+            return Err(EngineError::TooLarge { what: "switches on a path", value, limit });
         }
         Ok(())
     }
 
-    fn require(&self, from: u32, to: u32) -> Result<(), FabricError> {
+    /// Switches on the way from one node to another.
+    fn switches_between(&self, from: u32, to: u32) -> Result<u32, FabricError> {
         let (here, goal) = (self.plan.home[from as usize], self.plan.home[to as usize]);
-        if here == goal || self.plan.leads(self.fabric, here, to) {
-            return Ok(());
+        match self.plan.hops(self.fabric, here, to, NIL) {
+            u32::MAX => Err(FabricError::Unconnected { from: here, to: goal }),
+            hops => Ok(hops + 1),
         }
-        Err(FabricError::Unconnected { from: here, to: goal })
     }
 }
+
+/// Packets count the switches they visit in a byte.
+const MOST_SWITCHES: u32 = u8::MAX as u32 - 1;
 
 /// The cut into so many shards; hosts with several adapters hold switches together, for their ranks talk
 /// without the network.
@@ -495,6 +512,19 @@ fn window_ps(fabric: &Fabric, settings: &Settings, cut: &Cut) -> u64 {
     }
     let few = packet_ps * EVENTS / f64::from(fabric.n_nodes.max(1));
     few.max(16.0) as u64
+}
+
+/// Packets of a message are counted in four bytes.
+fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineError> {
+    const LIMIT: u64 = u32::MAX as u64;
+    let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
+    let most = sends.map(|(_, &bytes)| bytes.div_ceil(settings.packet_bytes.into())).max();
+    match most {
+        Some(value) if value > LIMIT => {
+            Err(EngineError::TooLarge { what: "packets of a message", value, limit: LIMIT })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Ports of a switch are numbered in two bytes.

@@ -158,6 +158,18 @@ fn an_input_feeds_as_fast_as_the_crossbar_takes() {
     assert_eq!(time(0.0), time(8.0));
 }
 
+/// It is read as fast as packets come by it, whatever goes the other way.
+#[test]
+fn an_input_is_read_at_the_rate_of_the_link_that_leads_there() {
+    let mut fabric = row(&[2, 1]);
+    let settings = Settings { crossbar_speedup: 1.0, ..settings() };
+    let messages = [(0, 1, 200 * PACKET)];
+    let before = run_row(&fabric, &settings, &messages, &[]).end_ps;
+    let into = fabric.link_dst.iter().position(|&dst| dst == 0).unwrap();
+    fabric.link_gbps[into] = 1.0;
+    assert_eq!(run_row(&fabric, &settings, &messages, &[]).end_ps, before);
+}
+
 /// Lines by destination: a big message does not hold up a small one to somebody else.
 #[test]
 fn lines_by_destination_let_a_small_message_pass() {

@@ -48,7 +48,7 @@ impl Throttle {
     /// A notification arrives.
     pub fn notified(&mut self, now: u64, control: &CongestionControl) {
         self.ease(now, control);
-        self.index = (self.index + control.increase).min(control.limit);
+        self.index = self.index.saturating_add(control.increase).min(control.limit);
     }
 
     /// Index into the table at `now`.
@@ -95,6 +95,14 @@ mod tests {
         assert_eq!(throttle.index(100, &control()), 9);
         assert_eq!(throttle.index(450, &control()), 6);
         assert_eq!(throttle.index(10_000, &control()), 0);
+    }
+
+    #[test]
+    fn no_increase_is_too_large() {
+        let mut throttle = Throttle::default();
+        let control = CongestionControl { increase: u32::MAX, ..control() };
+        (10..13).for_each(|now| throttle.notified(now, &control));
+        assert_eq!(throttle.index(20, &control), 10);
     }
 
     #[test]

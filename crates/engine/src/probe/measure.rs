@@ -45,9 +45,18 @@ impl Measure {
     }
 
     /// What the probes of all shards measured: length of a window, all sums by window, label and link,
-    /// and all truths by window and link. Uses so many threads.
-    pub(crate) fn join(mut parts: Vec<Measure>, threads: usize) -> (u64, Samples, Truths) {
-        let window_ps = parts.iter().map(Measure::window_ps).max().unwrap_or(0);
+    /// and all truths by window and link, of a run that ended at `end`. Uses so many threads.
+    pub(crate) fn join(
+        mut parts: Vec<Measure>,
+        end: u64,
+        threads: usize,
+    ) -> (u64, Samples, Truths) {
+        let mut window_ps = parts.iter().map(Measure::window_ps).max().unwrap_or(0);
+        // Where hosts were at work among themselves, the last packet may have come long before the end.
+        let most = parts.first().map_or(0, |measure| 2 * u64::from(measure.windows.target));
+        while window_ps > 0 && end / window_ps >= most {
+            window_ps *= 2;
+        }
         parts.iter_mut().for_each(|measure| measure.lengthen(window_ps));
         let (logs, ledgers) = parts.into_iter().map(|part| (part.samples, part.truth)).unzip();
         (window_ps, SampleLog::finish(logs, threads), Ledger::finish(ledgers, threads))
@@ -153,7 +162,7 @@ mod tests {
             let mark = Mark { hop_link: 0, hop_count: 3, ..Mark::EMPTY };
             measure.delivered(time, arrival, mark);
         }
-        let (_, samples, truth) = Measure::join(vec![measure], 1);
+        let (_, samples, truth) = Measure::join(vec![measure], 999 * FIRST_WINDOW_PS, 1);
         assert!((4..=8).contains(&truth.link.len()), "{}", truth.link.len());
         assert_eq!(truth.bytes.iter().sum::<u64>(), 10_000);
         assert_eq!(truth.stall_ps.iter().sum::<u64>(), 1000);

@@ -1,0 +1,124 @@
+//! What is too much for the engine is refused, and what is unusual is right.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::*;
+use tailback_engine::{Detour, EngineError, Outcome, Placement, Program, Settings, Work, simulate};
+use tailback_fabric::rules::{DimensionOrder, Tie};
+use tailback_fabric::{CableList, Fabric, Plan, Routes, Rule as PlanRule, fat_tree, torus};
+
+fn run_placed(
+    fabric: &Fabric,
+    rule: PlanRule,
+    settings: &Settings,
+    program: &Program,
+    placement: &Placement,
+) -> Result<Outcome, EngineError> {
+    let plan = Plan::new(fabric, rule)?;
+    let mut watch = |_| ControlFlow::Continue(());
+    simulate(fabric, &plan, settings, program, placement, Work::default(), &mut watch)
+}
+
+/// A row or a ring of switches with a node each.
+fn line(size: u32, wrap: bool) -> Fabric {
+    let dimension = torus::Dimension { size, wrap, cables: 1, gbps: vec![100.0], delay_ps: 10_000 };
+    let shape = torus::Shape {
+        dimensions: vec![dimension],
+        nodes_per_switch: 1,
+        node_gbps: 100.0,
+        node_delay_ps: 10_000,
+    };
+    torus::build(&shape).unwrap()
+}
+
+/// From the first node of a line to the last.
+fn end_to_end(size: u32, wrap: bool, detour: Detour) -> Result<Outcome, EngineError> {
+    let fabric = line(size, wrap);
+    let detours = detour != Detour::Never;
+    let rule = DimensionOrder::new(&fabric, &[size], Tie::Parity, true, detours).unwrap();
+    let settings = Settings { detour, ..settings() };
+    let program = burst(size as usize, &[(0, size - 1, 5000)]);
+    run_placed(
+        &fabric,
+        PlanRule::DimensionOrder(rule),
+        &settings,
+        &program,
+        &in_order(size as usize),
+    )
+}
+
+#[test]
+fn a_path_longer_than_packets_count_is_refused() {
+    assert_eq!(end_to_end(254, false, Detour::Never).unwrap().packet_hops, 2 * 254);
+    for (size, wrap, detour, value) in
+        [(255, false, Detour::Never, 255), (300, true, Detour::Valiant, 301)]
+    {
+        let refused = end_to_end(size, wrap, detour).unwrap_err();
+        let limit = 254;
+        assert_eq!(refused, EngineError::TooLarge { what: "switches on a path", value, limit });
+    }
+}
+
+#[test]
+fn a_message_of_more_packets_than_can_be_counted_is_refused() {
+    let settings = Settings { packet_bytes: 2, ..settings() };
+    let value = 1 << 32;
+    let refused =
+        run_on(&fat_tree::build(&SMALL).unwrap(), &settings, &burst(2, &[(0, 1, 2 * value)]));
+    let limit = u64::from(u32::MAX);
+    let expected = EngineError::TooLarge { what: "packets of a message", value, limit };
+    assert_eq!(refused.unwrap_err(), expected);
+}
+
+/// Two ranks on each of the first two hosts, the others alone; so many messages within the first host, one
+/// after the other, beside some between hosts.
+fn beside(within: usize, bytes: u64, settings: &Settings) -> Outcome {
+    let fabric = fat_tree::build(&SMALL).unwrap();
+    let mut ops = vec![Vec::new(); 6];
+    for _ in 0..within {
+        ops[0].extend([Do::Send(1, bytes), Do::WaitAll]);
+        ops[1].extend([Do::Receive(0, bytes), Do::WaitAll]);
+    }
+    for (src, dst) in [(2, 4), (3, 5), (4, 2)] {
+        ops[src as usize].push(Do::Send(dst, 1 << 20));
+        ops[dst as usize].push(Do::Receive(src, 1 << 20));
+    }
+    (2..6).for_each(|rank: usize| ops[rank].push(Do::WaitAll));
+    let host = vec![0, 0, 1, 1, 2, 3];
+    let placement = Placement { node: vec![0, 0, 4, 4, 8, 12], host, ..in_order(6) };
+    let rule = PlanRule::Table(Routes::up_down(&fabric).unwrap());
+    run_placed(&fabric, rule, settings, &program(&ops), &placement).unwrap()
+}
+
+#[test]
+fn time_windows_are_as_many_as_asked_for_whatever_hosts_do_among_themselves() {
+    let settings = Settings { local_delay_ps: 1_000_000, ..settings() };
+    // A thousand messages of a microsecond each, long after the network is quiet.
+    let late = beside(1000, 8, &settings);
+    let windows = late.end_ps / late.window_ps + 1;
+    assert!((16..=32).contains(&windows), "{windows} windows");
+    // A gigabyte that takes no time at its rate is no reason to expect a long run.
+    let quick = Settings { local_gbps: 1e9, local_delay_ps: 0, ..settings };
+    let large = beside(1, 1 << 30, &quick);
+    let windows = large.end_ps / large.window_ps + 1;
+    assert!((16..=32).contains(&windows), "{windows} windows");
+}
+
+#[test]
+fn ranks_of_a_host_need_no_path_between_its_adapters() {
+    // Two planes without a cable between them: nodes 0 and 2 of one, 1 and 3 of the other.
+    let mut cables = CableList::new(6);
+    for node in 0..4 {
+        cables.add(node, 4 + node % 2, 100.0, 10_000);
+    }
+    let fabric = cables.finish(4, vec![0, 0], vec![0, 0]).unwrap();
+    let placement = Placement { host: vec![0, 0, 1, 1], ..in_order(4) };
+    let rule = || PlanRule::Table(Routes::up_down(&fabric).unwrap());
+    let within = burst(4, &[(0, 1, 8192), (0, 2, 8192), (1, 3, 8192)]);
+    let outcome = run_placed(&fabric, rule(), &settings(), &within, &placement).unwrap();
+    assert_eq!(outcome.packets, 6);
+    let across = run_placed(&fabric, rule(), &settings(), &burst(4, &[(0, 3, 8)]), &placement);
+    assert!(matches!(across, Err(EngineError::Fabric(_))));
+}
