@@ -137,7 +137,7 @@ TABLES = {
             ("congested_packets", pl.UInt64, "packets of any job that met congestion there"),
             ("observed_congested_packets", pl.UInt64, "of them, packets of observed jobs"),
             ("busy_ps", pl.UInt64, "time the link was sending"),
-            ("stall_ps", pl.UInt64, "time it had data but no credit"),
+            ("stall_ps", pl.UInt64, "time it had data but no credit; not known of adapters, 0"),
         ),
         _table(
             "messages", "one message",

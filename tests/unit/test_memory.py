@@ -68,6 +68,9 @@ def tapered(size: str, messages: int, **telemetry: Any) -> dict[str, Any]:
         pytest.param(
             tapered("64 KiB", 4, scheme="off") | {"probes": {"counters": "500 ns"}}, id="counters"
         ),
+        pytest.param(
+            tapered("64 KiB", 1, scheme="off") | {"probes": {"counters": "40 ns"}}, id="often"
+        ),
     ],
 )
 def test_the_estimate_is_within_a_factor_of_two(source: dict[str, Any]) -> None:

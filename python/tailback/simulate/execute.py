@@ -121,7 +121,8 @@ def execute(
     settings = settings_of(prepared.scenario, detour=routes.detour, **changes)
     require_memory(
         fabric, prepared.scenario, program,
-        lanes=engine.services, measure=bool(settings["measure"]),
+        lanes=engine.services * (routes.rule.lanes if routes.rule else 1),
+        measure=bool(settings["measure"]),
     )  # fmt: skip
     stated = None
     # Where packets meet nobody there is nothing to share.

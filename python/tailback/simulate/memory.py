@@ -24,6 +24,7 @@ from tailback.units import format_bytes
 
 # Bytes of the engine's structures, with the copies alive at the peak.
 _LINK = 28 + 4  # description while the shards are made, number of its wire
+_MOST_ROWS = 1 << 26  # of a probe: the engine drops every other instant beyond
 _LANE = 64 + 8 + 8  # credit and waiting line, load, bytes that wait
 _TURN = 24 + 8 + 32 + 48  # round-robin: turn, crossbar, line of an output
 _NODE = 128 + 32  # adapter with its lines, injection, ejection
@@ -36,7 +37,7 @@ _FULL = 4  # its full packets in a window
 _ROW = 100  # a row of the tables of truth or samples: in the engine, in Python, in the table
 _FIRST_WINDOW_PS = 65_536  # no window is shorter
 _PROCESS = 8 << 20  # whatever the size, event queues of some threads included
-_PORT = 64 + 64 + 80 + 2 * 48  # what it sends, holds and said, the table made of it
+_PORT = 64 + 24 + 64 + 80 + 2 * 48  # what it sends, holds and said, the table made of it
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def estimate_memory(
         fabric: The fabric.
         scenario: Its engine and telemetry sections count.
         program: What all ranks do.
-        lanes: Virtual lanes of every link.
+        lanes: Virtual lanes of every link: those of the routing rule for each service level.
         measure: Whether links and samples are counted; None leaves it to the scenario.
     """
     engine, telemetry = scenario.engine, scenario.telemetry
@@ -83,7 +84,9 @@ def estimate_memory(
     sends = program.kind == Op.ISEND
     messages = int(np.count_nonzero(sends))
     packets = int(np.maximum(1, -(-program.amount[sends].astype(np.int64) // engine.packet)).sum())
-    by_turns = engine.arbitration != "fcfs" or engine.crossbar_speedup > 0
+    by_turns = (
+        engine.arbitration != "fcfs" or engine.crossbar_speedup > 0 or bool(engine.lane_weights)
+    )
     parts = {
         "links and nodes": links * (_LINK + lanes * (_LANE + by_turns * _TURN))
         + fabric.n_nodes * _NODE
@@ -104,9 +107,13 @@ def estimate_memory(
         parts["samples"] = samples * _ROW
     every = [time for time in (scenario.probes.counters, scenario.probes.queues) if time]
     if every:
-        # A row where something has changed: at each instant, or about once a packet and link.
-        instants = sum(1 + _least_ps(fabric, program) // time for time in every)
-        rows = min(links * instants, 6 * packets * len(every))
+        # A row where something has changed: at each instant, or while a packet is on a link.
+        least = _least_ps(fabric, program)
+        packet_ps = int(engine.packet * 8000 / float(fabric.link_gbps.max(initial=1.0)))
+        rows = sum(
+            min(links * (1 + least // time), 6 * packets * (1 + packet_ps // time), _MOST_ROWS)
+            for time in every
+        )
         parts["port counters and queues"] = links * _PORT + rows * _ROW
     return Estimate(parts)
 
