@@ -28,8 +28,10 @@ def written(path: Path, prefix: str = "") -> Path:
     for step, places in enumerate(hot):
         values[step, places] = 45.0 + 10 * step
     names = [f"{prefix}r{n}" for n in range(32)]
+    minutes = np.repeat(np.arange(1, 5) * 60 * 10**9, 32)
+    rows = pl.DataFrame({"time_ns": minutes}).with_columns(interval_ns=60 * 10**9)
     graph: Evolution = evolve(
-        np.repeat(np.arange(4) * 60 * 10**9, 32), np.tile(np.arange(32), 4), values.ravel(),
+        rows, np.tile(np.arange(32), 4), values.ravel(),
         torus_neighbours(xyz, (4, 4, 2), 0), names,
     )  # fmt: skip
     where = pl.DataFrame({"node_name": names, "x": xyz[:, 0], "y": xyz[:, 1], "z": xyz[:, 2]})

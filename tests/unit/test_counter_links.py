@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from tailback.counters import archive, archive_torus
 from tailback.counters.analysis import evolution, links, study
@@ -109,6 +110,11 @@ def test_groups_that_are_alike_and_one_that_is_not() -> None:
         links.compare_groups(rows.lazy(), ["nobody"])
 
 
+def every(time_ns: NDArray[np.int64], length: int) -> pl.DataFrame:
+    """Intervals of one length that end at some times."""
+    return pl.DataFrame({"time_ns": time_ns, "interval_ns": np.full(len(time_ns), length)})
+
+
 def ring(steps: list[list[int]], n: int = 8, wrap: bool = True) -> evolution.Evolution:
     """Hot places of a ring at each step; a place is 50 % + its number."""
     coordinates = np.array([[x, 0, 0] for x in range(n)])
@@ -119,7 +125,7 @@ def ring(steps: list[list[int]], n: int = 8, wrap: bool = True) -> evolution.Evo
     value = np.where(hot, 50.0 + place, 1.0)
     pairs = evolution.torus_neighbours(coordinates, shape, 0)
     names = [f"p{p}" for p in range(n)]
-    return evolution.evolve(time, place, value, pairs, names, threshold=40.0)
+    return evolution.evolve(every(time, 1), place, value, pairs, names, threshold=40.0)
 
 
 def test_features_split_and_merge() -> None:
@@ -151,8 +157,8 @@ def test_nothing_hot() -> None:
     assert "digraph" in dot_text(graph)
     with pytest.raises(CounterError, match="outside 0 to 100"):
         evolution.evolve(
-            np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 2), np.int64),
-            [], threshold=0,
+            every(np.zeros(0, np.int64), 1), np.zeros(0, np.int64), np.zeros(0),
+            np.zeros((0, 2), np.int64), [], threshold=0,
         )  # fmt: skip
 
 

@@ -88,10 +88,7 @@ def _of_run(run: Run, direction: str, threshold: float) -> _Drawn:
     graph = from_torus(rows, where, direction, threshold=threshold)
     number = pl.DataFrame({"node_name": graph.places}).with_row_index("place")
     placed = rows.join(number, on="node_name")
-    values = values_at(
-        graph, placed["time_ns"].to_numpy(), placed["place"].to_numpy().astype(np.int64),
-        placed["stall_fraction"].fill_null(np.nan).to_numpy(),
-    )  # fmt: skip
+    values = values_at(graph, placed, placed["place"].to_numpy().astype(np.int64))
     return graph, torus_panels(where, graph.places), values, f"{title}, {direction}"
 
 
@@ -113,8 +110,5 @@ def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
 def _of_links(rows: pl.DataFrame, fabric: Fabric, threshold: float, title: str) -> _Drawn:
     known = rows.filter(pl.col("link").is_not_null())
     graph = from_fabric(known, fabric, threshold=threshold)
-    values = values_at(
-        graph, known["time_ns"].to_numpy(), known["link"].to_numpy().astype(np.int64),
-        known["stall_fraction"].fill_null(np.nan).to_numpy(),
-    )  # fmt: skip
+    values = values_at(graph, known, known["link"].to_numpy().astype(np.int64))
     return graph, tier_panels(fabric), values, title

@@ -127,21 +127,21 @@ def torus_panels(coordinates: pl.DataFrame, places: Sequence[str]) -> list[Panel
 
 
 def values_at(
-    graph: Evolution, time_ns: NDArray[np.int64], place: NDArray[np.int64], fraction: NDArray[Any]
+    graph: Evolution, intervals: pl.DataFrame, place: NDArray[np.int64]
 ) -> NDArray[np.float64] | None:
-    """Percentages by step and place; None when they are too many for a page.
+    """Percentages by step and place, NaN where unknown; None when too many for a page.
 
     Args:
         graph: The graph.
-        time_ns: Time of each value, one of the graph's steps, shape (n,).
-        place: Its place, shape (n,).
-        fraction: The value, 0–1, NaN where unknown, shape (n,).
+        intervals: The rows it was made of, or more of its steps: n rows of ``counter_intervals``.
+            Of several of one place and step the largest is shown.
+        place: Place of each, shape (n,).
     """
     if len(graph.steps) * len(graph.places) > MOST_VALUES:
         return None
     out = np.full((len(graph.steps), len(graph.places)), np.nan)
-    step = np.searchsorted(graph.steps, time_ns)
-    out[step, place] = 100.0 * np.asarray(fraction, np.float64)
+    fraction = intervals["stall_fraction"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    np.fmax.at(out, (graph.sweeps.at(intervals), place), 100.0 * fraction)
     return out
 
 
@@ -217,7 +217,7 @@ def _worst_evolutions(graph: Evolution) -> Evolution:
     return Evolution(
         features.with_columns(feature=pl.int_range(pl.len(), dtype=pl.UInt32)),
         renumbered(graph.edges, "source", "target"), renumbered(graph.members, "feature"),
-        graph.places, graph.threshold, graph.steps,
+        graph.places, graph.threshold, graph.sweeps,
     )  # fmt: skip
 
 

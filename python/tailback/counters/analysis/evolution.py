@@ -1,9 +1,10 @@
 """The congestion evolution graph: features of contiguous congested links through time.
 
 Jha et al., *Characterizing Supercomputer Traffic Networks Through Link-Level Analysis* (HPCMASPA
-2018), section VI. At each time, links above a threshold that are neighbours form a *feature*; a
-feature evolves into every feature of the next time that shares a link with it, so features split
-and merge, and the graph is acyclic. A feature that pauses for one time is a new one.
+2018), section VI. At each step, links above a threshold that are neighbours form a *feature*; a
+feature evolves into every feature of the next step that shares a link with it, so features split
+and merge, and the graph is acyclic. A feature that pauses for one step is a new one. A step is a
+sweep (:mod:`tailback.counters.analysis.sweeps`): ports are not read at one instant.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.counters.analysis.sweeps import Sweeps
 from tailback.counters.schema import CounterError
 from tailback.fabric.model import Fabric
 
@@ -27,7 +29,7 @@ FEATURES: Final[dict[str, type[pl.DataType]]] = {
     "mean": pl.Float64,
     "evolution": pl.UInt32,
 }
-"""Table of features: its number, time step and time, links in it, largest and mean value in
+"""Table of features: its number, step and the time of that, links in it, largest and mean value in
 percent, and the evolution (connected piece of the graph) it is part of."""
 
 
@@ -41,7 +43,7 @@ class Evolution:
         members: ``feature, place``: which links (rows of ``places``) a feature is made of.
         places: Label of each place, as the counters name it.
         threshold: Percent above which a link counts.
-        steps: Time of every step, nanoseconds, shape (steps,).
+        sweeps: The steps; one without any interval is none, and nothing goes on over it.
     """
 
     features: pl.DataFrame
@@ -49,7 +51,12 @@ class Evolution:
     members: pl.DataFrame
     places: list[str]
     threshold: float
-    steps: NDArray[np.int64]
+    sweeps: Sweeps
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """Time of every step, nanoseconds, shape (steps,)."""
+        return self.sweeps.time_ns
 
     @property
     def splits(self) -> int:
@@ -107,7 +114,7 @@ def fabric_neighbours(fabric: Fabric) -> NDArray[np.int64]:
 
 
 def evolve(
-    time_ns: NDArray[np.int64],
+    intervals: pl.DataFrame,
     place: NDArray[np.int64],
     percent: NDArray[np.float64],
     neighbours: NDArray[np.int64],
@@ -118,9 +125,10 @@ def evolve(
     """Build the graph.
 
     Args:
-        time_ns: Time of each value, the same for values of one step, shape (n,).
-        place: Place (link or router) of each value, a row of ``places``, shape (n,).
-        percent: The values, percent, shape (n,); NaN where unknown.
+        intervals: Columns ``time_ns`` and ``interval_ns`` of ``counter_intervals``, n rows.
+        place: Place (link or router) of each interval, a row of ``places``, shape (n,).
+        percent: The values, percent, shape (n,); NaN where unknown. Of several of one place and
+            step the largest counts.
         neighbours: Pairs of places, shape (pairs, 2).
         places: Label of each place.
         threshold: A place counts from this value on, percent.
@@ -132,11 +140,15 @@ def evolve(
         raise CounterError(
             f"threshold {threshold} % is outside 0 to 100", remedy="the paper has 40 %"
         )
-    steps, step = np.unique(time_ns, return_inverse=True)
+    sweeps = Sweeps.of(intervals)
+    # A hole in the numbers parts what is around it; how long it is would only overflow the keys.
+    apart = np.concatenate([[0], np.cumsum(np.minimum(np.diff(sweeps.number), 2))])
     n_places = len(places)
     hot = np.isfinite(percent) & (percent >= threshold)
-    key, first = np.unique(step[hot].astype(np.int64) * n_places + place[hot], return_index=True)
-    value = percent[hot][first]
+    step = sweeps.at(intervals.filter(hot))
+    key, row = np.unique(apart[step] * n_places + place[hot], return_inverse=True)
+    value = np.full(len(key), -np.inf)
+    np.maximum.at(value, row, percent[hot])
     feature = _features(key, neighbours, n_places)
     count = int(feature.max(initial=-1)) + 1
     edges = _edges(key, feature, n_places)
@@ -145,10 +157,10 @@ def evolve(
     largest = np.full(count, -np.inf)
     np.maximum.at(largest, feature, value)
     own_step = np.zeros(count, np.int64)
-    own_step[feature] = key // n_places
+    own_step[feature] = np.searchsorted(apart, key // n_places)
     features = pl.DataFrame(
         {
-            "feature": np.arange(count), "step": own_step, "time_ns": steps[own_step],
+            "feature": np.arange(count), "step": own_step, "time_ns": sweeps.time_ns[own_step],
             "extent": extent, "maximum": largest,
             "mean": np.bincount(feature, value, count) / np.maximum(extent, 1),
             "evolution": pieces,
@@ -159,7 +171,7 @@ def evolve(
         features,
         pl.DataFrame({"source": edges[:, 0], "target": edges[:, 1]}, schema_overrides=_PAIR),
         pl.DataFrame({"feature": feature, "place": key % n_places}, schema_overrides=_PAIR),
-        places, threshold, steps.astype(np.int64),
+        places, threshold, sweeps,
     )  # fmt: skip
 
 
@@ -252,11 +264,11 @@ def from_torus(
     rows = (
         intervals.filter(pl.col("direction") == direction)
         .join(place, on="node_name", how="inner")
-        .select("time_ns", "place", value=pl.col(measure).cast(pl.Float64) * 100)
+        .select("time_ns", "interval_ns", "place", value=pl.col(measure).cast(pl.Float64) * 100)
         .sort("time_ns", "place")
     )
     return evolve(
-        rows["time_ns"].to_numpy(), rows["place"].to_numpy().astype(np.int64),
+        rows, rows["place"].to_numpy().astype(np.int64),
         rows["value"].fill_null(np.nan).to_numpy(),
         torus_neighbours(xyz, (shape[0], shape[1], shape[2]), "XYZ".index(direction[0])),
         routers["node_name"].to_list(), threshold=threshold,
@@ -286,7 +298,7 @@ def from_fabric(
             remedy="the counters are of another fabric",
         )
     return evolve(
-        rows["time_ns"].to_numpy(), link,
+        rows, link,
         (rows[measure].cast(pl.Float64) * 100).fill_null(np.nan).to_numpy(),
         fabric_neighbours(fabric), [fabric.link_name(n) for n in range(fabric.n_links)],
         threshold=threshold,

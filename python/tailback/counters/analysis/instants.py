@@ -1,7 +1,7 @@
-"""Instants of a torus: the rows an evolution graph is made of, and every router at the worst one.
+"""Steps of a torus: the rows an evolution graph is made of, and every router at the worst one.
 
-Of a direction's rows the graph needs those above the threshold and, for its axis of time, one row
-of every step: of months of counters that little comes to one place.
+Of a direction's rows the graph needs those above the threshold and, for its axis of time, a few
+rows of every step: of months of counters that little comes to one place.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from functools import partial
 import polars as pl
 
 from tailback.counters.analysis.passes import Pass, Piece
+from tailback.counters.analysis.sweeps import Sweeps, instant, usual_interval
 
-_COLUMNS = ("time_ns", "node_name", "direction", "stall_fraction")
+_COLUMNS = ("time_ns", "interval_ns", "node_name", "direction", "stall_fraction")
 
 
 def hot_pass(direction: str, threshold: float) -> Pass:
-    """Rows of ``direction`` from ``threshold`` percent on, one of each time, and the worst.
+    """Rows of ``direction`` from ``threshold`` percent on, some of each step, and the worst.
 
     Args:
         direction: ``X+`` … ``Z-``.
@@ -30,14 +31,20 @@ def _hot(piece: Piece, direction: str, threshold: float) -> pl.LazyFrame:
     rows = piece.rows.filter(pl.col("direction") == direction).select(_COLUMNS)
     return rows.filter(
         (stall * 100 >= threshold).fill_null(False)
-        | pl.col("time_ns").is_first_distinct()
+        | _some_of_each_step()
         | (stall == stall.max()).fill_null(False)
     )
 
 
+def _some_of_each_step() -> pl.Expr:
+    """One row of each quarter of a period: where a step begins, no piece knows by itself."""
+    period = usual_interval()
+    return (instant(period) // (period // 4).clip(lower_bound=1)).is_first_distinct()
+
+
 def hot_links_pass(threshold: float) -> Pass:
-    """Rows of known links from ``threshold`` percent on, and one of each time."""
-    columns = ("time_ns", "link", "stall_fraction")
+    """Rows of known links from ``threshold`` percent on, and some of each step."""
+    columns = ("time_ns", "interval_ns", "link", "stall_fraction")
     return Pass(partial(_hot_links, threshold=threshold), _all, columns)
 
 
@@ -45,8 +52,8 @@ def _hot_links(piece: Piece, threshold: float) -> pl.LazyFrame:
     hot = (pl.col("stall_fraction") * 100 >= threshold).fill_null(False)
     return (
         piece.rows.filter(pl.col("link").is_not_null())
-        .select("time_ns", "link", "stall_fraction")
-        .filter(hot | pl.col("time_ns").is_first_distinct())
+        .select("time_ns", "interval_ns", "link", "stall_fraction")
+        .filter(hot | _some_of_each_step())
     )
 
 
@@ -54,28 +61,40 @@ def _all(parts: pl.LazyFrame) -> pl.LazyFrame:
     return parts
 
 
-def instant_pass(direction: str, time_ns: int) -> Pass:
-    """Every row of ``direction`` at one instant."""
-    return Pass(partial(_at, direction=direction, time_ns=time_ns), _all)
+def worst_pass(direction: str, hot: pl.DataFrame) -> Pass | None:
+    """Every row of ``direction`` in the step of the largest stall, the first of several.
+
+    Args:
+        direction: ``X+`` … ``Z-``.
+        hot: Total of :func:`hot_pass`.
+
+    Returns:
+        The pass; None where no stall is known.
+    """
+    largest = pl.col("stall_fraction") == pl.col("stall_fraction").max()
+    worst = hot.filter(largest).sort("time_ns").head(1)
+    if worst.is_empty():
+        return None
+    sweeps = Sweeps.of(hot)
+    step = int(sweeps.at(worst)[0])
+    start = int(sweeps.start_ns[step])
+    end = start + max(sweeps.period_ns, 1)
+    at = partial(_at, direction=direction, start_ns=start, end_ns=end, period_ns=sweeps.period_ns)
+    return Pass(at, _all, _COLUMNS)
 
 
-def _at(piece: Piece, direction: str, time_ns: int) -> pl.LazyFrame:
-    here = (pl.col("time_ns") == time_ns) & (pl.col("direction") == direction)
+def _at(piece: Piece, direction: str, start_ns: int, end_ns: int, period_ns: int) -> pl.LazyFrame:
+    when = instant(pl.lit(period_ns, pl.Int64))
+    here = (when >= start_ns) & (when < end_ns) & (pl.col("direction") == direction)
     return piece.rows.filter(here).select(_COLUMNS)
 
 
-def worst_time(hot: pl.DataFrame) -> int | None:
-    """The instant of the largest stall among the rows of :func:`hot_pass`; the first of several."""
-    worst = hot.filter(pl.col("stall_fraction") == pl.col("stall_fraction").max())
-    when = worst["time_ns"].min()
-    return when if isinstance(when, int) else None
-
-
 def slices(rows: pl.DataFrame, coordinates: pl.DataFrame) -> pl.DataFrame:
-    """Routers with their places: ``time_ns, x, y, z, percent``."""
+    """Routers with their places: ``time_ns, x, y, z, percent``; the largest of each."""
     return (
         rows.filter(pl.col("stall_fraction").is_not_null())
         .join(coordinates, on="node_name", how="inner")
         .select("time_ns", "x", "y", "z", percent=100 * pl.col("stall_fraction"))
-        .sort("z", "y", "x")
+        .sort("z", "y", "x", "percent", "time_ns")
+        .unique(["z", "y", "x"], keep="last", maintain_order=True)
     )

@@ -17,9 +17,8 @@ from tailback.counters.analysis.evolution import Evolution, from_fabric, from_to
 from tailback.counters.analysis.instants import (
     hot_links_pass,
     hot_pass,
-    instant_pass,
     slices,
-    worst_time,
+    worst_pass,
 )
 from tailback.counters.analysis.links import Comparison
 from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass
@@ -37,7 +36,7 @@ class Study:
         rounds: Its summary, with the classes of the ports.
         evolution: Congestion evolution graph.
         comparison: I/O links against others.
-        slices: Router values of one instant: ``x, y, z, percent``.
+        slices: Router values of one step: ``x, y, z, percent``.
         title: What the counters are of.
         notes: What was odd and tolerated.
         more: Totals of passes that a caller added.
@@ -186,9 +185,9 @@ def torus(
     if coordinates.height:
         hot = totals["hot"]
         out.evolution = from_torus(hot, coordinates, direction, threshold=threshold)
-        when = worst_time(hot)
-        if when is not None:
-            (rows,) = engine.add_up(pieces, [instant_pass(direction, when)])
+        worst = worst_pass(direction, hot)
+        if worst is not None:
+            (rows,) = engine.add_up(pieces, [worst])
             out.slices = slices(rows, coordinates)
     return out
 

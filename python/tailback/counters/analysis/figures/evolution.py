@@ -1,4 +1,4 @@
-"""The congestion evolution graph, and the torus at its worst instant."""
+"""The congestion evolution graph, and the torus at its worst step."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def evolution(study: Study) -> Figure | None:
 
 @figure("torus_slices")
 def torus_slices(study: Study) -> Figure | None:
-    """The torus at its worst instant, one panel a plane of z (Jha et al., Figure 10)."""
+    """The torus at its worst step, one panel a plane of z (Jha et al., Figure 10)."""
     table = study.slices
     if table is None or table.is_empty():
         return None

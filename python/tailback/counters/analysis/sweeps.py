@@ -1,0 +1,82 @@
+"""Steps of time: which intervals belong together where every port is read at an instant of its own.
+
+A collector asks one port after another, and samplers that are set off "synchronously across all
+nodes" go by clocks whose skew nobody corrects (Jha et al., *Characterizing Supercomputer Traffic
+Networks Through Link-Level Analysis*, HPCMASPA 2018, II-D). What was read within one sampling
+period is one *sweep*. Sweeps are numbered by periods, so that one without any interval leaves a
+hole: there is nothing a feature could go on in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+
+def usual_interval() -> pl.Expr:
+    """The sampling period: the median length of an interval, nanoseconds; 0 where none has one."""
+    return pl.col("interval_ns").median().fill_null(0).cast(pl.Int64)
+
+
+def instant(period_ns: pl.Expr) -> pl.Expr:
+    """Where an interval stands, nanoseconds: the middle of its last period.
+
+    Not its end: the last interval of a simulated run is cut short, and would be taken for a second
+    one of the sweep before.
+    """
+    length = pl.col("interval_ns").fill_null(0)
+    return pl.col("time_ns") - pl.min_horizontal(length, period_ns) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Sweeps:
+    """The sweeps of some intervals, in order; those without any are left out.
+
+    Attributes:
+        period_ns: Usual length of an interval; 0 where no length is known, so that every time is a
+            sweep.
+        start_ns: Instant from which an interval belongs to each, shape (sweeps,).
+        number: Number of each, those left out counted as well, shape (sweeps,).
+        time_ns: Earliest end of an interval in each, shape (sweeps,).
+    """
+
+    period_ns: int
+    start_ns: NDArray[np.int64]
+    number: NDArray[np.int64]
+    time_ns: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, intervals: pl.DataFrame) -> Sweeps:
+        """Find the sweeps.
+
+        Args:
+            intervals: Columns ``time_ns`` and ``interval_ns`` of ``counter_intervals``.
+        """
+        period = int(intervals.select(usual_interval()).item())
+        times = intervals["time_ns"].to_numpy()
+        if period <= 0 or not len(times):
+            distinct = np.unique(times).astype(np.int64)
+            return cls(0, distinct, np.arange(len(distinct)), distinct)
+        instants = _instants(intervals, period)
+        # The border lies where it parts no sweep: in the middle of the longest pause of a period.
+        phase = np.unique(instants % period)
+        pause = np.diff(phase, append=phase[0] + period)
+        longest = int(pause.argmax())
+        border = int(phase[longest] + (pause[longest] + 1) // 2)
+        number, sweep = np.unique((instants - border) // period, return_inverse=True)
+        earliest = np.full(len(number), np.iinfo(np.int64).max)
+        np.minimum.at(earliest, sweep, times)
+        return cls(period, border + number * period, number, earliest)
+
+    def at(self, intervals: pl.DataFrame) -> NDArray[np.int64]:
+        """The row of ``start_ns`` that each interval belongs to, shape (intervals,)."""
+        found = np.searchsorted(self.start_ns, _instants(intervals, self.period_ns), "right")
+        return np.asarray(found - 1, np.int64)
+
+
+def _instants(intervals: pl.DataFrame, period_ns: int) -> NDArray[np.int64]:
+    at = intervals.select(instant(pl.lit(period_ns, pl.Int64)).alias("at"))["at"]
+    return np.asarray(at.to_numpy(), np.int64)
