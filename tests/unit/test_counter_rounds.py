@@ -163,6 +163,30 @@ def test_tables_of_an_archive() -> None:
     assert third["increase_ticks"][0] == third["xmit_wait_ticks"][1] - third["xmit_wait_ticks"][0]
 
 
+def test_table_iii_takes_the_tick_of_the_readings_and_what_the_summary_counts() -> None:
+    time = 10**8 * np.arange(20)
+    wait = 10**7 * np.arange(20)  # half of the time at 5 ns
+    flags = np.zeros(20, np.int64)
+    wait[12:] += 6 * 10**7  # more than 100 ms, but the counter was set back on the way
+    flags[12] = int(Flag.RESET | Flag.AT_LEAST)
+    frame = pl.DataFrame(
+        {
+            "round": 1, "time_ns": time, "node_guid": 1, "port": 1, "xmit_wait_ticks": wait,
+            "tick_ns": [None, *[5.0] * 19], "turnaround_ns": 1000, "flags": flags,
+        }
+    )  # fmt: skip
+    for rows in (frame.lazy(), frame.drop("turnaround_ns").lazy()):
+        table = tables_002.table_iii(rows, rounds.summarise(rows))
+        assert table["fraction"].to_list() == [0.5, None]
+        assert table["increase_ticks"].to_list() == [10**7, None]
+        assert table["least_fraction"][0] <= 0.5 <= table["most_fraction"][0]
+    # Without a tick of their own the argument holds; of one reading there is nothing to tell.
+    rows = frame.drop("tick_ns").lazy()
+    assert tables_002.table_iii(rows, rounds.summarise(rows, 4.0), 4.0)["fraction"][0] == 0.4
+    one = frame.head(1).lazy()
+    assert tables_002.table_iii(one, rounds.summarise(one)).is_empty()
+
+
 def test_archive_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     path = archive.write(tmp_path / "a", 5_000, seed=4)
     whole = rounds.scan(path).collect()

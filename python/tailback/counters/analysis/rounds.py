@@ -189,9 +189,20 @@ def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _piece(piece: Piece, tick_ns: float) -> pl.LazyFrame:
-    """Summary of the rounds in a piece; counts are to be added up."""
-    names = piece.rows.collect_schema().names()
+def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
+    """Equation 3 between each reading and the one before it, row by row.
+
+    Args:
+        readings: Rows of ``counter_readings``, the rounds one after the other in order of time.
+        tick_ns: Length of a tick where a reading does not say it, nanoseconds.
+
+    Returns:
+        As many rows: ``round, node_guid, port, node_name, link, same`` (there is a reading before
+        it in its round), ``length`` (nanoseconds since), ``stalled`` (of that, nanoseconds),
+        ``slack`` (half of both turn-arounds, nanoseconds), ``counted`` (in order, neither reset nor
+        latched) and ``fraction``, null unless counted.
+    """
+    names = readings.collect_schema().names()
 
     def optional(name: str, dtype: type[pl.DataType]) -> pl.Expr:
         return pl.col(name) if name in names else pl.lit(None, dtype).alias(name)
@@ -203,22 +214,26 @@ def _piece(piece: Piece, tick_ns: float) -> pl.LazyFrame:
     tick = optional("tick_ns", pl.Float64).fill_null(tick_ns)
     low = (optional("flags", pl.UInt32).fill_null(0) & _LEAVE_OUT) > 0
     answer = optional("turnaround_ns", pl.UInt64).cast(pl.Float64)
-    steps = (
-        piece.rows.select(
+    counted = pl.col("same") & ~pl.col("low") & (pl.col("stalled") >= 0) & (pl.col("length") > 0)
+    return (
+        readings.select(
             "round", "node_guid", "port",
             optional("node_name", pl.String), optional("link", pl.UInt32),
             same=same, length=length, low=low,
             stalled=(wait - wait.shift(1)).cast(pl.Float64) * tick,
             slack=((answer + answer.shift(1)) / 2).fill_null(0.0),
         )
-        .slice(piece.carried)
-        .filter(pl.col("round").is_not_null())
-        .with_columns(
-            counted=pl.col("same") & ~pl.col("low") & (pl.col("stalled") >= 0)
-            & (pl.col("length") > 0)
-        )
+        .with_columns(counted=counted)
         .with_columns(fraction=pl.when("counted").then(pl.col("stalled") / pl.col("length")))
+        .drop("low")
     )  # fmt: skip
+
+
+def _piece(piece: Piece, tick_ns: float) -> pl.LazyFrame:
+    """Summary of the rounds in a piece; counts are to be added up."""
+    steps = (
+        intervals(piece.rows, tick_ns).slice(piece.carried).filter(pl.col("round").is_not_null())
+    )
     fraction = pl.col("fraction")
     allowed = (pl.col("length") + pl.col("slack")) / (1 - TICK_TOLERANCE)
     return steps.group_by("round").agg(

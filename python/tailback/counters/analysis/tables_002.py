@@ -12,13 +12,27 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.counters.analysis.rounds import FDR_TICK_NS
+from tailback.counters.analysis.rounds import FDR_TICK_NS, intervals
 from tailback.counters.schema import CounterError
 
 CLASS: Final = ("category", "port_type")
 
 CATEGORY_ORDER: Final = ("Spine", "Leaf", "ToR", "DAVSpine", "DAVLeaf", "GladeSpine", "GladeLeaf")
 """Order of the paper's tables; other categories follow by name."""
+
+
+TABLE_III: Final[dict[str, type[pl.DataType]]] = {
+    "round": pl.Int64,
+    "time_query_ns": pl.Int64,
+    "turnaround_ns": pl.Int64,
+    "xmit_wait_ticks": pl.Int64,
+    "increase_ticks": pl.Int64,
+    "interval_ns": pl.Int64,
+    "fraction": pl.Float64,
+    "least_fraction": pl.Float64,
+    "most_fraction": pl.Float64,
+}
+"""Columns of Table III."""
 
 
 def _ordered(frame: pl.DataFrame) -> pl.DataFrame:
@@ -138,45 +152,43 @@ def table_iii(
 
     Args:
         readings: The archive.
-        rounds: Its summary.
-        tick_ns: Length of a tick, nanoseconds.
+        rounds: Its summary, by the same ``tick_ns``.
+        tick_ns: Length of a tick where the readings do not say it, nanoseconds.
 
     Returns:
-        Two rows: ``round, time_query_ns, turnaround_ns, xmit_wait_ticks, increase_ticks,
-        interval_ns, fraction, least_fraction, most_fraction``. A counter was read somewhere
+        Two rows of ``TABLE_III``. A counter was read somewhere
         between its query and its answer, so the fraction lies between the last two; the port was
-        stalled all the time where ``least_fraction`` is at most 1 and ``fraction`` above.
+        stalled all the time where ``least_fraction`` is at most 1 and ``fraction`` above. What the
+        summary leaves out is left out here too; no rows where that is everything.
     """
     if rounds.is_empty():
         raise CounterError("no rounds", remedy="give an archive with rounds")
     worst = rounds.sort("maximum", descending=True, nulls_last=True).row(0, named=True)
     rows = readings.filter(pl.col("round") == worst["round"]).collect().sort("time_ns")
-    time = rows["time_ns"].to_numpy().astype(np.int64)
-    wait = rows["xmit_wait_ticks"].to_numpy().astype(np.int64)
-    answer = (
-        rows["turnaround_ns"].fill_null(0).to_numpy().astype(np.int64)
-        if "turnaround_ns" in rows.columns
-        else np.zeros(len(time), np.int64)
-    )
-    length = np.maximum(np.diff(time), 1)
-    fraction = np.where(np.diff(wait) >= 0, tick_ns * np.diff(wait) / length, -1.0)
-    at = int(fraction.argmax())
-    bounds = explain(
-        fraction[at : at + 1], length[at : at + 1], answer[at : at + 1], answer[at + 1 : at + 2]
-    )
-    two = slice(at, at + 2)
+    between = intervals(rows.lazy(), tick_ns).collect()
+    at = between["fraction"].arg_max()
+    if at is None:
+        return pl.DataFrame(schema=TABLE_III)
+    two, step = rows.slice(at - 1, 2), between.row(at, named=True)
+    answer = pl.Series([0, 0])
+    if "turnaround_ns" in rows.columns:
+        answer = two["turnaround_ns"].fill_null(0).cast(pl.Int64)
+    wait = two["xmit_wait_ticks"].cast(pl.Int64)
+    one = np.array([step["fraction"]]), np.array([int(step["length"])])
+    least, most = explain(*one, answer[:1].to_numpy(), answer[1:].to_numpy())
     return pl.DataFrame(
         {
-            "round": [worst["round"]] * 2,
-            "time_query_ns": time[two] - answer[two] // 2,
-            "turnaround_ns": answer[two],
-            "xmit_wait_ticks": wait[two],
-            "increase_ticks": [int(wait[at + 1] - wait[at]), None],
-            "interval_ns": [int(length[at]), None],
-            "fraction": [float(fraction[at]), None],
-            "least_fraction": [float(bounds[0][0]), None],
-            "most_fraction": [float(bounds[1][0]), None],
-        }
+            "round": two["round"],
+            "time_query_ns": two["time_ns"] - answer // 2,
+            "turnaround_ns": answer,
+            "xmit_wait_ticks": wait,
+            "increase_ticks": [wait[1] - wait[0], None],
+            "interval_ns": [int(step["length"]), None],
+            "fraction": [step["fraction"], None],
+            "least_fraction": [float(least[0]), None],
+            "most_fraction": [float(most[0]), None],
+        },
+        schema_overrides=TABLE_III,
     )
 
 
