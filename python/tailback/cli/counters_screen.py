@@ -132,7 +132,7 @@ def _group_lines(verdict: Verdict) -> list[str]:
         (
             short(_class(row), 22),
             str(row["ports"]),
-            f"{row['stalled_percent'] or 0:.0f} %",
+            "?" if (ever := row["stalled_percent"]) is None else f"{ever:.0f} %",
             _share(row["stall_fraction"], row["at_least"] > 0),
             _share(row["maximum"]),
             _share(row["utilization"]),

@@ -77,6 +77,7 @@ def _sums(piece: Piece) -> pl.LazyFrame:
         intervals=pl.len().cast(pl.UInt64),
         length=length.sum(),
         stalled_intervals=(stall > 0).sum().cast(pl.UInt64),
+        stall_known_intervals=stall.count().cast(pl.UInt64),
         stalled=(stall * length).sum(),
         known=length.filter(stall.is_not_null()).sum(),
         maximum=stall.max(),
@@ -90,7 +91,8 @@ def _sums(piece: Piece) -> pl.LazyFrame:
 
 
 def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
-    numbers = ("intervals", "length", "stalled_intervals", "stalled", "known", "used", "sized")
+    numbers = ("intervals", "length", "stalled_intervals", "stall_known_intervals", "stalled",
+               "known", "used", "sized")  # fmt: skip
     return parts.group_by(_PORT).agg(
         pl.col(*numbers, *FLAGS).sum(),
         pl.col("maximum", "capacity_gbps", "end_ns").max(),
@@ -111,7 +113,11 @@ def port_table(sums: pl.DataFrame) -> pl.DataFrame:
     stalled = pl.when(pl.col("known") > 0).then(pl.col("stalled") / pl.col("known"))
     used = pl.when(pl.col("sized") > 0).then(pl.col("used") / pl.col("sized"))
     out = sums.with_columns(
-        seconds=pl.col("length") / 1e9, stall_fraction=stalled, utilization=used
+        seconds=pl.col("length") / 1e9,
+        stall_known_seconds=pl.col("known") / 1e9,
+        use_known_seconds=pl.col("sized") / 1e9,
+        stall_fraction=stalled,
+        utilization=used,
     ).with_columns(lost_gbps=lost_gbps(pl.col("stall_fraction"), pl.col("capacity_gbps")))
     return _worst_first(out)
 
@@ -121,8 +127,9 @@ _WORST: Final = ("stall_fraction", "node_name", "port", "direction")
 
 def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
     return table.sort(_WORST, descending=[True, False, False, False], nulls_last=True).select(
-        *_PORT, "intervals", "seconds", "stalled_intervals", "stall_fraction", "maximum",
-        "utilization", "capacity_gbps", "lost_gbps", *FLAGS, "start_ns", "end_ns",
+        *_PORT, "intervals", "seconds", "stall_known_intervals", "stall_known_seconds",
+        "use_known_seconds", "stalled_intervals", "stall_fraction", "maximum", "utilization",
+        "capacity_gbps", "lost_gbps", *FLAGS, "start_ns", "end_ns",
     )  # fmt: skip
 
 
@@ -135,9 +142,11 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = EMBEDDED) -> pl.
 
     Returns:
         ``node_guid, node_name, port, link, direction, intervals, seconds`` (observed),
-        ``stalled_intervals, stall_fraction`` (of the time in which the stall is known, null where
-        it never is), ``maximum`` (largest of one interval), ``utilization, capacity_gbps,
-        lost_gbps``, one count a key of ``FLAGS``, and ``start_ns, end_ns``; worst first.
+        ``stall_known_intervals, stall_known_seconds, use_known_seconds`` (those of them in which
+        the stall and the bytes are known), ``stalled_intervals, stall_fraction`` (of the time in
+        which the stall is known, null where it never is), ``maximum`` (largest of one interval),
+        ``utilization, capacity_gbps, lost_gbps``, one count a key of ``FLAGS``, and ``start_ns,
+        end_ns``; worst first.
     """
     return port_table(engine.add_up(Archive.of(intervals).pieces(), [PORT_PASS])[0])
 
@@ -149,26 +158,28 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
         ports: Table of :func:`by_port` with ``category`` and ``port_type``.
 
     Returns:
-        ``category, port_type, ports, intervals, stalled_percent`` (of the intervals),
-        ``stall_fraction`` (mean over time), ``median`` and ``maximum`` (of ports, of intervals),
-        ``utilization, capacity_gbps, lost_gbps`` (sums over ports) and ``at_least``.
+        ``category, port_type, ports, intervals, stalled_percent`` (of the intervals whose stall is
+        known), ``stall_fraction`` (mean over the time in which it is known), ``median`` and
+        ``maximum`` (of ports, of intervals), ``utilization, capacity_gbps, lost_gbps`` (sums over
+        ports) and ``at_least``.
     """
-    seconds = pl.coalesce("seconds", pl.col("intervals").cast(pl.Float64))
+    known = pl.col("stall_known_intervals")
     stall, used = pl.col("stall_fraction"), pl.col("utilization")
-    stalled = seconds.filter(stall.is_not_null())
-    sized = seconds.filter(used.is_not_null())
+    # A port counts by the time in which its number is known, not by all that it was looked at.
+    time = pl.coalesce("stall_known_seconds", known.cast(pl.Float64))
+    sized = pl.col("use_known_seconds")
     return (
         ports.group_by("category", "port_type")
         .agg(
             ports=pl.len(),
             intervals=pl.col("intervals").sum(),
-            stalled_percent=pl.when(pl.col("intervals").sum() > 0).then(
-                100.0 * pl.col("stalled_intervals").sum() / pl.col("intervals").sum()
+            stalled_percent=pl.when(known.sum() > 0).then(
+                100.0 * pl.col("stalled_intervals").sum() / known.sum()
             ),
-            stall_fraction=(stall * seconds).sum() / stalled.sum(),
+            stall_fraction=(stall * time).sum() / time.sum(),
             median=stall.median(),
             maximum=pl.col("maximum").max(),
-            utilization=(used * seconds).sum() / sized.sum(),
+            utilization=(used * sized).sum() / sized.sum(),
             capacity_gbps=pl.col("capacity_gbps").sum(),
             lost_gbps=pl.when(pl.col("lost_gbps").count() > 0).then(pl.col("lost_gbps").sum()),
             at_least=pl.col("at_least").sum(),
@@ -191,20 +202,27 @@ def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
     table = (
         summary.group_by("node_guid", "node_name", "port", "link")
         .agg(
-            _known=known.cast(pl.UInt64),
+            stall_known_intervals=known.cast(pl.UInt64),
             stalled_intervals=pl.col("nonzero").sum().cast(pl.UInt64),
             stall_fraction=pl.when(known > 0).then(pl.col("total_nonzero").sum() / known),
             maximum=pl.col("maximum").max(),
             at_least=pl.col("left_out").sum().cast(pl.UInt64),
         )
         .with_columns(
-            intervals=pl.col("_known") + pl.col("at_least"),
+            intervals=pl.col("stall_known_intervals") + pl.col("at_least"),
             direction=pl.lit(None, pl.String),
             start_ns=pl.lit(None, pl.Int64),
             end_ns=pl.lit(None, pl.Int64),
             **{
                 n: pl.lit(None, pl.Float64)
-                for n in ("seconds", "utilization", "capacity_gbps", "lost_gbps")
+                for n in (
+                    "seconds",
+                    "stall_known_seconds",
+                    "use_known_seconds",
+                    "utilization",
+                    "capacity_gbps",
+                    "lost_gbps",
+                )
             },
             **nothing,
         )
