@@ -155,11 +155,30 @@ def test_gemini_counters(tmp_path: Path) -> None:
     assert found.coordinates.rows() == [("(1,2,3)", 1, 2, 3)]
     row = found.all_intervals().row(0, named=True)
     assert (row["direction"], row["node_name"], row["interval_ns"]) == ("X+", "(1,2,3)", 60 * 10**9)
-    # 12 lanes are 4 of 8 tiles: half of 9.4 GB/s, and the stall is shared by 4 tiles.
+    # 12 of 24 lanes: half of 9.4 GB/s. They are on 4 to 8 tiles, which share the stall.
     assert row["capacity_gbps"] == pytest.approx(37.6)
     assert row["utilization"] == pytest.approx(0.5)
-    assert row["stall_fraction"] == pytest.approx(0.5)
-    assert row["internal_stall_fraction"] == pytest.approx(0.1)
+    assert row["stall_fraction"] == pytest.approx(0.25)
+    assert row["internal_stall_fraction"] == pytest.approx(0.05)
+    assert row["flags"] == Flag.AT_LEAST
+
+
+@pytest.mark.parametrize(
+    ("lanes", "tiles", "least"),
+    [("24", 8, 8), ("23", 8, 8), ("22", 8, 8), ("21", 8, 7), ("9", 8, 3), ("8", 8, 3), ("2", 2, 1),
+     ("1", 1, 1), ("0", 8, 0), ("", 8, 8), ("30", 8, 8)],
+)  # fmt: skip
+def test_a_gemini_link_that_lost_lanes(tmp_path: Path, lanes: str, tiles: int, least: int) -> None:
+    head = "#Time, CompId, Y+_traffic (B), X+_traffic (B), X+_credit_stall (ns), "
+    rows = [f"{60 * n}.5, 7, 0, 0, {n * 6 * 10**9}, {lanes}\n" for n in (1, 2)]
+    text = head + "X+_sendlinkstatus (1)\n" + "".join(rows)
+    found = read_counters(put(tmp_path, "a.csv", text)).all_intervals()
+    row = found.filter(pl.col("direction") == "X+").row(0, named=True)
+    # A tenth of a minute on one tile.
+    assert row["stall_fraction"] == pytest.approx(0.1 / tiles)
+    assert row["flags"] == (Flag.AT_LEAST if least < tiles else 0)
+    gbps = None if lanes == "0" else pytest.approx(75.2 * min(int(lanes or 24), 24) / 24)
+    assert row["capacity_gbps"] == gbps
 
 
 def test_gemini_percentages(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
 
 def _row_flags(length: pl.Expr, usual: pl.Expr) -> pl.Expr:
     """Flags of an interval from those of its reading and of each counter."""
-    own = int(Flag.NO_COUNTER | Flag.STALE)
+    own = int(Flag.AT_LEAST | Flag.NO_COUNTER | Flag.STALE)
     gap = pl.when(length > 1.5 * usual).then(int(Flag.GAP)).otherwise(0).cast(pl.UInt32)
     # A lower bound of the time inside the router is not one of the stall.
     seen = int(Flag.WRAP | Flag.RESET | Flag.LATCHED)

@@ -253,15 +253,7 @@ def _readings(base: pl.DataFrame, port: Port, known: Layout) -> pl.DataFrame | N
         if value.limit is not None:
             columns["wait_limit"] = pl.lit(value.limit, pl.UInt64)
     if port.direction is not None:
-        axis = port.direction[0]
-        lanes = columns.get("lanes", pl.lit(None, pl.UInt64))
-        tiles = (lanes // LANES_A_TILE).fill_null(GEMINI_TILES[axis]).clip(0, 48)
-        columns["lanes"] = tiles.clip(lower_bound=1)
-        whole = GEMINI_GBPS[axis]
-        # A link without an active lane has no capacity: its utilization is unknown, not 0.
-        columns["capacity_gbps"] = pl.when(tiles > 0).then(
-            tiles.cast(pl.Float64) / GEMINI_TILES[axis] * whole
-        )
+        columns |= _gemini_link(port.direction[0], columns.get("lanes", pl.lit(None, pl.UInt64)))
     if "xmit_wait_ticks" in columns:
         wait = columns["xmit_wait_ticks"]
         limit = columns.get("wait_limit", pl.lit(U64_MAX, pl.UInt64))
@@ -273,6 +265,27 @@ def _readings(base: pl.DataFrame, port: Port, known: Layout) -> pl.DataFrame | N
         )
     frame = base.select(expression.alias(column) for column, expression in columns.items())
     return conform(READINGS, frame)
+
+
+def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:
+    """Tiles, capacity and flags of a directional link of which some lanes are active.
+
+    "A tile link is functional as long as at least one lane is active" (Jha et al., II-A). How many
+    tiles are left, the number of lanes tells only within bounds; the stall is shared by the most
+    there can be, so it is a lower bound where those differ.
+    """
+    tiles = GEMINI_TILES[axis]
+    whole = LANES_A_TILE * tiles
+    active = lanes.fill_null(whole).clip(upper_bound=whole)
+    least = (active + LANES_A_TILE - 1) // LANES_A_TILE
+    most = pl.when(active > 0).then(active.clip(upper_bound=tiles)).otherwise(tiles)
+    share = active.cast(pl.Float64) / whole
+    return {
+        "lanes": most,
+        # A link without an active lane has no capacity: its utilization is unknown, not 0.
+        "capacity_gbps": pl.when(active > 0).then(share * GEMINI_GBPS[axis]),
+        "flags": pl.when(least < most).then(int(Flag.AT_LEAST)).otherwise(0).cast(pl.UInt32),
+    }
 
 
 def _intervals(base: pl.DataFrame, port: Port, interval_s: float) -> pl.DataFrame | None:
