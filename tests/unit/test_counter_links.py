@@ -16,6 +16,8 @@ from tailback.counters import archive, archive_torus
 from tailback.counters.analysis import evolution, links, study
 from tailback.counters.analysis.dot import dot_text, quoted
 from tailback.counters.analysis.figures import COUNTER_FIGURES, draw, render
+from tailback.counters.analysis.instants import hot_pass
+from tailback.counters.analysis.passes import Piece
 from tailback.counters.schema import INTERVALS, CounterError, conform
 from tailback.fabric.builders import PRESETS, fat_tree
 
@@ -67,6 +69,30 @@ def test_ccdf_counts_what_is_above() -> None:
     assert set(table["rows"].unique()) == {len(x), len(x) // 2}
     with pytest.raises(CounterError, match="no measure"):
         links.ccdf(rows.lazy(), "stall")
+
+
+@pytest.mark.parametrize("millionths", [True, False])
+def test_whole_percentages_are_what_they_are(millionths: bool) -> None:
+    """LDMS writes percentages as millionths; 100 times such a fraction is not always whole."""
+    whole = list(range(101))
+    rows = conform(
+        INTERVALS,
+        pl.DataFrame(
+            {"node_name": "r", "direction": "X+", "time_ns": whole, "interval_ns": 1,
+             "stall_fraction": [t * 1_000_000 * 1e-8 if millionths else t / 100 for t in whole]}
+        ),
+    )  # fmt: skip
+    table = links.ccdf(rows.lazy(), "credit")
+    assert table["percent"].to_list() == whole
+    where = pl.DataFrame({"node_name": ["r"], "x": [0], "y": [0], "z": [0]})
+    for percent in whole[1:]:
+        graph = evolution.from_torus(rows, where, "X+", threshold=percent)
+        assert graph.features.height == 101 - percent
+        # What a study keeps: besides these, one row of the single step that so long intervals make.
+        kept = hot_pass("X+", percent).partial(Piece(rows.with_columns(interval_ns=10**6).lazy()))
+        assert kept.collect().height == 101 - percent + 1
+    little = rows.head(1).with_columns(stall_fraction=pl.lit(1 / 60e9))
+    assert links.share_above(links.ccdf(little.lazy(), "credit"), 0.0) == {"X": 1.0}
 
 
 def test_correlations_against_numpy() -> None:

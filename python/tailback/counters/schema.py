@@ -114,6 +114,10 @@ INTERVALS: Final = Table(
 )
 
 
+ROUNDING: Final = 1e-12
+"""Relative error that a percentage may have got from floats: 100 times 0.07 is above 7."""
+
+
 def conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
     """Return ``frame`` with exactly the columns and types of ``table``.
 

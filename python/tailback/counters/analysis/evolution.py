@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.counters.analysis.sweeps import Sweeps
-from tailback.counters.schema import CounterError
+from tailback.counters.schema import ROUNDING, CounterError
 from tailback.fabric.model import Fabric
 
 FEATURES: Final[dict[str, type[pl.DataType]]] = {
@@ -144,7 +144,7 @@ def evolve(
     # A hole in the numbers parts what is around it; how long it is would only overflow the keys.
     apart = np.concatenate([[0], np.cumsum(np.minimum(np.diff(sweeps.number), 2))])
     n_places = len(places)
-    hot = np.isfinite(percent) & (percent >= threshold)
+    hot = np.isfinite(percent) & (percent >= threshold * (1 - ROUNDING))
     step = sweeps.at(intervals.filter(hot))
     key, row = np.unique(apart[step] * n_places + place[hot], return_inverse=True)
     value = np.full(len(key), -np.inf)

@@ -12,6 +12,7 @@ import polars as pl
 
 from tailback.counters.analysis.passes import Pass, Piece
 from tailback.counters.analysis.sweeps import Sweeps, instant, usual_interval
+from tailback.counters.schema import ROUNDING
 
 _COLUMNS = ("time_ns", "interval_ns", "node_name", "direction", "stall_fraction")
 
@@ -30,10 +31,12 @@ def _hot(piece: Piece, direction: str, threshold: float) -> pl.LazyFrame:
     stall = pl.col("stall_fraction")
     rows = piece.rows.filter(pl.col("direction") == direction).select(_COLUMNS)
     return rows.filter(
-        (stall * 100 >= threshold).fill_null(False)
-        | _some_of_each_step()
-        | (stall == stall.max()).fill_null(False)
+        _reaches(threshold) | _some_of_each_step() | (stall == stall.max()).fill_null(False)
     )
+
+
+def _reaches(threshold: float) -> pl.Expr:
+    return (pl.col("stall_fraction") * 100 >= threshold * (1 - ROUNDING)).fill_null(False)
 
 
 def _some_of_each_step() -> pl.Expr:
@@ -49,11 +52,10 @@ def hot_links_pass(threshold: float) -> Pass:
 
 
 def _hot_links(piece: Piece, threshold: float) -> pl.LazyFrame:
-    hot = (pl.col("stall_fraction") * 100 >= threshold).fill_null(False)
     return (
         piece.rows.filter(pl.col("link").is_not_null())
         .select("time_ns", "interval_ns", "link", "stall_fraction")
-        .filter(hot | _some_of_each_step())
+        .filter(_reaches(threshold) | _some_of_each_step())
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tailback.counters.analysis.classes import axis_of
 from tailback.counters.analysis.passes import EMBEDDED, Archive, Pass, Piece
-from tailback.counters.schema import CounterError
+from tailback.counters.schema import ROUNDING, CounterError
 
 BINS_A_PERCENT: Final = 100
 
@@ -87,9 +87,10 @@ def _key(by: str) -> str:
 
 
 def _bins(piece: Piece, measure: str, by: str) -> pl.LazyFrame:
-    percent = (_measure(measure) * 100 * BINS_A_PERCENT).ceil().clip(0, 2**31 - 2)
+    # A value that is exactly a bin's is in it; one just above 0 is not 0.
+    bins = _measure(measure) * (100 * BINS_A_PERCENT * (1 - ROUNDING))
     return (
-        piece.rows.select(_key(by), bin=percent.cast(pl.Int32))
+        piece.rows.select(_key(by), bin=bins.ceil().clip(0, 2**31 - 2).cast(pl.Int32))
         .filter(pl.col("bin").is_not_null())
         .group_by(_key(by), "bin")
         .agg(n=pl.len().cast(pl.Int64))
