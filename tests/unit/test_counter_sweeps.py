@@ -33,7 +33,7 @@ def of_one(time_s: list[float], length_s: list[float], percent: list[float]) -> 
     )
 
 
-def ring_rows(late_ns: NDArray[np.int64], minutes: int = 20) -> tuple[pl.DataFrame, pl.DataFrame]:
+def ring_rows(late_ns: NDArray[np.int64], minutes: int = 50) -> tuple[pl.DataFrame, pl.DataFrame]:
     """X+ of a ring of eight whose routers are read late, and where the routers are."""
     n = late_ns.shape[1]
     stall = np.random.default_rng(3).random((minutes, n))
@@ -50,27 +50,30 @@ def ring_rows(late_ns: NDArray[np.int64], minutes: int = 20) -> tuple[pl.DataFra
     return rows, pl.DataFrame({"node_name": names, "x": range(n), "y": 0, "z": 0})
 
 
-def late(kind: str, minutes: int = 20, routers: int = 8) -> NDArray[np.int64]:
+def late(kind: str, minutes: int = 50, routers: int = 8) -> NDArray[np.int64]:
     random = np.random.default_rng(5)
     if kind == "clocks":  # a skew of each node, and some noise
         skew = random.integers(-5 * 10**6, 5 * 10**6, routers)
         return skew + random.integers(-(10**6), 10**6, (minutes, routers))
+    if kind == "sleeps":  # between two sweeps: by and by a whole minute later, and more
+        slept = np.cumsum(random.exponential(0.05 * MINUTE, minutes)).astype(np.int64)
+        return slept[:, None] + random.integers(0, 10**9, (minutes, routers))
     if kind == "long sweep":  # one port after another takes most of the minute
         each = np.linspace(0, 0.8 * MINUTE, routers).astype(np.int64)
         return each + random.integers(0, 10**9, (minutes, routers))
     return np.tile(np.arange(routers), (minutes, 1))  # a nanosecond after another
 
 
-@pytest.mark.parametrize("kind", ["a nanosecond", "clocks", "long sweep"])
+@pytest.mark.parametrize("kind", ["a nanosecond", "clocks", "sleeps", "long sweep"])
 def test_the_graph_does_not_depend_on_when_a_port_is_read(kind: str) -> None:
-    at_once, where = ring_rows(np.zeros((20, 8), np.int64))
+    at_once, where = ring_rows(np.zeros((50, 8), np.int64))
     rows, _ = ring_rows(late(kind))
     expected = evolution.from_torus(at_once, where, "X+")
     graph = evolution.from_torus(rows, where, "X+")
     assert expected.edges.height > 20 and graph.edges.equals(expected.edges)
     assert_frame_equal(graph.features.drop("time_ns"), expected.features.drop("time_ns"))
     assert graph.members.equals(expected.members)
-    assert len(graph.steps) == 20
+    assert len(graph.steps) == 50
     # The study keeps a part of the rows, in any order.
     found = study.torus(rows.sort("node_name").lazy(), where)
     assert found.evolution is not None and found.slices is not None
@@ -89,7 +92,7 @@ def test_links_of_a_tree_are_read_one_after_another() -> None:
     fabric = fat_tree(FatTree(hosts_per_leaf=2, leaves=2, aggregation=2, pods=2, cores=2,
                               aggregation_uplinks=1))  # fmt: skip
     graphs = []
-    for late_ns in (np.zeros((20, fabric.n_links), np.int64), late("clocks", 20, fabric.n_links)):
+    for late_ns in (np.zeros((50, fabric.n_links), np.int64), late("clocks", 50, fabric.n_links)):
         rows, _ = ring_rows(late_ns)
         rows = rows.with_columns(direction=pl.lit(None, pl.String))
         graphs.append(evolution.from_fabric(rows, fabric))

@@ -79,8 +79,8 @@ def worst_pass(direction: str, hot: pl.DataFrame) -> Pass | None:
         return None
     sweeps = Sweeps.of(hot)
     step = int(sweeps.at(worst)[0])
-    start = int(sweeps.start_ns[step])
-    end = start + max(sweeps.period_ns, 1)
+    start, after = int(sweeps.start_ns[step]), sweeps.start_ns[step + 1 : step + 2].tolist()
+    end = min([start + max(sweeps.period_ns, 1), *after])
     at = partial(_at, direction=direction, start_ns=start, end_ns=end, period_ns=sweeps.period_ns)
     return Pass(at, _all, _COLUMNS)
 

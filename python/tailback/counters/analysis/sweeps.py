@@ -61,20 +61,44 @@ class Sweeps:
             distinct = np.unique(times).astype(np.int64)
             return cls(0, distinct, np.arange(len(distinct)), distinct)
         instants = _instants(intervals, period)
-        # The border lies where it parts no sweep: in the middle of the longest pause of a period.
-        phase = np.unique(instants % period)
-        pause = np.diff(phase, append=phase[0] + period)
-        longest = int(pause.argmax())
-        border = int(phase[longest] + (pause[longest] + 1) // 2)
-        number, sweep = np.unique((instants - border) // period, return_inverse=True)
+        number, start = _short(instants, period) or _long(instants, period)
         earliest = np.full(len(number), np.iinfo(np.int64).max)
-        np.minimum.at(earliest, sweep, times)
-        return cls(period, border + number * period, number, earliest)
+        np.minimum.at(earliest, np.searchsorted(start, instants, "right") - 1, times)
+        return cls(period, start, number, earliest)
 
     def at(self, intervals: pl.DataFrame) -> NDArray[np.int64]:
         """The row of ``start_ns`` that each interval belongs to, shape (intervals,)."""
         found = np.searchsorted(self.start_ns, _instants(intervals, self.period_ns), "right")
         return np.asarray(found - 1, np.int64)
+
+
+def _short(
+    instants: NDArray[np.int64], period_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Number and start of sweeps that half a period without readings parts; None if they do not.
+
+    They need no clock: a sampler that sleeps between two sweeps drifts.
+    """
+    at = np.unique(instants)
+    pause = np.diff(at) > period_ns // 2
+    first, last = at[np.append(True, pause)], at[np.append(pause, True)]
+    if (last - first).max() >= period_ns // 2:
+        return None
+    passed = np.maximum(np.rint(np.diff(first) / period_ns).astype(np.int64), 1)
+    # A part of the rows may not have the very first of a sweep.
+    return np.append(0, np.cumsum(passed)), first - period_ns // 4
+
+
+def _long(
+    instants: NDArray[np.int64], period_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number and start of sweeps by the clock, the border in the longest pause of a period."""
+    phase = np.unique(instants % period_ns)
+    pause = np.diff(phase, append=phase[0] + period_ns)
+    longest = int(pause.argmax())
+    border = int(phase[longest] + (pause[longest] + 1) // 2)
+    number = np.unique((instants - border) // period_ns)
+    return number, border + number * period_ns
 
 
 def _instants(intervals: pl.DataFrame, period_ns: int) -> NDArray[np.int64]:
