@@ -329,7 +329,10 @@ class TelemetrySection(Section):
     hash_bits: int = Field(default=1, ge=1, le=8, description="bits of a link's hash")
     count_bits: int = Field(default=4, ge=1, le=8, description="bits of a count of hops")
     probability: float = Field(
-        default=0.2, gt=0, le=1, description="chance of a switch to act, of schemes that have one"
+        default=0.2,
+        gt=0,
+        lt=1,
+        description="chance of a switch to act, below 1, of schemes that have one",
     )
     packets: int | None = Field(
         default=None, ge=0, le=1_000_000_000,

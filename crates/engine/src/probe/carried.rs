@@ -77,8 +77,9 @@ impl Carry {
         if !(1..=8).contains(&self.count_bits) {
             return wrong("count_bits", self.count_bits.to_string(), "1 to 8");
         }
-        if !(self.probability > 0.0 && self.probability <= 1.0) {
-            return wrong("probability", self.probability.to_string(), "above 0, up to 1");
+        // A switch that always acts hides every hop before it.
+        if !(self.probability > 0.0 && self.probability < 1.0) {
+            return wrong("probability", self.probability.to_string(), "above 0, below 1");
         }
         if self.most == 0 {
             return wrong("packets", "0".into(), "at least 1");
@@ -361,6 +362,15 @@ mod tests {
     fn packets_that_are_not_chosen_carry_nothing() {
         for scheme in [Scheme::Compact, Scheme::SingleBit, Scheme::NodeMarking] {
             assert_eq!(send(&carried(scheme), 7), Mark::EMPTY);
+        }
+    }
+
+    #[test]
+    fn chances_that_hide_all_but_one_hop_are_refused() {
+        for probability in [0.0, 1.0, f64::NAN] {
+            let carry = Carry { probability, ..carried(Scheme::NodeMarking).carry };
+            let refused = carry.check().unwrap_err().to_string();
+            assert!(refused.contains("probability"), "{refused}");
         }
     }
 
