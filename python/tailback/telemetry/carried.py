@@ -121,7 +121,8 @@ def evidence(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
         What they say about packets (None for ``worst-hop``) and about congested packets.
 
     Raises:
-        RunError: No packets were kept, or lengths of paths are needed and not known.
+        RunError: No packets were kept, lengths of paths are needed and not known, or counts of hops
+            have too few bits for them.
     """
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
     scheme, b, c = telemetry.scheme, telemetry.hash_bits, telemetry.count_bits
@@ -135,6 +136,8 @@ def evidence(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
     def part(start: int, bits: int) -> NDArray[np.uint32]:
         return np.asarray((header >> np.uint64(start)) & np.uint64((1 << bits) - 1), np.uint32)
 
+    if scheme in ("single-bit", "compact"):
+        _check_counts(table["hops"], part(b if scheme == "single-bit" else 1 + b, c), c)
     flag = part(0, 1).astype(bool)
     if scheme == "full":
         return _links(part(0, 24), part(24, 8)), _links(part(32, 24), part(56, 8))
@@ -204,6 +207,28 @@ def count_carried(run: Run, pairs: Pairs, decoder: Decoder) -> Carried:
         slope = np.where(silent, packets.slope, congested.slope)
         congested = replace(congested, slope=slope)
     return Carried(packets, congested)
+
+
+def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int) -> None:
+    """Refuse counts of hops that stopped at their largest value (section 5.6).
+
+    Weights are then too small, by a factor that differs from hop to hop; without the hop it cannot
+    be made good. Where the length of paths is not known, a largest value may have been passed.
+
+    Raises:
+        RunError: Some did stop, or may have.
+    """
+    largest = (1 << bits) - 1
+    known = hops.null_count() == 0
+    longest = int((hops.to_numpy() if known else counted).max())
+    if not known and longest == largest:
+        longest += 1
+    if longest > largest:
+        raise RunError(
+            f"count_bits = {bits} counts no more than {largest} hops, and packets "
+            f"{'passed' if known else 'may have passed'} {longest}",
+            remedy=f"set [telemetry] count_bits = {longest.bit_length()}",
+        )
 
 
 def _keep(both: Evidence, flag: NDArray[np.bool_]) -> Evidence:
