@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use common::*;
@@ -361,8 +362,12 @@ fn one_in_k_packets_is_kept() {
     let some = kept(probes(1 << 20, 7));
     let few = kept(probes(all.packets.len() as u64 / 7, 1));
     assert_eq!((all.one_in, some.one_in, few.one_in), (1, 7, 8));
-    let chosen = all.packets.iter().filter(|record| record.packet.is_multiple_of(7));
+    let kept: HashSet<u64> = some.packets.iter().map(|record| record.packet).collect();
+    let chosen = all.packets.iter().filter(|record| kept.contains(&record.packet));
     assert!(chosen.eq(&some.packets), "what is kept does not depend on what else is");
+    let blocks: HashSet<u64> = kept.iter().map(|packet| packet / 7).collect();
+    assert_eq!((blocks.len(), kept.len()), (some.packets.len(), some.packets.len()));
+    assert!(all.packets.len().div_ceil(7) - kept.len() <= 1, "the last seven may not be whole");
     // A record names the ends; the header the length of the path.
     for record in &all.packets {
         assert_eq!(record.header >> 5 & 15, u64::from(record.hops));

@@ -8,7 +8,7 @@ use tailback_telemetry::congestion::level;
 use tailback_telemetry::hash::{Field, LinkHash};
 use tailback_telemetry::scheme::{
     Compact, Coordinated, EdgeMark, EdgeMarking, NodeMark, NodeMarking, Scheme as _, SingleBit,
-    SingleBitMark, Visit, WorstHop, WorstMark, XorDigest, XorMark,
+    SingleBitMark, Visit, WorstHop, WorstMark, XorDigest, XorMark, mix,
 };
 use tailback_telemetry::{Mark, NO_LINK};
 
@@ -58,7 +58,7 @@ pub struct Carry {
     pub level_bytes: u64,
     /// Packets to keep at most: of more, one in k carries a sample.
     pub most: u64,
-    /// One in so many packets carries a sample.
+    /// One in so many packets carries a sample, drawn from each so many in sequence.
     pub one_in: u64,
 }
 
@@ -191,8 +191,11 @@ impl Carried {
         self.carry.scheme == Scheme::WorstHop
     }
 
+    /// One of every k packets in sequence, drawn by a hash. Every k-th would keep step with the packets of
+    /// a message, and with whatever else a pattern repeats.
     fn tagged(&self, packet: u64) -> bool {
-        self.one_in == 1 || packet.is_multiple_of(self.one_in)
+        let k = self.one_in;
+        k == 1 || packet % k == mix(packet / k) % k
     }
 
     /// A switch's work on a packet of an observed job.
@@ -311,10 +314,14 @@ mod tests {
             probability: 0.5,
             level_bytes: 1000,
             most: 1 << 20,
-            one_in: 2,
+            one_in: 1,
         };
         carry.check().unwrap();
         Carried::new(&carry, 1000)
+    }
+
+    fn thinned(scheme: Scheme, one_in: u64) -> Carried {
+        Carried::new(&Carry { one_in, ..carried(scheme).carry }, 1000)
     }
 
     /// A packet through links 1 to 5, the second of them congested.
@@ -333,7 +340,7 @@ mod tests {
     fn headers_are_what_the_scheme_says() {
         let field = Field::new(LINK_BITS).unwrap();
         let hash = |packet: u64, link: u32| field.hash(packet_id(packet), link + 1, 4);
-        for packet in (0..400).step_by(2) {
+        for packet in 0..200 {
             let id = packet_id(packet);
             let survivor = u32::from(Coordinated::survivor(id, 5).unwrap()) + 1;
             let header = word(&send(&carried(Scheme::Coordinated), packet));
@@ -361,7 +368,30 @@ mod tests {
     #[test]
     fn packets_that_are_not_chosen_carry_nothing() {
         for scheme in [Scheme::Compact, Scheme::SingleBit, Scheme::NodeMarking] {
-            assert_eq!(send(&carried(scheme), 7), Mark::EMPTY);
+            let probe = thinned(scheme, 2);
+            for packet in (0..1000).filter(|&packet| !probe.tagged(packet)) {
+                assert_eq!(send(&probe, packet), Mark::EMPTY);
+            }
+        }
+    }
+
+    #[test]
+    fn one_of_each_so_many_is_drawn_and_every_place_as_often() {
+        for k in [2, 4, 7, 16] {
+            let probe = thinned(Scheme::Compact, k);
+            let mut chosen = vec![0_u32; k as usize];
+            for block in 0..4000 {
+                let drawn: Vec<_> =
+                    (0..k).filter(|place| probe.tagged(block * k + place)).collect();
+                assert_eq!(drawn.len(), 1);
+                chosen[drawn[0] as usize] += 1;
+            }
+            // Chi-square over k places: mean k - 1, variance 2 (k - 1).
+            let expected = 4000.0 / k as f64;
+            let off: f64 =
+                chosen.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
+            let free = (k - 1) as f64;
+            assert!(off < free + 4.0 * (2.0 * free).sqrt(), "one in {k}: {chosen:?}");
         }
     }
 
