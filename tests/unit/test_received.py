@@ -13,6 +13,8 @@ from test_probes import SCHEMES, TORUS, run_of, truth_of
 
 from tailback.cli import run as command
 from tailback.diagnose import judge
+from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.rules.tb008_injection import met_congestion
 from tailback.run import Run
 from tailback.simulate.decoded import link_counts, received
 from tailback.telemetry.estimate import link_estimates
@@ -104,6 +106,27 @@ def test_the_worst_hop_is_told_and_nothing_made_of_it() -> None:
     assert diagnosis.cause == "undetermined" and diagnosis.top_links
     finding = next(f for f in diagnosis.findings if f.code == "TB005")
     assert "lower bound" in finding.explanation and "coordinated" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "exact"),
+    [({}, True), ({"count_injection": True}, False), ({"scheme": "compact"}, False)],
+    ids=str,
+)
+def test_over_all_links_whole_counts_are_no_estimate(
+    telemetry: dict[str, Any], exact: bool
+) -> None:
+    run = decoded(telemetry)
+    evidence = Evidence(run)
+    overall = evidence.overall
+    sums = truth_of(run).filter(~pl.col("from_node")).sum()
+    share = sums["observed_congested_packets"][0] / sums["observed_packets"][0]
+    assert (overall.low == overall.high) == (overall.standard_error == 0.0) == exact
+    assert ("with 95 % confidence" in met_congestion(evidence)) != exact
+    if exact:
+        assert overall.value == overall.high == pytest.approx(share, rel=1e-12)
+    else:
+        assert overall.low < share < overall.high
 
 
 def test_runs_without_headers_come_back_as_they_are() -> None:

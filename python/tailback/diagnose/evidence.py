@@ -138,13 +138,24 @@ class Evidence:
 
     @cached_property
     def overall(self) -> Estimate:
-        """Congested packet-hops over packet-hops, of all our traffic."""
+        """Congested packet-hops over packet-hops, of all our traffic: exact if all were counted."""
         if not self._rows.height:
             return Estimate(value=0.0, standard_error=0.0, low=0.0, high=1.0)
         row = link_estimates(self._rows.with_columns(all=pl.lit(0)), ("all",)).row(0, named=True)
+        if self._every_hop_counted:
+            return _estimate(row["fraction"], 0.0, row["fraction"], row["fraction"])
         return _estimate(
             row["fraction"], row["fraction_se"], row["fraction_low"], row["fraction_high"]
         )
+
+    @property
+    def _every_hop_counted(self) -> bool:
+        """Whether each packet brought its hops and its congested hops, of which a link is a sample.
+
+        Scheme ``full`` counts both (section 3.2): over all links their sums are no estimates.
+        """
+        telemetry, sent = self.run.scenario.telemetry, self.run.summary.get("observed_packets")
+        return self.scheme == "full" and not telemetry.count_injection and self.received == sent
 
     @cached_property
     def communication_fraction(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
-from tailback.diagnose.rules.tb008_injection import LINE_BOUND, is_quiet
+from tailback.diagnose.rules.tb008_injection import LINE_BOUND, is_quiet, met_congestion
 from tailback.units import percent
 
 LITTLE_COMMUNICATION = 0.05
@@ -53,10 +53,9 @@ def not_network(evidence: Evidence) -> Finding | None:
         advice = "Look at computation and its balance among ranks."
     else:
         text = (
-            f"{percent(overall.value, 1)} of the packet-hops met congestion (at most "
-            f"{percent(overall.high, 1)} with 95 % confidence), while ranks are blocked for "
-            f"{percent(busy)} of their time: they wait for each other or for latency and line "
-            "rate, not for the network to clear"
+            f"{met_congestion(evidence)}, while ranks are blocked for {percent(busy)} of their "
+            "time: they wait for each other or for latency and line rate, not for the network to "
+            "clear"
         )
         advice = "Look at load balance, at the volume sent and at latency of small messages."
     return evidence.finding(

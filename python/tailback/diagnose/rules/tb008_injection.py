@@ -49,12 +49,19 @@ def injection(evidence: Evidence) -> Finding | None:
         "injection",
         "Injection limit: adapters send at their own line rate",
         f"The adapter {name} needs {percent(evidence.wire_share)} of the time to send what it "
-        f"sends at its {rate:g} Gb/s, and {percent(evidence.overall.value, 1)} of the packet-hops "
-        f"met congestion (at most {percent(evidence.overall.high, 1)} with 95 % confidence): "
-        "nothing is in the way.",
+        f"sends at its {rate:g} Gb/s, and {met_congestion(evidence)}: nothing is in the way.",
         evidence.roots.clear(),
         "Send less, keep more of it within the node, or hide it behind computation.",
     )
+
+
+def met_congestion(evidence: Evidence) -> str:
+    """The share of packet-hops that met congestion; where it is estimated, how much it may be."""
+    overall = evidence.overall
+    text = f"{percent(overall.value, 1)} of the packet-hops met congestion"
+    if overall.high == overall.value:
+        return text
+    return f"{text} (at most {percent(overall.high, 1)} with 95 % confidence)"
 
 
 def is_quiet(evidence: Evidence) -> bool:
