@@ -74,7 +74,7 @@ def test_more_packets_never_widen_the_interval(
 @given(st.floats(0, 1e9), st.floats(0, 12))
 def test_a_count_and_its_bounds_satisfy_the_score_equation(weight: float, excess: float) -> None:
     w, b = np.array([weight]), np.array([excess])
-    low, high = count_interval(w, w * b, b)
+    low, high = count_interval(w, w * b, b, excess)
     for bound in (low[0], high[0]):
         gap, z = (weight - bound) ** 2, 1.959963984540054
         assert abs(gap - z * z * bound * excess) <= 1e-6 * (1 + gap + weight * (1 + excess))

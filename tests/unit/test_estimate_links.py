@@ -58,6 +58,18 @@ def test_paths_of_one_hop_leave_nothing_to_chance() -> None:
     assert (row["fraction_low"], row["fraction_high"]) == (0.0, 0.0)
 
 
+def test_longer_paths_elsewhere_may_have_been_missed_where_only_one_hop_was_seen() -> None:
+    # Link 3: 8 one-hop samples. Link 4: 12 of five hops.
+    seen = samples((0, 0, 0, 3, 8, 8, 0, 80, 0, 0, 0), (0, 0, 0, 4, 12, 60, 240, 600, 0, 0, 0))
+    one, five = link_estimates(seen).iter_rows(named=True)
+    # (N − 8)² = z² (N − 8) e: e from 8 packets of l−1 = 0 and 5 imagined of l−1 = 4.
+    assert one["packets_low"] == 8
+    assert one["packets_high"] == pytest.approx(8 + 1.959963984540054**2 * 5 * 4 / 13)
+    # A path as long as any elsewhere is as it was.
+    low, high = count_interval(np.array([60.0]), np.array([240.0]), np.array([4.0]), 0.0)
+    assert (five["packets_low"], five["packets_high"]) == pytest.approx((low[0], high[0]))
+
+
 def test_interval_at_no_congested_sample_is_not_a_point() -> None:
     row = link_estimates(samples((0, 0, 0, 3, 20, 60, 120, 600, 0, 0, 0))).row(0, named=True)
     assert row["fraction_se"] == 0.0  # what section 3.3 says there
@@ -111,7 +123,7 @@ def test_no_congestion_is_always_covered() -> None:
 def test_packet_counts_cover_95_percent(packets: int) -> None:
     rng = np.random.default_rng(3)
     w = 5.0 * rng.binomial(packets, 0.2, 40_000)
-    low, high = count_interval(w, 4.0 * w, np.full(40_000, 4.0))
+    low, high = count_interval(w, 4.0 * w, np.full(40_000, 4.0), 4.0)
     inside = ((low <= packets) & (packets <= high)).mean()
     assert 0.93 <= inside <= 0.97
 

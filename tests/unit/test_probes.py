@@ -232,6 +232,42 @@ def test_counts_on_a_torus(telemetry: dict[str, Any]) -> None:
     assert abs(off.mean()) < 0.35 and 0.5 < (off**2).mean() < 1.6
 
 
+@pytest.mark.parametrize("telemetry", [SCHEMES[0], SCHEMES[4]], ids=str)
+@pytest.mark.parametrize(
+    ("size", "rounds", "name"),
+    [("4 KiB", 3, "observed_packets"), ("32 KiB", 40, "observed_congested_packets")],
+)
+def test_no_count_is_certain_where_only_paths_of_one_hop_were_seen(
+    telemetry: dict[str, Any], size: str, rounds: int, name: str
+) -> None:
+    """Other packets may have come by longer paths, and named other hops of them."""
+    pattern = {"kind": "stencil2d", "dims": [6, 6], "size": size, "rounds": rounds}
+    inside = []
+    for seed in (1, 2, 3):
+        run = run_of(telemetry, job=[{"pattern": pattern}], seed=seed)
+        truth = truth_of(run).filter(~pl.col("from_node") & (pl.col(name) > 0))
+        carried = link_counts(run)
+        counts = carried.packets if name == "observed_packets" else carried.congested
+        assert counts is not None
+        low, high = (bound[truth["link"].to_numpy()] for bound in counts.interval())
+        assert (high - low).min() > 0.05
+        inside.append((low <= truth[name].to_numpy()) & (truth[name].to_numpy() <= high))
+    assert np.concatenate(inside).mean() > 0.92
+
+
+def test_a_link_on_no_route_is_known_to_be_unused() -> None:
+    """Nothing is imagined of it, where a link that only happens to be unseen is not certain."""
+    pattern = {"kind": "uniform", "ranks": 3, "messages": 5, "size": "4 KiB"}
+    telemetry = {"scheme": "coordinated", "hash_bits": 8}
+    run = run_of(telemetry, job=[{"hosts": "0,1,2", "pattern": pattern}])
+    low, high = link_counts(run).packets.interval()  # type: ignore[union-attr]
+    used = truth_of(run)["observed_packets"].to_numpy() > 0
+    to_nodes = truth_of(run)["to_node"].to_numpy()
+    assert (
+        (high[~used] == 0).all() and (low[~used] == 0).all() and (high[used & to_nodes] > 0).all()
+    )
+
+
 @pytest.mark.parametrize(("size", "rounds", "one_in"), [("4 KiB", 300, 4), ("32 KiB", 40, 8)])
 def test_one_in_k_packets_keeps_no_step_with_the_messages(
     size: str, rounds: int, one_in: int

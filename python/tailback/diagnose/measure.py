@@ -14,7 +14,13 @@ import polars as pl
 from tailback.diagnose.activity import Activity
 from tailback.diagnose.topology import Bools, Floats, Ints, Topology
 from tailback.diagnose.trees import CONGESTED_FRACTION, Congestion, Forest
-from tailback.telemetry.estimate import SUMS, capacity_bytes, path_excess, utilization
+from tailback.telemetry.estimate import (
+    SUMS,
+    capacity_bytes,
+    path_excess,
+    usual_excess,
+    utilization,
+)
 
 FILLED = 0.70
 """A root counts as filled by our own traffic from this share of the line rate on (theorem 4.2). The
@@ -137,11 +143,14 @@ class Measure:
             return total(chunks[name].cast(pl.Float64).to_numpy())
 
         packets, variance = column("hop_weight"), column("hop_variance")
+        sums = ("hop_samples", "hop_weight", "hop_variance")
+        usual = usual_excess(*(rows[name].cast(pl.Float64).to_numpy() for name in sums))
         use = utilization(
             column("hop_bytes"),
             packets,
             variance,
             path_excess(column("hop_samples"), packets, variance),
+            usual,
             total(capacity_bytes(rate[link], time)),
             self.header_bytes,
         )

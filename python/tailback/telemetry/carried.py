@@ -19,6 +19,7 @@ from tailback.errors import RunError
 from tailback.run import Run
 from tailback.scenario import TelemetrySection
 from tailback.telemetry.candidates import Pairs
+from tailback.telemetry.estimate import smoothed_excess
 from tailback.telemetry.hashed import Candidates, Counts, Decoder, Hashed, count_links, packet_ids
 
 FIELD_BITS = 24
@@ -202,11 +203,31 @@ def count_carried(run: Run, pairs: Pairs, decoder: Decoder) -> Carried:
     packets, congested = found
     assert congested is not None
     if packets is not None:
-        # A link no congested sample is about may have had some: they would vary as packets do.
-        silent = (congested.packets == 0) & (congested.variance == 0)
-        slope = np.where(silent, packets.slope, congested.slope)
-        congested = replace(congested, slope=slope)
+        # Of packets without a sample no routes are known.
+        possible = _possible(run, pairs, n_links) if k == 1 else np.ones(n_links, np.bool_)
+        if telemetry.scheme not in ("single-bit", "compact"):  # whose slopes are of all packets
+            seen = np.maximum(packets.packets, 0.0)
+            usual = float((seen * packets.slope).sum() / max(seen.sum(), 1.0))
+            packets = _smoothed(packets, usual, possible)
+        congested = _smoothed(congested, packets.slope, possible)
     return Carried(packets, congested)
+
+
+def _possible(run: Run, pairs: Pairs, n_links: int) -> NDArray[np.bool_]:
+    """Links that a packet of the run may have crossed, (L,)."""
+    possible = np.zeros(n_links, np.bool_)
+    if run.scenario.telemetry.count_injection:
+        possible = run.tables["links"].sort("link")["from_node"].to_numpy().copy()
+    possible[pairs.ejection[run.tables["packets"]["dst_node"].to_numpy()]] = True
+    for _, links in pairs.hops:
+        possible[links] = True
+    return possible
+
+
+def _smoothed(counts: Counts, usual: Floats | float, possible: NDArray[np.bool_]) -> Counts:
+    """Counts whose slope is smoothed (:func:`tailback.telemetry.estimate.smoothed_excess`)."""
+    slope = smoothed_excess(np.maximum(counts.packets, 0.0), counts.slope, usual)
+    return replace(counts, slope=np.where(possible, slope, counts.slope))
 
 
 def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int) -> None:
@@ -301,9 +322,7 @@ def _added(about: Evidence, n_links: int) -> Counts:
     w, seen = about.weight, about.seen.astype(np.int64)
     packets = np.asarray(np.bincount(seen, w, n_links), np.float64)
     variance = np.asarray(np.bincount(seen, w * (w - 1.0), n_links), np.float64)
-    # A link that no sample names may have been used: its packets would vary as others do.
-    usual = float(variance.sum() / packets.sum()) if len(w) else 0.0
-    slope = np.divide(variance, packets, out=np.full(n_links, usual), where=packets > 0)
+    slope = np.divide(variance, packets, out=np.zeros(n_links), where=packets > 0)
     return Counts(packets, variance, np.zeros(n_links), slope)
 
 

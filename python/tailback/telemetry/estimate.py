@@ -120,8 +120,9 @@ def link_estimates(samples: pl.DataFrame, by: Sequence[str] = ("link",)) -> pl.D
     a = congested_excess(m, var_m, b)
     raw = np.divide(m, w, out=np.zeros_like(m), where=w > 0)
     fraction_se = np.sqrt(np.divide(var_m + raw**2 * var, w**2, out=np.zeros_like(w), where=w > 0))
-    further = path_excess(_column(sums, "hop_samples"), w, var)
-    packets_low, packets_high = count_interval(w, var, further)
+    n = _column(sums, "hop_samples")
+    further = path_excess(n, w, var)
+    packets_low, packets_high = count_interval(w, var, further, usual_excess(n, w, var))
     low, high = fraction_interval(m, w, a, b)
     size = np.divide(_column(sums, "hop_bytes"), w, out=np.zeros_like(w), where=w > 0)
     return sums.select(
@@ -178,27 +179,47 @@ def path_excess(samples: Floats, weight: Floats, variance: Floats) -> Floats:
     return np.asarray(ratio - 1.0, np.float64)
 
 
+def usual_excess(samples: Floats, weight: Floats, variance: Floats) -> float:
+    """:func:`path_excess` of all rows together."""
+    sums = [np.array([values.sum()]) for values in (samples, weight, variance)]
+    return float(path_excess(*sums)[0])
+
+
+def smoothed_excess(weight: Floats, excess: Floats, usual: Floats | float) -> Floats:
+    """l−1 of further packets, from that of the packets seen.
+
+    One imagined sample of ``usual`` paths is added to each row: what was seen of a link may be
+    paths of one hop, while longer ones were sampled elsewhere. It never makes less of them, and
+    vanishes as samples come in.
+    """
+    length = np.maximum(usual, 0.0) + 1.0
+    blend = (weight * excess + length * usual) / (weight + length)
+    return np.asarray(np.maximum(excess, blend), np.float64)
+
+
 def count_interval(
-    weight: Floats, variance: Floats, excess: Floats, z: float = Z95
+    weight: Floats, variance: Floats, excess: Floats, usual: float, z: float = Z95
 ) -> tuple[Floats, Floats]:
     """Interval of the number of packets N from its estimate W.
 
-    Solves ``(N − W)² = z² [V + (N − W) (l − 1)]``: the variance is that of the hypothetical N, of
-    which the packets beyond W are taken to have the paths of :func:`path_excess`. With paths of one
-    length the right side is ``z² N (l − 1)``.
+    Solves ``(N − W)² = z² [V + (N − W) (l − 1)]``: the variance is that of the hypothetical N. The
+    packets that N lacks of W are taken to have the paths of :func:`path_excess`, those beyond W the
+    paths of :func:`smoothed_excess`. With paths of one length the right side is ``z² N (l − 1)``.
 
     Args:
         weight: Estimates W.
         variance: Their estimated variances V.
-        excess: l−1 of further packets (:func:`path_excess`).
+        excess: l−1 of the packets seen (:func:`path_excess`).
+        usual: l−1 of all rows together (:func:`usual_excess`).
         z: Normal quantile.
 
     Returns:
-        ``(low, high)``, shape of ``weight``; a point where every path has one hop.
+        ``(low, high)``, shape of ``weight``; a point where every path of all rows has one hop.
     """
-    half = z * z * excess / 2.0
-    root = np.sqrt(half * half + z * z * variance)
-    return np.maximum(weight + half - root, 0.0), weight + half + root
+    fewer = z * z * excess / 2.0
+    more = z * z * smoothed_excess(weight, excess, usual) / 2.0
+    low = weight + fewer - np.sqrt(fewer * fewer + z * z * variance)
+    return np.maximum(low, 0.0), weight + more + np.sqrt(more * more + z * z * variance)
 
 
 def fraction_interval(
@@ -260,6 +281,7 @@ def utilization(
     packets: Floats,
     variance: Floats,
     excess: Floats,
+    usual: float,
     capacity_bytes: Floats,
     header_bytes: int = 0,
 ) -> tuple[Floats, Floats, Floats, Floats]:
@@ -269,7 +291,8 @@ def utilization(
         payload_bytes: Estimated bytes of each row.
         packets: Estimated packets of each row.
         variance: Estimated variance of ``packets``.
-        excess: l−1 of further packets (:func:`path_excess`).
+        excess: l−1 of the packets seen (:func:`path_excess`).
+        usual: l−1 of all rows together (:func:`usual_excess`).
         capacity_bytes: Bytes the link, or all links of the row, could carry in the time.
         header_bytes: Bytes a packet costs on the wire on top of its size.
 
@@ -279,7 +302,7 @@ def utilization(
     wire = payload_bytes + header_bytes * packets
     value = np.divide(wire, capacity_bytes, out=np.zeros_like(wire), where=capacity_bytes > 0)
     each = np.divide(value, packets, out=np.zeros_like(value), where=packets > 0)
-    low, high = count_interval(packets, variance, excess)
+    low, high = count_interval(packets, variance, excess, usual)
     return value, each * np.sqrt(variance), each * low, each * high
 
 
@@ -312,11 +335,13 @@ def link_utilization(
         rates, on="link", how="inner", maintain_order="left"
     )
     rate = _column(frame, "rate_gbps")
+    packets, variance = _column(frame, "packets"), _column(frame, "packets_variance")
     value, error, low, high = utilization(
         _column(frame, "bytes"),
-        _column(frame, "packets"),
-        _column(frame, "packets_variance"),
+        packets,
+        variance,
         _column(frame, "path_excess"),
+        usual_excess(_column(frame, "samples"), packets, variance),
         capacity_bytes(rate, np.full_like(rate, time)),
         header_bytes,
     )
