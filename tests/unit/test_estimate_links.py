@@ -13,6 +13,7 @@ from tailback.telemetry.estimate import (
     Selection,
     count_interval,
     fraction_interval,
+    held_low,
     link_estimates,
     link_utilization,
     packets_to_settle,
@@ -83,6 +84,16 @@ def test_too_few_packets_bound_nothing_from_above() -> None:
         np.array([0.0]), np.array([3.0]), np.array([2.0]), np.array([2.0])
     )
     assert (low[0], high[0]) == (0.0, 1.0)
+
+
+def test_the_lower_bound_of_hashed_samples_holds_the_variances() -> None:
+    z, m, w, var_m, var = 1.959963984540054, 60.0, 200.0, 500.0, 900.0
+    low = held_low(*(np.array([x]) for x in (m, w, var_m, var)))[0]
+    assert (m - low * w) ** 2 == pytest.approx(z * z * (var_m + low**2 * var))
+    assert 0.0 < low < m / w
+    # Ŵ, or W, within chance of 0.
+    assert held_low(*(np.array([x]) for x in (40.0, w, var_m, var)))[0] == 0.0
+    assert held_low(*(np.array([x]) for x in (40.0, 50.0, 1.0, var)))[0] == 0.0
 
 
 def coverage(packets: int, fraction: float, hops: int, met: int, seed: int = 5) -> float:

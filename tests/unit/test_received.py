@@ -108,6 +108,22 @@ def test_the_worst_hop_is_told_and_nothing_made_of_it() -> None:
     assert "lower bound" in finding.explanation and "coordinated" in finding.advice
 
 
+@pytest.mark.parametrize("scheme", ["compact", "single-bit"])
+def test_a_hash_of_one_bit_draws_no_congestion_where_there_is_none(scheme: str) -> None:
+    """It varies on links without a congested packet too: their lower bounds are 0 all the same."""
+    whole, true = [], []
+    for seed in (1, 2, 3):
+        pattern = {"kind": "uniform", "ranks": 36, "messages": 10, "size": "16 KiB"}
+        run = received(run_of({"scheme": scheme}, job=[{"pattern": pattern}], seed=seed))
+        truth = truth_of(run).filter(~pl.col("from_node") & (pl.col("observed_packets") > 0))
+        share = truth["observed_congested_packets"] / truth["observed_packets"]
+        whole.append(Evidence(run).whole.low[truth["link"].to_numpy()])
+        true.append(share.to_numpy())
+    low, fraction = np.concatenate(whole), np.concatenate(true)
+    assert (fraction == 0).sum() > 10
+    assert (low > fraction).mean() <= 0.025
+
+
 @pytest.mark.parametrize(
     ("telemetry", "exact"),
     [({}, True), ({"count_injection": True}, False), ({"scheme": "compact"}, False)],

@@ -28,6 +28,7 @@ from tailback.diagnose.trees import (
 )
 from tailback.diagnose.ways import Ways
 from tailback.run import Run
+from tailback.telemetry.carried import HASHED
 from tailback.telemetry.estimate import (
     SUMS,
     Selection,
@@ -129,6 +130,11 @@ class Evidence:
         """True where packets name their most congested link, and no other is counted."""
         return self.scheme == "worst-hop"
 
+    @property
+    def hashed(self) -> bool:
+        """True where packets carry a hash in place of a link."""
+        return self.scheme in HASHED
+
     @cached_property
     def phase_weight(self) -> dict[str, float]:
         """Congested packets of each phase, heaviest first."""
@@ -141,7 +147,8 @@ class Evidence:
         """Congested packet-hops over packet-hops, of all our traffic: exact if all were counted."""
         if not self._rows.height:
             return Estimate(value=0.0, standard_error=0.0, low=0.0, high=1.0)
-        row = link_estimates(self._rows.with_columns(all=pl.lit(0)), ("all",)).row(0, named=True)
+        everything = self._rows.with_columns(all=pl.lit(0))
+        row = link_estimates(everything, ("all",), self.hashed).row(0, named=True)
         if self._every_hop_counted:
             return _estimate(row["fraction"], 0.0, row["fraction"], row["fraction"])
         return _estimate(
@@ -207,7 +214,9 @@ class Evidence:
 
     def _congestion(self, rows: pl.DataFrame) -> Congestion:
         return find_congestion(
-            self.topology, link_estimates(rows), link_estimates(rows, ("bundle",))
+            self.topology,
+            link_estimates(rows, hashed=self.hashed),
+            link_estimates(rows, ("bundle",), self.hashed),
         )
 
     def _grow_views(self) -> list[View]:

@@ -87,12 +87,16 @@ def select(tables: Mapping[str, pl.DataFrame], selection: Selection) -> pl.DataF
     return frame
 
 
-def link_estimates(samples: pl.DataFrame, by: Sequence[str] = ("link",)) -> pl.DataFrame:
+def link_estimates(
+    samples: pl.DataFrame, by: Sequence[str] = ("link",), hashed: bool = False
+) -> pl.DataFrame:
     """Estimate traffic and congestion of each link (or of each group of rows).
 
     Args:
         samples: Rows of table ``samples``, as :func:`select` returns them.
         by: Columns that make a group, e.g. ``("phase", "link")``.
+        hashed: Whether the samples were hashes: then the lower bounds of fractions are no higher
+            than those of :func:`held_low`.
 
     Returns:
         One row a group, sorted by it, with the group's columns and
@@ -124,6 +128,8 @@ def link_estimates(samples: pl.DataFrame, by: Sequence[str] = ("link",)) -> pl.D
     further = path_excess(n, w, var)
     packets_low, packets_high = count_interval(w, var, further, usual_excess(n, w, var))
     low, high = fraction_interval(m, w, a, b)
+    if hashed:
+        low = np.minimum(low, held_low(m, w, var_m, var))
     size = np.divide(_column(sums, "hop_bytes"), w, out=np.zeros_like(w), where=w > 0)
     return sums.select(
         *by,
@@ -257,6 +263,37 @@ def fraction_interval(
     high = np.divide(linear + root, 2.0 * square, out=np.ones_like(w), where=square > 0)
     low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
     return np.where(seen, low, 0.0), np.where(seen, np.maximum(high, low), 1.0)
+
+
+def held_low(
+    congested: Floats,
+    packets: Floats,
+    congested_variance: Floats,
+    packets_variance: Floats,
+    z: float = Z95,
+) -> Floats:
+    """Lower bound of the congested fraction f of samples that were hashes.
+
+    A hash varies on a link that no congested packet used too (section 5.3), so the variance of Ŵ
+    does not vanish with f as :func:`fraction_interval` has it. Here both variances V̂ and V are held
+    as they are: the smaller f with ``(Ŵ − f W)² = z² (V̂ + f² V)`` (Fieller, 1954).
+
+    Args:
+        congested: Estimates Ŵ.
+        packets: Estimates W.
+        congested_variance: V̂ of each.
+        packets_variance: V of each.
+        z: Normal quantile.
+
+    Returns:
+        Within 0–1; 0 where the packets themselves may be none.
+    """
+    square = packets**2 - z * z * packets_variance
+    linear = congested * packets
+    rest = congested**2 - z * z * congested_variance
+    root = np.sqrt(np.maximum(linear**2 - square * rest, 0.0))
+    low = np.divide(linear - root, square, out=np.zeros_like(packets), where=square > 0)
+    return np.asarray(np.clip(low, 0.0, 1.0), np.float64)
 
 
 def packets_to_settle(
