@@ -162,6 +162,21 @@ def test_place_writes_rank_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "BEST  tile" in capsys.readouterr().out
 
 
+def test_place_weighs_by_packets(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the run does, whose sums of eight bytes hardly count beside its faces."""
+    demo = str(DEMO / "demo.toml")
+    assert tailback(["place", demo, "--format", "json", "--quiet"]) == 0
+    placements = json.loads(capsys.readouterr().out)["placements"]
+    length = {row["placement"]: row["path_length"] for row in placements}
+    assert max(length, key=length.__getitem__) == "block"
+    for placement, expected in (("block", 2.569), ("tile", 1.323)):
+        arguments = ["simulate", demo, "--placement", placement, "--format", "json", "--quiet"]
+        assert tailback(arguments) == 0
+        simulated = json.loads(capsys.readouterr().out)["average_path_length"]
+        assert length[placement] == pytest.approx(simulated, rel=1e-9)
+        assert simulated == pytest.approx(expected, abs=5e-4)
+
+
 def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     assert tailback(["list", "--format", "json"]) == 0
     known = json.loads(capsys.readouterr().out)
