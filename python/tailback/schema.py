@@ -70,7 +70,8 @@ TABLES = {
             ("dst_name", pl.String, "name of the destination"),
             ("src_port", pl.UInt32, "port number at the source"),
             ("dst_port", pl.UInt32, "port number at the destination"),
-            ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core"),
+            ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core; of a flat "
+             "link that of its switches plus 1"),
             ("direction", pl.String, "up, down or flat (between switches of one tier)"),
             ("from_node", pl.Boolean, "injection link: the source is a node"),
             ("to_node", pl.Boolean, "ejection link: the destination is a node"),
@@ -209,7 +210,7 @@ DERIVED = {
             "changes", "one directed link in two runs, over the whole runs or in one phase",
             ("link", pl.UInt32, "number of the link"),
             ("name", pl.String, "source[port] → destination"),
-            ("tier", pl.Int32, "0 node–leaf, 1 leaf–aggregation, 2 aggregation–core"),
+            ("tier", pl.Int32, "as in table links"),
             ("direction", pl.String, "up, down or flat"),
             ("phase", pl.String, "phase of the application, null for the whole runs"),
             ("before_samples", pl.UInt64, "hop samples in the first run"),

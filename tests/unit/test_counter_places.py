@@ -8,14 +8,19 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tailback.counters.analysis.classes import classify
 from tailback.counters.analysis.places import (
     Places,
     fill_ticks,
     from_discovery,
+    from_run,
     name_ports,
     with_classes,
 )
 from tailback.counters.schema import READINGS, conform
+from tailback.fabric.topologies import build
+from tailback.scenario import parse
+from tailback.simulate import simulate
 
 DISCOVERY = """\
 vendid=0x2c9
@@ -105,6 +110,33 @@ def test_classes_and_peers(places: Places) -> None:
     assert found["sw 0x0000000000000010", 1] == ("Leaf", "down")
     peers = {(r["name"], r["port"]): r["peer"] for r in places.ports.iter_rows(named=True)}
     assert peers["sw 0x0000000000000010", 1] == "n1 HCA-1"
+
+
+@pytest.mark.parametrize(
+    ("topology", "classes"),
+    [
+        ({"kind": "torus", "dims": [3, 3]}, {"Leaf down", "Leaf flat"}),
+        (
+            {"kind": "modified-k-ary-n-tree", "k": 2, "n": 3, "width": 2},
+            {"ToR up", "ToR down", "Leaf up", "Leaf down", "Leaf flat", "Spine down", "Spine flat"},
+        ),
+        (
+            {"kind": "k-ary-n-tree", "k": 2, "n": 4},
+            {"Tier0 up", "Tier0 down", "Tier1 up", "Tier1 down", "Tier2 up", "Tier2 down",
+             "Tier3 down"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_run_classes_ports_as_its_fabric_does(
+    topology: dict[str, Any], classes: set[str], tmp_path: Path
+) -> None:
+    """By the tier of the switch: that of a flat link is one higher."""
+    job = {"pattern": {"kind": "ring", "ranks": 8, "size": "4 KiB"}}
+    simulate(parse({"fabric": {"topology": topology}, "job": [job]})).write(tmp_path / "run")
+    table = from_run(tmp_path / "run").classes
+    assert table.equals(classify(build(topology)))
+    switches = table.filter(pl.col("category") != "Host")
+    assert set(switches.select(pl.format("{} {}", "category", "port_type")).to_series()) == classes
 
 
 def test_ticks_by_speed_and_by_word() -> None:

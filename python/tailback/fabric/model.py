@@ -83,7 +83,10 @@ class Fabric:
 
     @property
     def link_tier(self) -> NDArray[np.int32]:
-        """Tier of each link: 0 node-leaf, 1 leaf-aggregation, 2 aggregation-core, shape (L,)."""
+        """Tier of each link: 0 node-leaf, 1 leaf-aggregation, 2 aggregation-core, shape (L,).
+
+        That of a flat link, between switches of one tier, is theirs plus 1.
+        """
         tier = self.vertex_tier
         return np.asarray(
             np.maximum(np.minimum(tier[self.link_src], tier[self.link_dst]) + 1, 0), np.int32

@@ -9,7 +9,7 @@ the subsystems.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -95,17 +95,19 @@ def _subsystem(fabric: Fabric, subsystems: Mapping[str, str]) -> list[str]:
 def _categories(fabric: Fabric, group: list[str]) -> list[str]:
     """Category of each vertex: ``Host`` for nodes, subsystem and tier for switches."""
     tiers = fabric.switch_tier.tolist()
-    levels: dict[str, list[int]] = {
-        name: sorted({tier for tier, own in zip(tiers, group, strict=True) if own == name})
+    words = {
+        name: tier_words(tier for tier, own in zip(tiers, group, strict=True) if own == name)
         for name in set(group)
     }
-    out = ["Host"] * fabric.n_nodes
-    for tier, name in zip(tiers, group, strict=True):
-        here = levels[name]
-        words = TIER_NAMES.get(len(here))
-        level = here.index(tier)
-        out.append(name + (words[level] if words else f"Tier{level}"))
-    return out
+    switches = [name + words[name][tier] for tier, name in zip(tiers, group, strict=True)]
+    return ["Host"] * fabric.n_nodes + switches
+
+
+def tier_words(tiers: Iterable[int]) -> dict[int, str]:
+    """What each tier that switches have is called, from the lowest up."""
+    levels = sorted(set(tiers))
+    words = TIER_NAMES.get(len(levels)) or [f"Tier{level}" for level in range(len(levels))]
+    return dict(zip(levels, words, strict=True))
 
 
 def attach(frame: pl.DataFrame, classes: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from tailback.counters.analysis.classes import CLASSES, classify
+from tailback.counters.analysis.classes import CLASSES, classify, tier_words
 from tailback.counters.collect.fabric_file import read_targets
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.collect.ticks import tick_of
@@ -106,22 +106,22 @@ def _label(target: PortTarget, labels: set[str]) -> str:
 
 
 def from_run(path: Path) -> Places:
-    """The ports of a simulated fabric, from a run directory.
+    """The ports of a simulated fabric, from a run directory; classes as ``classify`` gives them.
 
     Raises:
         RunError: It is no run directory or is damaged.
     """
-    links = Run.read(path).tables["links"]
-    words = {0: "ToR", 1: "Leaf", 2: "Spine"}
-    top = links["tier"].max()
-    if top in (0, 1):
-        words = {0: "Leaf", 1: "Spine"}
-    own = pl.col("tier") - (pl.col("direction") == "up").cast(pl.Int32)
-    category = own.replace_strict(words, default="Switch", return_dtype=pl.String)
+    tables = Run.read(path).tables
+    tier = tables["switches"]["tier"]
+    # By the tier of the switch, not of the link: that of a flat link is one higher.
+    switches = tables["switches"].select(
+        src=(tables["nodes"].height + pl.col("switch")).cast(pl.UInt32),
+        category=tier.replace_strict(tier_words(tier), return_dtype=pl.String),
+    )
+    links = tables["links"].join(switches, on="src", how="left", maintain_order="left")
     table = links.select(
         node_name="src_name", port=pl.col("src_port").cast(pl.UInt16), link="link",
-        category=pl.when("from_node").then(pl.lit("Host")).otherwise(category),
-        port_type="direction",
+        category=pl.col("category").fill_null("Host"), port_type="direction",
     )  # fmt: skip
     ports = links.select(
         guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32),
