@@ -215,6 +215,26 @@ def test_archives_of_both_studies(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "fits no name" in refused(capsys, path, "--io", "nobody")
     assert "no regular expression" in refused(capsys, path, "--io", "(")
     assert "comes alone" in refused(capsys, path, path)
+    for other in ([tmp_path / "rounds"], [*LEAF, "--every", "60 s"]):
+        assert "no torus" in refused(capsys, *other, "--io", "^io")
+
+
+@pytest.mark.parametrize("probes", ["", '[probes]\ncounters = "5 us"\n'])
+def test_a_simulated_torus_gets_the_torus_study(
+    probes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the time windows of a run and from its counters."""
+    scenario, run, out = tmp_path / "torus.toml", tmp_path / "run", tmp_path / "out"
+    scenario.write_text(
+        '[fabric.topology]\nkind = "torus"\ndims = [4, 4]\n' + probes + "[[job]]\n"
+        'pattern = { kind = "uniform", ranks = 16, size = "32 KiB", messages = 4 }\n'
+    )
+    assert tailback(["simulate", str(scenario), "--out", str(run), "--quiet"]) == 0
+    capsys.readouterr()
+    said(capsys, run, "--out", out, "--io", "^r0-")
+    assert pl.read_parquet(out / "table_i.parquet")["group"].unique().sort().to_list() == ["X", "Y"]
+    assert {"torus_slices.svg", "io_links.svg"} <= {p.name for p in out.iterdir()}
+    assert "names are like 'r0-0'" in refused(capsys, run, "--io", "^n0")
 
 
 def test_a_collection_in_rounds_gets_the_study_of_rounds(

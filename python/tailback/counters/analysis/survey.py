@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from tailback.counters.analysis import rounds, study, verdict
+from tailback.counters.analysis.evolution_run import is_torus, torus_coordinates, torus_rows
 from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine
 from tailback.counters.analysis.places import Places, with_classes
 from tailback.counters.analysis.sources import Source
 from tailback.counters.analysis.study import Study
 from tailback.counters.analysis.verdict import Verdict
 from tailback.counters.schema import CounterError
+from tailback.run import Run
 
 EVOLUTION_PERCENT = 40.0
 """From which percentage of time stalled a link counts in the evolution graph (Jha et al., VI)."""
@@ -46,7 +48,8 @@ def survey(
         engine: Where archives are worked on.
 
     Raises:
-        CounterError: ``io`` is no expression or fits nothing, or an archive is damaged.
+        CounterError: ``io`` is no expression, fits nothing or is given for something else than a
+            torus, or an archive is damaged.
     """
     try:
         return _survey(source, places, chosen, engine)
@@ -83,6 +86,7 @@ def _survey(
 def _rounds(
     readings: Archive, source: Source, places: Places, chosen: Choices, engine: Engine
 ) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
+    _refuse_io(chosen)
     classes = places.classes
     if classes.is_empty():
         named = readings.rows.select("node_name", "port").unique()
@@ -104,20 +108,52 @@ def _intervals(
     title = ", ".join(source.kinds)
     if ports.is_empty():
         return Study(title=title), ports, classes
-    directions = ports["direction"].drop_nulls().unique()
-    if not directions.str.contains(r"^[XYZ][+-]$").any():
+    torus = _torus(intervals, ports, source, engine)
+    if torus is None:
+        _refuse_io(chosen)
         found = study.sweep(
             intervals, classes, places.fabric, threshold=EVOLUTION_PERCENT, title=title,
             engine=engine,
         )  # fmt: skip
         return found, ports, classes
-    worst = ports.drop_nulls(["direction", "stall_fraction"])
+    worst = torus.ports.drop_nulls(["direction", "stall_fraction"])
     found = study.torus(
-        intervals, source.coordinates, io_nodes=_io(ports, chosen.io), title=title, engine=engine,
-        direction=str(worst["direction"][0]) if worst.height else "X+",
+        torus.intervals, torus.coordinates, io_nodes=_io(torus.ports, chosen.io), title=title,
+        engine=engine, direction=str(worst["direction"][0]) if worst.height else "X+",
         threshold=EVOLUTION_PERCENT,
     )  # fmt: skip
     return found, ports, classes
+
+
+@dataclass(frozen=True)
+class _Torus:
+    """What the torus study is made of; directions are X+ … Z-, ports that stall most come first."""
+
+    intervals: Archive
+    ports: pl.DataFrame
+    coordinates: pl.DataFrame
+
+
+def _torus(
+    intervals: Archive, ports: pl.DataFrame, source: Source, engine: Engine
+) -> _Torus | None:
+    """The counters by the directions of a torus, None for those of anything else."""
+    if source.run is not None and is_torus(run := Run.read(source.run)):
+        # A run says flat of all links between routers, and has those of its adapters besides.
+        rows = Archive(torus_rows(run, intervals.rows.collect()).lazy())
+        return _Torus(rows, verdict.by_port(rows, engine), torus_coordinates(run))
+    if ports["direction"].drop_nulls().str.contains(r"^[XYZ][+-]$").any():
+        return _Torus(intervals, ports, source.coordinates)
+    return None
+
+
+def _refuse_io(chosen: Choices) -> None:
+    if chosen.io is not None:
+        raise CounterError(
+            f"{chosen.io!r} says which routers of a torus are for I/O, and these counters are of "
+            "no torus",
+            place="--io", remedy="leave it out",
+        )  # fmt: skip
 
 
 def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
