@@ -47,7 +47,7 @@ class Pattern(BaseModel, ABC):
 class FreeSizePattern(Pattern):
     """A pattern for any number of ranks from two up."""
 
-    ranks: int | None = Field(default=None, ge=2, description="ranks; the job's hosts when absent")
+    ranks: int | None = Field(default=None, ge=2, description="number of ranks")
 
     def own_ranks(self) -> int | None:
         """The ``ranks`` option."""
