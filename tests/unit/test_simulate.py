@@ -52,6 +52,16 @@ def test_estimates_add_up_to_the_truth() -> None:
     assert samples["hop_samples"].sum() == run.summary["observed_packets"]
 
 
+def test_a_job_draws_from_the_seed_plus_its_number() -> None:
+    """As docs/traffic.md says: the same pattern twice makes different choices."""
+    job = {"pattern": {"kind": "uniform", "ranks": 6, "size": "1 KiB", "messages": 3}}
+    document = {"fabric": TREE, "seed": 5, "job": [job | {"hosts": "0-7"}, job | {"hosts": "8-15"}]}
+    first, second = (one.program.peer for one in prepare(parse(document)).jobs)
+    assert not np.array_equal(first, second)
+    alone = prepare(parse({"fabric": TREE, "seed": 6, "job": [job]})).jobs[0].program.peer
+    np.testing.assert_array_equal(second, alone)
+
+
 def test_windows_cover_the_run_and_hold_its_samples() -> None:
     run = simulate(scenario(stencil()))
     windows = run.tables["windows"]

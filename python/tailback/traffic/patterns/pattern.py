@@ -63,7 +63,7 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
     Args:
         options: ``kind`` and the pattern's own options, quantities as text with a unit.
         n_ranks: Ranks when the options do not say (``dims`` or ``ranks``).
-        seed: Seed of the scenario.
+        seed: Seed of the job.
 
     Raises:
         ScenarioError: Unknown pattern or option, a wrong unit or value, or no number of ranks.
