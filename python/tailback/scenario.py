@@ -131,7 +131,8 @@ class JobSection(Section):
     placement_file: Path | None = None
     ranks_per_host: int = Field(default=1, ge=1, le=65536)
     hosts: str = Field(
-        default="all", description="which hosts: all, 0-127,200, or parity-of-square:even"
+        default="all",
+        description="which hosts: all, 0-127,200, node[001-016], or parity-of-square:even",
     )
     observed: bool = Field(
         default=True, description="false: background whose packets we cannot see"
@@ -514,6 +515,8 @@ def _default(value: object) -> str:
 
 def _values(field: FieldInfo) -> str:
     """The kind of value, or the choices."""
+    if "list[" in str(field.annotation):
+        return "list of sizes" if "_bytes" in str(field.annotation) else "list of numbers"
     parsers = {parse_time_ps: "time", parse_bytes: "size", parse_gbps: "rate"}
     for part in (*field.metadata, *(a for t in get_args(field.annotation) for a in get_args(t))):
         if isinstance(part, BeforeValidator) and part.func in parsers:
@@ -522,8 +525,6 @@ def _values(field: FieldInfo) -> str:
         if get_origin(annotation) is Literal:
             return ", ".join(f"`{choice}`" for choice in get_args(annotation))
     text = str(getattr(field.annotation, "__name__", field.annotation))
-    if "list[" in str(field.annotation):
-        return "list of sizes" if "_bytes" in str(field.annotation) else "list of numbers"
     names = {
         "str": "text", "int": "number", "float": "number", "bool": "true, false",
         "int | None": "number",

@@ -11,7 +11,7 @@ from test_cli import DEMO, refused, scenario
 
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
-from tailback.scenario import Scenario, parse
+from tailback.scenario import Scenario, markdown, parse
 from tailback.traffic.patterns.pattern import build
 
 TRACE = [DEMO / "trace", "--fabric", DEMO / "fabric.ibnetdiscover"]
@@ -93,6 +93,15 @@ def test_what_is_found_later_still_names_the_file(
     assert tailback(["simulate", str(path), "--placement", "blok"]) == 2
     told = capsys.readouterr().err
     assert "'blok'" in told and "small.toml" not in told
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [("lane_weights", "list of sizes"), ("table", "list of numbers"), ("packet", "size")],
+)
+def test_the_page_says_what_kind_of_value_a_key_has(key: str, values: str) -> None:
+    row = next(line for line in markdown().splitlines() if line.startswith(f"| `{key}` |"))
+    assert row.split(" | ")[2] == values
 
 
 def test_a_rate_comes_back_as_it_was() -> None:
