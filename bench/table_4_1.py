@@ -74,8 +74,8 @@ def table(found: list[dict[str, Any]]) -> str:
         known = row["their_ns"] is not None
         lines.append(
             f"| {row['mapping']} | `{row['placement']}` | {row['their_ns'] if known else '–'} "
-            f"| {row['our_ns']} | {format(row['difference'], '+.1%') if known else '–'} "
-            f"| {format(row['tolerance'], '.0%') if known else '–'} | {row['their_path']:.3f} "
+            f"| {row['our_ns']} | {percent(row['difference'], 1, '+') if known else '–'} "
+            f"| {percent(row['tolerance']) if known else '–'} | {row['their_path']:.3f} "
             f"| {row['our_path']:.3f} | {percent(row['congested_hops'], 2)} |"
         )
     return "\n".join(lines)
