@@ -89,6 +89,11 @@ def test_the_verdict_names_the_link_the_share_and_the_cost(
     assert "10.5 ns" in text, "where the tick is from is said"
 
 
+def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, *LEAF, "--every", "60 s", "--fabric", FABRIC)
+    assert text in (ROOT / "docs" / "counters.md").read_text(encoding="utf-8")
+
+
 def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = pair(tmp_path)
     facts = json.loads(
