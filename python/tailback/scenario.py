@@ -7,6 +7,7 @@ Unknown keys are refused with the nearest valid one; quantities carry their unit
 from __future__ import annotations
 
 import tomllib
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -158,7 +159,10 @@ class JobSection(Section):
 
 
 class CongestionControlSection(Section):
-    """InfiniBand congestion control (annex A10), by its names, or a scheme built on it."""
+    """InfiniBand congestion control (annex A10), by its names, or a scheme built on it.
+
+    Off without this table; needs injection per-destination.
+    """
 
     scheme: Literal["infiniband", "dcms", "rgbcc"] = Field(
         default="infiniband",
@@ -480,8 +484,8 @@ def markdown() -> str:
     ]  # fmt: skip
     lines = ["# Scenarios", "", *_INTRODUCTION.splitlines(), ""]
     for title, model in sections:
-        summary = (model.__doc__ or "").strip().split("\n")[0]
-        lines += [f"## {title}", "", summary, "", "| key | default | values | meaning |"]
+        about = cleandoc(model.__doc__ or "").replace("``", "`")
+        lines += [f"## {title}", "", about, "", "| key | default | values | meaning |"]
         lines.append("|---|---|---|---|")
         defaults = _defaults(model)
         sections_within = {title.strip("[]").rpartition(".")[2] for title, _ in sections}

@@ -95,6 +95,21 @@ def test_what_is_found_later_still_names_the_file(
     assert "'blok'" in told and "small.toml" not in told
 
 
+def test_what_needs_per_destination_says_so_as_it_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scenario(tmp_path)
+    plain = path.read_text()
+    sections = ("[engine.congestion_control]\n", '[engine.pacing]\nkind = "elastic"\n')
+    for section in sections:
+        path.write_text(plain + section)
+        refused(capsys, ["simulate", path], "injection = fifo: must be per-destination")
+        name = section.splitlines()[0]
+        about = markdown().split(f"## {name}\n")[1].split("| key |")[0]
+        assert "needs injection per-destination" in about
+    assert "Off without this table" in markdown()
+
+
 @pytest.mark.parametrize(
     ("key", "values"),
     [("lane_weights", "list of sizes"), ("table", "list of numbers"), ("packet", "size")],

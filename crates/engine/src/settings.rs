@@ -1,5 +1,7 @@
 //! How switches, cables, adapters and the MPI library behave: every parameter of a run.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 use crate::congestion::Scheme;
@@ -74,6 +76,17 @@ pub enum Injection {
     RoundRobin,
     /// A line of messages for each destination, the lines in turn.
     PerDestination,
+}
+
+/// As a scenario says it.
+impl fmt::Display for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fifo => "fifo",
+            Self::RoundRobin => "round-robin",
+            Self::PerDestination => "per-destination",
+        })
+    }
 }
 
 /// When a port counts as congested (thesis §3.2 and §5.10).
@@ -302,7 +315,7 @@ impl Settings {
         }
         if self.pacing != Pacing::Off && self.injection != Injection::PerDestination {
             let valid = "per-destination where flows are paced".into();
-            return wrong("injection", format!("{:?}", self.injection), valid);
+            return wrong("injection", self.injection.to_string(), valid);
         }
         if let Pacing::Elastic { percent } = self.pacing
             && !(1..=100).contains(&percent)
@@ -316,7 +329,7 @@ impl Settings {
         if let Some(control) = &self.congestion_control {
             if self.injection != Injection::PerDestination {
                 let valid = "per-destination where congestion control is on".into();
-                return wrong("injection", format!("{:?}", self.injection), valid);
+                return wrong("injection", self.injection.to_string(), valid);
             }
             if let Some((value, valid)) = control.problem() {
                 return wrong("congestion_control", value, valid.into());
