@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -293,3 +294,13 @@ def test_mistakes_name_place_and_remedy(options: dict[str, object], place: str, 
     text = str(caught.value)
     assert f"[job.pattern] {place}".rstrip() in text
     assert said in text and caught.value.remedy
+
+
+@pytest.mark.parametrize("name", PATTERNS.names())
+def test_the_page_names_every_option(name: str) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "traffic.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+    # Stencils have a table of their own, whose rows begin with the option.
+    known = row + page.split("### Stencils")[1] if name.startswith("stencil") else row
+    for option in PATTERNS[name].model_fields.keys() - {"kind"}:
+        assert f"`{option}`" in known, option

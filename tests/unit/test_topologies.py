@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -223,3 +224,11 @@ def test_an_unknown_rule_names_the_nearest() -> None:
     topology = parse({"kind": "torus", "dims": [3]})
     with pytest.raises(FabricError, match="did you mean 'valiant'"):
         topology.routing(network_of(topology.fabric()), "valient")
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES.names())
+def test_the_page_names_every_option(name: str) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "topologies.md"
+    text = page.read_text(encoding="utf-8")
+    for option in TOPOLOGIES[name].model_fields.keys() - {"kind"}:
+        assert f"`{option}`" in text or f"`{option} = " in text, option
