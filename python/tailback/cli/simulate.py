@@ -85,11 +85,13 @@ def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOpt
     """Options of the fluid model, None for the packet engine."""
     if model == "fluid":
         return FluidOptions(cast(Rates, rates or "max-min"), cast(Choice | None, paths))
-    for option, value in (("--rates", rates), ("--paths", paths)):
+    for option, value, key in (
+        ("--rates", rates, "[engine.pacing] rates"), ("--paths", paths, "[engine] routing"),
+    ):  # fmt: skip
         if value is not None:
             raise ScenarioError(
                 f"{option} {value} means nothing to the packet engine",
-                remedy="add --model fluid, or set [engine] routing in the scenario",
+                remedy=f"add --model fluid, or set {key} in the scenario",
             )
     return None
 
