@@ -1,8 +1,9 @@
 """A run: the tables of one simulation or measurement, its scenario and its provenance, on disk.
 
 A run directory holds one Parquet file a table (``tailback.schema``), ``scenario.json`` (the
-scenario as it was understood) and ``run.json`` (summary and provenance). The same scenario, seed
-and version give the same bytes; wall-clock figures live in ``performance.json`` alone.
+scenario as it was understood), ``run.json`` (summary and provenance) and ``manifest.json`` (the
+list of its files). The same scenario, seed and version give the same bytes; wall-clock figures
+live in ``performance.json`` alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,8 @@ from tailback.schema import TABLES, conform
 
 FORMAT = 1
 
-OURS = ("run", "diagnosis", "placement", "counters", "compare")
-"""JSON files that mark a folder as one that Tailback wrote and may replace."""
+MANIFEST = "manifest.json"
+"""Lists what Tailback wrote into a folder: that, and nothing else, it may replace."""
 
 _AGAIN = "run the scenario again"
 
@@ -91,6 +93,7 @@ class Run:
     def read(path: str | Path) -> Run:
         """Read a run directory; raises RunError naming what is missing or damaged."""
         path = Path(path)
+        _require_utf8(path)
         if not (path / "run.json").is_file():
             raise RunError(
                 "not a run directory (it has no run.json)", file=path,
@@ -136,26 +139,25 @@ class fresh_directory:  # noqa: N801 - used like a function
 
     Everything is written to a sibling folder that takes the final name at the end; on any error,
     a full disk or Ctrl-C among them, it is removed and what stood there before is untouched. A
-    symbolic link at ``path`` is followed and stays.
+    symbolic link at ``path`` is followed and stays. ``manifest.json`` lists what was written.
+
+    Args:
+        path: The folder.
+        force: Replace what stands there, if its manifest lists all of it.
+        sources: What the folder is made from; it is not replaced by its own result.
     """
 
-    def __init__(self, path: str | Path, *, force: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, force: bool = False, sources: Sequence[Path] = ()
+    ) -> None:
         self.path = Path(path)
         self.force = force
+        self.sources = sources
+        # All checks look at what will be replaced: "new/../old" exists only once "new" does.
         self._place = Path(os.path.realpath(self.path))
 
     def __enter__(self) -> Path:
-        if self.path.exists() and not self.force:
-            raise RunError(
-                "already exists", file=self.path, remedy="choose another --out, or add --force"
-            )
-        if self.path.exists() and not self.path.is_dir():
-            raise RunError("is a file, not a folder", file=self.path, remedy="choose another --out")
-        if self.path.is_dir() and any(self.path.iterdir()) and not _is_ours(self.path):
-            raise RunError(
-                "holds files that Tailback did not write; refusing to replace it",
-                file=self.path, remedy="choose another --out",
-            )  # fmt: skip
+        self._check()
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
             self._part = Path(
@@ -169,15 +171,15 @@ class fresh_directory:  # noqa: N801 - used like a function
         return self._part
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            try:
+        try:
+            if error is None:
+                _list_files(self._part)
                 os.chmod(self._part, 0o755)
                 self._put_in_place()
-            except OSError as problem:
-                error = problem
-            else:
-                return
-        shutil.rmtree(self._part, ignore_errors=True)
+        except OSError as problem:
+            error = problem
+        finally:
+            _remove(self._part)
         if isinstance(error, RunError) and error.file is not None:
             # What failed inside is told by the name it would have had.
             if error.file.is_relative_to(self._part):
@@ -186,36 +188,100 @@ class fresh_directory:  # noqa: N801 - used like a function
         if isinstance(error, (OSError, pl.exceptions.PolarsError)):
             raise RunError(
                 f"could not be written: {error}", file=self.path,
-                remedy="make room or choose another --out; nothing was left behind",
+                remedy="make room or choose another --out",
             ) from None  # fmt: skip
+
+    def _check(self) -> None:
+        """Refuse what may not be replaced."""
+        _require_utf8(self._place)
+        if not self._place.exists():
+            return
+        if not self.force:
+            raise RunError(
+                "already exists", file=self.path, remedy="choose another --out, or add --force"
+            )
+        if not self._place.is_dir():
+            raise RunError("is a file, not a folder", file=self.path, remedy="choose another --out")
+        for source in self.sources:
+            if Path(os.path.realpath(source)).is_relative_to(self._place):
+                raise RunError(
+                    f"holds {str(source)!r}, which the result is made from", file=self.path,
+                    remedy="choose another --out",
+                )  # fmt: skip
+        foreign = _foreign(self._place)
+        if foreign is not None:
+            raise RunError(
+                f"holds {foreign!r}, which Tailback did not write; refusing to replace it",
+                file=self.path, remedy="choose another --out, or remove the folder yourself",
+            )  # fmt: skip
 
     def _put_in_place(self) -> None:
         """Give the new folder its name; the old one goes only once that is done."""
-        old = self._part.with_name(self._part.name + ".old")
-        if not self._place.exists():
+        self._check()  # Again: hours may lie between.
+        if not self.force or not self._place.exists():
+            # The system refuses it where a folder with files has appeared since.
             self._part.rename(self._place)
             return
-        self._place.rename(old)
+        old = self._part.with_name(self._part.name + ".old")
         try:
+            self._place.rename(old)
             self._part.rename(self._place)
         except BaseException:
-            old.rename(self._place)
+            # Ctrl-C may come behind either of the two.
+            if self._part.exists() and old.exists():
+                old.rename(self._place)
             raise
-        shutil.rmtree(old)
+        finally:
+            if not self._part.exists():
+                _remove(old)
 
 
-def claim(path: Path, *, force: bool = False) -> None:
+def claim(path: Path, *, force: bool = False, sources: Sequence[Path] = ()) -> None:
     """Find out, before hours of work, whether a folder could be written at ``path``.
 
     Raises:
         RunError: As :class:`fresh_directory`.
     """
-    part = fresh_directory(path, force=force).__enter__()
-    shutil.rmtree(part, ignore_errors=True)
+    _remove(fresh_directory(path, force=force, sources=sources).__enter__())
 
 
-def _is_ours(path: Path) -> bool:
-    return any((path / f"{name}.json").is_file() for name in OURS)
+def _require_utf8(path: Path) -> None:
+    """Refuse a path that is not UTF-8: the library that reads and writes Parquet takes no other."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise RunError(
+            "the path is not UTF-8", file=path,
+            remedy="use a folder whose name, and the names above it, are UTF-8",
+        ) from None  # fmt: skip
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, as far as that can be done: a file open over NFS, say, stays."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        # Thousands of files shall not stay because it came here; a second one stops this too.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _list_files(folder: Path) -> None:
+    """Write the manifest of a folder: the relative paths of all files and folders in it."""
+    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    _write_json(
+        folder / MANIFEST, {"tailback": tailback.__version__, "files": sorted([*files, MANIFEST])}
+    )
+
+
+def _foreign(folder: Path) -> str | None:
+    """Something in a folder that its manifest does not list; None if there is nothing."""
+    try:
+        listed = set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        listed = set()
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    return min((path for path in found if path not in listed), default=None)
 
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:

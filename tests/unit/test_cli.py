@@ -138,7 +138,7 @@ def test_a_run_repeats_bit_for_bit(tmp_path: Path) -> None:
         arguments = ["simulate", str(path), "--out", str(tmp_path / name), "--threads", threads]
         assert tailback(arguments) == 0
     names = sorted(file.name for file in (tmp_path / "a").iterdir())
-    assert len(names) == len(TABLES) + 3
+    assert len(names) == len(TABLES) + 4
     for name in names:
         if name != "performance.json":
             first, second = ((tmp_path / run / name).read_bytes() for run in ("a", "b"))

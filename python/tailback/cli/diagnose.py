@@ -88,7 +88,7 @@ def diagnose(
     """
     scenario = scenario_from(**source)
     out = out or Path(f"tailback-{scenario.name}")
-    claim(out, force=force)
+    claim(out, force=force, sources=[source["source"]])
     with meter(quiet) as progress:
         with blaming(**source):
             prepared = prepare(scenario)

@@ -56,7 +56,7 @@ def simulate(
     """
     options = _fluid_options(model, rates, paths)
     if out is not None:
-        claim(out, force=force)
+        claim(out, force=force, sources=[source["source"]])
     scenario = scenario_from(**source)
     with blaming(**source), meter(quiet) as progress:
         prepared = prepare(scenario)

@@ -176,7 +176,7 @@ def write(path: Path, records: int, *, seed: int = 1, force: bool = False) -> Pa
         path: Folder to write.
         records: Number of readings.
         seed: The same seed gives the same readings.
-        force: Replace an empty folder.
+        force: Replace an archive or an empty folder.
 
     Raises:
         RunError: The folder exists or cannot be written.
