@@ -86,6 +86,21 @@ def test_a_result_does_not_replace_what_it_is_made_from(
     assert mine.is_file() and Run.read(run).complete
 
 
+@pytest.mark.parametrize("name", ["a/../../precious", "a\\u0000b"])
+def test_the_name_of_a_scenario_leads_nowhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    (here / "tailback-a").mkdir(parents=True)
+    path = scenario(here)
+    path.write_text(path.read_text().replace('"small"', f'"{name}"'))
+    monkeypatch.chdir(here)
+    assert tailback(["diagnose", str(path), "--seeds", "1", "--try", "block", "--quiet"]) in (0, 3)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["here"]
+    made = here / f"tailback-{name.replace('/', '-')}".replace("\\u0000", "-")
+    assert (made / "diagnosis.json").is_file()
+
+
 @pytest.mark.parametrize("behind", [1, 2])
 def test_ctrl_c_between_the_renames_loses_neither_folder(
     behind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from tailback.cli.hot_lines import hot_lines
 from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.source import blaming, scenario_from, source_options
+from tailback.cli.source import blaming, plain, scenario_from, source_options
 from tailback.diagnose import Diagnosis, judge
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError
@@ -87,7 +87,7 @@ def diagnose(
     tailback diagnose examples/demo/demo.toml --out diagnosis
     """
     scenario = scenario_from(**source)
-    out = out or Path(f"tailback-{scenario.name}")
+    out = out or Path(f"tailback-{plain(scenario.name)}")
     claim(out, force=force, sources=[source["source"]])
     with meter(quiet) as progress:
         with blaming(**source):

@@ -159,4 +159,9 @@ def _override(
 
 def _name(source: Path) -> str:
     stem = source.resolve().stem if source.is_file() else source.resolve().name
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", stem) or "trace"
+    return plain(stem) or "trace"
+
+
+def plain(name: str) -> str:
+    """The name with nothing that a path takes for more than a name: no slash, no NUL, no space."""
+    return re.sub(r"[^\w.-]+", "-", name)
