@@ -349,17 +349,18 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == there
 
 
-def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_the_end_of_a_batch_job_end_cleanly(number: int, tmp_path: Path) -> None:
     path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20000, size = "1 MiB"')
     there = set(tmp_path.iterdir())
     for command, says in (("diagnose", "interrupted"), ("simulate", "BROKEN OFF")):
         child = process([command, path, "--out", tmp_path / "run"])
         assert child.stderr is not None and child.stderr.readline() == "ready\n"
         time.sleep(2)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         _, err = child.communicate(timeout=60)
         assert child.returncode == 130, err
-        assert says in err and "Traceback" not in err
+        assert says in err and "nothing was written" not in err and "Traceback" not in err
         if command == "diagnose":
             assert set(tmp_path.iterdir()) == there
     # What there is of a single run is kept, and says so.

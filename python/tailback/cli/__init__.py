@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -84,6 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A terminal that has no arrow or bar shows a question mark; None stands for a closed one.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        # What a batch system sends when time is up: as Ctrl-C, so that no half folder stays.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(arguments))
 
 
@@ -104,7 +108,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return EXIT_USER
     except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted; nothing was written")
+        _complain("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone; there is nobody left to tell.
