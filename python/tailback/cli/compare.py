@@ -22,7 +22,7 @@ from tailback.report import (
     write_comparison,
 )
 from tailback.report.difference import phases_of
-from tailback.run import Run, fresh_directory
+from tailback.run import Run, claim, fresh_directory
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time, percent
 
@@ -51,6 +51,8 @@ def compare(
     \b
     tailback compare diagnosis/run diagnosis/after --out changes
     """
+    if out is not None:
+        claim(out, force=force, sources=[before, after])
     runs = read_run(before), read_run(after)
     facts = compare_runs(*runs)
     if out is not None:

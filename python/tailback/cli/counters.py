@@ -117,7 +117,7 @@ def counters(
     tailback counters collection --fabric fabric.txt --out stalls
     """
     if out is not None:
-        claim(out, force=force)
+        claim(out, force=force, sources=files)
     chosen = Choices(tick_ns=tick, threshold=threshold / 100, io=io)
     source = load(files, reader, every_ns=None if every is None else round(every))
     places = _places(source, fabric, subsystems)

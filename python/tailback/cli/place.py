@@ -54,7 +54,7 @@ def place(
     tailback place TRACE --fabric FABRIC --method tile --out ranks
     """
     if out is not None:
-        claim(out, force=force)
+        claim(out, force=force, sources=[source["source"]])
     with meter(quiet) as progress:
         scenario = scenario_from(**source)
         with blaming(**source):
