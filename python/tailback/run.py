@@ -8,15 +8,18 @@ live in ``performance.json`` alone.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 
@@ -243,6 +246,52 @@ def claim(path: Path, *, force: bool = False, sources: Sequence[Path] = ()) -> N
         RunError: As :class:`fresh_directory`.
     """
     _remove(fresh_directory(path, force=force, sources=sources).__enter__())
+
+
+@contextmanager
+def fresh_file(path: str | Path, *, force: bool = False) -> Iterator[IO[bytes]]:
+    """A binary file that appears at ``path`` whole, or not at all.
+
+    As :class:`fresh_directory`: it is written under another name beside it. What is no ordinary
+    file, like a pipe, is written as it is.
+
+    Raises:
+        FileExistsError: Something stands there (without ``force``).
+        OSError: It cannot be written.
+    """
+    path, place = Path(path), Path(os.path.realpath(path))
+    if (path.exists() or place.exists()) and not force:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    # Names of files have a limit of their own.
+    part = place.with_name(f".{place.name[:50]}.{secrets.token_hex(4)}")
+    try:
+        with part.open("xb") as file:
+            yield file
+        if force:
+            if place.exists():
+                shutil.copymode(place, part)
+            part.replace(place)
+        else:
+            _name_once(part, place)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _name_once(part: Path, place: Path) -> None:
+    """Give a file its name, unless something has taken it meanwhile."""
+    try:
+        place.hardlink_to(part)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no links.
+        if place.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place)) from None
+        part.replace(place)
 
 
 def _require_utf8(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -13,6 +14,7 @@ from tailback.cli.models import read_run, require_packets
 from tailback.cli.text import columns, short
 from tailback.errors import RunError, TailbackError
 from tailback.report import attribute, to_table
+from tailback.run import fresh_file
 from tailback.simulate.decoded import link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
@@ -39,6 +41,7 @@ def pcap(
     The sample is in the six reserved bits behind FECN and BECN, both checksums are right. The
     scenario of the run needs [telemetry] scheme = "compact" or "coordinated" of six bits or less.
     """
+    _require_outside(run, out)
     try:
         packets = packets_of(read_run(run), host=host, limit=limit, payload=payload)
         count = write_pcap(out, packets, force)
@@ -53,6 +56,8 @@ def pcap(
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def counts(run: Path, out: Path | None, force: bool) -> None:
     """Decode the packets of RUN: estimated packets of every link, to OUT (CSV) or the screen."""
+    if out is not None:
+        _require_outside(run, out)
     try:
         read = read_run(run)
         table = link_counts(read).table()
@@ -94,6 +99,7 @@ def attribution(folder: Path, out: Path, force: bool) -> None:
 
     FOLDER is a run of 'simulate' or a result of 'diagnose'. docs/tables.md explains the columns.
     """
+    _require_outside(folder, out)
     run = read_run(folder)
     require_packets(run, folder, "export")
     table = to_table(attribute(run))
@@ -101,9 +107,18 @@ def attribution(folder: Path, out: Path, force: bool) -> None:
     click.echo(f"{table.height:,} rows written to {out}")
 
 
+def _require_outside(folder: Path, out: Path) -> None:
+    """Refuse to write among the files of the folder that is read, one of which ``out`` may be."""
+    if Path(os.path.realpath(out)).is_relative_to(os.path.realpath(folder)):
+        raise TailbackError(
+            f"lies in {str(folder)!r}, which is read", file=out,
+            remedy="choose a file outside of that folder",
+        )  # fmt: skip
+
+
 def _write(out: Path, force: bool, write: Callable[[IO[bytes]], object]) -> None:
     try:
-        with out.open("wb" if force else "xb") as file:
+        with fresh_file(out, force=force) as file:
             write(file)
     except FileExistsError:
         raise TailbackError("the file exists", file=out, remedy="--force overwrites it") from None
@@ -111,5 +126,5 @@ def _write(out: Path, force: bool, write: Callable[[IO[bytes]], object]) -> None
         reason = getattr(error, "strerror", None) or error
         raise TailbackError(
             f"cannot be written: {reason}", file=out,
-            remedy="check the path and the room on its disk; what is there of it is not whole",
+            remedy="check the path and the room on its disk",
         ) from None  # fmt: skip
