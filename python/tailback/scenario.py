@@ -407,7 +407,8 @@ def load(path: str | Path) -> Scenario:
         ) from None
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        # Besides what is not TOML: a number of thousands of digits, thousands of brackets.
         raise ScenarioError(
             f"not valid TOML: {error}", file=path, remedy="see docs/scenario.md for the form"
         ) from None

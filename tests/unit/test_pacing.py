@@ -182,6 +182,11 @@ def test_a_wrong_table_of_rates_is_told(tmp_path: Path, text: str, place: str, w
     assert caught.value.file == file and caught.value.place == place and caught.value.remedy
 
 
+def test_a_table_of_rates_at_no_path() -> None:
+    with pytest.raises(ScenarioError, match="cannot read the rates"):
+        run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": "a\0b"})
+
+
 @pytest.mark.parametrize(
     ("pacing", "words"),
     [

@@ -11,7 +11,7 @@ from test_cli import DEMO, refused, scenario
 
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
-from tailback.scenario import Scenario, markdown, parse
+from tailback.scenario import Scenario, load, markdown, parse
 from tailback.traffic.patterns.pattern import build
 
 TRACE = [DEMO / "trace", "--fabric", DEMO / "fabric.ibnetdiscover"]
@@ -174,3 +174,12 @@ def test_a_switch_with_more_ports_than_memory_for_them(tmp_path: Path) -> None:
     assert "looking for deadlocks among so many ports would take" in done.stderr
     assert "remedy: give switches fewer ports" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 5000, "x = " + "1" * 5000])
+def test_toml_that_python_gives_up_on(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "huge.toml"
+    path.write_text(text)
+    with pytest.raises(ScenarioError, match="not valid TOML") as error:
+        load(path)
+    assert error.value.file == path

@@ -248,8 +248,8 @@ def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, 
     """Pairs of ranks, with their rate in Mb/s and the line it stands in."""
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text file"
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a text file, or no path of one"
         raise ScenarioError(
             f"cannot read the rates: {why}", file=file, remedy="check [engine.pacing] rates_file"
         ) from None
