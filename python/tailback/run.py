@@ -24,6 +24,7 @@ from typing import IO, Any
 import polars as pl
 
 import tailback
+from tailback.consistency import check_summary, check_tables
 from tailback.errors import RunError
 from tailback.scenario import Scenario
 from tailback.schema import TABLES, conform
@@ -127,13 +128,21 @@ class Run:
                 tables[name] = conform(name, pl.read_parquet(file))
             except (OSError, pl.exceptions.PolarsError) as error:
                 raise RunError(f"damaged table: {error}", file=file, remedy=_AGAIN) from None
+        summary, notes = provenance.get("summary"), provenance.get("notes")
         try:
-            summary, notes = provenance["summary"], provenance["notes"]
-            int(summary["elapsed_ps"]), bool(summary["complete"]), list(notes)
-        except KeyError as error:
-            raise RunError(f"lacks {error}", file=path / "run.json", remedy=_AGAIN) from None
-        except (TypeError, ValueError):
-            raise RunError("is damaged", file=path / "run.json", remedy=_AGAIN) from None
+            check_summary(summary, notes)
+            check_tables(tables)
+        except RunError as error:
+            table = error.place is not None and ".parquet" in error.place
+            error.remedy = _AGAIN
+            raise error.located(path if table else path / "run.json") from None
+        # The digest is of the text without the end of its last line.
+        text = (path / "scenario.json").read_bytes().removesuffix(b"\n")
+        if provenance.get("scenario_sha256") != hashlib.sha256(text).hexdigest():
+            raise RunError(
+                "is not the scenario that was run (run.json has its SHA-256)",
+                file=path / "scenario.json", remedy=_AGAIN,
+            )  # fmt: skip
         return Run(scenario, tables, summary, performance, notes)
 
 

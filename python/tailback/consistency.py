@@ -1,0 +1,103 @@
+"""Whether the tables of a run fit together: what reads them takes numbers as places in arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from tailback.errors import RunError
+
+NUMBERED = {
+    "nodes": "node", "switches": "switch", "links": "link", "jobs": "job", "ranks": "rank",
+    "labels": "label", "windows": "window",
+}  # fmt: skip
+"""Tables whose row n has number n, and the column that says so."""
+
+REFERENCES = {
+    "nodes": {"switch": "switches"},
+    "links": {"reverse": "links"},
+    "ranks": {"job": "jobs", "node": "nodes"},
+    "labels": {"job": "jobs"},
+    "samples": {"window": "windows", "job": "jobs", "label": "labels", "link": "links"},
+    "truth": {"window": "windows", "link": "links"},
+    "messages": {"src_rank": "ranks", "dst_rank": "ranks", "label": "labels"},
+    "counters": {"link": "links"},
+    "queues": {"link": "links"},
+    "packets": {"src_node": "nodes", "dst_node": "nodes", "label": "labels"},
+}
+"""Columns that hold numbers of rows of another table; -1 in ``nodes`` stands for no switch."""
+
+WHOLE = ("nodes", "switches", "links", "labels", "windows", "samples")
+"""Tables in which nothing is ever unknown."""
+
+KEPT = {"packets": ("packet", "sequence", "time_ps", "size_bytes", "header")}
+"""Columns of other tables in which nothing is, besides those that refer to other tables."""
+
+
+def check_tables(tables: Mapping[str, pl.DataFrame]) -> None:
+    """Find tables that are cut, of another run, or hold nulls where nothing can be unknown.
+
+    Args:
+        tables: Frame of every table in ``schema.TABLES``.
+
+    Raises:
+        RunError: The first that does not fit; its place is table and column.
+    """
+    for name, frame in tables.items():
+        columns = (
+            frame.columns if name in WHOLE else [*REFERENCES.get(name, ()), *KEPT.get(name, ())]
+        )
+        for column in columns:
+            if frame[column].null_count():
+                raise _damaged(name, column, "holds nulls")
+    for name, column in NUMBERED.items():
+        frame = tables[name]
+        if frame.select((pl.col(column) != pl.int_range(pl.len())).any()).item():
+            raise _damaged(name, column, "does not count its rows")
+    vertices = tables["nodes"].height + tables["switches"].height
+    for column in ("src", "dst"):
+        _require_below(tables, "links", column, vertices, "nodes and switches")
+    for name, references in REFERENCES.items():
+        for column, other in references.items():
+            _require_below(tables, name, column, tables[other].height, other)
+
+
+def check_summary(summary: Any, notes: Any) -> None:
+    """Find what ``run.json`` lacks or says in a form that it never has.
+
+    Raises:
+        RunError: The first such; its place is its name.
+    """
+    if not isinstance(summary, dict):
+        raise RunError("is damaged", place="summary")
+    for key in ("elapsed_ps", "complete"):
+        if key not in summary:
+            raise RunError(f"lacks {key!r}")
+    for key in ("elapsed_ps", "average_path_length", "one_in"):
+        value = summary.get(key, 0)
+        if not (isinstance(value, int | float) and math.isfinite(value)):
+            raise RunError(f"{value!r} is no number", place=key)
+    if summary.get("model") == "fluid":
+        for key in ("rates", "paths"):
+            if not isinstance(summary.get(key), str):
+                raise RunError(f"{summary.get(key)!r} is no choice of the fluid model", place=key)
+    if not (isinstance(notes, list) and all(isinstance(note, str) for note in notes)):
+        raise RunError("is no list of sentences", place="notes")
+
+
+def _require_below(
+    tables: Mapping[str, pl.DataFrame], name: str, column: str, rows: int, other: str
+) -> None:
+    lowest, highest = -1 if name == "nodes" else 0, tables[name][column].max()
+    if isinstance(highest, int) and highest >= rows:
+        raise _damaged(name, column, f"holds {highest}, and there are {rows} {other}")
+    smallest = tables[name][column].min()
+    if isinstance(smallest, int) and smallest < lowest:
+        raise _damaged(name, column, f"holds {smallest}")
+
+
+def _damaged(name: str, column: str, what: str) -> RunError:
+    return RunError(f"damaged table: {what}", place=f"{name}.parquet {column}")
