@@ -167,6 +167,21 @@ def test_compare_names_what_it_cannot_draw(
         assert not (tmp_path / "out").exists()
 
 
+def test_congestion_nobody_counted_is_not_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = tmp_path / "off.toml"
+    scenario.write_text(
+        'name = "off"\n[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 2\n'
+        '[telemetry]\nscheme = "off"\n[[job]]\npattern = { kind = "stencil2d", dims = [4, 4] }\n'
+    )
+    run = str(tmp_path / "run")
+    assert tailback(["simulate", str(scenario), "--out", run, "--quiet"]) == 0
+    assert "not counted" in capsys.readouterr().out
+    assert tailback(["compare", run, run, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["congested_hop_fraction"] == [None, None]
+
+
 def test_without_a_second_run_there_is_no_change(runs: tuple[Run, Run]) -> None:
     from tailback.report import draw  # deferred: registers the figures
 

@@ -33,8 +33,12 @@ def described(run: Run) -> str:
 
 
 def congestion_of(run: Run) -> float | None:
-    """Congested packet-hops over packet-hops, 0–1; None where the model knows no queues."""
-    return congested_hops(run) if model_of(run) == "packet" else None
+    """Congested packet-hops over packet-hops, 0–1; None where nobody counted them.
+
+    The fluid model knows no queues, and with scheme ``off`` the packet engine does not look.
+    """
+    counted = model_of(run) == "packet" and run.scenario.telemetry.scheme != "off"
+    return congested_hops(run) if counted else None
 
 
 def require_packets(run: Run, folder: Path, purpose: str) -> None:

@@ -116,6 +116,13 @@ ASKED_FOR = {
 """Figures that are only shown where there are any."""
 
 
+def _not_counted(run: Run) -> str:
+    """Why a run has no congestion."""
+    if model_of(run) == "fluid":
+        return "not known to this model"
+    return 'not counted with [telemetry] scheme = "off"'
+
+
 def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
     """A run in a few lines."""
     seconds = run.performance["engine_seconds"]
@@ -128,8 +135,7 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         ("messages", f"{facts['messages']:,}"),
         ("packets", f"{facts['packets']:,}"),
         ("average path length", f"{facts['average_path_length']:.3f} switches"),
-        ("congested hops", "not known to this model" if congested is None
-         else percent(congested, 2)),
+        ("congested hops", _not_counted(run) if congested is None else percent(congested, 2)),
         *([("pacing", facts["pacing"])] if "pacing" in facts else []),
         *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),
