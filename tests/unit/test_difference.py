@@ -14,7 +14,16 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from report_data import make_run
 from tailback.cli import run as tailback
-from tailback.report import Evidence, attribute, change_table, line_changes, make_case, scales
+from tailback.cli.compare import compare_runs
+from tailback.report import (
+    Evidence,
+    attribute,
+    change_table,
+    line_changes,
+    make_case,
+    same_fabric,
+    scales,
+)
 from tailback.report.course import Course, carried
 from tailback.report.difference import change, flame_change, link_change, pair_changes
 from tailback.report.figures.change_link_time import aligned, band_changes
@@ -165,6 +174,19 @@ def test_compare_names_what_it_cannot_draw(
         assert tailback([*words, "--out", str(tmp_path / "out")]) == 2
         assert word in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
+
+
+def test_two_wirings_are_two_fabrics(runs: tuple[Run, Run]) -> None:
+    links = runs[0].tables["links"]
+    one, other = links.filter(pl.col("direction") == "up", tier=1)["link"].to_list()[:2]
+    end = pl.col("dst_name", "dst_port")
+    swapped = links.with_columns(
+        pl.when(link=one).then(end.get(other)).when(link=other).then(end.get(one)).otherwise(end)
+    )
+    rewired = replace(runs[0], tables={**runs[0].tables, "links": swapped})
+    assert not same_fabric(Evidence(runs[0]), Evidence(rewired))
+    facts = compare_runs(runs[1], rewired)
+    assert facts["tiers"] and facts["links"] == [] and facts["lines"] == []
 
 
 def test_congestion_nobody_counted_is_not_zero(

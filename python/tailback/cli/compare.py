@@ -19,6 +19,7 @@ from tailback.report import (
     change_table,
     export_figures,
     line_changes,
+    same_fabric,
     write_comparison,
 )
 from tailback.report.difference import phases_of
@@ -108,24 +109,19 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     if "fluid" in facts["models"]:
         return facts
     facts["tiers"] = _tiers(before, after)
-    facts["phases"] = _phases(before, after)
-    same = (
-        before.tables["links"]
-        .select("src_name", "src_port")
-        .equals(after.tables["links"].select("src_name", "src_port"))
-    )
-    if same:
+    both = Evidence(before), Evidence(after)
+    facts["phases"] = _phases(*both)
+    if same_fabric(*both):
         facts["links"] = _links(before, after)
         facts |= _hot_lines(before, after)
     return facts
 
 
-def _phases(before: Run, after: Run) -> list[dict[str, Any]]:
+def _phases(before: Evidence, after: Evidence) -> list[dict[str, Any]]:
     """Congested fraction of all packets' hops by phase, those of the first run first."""
-    both = [Evidence(run) for run in (before, after)]
     out = []
-    for phase in phases_of(*both):
-        loads = [evidence.load(phase) for evidence in both]
+    for phase in phases_of(before, after):
+        loads = [evidence.load(phase) for evidence in (before, after)]
         met = [
             float(load.congested_weight.sum() / load.weight.sum()) if load.weight.any() else None
             for load in loads

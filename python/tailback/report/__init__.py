@@ -14,7 +14,7 @@ from tailback.report.attribution import (
 )
 from tailback.report.difference import change_table, line_changes
 from tailback.report.evidence import Case, Evidence
-from tailback.report.export import export_figures, make_case
+from tailback.report.export import export_figures, make_case, same_fabric
 from tailback.report.figure import FIGURES, Options, draw, figure, render
 from tailback.report.html import render_report, write_comparison, write_report
 
@@ -35,6 +35,7 @@ __all__ = [
     "make_case",
     "render",
     "render_report",
+    "same_fabric",
     "to_json",
     "to_table",
     "write_comparison",

@@ -31,7 +31,7 @@ def make_case(
         None if other is None or other is run else Evidence(other) for other in (before, after)
     ]
     for name, other in zip(("before", "after"), others, strict=True):
-        if other is not None and not _same_fabric(observed, other):
+        if other is not None and not same_fabric(observed, other):
             raise RunError(
                 f"the run {name!r} is not of the same fabric as the observed run",
                 remedy="compare runs of one fabric",
@@ -39,7 +39,8 @@ def make_case(
     return Case(observed, diagnosis, others[0], others[1])
 
 
-def _same_fabric(one: Evidence, other: Evidence) -> bool:
+def same_fabric(one: Evidence, other: Evidence) -> bool:
+    """Whether links of one number join the same ports in both runs."""
     columns = ("src_name", "src_port", "dst_name", "dst_port")
     return one.links.select(columns).equals(other.links.select(columns))
 
