@@ -176,6 +176,34 @@ def test_compare_names_what_it_cannot_draw(
         assert not (tmp_path / "out").exists()
 
 
+def test_no_samples_are_not_no_congestion(
+    runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without = {**runs[0].tables, "samples": runs[0].tables["samples"][:0]}
+    unsampled = replace(runs[0], tables=without)
+    facts = compare_runs(runs[0], unsampled)
+    assert facts["tiers"] and all(
+        before is not None and after is None
+        for before, after in (tier["congested_fraction"] for tier in facts["tiers"])
+    )
+    assert facts["links"] == [] and facts["lines"] == []
+    for name, run in (("a", runs[0]), ("b", unsampled)):
+        run.write(tmp_path / name)
+    assert tailback(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    said = capsys.readouterr().out
+    assert "tier 1 up" in said and "–" in said and "-100 %" not in said
+
+
+def test_a_link_without_samples_in_one_run_is_listed_without_a_number(
+    runs: tuple[Run, Run],
+) -> None:
+    worst = compare_runs(*runs)["links"][0]
+    left = runs[1].tables["samples"].filter(pl.col("link") != worst["link"])
+    after = replace(runs[1], tables={**runs[1].tables, "samples": left})
+    found = {row["link"]: row for row in compare_runs(runs[0], after)["links"]}
+    assert found[worst["link"]]["congested_fraction"] == [worst["congested_fraction"][0], None]
+
+
 def test_two_wirings_are_two_fabrics(runs: tuple[Run, Run]) -> None:
     links = runs[0].tables["links"]
     one, other = links.filter(pl.col("direction") == "up", tier=1)["link"].to_list()[:2]

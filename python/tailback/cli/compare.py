@@ -91,7 +91,8 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
         ``[before, after]``, congestion null where a model knows none; ``tiers``: congested fraction
         by tier and direction; ``phases``: by phase; ``links``: those whose congested fraction
         changed most; ``lines``: stall by line of the program, in ``line_unit``. All of these only
-        where both models know them, links and lines only when both runs are of one fabric.
+        where both models know them, links and lines only when both runs are of one fabric and
+        have samples. A fraction is null where a run has no samples of the tier, phase or link.
     """
     facts: dict[str, Any] = {
         "names": [before.scenario.name, after.scenario.name],
@@ -111,7 +112,7 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     facts["tiers"] = _tiers(before, after)
     both = Evidence(before), Evidence(after)
     facts["phases"] = _phases(*both)
-    if same_fabric(*both):
+    if same_fabric(*both) and all(evidence.measured for evidence in both):
         facts["links"] = _links(before, after)
         facts |= _hot_lines(before, after)
     return facts
@@ -140,37 +141,39 @@ def _hot_lines(before: Run, after: Run, most: int = 10) -> dict[str, Any]:
 
 
 def _estimates(run: Run) -> pl.DataFrame:
+    """Table ``links`` with what was sampled there, null where nothing was."""
     found = link_estimates(select(run.tables, Selection()))
-    return (
-        run.tables["links"]
-        .join(found, on="link", how="left")
-        .with_columns(pl.col("packets", "congested", "fraction").fill_null(0.0))
-    )
+    return run.tables["links"].join(found, on="link", how="left")
 
 
 def _tiers(before: Run, after: Run) -> list[dict[str, Any]]:
+    """Congested fraction by tier and direction, of those that either run was sampled on."""
     frames = [
         _estimates(run)
+        .filter(pl.col("packets") > 0)
         .group_by("tier", "direction")
-        .agg(pl.col("congested").sum() / pl.col("packets").sum().clip(lower_bound=1.0))
+        .agg((pl.col("congested").sum() / pl.col("packets").sum()).clip(upper_bound=1.0))
         for run in (before, after)
     ]
     joined = frames[0].join(frames[1], on=["tier", "direction"], how="full", suffix="_after",
                             coalesce=True)  # fmt: skip
     return [
-        {"tier": t, "direction": d, "congested_fraction": [min(a or 0.0, 1.0), min(b or 0.0, 1.0)]}
-        for t, d, a, b in joined.sort("tier", "direction").iter_rows()
+        {"tier": tier, "direction": direction, "congested_fraction": both}
+        for tier, direction, *both in joined.sort("tier", "direction").iter_rows()
     ]
 
 
 def _links(before: Run, after: Run, most: int = 10) -> list[dict[str, Any]]:
+    """Links whose congested fraction changed most; one without samples counts as 0, as in --out."""
     columns_kept = ["link", "src_name", "src_port", "dst_name", "fraction"]
     joined = (
         _estimates(before)
         .select(columns_kept)
         .join(_estimates(after).select("link", after="fraction"), on="link")
     )
-    joined = joined.with_columns(change=pl.col("after") - pl.col("fraction"))
+    joined = joined.with_columns(
+        change=pl.col("after").fill_null(0.0) - pl.col("fraction").fill_null(0.0)
+    )
     joined = joined.filter(pl.col("change").abs() > 0)
     joined = joined.sort(pl.col("change").abs(), "link", descending=[True, False]).head(most)
     return [
@@ -228,7 +231,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _fractions(name: str, both: Sequence[float | None], digits: int) -> tuple[str, str, str, str]:
-    """A row of congested fractions in per cent, None where a phase is not in a run."""
+    """A row of congested fractions in per cent, None where a run has no samples."""
     words = ["–" if value is None else percent(value, digits) for value in both]
     a, b = both
     change = "" if a is None or b is None else f"{100 * (b - a):+.{digits}f} points"
