@@ -177,6 +177,24 @@ def test_place_weighs_by_packets(capsys: pytest.CaptureFixture[str]) -> None:
         assert simulated == pytest.approx(expected, abs=5e-4)
 
 
+def test_place_judges_hosts_that_no_rank_file_can_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric = tmp_path / "fabric.txt"
+    text = (DEMO / "fabric.ibnetdiscover").read_text()
+    fabric.write_text(re.sub(r"node(\d+) mlx5_0", r"some host \1", text))
+    words = ["place", str(scenario(tmp_path)), "--fabric", str(fabric), "--method", "block"]
+    words += ["--format", "json"]
+    assert tailback([*words, "--simulate"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert found["placements"] and found["commands"] == {}
+    assert "no rank file: host 'some host" in captured.err
+    # Where the files are wanted, that is known before anything is simulated.
+    monkeypatch.setattr("tailback.cli.place.make_evaluate", lambda *_: pytest.fail("simulated"))
+    refused(capsys, [*words, "--simulate", "--out", tmp_path / "ranks"], "some host")
+
+
 def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     assert tailback(["list", "--format", "json"]) == 0
     known = json.loads(capsys.readouterr().out)

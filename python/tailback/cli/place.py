@@ -14,10 +14,10 @@ from tailback.cli.candidates import SENSIBLE, make_candidates
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.source import blaming, scenario_from, source_options
-from tailback.cli.text import columns, share_text
+from tailback.cli.text import columns, safe, share_text
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
-from tailback.placement import edge_cut, path_length
+from tailback.placement import RankFile, edge_cut, path_length
 from tailback.run import claim, fresh_directory
 from tailback.simulate import Prepared, make_evaluate, prepare
 from tailback.units import format_time
@@ -62,6 +62,9 @@ def place(
         made, errors = make_candidates(prepared, methods or SENSIBLE, None, progress.step)
         if methods and errors:
             raise errors[0][1]
+        if out is not None:
+            for node in made.values():
+                rank_files(prepared, node)  # what cannot be written is refused before it is judged
         rows = []
         evaluate = make_evaluate(prepared, progress.watch)
         for number, (name, node) in enumerate(made.items()):
@@ -72,7 +75,7 @@ def place(
         raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
     rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))
     best = rows[0]["placement"]
-    files = rank_files(prepared, made[best])
+    files = _files(prepared, made[best])
     if out is not None:
         with fresh_directory(out, force=force) as folder:
             for file in files:
@@ -91,6 +94,15 @@ def place(
         click.echo(
             "\n".join(columns(("file", "use it with"), [(f.file, f.command) for f in files]))
         )
+
+
+def _files(prepared: Prepared, node: NDArray[np.uint32]) -> list[RankFile]:
+    """Rank files of a placement; none, and a word on stderr, where no launcher takes its hosts."""
+    try:
+        return rank_files(prepared, node)
+    except PlacementError as error:
+        click.echo(f"  no rank file: {safe(error.message)}", err=True)
+        return []
 
 
 def _judge(prepared: Prepared, node: NDArray[np.uint32]) -> dict[str, Any]:
