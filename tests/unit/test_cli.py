@@ -195,6 +195,20 @@ def test_place_judges_hosts_that_no_rank_file_can_name(
     refused(capsys, [*words, "--simulate", "--out", tmp_path / "ranks"], "some host")
 
 
+def test_place_judges_the_file_it_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = tmp_path / "ranks.txt"
+    hosts = [f"n{4 * (rank % 4) + rank // 4:02d}" for rank in range(16)]
+    ranks.write_text("\n".join(hosts))
+    words = ["place", str(scenario(tmp_path)), "--format", "json"]
+    for more in (["--placement", ranks], ["--placement", ranks, "--method", "file"]):
+        assert tailback([*words, *map(str, more)]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert "file" in [row["placement"] for row in found["placements"]]
+    refused(capsys, [*words, "--method", "file"], "--placement FILE")
+
+
 def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     assert tailback(["list", "--format", "json"]) == 0
     known = json.loads(capsys.readouterr().out)

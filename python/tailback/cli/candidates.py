@@ -26,6 +26,12 @@ CONGESTED = 0.1
 (docs/diagnosis.md, section 2)."""
 
 
+def worth_trying(prepared: Prepared) -> tuple[str, ...]:
+    """Placements to judge where none is asked for: the job's own file first, if it has one."""
+    given = prepared.observed.section.placement_file is not None
+    return ("file", *SENSIBLE) if given else SENSIBLE
+
+
 def make_candidates(
     prepared: Prepared,
     names: Sequence[str],
@@ -46,6 +52,8 @@ def make_candidates(
         problem = job.problem
         if name == job.section.placement:
             options = dict(job.section.placement_options)
+        if name == "file" and job.section.placement_file is not None:
+            options = {"file": job.section.placement_file}
         if name in ("incremental", "shift") and run is not None:
             congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
             problem = replace(problem, congestion=congestion)

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.cli.candidates import SENSIBLE, make_candidates
+from tailback.cli.candidates import make_candidates, worth_trying
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.source import blaming, scenario_from, source_options
@@ -59,7 +59,8 @@ def place(
         scenario = scenario_from(**source)
         with blaming(**source):
             prepared = prepare(scenario)
-        made, errors = make_candidates(prepared, methods or SENSIBLE, None, progress.step)
+        names = methods or worth_trying(prepared)
+        made, errors = make_candidates(prepared, names, None, progress.step)
         if methods and errors:
             raise errors[0][1]
         if out is not None:

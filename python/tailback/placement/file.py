@@ -31,7 +31,8 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
         raise PlacementError(
             "placement 'file' needs the option file",
             place="placement_options",
-            remedy="give the path of a rank file or host list",
+            remedy="name a rank file or host list: placement_file in the scenario, "
+            "or --placement FILE",
         )
     path = Path(value)
     lines = _lines(path)
