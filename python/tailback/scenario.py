@@ -396,7 +396,7 @@ def load(path: str | Path) -> Scenario:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ScenarioError(
             f"cannot read the scenario: {error.strerror}", file=path, remedy="check the path"

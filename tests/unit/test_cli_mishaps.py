@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import click
+import polars as pl
 import pytest
 from test_cli import DEMO, process, refused, scenario
 
@@ -187,3 +188,33 @@ def test_a_damaged_run_says_what_to_do(
     (run / "run.json").write_text(text)
     for command in (["report", run], ["compare", run, run], ["diagnose", run]):
         refused(capsys, command, "run", expected, "run the scenario again")
+
+
+def test_a_scenario_s_name_reaches_the_terminal_as_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scenario(tmp_path)
+    path.write_text(path.read_text().replace('"small"', r'"a\u202E\u009B31m\nb"'))
+    assert tailback(["simulate", str(path), "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith(r"RUN  a\x202e\x9b31m\x0ab" + "\n")
+
+
+def test_counts_hold_no_formula_for_a_spreadsheet(tmp_path: Path) -> None:
+    path = scenario(tmp_path)
+    path.write_text(path.read_text() + '[telemetry]\nscheme = "compact"\n')
+    run = tmp_path / "run"
+    assert tailback(["simulate", str(path), "--out", str(run), "--quiet"]) == 0
+    links = pl.read_parquet(run / "links.parquet")
+    hostile = links.with_columns(src_name=pl.lit("=HYPERLINK(1)"))
+    hostile.write_parquet(run / "links.parquet")
+    assert tailback(["export", "counts", str(run), str(tmp_path / "counts.csv")]) == 0
+    ports = pl.read_csv(tmp_path / "counts.csv")["port"]
+    assert ports.str.starts_with("'=HYPERLINK(1)").all()
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    path, ranks = scenario(tmp_path), tmp_path / "ranks.txt"
+    ranks.write_text("\n".join(f"n{rank:02d}" for rank in range(16)), encoding="utf-8-sig")
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    words = ["simulate", str(path), "--placement", str(ranks), "--quiet"]
+    assert tailback(words) == 0

@@ -69,7 +69,10 @@ def counts(run: Path, out: Path | None, force: bool) -> None:
         port=pl.format("{}[{}] → {}", "src_name", "src_port", "dst_name"),
     ).join(table, on="link", maintain_order="left")
     if out is not None:
-        _write(out, force, named.write_csv)
+        # Deferred: it loads all that is known about port counters.
+        from tailback.counters.analysis.study import for_spreadsheets
+
+        _write(out, force, for_spreadsheets(named).write_csv)
         click.echo(f"{named.height:,} links written to {out}")
         return
     most = named.filter(pl.col("congested") > 0).sort("congested", descending=True).head(10)

@@ -140,4 +140,4 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),
     ]  # fmt: skip
-    return [f"RUN  {run.scenario.name}", *columns(("", ""), rows)[1:]]
+    return [f"RUN  {safe(run.scenario.name)}", *columns(("", ""), rows)[1:]]

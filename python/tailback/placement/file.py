@@ -52,7 +52,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     try:
         if path.stat().st_size > _LARGEST:
             raise PlacementError("is larger than 256 MiB", file=path, remedy="is it a rank file?")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise PlacementError(
