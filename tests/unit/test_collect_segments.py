@@ -167,6 +167,57 @@ def test_a_compaction_that_was_killed_is_done_again(tmp_path: Path) -> None:
     collection.close()
 
 
+def _with_a_segment(path: Path) -> Collection:
+    """A collection with one finished segment."""
+    collection = Collection(path)
+    writer = collection.begin(TARGETS, {})
+    writer.append(block(0, 4))
+    writer.close()
+    return collection
+
+
+def test_a_full_disk_keeps_the_segment_and_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = _with_a_segment(tmp_path)
+
+    def full(_frame: pl.DataFrame, path: Path, **_options: object) -> None:
+        path.write_bytes(b"part")
+        raise pl.exceptions.ComputeError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.DataFrame, "write_parquet", full)
+        with pytest.raises(CounterError, match="No space left on device"):
+            collection.compact()
+    assert len(collection.segments()) == 1
+    assert not list(tmp_path.rglob(".*.new"))
+    assert collection.compact() == []
+    collection.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"array of another kind"])
+def test_a_damaged_carry_is_named(tmp_path: Path, content: bytes) -> None:
+    collection = _with_a_segment(tmp_path)
+    carry = tmp_path / "carry-000000.npy"
+    carry.write_bytes(content)
+    if content.startswith(b"array"):
+        np.save(carry, np.zeros(3))
+    with pytest.raises(CounterError, match="last readings") as caught:
+        collection.compact()
+    assert str(carry) in str(caught.value)
+    carry.unlink()
+    assert collection.compact() == []
+    collection.close()
+
+
+def test_a_copy_among_the_segments_is_left_alone(tmp_path: Path) -> None:
+    collection = _with_a_segment(tmp_path)
+    copy = tmp_path / "segments" / "backup.segment"
+    copy.write_bytes(collection.segments()[0].read_bytes())
+    assert collection.compact() == [] and copy.exists()
+    collection.close()
+
+
 def test_a_folder_is_one_collectors(tmp_path: Path) -> None:
     collection = Collection(tmp_path / "c")
     with pytest.raises(CounterError, match="another collector"):

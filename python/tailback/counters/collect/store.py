@@ -19,6 +19,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,7 +97,9 @@ class Collection:
 
     def segments(self) -> list[Path]:
         """Segments that are not compacted yet, oldest first."""
-        return sorted((self.path / "segments").glob(f"*{SUFFIX}"))
+        found = (self.path / "segments").glob(f"*{SUFFIX}")
+        # Another name is no segment of ours: somebody's copy, say.
+        return sorted(path for path in found if path.name[: -len(SUFFIX)].isdecimal())
 
     def last_round(self) -> int:
         """Highest number of a querying round in the compacted part, 0 if none."""
@@ -110,6 +113,9 @@ class Collection:
 
         Returns:
             What was odd: octets lost at the end of a segment, segments without a head.
+
+        Raises:
+            CounterError: A file cannot be read or written; its segment stays.
         """
         notes = []
         for path in self.segments():
@@ -150,7 +156,17 @@ class Collection:
         files = [p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{number:06d}.npy"]
         if not files:
             return np.empty(0, RAW)
-        carry = np.load(max(files), allow_pickle=False)
+        last = max(files)
+        try:
+            carry = np.load(last, allow_pickle=False)
+            if carry.dtype != CARRY or carry.ndim != 1:
+                raise ValueError("it holds something else")
+        except (OSError, EOFError, ValueError) as error:
+            raise CounterError(
+                f"the last readings before the segment cannot be read: {error}",
+                file=last,
+                remedy="delete it: intervals then begin with the next reading of each port",
+            ) from None
         index = {(t.guid, t.port): i for i, t in enumerate(table.targets)}
         rows: Rows = carry["row"].copy()
         keep = np.zeros(len(carry), np.bool_)
@@ -201,15 +217,28 @@ def _check_format(mark: Path) -> None:
 
 
 def _replace(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside ``path`` and put it in its place when it is whole and on the disk."""
+    """Write a file beside ``path`` and put it in its place when it is whole and on the disk.
+
+    Raises:
+        CounterError: It cannot be written; nothing of it is left.
+    """
     new = path.with_name(f".{path.name}.new")
-    write(new)
-    handle = os.open(new, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    new.replace(path)
+        write(new)
+        handle = os.open(new, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        new.replace(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise CounterError(
+            f"cannot be written: {getattr(error, 'strerror', None) or error}",
+            file=path,
+            remedy="make room on the disk, then add --compact: what was collected is in segments/",
+        ) from None
 
 
 def _parquet_writer(frame: pl.DataFrame) -> Callable[[Path], None]:
