@@ -19,6 +19,7 @@ import tailback.cli as command_line
 from tailback.cli.collect import collect
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect import umad
+from tailback.counters.collect.store import Collection
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +85,9 @@ def test_wrong_options_are_refused(
 
 
 def test_compacting_an_empty_collection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(["collect", "--out", str(tmp_path / "c"), "--compact"]) == 2
+    assert "no collection" in capsys.readouterr().err and not (tmp_path / "c").exists()
+    Collection(tmp_path / "c").close()
     assert command_line.run(["collect", "--out", str(tmp_path / "c"), "--compact"]) == 0
     assert "Parquet" in capsys.readouterr().out
 

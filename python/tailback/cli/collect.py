@@ -196,6 +196,11 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
     tailback collect --out study --plan rounds --sets 8
     """
     board = Board()
+    if compact_only and not (out / "collection.json").is_file():
+        raise CounterError(
+            "is no collection, so there is nothing to compact", file=out,
+            remedy="name the folder that 'tailback collect' wrote to",
+        )  # fmt: skip
     with ExitStack() as stack:
         collection = Collection(out)
         stack.callback(collection.close)
