@@ -210,6 +210,19 @@ def test_a_damaged_carry_is_named(tmp_path: Path, content: bytes) -> None:
     collection.close()
 
 
+def test_a_segment_with_a_flipped_bit_is_kept(tmp_path: Path) -> None:
+    collection = _with_a_segment(tmp_path)
+    path = collection.segments()[0]
+    whole = small_segment(tmp_path / "whole")
+    place = whole.index(block(4, 4).tobytes())
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    flipped = path.read_bytes()
+    assert "damaged" in collection.compact()[0] and collection.segments() == []
+    assert path.with_suffix(".damaged").read_bytes() == flipped
+    assert pl.read_parquet(tmp_path / "readings" / "000001.parquet").height == 4
+    collection.close()
+
+
 def test_a_copy_among_the_segments_is_left_alone(tmp_path: Path) -> None:
     collection = _with_a_segment(tmp_path)
     copy = tmp_path / "segments" / "backup.segment"

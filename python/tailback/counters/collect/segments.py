@@ -44,6 +44,7 @@ class Segment:
         rows: Readings, in the order they were written.
         events: What happened meanwhile, each with ``time_ns`` and ``what``.
         torn_bytes: Octets after the last whole record: what was lost with the process.
+        damaged: A whole record follows one that cannot be read: the file was damaged, not cut off.
     """
 
     targets: list[PortTarget]
@@ -51,6 +52,7 @@ class Segment:
     rows: Rows
     events: list[dict[str, Any]] = field(default_factory=list)
     torn_bytes: int = 0
+    damaged: bool = False
 
 
 def _record(kind: int, payload: bytes) -> bytes:
@@ -159,9 +161,21 @@ def read_segment(path: Path) -> Segment | None:
         place = end
     if segment is not None:
         segment.torn_bytes = len(data) - place
+        segment.damaged = _record_follows(data, place)
         if blocks:
             segment.rows = np.concatenate(blocks)
     return segment
+
+
+def _record_follows(data: bytes, place: int) -> bool:
+    """Whether a whole record comes after the one at ``place``, which cannot be read."""
+    for _ in range(2):
+        if place + _RECORD.size > len(data):
+            return False
+        length, check, kind = _RECORD.unpack_from(data, place)
+        start, place = place + _RECORD.size, place + _RECORD.size + length
+    payload = data[start:place]
+    return place <= len(data) and zlib.crc32(payload, zlib.crc32(bytes([kind]))) == check
 
 
 def _head(path: Path, kind: int, payload: bytes) -> Segment:

@@ -125,10 +125,18 @@ class Collection:
             if segment is None:
                 notes.append(f"{path.name}: the collector was killed before it held anything")
             else:
-                if segment.torn_bytes:
+                if segment.damaged:
+                    notes.append(
+                        f"{path.name}: a record is damaged; the {segment.torn_bytes} octets from it"
+                        f" on are not read, the segment is kept as {path.stem}.damaged"
+                    )
+                elif segment.torn_bytes:
                     notes.append(f"{path.name}: {segment.torn_bytes} octets torn at its end")
                 self._compact_one(int(path.name[: -len(SUFFIX)]), segment)
-            path.unlink()
+            if segment is not None and segment.damaged:
+                path.replace(path.with_suffix(".damaged"))
+            else:
+                path.unlink()
         return notes
 
     def _compact_one(self, number: int, segment: Segment) -> None:
