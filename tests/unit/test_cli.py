@@ -40,6 +40,14 @@ def scenario(folder: Path, kind: str = "stencil2d", options: str = "dims = [4, 4
     return path
 
 
+def simulated(folder: Path, telemetry: str) -> Path:
+    """A run of that scenario with these keys of ``[telemetry]``."""
+    path = scenario(folder)
+    path.write_text(path.read_text().replace("[[job]]", f"[telemetry]\n{telemetry}\n[[job]]"))
+    assert tailback(["simulate", str(path), "--out", str(folder / "run"), "--quiet"]) == 0
+    return folder / "run"
+
+
 def refused(
     capsys: pytest.CaptureFixture[str], arguments: list[str | Path], *expected: str
 ) -> None:

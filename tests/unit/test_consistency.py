@@ -9,20 +9,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from test_cli import refused, scenario
-
-from tailback.cli import run as tailback
+from test_cli import refused, simulated
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in good order, with the samples of its packets."""
-    folder = tmp_path_factory.mktemp("whole")
-    path = scenario(folder)
-    more = "[telemetry]\npackets = true\n"
-    path.write_text(path.read_text().replace("[[job]]", more + "[[job]]"))
-    assert tailback(["simulate", str(path), "--out", str(folder / "run")]) == 0
-    return folder / "run"
+    return simulated(tmp_path_factory.mktemp("whole"), "packets = true")
 
 
 @pytest.fixture

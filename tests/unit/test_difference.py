@@ -12,6 +12,8 @@ import polars as pl
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from test_cli import simulated
+
 from report_data import make_run
 from tailback.cli import run as tailback
 from tailback.cli.compare import compare_runs
@@ -220,13 +222,7 @@ def test_two_wirings_are_two_fabrics(runs: tuple[Run, Run]) -> None:
 def test_congestion_nobody_counted_is_not_zero(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scenario = tmp_path / "off.toml"
-    scenario.write_text(
-        'name = "off"\n[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 2\n'
-        '[telemetry]\nscheme = "off"\n[[job]]\npattern = { kind = "stencil2d", dims = [4, 4] }\n'
-    )
-    run = str(tmp_path / "run")
-    assert tailback(["simulate", str(scenario), "--out", run, "--quiet"]) == 0
+    run = str(simulated(tmp_path, 'scheme = "off"'))
     assert "not counted" in capsys.readouterr().out
     assert tailback(["compare", run, run, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["congested_hop_fraction"] == [None, None]

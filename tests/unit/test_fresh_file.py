@@ -7,21 +7,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from test_cli import process, refused, scenario
+from test_cli import process, refused, simulated
 
-from tailback.cli import run as tailback
 from tailback.run import Run, fresh_file
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with the samples of its packets."""
-    folder = tmp_path_factory.mktemp("run")
-    path = scenario(folder)
-    more = '[telemetry]\nscheme = "compact"\n'
-    path.write_text(path.read_text().replace("[[job]]", more + "[[job]]"))
-    assert tailback(["simulate", str(path), "--out", str(folder / "run")]) == 0
-    return folder / "run"
+    return simulated(tmp_path_factory.mktemp("run"), 'scheme = "compact"')
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, OSError])
