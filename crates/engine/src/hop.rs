@@ -265,8 +265,9 @@ impl<P: Probe> Shard<'_, P> {
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
         let (in_lane, from, observed) = (packet.lane, packet.from, packet.observed());
-        (packet.lane, packet.from) = (out.lane, self.number);
-        packet.flags.set(Flags::STALLED, stall_ps > 0);
+        if self.controlled {
+            packet.flags.set(Flags::STALLED, stall_ps > 0);
+        }
         if P::ON {
             let sending = Slot { start, busy_ps, stall_ps };
             self.probe.sent(self.now, out.link, sending, Sent { wire, observed, input });
@@ -310,23 +311,26 @@ impl<P: Probe> Shard<'_, P> {
         }
         let latency = u64::from(cable.delay) + self.world.settings.switch_delay_ps;
         let Lane { global, shard, dst, port, .. } = *state;
-        let packet = &mut self.packets[slot];
-        (packet.next, packet.input) = (dst, port);
-        packet.hops += 1;
-        packet.tail_ready = end + latency;
-        packet.ready = match self.world.settings.switching {
+        let tail_ready = end + latency;
+        let ready = match self.world.settings.switching {
             Switching::CutThrough => start + latency,
-            Switching::StoreAndForward => end + latency,
+            Switching::StoreAndForward => tail_ready,
         };
-        let time = packet.ready;
-        if shard == self.number {
-            let arrival = Event::new(time, Class::Arrival, global, slot);
+        let packet = &mut self.packets[slot];
+        let (hops, lane, from) = (packet.hops + 1, out.lane, self.number);
+        if shard == from {
+            (packet.next, packet.input, packet.hops) = (dst, port, hops);
+            (packet.ready, packet.tail_ready) = (ready, tail_ready);
+            (packet.lane, packet.from) = (lane, from);
+            let arrival = Event::new(ready, Class::Arrival, global, slot);
             self.queue.push_for(self.world.group(dst), arrival);
         } else {
             let light = self.congestion.lights.carried(slot);
-            let packet = self.packets[slot];
+            let there = self.outbox[usize::from(shard)].packet(global, light);
+            let input = port;
+            *there = Packet { next: dst, input, hops, ready, tail_ready, lane, from, ..*packet };
+            self.first_mail = self.first_mail.min(ready);
             self.packets.remove(slot);
-            self.hand_over(shard, global, &packet, light);
         }
     }
 

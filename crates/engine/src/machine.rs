@@ -22,6 +22,28 @@ pub(crate) fn prefetch<T>(items: &[T], index: u32) {
     let _ = address;
 }
 
+/// Starts to fetch the first items of a list, as far as there is room for them, for writing: a line that another
+/// core has read must be heard of there first, and what is written after it waits for that.
+#[inline]
+pub(crate) fn own<T>(list: &Vec<T>, items: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const LINE: usize = 64;
+        let bytes = items.min(list.capacity()) * size_of::<T>();
+        for at in (0..bytes).step_by(LINE) {
+            let address = list.as_ptr().wrapping_byte_add(at);
+            // SAFETY: as with other prefetches, nothing happens as far as the program can tell. Processors
+            // that do not know it yet do nothing at all.
+            #[allow(unsafe_code)]
+            unsafe {
+                std::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags));
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (list, items);
+}
+
 /// Bytes of a list from which on it is to be in large pages: two of those that x86-64 has.
 const LONG: usize = 4 << 20;
 

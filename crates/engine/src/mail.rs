@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::congestion::Light;
+use crate::machine::own;
 use crate::packet::Packet;
 
 /// Buffer space given back to a link of another shard.
@@ -18,17 +19,47 @@ pub(crate) struct Credit {
 /// All that one shard has for another.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
-    /// Packets on their way, each to the vertex `next`, where it is ready at `ready`.
-    pub packets: Vec<Packet>,
+    /// Packets on their way, each to the vertex `next`, where it is ready at `ready`; and room for more.
+    packets: Vec<Packet>,
     /// The link that each comes by, numbered over the whole fabric, and what is on it if it is marked:
     /// apart from the packets, which fill a cache line.
-    pub links: Vec<(u32, Light)>,
+    links: Vec<(u32, Light)>,
     pub credits: Vec<Credit>,
 }
 
 impl Mail {
     pub fn is_empty(&self) -> bool {
-        self.packets.is_empty() && self.credits.is_empty()
+        self.links.is_empty() && self.credits.is_empty()
+    }
+
+    /// Adds a packet that comes by `link`: the one returned, which is to be written there. On its way into a
+    /// list it would be written piece by piece and then read as a whole, and wait for that.
+    #[inline(always)]
+    pub fn packet(&mut self, link: u32, light: Light) -> &mut Packet {
+        let place = self.links.len();
+        if place == self.packets.len() {
+            self.make_room();
+        }
+        self.links.push((link, light));
+        &mut self.packets[place]
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.packets.resize(2 * self.packets.len().max(16), Packet::EMPTY);
+    }
+
+    /// Takes out all packets, with what they come by.
+    pub fn packets(&mut self) -> impl Iterator<Item = (&Packet, (u32, Light))> {
+        self.packets.iter().zip(self.links.drain(..))
+    }
+
+    /// Asks for the memory of about as many packets and credits.
+    fn expect(&self, packets: usize, credits: usize) {
+        let some_more = |n: usize| n + n / 4;
+        own(&self.packets, some_more(packets));
+        own(&self.links, some_more(packets));
+        own(&self.credits, some_more(credits));
     }
 }
 
@@ -45,9 +76,12 @@ impl PostOffice {
         Self { boxes, shards }
     }
 
-    /// Puts what `from` has for `to` into its box, which is empty, and takes the empty lists out.
+    /// Puts what `from` has for `to` into its box, which is empty, and takes the empty lists out. They have been
+    /// read on another core, which must hear that they are written again.
     pub fn post(&self, from: usize, to: usize, mail: &mut Mail) {
+        let (packets, credits) = (mail.links.len(), mail.credits.len());
         std::mem::swap(&mut *self.open(from, to), mail);
+        mail.expect(packets, credits);
     }
 
     /// Opens the box from one shard to another; nobody else has it open between windows.

@@ -84,7 +84,7 @@ pub(crate) struct Packet {
 const _: () = assert!(size_of::<Packet>() == 64);
 
 impl Packet {
-    const EMPTY: Self = Self {
+    pub const EMPTY: Self = Self {
         id: 0,
         ready: 0,
         tail_ready: 0,

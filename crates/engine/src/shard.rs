@@ -128,9 +128,7 @@ impl<P: Probe> Shard<'_, P> {
             self.accept(link, packet, light);
         } else {
             self.first_mail = self.first_mail.min(packet.ready);
-            let mail = &mut self.outbox[usize::from(shard)];
-            mail.packets.push(*packet);
-            mail.links.push((link, light));
+            *self.outbox[usize::from(shard)].packet(link, light) = *packet;
         }
     }
 
@@ -164,11 +162,9 @@ impl<P: Probe> Shard<'_, P> {
             for credit in mail.credits.drain(..) {
                 self.return_credit(credit.lane, credit.freed, credit.bytes);
             }
-            let Mail { packets, links, .. } = &mut *mail;
-            for (packet, (link, light)) in packets.iter().zip(links.drain(..)) {
+            for (packet, (link, light)) in mail.packets() {
                 self.accept(link, packet, light);
             }
-            packets.clear();
         }
     }
 
