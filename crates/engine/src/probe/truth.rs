@@ -58,6 +58,10 @@ struct Noted<T> {
 /// whether it is of an observed job.
 type Noticed = Noted<u32>;
 
+/// Packets of a link that a number of the list has room for: short, for all links of a window are to fit a core's
+/// nearest cache.
+type Few = u8;
+
 /// Of a [`Noticed`].
 const OBSERVED: u32 = 31;
 
@@ -66,7 +70,7 @@ const OBSERVED: u32 = 31;
 struct Page {
     /// For each link how many full packets it sent, of jobs that are not observed and of those that
     /// are; of no link if there was none yet.
-    full: [Vec<u16>; 2],
+    full: [Vec<Few>; 2],
     /// All else, since it was last added up.
     noticed: Log<Noticed>,
     /// Packets that had waited at an idle link: for how long.
@@ -120,7 +124,7 @@ impl Numbered {
     /// More full packets of a link than [`Page::full`] has room for.
     #[cold]
     fn too_many_of(&self, link: u32, observed: bool) -> Noted<[u64; SUMS]> {
-        let packets = 1 << u16::BITS;
+        let packets = 1 << Few::BITS;
         let busy_ps = packets * self.wire[link as usize].serialization(self.full);
         let of_observed = if observed { packets } else { 0 };
         let what = [packets * u64::from(self.full), busy_ps, 0, packets, of_observed, 0, 0];
@@ -156,7 +160,7 @@ impl Ledger {
         if wire == self.links.full {
             let full = &mut page.full[usize::from(observed)];
             match full.get_mut(link as usize) {
-                Some(&mut u16::MAX) | None => self.sent_full(window, link, observed),
+                Some(&mut Few::MAX) | None => self.sent_full(window, link, observed),
                 Some(packets) => *packets += 1,
             }
         } else {
@@ -300,7 +304,7 @@ struct Rest<'a> {
     links: &'a Numbered,
     /// The first link that is not counted.
     next: usize,
-    full: &'a [Vec<u16>; 2],
+    full: &'a [Vec<Few>; 2],
     noticed: &'a [Noticed],
     stalled: &'a [Noted<u64>],
     rows: &'a [Noted<[u64; SUMS]>],
