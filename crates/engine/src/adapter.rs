@@ -135,7 +135,7 @@ impl<P: Probe> Shard<'_, P> {
         self.links.fetch_whole(self.links.lane_of(link, 0));
         prefetch(&self.sends, first.send);
         if P::ON {
-            self.probe.fetch(self.now, link, NIL);
+            self.probe.fetch(link, NIL);
         }
     }
 

@@ -53,7 +53,7 @@ impl<P: Probe> Shard<'_, P> {
         if self.controlled {
             self.control(dst, out.lane, slot);
         }
-        if P::ON && world.settings.when == When::Arrival && !self.marks_as_taken {
+        if P::ON && !self.marks_as_taken && world.settings.when == When::Arrival {
             self.mark(out, slot, wire);
         }
         // On a faster link the head holds back, so that the tail is there when it is due.
@@ -272,16 +272,14 @@ impl<P: Probe> Shard<'_, P> {
             let sending = Slot { start, busy_ps, stall_ps };
             self.probe.sent(self.now, out.link, sending, Sent { wire, observed, input });
         }
-        match world.settings.when {
-            When::Departure if P::ON => {
-                self.queue.push(Event::new(start, Class::Departure, out.lane, slot));
+        let marks = P::ON && !self.marks_as_taken;
+        if marks && world.settings.when == When::Departure {
+            self.queue.push(Event::new(start, Class::Departure, out.lane, slot));
+        } else {
+            if marks && world.settings.when == When::Insertion {
+                self.mark_queued(out, slot);
             }
-            when => {
-                if P::ON && when == When::Insertion {
-                    self.mark_queued(out, slot);
-                }
-                self.pass_on(out, slot, cable, (start, end));
-            }
+            self.pass_on(out, slot, cable, (start, end));
         }
         let switch_delay = world.settings.switch_delay_ps;
         let freed = match world.settings.buffering {
@@ -401,7 +399,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         if P::ON {
             let input = self.input(packet.next, packet.input);
-            self.probe.fetch(packet.ready, link, input);
+            self.probe.fetch(link, input);
         }
         (route, home)
     }

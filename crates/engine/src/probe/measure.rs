@@ -113,11 +113,6 @@ impl Probe for Measure {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, time: u64, link: u32, _: u32) {
-        self.truth.fetch((time >> self.windows.shift) as usize, link);
-    }
-
-    #[inline]
     fn opens(&mut self, now: u64) {
         self.truth.look_at((now >> self.windows.shift) as usize);
     }

@@ -54,10 +54,10 @@ pub trait Probe {
         false
     }
 
-    /// A packet that came in by `input`, as of [`Sent`], goes through a link at `time`: starts to fetch what
-    /// that needs.
+    /// A packet that came in by `input`, as of [`Sent`], is likely to go on by `link`: starts to fetch what that
+    /// needs.
     #[inline]
-    fn fetch(&self, _time: u64, _link: u32, _input: u32) {}
+    fn fetch(&self, _link: u32, _input: u32) {}
 
     /// Nothing happens before `now` any more.
     #[inline]

@@ -406,7 +406,7 @@ impl Probe for Ports {
 
     /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
     #[inline]
-    fn fetch(&self, _: u64, link: u32, input: u32) {
+    fn fetch(&self, link: u32, input: u32) {
         prefetch(&self.ports, link);
         prefetch(&self.inputs, input);
     }

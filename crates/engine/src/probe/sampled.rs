@@ -110,7 +110,8 @@ impl<const N: usize> Changes<N> {
     fn push(&mut self, link: u32, change: Change<N>) {
         let small = change.map(|number| number as i32);
         let pairs = small.iter().zip(&change);
-        let lost = pairs.fold(0, |lost, (&small, &number)| lost | (i64::from(small) as u64 ^ number));
+        let lost =
+            pairs.fold(0, |lost, (&small, &number)| lost | (i64::from(small) as u64 ^ number));
         if lost == 0 {
             self.small.push((link, small));
         } else {

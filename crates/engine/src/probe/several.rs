@@ -26,12 +26,9 @@ impl Probe for Several {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, time: u64, link: u32, input: u32) {
-        if let Some(measure) = &self.measure {
-            measure.fetch(time, link, input);
-        }
+    fn fetch(&self, link: u32, input: u32) {
         if let Some(ports) = &self.ports {
-            ports.fetch(time, link, input);
+            ports.fetch(link, input);
         }
     }
 
@@ -126,9 +123,8 @@ impl Probe for (Measure, Ports) {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, time: u64, link: u32, input: u32) {
-        self.0.fetch(time, link, input);
-        self.1.fetch(time, link, input);
+    fn fetch(&self, link: u32, input: u32) {
+        self.1.fetch(link, input);
     }
 
     #[inline]

@@ -8,7 +8,6 @@ use tailback_telemetry::{BLOCK, Block, Log, Sorting, append, in_shares, table};
 
 use super::{Sent, Slot};
 use crate::link::Link;
-use crate::machine::prefetch;
 use crate::wire::Wire;
 
 table! {
@@ -168,14 +167,6 @@ impl Ledger {
         }
         if slot.stall_ps > 0 {
             self.pages[window as usize].stalled.push(Noted { link, what: slot.stall_ps });
-        }
-    }
-
-    /// A link is likely to send a packet of an observed job in a window: starts to fetch what counts it.
-    #[inline]
-    pub fn fetch(&self, window: usize, link: u32) {
-        if let Some(page) = self.pages.get(window) {
-            prefetch(&page.full[1], link);
         }
     }
 
