@@ -38,6 +38,17 @@ pub enum EngineError {
         /// Limit.
         limit: u64,
     },
+    /// What happens after the last event lies beyond the times the engine has numbers for.
+    #[error(
+        "the run goes on after {time_ps} ps, beyond {limit_ps} ps (53 days), the engine's limit: \
+         a compute time may be in the wrong unit"
+    )]
+    TooLong {
+        /// When the last event happened.
+        time_ps: u64,
+        /// The last time there is a number for.
+        limit_ps: u64,
+    },
     /// Buffers wait on one another in a circle.
     #[error(
         "the network is deadlocked at {time_ps} ps: links (lane) {} wait on one another in a circle",

@@ -16,6 +16,7 @@ mod error;
 mod flows;
 mod gate;
 mod hop;
+mod limits;
 mod link;
 mod load;
 mod machine;

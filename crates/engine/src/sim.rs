@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use tailback_fabric::{Fabric, Plan};
 use tailback_telemetry::Samples;
 
+use crate::limits::MOST_PS;
 use crate::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::probe::{Carried, Measure, Part, Probe, Probed, Several, Silent, Truths};
 use crate::program::{Placement, Program};
 use crate::shard::Shard;
-use crate::windows::run_windows;
+use crate::windows::{End, run_windows};
 use crate::world::World;
 use crate::{EngineError, Settings, deadlock};
 
@@ -91,14 +92,6 @@ fn simulate_probed(
 ) -> Result<Outcome, EngineError> {
     let (settings, all) = (&world.settings, world.fabric.n_links());
     let probes = &settings.probes;
-    if probes.carry.is_some() && all >= MOST_LINKS {
-        let (value, limit) = (all as u64, MOST_LINKS as u64 - 1);
-        return Err(EngineError::TooLarge {
-            what: "links of a run that keeps packets",
-            value,
-            limit,
-        });
-    }
     let measure = |links: &[Link]| Measure::new(links, settings, least);
     if settings.measure && probes.carry.is_none() && probes.of_ports() {
         let probe = |links: &[Link]| (measure(links), probes.ports(links.len(), all));
@@ -138,14 +131,18 @@ fn run<'w, P: Probe + Send>(
     threads: usize,
     watch: Watch<'_>,
 ) -> Result<(Outcome, Vec<Shard<'w, P>>), EngineError> {
-    let (shards, complete) = run_windows(world, probe, threads, watch);
-    if complete {
+    let (shards, end) = run_windows(world, probe, threads, watch);
+    if end == End::TooLong {
+        let time_ps = shards.iter().map(|shard| shard.end).max().unwrap_or(0);
+        return Err(EngineError::TooLong { time_ps, limit_ps: MOST_PS });
+    }
+    if end == End::Complete {
         if shards.iter().any(|shard| shard.unfinished() > 0) {
             return Err(deadlock::explain(world, &shards));
         }
         assert_conserved(world, &shards);
     }
-    Ok((outcome(world, &shards, complete), shards))
+    Ok((outcome(world, &shards, end == End::Complete), shards))
 }
 
 /// Every packet delivered once, every credit back home.
@@ -184,9 +181,6 @@ fn outcome<P>(world: &World<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         probed: Probed::default(),
     }
 }
-
-/// A link travels in 24 bits.
-const MOST_LINKS: usize = (1 << 24) - 1;
 
 /// A run is at least as long as its busiest rank computes and sends, and its busiest node receives, at
 /// line rate.

@@ -27,17 +27,27 @@ use crate::world::World;
 
 const EVENTS_BETWEEN_WATCHES: u64 = 1 << 17;
 
-/// Nothing is pending.
-const END: u64 = u64::MAX;
+/// After all windows: nothing is pending.
+const NEVER: u64 = u64::MAX;
 
-/// Makes the shards of `world`, each with the probe that `probe` makes for so many links, and runs them
-/// until nothing is pending (true) or `watch` breaks off (false).
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nothing is pending.
+    Complete,
+    /// The watcher has broken it off.
+    BrokenOff,
+    /// There are no times for what is left.
+    TooLong,
+}
+
+/// Makes the shards of `world`, each with the probe that `probe` makes for so many links, and runs them.
 pub(crate) fn run_windows<'w, P: Probe + Send>(
     world: &'w World<'w>,
     probe: impl Fn(&[Link]) -> P + Sync,
     threads: usize,
     watch: Watch<'_>,
-) -> (Vec<Shard<'w, P>>, bool) {
+) -> (Vec<Shard<'w, P>>, End) {
     let n = world.cut.shards as usize;
     let office = Office {
         world,
@@ -47,6 +57,8 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
         post: [PostOffice::new(n), PostOffice::new(n)],
         gate: Gate::default(),
         unserved: AtomicUsize::new(n),
+        last: world.last_window(),
+        too_long: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     };
     std::thread::scope(|scope| {
@@ -60,9 +72,13 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
             }
         }
     });
-    let complete = !office.stop.into_inner();
+    let end = match (office.too_long.into_inner(), office.stop.into_inner()) {
+        (true, _) => End::TooLong,
+        (_, true) => End::BrokenOff,
+        _ => End::Complete,
+    };
     let shard = |desk: Desk<_>| desk.shard.into_inner().unwrap_or_else(PoisonError::into_inner);
-    (office.desks.into_iter().filter_map(shard).collect(), complete)
+    (office.desks.into_iter().filter_map(shard).collect(), end)
 }
 
 type Guard<'g, S> = MutexGuard<'g, Option<S>>;
@@ -97,10 +113,11 @@ impl<S> Desk<S> {
     }
 }
 
-/// Lets the only shard go on: through many windows at once, for there may be but one event in each.
-fn run_on<P: Probe>(shard: &mut Shard<'_, P>) {
+/// Lets the only shard go on, not into the `last` window: through many windows at once, for there may be but one event
+/// in each.
+fn run_on<P: Probe>(shard: &mut Shard<'_, P>, last: u64) {
     let until = shard.events + EVENTS_BETWEEN_WATCHES / 32;
-    while shard.events < until && shard.next_window() < END {
+    while shard.events < until && shard.next_window() < last {
         shard.run(shard.next_window());
     }
 }
@@ -116,6 +133,9 @@ struct Office<'w, P, F> {
     gate: Gate,
     /// Shards whose border is not served yet in this round.
     unserved: AtomicUsize,
+    /// The first window that there are no times for; whether all that is left is there or later.
+    last: u64,
+    too_long: AtomicBool,
     /// The watcher has asked to stop.
     stop: AtomicBool,
 }
@@ -137,7 +157,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> Office<'w, P, F> {
             self.gate.wait(round, || {
                 (0..self.desks.len()).for_each(|shard| self.help(shard, round));
             });
-            if self.gate.window() == END {
+            if self.gate.window() == NEVER {
                 break;
             }
         }
@@ -167,7 +187,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> Office<'w, P, F> {
         let post = |round: u64| &self.post[round as usize % 2];
         if let Some(shard) = &mut *shard {
             if self.desks.len() == 1 {
-                run_on(shard);
+                run_on(shard, self.last);
             } else {
                 shard.collect(post(round + 1));
                 shard.run_border(self.gate.window());
@@ -188,9 +208,11 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> Office<'w, P, F> {
 
     /// All shards have handed over what they have: begins the next round.
     fn open_next(&self) {
-        let next = self.told(|desk| &desk.next).min().unwrap_or(END);
+        let next = self.told(|desk| &desk.next).min().unwrap_or(NEVER);
+        let too_long = (self.last..NEVER).contains(&next);
+        self.too_long.store(too_long, Relaxed);
         self.unserved.store(self.desks.len(), Relaxed);
-        self.gate.open(if self.stop.load(Relaxed) { END } else { next });
+        self.gate.open(if too_long || self.stop.load(Relaxed) { NEVER } else { next });
     }
 
     /// Calls the watcher if enough has happened since.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tailback_fabric::{Fabric, FabricError, Plan, RouteState, Rule};
-use tailback_program::{ProgramError, Rank};
+use tailback_program::Rank;
 
 use crate::adapter::Adapter;
 use crate::ahead::Ahead;
@@ -11,6 +11,7 @@ use crate::arbiter::Arbiter;
 use crate::circuits::Circuits;
 use crate::congestion::Congestion;
 use crate::cut::Cut;
+use crate::limits::{self, MOST_PS};
 use crate::link::{Link, Links, NIL};
 use crate::machine::{collected, prefetch, roomy};
 use crate::pacing::{Offset, Pacing, interval};
@@ -21,7 +22,7 @@ use crate::ranks::{Receiving, Sending};
 use crate::rng::{Source, Stream, random};
 use crate::settings::{Detour, Routing};
 use crate::shard::Shard;
-use crate::wire::{Wire, different};
+use crate::wire::Wire;
 use crate::{EngineError, Settings};
 
 pub(crate) struct World<'a> {
@@ -86,8 +87,7 @@ impl<'a> World<'a> {
         shards: u32,
     ) -> Result<Self, EngineError> {
         settings.check()?;
-        check_sizes(fabric, plan, program, placement)?;
-        check_messages(program, settings)?;
+        limits::check(fabric, plan, settings, program, placement)?;
         let compiled = compile(program, settings.packet_bytes)?;
         let cut = cut_for(fabric, plan, placement, &compiled, settings, shards);
         let (ranks, local_ranks) = number_ranks(placement, &cut, program.n_ranks() as u32);
@@ -184,7 +184,7 @@ impl<'a> World<'a> {
             congestion: Congestion::new(control, links.len() * n_lanes, switches),
             now: 0,
             end: 0,
-            queue: EventQueue::new(window_ps(self.fabric, settings, &self.cut), groups),
+            queue: self.queue(groups),
             probe: probe(&links),
             links: Links::new(&links, self.lanes(), settings.buffer_bytes),
             packets: Packets::default(),
@@ -200,6 +200,16 @@ impl<'a> World<'a> {
             delivered: 0,
             packet_hops: 0,
         }
+    }
+
+    /// A queue for so many groups.
+    fn queue(&self, groups: usize) -> EventQueue {
+        EventQueue::new(window_ps(self.fabric, &self.settings, &self.cut), groups)
+    }
+
+    /// The first window beyond [`MOST_PS`].
+    pub fn last_window(&self) -> u64 {
+        self.queue(0).window_of(MOST_PS).0
     }
 
     fn link(&self, link: usize) -> Link {
@@ -512,73 +522,4 @@ fn window_ps(fabric: &Fabric, settings: &Settings, cut: &Cut) -> u64 {
     }
     let few = packet_ps * EVENTS / f64::from(fabric.n_nodes.max(1));
     few.max(16.0) as u64
-}
-
-/// Packets of a message are counted in four bytes.
-fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineError> {
-    const LIMIT: u64 = u32::MAX as u64;
-    let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
-    let most = sends.map(|(_, &bytes)| bytes.div_ceil(settings.packet_bytes.into())).max();
-    match most {
-        Some(value) if value > LIMIT => {
-            Err(EngineError::TooLarge { what: "packets of a message", value, limit: LIMIT })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Ports of a switch are numbered in two bytes.
-const MOST_PORTS: usize = u16::MAX as usize;
-
-fn check_sizes(
-    fabric: &Fabric,
-    plan: &Plan,
-    program: &Program,
-    placement: &Placement,
-) -> Result<(), EngineError> {
-    const LIMIT: u64 = 1 << 28;
-    let ranks = program.n_ranks();
-    for (what, value) in [
-        ("lanes of links", fabric.n_links() as u64 * u64::from(plan.lanes())),
-        ("ranks", ranks as u64),
-        ("messages", program.kind.len() as u64),
-    ] {
-        if value >= LIMIT {
-            return Err(EngineError::TooLarge { what, value, limit: LIMIT });
-        }
-    }
-    let ports = |switch: u32| fabric.out_links(fabric.n_nodes + switch).len();
-    let most = (0..fabric.n_switches).map(ports).max().unwrap_or(0);
-    if most > MOST_PORTS {
-        let (value, limit) = (most as u64, MOST_PORTS as u64);
-        return Err(EngineError::TooLarge { what: "ports of a switch", value, limit });
-    }
-    placement.check(ranks, fabric.n_nodes)?;
-    let wire = |link: usize| Wire::new(fabric.link_gbps[link], fabric.link_delay_ps[link]);
-    let wires = different((0..fabric.n_links()).map(wire)).0.len();
-    if wires > Links::MOST_WIRES {
-        let (value, limit) = (wires as u64, Links::MOST_WIRES as u64);
-        return Err(EngineError::TooLarge { what: "pairs of link rate and delay", value, limit });
-    }
-    if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Wire::MIN_GBPS) {
-        return Err(EngineError::Setting {
-            field: "link rate",
-            value: format!("{} Gb/s at link {link}", fabric.link_gbps[link]),
-            valid: format!("at least {} Gb/s", Wire::MIN_GBPS),
-        });
-    }
-    if let Some(link) = fabric.link_delay_ps.iter().position(|&ps| ps > Wire::MOST_DELAY_PS) {
-        return Err(EngineError::Setting {
-            field: "link delay",
-            value: format!("{} ps at link {link}", fabric.link_delay_ps[link]),
-            valid: format!("at most {} ps", Wire::MOST_DELAY_PS),
-        });
-    }
-    if let Some(&label) = program.label.iter().max()
-        && (label as usize >= placement.label_observed.len().max(1) || label == NIL)
-    {
-        let problem = format!("label {label} does not exist");
-        return Err(ProgramError::Operation { rank: 0, operation: 0, problem }.into());
-    }
-    Ok(())
 }

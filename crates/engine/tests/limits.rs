@@ -122,3 +122,43 @@ fn ranks_of_a_host_need_no_path_between_its_adapters() {
     let across = run_placed(&fabric, rule(), &settings(), &burst(4, &[(0, 3, 8)]), &placement);
     assert!(matches!(across, Err(EngineError::Fabric(_))));
 }
+
+#[test]
+fn times_without_a_number_are_refused_before_the_run_or_where_it_comes_to_them() {
+    const DAYS_40: u64 = 40 * 24 * 3600 * 1_000_000_000_000;
+    let fabric = fat_tree::build(&SMALL).unwrap();
+    let plan = Plan::new(&fabric, PlanRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let run = |first: u64, second: u64, threads: usize| {
+        let ops = [
+            vec![Do::Compute(first), Do::Send(1, 8), Do::WaitAll],
+            vec![Do::Receive(0, 8), Do::WaitAll, Do::Compute(second), Do::Send(2, 8), Do::WaitAll],
+            vec![Do::Receive(1, 8), Do::WaitAll],
+        ];
+        let work = Work { threads, shards: None };
+        let placement = Placement { node: vec![0, 5, 11], ..in_order(3) };
+        let mut watch = |_| ControlFlow::Continue(());
+        simulate(&fabric, &plan, &settings(), &program(&ops), &placement, work, &mut watch)
+    };
+    for threads in [1, 3] {
+        assert!(
+            (DAYS_40..DAYS_40 + 100_000_000).contains(&run(DAYS_40, 1, threads).unwrap().end_ps)
+        );
+        let refused = run(DAYS_40, DAYS_40, threads).unwrap_err();
+        let EngineError::TooLong { time_ps, limit_ps } = refused else { panic!("{refused}") };
+        assert_eq!(limit_ps, 1 << 62);
+        assert!((DAYS_40..DAYS_40 + 100_000_000).contains(&time_ps), "{time_ps}");
+        let (what, value) = ("picoseconds that a rank computes", u64::MAX - 5);
+        let expected = EngineError::TooLarge { what, value, limit: 1 << 62 };
+        assert_eq!(run(value, 1, threads).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn a_label_that_does_not_exist_is_refused() {
+    let placement = Placement { label_observed: Vec::new(), ..in_order(2) };
+    let fabric = fat_tree::build(&SMALL).unwrap();
+    let rule = PlanRule::Table(Routes::up_down(&fabric).unwrap());
+    let program = burst(2, &[(0, 1, 8)]);
+    let refused = run_placed(&fabric, rule, &settings(), &program, &placement).unwrap_err();
+    assert!(refused.to_string().contains("label 0 does not exist"), "{refused}");
+}

@@ -1,0 +1,118 @@
+//! What the engine has numbers for; more is refused before the run.
+
+use tailback_fabric::{Fabric, Plan};
+use tailback_program::ProgramError;
+
+use crate::link::{Links, NIL};
+use crate::program::{Placement, Program};
+use crate::wire::{Wire, different};
+use crate::{EngineError, Settings};
+
+/// Checks sizes, messages and times against each other's limits.
+pub(crate) fn check(
+    fabric: &Fabric,
+    plan: &Plan,
+    settings: &Settings,
+    program: &Program,
+    placement: &Placement,
+) -> Result<(), EngineError> {
+    check_sizes(fabric, plan, program, placement)?;
+    check_carried(fabric, settings)?;
+    check_messages(program, settings)?;
+    check_times(program, placement)
+}
+
+/// A link travels in 24 bits of a packet that is kept.
+fn check_carried(fabric: &Fabric, settings: &Settings) -> Result<(), EngineError> {
+    const LIMIT: u64 = (1 << 24) - 2;
+    let value = fabric.n_links() as u64;
+    if settings.probes.carry.is_some() && value > LIMIT {
+        let what = "links of a run that keeps packets";
+        return Err(EngineError::TooLarge { what, value, limit: LIMIT });
+    }
+    Ok(())
+}
+
+/// Packets of a message are counted in four bytes.
+fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineError> {
+    const LIMIT: u64 = u32::MAX as u64;
+    let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
+    let most = sends.map(|(_, &bytes)| bytes.div_ceil(settings.packet_bytes.into())).max();
+    match most {
+        Some(value) if value > LIMIT => {
+            Err(EngineError::TooLarge { what: "packets of a message", value, limit: LIMIT })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Times that the engine has numbers for, in picoseconds: 53 days. Nothing lasts longer, and no window begins later;
+/// so no sum of two is too large for a table.
+pub(crate) const MOST_PS: u64 = 1 << 62;
+
+/// No rank starts later or computes longer at once than there are times for.
+fn check_times(program: &Program, placement: &Placement) -> Result<(), EngineError> {
+    let computing = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 0);
+    let times = computing.map(|(_, &ps)| ("picoseconds that a rank computes", ps));
+    let starts = placement.start_ps.iter().map(|&ps| ("picoseconds before a rank starts", ps));
+    match times.chain(starts).find(|&(_, ps)| ps > MOST_PS) {
+        Some((what, value)) => Err(EngineError::TooLarge { what, value, limit: MOST_PS }),
+        None => Ok(()),
+    }
+}
+
+/// Ports of a switch are numbered in two bytes.
+const MOST_PORTS: usize = u16::MAX as usize;
+
+fn check_sizes(
+    fabric: &Fabric,
+    plan: &Plan,
+    program: &Program,
+    placement: &Placement,
+) -> Result<(), EngineError> {
+    const LIMIT: u64 = 1 << 28;
+    let ranks = program.n_ranks();
+    for (what, value) in [
+        ("lanes of links", fabric.n_links() as u64 * u64::from(plan.lanes())),
+        ("ranks", ranks as u64),
+        ("messages", program.kind.len() as u64),
+    ] {
+        if value >= LIMIT {
+            return Err(EngineError::TooLarge { what, value, limit: LIMIT });
+        }
+    }
+    let ports = |switch: u32| fabric.out_links(fabric.n_nodes + switch).len();
+    let most = (0..fabric.n_switches).map(ports).max().unwrap_or(0);
+    if most > MOST_PORTS {
+        let (value, limit) = (most as u64, MOST_PORTS as u64);
+        return Err(EngineError::TooLarge { what: "ports of a switch", value, limit });
+    }
+    placement.check(ranks, fabric.n_nodes)?;
+    let wire = |link: usize| Wire::new(fabric.link_gbps[link], fabric.link_delay_ps[link]);
+    let wires = different((0..fabric.n_links()).map(wire)).0.len();
+    if wires > Links::MOST_WIRES {
+        let (value, limit) = (wires as u64, Links::MOST_WIRES as u64);
+        return Err(EngineError::TooLarge { what: "pairs of link rate and delay", value, limit });
+    }
+    if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Wire::MIN_GBPS) {
+        return Err(EngineError::Setting {
+            field: "link rate",
+            value: format!("{} Gb/s at link {link}", fabric.link_gbps[link]),
+            valid: format!("at least {} Gb/s", Wire::MIN_GBPS),
+        });
+    }
+    if let Some(link) = fabric.link_delay_ps.iter().position(|&ps| ps > Wire::MOST_DELAY_PS) {
+        return Err(EngineError::Setting {
+            field: "link delay",
+            value: format!("{} ps at link {link}", fabric.link_delay_ps[link]),
+            valid: format!("at most {} ps", Wire::MOST_DELAY_PS),
+        });
+    }
+    if let Some(&label) = program.label.iter().max()
+        && (label as usize >= placement.label_observed.len() || label == NIL)
+    {
+        let problem = format!("label {label} does not exist");
+        return Err(ProgramError::Operation { rank: 0, operation: 0, problem }.into());
+    }
+    Ok(())
+}
