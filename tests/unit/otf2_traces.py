@@ -78,11 +78,14 @@ def writing(folder: Path) -> Build:
         resolution: int = 10**9,
         threads: int = 1,
         grid: tuple[int, ...] = (),
+        creator: str = "",
     ) -> Path:
         path = folder / f"trace{next(number)}"
         n_ranks = len(scripts) // threads
         world = {"MPI_COMM_WORLD": list(range(n_ranks))}
         with writer_module.open(str(path), timer_resolution=resolution) as archive:
+            if creator:
+                archive.creator = creator
             writer = Writer(archive, n_ranks, world | (comms or {}), threads)
             if grid:
                 sides = tuple(

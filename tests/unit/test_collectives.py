@@ -143,3 +143,35 @@ def test_a_thousand_ranks_are_quick() -> None:
             schedule(call, 4608, me, 0, 8, 8)
     schedule("MPI_Alltoall", 4608, 9, 0, 8192, 8192)
     assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 64])
+def test_sums_of_a_reduction_become_its_vector(size: int) -> None:
+    # What Score-P writes of 5 doubles.
+    vector = 40
+    everyone, others = size * vector, (size - 1) * vector
+
+    def decoded(call: str, sent: int, received: int) -> list[Step]:
+        # Of rank 0, which sends in all but rooted reductions.
+        return schedule(call, size, 0, 0, *call_bytes(call, size, sent, received))
+
+    allreduce = schedule("MPI_Allreduce", size, 0, 0, vector, vector)
+    assert decoded("MPI_Allreduce", everyone, everyone) == allreduce
+    whole = schedule("MPI_Reduce_scatter_block", size, 0, 0, 0, vector)
+    assert decoded("MPI_Reduce_scatter_block", everyone, everyone) == whole
+    for me in range(size):
+        scan = schedule("MPI_Scan", size, me, 0, vector, vector)
+        for call, kept in (("MPI_Scan", 1), ("MPI_Exscan", 0)):
+            sums = (size - me - 1 + kept) * vector, (me + kept) * vector
+            assert schedule(call, size, me, 0, *call_bytes(call, size, *sums)) == scan
+    # A root in place counts the others only.
+    for call in ("MPI_Gather", "MPI_Reduce"):
+        assert call_bytes(call, size, 0, others) == call_bytes(call, size, vector, 0)
+    assert call_bytes("MPI_Scatter", size, others, 0) == call_bytes("MPI_Scatter", size, 0, vector)
+
+
+def test_a_sum_of_the_others_is_told_by_its_elements() -> None:
+    for call in ("MPI_Allreduce", "MPI_Allgather", "MPI_Alltoall"):
+        for size in (3, 4, 64):
+            sums = (size - 1) * 8, (size - 1) * 8
+            assert call_bytes(call, size, *sums) == call_bytes(call, size, size * 8, size * 8)

@@ -301,7 +301,11 @@ def test_sendrecv_without_records_is_counted_in_the_notes(build: Build) -> None:
     assert [
         note for note in program.notes if "4 calls of MPI_Sendrecv left no message record" in note
     ]
-    assert "Score-P" in program.notes[0]
+    assert "record with Score-P" in program.notes[0]
+    # Who has done so gets no such advice.
+    (note,) = read_trace(build([silent, silent], creator="Score-P 8.4")).notes
+    assert "Score-P" not in note
+    assert "pml-monitoring" in note
 
 
 def test_sendrecv_with_records_posts_both_before_it_waits(build: Build) -> None:
@@ -348,6 +352,58 @@ def test_collectives_become_messages_among_the_members(build: Build, operation: 
     assert len(tags_of["first"]) == len(tags_of["second"]) == 1
     assert not tags_of["first"] & tags_of["second"]
     assert_completes(program)
+
+
+def test_nonblocking_collectives_post_where_they_are_called(build: Build) -> None:
+    from otf2.enums import CollectiveOp
+
+    world, nobody = "MPI_COMM_WORLD", 2**32 - 1
+    scripts = []
+    for rank in range(4):
+        # 8 bytes, as Score-P sums them over four ranks.
+        ended = [
+            ("non_blocking_collective_complete", what, world, root, sent, received, request)
+            for what, root, sent, received, request in (
+                (CollectiveOp.ALLREDUCE, nobody, 32, 32, 7),
+                (CollectiveOp.BCAST, 0, 400 if rank == 0 else 0, 100, 8),
+            )
+        ]
+        blocking = ("mpi_collective_end", CollectiveOp.BARRIER, world, nobody, 0, 0)
+        scripts.append(
+            call("MPI_Iallreduce", 1, ("non_blocking_collective_request", 7))
+            + call("MPI_Ibcast", 4, ("non_blocking_collective_request", 8))
+            + call("MPI_Barrier", 7, ("mpi_collective_begin",), blocking)
+            # They may complete in any order.
+            + call("MPI_Waitall", 11, *(reversed(ended) if rank % 2 else ended))
+        )
+    # A request that nobody waits for before the end of the trace.
+    scripts[3] += call("MPI_Iallreduce", 20, ("non_blocking_collective_request", 7))
+    program = read_trace(build(scripts, creator="Score-P 8.4"))
+    assert program.notes == [
+        "1 non-blocking collectives have no record of their completion and are left out"
+    ]
+    assert {label.call for label in program.labels} == {
+        "MPI_Iallreduce", "MPI_Ibcast", "MPI_Barrier"
+    }  # fmt: skip
+    names = [name for name, _, _ in ops(program, 1) if name != "COMPUTE"]
+    steps = ["IRECV", "ISEND"] * 2
+    assert names[:5] == [*steps, "IRECV"]
+    assert names[5:13] == ["IRECV", "ISEND", "WAIT", "WAIT"] * 2
+    assert names[13:] == ["WAIT"] * 5
+    sent = [size for name, _, size in ops(program, 0) if name == "ISEND"]
+    assert sorted(sent) == [0, 0, 8, 8, 100, 100]
+    assert_completes(program)
+
+
+def test_reductions_of_score_p_are_not_as_many_times_too_large_as_there_are_ranks(
+    build: Build,
+) -> None:
+    from otf2.enums import CollectiveOp
+
+    end = ("mpi_collective_end", CollectiveOp.ALLREDUCE, "MPI_COMM_WORLD", 2**32 - 1, 64, 64)
+    script = call("MPI_Allreduce", 1, ("mpi_collective_begin",), end)
+    program = read_trace(build([script] * 8, creator="Score-P 8.4"))
+    assert set(program.amount[program.kind == Op.ISEND].tolist()) == {8}
 
 
 def test_a_collective_that_a_member_did_not_record_is_left_out(build: Build) -> None:

@@ -27,26 +27,85 @@ pub enum Kind {
     RequestCancelled = 7,
     /// A collective ends; says what it was.
     CollectiveEnd = 8,
+    /// A non-blocking collective is called; what it is is not known yet.
+    IcollectiveRequest = 9,
+    /// A non-blocking collective is complete; says what it was.
+    IcollectiveComplete = 10,
 }
 
 /// One event, as the library hands it over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
-    Enter { region: u32 },
-    Leave { region: u32 },
-    ContextEnter { context: u32 },
-    ContextLeave { context: u32 },
+    Enter {
+        region: u32,
+    },
+    Leave {
+        region: u32,
+    },
+    ContextEnter {
+        context: u32,
+    },
+    ContextLeave {
+        context: u32,
+    },
     MeasurementOnOff,
-    Send { peer: u32, comm: u32, tag: u32, bytes: u64 },
-    Isend { peer: u32, comm: u32, tag: u32, bytes: u64, request: u64 },
-    IsendComplete { request: u64 },
-    IrecvRequest { request: u64 },
-    Recv { peer: u32, comm: u32, tag: u32, bytes: u64 },
-    Irecv { peer: u32, comm: u32, tag: u32, bytes: u64, request: u64 },
-    RequestTest { request: u64 },
-    RequestCancelled { request: u64 },
+    Send {
+        peer: u32,
+        comm: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    Isend {
+        peer: u32,
+        comm: u32,
+        tag: u32,
+        bytes: u64,
+        request: u64,
+    },
+    IsendComplete {
+        request: u64,
+    },
+    IrecvRequest {
+        request: u64,
+    },
+    Recv {
+        peer: u32,
+        comm: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    Irecv {
+        peer: u32,
+        comm: u32,
+        tag: u32,
+        bytes: u64,
+        request: u64,
+    },
+    RequestTest {
+        request: u64,
+    },
+    RequestCancelled {
+        request: u64,
+    },
     CollectiveBegin,
-    CollectiveEnd { operation: u8, comm: u32, root: u32, sent: u64, received: u64 },
+    CollectiveEnd {
+        operation: u8,
+        comm: u32,
+        root: u32,
+        sent: u64,
+        received: u64,
+    },
+    IcollectiveRequest {
+        request: u64,
+    },
+    IcollectiveComplete {
+        operation: u8,
+        comm: u32,
+        root: u32,
+        sent: u64,
+        received: u64,
+        request: u64,
+    },
 }
 
 /// Takes the events of one location in order.
@@ -407,6 +466,15 @@ impl<'a> Collector<'a> {
             Event::CollectiveEnd { operation, comm, root, sent, received } => {
                 let what = (root, comm, u32::from(operation), sent);
                 self.push(Kind::CollectiveEnd, time, what, received, NONE);
+            }
+            Event::IcollectiveRequest { request } => {
+                self.open.insert(request, self.rows());
+                self.push(Kind::IcollectiveRequest, time, NOTHING, 0, NONE);
+            }
+            Event::IcollectiveComplete { operation, comm, root, sent, received, request } => {
+                let posted = self.open.remove(&request).unwrap_or(NONE);
+                let what = (root, comm, u32::from(operation), sent);
+                self.push(Kind::IcollectiveComplete, time, what, received, posted);
             }
         }
         Ok(())

@@ -112,6 +112,8 @@ api! {
     on_cancelled = b"OTF2_EvtReaderCallbacks_SetMpiRequestCancelledCallback\0": fn(Handle, *const c_void) -> Code;
     on_collective_begin = b"OTF2_EvtReaderCallbacks_SetMpiCollectiveBeginCallback\0": fn(Handle, *const c_void) -> Code;
     on_collective_end = b"OTF2_EvtReaderCallbacks_SetMpiCollectiveEndCallback\0": fn(Handle, *const c_void) -> Code;
+    on_icollective = b"OTF2_EvtReaderCallbacks_SetNonBlockingCollectiveRequestCallback\0": fn(Handle, *const c_void) -> Code;
+    on_icollective_complete = b"OTF2_EvtReaderCallbacks_SetNonBlockingCollectiveCompleteCallback\0": fn(Handle, *const c_void) -> Code;
 }
 
 unsafe extern "C" {
@@ -403,6 +405,8 @@ impl Archive<'_> {
             (api.on_cancelled)(callbacks, cancelled::<S> as *const c_void);
             (api.on_collective_begin)(callbacks, collective_begin::<S> as *const c_void);
             (api.on_collective_end)(callbacks, collective_end::<S> as *const c_void);
+            (api.on_icollective)(callbacks, icollective::<S> as *const c_void);
+            (api.on_icollective_complete)(callbacks, icollective_complete::<S> as *const c_void);
             let data = ptr::from_mut(sink).cast();
             let mut code = (api.register_events)(self.reader, events, callbacks, data);
             (api.evt_callbacks_delete)(callbacks);
@@ -533,4 +537,8 @@ event_callbacks! {
     collective_begin() => Event::CollectiveBegin;
     collective_end(operation: u8, comm: u32, root: u32, sent: u64, received: u64) =>
         Event::CollectiveEnd { operation, comm, root, sent, received };
+    icollective(request: u64) => Event::IcollectiveRequest { request };
+    icollective_complete(operation: u8, comm: u32, root: u32, sent: u64, received: u64,
+        request: u64) =>
+        Event::IcollectiveComplete { operation, comm, root, sent, received, request };
 }

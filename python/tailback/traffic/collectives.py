@@ -51,6 +51,8 @@ ALLREDUCE_RING_BYTES = 10_000
 """[tuned] Allreduce: recursive doubling below, ring from here on."""
 ELEMENT_BYTES = 8
 """[tuned] asks for more elements than ranks before it takes the ring; traces keep only bytes."""
+SUMMED_ELEMENT_BYTES = 4
+"""Smallest usual element, an integer or a float: tells sums of all ranks from those in place."""
 ALLTOALL_BRUCK_BYTES, ALLTOALL_BRUCK_RANKS = 200, 12
 """[tuned] Alltoall: Bruck for blocks below these bytes on more than these ranks."""
 ALLTOALL_PAIRWISE_BYTES = 3_000
@@ -143,9 +145,12 @@ def blocking_name(call: str) -> str:
 def call_bytes(call: str, size: int, sent: int, received: int) -> tuple[int, int]:
     """Bytes of the call from a tracer that sums over the peers, as Score-P does.
 
-    Such a tracer writes ``size`` times the block for the side of a call that has one block for each
-    rank, and for a broadcast's root ``size`` times the message. Sides that do not say the same on
-    every rank are dropped, so that all ranks decide alike.
+    Such a tracer writes what a rank would move if it exchanged with every other one by itself: a
+    block, or a whole vector of a reduction, as often as there are ranks; of a scan as often as
+    there are ranks before or after. With ``MPI_IN_PLACE`` what a rank keeps is not counted. Where
+    all ranks are in place no record says so: the sum is taken for one of all ranks if that makes
+    whole elements of 4 bytes, else for one of the others. Sides that do not say the same on every
+    rank are dropped, so that all ranks decide alike.
 
     Args:
         call: MPI name.
@@ -157,14 +162,30 @@ def call_bytes(call: str, size: int, sent: int, received: int) -> tuple[int, int
         ``(send_bytes, recv_bytes)`` for :func:`schedule`.
     """
     name = blocking_name(call)
+    others = max(size - 1, 1)
+    # A root in place counts nothing on its own side, and only the others on the far side.
     if name in ("MPI_Bcast", "MPI_Scatter"):
-        # Only a root has something to send; it may not count what it keeps.
-        return 0, received if received else sent // size
+        return 0, received if received else sent // others
     if name in ("MPI_Gather", "MPI_Reduce"):
-        return sent if sent else received // size, 0
-    if name in ("MPI_Allgather", "MPI_Alltoall"):
-        return 0, received // size
+        return sent if sent else received // others, 0
+    if name in ("MPI_Allgather", "MPI_Alltoall", "MPI_Allreduce"):
+        return 0, _part(received, size, others)
+    if name == "MPI_Reduce_scatter_block":
+        return _part(sent, size, others) * size, 0
+    if name == "MPI_Scan":
+        return _part(sent + received, size + 1, others), 0
+    if name == "MPI_Exscan":
+        return (sent + received) // others, 0
     return sent, received
+
+
+def _part(total: int, *parts: int) -> int:
+    """The part of which ``total`` is a whole number: the first that holds whole elements."""
+    for element in (SUMMED_ELEMENT_BYTES, 1):
+        for number in parts:
+            if total % (number * element) == 0:
+                return total // number
+    return total // parts[0]
 
 
 def _is_power_of_two(size: int) -> bool:

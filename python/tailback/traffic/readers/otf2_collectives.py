@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +10,25 @@ from numpy.typing import NDArray
 
 from tailback.errors import TraceError
 from tailback.traffic.collectives import call_bytes, schedule
-from tailback.traffic.readers.otf2_columns import COLLECTIVE, Trace
+from tailback.traffic.readers.otf2_columns import (
+    COLLECTIVE,
+    ICOLLECTIVE_COMPLETE,
+    ICOLLECTIVE_REQUEST,
+    Trace,
+)
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, Labels
 from tailback.traffic.readers.otf2_posts import Posts, ordinal
 
 
 @dataclass
 class _Records:
-    """Collective records that can be expanded, one for each rank that took part."""
+    """Collective records that can be expanded, one for each rank that took part.
+
+    ``start`` is the row of the call: that of the record itself, save for a non-blocking call.
+    """
 
     row: NDArray[np.int64]
+    start: NDArray[np.int64]
     comm: NDArray[np.int64]
     size: NDArray[np.int64]
     me: NDArray[np.int64]
@@ -27,15 +36,17 @@ class _Records:
 
     def take(self, rows: NDArray[np.bool_]) -> _Records:
         return _Records(
-            self.row[rows], self.comm[rows], self.size[rows], self.me[rows], self.instance[rows]
+            *(getattr(self, column.name)[rows] for column in fields(self)),
         )
 
 
 def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], file: Path) -> Posts:
     """Posts of all collectives.
 
-    The n-th collective of every member on a communicator is the same one, as MPI demands. Each
-    has a channel of its own, counted from ``first_channel``.
+    The n-th blocking collective of every member on a communicator is the same one, as MPI demands,
+    and so is the n-th non-blocking one. Each has a channel of its own, counted from
+    ``first_channel``. A non-blocking one posts the messages of all its steps where it is called and
+    waits for them where it completes: what a rank does in between cannot block another rank.
 
     Args:
         trace: The trace.
@@ -70,9 +81,11 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
     index = index.reshape(-1)
     order = np.argsort(index, kind="stable")
     bounds = np.searchsorted(index[order], np.arange(len(shape) + 1))
-    calls = dict(enumerate(OPERATIONS))
-    at, none = records.row, np.full(len(operation), -1)
-    label = labels.number(m.phase[at], m.path[at], operation, none, records.comm, calls)
+    names = [f"MPI_I{name.removeprefix('MPI_').lower()}" for name in OPERATIONS]
+    calls = dict(enumerate([*OPERATIONS, *names]))
+    at, none = records.start, np.full(len(operation), -1)
+    call = operation + len(OPERATIONS) * (m.kind[records.row] == ICOLLECTIVE_COMPLETE)
+    label = labels.number(m.phase[at], m.path[at], call, none, records.comm, calls)
     tables = [_empty()]
     for number, values in enumerate(shape.tolist()):
         template = _template(values, trace.creator, file)
@@ -85,8 +98,16 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
 def _locate(trace: Trace, notes: list[str], file: Path) -> _Records:
     """Collectives with data on communicators of more than one rank, and who is who there."""
     m = trace.messages
-    rows = np.flatnonzero(m.kind == COLLECTIVE)
-    rows = rows[np.argsort(m.position[rows], kind="stable")]
+    rows = np.flatnonzero(np.isin(m.kind, (COLLECTIVE, ICOLLECTIVE_COMPLETE)))
+    nonblocking = (m.kind == ICOLLECTIVE_COMPLETE) & (m.posted >= 0)
+    begun = np.where(nonblocking, m.posted, np.arange(len(m.kind)))
+    # Requests may complete in another order than they were posted in.
+    rows = rows[np.argsort(m.position[begun[rows]], kind="stable")]
+    lost = int((m.kind == ICOLLECTIVE_REQUEST).sum() - nonblocking.sum())
+    if lost:
+        notes.append(
+            f"{lost} non-blocking collectives have no record of their completion and are left out"
+        )
     handles = m.tag[rows] >= len(OPERATIONS)
     if handles.any():
         notes.append(f"{int(handles.sum())} collective records without data are left out")
@@ -120,9 +141,13 @@ def _locate(trace: Trace, notes: list[str], file: Path) -> _Records:
         notes.append(f"{between} collective records on inter-communicators are left out")
     many = size > 1
     rows, me, size = rows[many], me[many], size[many]
-    turn = ordinal(m.comm[rows] * trace.n_ranks + m.rank[rows])
-    _, instance = np.unique(np.stack([m.comm[rows], turn], axis=1), axis=0, return_inverse=True)
-    return _Records(rows, m.comm[rows], size, me, instance.reshape(-1).astype(np.int64))
+    # Blocking and non-blocking collectives never match one another.
+    stream = 2 * m.comm[rows] + (m.kind[rows] == ICOLLECTIVE_COMPLETE)
+    turn = ordinal(stream * trace.n_ranks + m.rank[rows])
+    _, instance = np.unique(np.stack([stream, turn], axis=1), axis=0, return_inverse=True)
+    return _Records(
+        rows, begun[rows], m.comm[rows], size, me, instance.reshape(-1).astype(np.int64)
+    )
 
 
 def _agreement(trace: Trace, records: _Records) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -209,17 +234,16 @@ def _stamp(
     for number in np.unique(records.comm[chosen]).tolist():
         mine = comm == number
         world[mine] = trace.communicators[number].members[local[mine]]
-    position = m.position[row]
     return Posts(
         rank=m.rank[row],
-        position=position,
+        position=m.position[records.start[of]],
         step=np.tile(order, n),
         is_send=np.tile(is_send, n),
         peer=world,
         channel=first_channel + records.instance[of],
         size=np.tile(amount, n),
         label=label[of],
-        wait_position=position,
+        wait_position=m.position[row],
         wait_step=np.tile(wait, n),
         collective=np.ones(len(of), np.bool_),
     )

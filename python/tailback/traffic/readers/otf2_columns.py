@@ -12,6 +12,7 @@ NONE = 2**32 - 1
 """No value, in a column of 32 bits."""
 
 SEND, ISEND, ISEND_COMPLETE, IRECV_REQUEST, RECV, IRECV, TEST, CANCELLED, COLLECTIVE = range(9)
+ICOLLECTIVE_REQUEST, ICOLLECTIVE_COMPLETE = 9, 10
 """Kinds of message records; the numbers are those of ``crates/trace``."""
 
 _CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event")
@@ -67,7 +68,7 @@ class Messages:
 
     Attributes:
         rank: World rank, shape (M,).
-        kind: SEND … COLLECTIVE, shape (M,).
+        kind: SEND … ICOLLECTIVE_COMPLETE, shape (M,).
         position: Place in the order of all events; those of a rank lie together, shape (M,).
         call: Row of :class:`Calls`, -1 outside of any, shape (M,).
         phase: Region that encloses it, -1 without, shape (M,).

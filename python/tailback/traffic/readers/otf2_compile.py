@@ -178,12 +178,12 @@ def _note_silent_calls(trace: Trace, notes: list[str]) -> None:
             mine = calls.region == region
             total[name] += int(mine.sum())
             heard[name] += int((mine & spoke).sum())
+    monitoring = "use Open MPI's monitoring (pml-monitoring)"
+    score_p = trace.creator.startswith("Score-P")
+    remedy = monitoring if score_p else f"record with Score-P or {monitoring}"
     for name in sorted(total):
         if not heard[name]:
-            notes.append(
-                f"{total[name]} calls of {name} left no message record; record with Score-P or "
-                "use Open MPI's monitoring (pml-monitoring)"
-            )
+            notes.append(f"{total[name]} calls of {name} left no message record; {remedy}")
 
 
 def _compute(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
