@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from otf2_traces import call, writing
 from public_data import real
 
 from tailback.cli import run as tailback
@@ -157,6 +158,14 @@ def test_a_trace_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     arguments = ["simulate", str(DEMO / "trace"), "--fabric", str(DEMO / "fabric.ibnetdiscover")]
     assert tailback([*arguments, "--placement", "tile", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["messages"] > 9000
+
+
+def test_what_a_trace_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else a run without its messages looks like a run without messages."""
+    trace = writing(tmp_path)([call("MPI_Sendrecv", 1), call("MPI_Sendrecv", 1)])
+    assert tailback(["simulate", str(trace), "--fabric", "tapered", "--quiet"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "note: 2 calls of MPI_Sendrecv left no message record" in out
 
 
 def test_place_writes_rank_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -284,6 +284,37 @@ def test_without_records_of_completion_a_wait_waits_for_all(build: Build) -> Non
     assert_completes(program)
 
 
+@pytest.mark.parametrize("wait", ["MPI_Wait", "MPI_Waitany", "MPI_Waitsome"])
+def test_without_records_of_completion_a_wait_for_one_takes_the_oldest(
+    build: Build, wait: str
+) -> None:
+    """The second message is only sent after an answer to the first."""
+    world = "MPI_COMM_WORLD"
+    asks = [event for at in (1, 4) for event in call("MPI_Irecv", at, ("mpi_irecv_request", at))]
+    answer, first, second = (
+        call("MPI_Send", start, ("mpi_send", peer, world, 3, size))
+        for start, peer, size in ((20, 1, 5), (1, 0, 50), (20, 0, 60))
+    )
+    path = build(
+        [
+            # One wait too many, and a request for the wait for all.
+            [
+                *(*asks, *call(wait, 10), *answer, *call(wait, 30), *call(wait, 33)),
+                *call("MPI_Isend", 40, ("mpi_isend", 1, world, 4, 7, 9)),
+                *call("MPI_Waitall", 50),
+            ],
+            first + call("MPI_Recv", 10, ("mpi_recv", 0, world, 3, 5)) + second
+            + call("MPI_Recv", 60, ("mpi_recv", 0, world, 4, 7)),
+        ]
+    )  # fmt: skip
+    program = read_trace(path)
+    assert [(name, value) for name, value, _ in ops(program, 0) if name != "COMPUTE"] == [
+        ("IRECV", 1), ("IRECV", 1), ("WAIT", 0), ("ISEND", 1), ("WAIT", 2), ("WAIT", 1),
+        ("ISEND", 1), ("WAITALL", -1),
+    ]  # fmt: skip
+    assert_completes(program)
+
+
 def test_a_request_that_is_never_waited_for_ends_with_the_program(build: Build) -> None:
     path = build(
         [

@@ -12,7 +12,7 @@ import click
 from tailback.cli.models import congestion_of, described, model_of
 from tailback.cli.progress import meter
 from tailback.cli.source import blaming, scenario_from, source_options
-from tailback.cli.text import columns, safe
+from tailback.cli.text import columns, safe, wrap
 from tailback.errors import ScenarioError
 from tailback.fluid import Choice, Rates
 from tailback.run import Run, claim
@@ -114,6 +114,8 @@ ASKED_FOR = {
     "marked_packets": "packets marked",
 }
 """Figures that are only shown where there are any."""
+_NOTES = 5
+"""Notes on the screen."""
 
 
 def _not_counted(run: Run) -> str:
@@ -140,4 +142,10 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),
     ]  # fmt: skip
-    return [f"RUN  {safe(run.scenario.name)}", *columns(("", ""), rows)[1:]]
+    lines = [f"RUN  {safe(run.scenario.name)}", *columns(("", ""), rows)[1:]]
+    # What a trace or a fabric lacks may be most of the traffic.
+    for note in run.notes[:_NOTES]:
+        lines += wrap(f"note: {note}")
+    if len(run.notes) > _NOTES:
+        lines += [f"  note: {len(run.notes) - _NOTES} more (--format json lists all)"]
+    return lines

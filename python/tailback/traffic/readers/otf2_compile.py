@@ -22,8 +22,14 @@ from tailback.traffic.readers.otf2_columns import (
     SEND,
     Trace,
 )
-from tailback.traffic.readers.otf2_names import Labels, is_wait, moves_data, world_ranks
-from tailback.traffic.readers.otf2_posts import UNKNOWN, Posts, guess_sources, paired
+from tailback.traffic.readers.otf2_names import (
+    Labels,
+    is_single_wait,
+    is_waitall,
+    moves_data,
+    world_ranks,
+)
+from tailback.traffic.readers.otf2_posts import UNKNOWN, Posts, guess_sources, ordinal, paired
 
 _LATE = 2**40
 """A step later than any other at its position."""
@@ -210,27 +216,62 @@ def _implied_waits(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Rank, position and post (-1: all open ones) of waits the trace does not spell out.
 
-    A request without a record of its completion is waited for at the rank's next call of the
-    MPI_Wait family, or at its end. Where a rank has no such record at all, one WAITALL does it.
+    Of the requests without a record of their completion, a rank's next MPI_Waitall waits for all
+    that are open, and MPI_Wait, MPI_Waitany and MPI_Waitsome each for the oldest; what is left is
+    waited for at its end. Where a rank has no such record at all, one WAITALL stands for all.
     """
     open_ = np.flatnonzero(posts.wait_position == UNKNOWN)
-    waits = [region for region, name in trace.regions.items() if is_wait(name)]
-    chosen = np.isin(trace.calls.region, waits)
-    ends = np.sort(trace.calls.leave_position[chosen])
-    end_rank = trace.calls.rank[chosen][np.argsort(trace.calls.leave_position[chosen])]
-    at = np.searchsorted(ends, posts.position[open_])
-    ends, end_rank = np.append(ends, _END), np.append(end_rank, -1)
-    position = np.where(end_rank[at] == posts.rank[open_], ends[at], _END)
+    one, every = _waits(trace)
+    owner = posts.rank[open_]
+    turn, position = _end_of_turn(every, owner, posts.position[open_])
+    waits_turn, _ = _end_of_turn(every, one[0], one[1])
+    # Request k of a turn is served by the first wait after it that none before it takes.
+    k = ordinal(turn)
+    room = len(open_) + len(one[1]) + 1
+    first = np.searchsorted(one[1], posts.position[open_]) - k
+    taken = np.maximum.accumulate(first + turn * room) - turn * room + k
+    served = taken < np.searchsorted(waits_turn, turn, side="right")
+    position[served] = one[1][taken[served]]
     spelt = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)
     blocking_leave = np.isin(posts.wait_position, trace.calls.leave_position)
     mixed = np.zeros(trace.n_ranks, np.bool_)
     mixed[posts.rank[spelt & ~posts.collective & ~blocking_leave]] = True
-    alone = ~mixed[posts.rank[open_]]
-    once = np.unique(np.stack([posts.rank[open_][alone], position[alone]], axis=1), axis=0)
-    rank = np.concatenate([once[:, 0], posts.rank[open_][~alone]])
-    where = np.concatenate([once[:, 1], position[~alone]])
-    post = np.concatenate([np.full(len(once), -1), open_[~alone]])
+    together = ~mixed[owner] & ~served
+    once = np.unique(np.stack([owner[together], position[together]], axis=1), axis=0)
+    rank = np.concatenate([once[:, 0], owner[~together]])
+    where = np.concatenate([once[:, 1], position[~together]])
+    post = np.concatenate([np.full(len(once), -1), open_[~together]])
     return rank, where, post
+
+
+_Places = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def _waits(trace: Trace) -> tuple[_Places, _Places]:
+    """Rank and position of the calls that wait for one request, and of those for all, in order.
+
+    A call for one that a completion is recorded in has had its request.
+    """
+    calls = trace.calls
+    spoke = np.zeros(len(calls.rank), np.bool_)
+    spoke[trace.messages.call[trace.messages.call >= 0]] = True
+    places = []
+    for waits, counts in ((is_single_wait, ~spoke), (is_waitall, np.True_)):
+        regions = [region for region, name in trace.regions.items() if waits(name)]
+        rows = np.flatnonzero(np.isin(calls.region, regions) & counts)
+        rows = rows[np.argsort(calls.leave_position[rows])]
+        places.append((calls.rank[rows], calls.leave_position[rows]))
+    return places[0], places[1]
+
+
+def _end_of_turn(
+    every: _Places, rank: NDArray[np.int64], position: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number of the stretch between two waits for all that a place is in, and where it ends."""
+    at = np.searchsorted(every[1], position)
+    ends, end_rank = np.append(every[1], _END), np.append(every[0], -1)
+    # Both grow along the positions, so each pair has a number of its own.
+    return at + rank, np.where(end_rank[at] == rank, ends[at], _END)
 
 
 def _assemble(trace: Trace, posts: Posts, name: str) -> Program:

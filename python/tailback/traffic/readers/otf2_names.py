@@ -22,7 +22,7 @@ OPERATIONS = (
 ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv", "MPI_Reduce")
 """Collectives with a root."""
 
-_WAITS = frozenset(("mpi_wait", "mpi_waitall", "mpi_waitany", "mpi_waitsome"))
+_SINGLE_WAITS = frozenset(("mpi_wait", "mpi_waitany", "mpi_waitsome"))
 
 _COLLECTIVES = frozenset(name.removeprefix("MPI_").lower() for name in OPERATIONS)
 _MOVES_DATA = frozenset(
@@ -44,9 +44,14 @@ def plain(region: str) -> str:
     return region.lower().rstrip("_")
 
 
-def is_wait(region: str) -> bool:
-    """Whether the call waits for requests."""
-    return plain(region) in _WAITS
+def is_single_wait(region: str) -> bool:
+    """Whether the call waits for one request, or for at least one."""
+    return plain(region) in _SINGLE_WAITS
+
+
+def is_waitall(region: str) -> bool:
+    """Whether the call waits for all the requests it is given."""
+    return plain(region) == "mpi_waitall"
 
 
 def moves_data(region: str) -> bool:
