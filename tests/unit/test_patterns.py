@@ -282,6 +282,12 @@ def test_transpose_stays_in_its_row_or_column() -> None:
         ({"kind": "stencil3d", "dims": [2, 2, 2], "sizes": ["1 B"]}, "sizes", "one an axis"),
         ({"kind": "stencil2d", "dims": [4, 4], "boundary": "stop"}, "boundary", "'wait' or 'skip'"),
         ({"kind": "stencil2d", "dims": [4, 4], "line_rate": "0 Gb/s"}, "line_rate", "greater than"),
+        ({"kind": "stencil2d", "dims": [4, 4], "line_rate": "1e-300 Gb/s"}, "line_rate", "53 days"),
+        (
+            {"kind": "paced", "ranks": 4, "size": "0 B", "load": 0.5, "duration": "1 us"},
+            "size",
+            "greater than 0",
+        ),
         ({"kind": "reduce-naive", "ranks": 4, "root": 4}, "root", "0 to 3"),
         ({"kind": "alltoall", "ranks": 60000, "size": "16 KiB"}, "", "fewer ranks"),
         ({"kind": "reduce-naive", "ranks": 9, "arrays": 10**12}, "", "fewer ranks"),
@@ -294,6 +300,12 @@ def test_mistakes_name_place_and_remedy(options: dict[str, object], place: str, 
     text = str(caught.value)
     assert f"[job.pattern] {place}".rstrip() in text
     assert said in text and caught.value.remedy
+
+
+def test_a_load_of_almost_nothing_sends_nothing() -> None:
+    """No gap that is longer than any clock becomes a time before the beginning."""
+    paced = {"kind": "paced", "size": "64 KiB", "load": 1e-300, "duration": "10 us", "ranks": 4}
+    assert (build(paced, None, 1).kind == Op.WAITALL).all()
 
 
 @pytest.mark.parametrize("name", PATTERNS.names())

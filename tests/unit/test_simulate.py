@@ -130,6 +130,12 @@ def test_every_routing_and_buffering_delivers(routing: str, buffering: str) -> N
     assert (run.tables["messages"]["arrival_ps"] > 0).all()
 
 
+def test_more_repetitions_than_fit_in_memory_are_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"repeat = 1000000000 makes") as caught:
+        prepare(scenario({**stencil(), "repeat": 10**9}))
+    assert "[[job]]" in str(caught.value) and caught.value.remedy
+
+
 def test_mistakes_between_jobs() -> None:
     with pytest.raises(ScenarioError, match="both use host"):
         prepare(scenario(stencil(), {**stencil(), "name": "second"}))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
+from tailback.traffic.patterns.columns import MAX_OPERATIONS
 from tailback.traffic.program import Label, Op, Program
 from tailback.units import LONGEST_PS, format_time
 
@@ -33,9 +34,19 @@ def scale_compute(program: Program, factor: float) -> Program:
 
 
 def repeat(program: Program, times: int) -> Program:
-    """Every rank executes its operations ``times`` times over."""
+    """Every rank executes its operations ``times`` times over.
+
+    Raises:
+        ScenarioError: So many operations do not fit in memory.
+    """
     if times == 1:
         return program
+    if len(program.kind) * times > MAX_OPERATIONS:
+        raise ScenarioError(
+            f"repeat = {times} makes {len(program.kind) * times:,} operations of "
+            f"{len(program.kind):,}; at most {MAX_OPERATIONS:,} fit in memory",
+            place="[[job]]", remedy="choose a smaller repeat",
+        )  # fmt: skip
     start = program.rank_start.astype(np.int64)
     counts = np.diff(start)
     # Rank after rank, that rank's operations `times` times.

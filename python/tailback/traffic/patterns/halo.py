@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from tailback.errors import ScenarioError
 from tailback.traffic.patterns.columns import Slots
-from tailback.traffic.patterns.pattern import Pattern
+from tailback.traffic.patterns.pattern import PLACE, Pattern
 from tailback.traffic.program import Label, Program
-from tailback.units import RateGbps, SizeBytes, TimePs
+from tailback.units import LONGEST_PS, RateGbps, SizeBytes, TimePs
 
 AXES = "xyz"
 FIRST_TAG = 101
@@ -20,8 +21,18 @@ MAX_RANKS = 2**24
 
 
 def transfer_time_ps(size: int, gbps: float) -> int:
-    """Time of ``size`` bytes at line rate, picoseconds."""
-    return round(size * 8000 / gbps)
+    """Time of ``size`` bytes at line rate, picoseconds.
+
+    Raises:
+        ScenarioError: It is longer than a clock can tell.
+    """
+    time = size * 8000 / gbps
+    if time > LONGEST_PS:
+        raise ScenarioError(
+            f"a message of {size} bytes takes longer than 53 days at {gbps:g} Gb/s",
+            place=f"{PLACE} line_rate", remedy="give the rate of a link, like 100 Gb/s",
+        )  # fmt: skip
+    return round(time)
 
 
 class Halo(Pattern):

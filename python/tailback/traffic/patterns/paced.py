@@ -25,7 +25,7 @@ class Paced(FreeSizePattern):
     and all others their clients, as nodes write files and read them.
     """
 
-    size: SizeBytes = Field(description='bytes of one message: size = "64 KiB"')
+    size: SizeBytes = Field(gt=0, description='bytes of one message: size = "64 KiB"')
     load: float = Field(gt=0, le=4, description="offered by a rank (a client), of line_rate")
     duration: TimePs = Field(gt=0, description="messages are posted for so long")
     line_rate: RateGbps = Field(default=100.0, gt=0, description="rate that load is a share of")
@@ -61,8 +61,9 @@ class Paced(FreeSizePattern):
             draw = entity_generator(seed, self.stream, rank)
             # Enough gaps to pass the end but for one rank in a million, then cut there.
             gaps = draw.exponential(gap_ps, int(expected + 5 * np.sqrt(expected) + 8))
-            when = np.cumsum(gaps).astype(np.int64)
-            when = when[when < self.duration]
+            times_ps = np.cumsum(gaps)
+            # Cut first: a tiny load makes times that no integer holds.
+            when = times_ps[times_ps < self.duration].astype(np.int64)
             if self.servers:
                 partner = clients + draw.integers(0, self.servers, len(when))
             else:
