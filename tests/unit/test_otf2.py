@@ -259,6 +259,38 @@ def test_nonblocking_requests_are_waited_for_where_they_complete(build: Build) -
     assert_completes(program)
 
 
+def test_partners_that_are_none_are_left_out(build: Build) -> None:
+    """As EZTrace writes MPI_Cart_shift on a grid that does not close, with Open MPI."""
+    world, null, steps = "MPI_COMM_WORLD", 2**32 - 2, 5
+
+    def script(rank: int) -> list[tuple[Any, ...]]:
+        left, right = (rank - 1 if rank else null), (rank + 1 if rank < 3 else null)
+        events: list[tuple[Any, ...]] = []
+        for start in range(1, 100 * steps, 100):
+            for at in range(2):
+                events += call("MPI_Irecv", start + 5 * at, ("mpi_irecv_request", at))
+            for at, (peer, tag) in enumerate(((right, 1), (left, 2))):
+                record = ("mpi_isend", peer, world, tag, 8 * (start // 100 + 1), 2 + at)
+                events += call("MPI_Isend", start + 10 + 5 * at, record)
+            events += call("MPI_Waitall", start + 20)
+            events += call("MPI_Send", start + 30, ("mpi_send", right, world, 3, 4))
+            source = ("mpi_recv", left, world, 3, 0 if left == null else 4)
+            events += call("MPI_Recv", start + 40, source)
+        return events
+
+    program = read_trace(build([script(rank) for rank in range(4)]))
+    # Of each step two messages a link and a blocking one.
+    source, target, _ = program.traffic_matrix()
+    assert (np.abs(source - target) == 1).all()
+    assert int((program.kind == Op.ISEND).sum()) == steps * (6 + 3)
+    for rank in (0, 3):
+        received = [size for name, _, size in ops(program, rank) if name == "IRECV" and size != 4]
+        assert received == [8, 16, 24, 32, 40]
+    assert_completes(program)
+    assert f"{4 * steps} sends and receives of MPI_PROC_NULL move nothing" in program.notes
+    assert f"{2 * steps} receives without a matching send are left out" in program.notes
+
+
 def test_without_records_of_completion_a_wait_waits_for_all(build: Build) -> None:
     """As EZTrace writes: receives do not say from whom; Waitall says nothing at all."""
     world = "MPI_COMM_WORLD"

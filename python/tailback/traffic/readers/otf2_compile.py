@@ -36,6 +36,9 @@ _LATE = 2**40
 _END = 2**62
 """A position later than any event's."""
 
+_NOBODY = (-1, 2**32 - 2)
+"""MPI_PROC_NULL of MPICH and of Open MPI, as a column of ranks holds them."""
+
 _KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MPI_Irecv",
                IRECV_REQUEST: "MPI_Irecv"}  # fmt: skip
 
@@ -111,11 +114,18 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
         notes.append(f"{int(cancelled.sum())} cancelled requests are left out")
     rows = np.flatnonzero(posting & ~cancelled)
     rows = rows[np.argsort(m.position[rows], kind="stable")]
+    # A receive's partner is on the record of its completion.
+    detail = np.where(
+        (kind[rows] == IRECV_REQUEST) & (completion[rows] >= 0), completion[rows], rows
+    )
+    known = kind[detail] != IRECV_REQUEST
+    nobody = known & np.isin(m.peer[detail], _NOBODY)
+    if nobody.any():
+        # EZTrace records them like any other.
+        notes.append(f"{int(nobody.sum())} sends and receives of MPI_PROC_NULL move nothing")
+        rows, detail, known = rows[~nobody], detail[~nobody], known[~nobody]
     done = completion[rows]
     nonblocking = np.isin(kind[rows], (ISEND, IRECV_REQUEST))
-    # A receive's partner is on the record of its completion.
-    detail = np.where((kind[rows] == IRECV_REQUEST) & (done >= 0), done, rows)
-    known = kind[detail] != IRECV_REQUEST
     peer = np.full(len(rows), UNKNOWN, np.int64)
     peer[known] = world_ranks(trace, detail[known], m.rank[rows[known]], file)
     channel = (np.maximum(m.comm[detail], 0) << 32) | m.tag[detail]

@@ -86,7 +86,9 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     EZTrace does not record whom a non-blocking receive matched. The messages sent to a rank that no
     recorded receive matches are dealt to its open receives, interleaving the streams evenly: of a
     stream of n messages, message i counts as i / n of the way through the run. For programs that
-    receive the same number of messages of each stream in every step this is what happened.
+    receive the same number of messages of each stream in every step this is what happened. A rank
+    with more such receives than messages has some of MPI_PROC_NULL, in every step as many: its
+    messages are spread over its receives as evenly as can be, so that each stays in its step.
 
     Args:
         posts: Sorted by rank and position; peer, channel and size of such receives are filled in.
@@ -113,9 +115,13 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     target = sub.peer[send]
     deal = np.lexsort((stream[send], (left + 0.5) / total, target))
     send, target = send[deal], target[deal]
-    # The k-th message for a rank goes to the k-th receive it posts.
+    # The k-th message for a rank goes to the k-th receive it posts, if there are as many.
     receiver = posts.rank[lost]
     turn_sent, turn_posted = ordinal(target), ordinal(receiver)
+    messages = np.bincount(target, minlength=n_ranks)[target]
+    receives = np.bincount(receiver, minlength=n_ranks)[target]
+    spread = (2 * turn_sent + 1) * receives // (2 * messages)
+    turn_sent = np.where(receives > messages, spread, turn_sent)
     width = max(int(turn_sent.max()), int(turn_posted.max())) + 1
     slots = target * width + turn_sent
     wanted = receiver * width + turn_posted
