@@ -227,21 +227,27 @@ def _implied_waits(
     """Rank, position and post (-1: all open ones) of waits the trace does not spell out.
 
     Of the requests without a record of their completion, a rank's next MPI_Waitall waits for all
-    that are open, and MPI_Wait, MPI_Waitany and MPI_Waitsome each for the oldest; what is left is
-    waited for at its end. Where a rank has no such record at all, one WAITALL stands for all.
+    that are open. MPI_Wait, MPI_Waitany and MPI_Waitsome wait for one: the oldest send, else the
+    oldest receive, for a receive that is waited for too early can block its rank for ever. What is
+    left is waited for at the end. Where a rank has no such record at all, one WAITALL stands for
+    all.
     """
     open_ = np.flatnonzero(posts.wait_position == UNKNOWN)
     one, every = _waits(trace)
     owner = posts.rank[open_]
     turn, position = _end_of_turn(every, owner, posts.position[open_])
-    waits_turn, _ = _end_of_turn(every, one[0], one[1])
-    # Request k of a turn is served by the first wait after it that none before it takes.
-    k = ordinal(turn)
-    room = len(open_) + len(one[1]) + 1
-    first = np.searchsorted(one[1], posts.position[open_]) - k
-    taken = np.maximum.accumulate(first + turn * room) - turn * room + k
-    served = taken < np.searchsorted(waits_turn, turn, side="right")
-    position[served] = one[1][taken[served]]
+    served = np.zeros(len(open_), np.bool_)
+    singles = one[1]
+    singles_turn, _ = _end_of_turn(every, one[0], singles)
+    for is_send in (True, False):
+        mine = np.flatnonzero(posts.is_send[open_] == is_send)
+        taken = _first_free(posts.position[open_[mine]], turn[mine], singles, singles_turn)
+        found = taken >= 0
+        served[mine[found]] = True
+        position[mine[found]] = singles[taken[found]]
+        left = np.ones(len(singles), np.bool_)
+        left[taken[found]] = False
+        singles, singles_turn = singles[left], singles_turn[left]
     spelt = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)
     blocking_leave = np.isin(posts.wait_position, trace.calls.leave_position)
     mixed = np.zeros(trace.n_ranks, np.bool_)
@@ -252,6 +258,31 @@ def _implied_waits(
     where = np.concatenate([once[:, 1], position[~together]])
     post = np.concatenate([np.full(len(once), -1), open_[~together]])
     return rank, where, post
+
+
+def _first_free(
+    position: NDArray[np.int64],
+    turn: NDArray[np.int64],
+    waits: NDArray[np.int64],
+    waits_turn: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """The wait that each request gets, the oldest first, if each wait takes one of its turn.
+
+    Args:
+        position: Where each request is posted, ascending, shape (P,).
+        turn: Stretch it is in, ascending, shape (P,).
+        waits: Position of each wait, ascending, shape (W,).
+        waits_turn: Stretch it is in, shape (W,).
+
+    Returns:
+        Row of ``waits``, -1 where there is none left, shape (P,).
+    """
+    # Request k of a turn gets the first wait after it that none before it gets.
+    k = ordinal(turn)
+    room = len(position) + len(waits) + 1
+    first = np.searchsorted(waits, position) - k
+    taken = np.maximum.accumulate(first + turn * room) - turn * room + k
+    return np.where(taken < np.searchsorted(waits_turn, turn, side="right"), taken, -1)
 
 
 _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
