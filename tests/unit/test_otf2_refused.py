@@ -68,6 +68,15 @@ def test_a_missing_file_of_events_is_named(build: Build) -> None:
     assert got.value.file == path / "traces" / "0.evt"
 
 
+def test_a_trace_that_was_never_finished_says_so(build: Build) -> None:
+    """What a program that was killed leaves behind: events without an anchor file."""
+    path = small(build)
+    (path / "traces.otf2").unlink()
+    with pytest.raises(TraceError, match="no OTF2 anchor file: the program ended") as got:
+        read_trace(path)
+    assert got.value.file == path and "MPI_Finalize" in (got.value.remedy or "")
+
+
 def test_definitions_cut_short_are_an_error(build: Build) -> None:
     path = small(build)
     file = path / "traces.def"

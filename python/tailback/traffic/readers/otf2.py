@@ -21,9 +21,9 @@ _MAGIC = b"OTF2"
 
 
 def sniff(path: Path) -> bool:
-    """A file that starts like an OTF2 anchor, or a folder with some ``*.otf2``."""
+    """A file that starts like an OTF2 anchor, or a folder with some ``*.otf2`` or without its."""
     if path.is_dir():
-        return any(entry.suffix == ".otf2" for entry in path.iterdir())
+        return any(entry.suffix == ".otf2" for entry in path.iterdir()) or _unfinished(path)
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -94,6 +94,13 @@ def find_anchor(path: Path) -> Path:
     anchors = sorted(entry for entry in path.iterdir() if entry.suffix == ".otf2")
     if len(anchors) == 1:
         return anchors[0]
+    if not anchors and _unfinished(path):
+        raise TraceError(
+            "holds events and no OTF2 anchor file: the program ended before its tracer did",
+            file=path,
+            remedy="record it again and let it end by itself, with MPI_Finalize; or copy the "
+            ".otf2 and .def files too",
+        )
     if not anchors:
         raise TraceError(
             "holds no OTF2 anchor file", file=path, remedy="name the folder with the .otf2 file"
@@ -102,6 +109,11 @@ def find_anchor(path: Path) -> Path:
     raise TraceError(
         f"holds {len(anchors)} OTF2 anchor files", file=path, remedy=f"name one of {names}"
     )
+
+
+def _unfinished(folder: Path) -> bool:
+    """Whether a folder holds the events of a trace, which lie a folder below its anchor file."""
+    return any(True for _ in folder.glob("*/*.evt"))
 
 
 def library_path() -> Path:
