@@ -122,6 +122,28 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
         read_trace(path)
 
 
+def test_profiles_of_the_last_ranks_that_are_missing_are_thought_of(tmp_path: Path) -> None:
+    path = write(tmp_path / "run", line("E", 0, 2, 5, 1), "", "")
+    (path / "prof.2.prof").unlink()
+    with pytest.raises(TraceError, match="destination 2 of a run of 2 ranks") as got:
+        read_trace(path)
+    assert "last ranks are missing" in (got.value.remedy or "")
+
+
+def test_a_profile_cut_short_is_refused(tmp_path: Path) -> None:
+    world = "D\tMPI_COMM_WORLD\tprocs: 0,1\n"
+    whole = line("E", 0, 1, 5, 1) + world
+    path = write(tmp_path / "run", whole, world)
+    assert read_trace(path).n_ranks == 2
+    file = path / "prof.0.prof"
+    text = file.read_text()
+    for length in range(len(text)):
+        file.write_text(text[:length])
+        with pytest.raises(TraceError, match="cut short") as got:
+            read_trace(path)
+        assert got.value.file == file
+
+
 def test_two_runs_in_a_folder_ask_which(tmp_path: Path) -> None:
     path = write(tmp_path / "run", "", "")
     write(path, "", "", stem="again")

@@ -119,8 +119,14 @@ def read_profile(path: Path) -> Profile:
                 file=file.parent,
                 remedy="copy the files of all ranks into one folder",
             )
-    for rank, _, file in files:
-        _parse(file, rank, profile)
+    listed = [_parse(file, rank, profile) for rank, _, file in files]
+    if any(listed) and not all(listed):
+        # Every rank is a member of MPI_COMM_WORLD, if the library lists communicators at all.
+        raise TraceError(
+            "lists no communicator, as the profiles of other ranks do: it is cut short",
+            file=files[listed.index(False)][2],
+            remedy="copy the file again, or run again and let the program end by itself",
+        )
     return profile
 
 
@@ -134,14 +140,23 @@ def _profiles(folder: Path, stem: str | None = None) -> Iterator[tuple[int, str,
         raise TraceError(f"cannot be read: {error.strerror}", file=folder) from error
 
 
-def _parse(file: Path, rank: int, profile: Profile) -> None:
+def _parse(file: Path, rank: int, profile: Profile) -> bool:
+    """Add the profile of a rank; returns whether it lists the members of a communicator."""
     try:
         text = file.read_text("utf-8")
     except OSError as error:
         raise TraceError(f"cannot be read: {error.strerror}", file=file) from error
     except UnicodeDecodeError as error:
         raise TraceError("is not text", file=file, place=f"byte {error.start}") from error
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    if lines.pop():
+        raise TraceError(
+            "the line has no end: the file is cut short",
+            file=file,
+            place=f"line {len(lines) + 1}",
+            remedy="copy the file again, or run again and let the program end by itself",
+        )
+    for number, line in enumerate(lines, 1):
         try:
             _parse_line(line.rstrip("\r"), rank, profile)
         except ValueError as error:
@@ -149,8 +164,10 @@ def _parse(file: Path, rank: int, profile: Profile) -> None:
                 str(error),
                 file=file,
                 place=f"line {number}",
-                remedy="the file may be cut short or from another version: write it again",
+                remedy="the file may be damaged or from another version, or the profiles of the "
+                "last ranks are missing: copy the files of all ranks into one folder",
             ) from None
+    return any(line.startswith("D\t") for line in lines)
 
 
 def _parse_line(line: str, rank: int, profile: Profile) -> None:
