@@ -37,7 +37,7 @@ COMMANDS = {
     "slurm": "SLURM_HOSTFILE='my ranks' srun --ntasks=6 --distribution=arbitrary ./app",
     "mpich": "mpiexec -n 6 -f 'my ranks' ./app",
     "cray": "cp 'my ranks' MPICH_RANK_ORDER && MPICH_RANK_REORDER_METHOD=3 "
-    "srun --ntasks=6 --ntasks-per-node=2 ./app",
+    "srun --nodes=3 --ntasks=6 --ntasks-per-node=2 ./app",
 }
 
 
@@ -97,9 +97,29 @@ def test_cray_needs_full_nodes() -> None:
     assignment = assignment_for(regular(3, 1, 3), np.array([0, 2, 2]), [0, 1, 2], 2)
     with pytest.raises(PlacementError, match="host 'node000' has 1 ranks instead of 2"):
         write("cray", assignment)
-    last = assignment_for(regular(3, 1, 3), np.array([2, 0, 2]), [2, 0], 2)
-    assert write("cray", last, "MPICH_RANK_ORDER").text.split("\n")[1] == "0,2,1"
-    assert write("cray", last, "MPICH_RANK_ORDER").command.startswith("MPICH_RANK_REORDER")
+    order = assignment_for(regular(3, 1, 3), np.array([2, 0, 2, 0]), [2, 0], 2)
+    file = write("cray", order, "MPICH_RANK_ORDER")
+    assert file.text.split("\n")[1:] == [
+        "# nodes in this order:",
+        "# node002 node000",
+        "0,2,1,3",
+        "",
+    ]
+    assert file.command.startswith("MPICH_RANK_REORDER")
+
+
+def test_srun_would_spread_what_does_not_fill_its_nodes() -> None:
+    """Four tasks on three nodes of two processors: two, one and one, says srun's manual."""
+    spare = assignment_for(regular(3, 1, 3), np.array([0, 1, 0, 1]), [0, 1, 2], 2)
+    assert "srun --nodes=2 --ntasks=4 --ntasks-per-node=2" in write("cray", spare).command
+    last = assignment_for(regular(3, 1, 3), np.array([0, 0, 0, 0, 1]), [0, 1], 4)
+    with pytest.raises(PlacementError, match="host 'node001' has 1 ranks instead of 4"):
+        write("cray", last)  # srun would run three ranks on one and two on the other
+    gap = assignment_for(regular(3, 1, 3), np.array([0, 0, 2, 2]), [0, 1, 2], 2)
+    with pytest.raises(PlacementError, match="host 'node001' has 0 ranks instead of 2"):
+        write("cray", gap)
+    alone = assignment_for(regular(3, 1, 3), np.array([0, 0, 0]), [0, 1], 4)
+    assert "--nodes=1 --ntasks=3" in write("cray", alone).command
 
 
 def test_wrong_assignments() -> None:
