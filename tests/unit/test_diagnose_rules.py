@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from test_diagnose_runs import (
     ups,
 )
 
+from tailback.diagnose import judge
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.rules import RULES
 from tailback.diagnose.rules.__main__ import pages
@@ -195,6 +197,17 @@ def test_telemetry_off_is_said() -> None:
     finding = RULES["TB005"](Evidence(run))
     assert finding is not None and "telemetry" in finding.advice
     assert RULES["TB004"](Evidence(run)) is None
+
+
+def test_ranks_that_share_hosts_are_not_told_to_switch_telemetry_on() -> None:
+    run = quiet_run()
+    run.tables["samples"] = run.tables["samples"].clear()
+    inside = replace(run, summary={**run.summary, "average_path_length": 0.0})
+    diagnosis = judge(inside)
+    assert diagnosis.cause == "not-network"
+    assert [finding.code for finding in diagnosis.findings] == ["TB004"]
+    assert "nothing to sample" in diagnosis.sampling.note
+    assert judge(run).cause == "undetermined"
 
 
 def test_hostile_names_pass_through_as_text() -> None:

@@ -24,7 +24,9 @@ from tailback.diagnose import diagnose, judge
 from tailback.diagnose.model import Diagnosis
 from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
+from tailback.remedy import recommend
 from tailback.run import Run
+from tailback.scenario import Degraded
 
 TOTAL = 20 * WINDOW_PS
 
@@ -173,6 +175,49 @@ def test_the_best_placement_is_a_step_of_its_own() -> None:
     assert deltas["network"] == pytest.approx(0.05) and deltas["placement"] == pytest.approx(0.4)
     share = next(share for share in diagnosis.shares if share.cause == "placement")
     assert share.removed == pytest.approx(0.4) and share.charged == pytest.approx(0.45)
+
+
+def test_the_network_itself_is_not_called_the_placement_as_it_is() -> None:
+    """An all-to-all on a tapered tree: the best placement tried costs what the one in use does."""
+    run = placement_run()
+    before, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    nodes = np.arange(32, dtype=np.uint32)
+    for share, words in (
+        (0.995, "under the best placement tried too"),
+        (0.6, "placement of ranks"),
+    ):
+
+        def evaluate(change: Change, share: float = share) -> Run:
+            if change.placement is None:
+                return before(change)
+            summary = {**run.summary, "elapsed_ps": round(share * TOTAL)}
+            return dataclasses.replace(run, summary=summary)
+
+        diagnosis = judge(run, evaluate, placements={"other": nodes}, seeds=1)
+        assert diagnosis.cause == "placement" and words in diagnosis.headline
+
+
+def test_slow_cables_that_a_scenario_states_are_named() -> None:
+    """Where no congestion tree names them, verdict and remedy do."""
+    run = line_run()
+    ports = ["leaf1[36]", "leaf2[40]", "node3[3]"]
+    stated = [Degraded.model_validate({"cable": port, "rate": "10 Gb/s"}) for port in ports]
+    fabric = run.scenario.fabric.model_copy(update={"degraded": stated})
+    scenario = run.scenario.model_copy(update={"fabric": fabric})
+    run = dataclasses.replace(run, scenario=scenario)
+
+    def evaluate(change: Change) -> Run:
+        share = 0.6 if change.network != "as-is" else 1.0
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(share * TOTAL)})
+
+    diagnosis = judge(run, evaluate, seeds=1)
+    assert diagnosis.cause == "slow-link"
+    assert [name.split(" ")[0] for name in diagnosis.slow_links] == ports
+    assert "serve less than they should (" in diagnosis.headline
+    remedy = recommend(run, diagnosis, [])
+    assert remedy is not None and remedy.avoid == diagnosis.slow_links
+    assert all(name in remedy.action for name in diagnosis.slow_links)
+    assert "above" not in remedy.action
 
 
 def test_shares_show_that_the_order_matters() -> None:

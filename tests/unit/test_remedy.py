@@ -78,6 +78,21 @@ def test_small_or_uncertain_gains_are_not_recommended(tile: int, spread: int) ->
     assert remedy.files == {} and "None of the 2 placements" in remedy.action
 
 
+def test_only_placements_are_counted_as_placements_tried() -> None:
+    run = placement_run()
+    same = [
+        Candidate(name=name, kind=kind, elapsed_ps=100, low_ps=100, high_ps=100)
+        for name, kind in (
+            ("block", "placement"), ("tile", "placement"),
+            ("max-min-rates", "rate-control"), ("adaptive-routing", "routing"),
+        )
+    ]  # fmt: skip
+    remedy = recommend(run, judge(run), same)
+    assert remedy is not None and remedy.action.startswith("The one placement tried does not help")
+    none = recommend(run, judge(run), [same[0], *same[2:]])
+    assert none is not None and "placements tried" not in none.action
+
+
 def test_pattern_advice_comes_first_and_placement_as_a_stopgap() -> None:
     run = endpoint_run()
     same = [Candidate(name=n, elapsed_ps=100, low_ps=100, high_ps=100) for n in ("block", "tile")]

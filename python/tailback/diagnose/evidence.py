@@ -126,6 +126,14 @@ class Evidence:
         return int(samples["hop_samples"].sum())
 
     @property
+    def crosses(self) -> bool:
+        """Whether any message of ours crosses a switch: not where all ranks that talk share hosts.
+
+        True where a run does not say.
+        """
+        return float(self.run.summary.get("average_path_length", 1.0)) > 0.0
+
+    @property
     def bottlenecks_only(self) -> bool:
         """True where packets name their most congested link, and no other is counted."""
         return self.scheme == "worst-hop"

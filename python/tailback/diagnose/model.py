@@ -248,6 +248,8 @@ class Diagnosis(Model):
         basis: What ``cause`` rests on.
         margin: How clearly, 0–1; ``confidence`` follows from ``basis`` and ``margin``.
         shares: What each cause costs by re-simulation, largest first; empty without it.
+        slow_links: Names of the links that serve less than they should, where that is the cause:
+            those that re-simulation found or, where the scenario states some, those.
     """
 
     cause: Cause
@@ -264,3 +266,4 @@ class Diagnosis(Model):
     basis: Basis = "samples"
     margin: float = 0.0
     shares: list[Share] = []
+    slow_links: list[str] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tailback.diagnose.by_rules import MIN_WORTH, WORTH_FIXING, at_rest, cause_of_rules
 from tailback.diagnose.confidence import HIDDEN, doubt
 from tailback.diagnose.evidence import Evidence
@@ -31,6 +33,9 @@ UNSEEN = 0.15
 """Without any congestion tree, contention below this share comes from queues too short to count."""
 
 TOP_LINKS = 20
+
+NAMED = 3
+"""Slow links that a headline names."""
 
 WRONG_MODEL = 0.10
 """Excess of the simulated over the observed time from which the model is called wrong."""
@@ -110,6 +115,7 @@ def judge(
         basis=told.basis,
         margin=told.margin,
         shares=shares,
+        slow_links=_slow_links(slow, evidence) if cause == "slow-link" else [],
     )
 
 
@@ -212,6 +218,25 @@ def _named(link: int, gbps: float, evidence: Evidence) -> str:
     return f"{evidence.topology.name[link]} at about {gbps:.0f}"
 
 
+def _slow_links(slow: Slow | None, evidence: Evidence) -> list[str]:
+    """Links known to be slow: those that re-simulation found, else those that the scenario states.
+
+    Of the latter those that carry traffic of ours, where any does.
+    """
+    topology = evidence.topology
+    if slow is not None and slow.explains:
+        return [topology.name[link] for link, _ in slow.cables]
+    port = {name.partition(" → ")[0]: link for link, name in enumerate(topology.name)}
+    given = [(s.cable or s.link or "").strip() for s in evidence.run.scenario.fabric.degraded]
+    stated = [port[name] for name in given if name in port]
+    # Injection is not sampled: there our own nodes count.
+    jobs = evidence.run.tables["jobs"].filter("observed").select("job")
+    nodes = evidence.run.tables["ranks"].join(jobs, on="job", how="semi")["node"].to_numpy()
+    carried = (evidence.whole.packets > 0) | np.isin(topology.src, nodes)
+    used = [n for n in stated if carried[n] or carried[evidence.reverse(n)]]
+    return [topology.name[link] for link in used or stated]
+
+
 def worth_fixing(cost: dict[Cause, float], evidence: Evidence) -> bool:
     """Whether contention costs enough: of the whole time, or of the time spent communicating."""
     most = max(cost.values(), default=0.0)
@@ -245,10 +270,18 @@ def _headline(
             say = f"{len(slow.cables)} links serve less than they should"
         named = [f"{_named(link, gbps, evidence)} Gb/s" for link, gbps in slow.cables]
         say += f" ({'; '.join(named)})"
+    elif cause == "slow-link" and (stated := _slow_links(slow, evidence)):
+        if len(stated) > 1:
+            say = f"{len(stated)} links serve less than they should"
+        say += f" ({_listed(stated)}, as the scenario states)"
     elif cause == "other-traffic" and slow is not None:
         say += ", for neither our own job nor slow cables explain the time"
     elif cause == "routing" and evidence.run.scenario.fabric.routes in DETOURS:
         say = "The routes' detours fill links while others could take the traffic"
+    elif cause == "placement" and _whatever_placement(bars):
+        say = (
+            "Our own traffic overfills links inside the network under the best placement tried too"
+        )
     elif bars and not evidence.roots.height:
         say = f"Re-simulation points to {cause}, in queues too short to count as congestion"
     if bars:
@@ -259,13 +292,30 @@ def _headline(
     return f"{say}: {percent(share)} of the congested packets wait for that."
 
 
+def _whatever_placement(bars: list[Bar]) -> bool:
+    """Whether the network costs our job its time, and the placement as it is adds nothing to it."""
+    step = {bar.name: bar for bar in bars}
+    if "network" not in step:
+        return False
+    least = MIN_WORTH * step["observed"].elapsed_ps
+    return step["placement"].delta_ps < least <= step["network"].delta_ps
+
+
+def _listed(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return "; ".join(names[:NAMED]) + more
+
+
 def _sampling(findings: list[Finding], evidence: Evidence) -> Sampling:
     telemetry = evidence.run.scenario.telemetry
     bits = header_bits(telemetry)
     carried = f"{telemetry.scheme}, {bits} bits" if bits else telemetry.scheme
     open_ = next((finding for finding in findings if finding.code == "TB005"), None)
     note = (
-        f"{open_.advice} Telemetry: {carried}."
+        "No message of ours crosses the network, so there is nothing to sample."
+        if not evidence.crosses
+        else f"{open_.advice} Telemetry: {carried}."
         if open_ is not None
         else f"The samples ({carried}) settle {evidence.links_sure} of {evidence.links_seen} "
         f"links; {percent(evidence.unsure_share)} of the congested packets are on links, or in "

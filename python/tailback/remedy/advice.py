@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tailback.diagnose.model import Candidate, Cause, Diagnosis, Finding, Kind, Remedy
+from tailback.diagnose.model import Candidate, Cause, Diagnosis, Kind, Remedy
 from tailback.remedy.proof import current_placement, helps
 from tailback.run import Run
 from tailback.units import percent
@@ -54,7 +54,7 @@ def recommend(
     able = [c for c in candidates if before is not None and c.name != now and helps(c, before)]
     cure = _main(able, diagnosis.cause)
     place = _quickest([c for c in able if c.kind == "placement"])
-    advice = _advice(diagnosis.cause, diagnosis.findings, candidates, now, helped=cure is not None)
+    advice = _advice(diagnosis, candidates, now, helped=cure is not None)
     avoid = _avoid(diagnosis)
     if cure is None or before is None:
         if not advice:
@@ -143,37 +143,45 @@ def _avoid(diagnosis: Diagnosis) -> list[str]:
     """Links that others fill, or that are slow, where that is the cause."""
     if diagnosis.cause not in ("other-traffic", "slow-link"):
         return []
+    if diagnosis.slow_links:
+        return diagnosis.slow_links[:AVOIDED]
     own = next((f for f in diagnosis.findings if f.cause == diagnosis.cause), None)
     return [link.name for link in own.links[:AVOIDED]] if own is not None else []
 
 
 def _advice(
-    cause: Cause,
-    findings: Sequence[Finding],
-    candidates: Sequence[Candidate],
-    now: str,
-    *,
-    helped: bool,
+    diagnosis: Diagnosis, candidates: Sequence[Candidate], now: str, *, helped: bool
 ) -> str:
     """What to do besides changing the placement; empty when that is all there is to do."""
-    own = next((finding for finding in findings if finding.cause == cause), None)
+    cause = diagnosis.cause
+    own = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
     if cause == "undetermined":
         return "" if own is None or helped else own.advice
     if cause == "placement":
         if helped:
             return ""
-        tried = [c.name for c in candidates if not c.error and c.name != now]
+        tried = [c for c in candidates if c.kind == "placement" and not c.error and c.name != now]
         if not tried:
             return own.advice if own is not None else "Try other placements of the ranks."
+        which = "The one placement" if len(tried) == 1 else f"None of the {len(tried)} placements"
+        helps_not = "does not help" if len(tried) == 1 else "helps"
         return (
-            f"None of the {len(tried)} placements tried helps beyond the spread of repetitions: "
+            f"{which} tried {helps_not} beyond the spread of repetitions: "
             "ask for nodes on fewer switches, or send less between them."
+        )
+    if cause == "slow-link" and diagnosis.slow_links:
+        named = "; ".join(diagnosis.slow_links[:AVOIDED])
+        what = "cable" if len(diagnosis.slow_links) == 1 else "cables"
+        return (
+            f"Have the {what} {named} looked at: speed, width, error counters; keep off "
+            f"{'it' if what == 'cable' else 'them'} until then."
         )
     if own is None:
         return {
             "pattern": "Change the communication: spread the messages over receivers or time.",
             "routing": "Spread the traffic: use adaptive routing, or routes with more paths.",
-            "slow-link": "Have the cable named above looked at, and keep off it until then.",
+            "slow-link": "Have the cables on the ways of late messages looked at: speed, width, "
+            "error counters.",
             "other-traffic": "Run again at another time, or ask for nodes of your own switches.",
         }[cause]
     where = ""

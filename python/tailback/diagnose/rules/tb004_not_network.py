@@ -18,10 +18,10 @@ def not_network(evidence: Evidence) -> Finding | None:
 
     ## What it does
     Fires when no link is significantly congested; when few are (under 1 % of the links we use) and
-    less than 2 % of our packet-hops met congestion (the upper 95 % bound counts); or when ranks are
-    blocked in communication for less than 5 % of their time. A small share of packets is not
-    enough by itself: a job waits for its last packet. Stays silent where the adapters' own line
-    rate takes at least half of the time: that is TB008.
+    less than 2 % of our packet-hops met congestion (the upper 95 % bound counts); when ranks are
+    blocked in communication for less than 5 % of their time; or when no message of ours crosses a
+    switch. A small share of packets is not enough by itself: a job waits for its last packet. Stays
+    silent where the adapters' own line rate takes at least half of the time: that is TB008.
 
     ## Why it matters
     A rank that waits does not mean that the network is slow: it waits as well for a partner that is
@@ -35,6 +35,8 @@ def not_network(evidence: Evidence) -> Finding | None:
     Look at computation, load balance and message latency (many small messages) instead.
     """
     busy, overall = evidence.communication_fraction, evidence.overall
+    if not evidence.crosses:
+        return _within_hosts(evidence)
     if not evidence.received:
         return None
     roots = evidence.roots
@@ -61,4 +63,14 @@ def not_network(evidence: Evidence) -> Finding | None:
     return evidence.finding(
         "TB004", "not-network", "Not the network: congestion does not cost the time", text + ".",
         roots.clear(), advice,
+    )  # fmt: skip
+
+
+def _within_hosts(evidence: Evidence) -> Finding:
+    """Ranks that talk share hosts: there is nothing that the network could hold up."""
+    return evidence.finding(
+        "TB004", "not-network", "Not the network: no message of ours crosses it",
+        "No message of an observed job crosses a switch: ranks that talk share hosts, or none do.",
+        evidence.roots.clear(),
+        "Look at load balance, and at what hosts do within: memory, sockets, processors.",
     )  # fmt: skip

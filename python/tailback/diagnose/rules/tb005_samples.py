@@ -18,7 +18,8 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     ## What it does
     Fires when over a quarter of the congested packets lie on links of which the samples do not say
     whether they are congested, or in trees of which they do not say whether we fill the root, and
-    these are enough to make another cause the heaviest; and when no packet carried a sample at all.
+    these are enough to make another cause the heaviest; and when no packet carried a sample at all,
+    though messages of ours crossed switches.
     It says how many more packets would settle it, of which phase, and which links are most open.
     Counts decoded from hashes vary more than counts of whole links, so the fewer bits a packet
     carries the more packets it asks for. Scheme `worst-hop` names the most congested link of each
@@ -36,6 +37,8 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     Observe longer: repeat the phase (`repeat` in the scenario's job), or use smaller packets, and
     diagnose again.
     """
+    if not evidence.crosses:
+        return None  # There is nothing to sample: TB004.
     if not evidence.received:
         return evidence.finding(
             "TB005", "undetermined", "Too few samples: no packet carried one",
