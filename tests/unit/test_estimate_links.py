@@ -164,6 +164,20 @@ def test_packets_to_settle_settle_it() -> None:
     assert fewer[0] < 0.095
 
 
+@pytest.mark.parametrize("fraction", [0.13, 0.2, 0.5, 0.95])
+def test_packets_of_hashes_settle_it_too(fraction: float) -> None:
+    """The bound of hashes is the wider one: V̂ is that of the fraction there is, not of 10 %."""
+    f, a, b = (np.array([x]) for x in (fraction, 12.0, 8.0))
+
+    def low(n: np.ndarray) -> float:
+        return float(held_low(f * n, n, f * n * a, n * b)[0])
+
+    need = packets_to_settle(f, 0.1, a, b, hashed=True)
+    assert low(need) >= 0.1 - 1e-9
+    assert low(0.9 * need) < 0.1
+    assert packets_to_settle(f, 0.1, a, b)[0] < need[0]
+
+
 def test_selection_by_phase_window_and_job() -> None:
     run = make_run([Flow(0, 8, 100, "a"), Flow(1, 9, 100, "b", first=10)], {})
     assert select(run.tables, Selection(phases=["a"]))["hop_samples"].sum() == 100

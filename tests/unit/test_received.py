@@ -14,6 +14,7 @@ from test_probes import SCHEMES, TORUS, run_of, truth_of
 from tailback.cli import run as command
 from tailback.diagnose import judge
 from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.rules.tb005_samples import too_few_samples
 from tailback.diagnose.rules.tb008_injection import met_congestion
 from tailback.run import Run
 from tailback.simulate.decoded import link_counts, received
@@ -194,3 +195,26 @@ def test_six_bits_lead_to_the_verdict_of_whole_links(
     assert "(coordinated, 6 bits)" in six["sampling"]["note"]
     assert "coordinated" in (tmp_path / "coordinated" / "report.html").read_text()
     assert Run.read(tmp_path / "coordinated" / "run").tables["samples"].height > 0
+
+
+@pytest.mark.parametrize(
+    ("scheme", "bits", "messages", "seed"),
+    [("full", 1, 1, 1), ("full", 1, 1, 3), ("compact", 1, 2, 1), ("compact", 1, 2, 2),
+     ("compact", 2, 2, 2), ("coordinated", 1, 1, 1)],
+)  # fmt: skip
+def test_what_is_asked_for_settles_it(scheme: str, bits: int, messages: int, seed: int) -> None:
+    """TB005 asks for so many packets: with them it is silent, whatever packets carry."""
+
+    def evidence(repeat: int) -> Evidence:
+        pattern = {"kind": "uniform", "ranks": 32, "messages": messages, "size": "64 KiB"}
+        tree = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 3}
+        job = [{"pattern": pattern, "repeat": repeat}]
+        telemetry = {"scheme": scheme, "hash_bits": bits}
+        run = run_of(telemetry, {"fat_tree": tree}, job=job, seed=seed, engine={})
+        return Evidence(received(run))
+
+    few = evidence(1)
+    assert too_few_samples(few) is not None
+    enough = evidence(1 + -(-few.packets_wanting() // few.received))
+    assert too_few_samples(enough) is None
+    assert enough.unsure_share < 0.5 * few.unsure_share

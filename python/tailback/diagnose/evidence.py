@@ -21,6 +21,7 @@ from tailback.diagnose.model import Cause, Estimate, Finding, LinkEvidence
 from tailback.diagnose.topology import Bools, Floats, Ints, Topology
 from tailback.diagnose.trees import (
     CONGESTED_FRACTION,
+    MIN_SAMPLES,
     Congestion,
     Forest,
     find_congestion,
@@ -75,7 +76,8 @@ class View:
             that carry as much and are not dark, or into a node of ours, which nobody else sends
             to), ``transient`` (thin, but not dark enough to tell from short bursts of our own) or
             ``unsettled``. ``hot_ps`` is the time it was congested while messages of ours that
-            may cross it were under way.
+            may cross it were under way, ``growth`` how many times as many samples would tell
+            that we do not fill it.
     """
 
     name: str
@@ -340,19 +342,19 @@ class Evidence:
     def packets_wanting(self) -> int:
         """Further packets that would settle three quarters of what the samples leave open.
 
-        From the variance formulas: a link needs :func:`packets_to_settle` packets, a root
-        ``z² (l−1) u² / (u − FILLED)²``; the run must grow by what the most of them lack.
+        From the variance formulas: a link needs :func:`packets_to_settle` packets, and no fewer
+        than :data:`MIN_SAMPLES` samples; a root so many that the upper bound of our use of it, and
+        of its bundle, falls below :data:`FILLED`; the run must grow by what the most of them lack.
         """
         w, at = self.whole, self.unsure
         need = packets_to_settle(
-            w.fraction[at], CONGESTED_FRACTION, w.congested_excess[at], w.hop_excess[at]
-        )
+            w.fraction[at], CONGESTED_FRACTION, w.congested_excess[at], w.hop_excess[at],
+            hashed=self.hashed,
+        )  # fmt: skip
         growth, weight = need / np.maximum(w.packets[at], 1.0), w.weight[at] + 1e-9 * w.packets[at]
+        growth = np.maximum(growth, MIN_SAMPLES / np.maximum(w.samples[at], 1.0))
         roots = self.roots.filter(pl.col("verdict") == "unsettled")
-        value = roots["utilization"].to_numpy()
-        spread = roots["utilization_se"].to_numpy() * 1.96
-        gap = np.maximum(np.abs(value - FILLED), FILLED / 4)
-        growth = np.concatenate([growth, (spread / gap) ** 2, [1.0]])
+        growth = np.concatenate([growth, roots["growth"].to_numpy(), [1.0]])
         weight = np.concatenate([weight, roots["weight"].to_numpy(), [0.0]])
         order = np.argsort(growth)
         reached = np.cumsum(weight[order]) >= 0.75 * weight.sum()

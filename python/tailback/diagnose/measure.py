@@ -16,6 +16,7 @@ from tailback.diagnose.topology import Bools, Floats, Ints, Topology
 from tailback.diagnose.trees import CONGESTED_FRACTION, Congestion, Forest
 from tailback.telemetry.estimate import (
     SUMS,
+    Z95,
     capacity_bytes,
     path_excess,
     usual_excess,
@@ -103,6 +104,9 @@ class Measure:
                 "utilization_low": low,
                 "utilization_high": high,
                 "hot_ps": link_use[4],
+                "growth": np.maximum(
+                    _growth(value, error, high), _growth(link_use[0], link_use[1], link_use[3])
+                ),
             }
         ).sort(["weight", "link"], descending=[True, False])
 
@@ -201,3 +205,19 @@ class Measure:
         chunks = chunks.with_columns(heat=heat)
         hottest = pl.col("heat") == pl.col("heat").max().over(unit)
         return chunks.filter((pl.col("heat") >= CONGESTED_FRACTION) | hottest)
+
+
+def _growth(value: Floats, error: Floats, high: Floats) -> Floats:
+    """Times the samples must become until the interval of our use lies below :data:`FILLED`.
+
+    Solves :func:`tailback.telemetry.estimate.count_interval` for the samples: of its variance one
+    part is of the packets seen, the other of those missed; with more samples both weigh less. 0
+    where the interval lies there already. A distance under a quarter of :data:`FILLED` counts as
+    that much, since no number of samples tells equal values apart.
+    """
+    seen = np.maximum(value, 1e-9)
+    gap = np.maximum(FILLED - value, FILLED / 4) / seen
+    up = np.maximum(high / seen - 1.0, 1e-9)
+    known = (Z95 * error / seen) ** 2
+    missed = np.maximum(up - known / up, 0.0)
+    return np.where(high < FILLED, 0.0, known / gap**2 + missed / gap)

@@ -302,15 +302,24 @@ def packets_to_settle(
     congested_excess: Floats,
     hop_excess: Floats,
     z: float = Z95,
+    *,
+    hashed: bool = False,
 ) -> Floats:
     """Packets through a link needed to tell its congested fraction from ``threshold``.
 
     From Var[F] = [f (g−1) + f² (l−1)] / N at f = threshold; a distance under a quarter of the
-    threshold counts as that much, since no number of packets tells equal values apart.
+    threshold counts as that much, since no number of packets tells equal values apart. Where the
+    samples are ``hashed`` the lower bound is that of :func:`held_low` too: the variance of the
+    congested packets is that of ``fraction``, and the packets must themselves be told from none.
     """
     distance = np.maximum(np.abs(fraction - threshold), threshold / 4.0)
-    variance = threshold * congested_excess + threshold**2 * hop_excess
-    return np.asarray(np.ceil(z * z * variance / distance**2), np.float64)
+    supposed = np.maximum(fraction, threshold) if hashed else threshold
+    variance = supposed * congested_excess + threshold**2 * hop_excess
+    need = np.ceil(z * z * variance / distance**2)
+    if hashed:
+        some = np.floor(z * z * hop_excess) + 1.0
+        need = np.where(fraction > threshold, np.maximum(need, some), need)
+    return np.asarray(need, np.float64)
 
 
 def utilization(
