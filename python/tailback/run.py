@@ -50,7 +50,8 @@ class Run:
         summary: ``elapsed_ps`` (last observed rank's finish), ``packets``, ``packet_hops``,
             ``events``, ``average_path_length`` (switches a packet of observed jobs visits),
             ``observed_packets``, ``complete``, ``vc_refused`` (flows that found no free entry, a
-            switch each, of routing ``vc``), ``marked_packets`` (by congestion control) …
+            switch each, of routing ``vc``), ``marked_packets`` (by congestion control), ``cure``
+            (what a diagnosis changed, which the scenario does not state) …
         performance: Wall-clock figures: never part of what must be reproducible.
         notes: What readers found odd and tolerated.
     """

@@ -400,6 +400,47 @@ def test_an_idea_says_what_it_is() -> None:
     assert Idea("routing", "x").refused == ""
 
 
+def test_the_run_with_the_cure_is_no_scenario(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its scenario is the one without: diagnosed, it would be judged as before."""
+    pattern = {"kind": "reduce-naive", "ranks": 16, "arrays": 5}
+    scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+    before, _ = diagnosed(tmp_path, scenario, capsys, "--try", "block")
+    out = tmp_path / "out"
+    assert before["remedy"]["cure"] == "tree-reduce"
+    for command in (["diagnose", "--out", str(tmp_path / "again")], ["place"]):
+        assert tailback([*command, str(out / "after"), "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert "after: is the run that proved the cure 'tree-reduce'" in said and "remedy" in said
+    assert tailback(["compare", str(out / "run"), str(out / "after")]) == 0
+    # A diagnosis stands for the run it is of.
+    again = ["diagnose", str(out), "--out", str(tmp_path / "again"), "--seeds", "1", "--quiet"]
+    assert tailback([*again, "--try", "block"]) == 0
+    assert json.loads((tmp_path / "again" / "diagnosis.json").read_text()) == before
+
+
+def test_what_is_asked_for_and_cannot_be_had_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = {"kind": "ring", "ranks": 8, "messages": 2, "size": "64 KiB"}
+    scenario = {
+        "fabric": {"fat_tree": TREE},
+        "job": [
+            {"name": name, "hosts": hosts, "pattern": ring}
+            for name, hosts in (("mine", "0-7"), ("too", "8-15"))
+        ],
+    }
+    found, text = diagnosed(tmp_path, scenario, capsys, "--try", "tile", "--try", "file")
+    assert any(each.startswith("--try file: ") for each in found["warnings"])
+    several = [each for each in found["warnings"] if each.startswith("2 jobs are observed")]
+    assert len(several) == 1 and "'mine'" in several[0] and "2 jobs are observed" in text
+    scenario["job"] = scenario["job"][:1]
+    (tmp_path / "one").mkdir()
+    alone, _ = diagnosed(tmp_path / "one", scenario, capsys, "--try", "tile")
+    assert not alone["warnings"]
+
+
 def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     """Two hosts to spare: those of the leaf that the other job overruns are not used."""
     scenario = {

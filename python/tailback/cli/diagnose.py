@@ -80,7 +80,7 @@ def diagnose(
     """Say where traffic backs up, why, and what to do about it.
 
     SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
-    scenario (.toml), or the folder of an earlier run.
+    scenario (.toml), or the folder of an earlier run or diagnosis.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
@@ -138,7 +138,7 @@ def _diagnose(
         frozenset(cures) or None,
     )  # fmt: skip
     found = treat(run, diagnosis, means, seeds=seeds, progress=progress.step)
-    warnings = [*run.notes, *diagnosis.warnings]
+    warnings = [*_limits(prepared, errors if methods else []), *run.notes, *diagnosis.warnings]
     remedy, after, files = found.remedy, None, list[RankFile]()
     if remedy is not None:
         left_out = list(screened.left_out)
@@ -146,6 +146,7 @@ def _diagnose(
         remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
         if found.change is not None:
             after = evaluate(replace(found.change, measure=True))
+            after.summary["cure"] = remedy.cure
         try:
             files = rank_files(prepared, made[remedy.placement]) if remedy.placement else []
         except PlacementError as error:
@@ -160,6 +161,19 @@ def _diagnose(
         )
     update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
     return diagnosis.model_copy(update=update), after, files
+
+
+def _limits(prepared: Prepared, failed: list[tuple[str, PlacementError]]) -> list[str]:
+    """What was asked for and cannot be had: placements, and cures of several jobs."""
+    found = [f"--try {name}: {error.message}" for name, error in failed]
+    own = prepared.observed.section.name
+    several = sum(job.section.observed for job in prepared.jobs)
+    if several > 1:
+        found.append(
+            f"{several} jobs are observed and timed together, but cures change only the first, "
+            f"{own!r}: put the job to cure first, or set observed = false for the others."
+        )
+    return found
 
 
 def _write(

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import click
 
+from tailback.cli.models import read_run
 from tailback.cli.numbers import FiniteRange
 from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
-from tailback.run import Run
 from tailback.scenario import Scenario, load, parse
 from tailback.simulate.threads import use_threads
 
@@ -69,16 +69,17 @@ def scenario_from(
 ) -> Scenario:
     """The scenario a user means.
 
-    ``source`` is a scenario (``.toml``), a run folder, or a trace, which needs ``fabric``. Options
-    override what a scenario says of its first observed job.
+    ``source`` is a scenario (``.toml``), the folder of a run or of a diagnosis, or a trace, which
+    needs ``fabric``. Options override what a scenario says of its first observed job.
 
     Raises:
-        ScenarioError: The fabric is missing, or the source does not exist.
+        ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
+            that its scenario does not state.
     """
     if not source.exists():
         raise ScenarioError("does not exist", file=source, remedy="check the path")
-    if (source / "run.json").is_file():
-        scenario = Run.read(source).scenario
+    if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
+        scenario = _scenario_of(source)
     elif source.suffix == ".toml":
         scenario = load(source)
     else:
@@ -99,6 +100,20 @@ def scenario_from(
     if fabric is not None:
         scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
     return _override(scenario, hosts, ranks_per_host, placement, compute_scale, seed)
+
+
+def _scenario_of(folder: Path) -> Scenario:
+    """The scenario of a run, or of the run that a diagnosis is of."""
+    run = read_run(folder)
+    cure = run.summary.get("cure")
+    if cure is not None:
+        raise ScenarioError(
+            f"is the run that proved the cure {str(cure)!r}; its scenario is the one without it",
+            file=folder,
+            remedy="put the cure into a scenario; a placement can be given as a rank file of the "
+            "diagnosis: --placement FILE, on the run beside this one",
+        )
+    return run.scenario
 
 
 @contextmanager
