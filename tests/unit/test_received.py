@@ -146,6 +146,19 @@ def test_over_all_links_whole_counts_are_no_estimate(
         assert overall.low < share < overall.high
 
 
+def test_messages_within_hosts_leave_whole_counts_exact() -> None:
+    """They count among the packets sent, and carry nothing."""
+    pattern = {"kind": "uniform", "ranks": 36, "messages": 10, "size": "32 KiB"}
+    run = run_of({}, job=[{"pattern": pattern, "ranks_per_host": 3}])
+    log = run.tables["messages"]
+    assert (log["switch_hops"] == 0).any() and (log["switch_hops"] > 0).any()
+    overall = Evidence(run).overall
+    sums = truth_of(run).filter(~pl.col("from_node")).sum()
+    share = sums["observed_congested_packets"][0] / sums["observed_packets"][0]
+    assert overall.low == overall.value == overall.high == pytest.approx(share)
+    assert 0 < share < 1
+
+
 def test_runs_without_headers_come_back_as_they_are() -> None:
     for telemetry in ({}, {"scheme": "off"}):
         run = run_of(telemetry, messages=1)
