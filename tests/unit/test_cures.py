@@ -441,6 +441,25 @@ def test_what_is_asked_for_and_cannot_be_had_is_said(
     assert not alone["warnings"]
 
 
+@pytest.mark.parametrize(
+    ("placement", "options"),
+    [("incremental", {}), ("shift", {"by": 3}), ("tile", {"tile": [1, 8]})],
+)
+def test_the_placement_in_use_stays_and_is_made_anew(
+    placement: str, options: dict[str, Any]
+) -> None:
+    """Under its own name it would neither be as it is nor be proved."""
+    pattern = {"kind": "stencil2d", "dims": [4, 8], "size": "128 KiB", "rounds": 2}
+    tree = {"hosts_per_leaf": 8, "leaves": 6, "aggregation": 1}
+    job = {"placement": placement, "placement_options": options, "pattern": pattern,
+           "hosts": "3-7,8-15,16-23,24-31,32-47"}  # fmt: skip
+    prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [job]}))
+    made, _ = make_candidates(prepared, [placement], simulate(prepared), lambda *_: None)
+    assert np.array_equal(made[placement], prepared.observed.node)
+    anew = made.get(f"{placement}-again")
+    assert anew is not None and not np.array_equal(anew, made[placement])
+
+
 def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     """Two hosts to spare: those of the leaf that the other job overruns are not used."""
     scenario = {

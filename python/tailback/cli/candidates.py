@@ -21,6 +21,10 @@ SENSIBLE = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile
 KEEP_OFF = "shift-keep-off"
 """Name of ``shift`` with the hosts of congested leaves to avoid, tried beside ``shift``."""
 
+AGAIN = "-again"
+"""Ends the name of the placement in use when it is made anew: with its default options, and heeding
+the congestion that was seen."""
+
 CONGESTED = 0.1
 """Congested fraction of a leaf's links from which its hosts are better left out, as for a link
 (docs/diagnosis.md, section 2)."""
@@ -41,7 +45,8 @@ def make_candidates(
     """Node of each rank under each placement, and why some could not be made.
 
     When ``run`` is given, the incremental placement (thesis §4.2.2) and the shifted one heed the
-    congestion measured in it. Placements equal to an earlier one are left out.
+    congestion measured in it; the placement in use keeps its name and stays as it is, and what its
+    method makes now is called ``…-again``. Placements equal to an earlier one are left out.
     """
     job = prepared.observed
     made: dict[str, NDArray[np.uint32]] = {}
@@ -58,11 +63,15 @@ def make_candidates(
             congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
             problem = replace(problem, congestion=congestion)
         tries = {name: options}
+        in_use = run is not None and name == job.section.placement
+        if in_use and name != "file":
+            tries[name + AGAIN] = {}
         if name == "shift" and (avoid := _keep_off(problem)):
             tries[KEEP_OFF] = {"avoid": avoid}
         for called, given in tries.items():
             try:
-                node = place(name, problem, given)
+                as_it_is = in_use and called == name
+                node = job.node if as_it_is else place(name, problem, given)
             except PlacementError as error:
                 errors.append((called, error))
                 continue

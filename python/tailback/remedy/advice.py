@@ -22,6 +22,7 @@ _MEANT = {
     "shift": " (the same nodes, ranks shifted)",
     "shift-keep-off": " (ranks shifted, hosts of congested leaves left out)",
 }
+_AGAIN = " (made anew: default options, heeding the congestion seen)"
 
 AVOIDED = 8
 """Links to keep off that are named."""
@@ -111,7 +112,9 @@ def _action(
 ) -> str:
     """The sentences of a remedy that helps."""
     if cure.kind == "placement":
-        use = f"se placement {_named(cure)} instead of {before.name}: {_said(cure, before)}."
+        use = (
+            f"se placement {_named(cure, before)} instead of {before.name}: {_said(cure, before)}."
+        )
         text = f"{advice} Meanwhile u{use}" if advice else f"U{use}"
     else:
         who = "" if cure.kind in (own, *OWN) else "Operators of the network could help. "
@@ -122,7 +125,7 @@ def _action(
             text += f" It holds if {cure.assumes}."
         if place is not None and cure.kind != "combined":
             text += (
-                f" Meanwhile use placement {_named(place)} instead of {before.name}: "
+                f" Meanwhile use placement {_named(place, before)} instead of {before.name}: "
                 f"{_said(place, before)}."
             )
     best = _quickest([c for c in able if c.kind not in OWN and c is not cure])
@@ -135,8 +138,9 @@ def _said(candidate: Candidate, before: Candidate) -> str:
     return f"{percent(_gain(candidate, before))} less time by re-simulation"
 
 
-def _named(candidate: Candidate) -> str:
-    return candidate.name + _MEANT.get(candidate.name, "")
+def _named(candidate: Candidate, before: Candidate) -> str:
+    again = _AGAIN if candidate.name == f"{before.name}-again" else ""
+    return candidate.name + _MEANT.get(candidate.name, again)
 
 
 def _avoid(diagnosis: Diagnosis) -> list[str]:
