@@ -177,6 +177,25 @@ def test_the_best_placement_is_a_step_of_its_own() -> None:
     assert share.removed == pytest.approx(0.4) and share.charged == pytest.approx(0.45)
 
 
+def test_a_placement_better_than_all_that_are_tried_is_not_to_blame() -> None:
+    """What others would cost is charged to nobody: nothing is in the way of the one in use."""
+    run = placement_run()
+    before, _ = answers(run, 0.98, 0.98, 0.99, 0.99, 1.0)
+
+    def evaluate(change: Change) -> Run:
+        if change.placement is None:
+            return before(change)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(1.2 * TOTAL)})
+
+    nodes = np.arange(32, dtype=np.uint32)
+    diagnosis = judge(run, evaluate, placements={"worse": nodes}, seeds=2)
+    assert diagnosis.cause == "not-network"
+    bars = {bar.name: bar for bar in diagnosis.waterfall}
+    assert bars["network"].elapsed_ps == bars["placement"].elapsed_ps
+    share = next(share for share in diagnosis.shares if share.cause == "placement")
+    assert share.charged == pytest.approx(0.01) and share.removed == 0.0
+
+
 def test_the_network_itself_is_not_called_the_placement_as_it_is() -> None:
     """An all-to-all on a tapered tree: the best placement tried costs what the one in use does."""
     run = placement_run()

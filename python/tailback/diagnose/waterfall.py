@@ -81,7 +81,7 @@ def steps(
         out.append(
             Step("network", replace(ours, placement=nodes, placement_name=name),
                  f"the network with {how}, our job alone, placed by {name}: the best of those "
-                 "tried")
+                 "tried (the placement as it is at most)")
         )  # fmt: skip
     out += [
         Step("placement", ours, "the same with the placement as it is" if best is not None else
@@ -147,6 +147,10 @@ def build(
     ]
     meaning = "the busiest adapter's bytes at its line rate (ideal's time at least)"
     todo.insert(1, Step("injection", Change(), meaning))
+    if "network" in times:
+        # The placement as it is may be the best there is: then none is charged for the others.
+        pairs = zip(times["network"], times["placement"], strict=True)
+        times["network"] = [min(tried, now) for tried, now in pairs]
     bars, before = [], [0] * seeds
     for step in todo:
         meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
@@ -227,7 +231,9 @@ def _removed(
     for name in active:
         last = name == order[-1] and name not in other
         without = times[order[-2]] if last else _times(evaluate, changes[name], seeds)
-        out[CAUSE_OF_STEP[name]] = [a - b for a, b in zip(everything, without, strict=True)]
+        saved = [a - b for a, b in zip(everything, without, strict=True)]
+        # The placement as it is may be the best: then another one in its place saves nothing.
+        out[CAUSE_OF_STEP[name]] = [max(ps, 0) for ps in saved] if name == "placement" else saved
     return out
 
 
