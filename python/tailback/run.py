@@ -47,11 +47,12 @@ class Run:
     Attributes:
         scenario: The scenario as it was understood.
         tables: Frame of every table in ``schema.TABLES``.
-        summary: ``elapsed_ps`` (last observed rank's finish), ``packets``, ``packet_hops``,
-            ``events``, ``average_path_length`` (switches a packet of observed jobs visits),
-            ``observed_packets``, ``complete``, ``vc_refused`` (flows that found no free entry, a
-            switch each, of routing ``vc``), ``marked_packets`` (by congestion control), ``cure``
-            (what a diagnosis changed, which the scenario does not state) …
+        summary: ``elapsed_ps`` (from the first start of an observed job to the finish of the last
+            of their ranks), ``job_elapsed_ps`` (the same of each job), ``packets``,
+            ``packet_hops``, ``events``, ``average_path_length`` (switches a packet of observed jobs
+            visits), ``observed_packets``, ``complete``, ``vc_refused`` (flows that found no free
+            entry, a switch each, of routing ``vc``), ``marked_packets`` (by congestion control),
+            ``cure`` (what a diagnosis changed, which the scenario does not state) …
         performance: Wall-clock figures: never part of what must be reproducible.
         notes: What readers found odd and tolerated.
     """
@@ -64,7 +65,7 @@ class Run:
 
     @property
     def elapsed_ps(self) -> int:
-        """When the last rank of the observed jobs finished, picoseconds."""
+        """Time from the first start of an observed job to its last rank's finish, picoseconds."""
         return int(self.summary["elapsed_ps"])
 
     @property

@@ -583,7 +583,7 @@ MEANING = {
     ("JobSection", "placement_options"): "options of the placement",
     ("JobSection", "placement_file"): "a rank file or host list instead",
     ("JobSection", "ranks_per_host"): "slots of each host",
-    ("JobSection", "start"): "when the job starts",
+    ("JobSection", "start"): "when the job starts; its time counts from then",
     ("EngineSection", "packet"): "payload of a full packet",
     ("EngineSection", "buffering"): "where buffer space is given back: [engine.md](engine.md)",
     ("EngineSection", "switching"): "when a packet may leave a switch it is still entering",

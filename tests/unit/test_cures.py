@@ -15,9 +15,11 @@ from test_diagnose_runs import endpoint_run, other_run, placement_run
 from tailback.cli import run as tailback
 from tailback.cli.candidates import KEEP_OFF, make_candidates
 from tailback.diagnose import judge
+from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Candidate
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
+from tailback.placement import place
 from tailback.remedy import CURES, Idea, Means, recommend, treat
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.screening import NOT_SIMULATED
@@ -487,3 +489,23 @@ def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
     # Without a run nothing is known to be congested.
     plain, _ = make_candidates(prepared, ["shift"], None, lambda *_: None)
     assert list(plain) == ["shift"]
+
+
+def test_what_a_job_waits_before_it_starts_is_none_of_its_time() -> None:
+    """Gains are shares of the job's own time, also where others run before it."""
+    pattern = {"kind": "stencil2d", "dims": [4, 8], "size": "128 KiB", "rounds": 2}
+    found = []
+    for start in ("0 ps", "10 ms"):
+        job = {"placement": "round-robin-leaves", "pattern": pattern, "start": start}
+        prepared = prepare(
+            parse({"fabric": {"fat_tree": {**TREE, "aggregation": 2}}, "job": [job]})
+        )
+        found.append((simulate(prepared), prepared))
+    (at_once, _), (later, prepared) = found
+    assert later.summary["end_ps"] == at_once.summary["end_ps"] + 10 * 10**9
+    assert later.elapsed_ps == at_once.elapsed_ps == later.summary["job_elapsed_ps"]["0"]
+    busy = [Evidence(run).communication_fraction for run in (at_once, later)]
+    assert busy[0] == pytest.approx(busy[1]) and busy[0] > 0.9
+    tile = place("tile", prepared.observed.problem)
+    cured = make_evaluate(prepared)(Change(placement=tile, placement_name="tile"))
+    assert 1 - cured.elapsed_ps / later.elapsed_ps > 0.2

@@ -188,7 +188,10 @@ class Evidence:
         """Share of rank time blocked in communication, over observed ranks."""
         jobs = self.run.tables["jobs"].filter("observed")["job"]
         ranks = self.run.tables["ranks"].filter(pl.col("job").is_in(jobs.implode()))
-        total = float(ranks["finish_ps"].sum())
+        # What a job waits for before it starts is none of its time.
+        start = dict(enumerate(job.start for job in self.run.scenario.job))
+        began = ranks["job"].replace_strict(start, default=0, return_dtype=pl.Int64)
+        total = float((ranks["finish_ps"].cast(pl.Int64) - began).clip(lower_bound=0).sum())
         return min(float(ranks["wait_ps"].sum()) / total, 1.0) if total > 0 else 0.0
 
     @cached_property

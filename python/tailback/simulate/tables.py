@@ -164,8 +164,9 @@ def _summary(
     if not outcome.get("complete", True):
         # Ranks that have not finished were still at it.
         finish = np.where(finish == 0, outcome["end_ps"], finish)
+    start = np.array([job.section.start for job in jobs], np.int64)
     return {
-        "elapsed_ps": int(finish[ours].max(initial=0)),
+        "elapsed_ps": max(int(finish[ours].max(initial=0)) - int(start[observed].min()), 0),
         "end_ps": int(outcome["end_ps"]),
         "complete": bool(outcome.get("complete", True)),
         "packets": int(outcome["packets"]),
@@ -175,7 +176,9 @@ def _summary(
         "messages": len(messages),
         "average_path_length": float(hops / packets) if packets else 0.0,
         "job_elapsed_ps": {
-            str(number): int(finish[job_of_rank == number].max(initial=0))
+            str(number): max(
+                int(finish[job_of_rank == number].max(initial=0)) - int(start[number]), 0
+            )
             for number in range(len(jobs))
         },
         "window_ps": int(outcome["window_ps"]),
