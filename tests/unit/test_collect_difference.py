@@ -119,7 +119,7 @@ def test_readings_have_the_common_shape() -> None:
 
 def test_pairs_do_not_cross_ports_or_rounds() -> None:
     series = rows(
-        {"time_ns": 3, "target": 0}, {"time_ns": 1, "target": 0}, {"time_ns": 2, "target": 1},
+        {"time_ns": 1, "target": 0}, {"time_ns": 2, "target": 1}, {"time_ns": 3, "target": 0},
         {"time_ns": 4, "target": 0, "round": 1}, {"time_ns": 5, "target": 0, "round": 1},
     )  # fmt: skip
     before, after = pairs(series)

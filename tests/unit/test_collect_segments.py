@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import random
 import signal
@@ -14,8 +16,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tailback.counters.collect import store
 from tailback.counters.collect.readings import RAW
-from tailback.counters.collect.segments import SegmentWriter, read_segment
+from tailback.counters.collect.segments import MAGIC, SegmentWriter, read_segment
 from tailback.counters.collect.store import Collection
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import CounterError, Flag
@@ -66,18 +69,121 @@ def test_a_segment_cut_anywhere_holds_a_whole_beginning(tmp_path: Path) -> None:
     assert lengths == {0, 4, 8, 12, 16} - {16}
 
 
-def test_a_flipped_bit_is_never_taken_for_a_reading(tmp_path: Path) -> None:
+def test_a_flipped_bit_costs_one_record_wherever_it_is(tmp_path: Path) -> None:
     whole = small_segment(tmp_path / "a")
-    draw = random.Random(5)
     bad = tmp_path / "bad"
-    for _ in range(300):
-        place = draw.randrange(8, len(whole))
+    blocks = [list(range(first, first + 4)) for first in (0, 4, 8, 12)]
+    lost = set()
+    for place in range(len(whole)):
         bad.write_bytes(
-            whole[:place] + bytes([whole[place] ^ (1 << draw.randrange(8))]) + whole[place + 1 :]
+            whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
         )
         segment = read_segment(bad)
-        waits = [] if segment is None else segment.rows["wait"].tolist()
-        assert waits == list(range(len(waits)))
+        assert segment is not None and (segment.damaged_bytes or segment.torn_bytes)
+        if segment.headless:
+            lost.add("head")
+            assert not len(segment.rows)
+            continue
+        waits = segment.rows["wait"].tolist()
+        there = [block for block in blocks if block[0] in waits]
+        assert waits == list(itertools.chain(*there)) and len(there) >= 3
+        assert len(there) + len(segment.events) == (5 if place < len(MAGIC) else 4)
+        lost |= {str(block) for block in blocks if block not in there}
+        # Not a reading, but the interval that ends with the next one is not whole.
+        flagged = segment.rows["wait"][segment.rows["flags"] == int(Flag.GAP)].tolist()
+        first = [block[0] for a, block in itertools.pairwise(blocks) if a not in there]
+        if len(segment.events) == 1 and place >= len(MAGIC):
+            assert flagged == first
+    assert lost == {"head", *map(str, blocks)}
+
+
+def test_a_damaged_head_costs_the_readings_but_not_the_file(tmp_path: Path) -> None:
+    collection = _with_a_segment(tmp_path)
+    path = collection.segments()[0]
+    data = bytearray(path.read_bytes())
+    data[30] ^= 1
+    path.write_bytes(data)
+    assert collection.compact() == [
+        "000001.segment: its head is damaged and nothing of it can be read; "
+        "the segment is kept as 000001.damaged"
+    ]
+    assert path.with_suffix(".damaged").read_bytes() == bytes(data)
+    after = collection.begin(TARGETS, {})
+    assert after.path.name == "000002.segment", "what is kept is not written over later"
+    after.close()
+    collection.close()
+
+
+def test_a_loss_of_power_that_leaves_zeros_does_not_stop_the_next_collector(tmp_path: Path) -> None:
+    collection = _with_a_segment(tmp_path)
+    path = collection.segments()[0]
+    path.write_bytes(bytes(path.stat().st_size))
+    assert "before it held anything" in collection.compact()[0]
+    assert collection.segments() == []
+    collection.close()
+
+
+def test_a_clock_that_was_set_back_between_sessions_makes_no_interval(tmp_path: Path) -> None:
+    collection = Collection(tmp_path)
+    for start, waits in ((7_200_000, [100, 200]), (3_600_000, [300, 400]), (3_600_100, [500, 600])):
+        rows = block(0, 2)
+        rows["time_ns"] = [start * 1000, start * 1000 + 9000]
+        rows["wait"] = waits
+        writer = collection.begin(TARGETS, {})
+        writer.append(rows)
+        writer.close()
+        assert collection.compact() == []
+    collection.close()
+    found = pl.read_parquet(tmp_path / "intervals" / "*.parquet")
+    # The first interval of the second session has no length; all others are of 100 ticks.
+    assert found["xmit_wait_ticks"].to_list() == [100, 100, 100, 100]
+    assert found["interval_ns"].to_list() == [9000, 9000, 91_000, 9000]
+    assert found["flags"].sum() == 0
+
+
+def test_numbers_go_on_when_tables_are_moved_away(tmp_path: Path) -> None:
+    collection = _with_a_segment(tmp_path)
+    assert collection.compact() == []
+    for folder in ("readings", "intervals"):
+        for file in (tmp_path / folder).iterdir():
+            file.rename(tmp_path.parent / f"{folder}-{file.name}")
+    (tmp_path / "readings" / "all of May.parquet").touch()
+    after = collection.begin(TARGETS, {})
+    assert after.path.name == "000002.segment"
+    after.close()
+    collection.close()
+
+
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    collection = Collection(tmp_path)
+    (tmp_path / "readings" / "000001.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(CounterError, match=r"readings/000001\.parquet.*cannot be read"):
+        collection.last_round()
+    collection.close()
+
+
+def test_a_collection_that_could_not_be_begun_can_be_begun_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_write_text", full)
+        with pytest.raises(CounterError, match="No space left on device"):
+            Collection(tmp_path / "c")
+    Collection(tmp_path / "c").close()
+
+
+def test_a_file_system_without_locks_is_not_another_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_arguments: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(store.fcntl, "flock", unknown)
+    with pytest.raises(CounterError, match=r"cannot be locked.*Function not implemented"):
+        Collection(tmp_path / "c")
 
 
 def test_a_file_that_is_no_segment_is_refused(tmp_path: Path) -> None:
@@ -219,7 +325,8 @@ def test_a_segment_with_a_flipped_bit_is_kept(tmp_path: Path) -> None:
     flipped = path.read_bytes()
     assert "damaged" in collection.compact()[0] and collection.segments() == []
     assert path.with_suffix(".damaged").read_bytes() == flipped
-    assert pl.read_parquet(tmp_path / "readings" / "000001.parquet").height == 4
+    kept = pl.read_parquet(tmp_path / "readings" / "000001.parquet")["xmit_wait_ticks"]
+    assert kept.to_list() == [*range(4), *range(8, 16)]
     collection.close()
 
 

@@ -153,7 +153,11 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
 
 
 def pairs(rows: Rows) -> tuple[Rows, Rows]:
-    """Pair each reading with the one before it of the same target and round."""
-    rows = rows[np.lexsort((rows["time_ns"], rows["round"], rows["target"]))]
+    """Pair each reading with the one before it of the same target and round.
+
+    Before is what was written before: a reading of another session may have a later time, where
+    the clock was set back since.
+    """
+    rows = rows[np.lexsort((rows["round"], rows["target"]))]
     same = (rows["target"][1:] == rows["target"][:-1]) & (rows["round"][1:] == rows["round"][:-1])
     return rows[:-1][same], rows[1:][same]

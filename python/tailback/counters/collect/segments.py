@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,13 +27,16 @@ import numpy as np
 
 from tailback.counters.collect.readings import RAW, Rows
 from tailback.counters.collect.subnet import PortTarget
-from tailback.counters.schema import CounterError
+from tailback.counters.schema import CounterError, Flag
 
 MAGIC: Final = b"TBSEG01\n"
 SUFFIX: Final = ".segment"
 _RECORD = struct.Struct("<IIB3x")
 _HEAD, _READINGS, _EVENT = b"H"[0], b"R"[0], b"E"[0]
 _MOST_RECORD_BYTES: Final = 1 << 30
+_MARK: Final = re.compile(rb"[HRE]\0\0\0")
+"""What the head of every record ends with: its kind and the zeros."""
+_MARK_OCTETS: Final = 4
 
 
 @dataclass
@@ -44,7 +49,10 @@ class Segment:
         rows: Readings, in the order they were written.
         events: What happened meanwhile, each with ``time_ns`` and ``what``.
         torn_bytes: Octets after the last whole record: what was lost with the process.
-        damaged: A whole record follows one that cannot be read: the file was damaged, not cut off.
+        damaged_bytes: Octets before the last whole record that belong to none: the file was
+            damaged, not cut off. The first reading of each port after them is flagged ``GAP``.
+        headless: The head is damaged, so nobody knows which ports its readings are of; there are
+            no ``rows``.
     """
 
     targets: list[PortTarget]
@@ -52,7 +60,8 @@ class Segment:
     rows: Rows
     events: list[dict[str, Any]] = field(default_factory=list)
     torn_bytes: int = 0
-    damaged: bool = False
+    damaged_bytes: int = 0
+    headless: bool = False
 
 
 def _record(kind: int, payload: bytes) -> bytes:
@@ -126,62 +135,107 @@ class SegmentWriter:
 
 
 def read_segment(path: Path) -> Segment | None:
-    """Read all whole records of a segment.
+    """Read all whole records of a segment, also those behind one that is damaged.
 
     Returns:
-        What it holds; None when the process was killed before the head was complete.
+        What it holds; None when the process was killed before the head was complete, or the power
+        failed before the disk had anything of it but zeros.
 
     Raises:
         CounterError: The file is no segment, or its head is not one this version can read.
     """
     data = path.read_bytes()
-    if data[: len(MAGIC)] != MAGIC[: len(data)]:
+    if not data.strip(b"\0"):
+        return None
+    found = list(_records(data))
+    headed = bool(found) and found[0].kind == _HEAD
+    if data[: len(MAGIC)] != MAGIC[: len(data)] and not headed:
         raise CounterError(
             "is not a segment of port counters",
             file=path,
             remedy="move the file out of the folder",
         )
-    segment: Segment | None = None
-    blocks: list[Rows] = []
-    place = len(MAGIC)
-    while place + _RECORD.size <= len(data):
-        length, check, kind = _RECORD.unpack_from(data, place)
-        start, end = place + _RECORD.size, place + _RECORD.size + length
-        if length > _MOST_RECORD_BYTES or end > len(data):
-            break
-        payload = data[start:end]
-        if zlib.crc32(payload, zlib.crc32(bytes([kind]))) != check:
-            break
-        if segment is None:
-            segment = _head(path, kind, payload)
-        elif kind == _READINGS:
-            blocks.append(np.frombuffer(payload, RAW))
-        elif kind == _EVENT:
-            segment.events.append(json.loads(payload))
-        place = end
-    if segment is not None:
-        segment.torn_bytes = len(data) - place
-        segment.damaged = _record_follows(data, place)
-        if blocks:
-            segment.rows = np.concatenate(blocks)
+    if not found:
+        return None
+    segment = Segment([], {}, np.empty(0, RAW), headless=True)
+    if headed:
+        segment = _head(path, found[0].payload(data))
+    segment.torn_bytes = len(data) - found[-1].end
+    whole = sum(record.end - record.start for record in found)
+    segment.damaged_bytes = found[-1].end - whole - len(MAGIC)
+    if data[: len(MAGIC)] != MAGIC:
+        segment.damaged_bytes += len(MAGIC)
+    if not segment.headless:
+        _fill(segment, found, data)
     return segment
 
 
-def _record_follows(data: bytes, place: int) -> bool:
-    """Whether a whole record comes after the one at ``place``, which cannot be read."""
-    for _ in range(2):
-        if place + _RECORD.size > len(data):
-            return False
-        length, check, kind = _RECORD.unpack_from(data, place)
-        start, place = place + _RECORD.size, place + _RECORD.size + length
-    payload = data[start:place]
-    return place <= len(data) and zlib.crc32(payload, zlib.crc32(bytes([kind]))) == check
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """Where a whole record lies: its head from ``start`` on, and all of it before ``end``."""
+
+    kind: int
+    start: int
+    end: int
+
+    def payload(self, data: bytes) -> bytes:
+        return data[self.start + _RECORD.size : self.end]
 
 
-def _head(path: Path, kind: int, payload: bytes) -> Segment:
+def _records(data: bytes) -> Iterator[_Record]:
+    """The whole records of a segment, in order; what lies between them is damaged."""
+    place = len(MAGIC)
+    while True:
+        record = _record_at(data, place)
+        if record is None:
+            # The length of a damaged record may be what is damaged, so it says nothing.
+            marks = _MARK.finditer(data, place + _RECORD.size - _MARK_OCTETS)
+            starts = (mark.end() - _RECORD.size for mark in marks)
+            record = next(filter(None, (_record_at(data, start) for start in starts)), None)
+        if record is None:
+            return
+        yield record
+        place = record.end
+
+
+def _record_at(data: bytes, place: int) -> _Record | None:
+    """The record that begins at ``place``, None unless it is whole."""
+    start = place + _RECORD.size
+    if start > len(data) or not _MARK.match(data, start - _MARK_OCTETS):
+        return None
+    length, check, kind = _RECORD.unpack_from(data, place)
+    if length > min(_MOST_RECORD_BYTES, len(data) - start):
+        return None
+    if kind == _READINGS and length % RAW.itemsize:
+        return None
+    with memoryview(data) as view:
+        sound = zlib.crc32(view[start : start + length], zlib.crc32(bytes([kind]))) == check
+    return _Record(kind, place, start + length) if sound else None
+
+
+def _fill(segment: Segment, found: Sequence[_Record], data: bytes) -> None:
+    """Put the readings and events of ``found`` into ``segment``."""
+    blocks: list[Rows] = []
+    breaks: list[int] = []
+    taken, end = 0, len(MAGIC)
+    for record in found:
+        if record.start != end:
+            breaks.append(taken)
+        end = record.end
+        if record.kind == _READINGS:
+            blocks.append(np.frombuffer(record.payload(data), RAW))
+            taken += len(blocks[-1])
+        elif record.kind == _EVENT:
+            segment.events.append(json.loads(record.payload(data)))
+    if blocks:
+        segment.rows = np.concatenate(blocks)
+    for first in breaks:
+        _, where = np.unique(segment.rows["target"][first:], return_index=True)
+        segment.rows["flags"][first + where] |= np.uint32(Flag.GAP)
+
+
+def _head(path: Path, payload: bytes) -> Segment:
     try:
-        if kind != _HEAD:
-            raise ValueError("the first record is not a head")
         head = json.loads(zlib.decompress(payload))
         targets = [PortTarget(**target) for target in head["targets"]]
         return Segment(targets, dict(head["facts"]), np.empty(0, RAW))

@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +39,13 @@ CARRY: Final = np.dtype(
     [("guid", "<u8"), ("port", "<u2"), ("data_top", "<u8"), ("wait_top", "<u8"), ("row", RAW)]
 )
 
+_PARTS: Final = ("segments", "readings", "intervals", "events")
+_OURS: Final = {*_PARTS, "lock", ".collection.json.new"}
+"""What a folder holds whose collection was not begun in full: the disk was full, say."""
+
+_NUMBERED: Final = re.compile(r"(?:carry-)?([0-9]{6})\.(?:segment|damaged|parquet|jsonl|npy)")
+"""Names of files that belong to a segment."""
+
 
 class Collection:
     """The folder of a collection, held by one collector at a time.
@@ -55,13 +63,13 @@ class Collection:
         mark = path / "collection.json"
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if not mark.exists() and any(path.iterdir()):
+            if not mark.exists() and not {entry.name for entry in path.iterdir()} <= _OURS:
                 raise CounterError(
                     "the folder is not empty and no collection of port counters",
                     file=path,
                     remedy="choose another folder with --out",
                 )
-            for part in ("segments", "readings", "intervals", "events"):
+            for part in _PARTS:
                 (path / part).mkdir(exist_ok=True)
             self._lock = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
             if not mark.exists():
@@ -76,12 +84,20 @@ class Collection:
         _check_format(mark)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             os.close(self._lock)
             raise CounterError(
                 "another collector writes to this folder",
                 file=path,
                 remedy="stop it first, or choose another folder with --out",
+            ) from None
+        except OSError as error:
+            os.close(self._lock)
+            raise CounterError(
+                f"the folder cannot be locked against a second collector: {error.strerror}",
+                file=path,
+                remedy="choose a folder with --out on a file system with locks (Lustre has them "
+                "where it is mounted with -o flock)",
             ) from None
 
     def close(self) -> None:
@@ -102,17 +118,29 @@ class Collection:
         return sorted(path for path in found if path.name[: -len(SUFFIX)].isdecimal())
 
     def last_round(self) -> int:
-        """Highest number of a querying round in the compacted part, 0 if none."""
-        files = sorted((self.path / "readings").glob("*.parquet"))
-        if not files:
-            return 0
-        return int(pl.scan_parquet(files).select(pl.col("round").max()).collect().item() or 0)
+        """Highest number of a querying round in the compacted part, 0 if none.
+
+        Raises:
+            CounterError: A table of readings cannot be read.
+        """
+        most = 0
+        for file in sorted((self.path / "readings").glob("*.parquet")):
+            try:
+                found = pl.scan_parquet(file).select(pl.col("round").max()).collect().item()
+            except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+                raise CounterError(
+                    f"cannot be read as a table of readings: {str(error).splitlines()[0]}",
+                    file=file,
+                    remedy="move the file out of the folder",
+                ) from None
+            most = max(most, int(found or 0))
+        return most
 
     def compact(self, being_written: Path | None = None) -> list[str]:
         """Make Parquet of every segment but the one that is being written.
 
         Returns:
-            What was odd: octets lost at the end of a segment, segments without a head.
+            What was odd: octets lost at the end of a segment or within it, segments without a head.
 
         Raises:
             CounterError: A file cannot be read or written; its segment stays.
@@ -124,16 +152,12 @@ class Collection:
             segment = read_segment(path)
             if segment is None:
                 notes.append(f"{path.name}: the collector was killed before it held anything")
-            else:
-                if segment.damaged:
-                    notes.append(
-                        f"{path.name}: a record is damaged; the {segment.torn_bytes} octets from it"
-                        f" on are not read, the segment is kept as {path.stem}.damaged"
-                    )
-                elif segment.torn_bytes:
-                    notes.append(f"{path.name}: {segment.torn_bytes} octets torn at its end")
+                path.unlink()
+                continue
+            notes += _what_is_lost(path, segment)
+            if not segment.headless:
                 self._compact_one(int(path.name[: -len(SUFFIX)]), segment)
-            if segment is not None and segment.damaged:
+            if segment.damaged_bytes or segment.headless:
                 path.replace(path.with_suffix(".damaged"))
             else:
                 path.unlink()
@@ -194,13 +218,32 @@ class Collection:
         return kept
 
     def _next_number(self) -> int:
-        taken = [*self.segments(), *(self.path / "readings").glob("*.parquet")]
-        return max((int(p.name.split(".")[0]) for p in taken), default=0) + 1
+        # Tables may have been moved elsewhere, where the same number must not come again: the
+        # last readings of ports stay. Another name is somebody's own file.
+        names = [p.name for part in (".", *_PARTS) for p in (self.path / part).iterdir()]
+        found = (_NUMBERED.fullmatch(name) for name in names)
+        return max((int(match[1]) for match in found if match), default=0) + 1
+
+
+def _what_is_lost(path: Path, segment: Segment) -> list[str]:
+    """What a segment does not hold any more, in a line each."""
+    notes = []
+    kept = f"the segment is kept as {path.stem}.damaged"
+    if segment.headless:
+        notes.append(f"{path.name}: its head is damaged and nothing of it can be read; {kept}")
+    elif segment.damaged_bytes:
+        notes.append(
+            f"{path.name}: {segment.damaged_bytes} octets are damaged and were not read; {kept}"
+        )
+    if segment.torn_bytes and not segment.headless:
+        notes.append(f"{path.name}: {segment.torn_bytes} octets torn at its end")
+    return notes
 
 
 def _last_of_each(rows: Rows, table: TargetTable) -> NDArray[Any]:
     """The last reading of each target, with what tells the port apart."""
-    rows = rows[np.lexsort((rows["time_ns"], rows["target"]))]
+    # As written, not by time: the clock may have been set back since the session before.
+    rows = rows[np.argsort(rows["target"], kind="stable")]
     if len(rows):
         rows = rows[np.append(rows["target"][1:] != rows["target"][:-1], True)]
     carry = np.empty(len(rows), CARRY)
