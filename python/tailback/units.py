@@ -87,6 +87,11 @@ def percent(share: float, digits: int = 0, sign: str = "") -> str:
     return f"{100 * share:{sign}.{digits}f} %"
 
 
+def counted(number: int, word: str, form: str = "") -> str:
+    """A number of things: 1 port, 2 ports; with ``form=","`` 12,000 ports."""
+    return f"{number:{form}} {word}" if number == 1 else f"{number:{form}} {word}s"
+
+
 def format_time(ps: float) -> str:
     """Human-readable time: ``44.0 µs``."""
     for unit, size in (("s", 1e12), ("ms", 1e9), ("µs", 1e6), ("ns", 1e3)):

@@ -287,7 +287,10 @@ def test_a_collection(tmp_path: Path) -> None:
         part.write_parquet(tmp_path / "c" / "intervals" / f"{number:06d}.parquet")
     found = read_counters(tmp_path / "c")
     assert found.intervals.equals(rows)
-    assert found.notes == ["1 segments are not finished and were left out"]
+    assert found.notes == [
+        "1 segment not finished and left out; "
+        "where no collector runs any more: tailback collect --compact"
+    ]
     put(tmp_path, "c/intervals/000009.parquet", "PAR1")
     with pytest.raises(CounterError, match="damaged") as error:
         read_counters(tmp_path / "c")

@@ -125,6 +125,7 @@ def test_names_never_become_markup() -> None:
     assert page == render_evolution(graph, torus_panels(where, graph.places), title=evil)
     assert page.count("<script") == 3 and "alert(1)</script>" not in page
     assert re.search(r"script-src &#39;sha256-[^&]+&#39;", page)
+    assert re.search(r"<p>2 features of links that stall for .* %.*, in 1 evolution; 0 split", page)
     columns = columns_of(graph)
     assert columns.tolist() == [0, 0]
     assert time_unit(graph.steps)[0] == "ns"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,7 +26,7 @@ from tailback.counters.collect import (
     UmadPort,
 )
 from tailback.counters.schema import CounterError
-from tailback.units import parse_time_ps
+from tailback.units import counted, parse_time_ps
 
 
 class _Time(click.ParamType[int]):
@@ -195,6 +195,7 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
     tailback collect --out counters --interval "10 s"
     tailback collect --out study --plan rounds --sets 8
     """
+    _one_plan(click.get_current_context(), options["plan"])
     board = Board()
     if compact_only and not (out / "collection.json").is_file():
         raise CounterError(
@@ -215,14 +216,39 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
         click.echo("\n".join(_lines(summary, board, out, compact_only)))
 
 
+_OF_PLAN = {
+    "sweep": ("interval", "sweeps"),
+    "rounds": ("sets", "reads", "spacing", "rounds", "reset", "seed"),
+}
+
+
+def _one_plan(context: click.Context, plan: str) -> None:
+    """Refuse what was given for the other plan: it would be of no effect, and no end perhaps."""
+    for other, names in _OF_PLAN.items():
+        for name in names:
+            source = context.get_parameter_source(name)
+            if other != plan and source is click.core.ParameterSource.COMMANDLINE:
+                raise click.UsageError(
+                    f"--{name} is of --plan {other}, and this is --plan {plan}: "
+                    f"leave it out or add --plan {other}",
+                    context,
+                )
+
+
 def _collect(
     collection: Collection, board: Board, quiet: bool, stack: ExitStack, options: dict[str, Any]
 ) -> Summary:
+
+    def log(line: str) -> None:
+        # Whoever read the news may be gone, a terminal or a logging service: that ends nothing.
+        with suppress(OSError):
+            if not quiet:
+                click.echo(f"tailback: {safe(line)}", err=True)
+
     if options["metrics"] is not None:
         endpoint = Endpoint(options["metrics"], board.metrics)
         stack.callback(endpoint.close)
-        if not quiet:
-            click.echo(f"tailback: metrics on port {endpoint.port}", err=True)
+        log(f"metrics on port {endpoint.port}")
     port = UmadPort(options["ca"], options["ca_port"], options["sl"])
     stack.callback(port.close)
     exchange = Exchange(
@@ -233,10 +259,6 @@ def _collect(
         retries=options["retries"],
         rate=options["rate"],
     )
-
-    def log(line: str) -> None:
-        if not quiet:
-            click.echo(f"tailback: {safe(line)}", err=True)
 
     session = Session(_settings(options), exchange, collection, board, log)
     with _signals(session.stop, session.rediscover):
@@ -324,11 +346,12 @@ def _facts(summary: Summary, board: Board) -> dict[str, Any]:
 def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> list[str]:
     lines = []
     if not compact_only:
-        done = f"{summary.rounds} rounds" if summary.rounds else f"{summary.sweeps} sweeps"
+        done = (summary.rounds, "round") if summary.rounds else (summary.sweeps, "sweep")
         lines = [
-            f"{summary.nodes} devices, {summary.ports} ports; {done}, "
-            f"{summary.readings} readings, {summary.failed} failed",
-            f"{summary.mads} MADs in {summary.seconds:.1f} s ({summary.mads_per_s:.0f}/s), "
+            f"{counted(summary.nodes, 'device')}, {counted(summary.ports, 'port')}; "
+            f"{counted(*done)}, {counted(summary.readings, 'reading')}, {summary.failed} failed",
+            f"{counted(summary.mads, 'MAD')} in {summary.seconds:.1f} s "
+            f"({summary.mads_per_s:.0f}/s), "
             f"{share_text(summary.cpu_share)} of a processor; "
             f"longest sweep {summary.longest_sweep_s:.2f} s",
         ]

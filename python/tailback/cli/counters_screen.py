@@ -10,8 +10,8 @@ import polars as pl
 from tailback.cli.text import columns, share_text, short, wrap
 from tailback.counters.analysis.limits import cannot_tell, roots
 from tailback.counters.analysis.places import Places
-from tailback.counters.analysis.verdict import Verdict, counted, sentence
-from tailback.units import format_time
+from tailback.counters.analysis.verdict import Verdict, sentence
+from tailback.units import counted, format_time
 
 _TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
 _NOTICED: Final = {

@@ -27,6 +27,7 @@ from tailback.counters.analysis.study import Study
 from tailback.report import scales
 from tailback.report.packing import Packer, safe_json
 from tailback.report.page import asset, content_policy, template, write_page
+from tailback.units import counted
 
 MOST_FEATURES: Final = 20_000
 MOST_VALUES: Final = 30_000_000
@@ -95,8 +96,8 @@ def render_evolution(
         arrays=arrays,
         title=title[:_NAME] or "port counters",
         threshold=f"{graph.threshold:g}",
-        count=f"{graph.features.height:,}",
-        evolutions=f"{graph.features['evolution'].n_unique():,}",
+        features=counted(graph.features.height, "feature", ","),
+        evolutions=counted(graph.features["evolution"].n_unique(), "evolution", ","),
         splits=f"{graph.splits:,}",
         merges=f"{graph.merges:,}",
         note=" ".join(notes),
@@ -174,7 +175,7 @@ def _payload(
         "shades": packer.add(scales.table("stall"), "u1"),
         "unit": unit,
         "times": [(int(t) - first) / scale for t in graph.steps],
-        "place_word": "links",
+        "place_word": "link",
         "places": [name[:_NAME] for name in graph.places],
         "features": features,
         "edges": {n: packer.add(graph.edges[n].to_numpy(), "u4") for n in ("source", "target")},

@@ -19,7 +19,7 @@ function describe(graph: Graph, feature: number): string[] {
   const into = graph.after[feature]?.length ?? 0;
   return [
     `Feature ${feature} at ${graph.time(one(graph.step))}`,
-    `${one(graph.extent)} ${graph.payload.place_word}`,
+    `${one(graph.extent)} ${graph.payload.place_word}${one(graph.extent) === 1 ? "" : "s"}`,
     `largest ${one(graph.maximum).toFixed(1)} %, mean ${one(graph.mean).toFixed(1)} %`,
     `from ${from} features before, into ${into} after; evolution ${one(graph.evolution)}`,
     places.slice(0, NAMES_SHOWN).join(", ") + more,

@@ -12,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from tailback.counters.analysis.evolution import Evolution
+from tailback.units import counted
 
 BANDS: Final = ((40.0, "#f3d9ee"), (50.0, "#dfa6dc"), (60.0, "#b96cc4"), (70.0, "#83409e"),
                 (80.0, "#4a1f6b"))  # fmt: skip
@@ -78,7 +79,8 @@ def dot_text(graph: Evolution, title: str = "", *, most: int = 20_000) -> str:
         lines.append(
             f'  f{number} [width={size:.2f}, fillcolor="{colour(row["maximum"])}", '
             f'label="{row["extent"]}", fontcolor="{"white" if dark else "black"}", '
-            f'tooltip="feature {number}: {row["extent"]} links, at most {row["maximum"]:.1f} %"];'
+            f'tooltip="feature {number}: {counted(row["extent"], "link")}, '
+            f'at most {row["maximum"]:.1f} %"];'
         )
         by_step.setdefault(row["step"], []).append(number)
     for step, numbers in by_step.items():

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.counters.analysis.verdict import Verdict, counted
-from tailback.units import format_time, percent
+from tailback.counters.analysis.verdict import Verdict
+from tailback.units import counted, format_time, percent
 
 FULL: Final = 0.7
 """Share of its rate from which a port counts as full: the same as for roots of congestion trees."""

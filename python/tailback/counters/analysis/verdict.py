@@ -14,6 +14,7 @@ import polars as pl
 from tailback.counters.analysis.classes import attach
 from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass, Piece
 from tailback.counters.schema import Flag, lost_gbps
+from tailback.units import counted
 
 Kind = Literal["stalls", "quiet", "unknown"]
 
@@ -310,11 +311,6 @@ def sentence(verdict: Verdict) -> str:
     if capacity:
         text += f", which took {_rounded(float(lost))} of their {_rounded(float(capacity))} Gb/s"
     return f"{text}. {_where(verdict, mine)}"
-
-
-def counted(number: int, word: str) -> str:
-    """A number of things: 1 port, 2 ports."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _rounded(gbps: float) -> str:

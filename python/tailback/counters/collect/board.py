@@ -111,7 +111,9 @@ class Board:
         narrow = table.wait_top == mads.ALL_ONES_32
         latched = narrow & (last["wait"] == table.wait_top)
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | latched
-        words = last["words"].tolist()
+        words, waits = last["words"].tolist(), last["wait"].tolist()
+        # No number at all where the device has none: a 0 would say that nothing waits there.
+        counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
         lines = self._own()
         columns: list[tuple[str, str, str, list[float | int]]] = [
             ("xmit_bytes_total", "counter", "Bytes sent, as the device counts.",
@@ -119,7 +121,7 @@ class Board:
             ("xmit_packets_total", "counter", "Packets sent, as the device counts.",
              last["packets"][seen].tolist()),
             ("xmit_wait_ticks_total", "counter", "Ticks with data to send and no credit.",
-             last["wait"][seen].tolist()),
+             [waits[i] if counted[i] else np.nan for i in seen.tolist()]),
             ("stall_ratio", "gauge", "Share of the last interval with data and no credit.",
              stall[seen].tolist()),
             ("lost_gbps", "gauge", "Bandwidth lost to stalls in the last interval, Gb/s.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect.exchange import Exchange, Reply, Request
-from tailback.counters.collect.subnet import PortTarget, Subnet, target_ticks
+from tailback.counters.collect.subnet import PortTarget, Subnet, target_ticks, unnamed
 from tailback.counters.schema import CounterError
 
 Place = tuple[int, int]
@@ -37,6 +37,8 @@ class _Walk:
     devices: dict[int, _Device] = field(default_factory=dict)
     peer: dict[Place, Place] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    silent: set[Place] = field(default_factory=set)
+    blind: bool = False
 
     def ask(self, path: bytes, attribute: int, modifier: int, tag: tuple[str, Place]) -> None:
         # The limit of requests on the way is kept by device, and a path leads to one device only.
@@ -49,6 +51,9 @@ class _Walk:
         what, place = reply.request.tag
         if reply.mad is None:
             self.problems.append(self._lost(what, place, reply.problem))
+            self.blind |= what == "node"
+            if what == "port":
+                self.silent.add(place)
         elif what == "node":
             self._node(mads.node_info(reply.mad), place, reply)
         elif what == "name":
@@ -120,7 +125,9 @@ def discover(exchange: Exchange, *, hosts: bool = True, tick_ns: float | None = 
             "the subnet management agent of this machine's port does not answer",
             remedy="check 'ibstat', or give a discovery file with --fabric FILE",
         )
-    subnet = Subnet(problems=walk.problems)
+    subnet = Subnet(
+        problems=walk.problems, devices=set(walk.devices), silent=walk.silent, blind=walk.blind
+    )
     for guid in sorted(walk.devices):
         subnet.targets.extend(_targets(walk, walk.devices[guid], hosts, tick_ns))
     return subnet
@@ -148,7 +155,7 @@ def _targets(walk: _Walk, device: _Device, hosts: bool, tick_ns: float | None) -
         targets.append(
             PortTarget(
                 guid=device.info.guid,
-                node_name=device.name or f"0x{device.info.guid:016x}",
+                node_name=device.name or unnamed(device.info.guid),
                 switch=switch,
                 port=port,
                 lid=lid,

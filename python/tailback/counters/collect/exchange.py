@@ -54,7 +54,8 @@ class Reply:
         request: The request.
         mad: The answer, None when there is none.
         problem: ``""``, ``"timeout"``, ``"given up"``, ``"refused"`` (the device did not take it)
-            or ``"status 0x…"`` (the node answered that it cannot).
+            or ``"busy"`` or ``"status 0x…"`` (the node answered that it cannot at present, or at
+            all).
         received_ns: When it came in, on the monotonic clock, nanoseconds.
     """
 
@@ -229,7 +230,8 @@ class Exchange:
             self.totals.answered += 1
             status = mads.status(mad)
             if status:
-                done.append(self._failed(request, f"status 0x{status:04x}"))
+                busy = status & mads.BUSY
+                done.append(self._failed(request, "busy" if busy else f"status 0x{status:04x}"))
             else:
                 done.append(Reply(request, mad, "", self._clock()))
         self._release(node)

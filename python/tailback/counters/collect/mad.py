@@ -29,6 +29,9 @@ MAX_HOPS: Final = 63
 NODE_DESCRIPTION, NODE_INFO, PORT_INFO = 0x0010, 0x0011, 0x0015
 CLASS_PORT_INFO, PORT_COUNTERS, PORT_COUNTERS_EXTENDED = 0x0001, 0x0012, 0x001D
 
+BUSY: Final = 0x0001
+"""Status of an answer: the request was thrown away and may be made again (IBA 13.4.7)."""
+
 ALL_ONES_32: Final = 2**32 - 1
 ALL_ONES_64: Final = 2**64 - 1
 

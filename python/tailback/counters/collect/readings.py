@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,15 +89,27 @@ class PortReader:
         targets: What can be read.
         exchange: Where requests go.
         offset_ns: What to add to the monotonic clock for UTC, nanoseconds.
+        unbroken: What :meth:`unbroken` of the reader before said; their series go on.
     """
 
-    def __init__(self, targets: Sequence[PortTarget], exchange: Exchange, offset_ns: int) -> None:
+    def __init__(
+        self,
+        targets: Sequence[PortTarget],
+        exchange: Exchange,
+        offset_ns: int,
+        unbroken: Container[tuple[int, int]] = (),
+    ) -> None:
         self.targets = targets
         self._exchange = exchange
         self._offset_ns = offset_ns
         self._partial: dict[int, tuple[mads.Counters, Reply, bool] | str] = {}
         # The reading that follows one that failed spans a gap; so does a session's first.
-        self._missed = [True] * len(targets)
+        self._missed = [(target.guid, target.port) not in unbroken for target in targets]
+
+    def unbroken(self) -> set[tuple[int, int]]:
+        """GUID and port of the targets whose last reading did not fail."""
+        known = zip(self.targets, self._missed, strict=True)
+        return {(target.guid, target.port) for target, missed in known if not missed}
 
     def ask(self, index: int, round_number: int = 0) -> None:
         """Queue the request or the two requests of one target."""

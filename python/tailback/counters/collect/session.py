@@ -21,9 +21,11 @@ from tailback.counters.collect.readings import RAW, PortReader
 from tailback.counters.collect.rounds import RoundPlan, Rounds
 from tailback.counters.collect.segments import SegmentWriter
 from tailback.counters.collect.store import Collection
-from tailback.counters.collect.subnet import PortTarget, Subnet, survey
+from tailback.counters.collect.subnet import PortTarget, Subnet, keep_unseen, survey
 from tailback.counters.collect.sweep import spread, sweep
 from tailback.counters.schema import CounterError
+from tailback.errors import TailbackError
+from tailback.units import counted
 
 FLUSH_NS: Final = 250_000_000
 """Readings are handed to the system at least this often while any come in."""
@@ -127,12 +129,13 @@ class Session:
         self.summary = Summary()
         self._exchange, self._collection = exchange, collection
         self._board, self._log = board, log
-        self._stop = self._rediscover = False
+        self._stop = self._rediscover = self._unsynced = False
         self._buffer: list[tuple[int, ...]] = []
         self._lost: Counter[tuple[str, str]] = Counter()
         self._flushed_ns = self._synced_ns = self._rolled_ns = self._found_ns = 0
         self._segment: SegmentWriter | None = None
         self._targets: list[PortTarget] = []
+        self._read_by: PortReader | None = None
         self._compactor = ThreadPoolExecutor(1, thread_name_prefix="compact")
         self._compacting: Future[list[str]] | None = None
         # One offset for the whole session: a clock that is set meanwhile must not bend intervals.
@@ -197,9 +200,9 @@ class Session:
             if time.monotonic_ns() > due:
                 self._board.overruns += 1
                 due = time.monotonic_ns()
-            if self._housekeeping():
-                reader, order = self._reader()
-            while not self._stopped() and not self._rediscover:
+            while not self._stopped():
+                if self._housekeeping():
+                    reader, order = self._reader()
                 left = due - time.monotonic_ns()
                 if left <= 0:
                     break
@@ -232,7 +235,10 @@ class Session:
             self._housekeeping()
 
     def _reader(self) -> tuple[PortReader, list[int]]:
-        return PortReader(self._targets, self._exchange, self._offset_ns), spread(self._targets)
+        unbroken = set() if self._read_by is None else self._read_by.unbroken()
+        reader = PortReader(self._targets, self._exchange, self._offset_ns, unbroken)
+        self._read_by = reader
+        return reader, spread(self._targets)
 
     def _take(self, row: tuple[int, ...]) -> None:
         self._buffer.append(row)
@@ -256,14 +262,20 @@ class Session:
         rows = np.array(self._buffer, RAW)
         self._buffer.clear()
         self._segment.append(rows)
+        self._unsynced = True
         self.summary.readings += len(rows)
         self._board.update(rows)
-        if now - self._synced_ns >= SYNC_NS:
-            self._synced_ns = now
-            self._segment.sync()
+        self._sync()
         too_old = now - self._rolled_ns >= self.settings.roll_ns
         if too_old or self._segment.size_bytes >= ROLL_BYTES:
             self._roll()
+
+    def _sync(self) -> None:
+        """Have the disk take what was written, where that is due."""
+        now = time.monotonic_ns()
+        if self._segment is not None and self._unsynced and now - self._synced_ns >= SYNC_NS:
+            self._synced_ns, self._unsynced = now, False
+            self._segment.sync()
 
     def _report_lost(self) -> None:
         """Log and keep what failed since the last time, one line for a device and a reason."""
@@ -271,7 +283,7 @@ class Session:
         for place, ((name, problem), count) in enumerate(self._lost.most_common()):
             self._event("reads failed", node=name, problem=problem, count=count)
             if place < _LINES_PER_SWEEP:
-                self._log(f"{name[:64]!r}: {count} readings failed: {problem}")
+                self._log(f"{name[:64]!r}: {counted(count, 'reading')} failed: {problem}")
         if len(self._lost) > _LINES_PER_SWEEP:
             self._log(f"… and {len(self._lost) - _LINES_PER_SWEEP} more; all are in events/")
         self._lost.clear()
@@ -287,7 +299,8 @@ class Session:
         return self._rediscover or old
 
     def _housekeeping(self) -> bool:
-        """Look for changes where it is time to; returns whether the ports are others now."""
+        """Sync and look for changes where it is time to; returns whether the ports are others."""
+        self._sync()
         self._collect_compaction()
         return self._wants_discovery() and self._find(first=False)
 
@@ -298,7 +311,8 @@ class Session:
         self._exchange.forgive()
         try:
             subnet = self._ask_for_ports()
-        except CounterError as error:
+        except TailbackError as error:
+            # Not only the subnet's: a discovery file may be half written when it is read again.
             if first:
                 raise
             self._log(f"re-discovery failed, the ports stay as they are: {error.message}")
@@ -307,11 +321,14 @@ class Session:
             self._log(f"{name[:64]!r}: {problem}")
         if len(subnet.problems) > _LINES_PER_SWEEP:
             self._log(f"… and {len(subnet.problems) - _LINES_PER_SWEEP} more problems")
+        if not subnet.targets and not first:
+            self._log("re-discovery found no port, the ports stay as they are")
         if not subnet.targets or subnet.targets == self._targets:
             return False
         self._targets = subnet.targets
         self.summary.nodes, self.summary.ports = subnet.nodes, len(subnet.targets)
-        self._log(f"{subnet.nodes} devices, {len(subnet.targets)} ports")
+        ports = counted(len(subnet.targets), "port")
+        self._log(f"{counted(subnet.nodes, 'device')}, {ports}")
         self._board.begin(self._targets)
         self._roll()
         for name, problem in subnet.problems:
@@ -324,6 +341,7 @@ class Session:
             found = read_targets(settings.fabric, hosts=settings.hosts, tick_ns=settings.tick_ns)
         else:
             found = discover(self._exchange, hosts=settings.hosts, tick_ns=settings.tick_ns)
+            found = keep_unseen(found, self._targets)
         return survey(self._exchange, found, self._targets)
 
     def _roll(self) -> None:

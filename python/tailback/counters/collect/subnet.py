@@ -52,10 +52,21 @@ class PortTarget:
 
 @dataclass
 class Subnet:
-    """The ports to read and what was odd on the way to them."""
+    """The ports to read and what was odd on the way to them.
+
+    Attributes:
+        targets: The ports.
+        problems: Name of a device, and what was odd there.
+        devices: GUIDs of all devices that answered.
+        silent: Device and port number whose state was asked for and not told.
+        blind: A device did not answer, so others may be behind it.
+    """
 
     targets: list[PortTarget] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    devices: set[int] = field(default_factory=set)
+    silent: set[tuple[int, int]] = field(default_factory=set)
+    blind: bool = False
 
     @property
     def nodes(self) -> int:
@@ -69,6 +80,49 @@ def target_ticks(device_id: int, gbps: float, override_ns: float | None) -> tupl
         return override_ns, "given"
     tick = tick_of(device_id, gbps)
     return tick.tick_ns, tick.source
+
+
+def keep_unseen(found: Subnet, known: Sequence[PortTarget]) -> Subnet:
+    """Keep the ports that a discovery could not see, because an answer was lost on the way.
+
+    A port whose device says that it is down goes, and so does a device that is not there any more
+    when all others answered. A device that is found but did not tell its name keeps it.
+
+    Args:
+        found: The discovery.
+        known: The ports of the one before.
+    """
+    names = {target.guid: target.node_name for target in known}
+    targets = [
+        replace(t, node_name=names.get(t.guid, t.node_name))
+        if t.node_name == unnamed(t.guid)
+        else t
+        for t in found.targets
+    ]
+    there = {(target.guid, target.port) for target in targets}
+    owner = {target.lid: target.guid for target in targets}
+    unseen = [
+        target
+        for target in known
+        if (target.guid, target.port) not in there
+        and owner.get(target.lid, target.guid) == target.guid
+        and (
+            (target.guid, target.port) in found.silent
+            # The state of port 0 tells the address of all ports of a switch.
+            or (target.switch and (target.guid, 0) in found.silent)
+            or (found.blind and target.guid not in found.devices)
+        )
+    ]
+    problems = list(found.problems)
+    if unseen:
+        problems.append(("the subnet", f"kept ports that could not be seen: {len(unseen)}"))
+    targets = sorted([*targets, *unseen], key=lambda target: (target.guid, target.port))
+    return replace(found, targets=targets, problems=problems)
+
+
+def unnamed(guid: int) -> str:
+    """What a device is called that does not tell its name."""
+    return f"0x{guid:016x}"
 
 
 def survey(exchange: Exchange, subnet: Subnet, known: Sequence[PortTarget] = ()) -> Subnet:
@@ -98,6 +152,7 @@ def survey(exchange: Exchange, subnet: Subnet, known: Sequence[PortTarget] = ())
         target = agents[lid]
         problems.append((target.node_name, f"no performance agent: {reply.problem}"))
         if reply.problem.startswith("status"):
+            # Not so one that is busy: it will answer another time.
             can[lid] = None
         elif earlier := before.get(target.guid):
             can[lid] = mads.Capability(earlier.extended, earlier.wait, earlier.extended_wait)

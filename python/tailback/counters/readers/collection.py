@@ -13,6 +13,7 @@ import polars as pl
 
 from tailback.counters.readers.model import Counters
 from tailback.counters.schema import INTERVALS, CounterError, conform
+from tailback.units import counted
 
 
 def sniff(path: Path) -> bool:
@@ -44,5 +45,8 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
         out.intervals = pl.concat(parts)
     waiting = len(list((path / "segments").glob("*.segment")))
     if waiting:
-        out.notes.append(f"{waiting} segments are not finished and were left out")
+        out.notes.append(
+            f"{counted(waiting, 'segment')} not finished and left out; "
+            "where no collector runs any more: tailback collect --compact"
+        )
     return out

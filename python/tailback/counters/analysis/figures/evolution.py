@@ -11,6 +11,7 @@ from tailback.counters.analysis.dot import BANDS, colour
 from tailback.counters.analysis.evolution_layout import columns_of, time_unit
 from tailback.counters.analysis.figures.style import INK, MUTED, canvas, figure
 from tailback.counters.analysis.study import Study
+from tailback.units import counted
 
 
 @figure("evolution")
@@ -47,7 +48,7 @@ def evolution(study: Study) -> Figure | None:
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     axes.set_title(
-        f"{features.height} features from {graph.threshold:g} %, {graph.splits} split, "
+        f"{counted(features.height, 'feature')} from {graph.threshold:g} %, {graph.splits} split, "
         f"{graph.merges} merge; area: links",
         fontsize=8.5, fontweight="normal",
     )  # fmt: skip

@@ -1,0 +1,212 @@
+"""What changes under a collector that runs for months, and what must not end it."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from importlib import import_module
+from pathlib import Path
+
+import polars as pl
+import pytest
+from collect_subnet import FakeSubnet, row_of_switches
+from test_collect_session import FILE, MS, after_sweeps, table
+
+import tailback.cli as command_line
+from tailback.cli.collect import collect
+from tailback.counters.collect import (
+    Board,
+    Collection,
+    Exchange,
+    Session,
+    Settings,
+)
+from tailback.counters.collect import session as sessions
+from tailback.counters.collect.discovery import discover
+from tailback.counters.collect.segments import SegmentWriter
+from tailback.counters.collect.subnet import keep_unseen, survey
+from tailback.counters.schema import Flag
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(command_line.cli.commands, "collect", collect)
+
+
+def quick(subnet: FakeSubnet) -> Exchange:
+    return Exchange(subnet, timeout_ms=5, retries=1)
+
+
+def test_a_discovery_file_that_is_being_written_does_not_end_a_collector(tmp_path: Path) -> None:
+    subnet = row_of_switches(1, 1)
+    file = tmp_path / "fabric"
+    file.write_text(FILE)
+    collection, lines = Collection(tmp_path / "c"), []
+    settings = Settings(interval_ns=5 * MS, sweeps=4, fabric=file, rediscover_ns=1)
+    subnet.devices[0x1000].lid, subnet.devices[0x2000].lid = 11, 12
+    board = Board()
+    session = Session(settings, quick(subnet), collection, board, lines.append)
+    after_sweeps(board, 1, lambda: file.write_text(FILE.replace("[4] ", "[4 ")))
+    assert session.run().sweeps == 4
+    collection.close()
+    assert any("the ports stay as they are" in line for line in lines), lines
+
+
+def found_again(
+    subnet: FakeSubnet, *, hosts: bool = True
+) -> tuple[set[tuple[int, int]], list[str]]:
+    """Discover with everything there, then as ``subnet`` is now: the ports and the problems."""
+    everything = row_of_switches(3, 1)
+    known = survey(quick(everything), discover(quick(everything))).targets
+    now = keep_unseen(discover(quick(subnet), hosts=hosts), known)
+    return {(t.guid, t.port) for t in now.targets}, [problem for _, problem in now.problems]
+
+
+def test_ports_behind_an_answer_that_was_lost_stay() -> None:
+    everything, problems = found_again(row_of_switches(3, 1))
+    assert len(everything) == 10 and problems == []
+    subnet = row_of_switches(3, 1)
+    subnet.devices[0x1001].dead = True
+    there, problems = found_again(subnet)
+    assert there == everything and "kept ports that could not be seen: 7" in problems
+
+
+def test_ports_that_are_down_and_devices_that_are_gone_do_not_stay() -> None:
+    everything, _ = found_again(row_of_switches(3, 1))
+    subnet = row_of_switches(3, 1)
+    # The cable between the second and the third switch is pulled, and all that was asked answers.
+    subnet.devices[0x1001].ports[3].state = 1
+    there, problems = found_again(subnet)
+    assert everything - there == {(0x1001, 3), (0x1002, 1), (0x1002, 2), (0x2020, 1)}
+    assert problems == []
+
+
+def test_an_address_that_another_device_has_now_is_not_asked_as_before() -> None:
+    subnet = row_of_switches(3, 1)
+    subnet.devices[0x1002].dead = True
+    subnet.devices[0x2010].lid = subnet.devices[0x1002].lid
+    there, _ = found_again(subnet)
+    assert (0x1002, 1) not in there and (0x2020, 1) in there
+
+
+def test_an_agent_that_is_busy_is_not_left_out() -> None:
+    class Busy(FakeSubnet):
+        def _performance(self, device: object, attribute: int, mad: bytearray) -> None:
+            mad[4:6] = b"\0\1"
+
+    subnet = Busy(row_of_switches(1, 1).devices)
+    found = survey(quick(subnet), discover(quick(subnet)))
+    assert len(found.targets) == 2
+    assert [problem for _, problem in found.problems] == 2 * ["no performance agent: busy"]
+
+
+def test_a_change_elsewhere_is_no_gap_in_the_series_of_other_ports(tmp_path: Path) -> None:
+    subnet = row_of_switches(2, 1)
+    collection, board = Collection(tmp_path / "c"), Board()
+    settings = Settings(interval_ns=20 * MS, sweeps=8)
+    session = Session(settings, quick(subnet), collection, board)
+
+    def unplug() -> None:
+        subnet.devices[0x1001].ports[1].state = 1
+        session.rediscover()
+
+    after_sweeps(board, 2, unplug)
+    session.run()
+    collection.close()
+    intervals = table(tmp_path / "c", "intervals")
+    assert len(list((tmp_path / "c" / "intervals").iterdir())) == 2
+    assert not (intervals["flags"] & int(Flag.GAP)).sum()
+
+
+def test_a_hangup_is_answered_between_sweeps_and_moves_none(tmp_path: Path) -> None:
+    subnet = row_of_switches(2, 1)
+    collection, board, lines = Collection(tmp_path / "c"), Board(), []
+    settings = Settings(interval_ns=300 * MS, sweeps=3)
+    session = Session(settings, quick(subnet), collection, board, lines.append)
+
+    def unplug() -> None:
+        subnet.devices[0x1001].ports[1].state = 1
+        session.rediscover()
+
+    after_sweeps(board, 1, unplug)
+    session.run()
+    collection.close()
+    assert len([line for line in lines if "ports" in line]) == 2
+    intervals = table(tmp_path / "c", "intervals").filter(pl.col("node_guid") == 0x1000)
+    assert intervals["interval_ns"].min() > 250 * MS  # type: ignore[operator]
+    assert intervals["interval_ns"].max() < 450 * MS  # type: ignore[operator]
+    gone = table(tmp_path / "c", "readings").filter(pl.col("node_guid") == 0x1001)
+    assert gone.filter(pl.col("port") == 1).height == 1, "what is gone is not asked again"
+
+
+def test_readings_reach_the_disk_between_sweeps_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    sync = SegmentWriter.sync
+
+    def counting(segment: SegmentWriter) -> None:
+        synced.append(segment.size_bytes)
+        sync(segment)
+
+    monkeypatch.setattr(SegmentWriter, "sync", counting)
+    monkeypatch.setattr(sessions, "SYNC_NS", 100 * MS)
+    monkeypatch.setattr(sessions, "FLUSH_NS", 0)
+    collection, board = Collection(tmp_path / "c"), Board()
+    settings = Settings(interval_ns=60_000 * MS)
+    session = Session(settings, quick(row_of_switches(2, 1)), collection, board)
+
+    def stop() -> None:
+        time.sleep(0.5)
+        session.stop()
+
+    after_sweeps(board, 1, stop)
+    session.run()
+    collection.close()
+    # Once with the first reading and once with the others, while no sweep is under way.
+    assert len(synced) == 2 and synced[1] > synced[0]
+
+
+def test_a_port_without_the_counter_has_no_sample(tmp_path: Path) -> None:
+    subnet = row_of_switches(1, 1)
+    subnet.devices[0x1000].mask = 0x0300
+    collection, board = Collection(tmp_path / "c"), Board()
+    Session(Settings(interval_ns=MS, sweeps=2), quick(subnet), collection, board).run()
+    collection.close()
+    waits = [line for line in board.metrics().splitlines() if "_wait_ticks_total{" in line]
+    assert len(waits) == 1 and 'guid="0x0000000000002000"' in waits[0]
+
+
+def test_nobody_who_reads_the_news_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = import_module("tailback.cli.collect")
+    echo = module.click.echo
+
+    def closed(message: str, err: bool = False) -> None:
+        if err:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        echo(message)
+
+    monkeypatch.setattr(module, "UmadPort", lambda *_: row_of_switches(1, 1))
+    monkeypatch.setattr(module.click, "echo", closed)
+    arguments = ["--out", str(tmp_path / "c"), "--sweeps", "1", "--metrics", "0"]
+    assert command_line.run(["collect", *arguments]) == 0
+    assert "2 devices, 2 ports; 1 sweep, 2 readings, 0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rounds", "5"], "--rounds is of --plan rounds, and this is --plan sweep"),
+        (["--reset"], "--reset is of --plan rounds"),
+        (["--plan", "rounds", "--sweeps", "3"], "--sweeps is of --plan sweep"),
+    ],
+)
+def test_an_option_of_the_other_plan_is_refused(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.run(["collect", "--out", str(tmp_path / "c"), *arguments]) == 2
+    assert words in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "c").exists() and threading.active_count() < 10
