@@ -9,9 +9,18 @@ from typing import Any
 
 import polars as pl
 import pytest
+from collect_subnet import row_of_switches
 
 from tailback.cli import run as tailback
 from tailback.counters import archive, archive_torus
+from tailback.counters.collect import (
+    Board,
+    Collection,
+    Exchange,
+    RoundPlan,
+    Session,
+    Settings,
+)
 from tailback.counters.schema import INTERVALS, conform
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,6 +160,27 @@ def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
     assert "lid 136[17]" in text and "52 %" in text
     text = said(capsys, *files, "--every", "60 s", code=3)
     assert "UNDETERMINED" in text and "--tick" in text
+
+
+def test_a_tick_that_is_given_counts_for_a_collection_and_an_archive_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, plan in (("sweep", None), ("rounds", RoundPlan(reads=4, spacing_ns=10**6, rounds=3))):
+        collection = Collection(tmp_path / name)
+        subnet = row_of_switches(2, 1)
+        for device in subnet.devices.values():
+            for port in device.ports:
+                subnet.script[device.guid, port] = [1000 * n for n in range(1, 20)]
+        settings = Settings(interval_ns=10**7, sweeps=3, rounds=plan)
+        Session(settings, Exchange(subnet), collection, Board()).run()
+        collection.close()
+    for what in ("sweep", "sweep/intervals/000001.parquet", "rounds"):
+        ports = [
+            json.loads(said(capsys, tmp_path / what, *JSON, *tick))["worst_ports"]
+            for tick in ((), ("--tick", "2.2 ns"))
+        ]
+        told, given = (sorted(port["stall_fraction"] for port in part) for part in ports)
+        assert len(told) and given == pytest.approx([share / 10 for share in told])
 
 
 def test_one_look_is_no_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

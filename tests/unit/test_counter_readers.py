@@ -216,6 +216,25 @@ def test_other_samplers(tmp_path: Path) -> None:
     assert (row["port"], row["data_bytes"], row["turnaround_ns"]) == (2, 200, 500_000_000)
 
 
+def test_a_counter_of_a_sampler_that_stopped_is_not_a_port_that_never_waits(tmp_path: Path) -> None:
+    """The sampler reads PortCounters, whose 32 bits stop at all ones; no column says so."""
+    text = "#Time,Time_usec,ProducerName,lid,port,PortXmitData,PortXmitPkts,PortXmitWait\n"
+    for second, (data, packets, wait) in enumerate(
+        [(1, 2, 4294967000), (4294967295, 3, 4294967295), (4294967295, 4, 4294967295),
+         (4294967296, 5, 7)]
+    ):  # fmt: skip
+        text += f"{second}.0,0,n1,3,2,{data},{packets},{wait}\n"
+    found = read_counters(put(tmp_path, "c.csv", text))
+    latched, low = int(Flag.LATCHED), int(Flag.AT_LEAST | Flag.DATA_AT_LEAST)
+    assert found.readings["flags"].to_list() == [0, latched | low, latched | low, 0]
+    made = found.all_intervals(tick_ns=1.0)
+    assert made["xmit_wait_ticks"].to_list() == [295, None, 7]
+    assert made["data_bytes"].to_list() == [4 * 4294967294, None, 4]
+    assert [Flag(f) for f in made["flags"]] == [
+        Flag(latched | low), Flag(latched | low), Flag.RESET | Flag.AT_LEAST
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("old", "new", "place", "message"),
     [

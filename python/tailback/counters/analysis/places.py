@@ -222,6 +222,20 @@ def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFr
     return out, notes
 
 
+def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
+    """Intervals whose stall is that of their ticks at another length of a tick.
+
+    Args:
+        intervals: Rows of ``counter_intervals``; those without ticks stay as they are.
+        tick_ns: Length of a tick, nanoseconds.
+    """
+    time = pl.col("xmit_wait_ticks") * tick_ns
+    return intervals.with_columns(
+        stall_ns=pl.coalesce(time, "stall_ns"),
+        stall_fraction=pl.coalesce(time / pl.col("interval_ns"), "stall_fraction"),
+    )
+
+
 def with_classes(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
     """The classes of the ports of a frame: of its fabric, or of its directions where it has none.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from tailback.counters.analysis.believable import Instants, check, seen_once
 from tailback.counters.analysis.classes import CLASSES
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.passes import Archive
-from tailback.counters.analysis.places import Places, fill_ticks, name_ports
+from tailback.counters.analysis.places import Places, fill_ticks, name_ports, ticked
 from tailback.counters.analysis.rounds import archive
 from tailback.counters.readers import Counters, merged, read_counters
 from tailback.counters.readers.model import COORDINATES
@@ -75,13 +76,17 @@ class Source:
             CounterError: The instants of the readings cannot be true.
         """
         if self.archive is not None:
-            return self.archive, []
+            if tick_ns is None:
+                return self.archive, []
+            return self.archive.then(partial(ticked, tick_ns=tick_ns)), []
         readings = self.counters.readings
         if tick_ns is not None:
             readings, _ = fill_ticks(readings, tick_ns)
         readings, notes = name_ports(readings, places)
         readings, more = fill_ticks(readings, None)
         given, lost = name_ports(self.counters.intervals, places)
+        if tick_ns is not None:
+            given = ticked(given.lazy(), tick_ns).collect()
         found = difference(readings)
         try:
             check(readings, found, self.instants)

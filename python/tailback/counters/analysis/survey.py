@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
@@ -91,12 +92,15 @@ def _rounds(
     if classes.is_empty():
         named = readings.rows.select("node_name", "port").unique()
         classes = with_classes(named.collect(engine="streaming"), places)
-    tick = rounds.FDR_TICK_NS if chosen.tick_ns is None else chosen.tick_ns
-    found = study.infiniband(
-        readings, classes, tick_ns=tick, title=", ".join(source.kinds), engine=engine
-    )
+    if chosen.tick_ns is not None:
+        readings = readings.then(partial(_ticked, tick_ns=chosen.tick_ns))
+    found = study.infiniband(readings, classes, title=", ".join(source.kinds), engine=engine)
     summary = pl.DataFrame(schema=rounds.ROUNDS) if found.rounds is None else found.rounds
     return found, verdict.of_rounds(summary), classes
+
+
+def _ticked(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
+    return readings.with_columns(tick_ns=pl.lit(tick_ns))
 
 
 def _intervals(

@@ -21,11 +21,15 @@ from tailback.counters.readers.ldms_columns import (
     Port,
     layout,
 )
-from tailback.counters.readers.model import U64_MAX, Counters, shown
+from tailback.counters.readers.model import U32_MAX, U64_MAX, Counters, shown
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
 
 _HEADER_LIMIT: Final = 4 << 20
 _SECOND_NS: Final = 1_000_000_000
+_INFINIBAND: Final = ("ibnet", "sysclassib")
+_LIMITS: Final = {
+    "data_bytes": "data_limit", "packets": "packets_limit", "xmit_wait_ticks": "wait_limit",
+}  # fmt: skip
 
 
 def sniff(path: Path) -> bool:
@@ -252,19 +256,30 @@ def _readings(base: pl.DataFrame, port: Port, known: Layout) -> pl.DataFrame | N
         columns[value.target] = pl.col(f"c{value.index}").clip(upper_bound=U64_MAX // worth) * worth
         if value.limit is not None:
             columns["wait_limit"] = pl.lit(value.limit, pl.UInt64)
+        elif known.family in _INFINIBAND and value.target in _LIMITS:
+            columns[_LIMITS[value.target]] = _limit(columns[value.target], value.target, worth)
     if port.direction is not None:
         columns |= _gemini_link(port.direction[0], columns.get("lanes", pl.lit(None, pl.UInt64)))
-    if "xmit_wait_ticks" in columns:
-        wait = columns["xmit_wait_ticks"]
-        limit = columns.get("wait_limit", pl.lit(U64_MAX, pl.UInt64))
-        columns["flags"] = (
-            pl.when(wait >= limit)
-            .then(int(Flag.LATCHED | Flag.AT_LEAST))
-            .otherwise(0)
-            .cast(pl.UInt32)
-        )
+    for target, limit in _LIMITS.items():
+        if target in columns and limit in columns:
+            low = Flag.AT_LEAST if target == "xmit_wait_ticks" else Flag.DATA_AT_LEAST
+            full = pl.when(columns[target] >= columns[limit]).then(int(Flag.LATCHED | low))
+            columns["flags"] = columns["flags"] | full.otherwise(0).cast(pl.UInt32)
     frame = base.select(expression.alias(column) for column, expression in columns.items())
     return conform(READINGS, frame)
+
+
+def _limit(value: pl.Expr, target: str, worth: int) -> pl.Expr:
+    """Largest value of an InfiniBand counter of which no column says how wide it is.
+
+    PortXmitWait has 32 bits unless the number itself says otherwise: samplers read PortCounters.
+    Data and packets may have 64; one that shows 32 ones has stopped there.
+    """
+    narrow = U32_MAX * worth
+    if target == "xmit_wait_ticks":
+        wide = pl.lit(U64_MAX, pl.UInt64)
+        return pl.when(value <= narrow).then(pl.lit(narrow, pl.UInt64)).otherwise(wide)
+    return pl.when(value == narrow).then(pl.lit(narrow, pl.UInt64))
 
 
 def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:
