@@ -50,6 +50,8 @@ def both(
     [
         # 32 bits of data through the top, 400 words: within a second of 54.5 Gb/s
         (TOP - 199, 200, 400, Flag.WRAP),
+        # to 0 itself: that is where somebody sets it, and a wrap hardly ever ends
+        (TOP - 199, 0, 0, DATA_RESET),
         # the middle of the range: somebody set it back, whatever the time allows
         (TOP // 2, 200, 200, DATA_RESET),
         # from the top, but not into the first quarter

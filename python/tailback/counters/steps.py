@@ -15,7 +15,8 @@ claims an exact number, is believed only if all of this holds:
 
 1. the largest value is known, less than 63 bits (more never comes round), and the counter did not
    stand at it;
-2. it was in the last quarter of its range and is now in the first;
+2. it was in the last quarter of its range and is now in the first, but not at 0: that is where
+   somebody sets it, and where a wrap ends once in as many times as the counter rose;
 3. the way through the top is no longer than what the port can do in 1.5 times the interval, where
    its speed (data, packets) or tick (stall) is known;
 4. no other counter of the same reading fell without being explained so: who sets one counter back
@@ -113,6 +114,7 @@ def _could_wrap(counter: Counter, before: Before) -> pl.Expr:
         & (old < top)
         & (top < _COMES_ROUND)
         & (old.cast(pl.Float64) > 0.75 * top.cast(pl.Float64))
+        & (now > 0)
         & (now.cast(pl.Float64) < 0.25 * top.cast(pl.Float64))
         & possible
     ).fill_null(False)
