@@ -85,7 +85,7 @@ def test_data_wraps_at_a_whole_word() -> None:
 
 
 def test_a_wrap_that_time_does_not_allow_is_a_reset() -> None:
-    rows = ({"time_ns": 0, "xmit_wait_ticks": U32 - 9}, {"time_ns": 1000, "xmit_wait_ticks": 90})
+    rows = ({"time_ns": 0, "xmit_wait_ticks": U32 - 9}, {"time_ns": 1400, "xmit_wait_ticks": 90})
     row = one(*rows)
     assert row["xmit_wait_ticks"] == 90
     assert row["flags"] == Flag.RESET | Flag.AT_LEAST

@@ -12,7 +12,7 @@ from tailback.counters.analysis.intervals import difference
 from tailback.counters.collect.difference import intervals_frame
 from tailback.counters.collect.readings import RAW, TargetTable, readings_frame
 from tailback.counters.collect.subnet import PortTarget
-from tailback.counters.schema import Flag
+from tailback.counters.schema import READINGS, Flag, conform
 
 SECOND = 1_000_000_000
 TOP = 2**32 - 1
@@ -76,6 +76,21 @@ def test_a_wrap_that_the_speed_does_not_allow_is_a_reset() -> None:
     row = both({"words": start}, {"words": end}, seconds=2.0)
     assert row["flags"] == int(Flag.WRAP)
     assert row["data_bytes"] == 4 * (TOP - start + end + 1)
+
+
+def test_a_counter_that_fell_to_more_than_can_be_did_not_begin_at_zero() -> None:
+    """After the clock was set back an older reading comes second; its whole past is no interval."""
+    second = both({"words": 2_000_000_000, "wait": 3 * 10**9}, {"words": 10**9, "wait": 10**9})
+    assert second["data_bytes"] == 4 * 10**9 and second["xmit_wait_ticks"] is None
+    assert Flag(second["flags"]) == RESET | DATA_RESET  # type: ignore[arg-type]
+    assert second["stall_fraction"] is None
+    readings = pl.DataFrame(
+        {"time_ns": [0, SECOND, 2 * SECOND], "node_name": "r", "port": 0, "lanes": 8,
+         "stall_ns": [9 * 10**12, 8 * 10**12, 10**9], "internal_stall_ns": [10**12, 10**11, 10**10]}
+    )  # fmt: skip
+    found = difference(conform(READINGS, readings))
+    assert found["stall_fraction"].to_list() == [None, 0.125]
+    assert found["internal_stall_fraction"].to_list() == [None, 1.25]
 
 
 def test_without_a_speed_the_quarters_decide() -> None:

@@ -9,7 +9,9 @@ value since cannot be told from neither; the difference is then less than the tr
 (InfiniBand Architecture, vol. 1, 16.1.3.5), so the difference is a lower bound, and nothing at all
 is known where it stood there before.
 
-**It fell**: somebody set it *back*, and what it shows now is a lower bound; or, on devices that do
+**It fell**: somebody set it *back*, and what it shows now is a lower bound, unless the port cannot
+have done so much in 1.5 times the interval: then it did not begin at 0 (the clock was set back
+meanwhile, or another device has the name now) and nothing is known; or, on devices that do
 not stop, it *wrapped*, and the way through its top is the number. Both look alike, so a wrap, which
 claims an exact number, is believed only if all of this holds:
 
@@ -122,6 +124,8 @@ def _could_wrap(counter: Counter, before: Before) -> pl.Expr:
 
 def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> Step:
     old, now = before(counter.name), pl.col(counter.name)
+    most = counter.most
+    from_zero = pl.lit(True) if most is None else (now <= most).fill_null(True)
     if counter.limit is None:
         full = was_full = pl.lit(False)
         way = now
@@ -135,7 +139,7 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
         .when(wrapped)
         .then(way)
         .when(fell)
-        .then(now)
+        .then(pl.when(from_zero).then(now))
         .otherwise(now - old)
     )
     low = int(counter.low)
@@ -156,6 +160,11 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
 def most_bytes(interval_ns: pl.Expr, gbps: pl.Expr) -> pl.Expr:
     """The most that a port of ``gbps`` can send in an interval, with the slack of its times."""
     return interval_ns.cast(pl.Float64) * POSSIBLE * gbps / 8
+
+
+def most_stall_ns(interval_ns: pl.Expr, lanes: pl.Expr) -> pl.Expr:
+    """The longest stall in an interval, summed over ``lanes``, with the slack of its times."""
+    return interval_ns.cast(pl.Float64) * POSSIBLE * lanes
 
 
 def most_ticks(interval_ns: pl.Expr, tick_ns: pl.Expr) -> pl.Expr:

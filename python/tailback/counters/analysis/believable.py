@@ -11,7 +11,7 @@ from typing import Final, Literal
 import polars as pl
 
 from tailback.counters.analysis.intervals import KEY
-from tailback.counters.schema import CounterError
+from tailback.counters.schema import CounterError, Flag
 from tailback.units import format_time
 
 Instants = Literal["told", "written", "every"]
@@ -53,18 +53,39 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
             )
     done = pl.max_horizontal("utilization", "stall_fraction")
     ports = intervals.group_by("node_guid", "node_name", "port").agg(
-        done=done.max(), shortest=pl.col("interval_ns").min()
-    ).filter(pl.col("done") > 0)  # fmt: skip
-    wrong = ports.filter(pl.col("done") > IMPOSSIBLE).sort("done", "node_name", "port")
+        done=done.max(), shortest=pl.col("interval_ns").min(), fell=_fell_too_little().any()
+    ).filter((pl.col("done") > 0) | pl.col("fell"))  # fmt: skip
+    wrong = ports.filter((pl.col("done") > IMPOSSIBLE) | pl.col("fell"))
+    wrong = wrong.sort("done", "node_name", "port")
     if 2 * wrong.height <= ports.height:
         return
     most = wrong.row(-1, named=True)
+    if most["fell"]:
+        raise CounterError(
+            f"{wrong.height} of {ports.height} ports that did something show less than before, and "
+            f"more than they can have done since they were set back: "
+            f"{most['node_name']}[{most['port']}] within {format_time(1000 * most['shortest'])}",
+            remedy=_REMEDY[instants],
+        )
     raise CounterError(
         f"{wrong.height} of {ports.height} ports that did something did more than time allows: "
         f"{most['node_name']}[{most['port']}] would have sent or waited for "
         f"{100 * most['done']:,.0f} % of {format_time(1000 * most['shortest'])}",
         remedy=_REMEDY[instants],
     )
+
+
+def _fell_too_little() -> pl.Expr:
+    """Whether a counter fell to more than can have been done since: it gives no number then."""
+    flags = pl.col("flags")
+
+    def earned(low: Flag, number: str) -> pl.Expr:
+        bits = int(Flag.RESET | low)
+        return ((flags & bits) == bits) & pl.col(number).is_null()
+
+    latched = (flags & int(Flag.LATCHED)) != 0
+    data = earned(Flag.DATA_AT_LEAST, "data_bytes")
+    return ~latched & (data | earned(Flag.AT_LEAST, "xmit_wait_ticks"))
 
 
 def seen_once(readings: pl.DataFrame) -> list[str]:

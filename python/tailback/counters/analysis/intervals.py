@@ -15,6 +15,7 @@ from tailback.counters.steps import (
     SMALLEST_PACKET_BYTES,
     Counter,
     most_bytes,
+    most_stall_ns,
     most_ticks,
     shifted,
     steps,
@@ -43,14 +44,16 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
     interval = pl.col("time_ns") - shifted("time_ns")
     room = most_bytes(interval, pl.col("capacity_gbps"))
+    lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
+    stalled = most_stall_ns(interval, lanes)
     low = Flag.DATA_AT_LEAST
     data, packets, wait, stall, inner = steps(
         (
             Counter("data_bytes", "data_limit", low, room, 4),
             Counter("packets", "packets_limit", low, room / SMALLEST_PACKET_BYTES),
             Counter("xmit_wait_ticks", "wait_limit", most=most_ticks(interval, tick)),
-            Counter("stall_ns", None),
-            Counter("internal_stall_ns", None),
+            Counter("stall_ns", None, most=stalled),
+            Counter("internal_stall_ns", None, most=stalled),
         )
     )
     rows = (
@@ -67,7 +70,6 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         )
         .filter(pl.col("interval_ns") > 0)
     )  # fmt: skip
-    lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
     length = pl.col("interval_ns").cast(pl.Float64)
     usual = pl.col("interval_ns").median().over(*KEY)
     stall_ns = pl.coalesce(pl.col("stalled") / lanes, pl.col("wait") * tick)
