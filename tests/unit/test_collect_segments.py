@@ -114,6 +114,28 @@ def test_a_damaged_head_costs_the_readings_but_not_the_file(tmp_path: Path) -> N
     collection.close()
 
 
+def test_a_compaction_after_a_damaged_segment_can_be_done_again(tmp_path: Path) -> None:
+    collection = _with_a_segment(tmp_path)
+    assert collection.compact() == []
+    lost = collection.begin(TARGETS, {})
+    lost.append(block(4, 4))
+    lost.close()
+    data = bytearray(lost.path.read_bytes())
+    data[30] ^= 1
+    lost.path.write_bytes(data)
+    last = collection.begin(TARGETS, {})
+    last.append(block(8, 4))
+    last.close()
+    kept = last.path.read_bytes()
+    collection.compact()
+    first = pl.read_parquet(tmp_path / "intervals/000003.parquet")
+    assert first.height == 4
+    last.path.write_bytes(kept)
+    collection.compact()
+    assert pl.read_parquet(tmp_path / "intervals/000003.parquet").equals(first)
+    collection.close()
+
+
 def test_a_loss_of_power_that_leaves_zeros_does_not_stop_the_next_collector(tmp_path: Path) -> None:
     collection = _with_a_segment(tmp_path)
     path = collection.segments()[0]

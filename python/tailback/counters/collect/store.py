@@ -178,10 +178,10 @@ class Collection:
         # A segment may hold no reading of a port, or none at all: then the one before still counts.
         carry = _last_of_each(known, table)
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
-        for old in self.path.glob("carry-*.npy"):
-            # The one before stays: this compaction may be killed and have to be done again.
-            if old.name < f"carry-{number - 1:06d}.npy":
-                old.unlink()
+        earlier = (p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{name}.npy")
+        # The last one before stays: this compaction may be killed and have to be done again.
+        for old in sorted(earlier)[:-1]:
+            old.unlink()
 
     def _carried(self, number: int, table: TargetTable) -> Rows:
         """The last reading of each target before segment ``number``, as rows of its table."""
