@@ -102,13 +102,12 @@ export function spanText(model: Model, store: Store): string {
   const { time, dataset } = store.now;
   if (!time) return "All of the time";
   const runs = model.runsOf(dataset);
-  const { edges_ps: edges } = model.run(runs[0] ?? 0).course;
-  const [from, to] = time.map((frame) => edges[frame] ?? 0) as [number, number];
-  const end = edges[edges.length - 1] ?? 1;
+  const { edges_ps: edges, frames } = model.run(runs[0] ?? 0).course;
   if (runs.length > 1) {
-    const share = (at: number): string => `${((100 * at) / end).toFixed(0)} %`;
-    return `Time ${share(from)} – ${share(to)} of each run`;
+    const share = (frame: number): string => `${((100 * frame) / frames).toFixed(0)} %`;
+    return `Time ${share(time[0])} – ${share(time[1])} of each run`;
   }
+  const [from, to] = time.map((frame) => edges[frame] ?? 0) as [number, number];
   return `Time ${timeText(from)} – ${timeText(to)}`;
 }
 

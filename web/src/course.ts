@@ -4,8 +4,9 @@ import type { CourseMeta, Model, Numbers } from "./data";
 import { share } from "./data";
 import { timeText } from "./controls";
 import type { Pen } from "./pen";
-import { INK, MUTED, SELECTED } from "./pen";
-import { BOTH_WAYS, CHANGES, legend, SHADES } from "./scale";
+import { fitted, INK, MUTED, SELECTED, textWidth } from "./pen";
+import type { Legend } from "./scale";
+import { BOTH_WAYS, CHANGES, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -17,7 +18,8 @@ const RIGHT = 14;
 const STRIP = 14;
 const GAP = 10;
 const AXIS = 26;
-const LEGEND = 40;
+const LABEL = 26;
+const TICKS = [[0, 0.25, 0.5, 0.75, 1], [0, 0.5, 1], [0, 1]];
 const GREYS = 16;
 
 interface Cell {
@@ -56,20 +58,40 @@ export class CoursePlot implements Drawing {
   }
 
   private rowHeight(): number {
-    return Math.min(Math.max(Math.round(330 / Math.max(this.rows, 1)), 3), 12);
+    const most = Math.min(Math.max(Math.round(330 / Math.max(this.rows, 1)), 3), 12);
+    // The name and the number of links of a band stand beside it, one above the other.
+    const fewest = Math.min(...this.course.bands.map((band) => band.rows));
+    return Math.max(most, (LABEL - GAP) / Math.max(fewest, 1));
   }
 
   private top(): number {
     return 20 + this.course.phases.length * STRIP + GAP;
   }
 
-  height(): number {
-    const { bands } = this.course;
-    return this.top() + this.rows * this.rowHeight() + bands.length * GAP + AXIS + LEGEND;
+  height(width: number): number {
+    return this.bottom() + AXIS + 14 + legendHeight(this.words(), width - LEFT - RIGHT);
+  }
+
+  /** Lower end of the rows with the gap under them. */
+  private bottom(): number {
+    return this.y(this.rows);
+  }
+
+  private words(): Legend {
+    const title = "highest congested fraction of a row's links (0–1)";
+    return { title: this.lens.change ? CHANGES.congestion : title, noData: "too few samples" };
+  }
+
+  /** Share of the time that is over where a frame begins; frames of one run may differ in length. */
+  private share(frame: number): number {
+    const { edges_ps: edges, frames } = this.course;
+    const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
+    if (this.lens.change || end <= start) return frame / frames;
+    return ((edges[frame] ?? end) - start) / (end - start);
   }
 
   private x(frame: number): number {
-    return LEFT + (frame / this.course.frames) * (this.width - LEFT - RIGHT);
+    return LEFT + this.share(frame) * (this.width - LEFT - RIGHT);
   }
 
   /** Upper edge of a row, over the gaps between bands. */
@@ -94,7 +116,7 @@ export class CoursePlot implements Drawing {
     });
   }
 
-  draw(pen: Pen, width: number, height: number): void {
+  draw(pen: Pen, width: number): void {
     this.width = width;
     this.drawPhases(pen);
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
@@ -111,10 +133,10 @@ export class CoursePlot implements Drawing {
     pen.rects(blank, "hatch");
     const colours = this.lens.colours("congestion");
     bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
-    this.drawFrame(pen, height);
+    this.drawFrame(pen);
   }
 
-  private drawFrame(pen: Pen, height: number): void {
+  private drawFrame(pen: Pen): void {
     let row = 0;
     for (const band of this.course.bands) {
       const y = this.y(row);
@@ -125,23 +147,35 @@ export class CoursePlot implements Drawing {
       pen.text(count, LEFT - 10, y + tall / 2 + 8, { size: 10, align: "end", colour: MUTED });
       row += band.rows;
     }
-    const edges = this.course.edges_ps;
-    const end = edges[edges.length - 1] ?? 1;
-    const y = height - LEGEND - AXIS + 6;
-    for (const part of [0, 0.25, 0.5, 0.75, 1]) {
-      const align = part === 0 ? "start" : part === 1 ? "end" : "middle";
-      const text = this.lens.change ? `${100 * part} % of each run` : timeText(part * end);
-      pen.text(text, LEFT + part * (this.x(this.course.frames) - LEFT), y, { size: 11, align, colour: MUTED });
-    }
-    const { change } = this.lens;
-    const title = change ? CHANGES.congestion : "highest congested fraction of a row's links (0–1)";
+    this.drawAxis(pen);
     const colours = this.lens.colours("congestion");
-    legend(pen, colours, LEFT, height - LEGEND + 10, title, "too few samples", change ? BOTH_WAYS : undefined);
+    const [y, room] = [this.bottom() + AXIS + 10, this.width - LEFT - RIGHT];
+    legend(pen, colours, LEFT, y, room, this.words(), this.lens.change ? BOTH_WAYS : undefined);
+  }
+
+  /** Times below the rows, as many as stand side by side. */
+  private drawAxis(pen: Pen): void {
+    const { edges_ps: edges, frames } = this.course;
+    const [start, end] = [edges[0] ?? 0, edges[frames] ?? 1];
+    const room = this.width - LEFT - RIGHT;
+    const text = (part: number): string =>
+      this.lens.change ? `${100 * part} % of each run` : timeText(start + part * (end - start));
+    const fits = (parts: number[]): boolean => {
+      const widest = Math.max(...parts.map((part) => textWidth(text(part), 11)));
+      return (parts.length - 1) * (widest + 12) <= room;
+    };
+    for (const part of TICKS.find(fits) ?? [0, 1]) {
+      const align = part === 0 ? "start" : part === 1 ? "end" : "middle";
+      const x = LEFT + part * room;
+      pen.text(text(part), x, this.bottom() + 6, { size: 11, align, colour: MUTED });
+    }
   }
 
   private drawPhases(pen: Pen): void {
     const course = this.course;
-    pen.text("phases (darkness: share of a frame's samples)", LEFT, 10, { size: 11, colour: MUTED });
+    const caption = "phases (darkness: share of a frame's samples)";
+    const left = Math.max(0, Math.min(LEFT, this.width - textWidth(caption, 11) - 2));
+    pen.text(caption, left, 10, { size: 11, colour: MUTED });
     const shares = this.model.arrays.get(course.phase_shares);
     course.phases.forEach((phase, p) => {
       const y = 20 + p * STRIP;
@@ -152,7 +186,7 @@ export class CoursePlot implements Drawing {
         const x = this.x(frame);
         pen.rects([x, y, this.x(frame + 1) - x + 0.3, STRIP - 3], `rgb(${level},${level},${level})`);
       }
-      const name = phase.length > 20 ? `${phase.slice(0, 19)}…` : phase;
+      const name = fitted(phase, 11, LEFT - 12);
       pen.text(name, LEFT - 10, y + STRIP / 2 - 1, { size: 11, align: "end" });
     });
   }
@@ -200,9 +234,11 @@ export class CoursePlot implements Drawing {
   }
 
   private frameAt(px: number): number | null {
+    if (px < LEFT - 6 || px > this.width) return null;
     const { frames } = this.course;
-    const at = Math.floor(((px - LEFT) / (this.width - LEFT - RIGHT)) * frames);
-    return px < LEFT - 6 || px > this.width ? null : Math.min(Math.max(at, 0), frames - 1);
+    let frame = 0;
+    while (frame < frames - 1 && this.x(frame + 1) <= px) frame++;
+    return frame;
   }
 
   /** The link of a row that met most congestion in a frame, of a difference in either run. */

@@ -3,7 +3,8 @@
 import type { Model, Numbers } from "./data";
 import type { Pen } from "./pen";
 import { INK, MUTED, SELECTED } from "./pen";
-import { BOTH_WAYS, CHANGES, legend, SHADES } from "./scale";
+import type { Legend } from "./scale";
+import { BOTH_WAYS, CHANGES, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -12,7 +13,8 @@ import { Lens } from "./values";
 
 const LEFT = 100;
 const TOP = 16;
-const LEGEND = 66;
+const RIGHT = 12;
+const ABOVE_LEGEND = 14;
 const HOST_GAP = 14;
 const WIDTHS = 8;
 const LESS = [4, 2];
@@ -33,6 +35,8 @@ export class FabricPlot implements Drawing {
   private most = 1;
   private width = 0;
   private height_ = 0;
+  /** Height of the legend with the room above it. */
+  private under = 0;
 
   constructor(
     private readonly model: Model,
@@ -70,13 +74,25 @@ export class FabricPlot implements Drawing {
     return HOST_GAP + this.model.payload.layout.node_rows * this.rowHeight() + 22;
   }
 
-  height(): number {
+  height(width: number): number {
     const { tiers } = this.model.payload.layout;
-    return TOP + Math.max(tiers - 1, 0) * 130 + this.hostsHeight() + LEGEND;
+    this.under = ABOVE_LEGEND + legendHeight(this.words(), width - LEFT + 8 - RIGHT);
+    return TOP + Math.max(tiers - 1, 0) * 130 + this.hostsHeight() + this.under;
+  }
+
+  private words(): Legend {
+    return {
+      title: this.lens.change
+        ? `${CHANGES.congestion}; dashed: less than before`
+        : "congested fraction (0–1): packets that met congestion there ÷ packets through it",
+      noData: "no packet sampled: no data, not zero (cables: not drawn)",
+      note: "Upper half of an edge: up link. Lower half: down link. Width: packets (square " +
+        "root). Box: the host's ejection link.",
+    };
   }
 
   private x(value: number): number {
-    const span = this.width - LEFT - 12;
+    const span = this.width - LEFT - RIGHT;
     return LEFT + ((value / this.model.payload.layout.width) * span - this.panX) * this.zoom;
   }
 
@@ -100,7 +116,7 @@ export class FabricPlot implements Drawing {
   draw(pen: Pen, width: number, height: number): void {
     this.width = width;
     this.height_ = height;
-    pen.clip(LEFT - 8, 0, width - LEFT + 8, height - LEGEND);
+    pen.clip(LEFT - 8, 0, width - LEFT + 8, height - this.under);
     this.drawCables(pen);
     this.drawHosts(pen);
     const spots: number[] = [];
@@ -124,28 +140,16 @@ export class FabricPlot implements Drawing {
     const names = this.model.payload.layout.tier_names;
     const style = { size: 12, align: "end", colour: MUTED } as const;
     names.forEach((name, tier) => {
-      if (this.y(tier) > 0 && this.y(tier) < height - LEGEND) {
+      if (this.y(tier) > 0 && this.y(tier) < height - this.under) {
         pen.text(name, LEFT - 14, this.y(tier), style);
       }
     });
     const hosts = this.y(0) + (this.hostsHeight() / 2) * this.zoom;
-    if (hosts < height - LEGEND) pen.text("hosts", LEFT - 14, hosts, style);
-    const y = height - LEGEND + 14;
-    const { change } = this.lens;
-    legend(
-      pen,
-      this.lens.colours("congestion"),
-      LEFT - 8,
-      y,
-      change
-        ? `${CHANGES.congestion}; dashed: less than before`
-        : "congested fraction (0–1): packets that met congestion there ÷ packets through it",
-      "no packet sampled: no data, not zero (cables: not drawn)",
-      change ? BOTH_WAYS : undefined,
-    );
-    const text = "Upper half of an edge: up link.  Lower half: down link.  Width: packets (square " +
-      "root).  Box: the host's ejection link.";
-    pen.text(text, LEFT - 8, y + 40, { size: 12, colour: INK });
+    if (hosts < height - this.under) pen.text("hosts", LEFT - 14, hosts, style);
+    const colours = this.lens.colours("congestion");
+    const ticks = this.lens.change ? BOTH_WAYS : undefined;
+    const [y, room] = [height - this.under + ABOVE_LEGEND, this.width - LEFT + 8 - RIGHT];
+    legend(pen, colours, LEFT - 8, y, room, this.words(), ticks);
   }
 
   private drawCables(pen: Pen): void {
@@ -202,7 +206,7 @@ export class FabricPlot implements Drawing {
 
   overlay(pen: Pen): void {
     const { link, nodes } = this.store.now;
-    pen.clip(LEFT - 8, 0, this.width - LEFT + 8, this.height_ - LEGEND);
+    pen.clip(LEFT - 8, 0, this.width - LEFT + 8, this.height_ - this.under);
     for (const node of this.model.hostsBehind(link)?.hosts ?? []) {
       pen.frame(...this.hostBox(node), SELECTED, 0.7);
     }
@@ -257,7 +261,7 @@ export class FabricPlot implements Drawing {
   private keepInside(): void {
     const free = 1 - 1 / this.zoom;
     this.panX = Math.min(Math.max(this.panX, 0), (this.width - LEFT) * free);
-    this.panY = Math.min(Math.max(this.panY, 0), (this.height_ - LEGEND) * free);
+    this.panY = Math.min(Math.max(this.panY, 0), (this.height_ - this.under) * free);
   }
 
   /** Step through the links of the selection, most congested (or changed) packets first. */

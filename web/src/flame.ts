@@ -2,14 +2,14 @@
 
 import type { Flames, Frame, Model } from "./data";
 import type { Pen } from "./pen";
-import { INK, SELECTED } from "./pen";
+import { fitted, INK, SELECTED } from "./pen";
 import { shades, SHADES } from "./scale";
 import type { Store } from "./state";
 import type { Drawing } from "./surface";
 import { pointer, Surface } from "./surface";
 
 const ROW = 22;
-const LETTER = 6.1;
+const NARROWEST = 26;
 
 interface Box {
   frame: Frame;
@@ -104,10 +104,9 @@ export class Flame implements Drawing {
     for (const box of this.boxes) {
       const y = this.y(box, height);
       pen.rects([box.x, y, Math.max(box.w - 1, 0.4), ROW - 2], this.colour(box));
-      const letters = Math.floor((box.w - 8) / LETTER);
-      if (letters < 3) continue;
+      if (box.w < NARROWEST) continue;
       const name = box.row === 0 ? `${this.name(top)}: ${this.amount(top[2])}` : box.frame[0];
-      const text = name.length > letters ? `${name.slice(0, letters - 1)}…` : name;
+      const text = fitted(name, 11, box.w - 8);
       const colour = this.dark(box) ? "#fff" : INK;
       pen.text(text, box.x + 4, y + ROW / 2 - 1, { size: 11, colour });
     }

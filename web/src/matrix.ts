@@ -3,7 +3,8 @@
 import type { MatrixMeta, Model, Numbers } from "./data";
 import type { Pen } from "./pen";
 import { INK, MUTED, SELECTED } from "./pen";
-import { legend, shades, SHADES } from "./scale";
+import type { Legend } from "./scale";
+import { legend, legendHeight, shades, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -11,7 +12,8 @@ import { pointer, Surface } from "./surface";
 
 const LEFT = 62;
 const TOP = 8;
-const UNDER = 76;
+const RIGHT = 20;
+const ABOVE_LEGEND = 28;
 const LEAF_LINES = 48;
 const LEVELS = 255;
 
@@ -49,12 +51,19 @@ export class Matrix implements Drawing {
   }
 
   height(width: number): number {
-    return Math.min(width - LEFT - 20, 480) + TOP + UNDER;
+    this.side = Math.min(width - LEFT - RIGHT, 480);
+    return this.side + TOP + ABOVE_LEGEND + 10 + legendHeight(this.words(), width - LEFT);
   }
 
-  draw(pen: Pen, _width: number, height: number): void {
+  private words(): Legend {
+    const what = this.change ? "change of switches visited" : "bytes between two ranks";
+    const { width } = this.meta ?? { width: 1 };
+    const each = width > 1 ? ` (cells of ${width} × ${width} ranks)` : "";
+    return { title: `${what}${each}; white: none` };
+  }
+
+  draw(pen: Pen, width: number): void {
     const meta = this.meta;
-    this.side = height - TOP - UNDER;
     if (!meta) {
       pen.text("no message log in this run", LEFT, 40, { colour: MUTED });
       return;
@@ -73,13 +82,12 @@ export class Matrix implements Drawing {
     pen.frame(LEFT - 0.5, TOP - 0.5, this.side + 1, this.side + 1, "#c3cad1", 1);
     pen.text("receiving rank, in order of its host", LEFT, TOP + this.side + 12, { size: 11.5, colour: MUTED });
     pen.text("sender", LEFT - 8, TOP + this.side / 2, { size: 11.5, align: "end", colour: MUTED });
-    const what = this.change ? "change of switches visited" : "bytes between two ranks";
-    const each = meta.width > 1 ? ` (cells of ${meta.width} × ${meta.width} ranks)` : "";
     const middle = Math.sqrt(Math.abs(meta.least * meta.most));
     const ticks = this.change
       ? [meta.least, 0, meta.most]
       : [meta.least, middle, meta.most].map(bytes);
-    legend(pen, colours, LEFT, TOP + this.side + 28, `${what}${each}; white: none`, "", ticks);
+    const y = TOP + this.side + ABOVE_LEGEND;
+    legend(pen, colours, LEFT, y, width - LEFT, this.words(), ticks);
   }
 
   private drawLines(pen: Pen, meta: MatrixMeta): void {

@@ -28,6 +28,36 @@ const NO_DATA = "#eef0f2";
 const HATCH = "#b4bcc5";
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
+let measure: CanvasRenderingContext2D | null = null;
+
+/** Width of a text in CSS pixels; both papers have the same letters. */
+export function textWidth(text: string, size: number): number {
+  measure ??= document.createElement("canvas").getContext("2d");
+  if (!measure) return 0.6 * size * text.length;
+  measure.font = `${size}px ${FONT}`;
+  return measure.measureText(text).width;
+}
+
+/** A text in lines that fit a width; a word that is wider has a line of its own. */
+export function wrapped(text: string, size: number, room: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const last = lines[lines.length - 1];
+    const longer = `${last ?? ""} ${word}`;
+    if (last !== undefined && textWidth(longer, size) <= room) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+/** A text cut to a width. */
+export function fitted(text: string, size: number, room: number): string {
+  if (textWidth(text, size) <= room) return text;
+  const letters = [...text];
+  while (letters.length > 0 && textWidth(`${letters.join("")}…`, size) > room) letters.pop();
+  return `${letters.join("")}…`;
+}
+
 export class CanvasPen implements Pen {
   private readonly hatch: CanvasPattern | string;
 

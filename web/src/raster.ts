@@ -3,7 +3,8 @@
 import type { BlockMeta, Model, Numbers } from "./data";
 import type { Pen } from "./pen";
 import { INK, MUTED, SELECTED } from "./pen";
-import { BOTH_WAYS, CHANGES, legend, SHADES, TITLES } from "./scale";
+import type { Legend } from "./scale";
+import { BOTH_WAYS, CHANGES, legend, legendHeight, SHADES, TITLES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -13,7 +14,8 @@ import { Lens } from "./values";
 const LEFT = 100;
 const GAP = 14;
 const HEAD = 16;
-const LEGEND = 46;
+const RIGHT = 8;
+const ABOVE_LEGEND = 14;
 
 interface Place {
   block: BlockMeta;
@@ -63,7 +65,7 @@ export class Raster implements Drawing {
     let y = 4;
     for (const band of bands) {
       const ports = Math.max(...band.map((block) => block.ports));
-      const room = width - LEFT - 8;
+      const room = width - LEFT - RIGHT;
       const fitting = Math.floor((room + GAP) / (ports * 2 + GAP));
       const across = Math.max(1, Math.min(band.length, fitting));
       const cw = Math.min(Math.max((room - (across - 1) * GAP) / (across * ports), 1), 14);
@@ -77,17 +79,17 @@ export class Raster implements Drawing {
         y += HEAD + Math.max(...line.map((block) => block.switches.length)) * ch + 10;
       }
     }
-    return y + LEGEND;
+    return y;
   }
 
   height(width: number): number {
-    return this.arrange(width);
+    const legend = legendHeight(this.words(), width - LEFT - RIGHT);
+    return this.arrange(width) + ABOVE_LEGEND + legend;
   }
 
-  draw(pen: Pen, width: number, height: number): void {
-    this.arrange(width);
+  draw(pen: Pen, width: number): void {
+    const bottom = this.arrange(width);
     const { quantity } = this.store.now;
-    const { change } = this.lens;
     const colours = this.lens.colours(quantity);
     const value = this.lens.values(quantity);
     let band = "";
@@ -99,10 +101,17 @@ export class Raster implements Drawing {
         pen.text(band, LEFT - 10, at, { size: 12, align: "end", colour: MUTED });
       }
     }
-    const meaning = quantity === "stall" ? "no data" : "no packet sampled: no data, not zero";
-    const title = change ? `${CHANGES[quantity]}; dot: less than before` : TITLES[quantity];
-    const y = height - LEGEND + 14;
-    legend(pen, colours, LEFT, y, title, meaning, change ? BOTH_WAYS : undefined);
+    const ticks = this.lens.change ? BOTH_WAYS : undefined;
+    const room = width - LEFT - RIGHT;
+    legend(pen, colours, LEFT, bottom + ABOVE_LEGEND, room, this.words(), ticks);
+  }
+
+  private words(): Legend {
+    const { quantity } = this.store.now;
+    return {
+      title: this.lens.change ? `${CHANGES[quantity]}; dot: less than before` : TITLES[quantity],
+      noData: quantity === "stall" ? "no data" : "no packet sampled: no data, not zero",
+    };
   }
 
   private drawBlock(

@@ -2,7 +2,7 @@
 
 import type { Model, Quantity, Scale } from "./data";
 import type { Pen } from "./pen";
-import { MUTED } from "./pen";
+import { MUTED, textWidth, wrapped } from "./pen";
 
 export const SHADES = 64;
 
@@ -30,17 +30,52 @@ export function shades(model: Model, quantity: Scale): string[] {
   });
 }
 
-/** A legend: the scale with its unit, and what a hatched cell means, if there are any. */
+const BAR = 260;
+const LINE = 15;
+const MARK = 24;
+
+/** What stands below a plot: its scale, what a hatched cell means (if any are), how to read it. */
+export interface Legend {
+  title: string;
+  noData?: string;
+  note?: string;
+}
+
+/** Lines of a legend in a width: the words stand beside the scale where there is room for them. */
+function arranged({ title, noData = "", note = "" }: Legend, room: number): {
+  beside: boolean;
+  titles: string[];
+  blanks: string[];
+  notes: string[];
+} {
+  const widest = Math.max(textWidth(title, 12), noData ? MARK + textWidth(noData, 11) : 0);
+  const beside = BAR + 12 + widest <= room;
+  return {
+    beside,
+    titles: beside ? [title] : wrapped(title, 12, room),
+    blanks: noData ? (beside ? [noData] : wrapped(noData, 11, room - MARK)) : [],
+    notes: note ? wrapped(note, 12, room) : [],
+  };
+}
+
+/** Height of a legend in a width, both in CSS pixels. */
+export function legendHeight(words: Legend, room: number): number {
+  const { beside, titles, blanks, notes } = arranged(words, room);
+  return 32 + LINE * (notes.length + (beside ? 0 : titles.length + blanks.length));
+}
+
+/** Draw a legend in a width: the scale with its unit, and what the plot's marks mean. */
 export function legend(
   pen: Pen,
   colours: string[],
   x: number,
   y: number,
-  title: string,
-  noData: string,
+  room: number,
+  words: Legend,
   ticks: readonly (number | string)[] = [0, 0.5, 1],
 ): void {
-  const width = 260;
+  const { beside, titles, blanks, notes } = arranged(words, room);
+  const width = Math.min(BAR, room);
   const step = width / SHADES;
   colours.forEach((colour, i) => pen.rects([x + i * step, y, step + 0.5, 10], colour));
   ticks.forEach((tick, i) => {
@@ -48,10 +83,23 @@ export function legend(
     const text = String(tick).replace("-", "−");
     pen.text(text, x + (i * width) / 2, y + 19, { size: 11, colour: MUTED, align });
   });
-  pen.text(title, x + width + 12, y + 5, { size: 12 });
-  if (!noData) return;
-  pen.rects([x + width + 12, y + 14, 18, 10], "hatch");
-  pen.text(noData, x + width + 36, y + 19, { size: 11, colour: MUTED });
+  const left = beside ? x + width + 12 : x;
+  let at = beside ? y + 5 : y + 36;
+  for (const line of titles) {
+    pen.text(line, left, at, { size: 12 });
+    at += LINE;
+  }
+  if (beside) at = y + 19;
+  if (blanks.length) pen.rects([left, at - 5, 18, 10], "hatch");
+  for (const line of blanks) {
+    pen.text(line, left + MARK, at, { size: 11, colour: MUTED });
+    at += LINE;
+  }
+  if (beside) at = y + 40;
+  for (const line of notes) {
+    pen.text(line, x, at, { size: 12 });
+    at += LINE;
+  }
 }
 
 /** Ends of the scale of differences. */

@@ -1,0 +1,160 @@
+"""The report at narrow widths and on paper: nothing is cut, and axes say the time there is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import webdriver
+
+from report_data import make_diagnosis, make_run
+from tailback.report import write_report
+
+pytestmark = webdriver.needed()
+
+OUTSIDE = """
+const plots = new DOMParser().parseFromString(arguments[0], 'image/svg+xml').documentElement;
+const here = document.body.appendChild(document.importNode(plots, true));
+const width = Number(here.getAttribute('width'));
+const out = [...here.querySelectorAll('text')].filter((text) => {
+  const box = text.getBBox();
+  return box.x < -1 || box.x + box.width > width + 1;
+}).map((text) => text.textContent);
+here.remove();
+return out;
+"""
+"""Texts of a saved plot that reach beyond its edges."""
+
+TEXTS = """
+const plots = new DOMParser().parseFromString(arguments[0], 'image/svg+xml').documentElement;
+return [...plots.querySelectorAll('text')].map((text) =>
+  [text.textContent, Number(text.getAttribute('x')), Number(text.getAttribute('y'))]);
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Browser]:
+    with webdriver.Browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = make_run()
+    return write_report(
+        tmp_path_factory.mktemp("sizes") / "plain.html", run, make_diagnosis(run),
+        after=make_run(tiled=True), files={"rankfile": "rank 0=a slot=0\n"},
+    )  # fmt: skip
+
+
+@contextmanager
+def wide(browser: webdriver.Browser, width: int) -> Iterator[None]:
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.command("Emulation.setDeviceMetricsOverride", **size)
+    try:
+        yield
+    finally:
+        browser.command("Emulation.clearDeviceMetricsOverride")
+
+
+def saved(browser: webdriver.Browser, plot: str) -> str:
+    """A plot as the SVG that its button saves."""
+    browser.settle()
+    browser.run(
+        "window.saved = null; const make = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => { blob.text().then(t => window.saved = t);"
+        " return make.call(URL, blob); };"
+        "HTMLAnchorElement.prototype.click = () => {};"
+        "document.getElementById('save-' + arguments[0]).click();"
+        "URL.createObjectURL = make", plot,
+    )  # fmt: skip
+    browser.wait("return window.saved !== null")
+    return str(browser.run("return window.saved"))
+
+
+@pytest.mark.parametrize("width", [400, 800])
+@pytest.mark.parametrize("run", [0, 2])
+def test_words_of_the_plots_stay_inside_them(
+    browser: webdriver.Browser, plain: Path, width: int, run: int
+) -> None:
+    with wide(browser, width):
+        browser.open(plain)
+        browser.run("document.querySelectorAll('input[name=dataset]')[arguments[0]].click()", run)
+        for plot in ("fabric", "raster", "course", "matrix", "flame"):
+            assert browser.run(OUTSIDE, saved(browser, plot)) == [], plot
+
+
+def test_times_below_a_narrow_raster_do_not_overlap(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    with wide(browser, 400):
+        browser.open(plain)
+        texts = browser.run(TEXTS, saved(browser, "course"))
+        times = [text for text, _, _ in texts if text == "0" or text.endswith(" µs")]
+        assert times == ["0", "30.5 µs", "61 µs", "0"]  # and the 0 of the scale
+
+
+def test_a_narrow_window_reaches_every_part(browser: webdriver.Browser, plain: Path) -> None:
+    with wide(browser, 400):
+        browser.open(plain)
+        bar = browser.run(
+            "const bar = document.querySelector('nav > div');"
+            "bar.scrollLeft = 10000;"
+            "const last = [...bar.querySelectorAll('a')].pop().getBoundingClientRect();"
+            "return [getComputedStyle(bar).overflowX, last.right <= innerWidth]"
+        )
+        assert bar == ["auto", True]
+
+
+def test_time_runs_evenly_where_windows_do_not(browser: webdriver.Browser, tmp_path: Path) -> None:
+    """A long window is wide: the last one of a run is mostly shorter than the others."""
+    run = make_run()
+    windows = pl.DataFrame({"window": [0, 1], "start_ps": [0, 45_000_000],
+                            "end_ps": [45_000_000, 61_000_000]})  # fmt: skip
+    first = pl.when(pl.col("window") < 45).then(0).otherwise(1)
+    tables = {**run.tables, "windows": windows.cast(dict(run.tables["windows"].schema))}
+    for name in ("samples", "truth"):
+        kind = tables[name].schema["window"]
+        tables[name] = tables[name].with_columns(window=first.cast(kind))
+    uneven = replace(run, tables=tables)
+    path = write_report(tmp_path / "uneven.html", uneven, make_diagnosis(uneven))
+    browser.open(path)
+    # The middle of the axis, at 30.5 µs, is in the first window.
+    browser.run(
+        "const c = document.getElementById('course'); c.setPointerCapture = () => {};"
+        "const b = c.getBoundingClientRect(); const x = b.left + 150 + (b.width - 164) * 0.6;"
+        "const y = b.top + 150; const at = (kind, x) => c.dispatchEvent("
+        " new PointerEvent(kind, {pointerId: 1, clientX: x, clientY: y}));"
+        "at('pointerdown', x); at('pointermove', b.right - 20); at('pointermove', x);"
+        "at('pointerup', x)"
+    )
+    browser.settle()
+    shown = browser.run("return document.getElementById('time').textContent")
+    assert shown == "Time 0 – 45 µs"
+
+
+def test_every_column_is_on_paper(browser: webdriver.Browser, plain: Path) -> None:
+    """A4 between its margins is narrower than a small window, and paper does not scroll."""
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    try:
+        with wide(browser, 717):
+            browser.open(plain)
+            cut: list[Any] = browser.run(
+                "return [...document.querySelectorAll('table')].filter(t => t.offsetParent)"
+                ".filter(t => t.scrollWidth > t.clientWidth || getComputedStyle(t).overflowX !="
+                " 'visible').map(t => t.innerText.slice(0, 40))"
+            )
+            assert cut == []
+            page = "return [document.documentElement.scrollWidth, innerWidth]"
+            within, paper = browser.run(page)
+            assert within <= paper
+    finally:
+        browser.command("Emulation.setEmulatedMedia", media="")
