@@ -302,6 +302,10 @@ def test_keyboard_reaches_everything(browser: webdriver.Browser, plain: Path) ->
     assert browser.run("return document.getElementById('detail').dataset.link") == "-1"
     browser.press("tr[data-link]", ENTER)
     assert browser.run("return document.querySelectorAll('tr.selected').length") == 1
+    assert browser.run("return document.querySelectorAll('tr[aria-current=true]').length") == 1
+    # A screen reader hands its arrow keys to an application, not to an image.
+    roles = "return [...document.querySelectorAll('canvas')].map(c => c.getAttribute('role'))"
+    assert set(browser.run(roles)) == {"application"}
 
 
 def test_zoom_and_back(browser: webdriver.Browser, plain: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -276,6 +277,30 @@ def test_parallel_cables_do_not_hide_each_other() -> None:
     layout = Evidence(Run(run.scenario, tables, run.summary)).layout
     segments = {tuple(segment) for segment in layout.segments.tolist()}
     assert len(segments) == len(layout.halves)
+
+
+def test_a_fabric_of_one_switch_is_drawn() -> None:
+    run = simulate(parse({
+        "fabric": {"topology": {"kind": "k-ary-n-tree", "k": 2, "n": 1}},
+        "job": [{"name": "two", "pattern": {"kind": "alltoall", "ranks": 2, "size": "64 B"}}],
+    }))  # fmt: skip
+    layout = Evidence(run).layout
+    assert len(layout.halves) == 0 and layout.segments.shape == (0, 4)
+    assert draw("congested_fraction", make_case(run, None, None, None)) is not None
+
+
+def test_a_step_of_the_waterfall_has_the_colour_of_its_cause() -> None:
+    names = {"slow links": "slow-link", "other traffic": "other-traffic", "injection": "injection"}
+    diagnosis = case().diagnosis
+    assert diagnosis is not None
+    ideal, *_, observed = diagnosis.waterfall
+    for name, cause in names.items():
+        step = ideal.model_copy(update={"name": name, "elapsed_ps": 61_200_000,
+                                        "delta_ps": 19_300_000})  # fmt: skip
+        found = diagnosis.model_copy(update={"waterfall": [ideal, step, observed]})
+        picture = draw("waterfall", replace(case(), diagnosis=found))
+        assert picture is not None
+        assert scales.CAUSE_COLOURS[cause] in render(picture, "svg").decode()
 
 
 def test_export_is_deterministic_and_complete(tmp_path: Path) -> None:

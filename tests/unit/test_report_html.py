@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 
@@ -184,6 +185,29 @@ def test_arrays_hold_what_the_tables_say() -> None:
     assert np.array_equal(array(data["layout"]["halves"]), evidence.layout.halves)
 
 
+def test_counts_beyond_32_bits_keep_their_fraction() -> None:
+    run = make_run()
+    many = run.tables["samples"].with_columns(pl.col("hop_weight", "congested_weight") * 2**28)
+    large = Run(run.scenario, run.tables | {"samples": many}, run.summary)
+    data, array = unpack(Reader(render_report(large, make_diagnosis(run))))
+    whole = data["datasets"][0]["selections"][0]
+    load = Evidence(run).load()
+    seen = load.weight > 0
+    fraction = array(whole["congested"])[seen] / array(whole["weight"])[seen]
+    assert np.allclose(fraction, load.raw_fraction[seen])
+
+
+def test_marks_that_turn_the_writing_are_visible() -> None:
+    """A name that would show reversed, as another name, shows its mark instead."""
+    name = "\u202e10edon\u202c\u2067"
+    text = page(name)
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)
+    data, _ = unpack(read(name))
+    assert data["node_names"][0] == r"\x202e10edon\x202c\x2067node0000"
+    phases = {row.get("data-phase") for row in read(name).all("tr")}
+    assert data["datasets"][0]["selections"][1]["phase"] in phases
+
+
 def test_files_can_be_downloaded_as_they_are() -> None:
     offered = [a for a in read().all("a") if (a.get("href") or "").startswith("data:text")]
     assert [a["download"] for a in offered] == ["rankfile"]
@@ -242,6 +266,7 @@ def test_a_run_without_samples_still_reports() -> None:
     found = Reader(render_report(bare, make_diagnosis(run)))
     text = " ".join(found.text)
     assert "keeps no message log" in text and "interrupted" in text
+    assert "No packet carried a sample" in text and "single time window" not in text
 
 
 def test_a_remedy_simulated_for_its_time_alone_is_not_a_choice() -> None:

@@ -143,7 +143,7 @@ export function connectTable(model: Model, store: Store): void {
       const chosen = mine === link || same;
       row.classList.toggle("selected", chosen);
       row.classList.toggle("in-phase", phase !== null && row.dataset["phase"] === phase);
-      row.setAttribute("aria-selected", String(chosen));
+      row.setAttribute("aria-current", String(chosen));
     }
   });
 }

@@ -76,11 +76,13 @@ def _how_sure(diagnosis: Diagnosis) -> str:
 def _waterfall(diagnosis: Diagnosis) -> list[str]:
     whole = max(bar.elapsed_ps for bar in diagnosis.waterfall) or 1
     room, rows = 24, []
+    ends = ("ideal", "observed")
     # Steps that add nothing in any repetition (most were not simulated) are left to the report.
-    shown = [bar for bar in diagnosis.waterfall if bar.delta_ps or bar.low_ps or bar.high_ps]
+    shown = [bar for bar in diagnosis.waterfall
+             if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps]  # fmt: skip
     for bar in shown:
         end = round(room * bar.elapsed_ps / whole)
-        if bar.name in ("ideal", "observed"):
+        if bar.name in ends:
             picture, amount = "█" * end, format_time(bar.elapsed_ps)
         else:
             begin = round(room * (bar.elapsed_ps - max(bar.delta_ps, 0)) / whole)

@@ -133,7 +133,9 @@ def shorten(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+)
 
 
 def draw(name: str, case: Case, options: Options | None = None) -> Figure | None:

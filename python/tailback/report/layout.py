@@ -143,6 +143,8 @@ def _parallel(
 ) -> NDArray[np.float64]:
     """Place of each link's cable among the cables of its pair, centred on 0."""
     out = np.zeros(len(low))
+    if len(low) == 0:  # a single switch: no cable joins two
+        return out
     order = np.lexsort((cable, high, low))
     pair = np.stack([low[order], high[order]])
     starts = np.flatnonzero(np.any(np.diff(pair, axis=1, prepend=-1) != 0, axis=0))

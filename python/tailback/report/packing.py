@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from typing import Any
 
@@ -44,9 +45,24 @@ class Packer:
         return base64.b64encode(zlib.compress(b"".join(self._planes), 9)).decode("ascii")
 
 
+_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def in_order(text: str) -> str:
+    """Text in which the marks that turn the direction of writing are visible, as on a terminal.
+
+    With one of them a name from a file could show as another one, or turn what stands beside it.
+    """
+    return _TURNS.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+
+
 def safe_json(data: object) -> str:
-    """JSON that may stand inside a ``<script>`` element: no markup can begin or end in it."""
+    """JSON that may stand inside a ``<script>`` element: no markup can begin or end in it.
+
+    Its names are as :func:`in_order` has them.
+    """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _TURNS.sub(lambda found: json.dumps(in_order(found.group()))[1:-1], text)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

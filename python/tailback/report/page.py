@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from tailback.errors import RunError
+from tailback.report.packing import in_order
 
 
 @cache
@@ -31,10 +33,16 @@ def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None)
     folder = resources.files("tailback.report")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=_shown,
         loader=jinja2.FunctionLoader(lambda part: (folder / part).read_text(encoding="utf-8")),
     )  # fmt: skip
     environment.filters.update(filters or {})
     return environment.get_template(name)
+
+
+def _shown(value: object) -> object:
+    """What is put into a page: names keep their order of writing, what is ours stays as it is."""
+    return in_order(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def content_policy(script: str, style: str) -> str:

@@ -212,9 +212,9 @@ def _dataset(packer: Packer, entry: _Entry, course: Course) -> dict[str, Any]:
 
 def _selection(packer: Packer, load: Load, rate: NDArray[np.float64]) -> dict[str, Any]:
     return {
-        "samples": packer.add(np.minimum(load.samples, 2**32 - 1), "u4"),
-        "weight": packer.add(np.minimum(load.weight, 2**32 - 1), "u4"),
-        "congested": packer.add(np.minimum(load.congested_weight, 2**32 - 1), "u4"),
+        "samples": packer.count(load.samples),
+        "weight": packer.count(load.weight),
+        "congested": packer.count(load.congested_weight),
         "error": packer.add(shares(load.error), "u2"),
         "utilization": packer.add(shares(load.utilization(rate)), "u2"),
     }

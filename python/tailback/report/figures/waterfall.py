@@ -16,9 +16,11 @@ LEAST = 0.0005
 
 _COLOURS = {
     "ideal": "#7b8794",
+    "injection": CAUSE_COLOURS["injection"],
     "pattern": CAUSE_COLOURS["pattern"],
     "placement": CAUSE_COLOURS["placement"],
     "routing": CAUSE_COLOURS["routing"],
+    "slow links": CAUSE_COLOURS["slow-link"],
     "other traffic": CAUSE_COLOURS["other-traffic"],
     "observed": INK,
 }
