@@ -100,6 +100,18 @@ def test_the_slider_moves_the_network(browser: webdriver.Browser, page: Path) ->
     assert browser.run("return document.getElementById('now').textContent").startswith("3")
 
 
+def test_a_narrow_window_cuts_nothing(browser: webdriver.Browser, page: Path) -> None:
+    with browser.wide(400):
+        browser.open(page)
+        for plot in ("graph", "network"):
+            assert browser.run(webdriver.OUTSIDE, browser.saved(plot)) == [], plot
+        sides = browser.run(
+            "return [...document.querySelectorAll('.columns > section')]"
+            ".map(s => s.getBoundingClientRect().left)"
+        )
+        assert sides[0] == sides[1], "the graph stands above the network, not beside it"
+
+
 def test_hostile_names_stay_text(browser: webdriver.Browser, tmp_path: Path) -> None:
     browser.open(written(tmp_path / "hostile.html", HOSTILE))
     assert browser.run("return window.hacked === undefined")

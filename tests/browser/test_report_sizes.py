@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,19 +18,6 @@ from report_data import make_diagnosis, make_run
 from tailback.report import write_report
 
 pytestmark = webdriver.needed()
-
-OUTSIDE = """
-const plots = new DOMParser().parseFromString(arguments[0], 'image/svg+xml').documentElement;
-const here = document.body.appendChild(document.importNode(plots, true));
-const width = Number(here.getAttribute('width'));
-const out = [...here.querySelectorAll('text')].filter((text) => {
-  const box = text.getBBox();
-  return box.x < -1 || box.x + box.width > width + 1;
-}).map((text) => text.textContent);
-here.remove();
-return out;
-"""
-"""Texts of a saved plot that reach beyond its edges."""
 
 TEXTS = """
 const plots = new DOMParser().parseFromString(arguments[0], 'image/svg+xml').documentElement;
@@ -55,55 +41,41 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
 
 
-@contextmanager
-def wide(browser: webdriver.Browser, width: int) -> Iterator[None]:
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-    browser.command("Emulation.setDeviceMetricsOverride", **size)
-    try:
-        yield
-    finally:
-        browser.command("Emulation.clearDeviceMetricsOverride")
-
-
-def saved(browser: webdriver.Browser, plot: str) -> str:
-    """A plot as the SVG that its button saves."""
-    browser.settle()
-    browser.run(
-        "window.saved = null; const make = URL.createObjectURL;"
-        "URL.createObjectURL = (blob) => { blob.text().then(t => window.saved = t);"
-        " return make.call(URL, blob); };"
-        "HTMLAnchorElement.prototype.click = () => {};"
-        "document.getElementById('save-' + arguments[0]).click();"
-        "URL.createObjectURL = make", plot,
-    )  # fmt: skip
-    browser.wait("return window.saved !== null")
-    return str(browser.run("return window.saved"))
-
-
 @pytest.mark.parametrize("width", [400, 800])
 @pytest.mark.parametrize("run", [0, 2])
 def test_words_of_the_plots_stay_inside_them(
     browser: webdriver.Browser, plain: Path, width: int, run: int
 ) -> None:
-    with wide(browser, width):
+    with browser.wide(width):
         browser.open(plain)
         browser.run("document.querySelectorAll('input[name=dataset]')[arguments[0]].click()", run)
         for plot in ("fabric", "raster", "course", "matrix", "flame"):
-            assert browser.run(OUTSIDE, saved(browser, plot)) == [], plot
+            assert browser.run(webdriver.OUTSIDE, browser.saved(plot)) == [], plot
 
 
 def test_times_below_a_narrow_raster_do_not_overlap(
     browser: webdriver.Browser, plain: Path
 ) -> None:
-    with wide(browser, 400):
+    with browser.wide(400):
         browser.open(plain)
-        texts = browser.run(TEXTS, saved(browser, "course"))
+        texts = browser.run(TEXTS, browser.saved("course"))
         times = [text for text, _, _ in texts if text == "0" or text.endswith(" µs")]
         assert times == ["0", "30.5 µs", "61 µs", "0"]  # and the 0 of the scale
 
 
+def test_cells_with_less_than_before_have_a_dot(browser: webdriver.Browser, plain: Path) -> None:
+    browser.open(plain)
+    for plot in ("raster", "course"):
+        dots = []
+        for run in (0, 2):
+            browser.run("document.querySelectorAll('input[name=dataset]')[arguments[0]].click()",
+                        run)  # fmt: skip
+            dots.append(browser.saved(plot).count("h2v2h-2z"))
+        assert dots[0] == 0 and dots[1] > 0, plot
+
+
 def test_a_narrow_window_reaches_every_part(browser: webdriver.Browser, plain: Path) -> None:
-    with wide(browser, 400):
+    with browser.wide(400):
         browser.open(plain)
         bar = browser.run(
             "const bar = document.querySelector('nav > div');"
@@ -145,7 +117,7 @@ def test_every_column_is_on_paper(browser: webdriver.Browser, plain: Path) -> No
     """A4 between its margins is narrower than a small window, and paper does not scroll."""
     browser.command("Emulation.setEmulatedMedia", media="print")
     try:
-        with wide(browser, 717):
+        with browser.wide(717):
             browser.open(plain)
             cut: list[Any] = browser.run(
                 "return [...document.querySelectorAll('table')].filter(t => t.offsetParent)"

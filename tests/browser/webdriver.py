@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,19 @@ HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=2
 """A name that would run if it were taken for markup."""
 
 RIGHT, DOWN, ESCAPE, ENTER = "\ue014", "\ue015", "\ue00c", "\ue007"
+
+OUTSIDE = """
+const plots = new DOMParser().parseFromString(arguments[0], 'image/svg+xml').documentElement;
+const here = document.body.appendChild(document.importNode(plots, true));
+const width = Number(here.getAttribute('width'));
+const out = [...here.querySelectorAll('text')].filter((text) => {
+  const box = text.getBBox();
+  return box.x < -1 || box.x + box.width > width + 1;
+}).map((text) => text.textContent);
+here.remove();
+return out;
+"""
+"""Texts of a saved plot that reach beyond its edges."""
 
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -139,3 +154,27 @@ class Browser:
         """Send a DevTools command."""
         body = {"cmd": name, "params": parameters}
         return self._call("POST", "/goog/cdp/execute", body)
+
+    @contextmanager
+    def wide(self, width: int) -> Iterator[None]:
+        """A window of a width in CSS pixels."""
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **size)
+        try:
+            yield
+        finally:
+            self.command("Emulation.clearDeviceMetricsOverride")
+
+    def saved(self, plot: str) -> str:
+        """A plot as the SVG that its button saves."""
+        self.settle()
+        self.run(
+            "window.saved = null; const make = URL.createObjectURL;"
+            "URL.createObjectURL = (blob) => { blob.text().then(t => window.saved = t);"
+            " return make.call(URL, blob); };"
+            "HTMLAnchorElement.prototype.click = () => {};"
+            "document.getElementById('save-' + arguments[0]).click();"
+            "URL.createObjectURL = make", plot,
+        )  # fmt: skip
+        self.wait("return window.saved !== null")
+        return str(self.run("return window.saved"))

@@ -5,8 +5,8 @@ import { share } from "./data";
 import { timeText } from "./controls";
 import type { Pen } from "./pen";
 import { fitted, INK, MUTED, SELECTED, textWidth } from "./pen";
-import type { Legend } from "./scale";
-import { BOTH_WAYS, CHANGES, legend, legendHeight, SHADES } from "./scale";
+import type { Legend, Rect } from "./scale";
+import { BOTH_WAYS, CHANGES, dot, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -121,18 +121,22 @@ export class CoursePlot implements Drawing {
     this.drawPhases(pen);
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
+    const less: number[] = [];
     const { frames } = this.course;
     const rowHeight = this.rowHeight();
     const edges = Array.from({ length: frames + 1 }, (_, frame) => this.x(frame));
     const tops = Array.from({ length: this.rows }, (_, row) => this.y(row));
     this.cells().forEach((value, i) => {
       const x = edges[i % frames] ?? 0;
-      const box = [x, tops[Math.floor(i / frames)] ?? 0, (edges[(i % frames) + 1] ?? 0) - x, rowHeight];
+      const wide = (edges[(i % frames) + 1] ?? 0) - x;
+      const box: Rect = [x, tops[Math.floor(i / frames)] ?? 0, wide, rowHeight];
       (Number.isNaN(value) ? blank : (bins[this.lens.shade(value)] ?? blank)).push(...box);
+      if (this.lens.change) less.push(...dot(box, value));
     });
     pen.rects(blank, "hatch");
     const colours = this.lens.colours("congestion");
     bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
+    pen.rects(less, "#fff");
     this.drawFrame(pen);
   }
 

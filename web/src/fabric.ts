@@ -4,7 +4,7 @@ import type { Model, Numbers } from "./data";
 import type { Pen } from "./pen";
 import { INK, MUTED, SELECTED } from "./pen";
 import type { Legend } from "./scale";
-import { BOTH_WAYS, CHANGES, legend, legendHeight, SHADES } from "./scale";
+import { BOTH_WAYS, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -83,7 +83,7 @@ export class FabricPlot implements Drawing {
   private words(): Legend {
     return {
       title: this.lens.change
-        ? `${CHANGES.congestion}; dashed: less than before`
+        ? "change of the congested fraction (−1 to 1); dashed: less than before"
         : "congested fraction (0–1): packets that met congestion there ÷ packets through it",
       noData: "no packet sampled: no data, not zero (cables: not drawn)",
       note: "Upper half of an edge: up link. Lower half: down link. Width: packets (square " +

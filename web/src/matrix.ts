@@ -4,7 +4,7 @@ import type { MatrixMeta, Model, Numbers } from "./data";
 import type { Pen } from "./pen";
 import { INK, MUTED, SELECTED } from "./pen";
 import type { Legend } from "./scale";
-import { legend, legendHeight, shades, SHADES } from "./scale";
+import { dot, legend, legendHeight, shades, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -56,7 +56,7 @@ export class Matrix implements Drawing {
   }
 
   private words(): Legend {
-    const what = this.change ? "change of switches visited" : "bytes between two ranks";
+    const what = this.change ? "change of switches visited; dot: fewer" : "bytes between two ranks";
     const { width } = this.meta ?? { width: 1 };
     const each = width > 1 ? ` (cells of ${width} × ${width} ranks)` : "";
     return { title: `${what}${each}; white: none` };
@@ -69,16 +69,19 @@ export class Matrix implements Drawing {
       return;
     }
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
+    const less: number[] = [];
     const pitch = this.side / meta.size;
     this.get(meta.cells).forEach((level, i) => {
       if (level === 0) return;
       const shade = Math.round(((level - 1) / (LEVELS - 1)) * (SHADES - 1));
       const [x, y] = [LEFT + (i % meta.size) * pitch, TOP + Math.floor(i / meta.size) * pitch];
       bins[shade]?.push(x, y, Math.max(pitch, 0.7), Math.max(pitch, 0.7));
+      if (this.change) less.push(...dot([x, y, pitch, pitch], (2 * (level - 1)) / (LEVELS - 1) - 1));
     });
     this.drawLines(pen, meta);
     const colours = shades(this.model, this.change ? "change" : "traffic");
     bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));
+    pen.rects(less, "#fff");
     pen.frame(LEFT - 0.5, TOP - 0.5, this.side + 1, this.side + 1, "#c3cad1", 1);
     pen.text("receiving rank, in order of its host", LEFT, TOP + this.side + 12, { size: 11.5, colour: MUTED });
     pen.text("sender", LEFT - 8, TOP + this.side / 2, { size: 11.5, align: "end", colour: MUTED });

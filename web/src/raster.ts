@@ -3,8 +3,8 @@
 import type { BlockMeta, Model, Numbers } from "./data";
 import type { Pen } from "./pen";
 import { INK, MUTED, SELECTED } from "./pen";
-import type { Legend } from "./scale";
-import { BOTH_WAYS, CHANGES, legend, legendHeight, SHADES, TITLES } from "./scale";
+import type { Legend, Rect } from "./scale";
+import { BOTH_WAYS, CHANGES, dot, legend, legendHeight, SHADES, TITLES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -109,7 +109,7 @@ export class Raster implements Drawing {
   private words(): Legend {
     const { quantity } = this.store.now;
     return {
-      title: this.lens.change ? `${CHANGES[quantity]}; dot: less than before` : TITLES[quantity],
+      title: this.lens.change ? CHANGES[quantity] : TITLES[quantity],
       noData: quantity === "stall" ? "no data" : "no packet sampled: no data, not zero",
     };
   }
@@ -128,7 +128,7 @@ export class Raster implements Drawing {
     cells.forEach((link, i) => {
       if (link < 0) return;
       const column = i % block.ports;
-      const box = [
+      const box: Rect = [
         x + column * cw,
         y + Math.floor(i / block.ports) * ch,
         cw - inset,
@@ -136,10 +136,7 @@ export class Raster implements Drawing {
       ];
       const at = value(link);
       (Number.isNaN(at) ? blank : (bins[this.lens.shade(at)] ?? blank)).push(...box);
-      // The sign of a difference must not rest on colour alone.
-      if (this.lens.change && at < -0.05 && inset) {
-        less.push((box[0] ?? 0) + cw / 2 - 1.2, (box[1] ?? 0) + ch / 2 - 1.2, 2, 2);
-      }
+      if (this.lens.change) less.push(...dot(box, at));
     });
     pen.rects(blank, "hatch");
     bins.forEach((bin, i) => pen.rects(bin, colours[i] ?? INK));

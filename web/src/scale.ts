@@ -13,10 +13,20 @@ export const TITLES: Record<Quantity, string> = {
 };
 
 export const CHANGES: Record<Quantity, string> = {
-  congestion: "change of the congested fraction (−1 to 1)",
-  utilization: "change of the utilization by our packets (−1 to 1)",
-  stall: "change of the stall fraction (−1 to 1)",
+  congestion: "change of the congested fraction (−1 to 1); dot: less than before",
+  utilization: "change of the utilization by our packets (−1 to 1); dot: less than before",
+  stall: "change of the stall fraction (−1 to 1); dot: less than before",
 };
+
+/** Left, top, width and height. */
+export type Rect = [number, number, number, number];
+
+/** The dot of a cell with less than before, nothing where it has not or is too small for one. */
+export function dot([x, y, w, h]: Rect, change: number): Rect | [] {
+  // The sign of a difference must not rest on colour alone.
+  if (!(change < -0.05) || w < 4 || h < 4) return [];
+  return [x + w / 2 - 1, y + h / 2 - 1, 2, 2];
+}
 
 /** Shades of one scale from its lower end to its upper. */
 export function shades(model: Model, quantity: Scale): string[] {
@@ -76,7 +86,7 @@ export function legend(
 ): void {
   const { beside, titles, blanks, notes } = arranged(words, room);
   const width = Math.min(BAR, room);
-  const step = width / SHADES;
+  const step = width / colours.length;
   colours.forEach((colour, i) => pen.rects([x + i * step, y, step + 0.5, 10], colour));
   ticks.forEach((tick, i) => {
     const align = (["start", "middle", "end"] as const)[i] ?? "middle";

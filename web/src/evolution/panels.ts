@@ -2,6 +2,7 @@
 
 import type { Pen } from "../pen";
 import { INK, MUTED } from "../pen";
+import { legend, legendHeight } from "../scale";
 import type { Drawing } from "../surface";
 import { pointer, Surface } from "../surface";
 import type { Graph, PanelMeta } from "./data";
@@ -9,6 +10,9 @@ import type { Choice } from "./plot";
 
 const GAP = 12;
 const HEAD = 15;
+/** Room on the left for the frame of a chosen link. */
+const EDGE = 3;
+const LEGEND = { title: "time stalled (%)", noData: "not measured" };
 const SELECTED = "#0b57d0";
 
 interface Box {
@@ -52,17 +56,17 @@ export class Panels implements Drawing {
   /** Square cells side by side for a torus; whole rows, as high as they need, for wide panels. */
   private arrange(width: number): number {
     this.boxes = [];
-    let x = 0;
+    let x = EDGE;
     let y = 0;
     let tall = 0;
     for (const panel of this.graph.payload.panels) {
       const wide = panel.columns > 2.5 * panel.rows || panel.columns > 60;
-      const room = wide ? width : Math.max(width / 4 - GAP, 90);
+      const room = wide ? width - 2 * EDGE : Math.max(width / 4 - GAP, 90);
       const cw = Math.max(Math.min(room / panel.columns, 14), 0.5);
       const ch = wide ? Math.max(Math.min(90 / panel.rows, 9), 1.5) : cw;
       const w = panel.columns * cw;
-      if (x > 0 && x + w > width) {
-        x = 0;
+      if (x > EDGE && x + w > width) {
+        x = EDGE;
         y += tall + GAP;
         tall = 0;
       }
@@ -70,26 +74,17 @@ export class Panels implements Drawing {
       x += w + GAP;
       tall = Math.max(tall, HEAD + panel.rows * ch);
     }
-    return y + tall + 44;
+    return y + tall + GAP;
   }
 
   height(width: number): number {
-    return this.arrange(width);
+    return this.arrange(width) + legendHeight(LEGEND, width - 2 * EDGE);
   }
 
-  draw(pen: Pen, width: number, height: number): void {
-    this.arrange(width);
+  draw(pen: Pen, width: number): void {
+    const y = this.arrange(width);
     for (const box of this.boxes) this.drawBox(pen, box);
-    const step = 220 / this.shades.length;
-    const y = height - 30;
-    this.shades.forEach((shade, i) => pen.rects([i * step, y, step + 0.5, 9], shade));
-    for (const tick of [0, 50, 100]) {
-      const align = tick === 0 ? "start" : tick === 100 ? "end" : "middle";
-      pen.text(String(tick), tick * 2.2, y + 18, { size: 11, colour: MUTED, align });
-    }
-    pen.text("time stalled (%)", 232, y + 5, { size: 12 });
-    pen.rects([232, y + 13, 18, 9], "hatch");
-    pen.text("not measured", 256, y + 18, { size: 11, colour: MUTED });
+    legend(pen, this.shades, EDGE, y, width - 2 * EDGE, LEGEND, [0, 50, 100]);
   }
 
   private drawBox(pen: Pen, box: Box): void {
