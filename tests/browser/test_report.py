@@ -19,6 +19,13 @@ from tailback.report import write_comparison, write_report
 
 pytestmark = webdriver.needed()
 
+SHOWN = """
+return [document.querySelector('input[name=dataset]:checked').value,
+  document.getElementById('phase').value, document.getElementById('quantity').value,
+  document.getElementById('time').textContent, document.getElementById('detail').innerText];
+"""
+"""What the selectors and the panel show."""
+
 VIEWS = ("fabric", "raster", "course", "matrix", "flame")
 
 
@@ -306,6 +313,47 @@ def test_keyboard_reaches_everything(browser: webdriver.Browser, plain: Path) ->
     # A screen reader hands its arrow keys to an application, not to an image.
     roles = "return [...document.querySelectorAll('canvas')].map(c => c.getAttribute('role'))"
     assert set(browser.run(roles)) == {"application"}
+
+
+def test_a_choice_survives_a_reload_and_can_be_sent_on(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.open(plain)
+    opened = pictures(browser)
+    browser.run("document.querySelectorAll('input[name=dataset]')[1].click()")
+    choose(browser, "phase", "3")
+    choose(browser, "quantity", "utilization")
+    browser.run("document.querySelector('#where tr[data-link]').click()")
+    drag(browser, "course", 0.6, 0.9, 0.5)
+    browser.run("location.hash = '#when'")  # as the bar of parts does
+    chosen, panel = pictures(browser), browser.run(SHOWN)
+    assert differ(opened, chosen) == set(VIEWS)
+    browser.wait("return location.hash.startsWith('#when?') && location.hash.includes('frames=')")
+    browser.reload()
+    assert browser.run(SHOWN) == panel
+    assert differ(pictures(browser), chosen) == set()
+    address = browser.run("return location.hash")
+    browser.open(plain)
+    browser.run("location.hash = arguments[0]", address)
+    browser.settle()
+    assert browser.run(SHOWN) == panel
+    assert (
+        abs(browser.run("return document.getElementById('when').getBoundingClientRect().top")) < 80
+    )
+
+
+def test_an_address_of_another_report_is_passed_over(
+    browser: webdriver.Browser, plain: Path
+) -> None:
+    browser.log("browser")
+    browser.open(plain)
+    opened = pictures(browser)
+    browser.run(
+        "location.hash = '#where?run=x&phase=%3Cimg%3E&frames=9-3&link=99999999'"
+        " + '&hosts=1-99999&cell=z'"
+    )
+    assert differ(pictures(browser), opened) == set()
+    assert complaints(browser) == []
 
 
 def test_zoom_and_back(browser: webdriver.Browser, plain: Path) -> None:

@@ -118,6 +118,12 @@ class Browser:
             self.wait("return document.documentElement.dataset.ready === 'true'")
             self.settle()
 
+    def reload(self) -> None:
+        """Load the page again, as at the address it has now, and wait until its viewer is ready."""
+        self._call("POST", "/refresh", {})
+        self.wait("return document.documentElement.dataset.ready === 'true'")
+        self.settle()
+
     def run(self, script: str, *arguments: object) -> Any:
         """Run JavaScript in the page and return what it returns."""
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})

@@ -63,15 +63,21 @@ export function connectSelectors(model: Model, store: Store): void {
   };
   fill(0, null);
   phases.addEventListener("change", () => store.set({ selection: Number(phases.value) }));
-  store.listen((choice) => (phases.value = String(choice.selection)));
+  const radios = document.querySelectorAll<HTMLInputElement>("input[name=dataset]");
+  store.listen((choice, changed) => {
+    for (const radio of radios) radio.checked = Number(radio.value) === choice.dataset;
+    if (changed.has("dataset")) {
+      fill(choice.dataset, model.phases(choice.dataset)[choice.selection] ?? null);
+    }
+    phases.value = String(choice.selection);
+  });
 
-  for (const radio of document.querySelectorAll<HTMLInputElement>("input[name=dataset]")) {
+  for (const radio of radios) {
     radio.addEventListener("change", () => {
       if (!radio.checked) return;
       const dataset = Number(radio.value);
       const now = model.phases(store.now.dataset)[store.now.selection] ?? null;
       const same = model.phases(dataset).indexOf(now);
-      fill(dataset, same < 0 ? null : now);
       store.set({ dataset, selection: Math.max(same, 0) });
     });
     if (radio.checked && Number(radio.value) !== store.now.dataset) {
@@ -81,6 +87,7 @@ export function connectSelectors(model: Model, store: Store): void {
 
   const quantity = byId<HTMLSelectElement>("quantity");
   quantity.addEventListener("change", () => store.set({ quantity: quantity.value as Quantity }));
+  store.listen((choice) => (quantity.value = choice.quantity));
   connectTime(model, store);
 }
 

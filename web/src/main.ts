@@ -1,5 +1,6 @@
 // Viewer of a Tailback report. Everything it shows is in the page; it never asks the network.
 
+import { connectAddress } from "./address";
 import { byId, connectCopyButtons, connectDownloads, connectSelectors, connectTable, save }
   from "./controls";
 import { CoursePlot } from "./course";
@@ -57,6 +58,7 @@ async function start(): Promise<void> {
   for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-zoom]")) {
     button.addEventListener("click", () => fabric.zoomButton(button.dataset["zoom"] ?? ""));
   }
+  connectAddress(model, store);
   document.documentElement.dataset["ready"] = "true";
 }
 
