@@ -107,6 +107,11 @@ def test_page_says_what_the_diagnosis_says() -> None:
         assert part in text, part
 
 
+def test_numbers_of_a_link_are_said_to_be_of_the_whole_run() -> None:
+    text = " ".join(read().text)
+    assert "Mostly in phase" in text and "The numbers are of the whole run" in text
+
+
 def test_every_figure_is_there_without_javascript() -> None:
     images = {attributes["id"] for attributes in read().all("img")}
     assert images == {

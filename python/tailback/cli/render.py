@@ -105,7 +105,7 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
         )
         for link in links
     ]
-    return columns(("link", "congested %", "our load %", "phase"), rows, " rr")
+    return columns(("link", "congested %", "our load %", "mostly in"), rows, " rr")
 
 
 SHOWN = 3

@@ -21,35 +21,60 @@ def safe(text: str, *, keep_newlines: bool = False) -> str:
     )
 
 
+def cells(text: str) -> int:
+    """Columns a text takes on a terminal: letters of East Asia take two, marks on letters none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
+
+
+_MARKS = 4
+"""Characters a column is taken to hold at most: a letter and marks on it."""
+
+
+def _head(text: str, width: int) -> str:
+    """As much of the beginning of a text as fits so many columns."""
+    text = text[: _MARKS * width]
+    while cells(text) > width:
+        text = text[:-1]
+    return text
+
+
 def short(text: str, width: int) -> str:
-    """Text cut in the middle to at most ``width`` characters."""
+    """Text cut in the middle to at most ``width`` columns."""
     text = safe(text)
-    if len(text) <= width:
+    if cells(text) <= width:
         return text
     head = (width - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+    tail = text[-_MARKS * width :]
+    while cells(tail) > width - 1 - head:
+        tail = tail[1:]
+    return f"{_head(text, head)}…{tail}"
 
 
 def clip(text: str, width: int) -> str:
-    """A sentence cut after a word to at most ``width`` characters."""
+    """A sentence cut after a word to at most ``width`` columns."""
     text = safe(text)
-    if len(text) <= width:
+    if cells(text) <= width:
         return text
-    head = text[:width].rpartition(" ")[0] or text[: width - 1]
+    head = _head(text, width).rpartition(" ")[0] or _head(text, width - 1)
     return f"{head.rstrip(',;:')}…"
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> list[str]:
     """A plain table; columns whose letter in ``right`` is ``r`` are aligned to the right."""
     table = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    widths = [max(cells(row[i]) for row in table) for i in range(len(header))]
     lines = []
     for row in table:
-        cells = [
-            cell.rjust(width) if right[i : i + 1] == "r" else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
+        padded = []
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            room = " " * (width - cells(cell))
+            padded.append(room + cell if right[i : i + 1] == "r" else cell + room)
+        lines.append("  " + "  ".join(padded).rstrip())
     return lines
 
 
