@@ -8,11 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from otf2_traces import EZTRACE16, EZTRACE64, SCOREP64, Build, barrier, call, writing
+from otf2_traces import (
+    EZTRACE16,
+    EZTRACE64,
+    SCOREP64,
+    Build,
+    assert_completes,
+    barrier,
+    call,
+    ops,
+    writing,
+)
 from public_data import real
 
 from tailback.errors import TraceError
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import Op
 from tailback.traffic.readers import read_trace
 from tailback.traffic.readers.otf2 import load
 
@@ -20,58 +30,6 @@ from tailback.traffic.readers.otf2 import load
 @pytest.fixture
 def build(tmp_path: Path) -> Build:
     return writing(tmp_path)
-
-
-def ops(program: Program, rank: int) -> list[tuple[str, int, int]]:
-    """(operation, peer or request of a WAIT, amount) of a rank."""
-    out = []
-    for at in range(int(program.rank_start[rank]), int(program.rank_start[rank + 1])):
-        op = Op(int(program.kind[at]))
-        which = program.request[at] if op == Op.WAIT else program.peer[at]
-        out.append((op.name, int(which), int(program.amount[at])))
-    return out
-
-
-def assert_completes(program: Program) -> None:
-    """Replay with unlimited buffers: every wait must end, every message must be taken."""
-    program.check()
-    n = program.n_ranks
-    sent: Counter[tuple[int, int, int]] = Counter()
-    wanted: Counter[tuple[int, int, int]] = Counter()
-    at = program.rank_start[:-1].astype(int).tolist()
-    end = program.rank_start[1:].astype(int).tolist()
-    open_: list[dict[int, tuple[tuple[int, int, int], int]]] = [{} for _ in range(n)]
-    kind, peer = program.kind.tolist(), program.peer.tolist()
-    tag, request = program.tag.tolist(), program.request.tolist()
-
-    def ready(rank: int, number: int) -> bool:
-        key, turn = open_[rank].get(number, ((0, 0, 0), 0))
-        return sent[key] >= turn
-
-    moved = True
-    while moved:
-        moved = False
-        for rank in range(n):
-            while at[rank] < end[rank]:
-                op = at[rank]
-                if kind[op] == Op.ISEND:
-                    sent[rank, peer[op], tag[op]] += 1
-                elif kind[op] == Op.IRECV:
-                    key = (peer[op], rank, tag[op])
-                    wanted[key] += 1
-                    open_[rank][request[op]] = (key, wanted[key])
-                elif kind[op] == Op.WAIT:
-                    if not ready(rank, request[op]):
-                        break
-                    open_[rank].pop(request[op], None)
-                elif kind[op] == Op.WAITALL:
-                    if not all(ready(rank, number) for number in open_[rank]):
-                        break
-                    open_[rank].clear()
-                at[rank] += 1
-                moved = True
-    assert at == end, f"ranks {[r for r in range(n) if at[r] < end[r]]} never finish"
-    assert sent == wanted
 
 
 # Real traces -------------------------------------------------------------------------------------

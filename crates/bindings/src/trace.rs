@@ -84,7 +84,7 @@ fn location_columns(py: Python<'_>, from: LocationEvents) -> PyResult<Bound<'_, 
     let calls = columns!(py, calls; region, enter, leave, paused, enter_event, leave_event);
     out.set_item("calls", calls)?;
     let messages = columns!(py, messages; kind, time, event, call, phase, path, peer, comm, tag,
-        bytes, received, posted);
+        bytes, received, request, message, posted, probed);
     out.set_item("messages", messages)?;
     out.set_item("paths", columns!(py, paths; parent, region, site))?;
     Ok(out)

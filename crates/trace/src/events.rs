@@ -2,36 +2,7 @@
 
 use std::collections::HashMap;
 
-/// "None" in a `u32` column.
-pub const NONE: u32 = u32::MAX;
-
-/// Which record a row of [`Messages`] comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// MPI_Send and its like, finished when the call is left.
-    Send = 0,
-    /// A non-blocking send is posted.
-    Isend = 1,
-    /// A non-blocking send is complete.
-    IsendComplete = 2,
-    /// A non-blocking receive is posted; what it will match is not known yet.
-    IrecvRequest = 3,
-    /// MPI_Recv and its like; says who was matched.
-    Recv = 4,
-    /// A non-blocking receive is complete; says who was matched.
-    Irecv = 5,
-    /// A test found the request incomplete.
-    RequestTest = 6,
-    /// The request was cancelled.
-    RequestCancelled = 7,
-    /// A collective ends; says what it was.
-    CollectiveEnd = 8,
-    /// A non-blocking collective is called; what it is is not known yet.
-    IcollectiveRequest = 9,
-    /// A non-blocking collective is complete; says what it was.
-    IcollectiveComplete = 10,
-}
+use crate::tables::{Kind, LocationEvents, NO_ID, NONE};
 
 /// One event, as the library hands it over.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +77,24 @@ pub(crate) enum Event {
         received: u64,
         request: u64,
     },
+    Probe {
+        peer: u32,
+        comm: u32,
+        tag: u32,
+        message: u64,
+    },
+    Mrecv {
+        message: u64,
+        bytes: u64,
+    },
+    ImrecvRequest {
+        message: u64,
+        request: u64,
+    },
+    Imrecv {
+        request: u64,
+        bytes: u64,
+    },
 }
 
 /// Takes the events of one location in order.
@@ -137,81 +126,17 @@ pub(crate) struct Context {
     pub parent: u32,
 }
 
-/// Call paths of one location: each is a frame below another path.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Paths {
-    /// Path that calls this one, [`NONE`] at the top, shape (P,).
-    pub parent: Vec<u32>,
-    /// Region of the last frame, shape (P,).
-    pub region: Vec<u32>,
-    /// Source code location of that frame, [`NONE`] where unknown, shape (P,).
-    pub site: Vec<u32>,
+/// Columns of a row that tie it to others.
+#[derive(Clone, Copy)]
+struct Ids {
+    request: u64,
+    message: u64,
+    posted: u32,
+    probed: u32,
 }
 
-/// Outermost MPI calls of one location, in the order they were entered.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Calls {
-    /// Region of the call, shape (C,).
-    pub region: Vec<u32>,
-    /// When it was entered, ticks, shape (C,).
-    pub enter: Vec<u64>,
-    /// When it was left, ticks, shape (C,).
-    pub leave: Vec<u64>,
-    /// Whether recording was switched off and on again since the call before, shape (C,).
-    pub paused: Vec<bool>,
-    /// Event number of the enter, shape (C,).
-    pub enter_event: Vec<u64>,
-    /// Event number of the leave, shape (C,).
-    pub leave_event: Vec<u64>,
-}
-
-/// Message records of one location, in order. Columns that a kind does not have hold 0 or [`NONE`].
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Messages {
-    /// [`Kind`] of the record, shape (M,).
-    pub kind: Vec<u8>,
-    /// Ticks, shape (M,).
-    pub time: Vec<u64>,
-    /// Event number within the location, shape (M,).
-    pub event: Vec<u64>,
-    /// Row of [`Calls`] the record sits in, [`NONE`] outside of any, shape (M,).
-    pub call: Vec<u32>,
-    /// Region of the nearest enclosing phase of the application, [`NONE`] without, shape (M,).
-    pub phase: Vec<u32>,
-    /// Row of [`Paths`]: the regions of the application around it, [`NONE`] without, shape (M,).
-    pub path: Vec<u32>,
-    /// Receiver, sender or root, local to the communicator, shape (M,).
-    pub peer: Vec<u32>,
-    /// Communicator, shape (M,).
-    pub comm: Vec<u32>,
-    /// MPI tag; for collectives the OTF2 operation, shape (M,).
-    pub tag: Vec<u32>,
-    /// Bytes of the message; for collectives bytes sent, shape (M,).
-    pub bytes: Vec<u64>,
-    /// For collectives bytes received, shape (M,).
-    pub received: Vec<u64>,
-    /// The row that posted the request this record completes or cancels, [`NONE`] if unknown,
-    /// shape (M,).
-    pub posted: Vec<u32>,
-}
-
-/// Everything read from one location.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct LocationEvents {
-    /// The location, as the trace numbers it.
-    pub location: u64,
-    /// Records in the file, of any kind.
-    pub records: u64,
-    /// Enter events.
-    pub enters: u64,
-    /// Leave events.
-    pub leaves: u64,
-    /// MPI calls.
-    pub calls: Calls,
-    /// Message records.
-    pub messages: Messages,
-    /// Call paths of the message records.
-    pub paths: Paths,
+impl Ids {
+    const NONE: Self = Self { request: NO_ID, message: NO_ID, posted: NONE, probed: NONE };
 }
 
 /// Builds [`LocationEvents`] from the stream.
@@ -234,6 +159,7 @@ pub(crate) struct Collector<'a> {
     known_paths: HashMap<(u32, u32, u32), u32>,
     path_of_context: HashMap<u32, u32>,
     open: HashMap<u64, u32>,
+    found: HashMap<u64, u32>,
     out: LocationEvents,
 }
 
@@ -259,6 +185,7 @@ impl<'a> Collector<'a> {
             known_paths: HashMap::new(),
             path_of_context: HashMap::new(),
             open: HashMap::new(),
+            found: HashMap::new(),
             out: LocationEvents { location, ..LocationEvents::default() },
         }
     }
@@ -377,14 +304,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Appends a row; `what` is (peer, comm, tag, bytes).
-    fn push(
-        &mut self,
-        kind: Kind,
-        time: u64,
-        what: (u32, u32, u32, u64),
-        received: u64,
-        posted: u32,
-    ) {
+    fn push(&mut self, kind: Kind, time: u64, what: (u32, u32, u32, u64), received: u64, ids: Ids) {
         let call = if self.mpi_depth > 0 {
             // Below 2^32 rows, as `rows` checks.
             self.out.calls.region.len() as u32 - 1
@@ -407,15 +327,29 @@ impl<'a> Collector<'a> {
         m.tag.push(what.2);
         m.bytes.push(what.3);
         m.received.push(received);
-        m.posted.push(posted);
+        m.request.push(ids.request);
+        m.message.push(ids.message);
+        m.posted.push(ids.posted);
+        m.probed.push(ids.probed);
     }
 
     fn rows(&self) -> u32 {
         self.out.messages.kind.len() as u32
     }
 
+    /// The next row posts a request.
+    fn post(&mut self, request: u64) -> Ids {
+        self.open.insert(request, self.rows());
+        Ids { request, ..Ids::NONE }
+    }
+
+    /// The next row completes or cancels a request.
+    fn complete(&mut self, request: u64) -> Ids {
+        let posted = self.open.remove(&request).unwrap_or(NONE);
+        Ids { request, posted, ..Ids::NONE }
+    }
+
     fn take(&mut self, time: u64, event: Event) -> Result<(), String> {
-        const NOTHING: (u32, u32, u32, u64) = (NONE, NONE, 0, 0);
         match event {
             Event::Enter { region } => return self.enter(time, region, None),
             Event::ContextEnter { context } => {
@@ -432,54 +366,95 @@ impl<'a> Collector<'a> {
             }
             Event::Leave { region } => return self.leave(time, region),
             Event::MeasurementOnOff => self.paused = true,
-            Event::Send { peer, comm, tag, bytes } => {
-                self.push(Kind::Send, time, (peer, comm, tag, bytes), 0, NONE);
-            }
-            Event::Isend { peer, comm, tag, bytes, request } => {
-                self.open.insert(request, self.rows());
-                self.push(Kind::Isend, time, (peer, comm, tag, bytes), 0, NONE);
-            }
-            Event::IsendComplete { request } => {
-                let posted = self.open.remove(&request).unwrap_or(NONE);
-                self.push(Kind::IsendComplete, time, NOTHING, 0, posted);
-            }
-            Event::IrecvRequest { request } => {
-                self.open.insert(request, self.rows());
-                self.push(Kind::IrecvRequest, time, NOTHING, 0, NONE);
-            }
-            Event::Recv { peer, comm, tag, bytes } => {
-                self.push(Kind::Recv, time, (peer, comm, tag, bytes), 0, NONE);
-            }
-            Event::Irecv { peer, comm, tag, bytes, request } => {
-                let posted = self.open.remove(&request).unwrap_or(NONE);
-                self.push(Kind::Irecv, time, (peer, comm, tag, bytes), 0, posted);
-            }
-            Event::RequestTest { request } => {
-                let posted = self.open.get(&request).copied().unwrap_or(NONE);
-                self.push(Kind::RequestTest, time, NOTHING, 0, posted);
-            }
-            Event::RequestCancelled { request } => {
-                let posted = self.open.remove(&request).unwrap_or(NONE);
-                self.push(Kind::RequestCancelled, time, NOTHING, 0, posted);
-            }
             Event::CollectiveBegin => {}
-            Event::CollectiveEnd { operation, comm, root, sent, received } => {
-                let what = (root, comm, u32::from(operation), sent);
-                self.push(Kind::CollectiveEnd, time, what, received, NONE);
-            }
-            Event::IcollectiveRequest { request } => {
-                self.open.insert(request, self.rows());
-                self.push(Kind::IcollectiveRequest, time, NOTHING, 0, NONE);
-            }
-            Event::IcollectiveComplete { operation, comm, root, sent, received, request } => {
-                let posted = self.open.remove(&request).unwrap_or(NONE);
-                let what = (root, comm, u32::from(operation), sent);
-                self.push(Kind::IcollectiveComplete, time, what, received, posted);
-            }
+            Event::CollectiveEnd { .. }
+            | Event::IcollectiveRequest { .. }
+            | Event::IcollectiveComplete { .. } => self.collective(time, event),
+            _ => self.point_to_point(time, event),
         }
         Ok(())
     }
+
+    fn point_to_point(&mut self, time: u64, event: Event) {
+        match event {
+            Event::Send { peer, comm, tag, bytes } => {
+                self.push(Kind::Send, time, (peer, comm, tag, bytes), 0, Ids::NONE);
+            }
+            Event::Isend { peer, comm, tag, bytes, request } => {
+                let ids = self.post(request);
+                self.push(Kind::Isend, time, (peer, comm, tag, bytes), 0, ids);
+            }
+            Event::IsendComplete { request } => {
+                let ids = self.complete(request);
+                self.push(Kind::IsendComplete, time, NOTHING, 0, ids);
+            }
+            Event::IrecvRequest { request } => {
+                let ids = self.post(request);
+                self.push(Kind::IrecvRequest, time, NOTHING, 0, ids);
+            }
+            Event::Recv { peer, comm, tag, bytes } => {
+                self.push(Kind::Recv, time, (peer, comm, tag, bytes), 0, Ids::NONE);
+            }
+            Event::Irecv { peer, comm, tag, bytes, request } => {
+                let ids = self.complete(request);
+                self.push(Kind::Irecv, time, (peer, comm, tag, bytes), 0, ids);
+            }
+            Event::RequestTest { request } => {
+                let posted = self.open.get(&request).copied().unwrap_or(NONE);
+                let ids = Ids { request, posted, ..Ids::NONE };
+                self.push(Kind::RequestTest, time, NOTHING, 0, ids);
+            }
+            Event::RequestCancelled { request } => {
+                let ids = self.complete(request);
+                self.push(Kind::RequestCancelled, time, NOTHING, 0, ids);
+            }
+            // Any other probe leaves the message where it is.
+            Event::Probe { message: NO_ID, .. } => {}
+            Event::Probe { peer, comm, tag, message } => {
+                self.found.insert(message, self.rows());
+                let ids = Ids { message, ..Ids::NONE };
+                self.push(Kind::MatchedProbe, time, (peer, comm, tag, 0), 0, ids);
+            }
+            Event::Mrecv { message, bytes } => {
+                let probed = self.found.remove(&message).unwrap_or(NONE);
+                let ids = Ids { message, probed, ..Ids::NONE };
+                self.push(Kind::Mrecv, time, (NONE, NONE, 0, bytes), 0, ids);
+            }
+            Event::ImrecvRequest { message, request } => {
+                let probed = self.found.remove(&message).unwrap_or(NONE);
+                let ids = Ids { message, probed, ..self.post(request) };
+                self.push(Kind::ImrecvRequest, time, NOTHING, 0, ids);
+            }
+            Event::Imrecv { request, bytes } => {
+                let ids = self.complete(request);
+                self.push(Kind::Imrecv, time, (NONE, NONE, 0, bytes), 0, ids);
+            }
+            _ => {}
+        }
+    }
+
+    fn collective(&mut self, time: u64, event: Event) {
+        match event {
+            Event::CollectiveEnd { operation, comm, root, sent, received } => {
+                let what = (root, comm, u32::from(operation), sent);
+                self.push(Kind::CollectiveEnd, time, what, received, Ids::NONE);
+            }
+            Event::IcollectiveRequest { request } => {
+                let ids = self.post(request);
+                self.push(Kind::IcollectiveRequest, time, NOTHING, 0, ids);
+            }
+            Event::IcollectiveComplete { operation, comm, root, sent, received, request } => {
+                let ids = self.complete(request);
+                let what = (root, comm, u32::from(operation), sent);
+                self.push(Kind::IcollectiveComplete, time, what, received, ids);
+            }
+            _ => {}
+        }
+    }
 }
+
+/// Peer, communicator, tag and bytes of a record that has none.
+const NOTHING: (u32, u32, u32, u64) = (NONE, NONE, 0, 0);
 
 impl EventSink for Collector<'_> {
     #[inline]
@@ -603,6 +578,31 @@ mod tests {
         }
         let posted = collector.finish(7).messages.posted;
         assert_eq!(posted, [NONE, 0, NONE, NONE, 2, 3, NONE]);
+    }
+
+    #[test]
+    fn a_message_is_received_once_after_the_probe_that_found_it() {
+        let (classes, none) = (classes(), HashMap::new());
+        let mut collector = Collector::new(0, &classes, &none, 100);
+        let probe = |message| Event::Probe { peer: 3, comm: 0, tag: 9, message };
+        let mut position = 0;
+        for event in [
+            probe(NO_ID),
+            probe(7),
+            probe(8),
+            Event::Mrecv { message: 8, bytes: 20 },
+            Event::ImrecvRequest { message: 7, request: 5 },
+            Event::Imrecv { request: 5, bytes: 10 },
+            Event::Mrecv { message: 8, bytes: 30 },
+        ] {
+            position += 1;
+            assert!(collector.event(position, 1, event));
+        }
+        let out = collector.finish(7).messages;
+        assert_eq!(out.kind, [11, 11, 12, 13, 14, 12]);
+        assert_eq!(out.probed, [NONE, NONE, 1, 0, NONE, NONE]);
+        assert_eq!(out.posted, [NONE, NONE, NONE, NONE, 3, NONE]);
+        assert_eq!(out.bytes, [0, 0, 20, 0, 10, 30]);
     }
 
     #[test]

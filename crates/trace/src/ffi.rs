@@ -114,6 +114,10 @@ api! {
     on_collective_end = b"OTF2_EvtReaderCallbacks_SetMpiCollectiveEndCallback\0": fn(Handle, *const c_void) -> Code;
     on_icollective = b"OTF2_EvtReaderCallbacks_SetNonBlockingCollectiveRequestCallback\0": fn(Handle, *const c_void) -> Code;
     on_icollective_complete = b"OTF2_EvtReaderCallbacks_SetNonBlockingCollectiveCompleteCallback\0": fn(Handle, *const c_void) -> Code;
+    on_probe = b"OTF2_EvtReaderCallbacks_SetMpiProbeCallback\0": fn(Handle, *const c_void) -> Code;
+    on_mrecv = b"OTF2_EvtReaderCallbacks_SetMpiMrecvCallback\0": fn(Handle, *const c_void) -> Code;
+    on_imrecv_request = b"OTF2_EvtReaderCallbacks_SetMpiImrecvRequestCallback\0": fn(Handle, *const c_void) -> Code;
+    on_imrecv = b"OTF2_EvtReaderCallbacks_SetMpiImrecvCallback\0": fn(Handle, *const c_void) -> Code;
 }
 
 unsafe extern "C" {
@@ -407,6 +411,10 @@ impl Archive<'_> {
             (api.on_collective_end)(callbacks, collective_end::<S> as *const c_void);
             (api.on_icollective)(callbacks, icollective::<S> as *const c_void);
             (api.on_icollective_complete)(callbacks, icollective_complete::<S> as *const c_void);
+            (api.on_probe)(callbacks, probe::<S> as *const c_void);
+            (api.on_mrecv)(callbacks, mrecv::<S> as *const c_void);
+            (api.on_imrecv_request)(callbacks, imrecv_request::<S> as *const c_void);
+            (api.on_imrecv)(callbacks, imrecv::<S> as *const c_void);
             let data = ptr::from_mut(sink).cast();
             let mut code = (api.register_events)(self.reader, events, callbacks, data);
             (api.evt_callbacks_delete)(callbacks);
@@ -541,4 +549,9 @@ event_callbacks! {
     icollective_complete(operation: u8, comm: u32, root: u32, sent: u64, received: u64,
         request: u64) =>
         Event::IcollectiveComplete { operation, comm, root, sent, received, request };
+    probe(peer: u32, comm: u32, tag: u32, message: u64) =>
+        Event::Probe { peer, comm, tag, message };
+    mrecv(message: u64, bytes: u64) => Event::Mrecv { message, bytes };
+    imrecv_request(message: u64, request: u64) => Event::ImrecvRequest { message, request };
+    imrecv(request: u64, bytes: u64) => Event::Imrecv { request, bytes };
 }

@@ -13,8 +13,9 @@ mod events;
 mod ffi;
 mod precheck;
 mod reader;
+mod tables;
 
 pub use definitions::{Cartesian, Communicator, Definitions};
 pub use error::TraceError;
-pub use events::{Calls, Kind, LocationEvents, Messages, NONE, Paths};
 pub use reader::{Trace, read};
+pub use tables::{Calls, Kind, LocationEvents, Messages, NO_ID, NONE, Paths};

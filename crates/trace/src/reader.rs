@@ -7,9 +7,10 @@ use std::thread;
 
 use crate::definitions::Definitions;
 use crate::error::TraceError;
-use crate::events::{Collector, LocationEvents};
+use crate::events::Collector;
 use crate::ffi::Library;
 use crate::precheck::{self, Anchor, Content};
+use crate::tables::LocationEvents;
 
 /// A trace in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from tailback.errors import TraceError
 from tailback.traffic.collectives import call_bytes, schedule
-from tailback.traffic.readers.otf2_columns import (
+from tailback.traffic.readers.otf2_columns import Trace
+from tailback.traffic.readers.otf2_links import (
     COLLECTIVE,
     ICOLLECTIVE_COMPLETE,
     ICOLLECTIVE_REQUEST,
-    Trace,
 )
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, Labels
 from tailback.traffic.readers.otf2_posts import Posts, ordinal
@@ -246,6 +246,7 @@ def _stamp(
         wait_position=m.position[row],
         wait_step=np.tile(wait, n),
         collective=np.ones(len(of), np.bool_),
+        told=np.ones(len(of), np.bool_),
     )
 
 
@@ -253,4 +254,4 @@ def _empty() -> Posts:
     none = np.zeros(0, np.int64)
     no = np.zeros(0, np.bool_)
     size = np.zeros(0, np.uint64)
-    return Posts(none, none, none, no, none, none, size, none, none, none, no)
+    return Posts(none, none, none, no, none, none, size, none, none, none, no, no)

@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.traffic.readers.otf2_links import across_threads, as_receives
+
 NONE = 2**32 - 1
 """No value, in a column of 32 bits."""
-
-SEND, ISEND, ISEND_COMPLETE, IRECV_REQUEST, RECV, IRECV, TEST, CANCELLED, COLLECTIVE = range(9)
-ICOLLECTIVE_REQUEST, ICOLLECTIVE_COMPLETE = 9, 10
-"""Kinds of message records; the numbers are those of ``crates/trace``."""
 
 _CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event")
 _MESSAGE_COLUMNS = (
     "kind", "time", "event", "call", "phase", "path", "peer", "comm", "tag", "bytes", "received",
-    "posted",
+    "request", "message", "posted", "probed",
 )  # fmt: skip
 
 
@@ -68,7 +66,8 @@ class Messages:
 
     Attributes:
         rank: World rank, shape (M,).
-        kind: SEND … ICOLLECTIVE_COMPLETE, shape (M,).
+        kind: SEND … IMRECV, shape (M,); a receive of a message that a matched probe found is of
+            the kind of any other receive, save where the record of the probe is missing.
         position: Place in the order of all events; those of a rank lie together, shape (M,).
         call: Row of :class:`Calls`, -1 outside of any, shape (M,).
         phase: Region that encloses it, -1 without, shape (M,).
@@ -79,6 +78,7 @@ class Messages:
         bytes: Bytes; of a collective bytes sent, shape (M,).
         received: Bytes a collective received, shape (M,).
         posted: Row that posted the request this one completes or cancels, -1 unknown, shape (M,).
+        probed: Row of the probe that found the message this one receives, -1 without, shape (M,).
         location: Location as the trace numbers it, shape (M,).
         event: Number of the event within the location, shape (M,).
     """
@@ -95,6 +95,7 @@ class Messages:
     bytes: NDArray[np.uint64]
     received: NDArray[np.uint64]
     posted: NDArray[np.int64]
+    probed: NDArray[np.int64]
     location: NDArray[np.uint64]
     event: NDArray[np.int64]
 
@@ -239,6 +240,15 @@ def _join(
     )
     names = np.array([one["location"] for one in locations], np.uint64)
     none = np.zeros(len(of_row), np.int64)
+    m["posted"] = _indices(m["posted"], first_row[of_row])
+    m["probed"] = _indices(m["probed"], first_row[of_row])
+    for column in ("peer", "comm"):
+        m[column] = _indices(m[column], none)
+    threads = np.bincount(
+        ranks[(n_calls > 0) | (n_rows > 0)], minlength=int(ranks.max(initial=0)) + 1
+    )
+    across_threads(m, ranks[of_row], position, threads > 1)
+    as_receives(m)
     messages = Messages(
         rank=ranks[of_row],
         kind=m["kind"].astype(np.uint8),
@@ -246,12 +256,13 @@ def _join(
         call=_indices(m["call"], first_call[of_row]),
         phase=_indices(m["phase"], none),
         path=_number_paths(locations, m["path"], n_rows, paths),
-        peer=_indices(m["peer"], none),
-        comm=_indices(m["comm"], none),
+        peer=m["peer"],
+        comm=m["comm"],
         tag=m["tag"].astype(np.int64),
         bytes=m["bytes"].astype(np.uint64),
         received=m["received"].astype(np.uint64),
-        posted=_indices(m["posted"], first_row[of_row]),
+        posted=m["posted"],
+        probed=m["probed"],
         location=names[of_row],
         event=m["event"].astype(np.int64),
     )

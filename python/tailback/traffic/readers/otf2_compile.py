@@ -12,24 +12,26 @@ from numpy.typing import NDArray
 from tailback.errors import TraceError
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers.otf2_collectives import expand
-from tailback.traffic.readers.otf2_columns import (
+from tailback.traffic.readers.otf2_columns import Trace
+from tailback.traffic.readers.otf2_links import (
     CANCELLED,
     IRECV,
     IRECV_REQUEST,
     ISEND,
     ISEND_COMPLETE,
+    MRECV,
     RECV,
     SEND,
-    Trace,
 )
 from tailback.traffic.readers.otf2_names import (
     Labels,
     is_single_wait,
     is_waitall,
+    joins_groups,
     moves_data,
     world_ranks,
 )
-from tailback.traffic.readers.otf2_posts import UNKNOWN, Posts, guess_sources, ordinal, paired
+from tailback.traffic.readers.otf2_posts import UNKNOWN, Posts, guess_sources, ordinal, partners
 
 _LATE = 2**40
 """A step later than any other at its position."""
@@ -69,10 +71,12 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     notes: list[str] = []
     labels = Labels(trace)
     posts = Posts.join(_all_posts(trace, labels, notes, file))
-    posts = _drop_unpaired(posts, trace.n_ranks, notes)
+    posts = _drop_unpaired(posts, trace.n_ranks, labels, notes)
+    used, posts.label = np.unique(posts.label, return_inverse=True)
     _note_silent_calls(trace, notes)
+    _note_inter_communicators(trace, notes)
     program = _assemble(trace, posts, name)
-    program.labels = labels.all()
+    program.labels = [labels.all()[number] for number in used] or labels.none()
     program.grid = _grid(trace)
     program.notes = notes
     program.check()
@@ -112,8 +116,13 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
     posting = np.isin(kind, (SEND, ISEND, RECV, IRECV_REQUEST)) | orphan
     if cancelled.any():
         notes.append(f"{int(cancelled.sum())} cancelled requests are left out")
+    if (kind == MRECV).any():
+        lost = int((kind == MRECV).sum())
+        notes.append(f"{lost} receives of MPI_Mrecv have no record of their probe and are left out")
     rows = np.flatnonzero(posting & ~cancelled)
-    rows = rows[np.argsort(m.position[rows], kind="stable")]
+    # A probe that takes a message out of the matching matches it there and then.
+    own = m.position[np.where(m.probed >= 0, m.probed, np.arange(len(kind)))]
+    rows = rows[np.argsort(own[rows], kind="stable")]
     # A receive's partner is on the record of its completion.
     detail = np.where(
         (kind[rows] == IRECV_REQUEST) & (completion[rows] >= 0), completion[rows], rows
@@ -129,15 +138,14 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
     peer = np.full(len(rows), UNKNOWN, np.int64)
     peer[known] = world_ranks(trace, detail[known], m.rank[rows[known]], file)
     channel = (np.maximum(m.comm[detail], 0) << 32) | m.tag[detail]
-    own = m.position[rows]
-    leave = own.copy()
+    leave = m.position[rows]
     inside = m.call[rows] >= 0
     leave[inside] = trace.calls.leave_position[m.call[rows[inside]]]
     wait = np.where(nonblocking, np.where(done >= 0, m.position[done], UNKNOWN), leave)
     n = len(rows)
     posts = Posts(
         rank=m.rank[rows],
-        position=own,
+        position=own[rows],
         step=np.zeros(n, np.int64),
         is_send=np.isin(kind[rows], (SEND, ISEND)),
         peer=peer,
@@ -147,6 +155,7 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
         wait_position=wait,
         wait_step=np.full(n, _LATE, np.int64),
         collective=np.zeros(n, np.bool_),
+        told=known,
     )
     return posts, rows
 
@@ -165,11 +174,11 @@ def _fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     return completion, cancelled
 
 
-def _drop_unpaired(posts: Posts, n_ranks: int, notes: list[str]) -> Posts:
+def _drop_unpaired(posts: Posts, n_ranks: int, labels: Labels, notes: list[str]) -> Posts:
     """Posts that have a partner, sorted; half-recorded ones would block their rank for ever."""
     posts = posts.take(np.lexsort((posts.step, posts.position, posts.rank)))
-    keep = paired(posts, n_ranks)
-    lost = ~keep
+    partner = partners(posts, n_ranks)
+    lost = partner < 0
     for is_send, one, other in ((True, "sends", "receive"), (False, "receives", "send")):
         number = int((lost & (posts.is_send == is_send) & ~posts.collective).sum())
         if number:
@@ -177,7 +186,30 @@ def _drop_unpaired(posts: Posts, n_ranks: int, notes: list[str]) -> Posts:
     if (lost & posts.collective).any():
         number = int((lost & posts.collective).sum())
         notes.append(f"{number} messages of collectives do not fit together and are left out")
-    return posts.take(keep)
+    _settle_sizes(posts, partner, labels, notes)
+    return posts.take(~lost)
+
+
+def _settle_sizes(
+    posts: Posts, partner: NDArray[np.int64], labels: Labels, notes: list[str]
+) -> None:
+    """Let receives have the size of what they meet, and count those the trace says otherwise of.
+
+    MPI delivers what is sent: another size means that records are lost or out of order.
+    """
+    receive = np.flatnonzero(~posts.is_send & ~posts.collective & (partner >= 0))
+    sent = posts.size[partner[receive]]
+    wrong = posts.told[receive] & (posts.size[receive] != sent)
+    if wrong.any():
+        row, size = receive[wrong][0], int(sent[wrong][0])
+        tag = labels.all()[int(posts.label[row])].tag
+        notes.append(
+            f"{int(wrong.sum())} messages have another size where they are received than where "
+            f"they are sent (the first: {size} B from rank {posts.peer[row]} with tag {tag}, "
+            f"received by rank {posts.rank[row]} as {posts.size[row]} B): the sender's counts, "
+            "and their order may not be that of the run"
+        )
+    posts.size[receive] = sent
 
 
 def _note_silent_calls(trace: Trace, notes: list[str]) -> None:
@@ -200,6 +232,22 @@ def _note_silent_calls(trace: Trace, notes: list[str]) -> None:
     for name in sorted(total):
         if not heard[name]:
             notes.append(f"{total[name]} calls of {name} left no message record; {remedy}")
+
+
+def _note_inter_communicators(trace: Trace, notes: list[str]) -> None:
+    """Warn of communicators of two groups, of which EZTrace (without a name) writes only one."""
+    if trace.creator or any(one.remote is not None for one in trace.communicators.values()):
+        return
+    total: Counter[str] = Counter()
+    for region in np.unique(trace.calls.region).tolist():
+        if joins_groups(trace.regions[region]):
+            total[trace.regions[region]] += int((trace.calls.region == region).sum())
+    for name in sorted(total):
+        notes.append(
+            f"{total[name]} calls of {name}: the trace does not tell inter-communicators from "
+            "others, so messages on them are taken for ones within the sender's own group, or "
+            "left out; record with Score-P"
+        )
 
 
 def _compute(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:

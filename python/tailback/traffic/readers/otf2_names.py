@@ -30,11 +30,21 @@ _MOVES_DATA = frozenset(
     for name in (
         *("send", "bsend", "ssend", "rsend", "isend", "ibsend", "issend", "irsend"),
         *("recv", "irecv", "mrecv", "imrecv", "sendrecv", "sendrecv_replace", "isendrecv"),
-        *("start", "startall", "put", "get", "accumulate", "get_accumulate", "fetch_and_op"),
+        *("isendrecv_replace", "start", "startall", "pready", "pready_range", "pready_list"),
+        *("put", "get", "accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"),
+        *("rput", "rget", "raccumulate", "rget_accumulate"),
         *_COLLECTIVES,
         *(f"i{name}" for name in _COLLECTIVES),
         *(f"neighbor_{name}" for name in _COLLECTIVES),
         *(f"ineighbor_{name}" for name in _COLLECTIVES),
+    )
+)
+
+_JOINS_GROUPS = frozenset(
+    f"mpi_{name}"
+    for name in (
+        *("intercomm_create", "intercomm_create_from_groups", "comm_spawn", "comm_spawn_multiple"),
+        *("comm_accept", "comm_connect", "comm_join"),
     )
 )
 
@@ -54,6 +64,11 @@ def is_waitall(region: str) -> bool:
     return plain(region) == "mpi_waitall"
 
 
+def joins_groups(region: str) -> bool:
+    """Whether the call makes a communicator of two groups."""
+    return plain(region) in _JOINS_GROUPS
+
+
 def moves_data(region: str) -> bool:
     """Whether the call sends or receives, so that the trace should have a record of it."""
     return plain(region) in _MOVES_DATA
@@ -67,8 +82,13 @@ class Labels:
         self._numbers: dict[Label, int] = {}
 
     def all(self) -> list[Label]:
-        """The labels by number; at least one."""
-        return list(self._numbers) or [Label("all", "none")]
+        """The labels by number."""
+        return list(self._numbers)
+
+    @staticmethod
+    def none() -> list[Label]:
+        """The labels of a program without messages."""
+        return [Label("all", "none")]
 
     def number(
         self,

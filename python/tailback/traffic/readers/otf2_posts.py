@@ -27,6 +27,7 @@ class Posts:
         wait_position: Where it is waited for, UNKNOWN where not recorded, shape (P,).
         wait_step: Order among those of that position, shape (P,).
         collective: Whether a collective posts it, shape (P,).
+        told: Whether the trace says whom it meets and how large it is, shape (P,).
     """
 
     rank: NDArray[np.int64]
@@ -40,6 +41,7 @@ class Posts:
     wait_position: NDArray[np.int64]
     wait_step: NDArray[np.int64]
     collective: NDArray[np.bool_]
+    told: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -137,20 +139,20 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     return len(to), bool((shortest[target] == longest[target]).all())
 
 
-def paired(posts: Posts, n_ranks: int) -> NDArray[np.bool_]:
-    """Which posts have a partner: of each stream as many as are both sent and received.
+def partners(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
+    """Which post each one meets: of each stream the k-th send and the k-th receive.
 
     Args:
         posts: Sorted by rank, position and step.
         n_ranks: Number of ranks.
 
     Returns:
-        A mask, shape (P,); posts of unknown peer have none.
+        Rows of ``posts``, -1 without a partner, shape (P,); posts of unknown peer have none.
     """
-    keep = np.zeros(len(posts), np.bool_)
+    out = np.full(len(posts), -1, np.int64)
     rows = np.flatnonzero(posts.peer != UNKNOWN)
     if not len(rows):
-        return keep
+        return out
     sub = posts.take(rows)
     stream = stream_of(sub, n_ranks)
     n = int(stream.max()) + 1
@@ -158,7 +160,11 @@ def paired(posts: Posts, n_ranks: int) -> NDArray[np.bool_]:
         np.bincount(stream[sub.is_send], minlength=n),
         np.bincount(stream[~sub.is_send], minlength=n),
     )
+    sides = []
     for side in (sub.is_send, ~sub.is_send):
         at = np.flatnonzero(side)
-        keep[rows[at]] = ordinal(stream[at]) < both[stream[at]]
-    return keep
+        at = at[np.argsort(stream[at], kind="stable")]
+        sides.append(rows[at[ordinal(stream[at]) < both[stream[at]]]])
+    sends, receives = sides
+    out[sends], out[receives] = receives, sends
+    return out
