@@ -164,3 +164,36 @@ def test_inter_communicators_that_the_trace_cannot_tell_are_named(build: Build) 
     assert "record with Score-P" in note
     # Score-P defines them as what they are.
     assert read_trace(build([script, script], creator="Score-P 8.4")).notes == []
+
+
+# Collectives with a vector of counts -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("operation", ["SCATTERV", "GATHERV"])
+@pytest.mark.parametrize("creator", ["", "Score-P 8.4"])
+def test_blocks_of_unequal_size_are_those_each_rank_records(
+    build: Build, creator: str, operation: str, in_place: bool
+) -> None:
+    from otf2.enums import CollectiveOp
+
+    root, blocks = 1, [100, 40, 300, 7]
+    scripts = []
+    for rank, block in enumerate(blocks):
+        own = 0 if in_place and rank == root else block
+        total = sum(blocks) - (blocks[root] if in_place and creator else 0)
+        # EZTrace writes the arguments of the call, which all ranks may have given.
+        total = total if rank == root or not creator else 0
+        sizes = (total, own) if operation == "SCATTERV" else (own, total)
+        end = ("mpi_collective_end", getattr(CollectiveOp, operation), WORLD, root, *sizes)
+        name = f"MPI_{operation.capitalize()}"
+        scripts.append(call(name, 1, ("mpi_collective_begin",), end))
+    program = read_trace(build(scripts, creator=creator))
+    assert program.notes == []
+    others = [(0, 100), (2, 300), (3, 7)]
+    outwards, inwards = ("ISEND", "IRECV") if operation == "SCATTERV" else ("IRECV", "ISEND")
+    at_root = [(name, peer, size) for name, peer, size in ops(program, root) if name != "WAIT"]
+    assert sorted(at_root) == [(outwards, peer, size) for peer, size in others]
+    for peer, size in others:
+        assert ops(program, peer)[0] == (inwards, root, size)
+    assert_completes(program)

@@ -53,6 +53,30 @@ def test_a_value_beyond_all_measure_is_named(
     refused(capsys, ["simulate", path], "small.toml", expected, "remedy")
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "format", "near"),
+    [("[[job]]", "trace", "otf", "otf2"), ("[fabric]", "file", "ibnetdisc", "ibnetdiscover")],
+)
+def test_an_unknown_format_is_refused_where_the_scenario_names_it(
+    section: str,
+    key: str,
+    format: str,
+    near: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sections = {
+        "[fabric]": 'preset = "tapered"',
+        "[[job]]": 'pattern = { kind = "ring", ranks = 4 }',
+    }
+    sections[section] = f'{key} = "input"\nformat = "{format}"'
+    path = tmp_path / "small.toml"
+    body = [f"{name}\n{line}" for name, line in sections.items()]
+    path.write_text('name = "small"\n' + "\n".join(body) + '\nname = "a"\n')
+    (tmp_path / "input").write_text("anything")
+    refused(capsys, ["simulate", path], f"small.toml: {section} format", f"mean '{near}'?")
+
+
 @pytest.mark.parametrize("ranks", [f"ranks = {FAR}", f"dims = [{FAR}, 2]"])
 def test_more_ranks_than_can_be_numbered(
     ranks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

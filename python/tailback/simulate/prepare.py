@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError, ScenarioError
+from tailback.errors import PlacementError, ScenarioError, nearest
 from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
+from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
 from tailback.placement import Problem, hosts_from_spec, infer_grid, place, problem_for
+from tailback.registry import Registry
 from tailback.scenario import FabricSection, JobSection, Scenario
 from tailback.traffic.patterns import build as build_pattern
 from tailback.traffic.program import Program
-from tailback.traffic.readers import read_trace
+from tailback.traffic.readers import READERS, read_trace
 from tailback.traffic.transform import repeat, scale_compute, side_by_side
 
 
@@ -135,12 +138,22 @@ def load_fabric(section: FabricSection) -> Fabric:
     if section.topology is not None:
         return in_port_order(build_topology(section.topology))
     assert section.file is not None
+    _check_format("[fabric] format", section.format, FABRIC_READERS)
     return in_port_order(read_fabric(section.file, section.format, section.cable_delay))
+
+
+def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:
+    """Refuse a format the scenario made up: it is no fault of the file it is to be read from."""
+    if name is not None and name not in known:
+        raise ScenarioError(
+            f"unknown {known.kind} {name!r}", place=place, remedy=nearest(name, known.names())
+        )
 
 
 def load_traffic(section: JobSection, seed: int) -> Program:
     """Read the trace or build the pattern of a job; raises TraceError or ScenarioError."""
     if section.trace is not None:
+        _check_format("[[job]] format", section.format, READERS)
         program = read_trace(section.trace, section.format)
     else:
         assert section.pattern is not None

@@ -36,7 +36,8 @@ Alltoallv, Alltoallw        own totals ``send_bytes`` and ``recv_bytes``
 Of the calls with a vector of counts a trace keeps only totals: they are spread evenly over the
 ranks, own share included. Their algorithm never depends on bytes, which may differ between ranks,
 so the schedules of all ranks always fit together; the bytes of a receive may then differ from those
-of its send, and the send's are what moves. Zero bytes is a message too (an envelope).
+of its send. Who has the records of all ranks knows better: see the reader of OTF2 traces. Zero
+bytes is a message too (an envelope).
 """
 
 from __future__ import annotations

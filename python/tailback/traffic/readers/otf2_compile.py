@@ -41,6 +41,9 @@ _END = 2**62
 _NOBODY = (-1, 2**32 - 2)
 """MPI_PROC_NULL of MPICH and of Open MPI, as a column of ranks holds them."""
 
+_SCATTERS = ("MPI_Scatterv", "MPI_Iscatterv")
+"""Collectives of which each rank records the block it receives, and the root only their total."""
+
 _KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MPI_Irecv",
                IRECV_REQUEST: "MPI_Irecv"}  # fmt: skip
 
@@ -193,13 +196,17 @@ def _drop_unpaired(posts: Posts, n_ranks: int, labels: Labels, notes: list[str])
 def _settle_sizes(
     posts: Posts, partner: NDArray[np.int64], labels: Labels, notes: list[str]
 ) -> None:
-    """Let receives have the size of what they meet, and count those the trace says otherwise of.
+    """Give both ends of each message one size, and count those the trace tells two of.
 
-    MPI delivers what is sent: another size means that records are lost or out of order.
+    MPI delivers what is sent: another size means that records are lost or out of order. Only of
+    MPI_Scatterv it is the receivers who know: the root has the total of all.
     """
-    receive = np.flatnonzero(~posts.is_send & ~posts.collective & (partner >= 0))
+    receive = np.flatnonzero(~posts.is_send & (partner >= 0))
+    scattered = [number for number, label in enumerate(labels.all()) if label.call in _SCATTERS]
+    known = receive[posts.collective[receive] & np.isin(posts.label[receive], scattered)]
+    posts.size[partner[known]] = posts.size[known]
     sent = posts.size[partner[receive]]
-    wrong = posts.told[receive] & (posts.size[receive] != sent)
+    wrong = posts.told[receive] & ~posts.collective[receive] & (posts.size[receive] != sent)
     if wrong.any():
         row, size = receive[wrong][0], int(sent[wrong][0])
         tag = labels.all()[int(posts.label[row])].tag
