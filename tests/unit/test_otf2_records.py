@@ -123,6 +123,52 @@ def test_one_thread_may_receive_what_another_probed(build: Build) -> None:
     assert moves(ops(program, 0)) == [("IRECV", 1, 70), ("WAIT", 0, 0)]
 
 
+def during(name: str, start: int, record: tuple[Any, ...], end: int) -> list[tuple[Any, ...]]:
+    """Events of a call that lasts and is recorded when it is over."""
+    return [(start, "enter", name), (end - 1, *record), (end, "leave", name)]
+
+
+def test_a_receive_is_posted_before_another_thread_waits(build: Build) -> None:
+    """Large messages need their receive: here the second one is sent after the first is through."""
+    path = build(
+        [
+            call("MPI_Barrier", 1) + during("MPI_Recv", 10, ("mpi_recv", 1, WORLD, 1, 2**20), 60),
+            during("MPI_Recv", 11, ("mpi_recv", 1, WORLD, 2, 8), 55),
+            sends((0, 1, 2**20), (0, 2, 8)),
+            [],
+        ],
+        threads=2,
+    )
+    program = read_trace(path)
+    assert [(name, size) for name, _, size in ops(program, 0)] == [
+        ("COMPUTE", 8_000), ("IRECV", 2**20), ("IRECV", 8), ("WAIT", 0), ("WAIT", 0),
+    ]  # fmt: skip
+    assert_completes(program)
+
+
+def test_a_collective_is_entered_before_another_thread_waits(build: Build) -> None:
+    from otf2.enums import CollectiveOp
+
+    end = ("mpi_collective_end", CollectiveOp.BARRIER, WORLD, 2**32 - 1, 0, 0)
+    barrier = during("MPI_Barrier", 10, end, 60)
+    path = build(
+        [
+            call("MPI_Wtime", 1) + barrier,
+            during("MPI_Recv", 20, ("mpi_recv", 1, WORLD, 2, 8), 55),
+            during("MPI_Barrier", 10, end, 50) + call("MPI_Send", 51, ("mpi_send", 0, WORLD, 2, 8)),
+            [],
+            barrier,
+            [],
+        ],
+        threads=2,
+    )
+    program = read_trace(path)
+    assert program.notes == []
+    kinds = [name for name, _, _ in ops(program, 0)]
+    assert kinds == ["COMPUTE", "IRECV", "ISEND", "IRECV", "ISEND", "IRECV", *["WAIT"] * 5]
+    assert_completes(program)
+
+
 # What does not fit -------------------------------------------------------------------------------
 
 

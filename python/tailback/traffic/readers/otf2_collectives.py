@@ -25,10 +25,12 @@ class _Records:
     """Collective records that can be expanded, one for each rank that took part.
 
     ``start`` is the row of the call: that of the record itself, save for a non-blocking call.
+    ``position`` is where its messages are posted.
     """
 
     row: NDArray[np.int64]
     start: NDArray[np.int64]
+    position: NDArray[np.int64]
     comm: NDArray[np.int64]
     size: NDArray[np.int64]
     me: NDArray[np.int64]
@@ -46,7 +48,8 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
     The n-th blocking collective of every member on a communicator is the same one, as MPI demands,
     and so is the n-th non-blocking one. Each has a channel of its own, counted from
     ``first_channel``. A non-blocking one posts the messages of all its steps where it is called and
-    waits for them where it completes: what a rank does in between cannot block another rank.
+    waits for them where it completes: what a rank does in between cannot block another rank. So
+    does a blocking one of a rank with several threads, from where the call is entered.
 
     Args:
         trace: The trace.
@@ -145,8 +148,11 @@ def _locate(trace: Trace, notes: list[str], file: Path) -> _Records:
     stream = 2 * m.comm[rows] + (m.kind[rows] == ICOLLECTIVE_COMPLETE)
     turn = ordinal(stream * trace.n_ranks + m.rank[rows])
     _, instance = np.unique(np.stack([stream, turn], axis=1), axis=0, return_inverse=True)
+    position = m.position[begun[rows]]
+    early = trace.threaded[m.rank[rows]] & (m.kind[rows] == COLLECTIVE) & (m.call[rows] >= 0)
+    position[early] = trace.calls.enter_position[m.call[rows[early]]]
     return _Records(
-        rows, begun[rows], m.comm[rows], size, me, instance.reshape(-1).astype(np.int64)
+        rows, begun[rows], position, m.comm[rows], size, me, instance.reshape(-1).astype(np.int64)
     )
 
 
@@ -236,15 +242,16 @@ def _stamp(
         world[mine] = trace.communicators[number].members[local[mine]]
     return Posts(
         rank=m.rank[row],
-        position=m.position[records.start[of]],
-        step=np.tile(order, n),
+        position=records.position[of],
+        # What happens when a call is entered comes after the computation before it.
+        step=np.tile(order, n) + 1,
         is_send=np.tile(is_send, n),
         peer=world,
         channel=first_channel + records.instance[of],
         size=np.tile(amount, n),
         label=label[of],
         wait_position=m.position[row],
-        wait_step=np.tile(wait, n),
+        wait_step=np.tile(wait, n) + 1,
         collective=np.ones(len(of), np.bool_),
         told=np.ones(len(of), np.bool_),
     )

@@ -155,6 +155,7 @@ class Trace:
         cartesian: (communicator, extents with the last dimension fastest) of each topology.
         calls: MPI calls.
         messages: Message records.
+        threaded: Whether several threads of a rank call MPI, shape (n_ranks,).
         paths: Every call path as text, outermost frame first; the first is the empty one.
     """
 
@@ -169,6 +170,7 @@ class Trace:
     cartesian: list[tuple[int, list[int]]]
     calls: Calls
     messages: Messages
+    threaded: NDArray[np.bool_]
     paths: list[str]
 
     @classmethod
@@ -186,7 +188,12 @@ class Trace:
         }
         ranks = np.array([rank for _, rank in definitions["locations"]], np.int64)
         paths = PathTable(definitions)
-        calls, messages = _join(raw["locations"], ranks, paths)
+        used = [
+            len(one["calls"]["region"]) + len(one["messages"]["kind"]) > 0
+            for one in raw["locations"]
+        ]
+        threaded = np.bincount(ranks, used, minlength=definitions["n_ranks"]) > 1
+        calls, messages = _join(raw["locations"], ranks, threaded, paths)
         return cls(
             creator=raw["creator"],
             n_ranks=definitions["n_ranks"],
@@ -199,6 +206,7 @@ class Trace:
             cartesian=definitions["cartesian"],
             calls=calls,
             messages=messages,
+            threaded=threaded,
             paths=paths.texts,
         )
 
@@ -216,7 +224,10 @@ def _indices(column: NDArray[Any], base: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _join(
-    locations: list[dict[str, Any]], ranks: NDArray[np.int64], paths: PathTable
+    locations: list[dict[str, Any]],
+    ranks: NDArray[np.int64],
+    threaded: NDArray[np.bool_],
+    paths: PathTable,
 ) -> tuple[Calls, Messages]:
     n_calls = np.array([len(one["calls"]["region"]) for one in locations], np.int64)
     n_rows = np.array([len(one["messages"]["kind"]) for one in locations], np.int64)
@@ -244,10 +255,7 @@ def _join(
     m["probed"] = _indices(m["probed"], first_row[of_row])
     for column in ("peer", "comm"):
         m[column] = _indices(m[column], none)
-    threads = np.bincount(
-        ranks[(n_calls > 0) | (n_rows > 0)], minlength=int(ranks.max(initial=0)) + 1
-    )
-    across_threads(m, ranks[of_row], position, threads > 1)
+    across_threads(m, ranks[of_row], position, threaded)
     as_receives(m)
     messages = Messages(
         rank=ranks[of_row],

@@ -125,6 +125,10 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
     rows = np.flatnonzero(posting & ~cancelled)
     # A probe that takes a message out of the matching matches it there and then.
     own = m.position[np.where(m.probed >= 0, m.probed, np.arange(len(kind)))]
+    # The record of a receive comes when it is over: by then another thread may have waited for
+    # what its sender sent afterwards.
+    early = (kind == RECV) & (m.probed < 0) & (m.call >= 0) & trace.threaded[m.rank]
+    own[early] = trace.calls.enter_position[m.call[early]]
     rows = rows[np.argsort(own[rows], kind="stable")]
     # A receive's partner is on the record of its completion.
     detail = np.where(
@@ -149,7 +153,8 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
     posts = Posts(
         rank=m.rank[rows],
         position=own[rows],
-        step=np.zeros(n, np.int64),
+        # What happens when a call is entered comes after the computation before it.
+        step=early[rows].astype(np.int64),
         is_send=np.isin(kind[rows], (SEND, ISEND)),
         peer=peer,
         channel=channel,
