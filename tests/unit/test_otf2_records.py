@@ -75,10 +75,13 @@ def test_the_probe_decides_the_order_in_which_messages_are_matched(build: Build)
 
 def test_a_matched_receive_without_its_probe_is_counted(build: Build) -> None:
     script = call("MPI_Mrecv", 1, ("mpi_mrecv", 40, 300))
+    script += call("MPI_Imrecv", 10, ("mpi_imrecv_request", 41, 7))
+    script += call("MPI_Wait", 20, ("mpi_imrecv", 7, 20))
     program = read_trace(build([script, sends((0, 5, 300))]))
-    assert program.notes[0] == (
-        "1 receives of MPI_Mrecv have no record of their probe and are left out"
-    )
+    assert program.notes == [
+        "2 receives of MPI_Mrecv and MPI_Imrecv have no record of their probe and are left out",
+        "1 sends without a matching receive are left out",
+    ]
 
 
 # Threads -----------------------------------------------------------------------------------------
@@ -209,7 +212,18 @@ def test_inter_communicators_that_the_trace_cannot_tell_are_named(build: Build) 
     assert note.startswith("2 calls of MPI_Intercomm_create: the trace does not tell")
     assert "record with Score-P" in note
     # Score-P defines them as what they are.
-    assert read_trace(build([script, script], creator="Score-P 8.4")).notes == []
+    (note,) = read_trace(build([script, script], creator="Score-P 8.4")).notes
+    assert "Intercomm" not in note
+
+
+def test_a_trace_without_any_message_says_so(build: Build) -> None:
+    """As EZTrace writes a program that only calls MPI_Neighbor_alltoall, which it does not see."""
+    script = call("MPI_Cart_create", 1) + call("MPI_Wait", 10)
+    (note,) = read_trace(build([script, script])).notes
+    assert note.startswith("the trace has 4 MPI calls of 2 ranks and no message")
+    assert "pml-monitoring" in note
+    # One rank has nobody to send to.
+    assert read_trace(build([script])).notes == []
 
 
 # Collectives with a vector of counts -------------------------------------------------------------

@@ -15,6 +15,7 @@ from tailback.traffic.readers.otf2_collectives import expand
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_links import (
     CANCELLED,
+    IMRECV_REQUEST,
     IRECV,
     IRECV_REQUEST,
     ISEND,
@@ -78,6 +79,12 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     used, posts.label = np.unique(posts.label, return_inverse=True)
     _note_silent_calls(trace, notes)
     _note_inter_communicators(trace, notes)
+    if not len(posts) and not notes and trace.n_ranks > 1:
+        notes.append(
+            f"the trace has {len(trace.calls.rank)} MPI calls of {trace.n_ranks} ranks and no "
+            "message; what its tracer does not intercept, such as neighbourhood collectives with "
+            "EZTrace, can be recorded with Open MPI's monitoring (pml-monitoring)"
+        )
     program = _assemble(trace, posts, name)
     program.labels = [labels.all()[number] for number in used] or labels.none()
     program.grid = _grid(trace)
@@ -119,9 +126,12 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
     posting = np.isin(kind, (SEND, ISEND, RECV, IRECV_REQUEST)) | orphan
     if cancelled.any():
         notes.append(f"{int(cancelled.sum())} cancelled requests are left out")
-    if (kind == MRECV).any():
-        lost = int((kind == MRECV).sum())
-        notes.append(f"{lost} receives of MPI_Mrecv have no record of their probe and are left out")
+    lost = int(np.isin(kind, (MRECV, IMRECV_REQUEST)).sum())
+    if lost:
+        notes.append(
+            f"{lost} receives of MPI_Mrecv and MPI_Imrecv have no record of their probe and are "
+            "left out"
+        )
     rows = np.flatnonzero(posting & ~cancelled)
     # A probe that takes a message out of the matching matches it there and then.
     own = m.position[np.where(m.probed >= 0, m.probed, np.arange(len(kind)))]
