@@ -172,6 +172,30 @@ def test_a_collective_is_entered_before_another_thread_waits(build: Build) -> No
     assert_completes(program)
 
 
+def test_a_wait_for_all_is_for_the_requests_of_its_own_thread(build: Build) -> None:
+    """As EZTrace writes it: what the first thread awaits is sent after what the second one does."""
+    path = build(
+        [
+            call("MPI_Irecv", 1, ("mpi_irecv_request", 1)) + call("MPI_Wait", 60),
+            call("MPI_Isend", 5, ("mpi_isend", 1, WORLD, 1, 10, 2))
+            + call("MPI_Waitall", 10)
+            + call("MPI_Isend", 20, ("mpi_isend", 1, WORLD, 2, 20, 2))
+            + call("MPI_Wait", 30),
+            call("MPI_Recv", 1, ("mpi_recv", 0, WORLD, 1, 10))
+            + call("MPI_Recv", 30, ("mpi_recv", 0, WORLD, 2, 20))
+            + call("MPI_Send", 40, ("mpi_send", 0, WORLD, 3, 30)),
+            [],
+        ],
+        threads=2,
+    )
+    program = read_trace(path)
+    assert moves(ops(program, 0)) == [
+        ("IRECV", 1, 30), ("ISEND", 1, 10), ("WAIT", 1, 0),
+        ("ISEND", 1, 20), ("WAIT", 2, 0), ("WAIT", 0, 0),
+    ]  # fmt: skip
+    assert_completes(program)
+
+
 # What does not fit -------------------------------------------------------------------------------
 
 

@@ -242,6 +242,7 @@ def _stamp(
         world[mine] = trace.communicators[number].members[local[mine]]
     return Posts(
         rank=m.rank[row],
+        thread=m.thread[row],
         position=records.position[of],
         # What happens when a call is entered comes after the computation before it.
         step=np.tile(order, n) + 1,
@@ -261,4 +262,4 @@ def _empty() -> Posts:
     none = np.zeros(0, np.int64)
     no = np.zeros(0, np.bool_)
     size = np.zeros(0, np.uint64)
-    return Posts(none, none, none, no, none, none, size, none, none, none, no, no)
+    return Posts(none, none, none, none, no, none, none, size, none, none, none, no, no)

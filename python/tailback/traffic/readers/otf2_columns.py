@@ -43,6 +43,7 @@ class Calls:
 
     Attributes:
         rank: World rank, shape (C,).
+        thread: Which of the trace's locations, in the order of their ranks, shape (C,).
         region: Region, shape (C,).
         enter: Ticks at the enter, shape (C,).
         leave: Ticks at the leave, shape (C,).
@@ -52,6 +53,7 @@ class Calls:
     """
 
     rank: NDArray[np.int64]
+    thread: NDArray[np.int64]
     region: NDArray[np.int64]
     enter: NDArray[np.int64]
     leave: NDArray[np.int64]
@@ -66,6 +68,7 @@ class Messages:
 
     Attributes:
         rank: World rank, shape (M,).
+        thread: Which of the trace's locations, in the order of their ranks, shape (M,).
         kind: SEND … IMRECV, shape (M,); a receive of a message that a matched probe found is of
             the kind of any other receive, save where the record of the probe is missing.
         position: Place in the order of all events; those of a rank lie together, shape (M,).
@@ -84,6 +87,7 @@ class Messages:
     """
 
     rank: NDArray[np.int64]
+    thread: NDArray[np.int64]
     kind: NDArray[np.uint8]
     position: NDArray[np.int64]
     call: NDArray[np.int64]
@@ -242,6 +246,7 @@ def _join(
     )
     calls = Calls(
         rank=ranks[of_call],
+        thread=of_call,
         region=c["region"].astype(np.int64),
         enter=c["enter"].astype(np.int64),
         leave=c["leave"].astype(np.int64),
@@ -259,6 +264,7 @@ def _join(
     as_receives(m)
     messages = Messages(
         rank=ranks[of_row],
+        thread=of_row,
         kind=m["kind"].astype(np.uint8),
         position=position,
         call=_indices(m["call"], first_call[of_row]),

@@ -162,6 +162,7 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
     n = len(rows)
     posts = Posts(
         rank=m.rank[rows],
+        thread=m.thread[rows],
         position=own[rows],
         # What happens when a call is entered comes after the computation before it.
         step=early[rows].astype(np.int64),
@@ -300,27 +301,34 @@ def _implied_waits(
     that are open. MPI_Wait, MPI_Waitany and MPI_Waitsome wait for one: the oldest send, else the
     oldest receive, for a receive that is waited for too early can block its rank for ever. What is
     left is waited for at the end. Where a rank has no such record at all, one WAITALL stands for
-    all.
+    all. Of several threads of a rank each waits for its own requests.
     """
+    # One order in which the places of a thread lie together: thread after thread.
+    leave = trace.calls.leave_position
+    span = 1 + max(int(posts.position.max(initial=0)), int(leave.max(initial=0)))
     open_ = np.flatnonzero(posts.wait_position == UNKNOWN)
-    one, every = _waits(trace)
+    place = posts.thread[open_] * span + posts.position[open_]
+    order = np.argsort(place, kind="stable")
+    open_, place = open_[order], place[order]
+    one, every = _waits(trace, span)
     owner = posts.rank[open_]
-    turn, position = _end_of_turn(every, owner, posts.position[open_])
+    turn, end = _end_of_turn(every, posts.thread[open_], place)
     served = np.zeros(len(open_), np.bool_)
     singles = one[1]
     singles_turn, _ = _end_of_turn(every, one[0], singles)
     for is_send in (True, False):
         mine = np.flatnonzero(posts.is_send[open_] == is_send)
-        taken = _first_free(posts.position[open_[mine]], turn[mine], singles, singles_turn)
+        taken = _first_free(place[mine], turn[mine], singles, singles_turn)
         found = taken >= 0
         served[mine[found]] = True
-        position[mine[found]] = singles[taken[found]]
+        end[mine[found]] = singles[taken[found]]
         left = np.ones(len(singles), np.bool_)
         left[taken[found]] = False
         singles, singles_turn = singles[left], singles_turn[left]
+    position = np.where(end == _END, _END, end % span)
     spelt = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)
-    blocking_leave = np.isin(posts.wait_position, trace.calls.leave_position)
-    mixed = np.zeros(trace.n_ranks, np.bool_)
+    blocking_leave = np.isin(posts.wait_position, leave)
+    mixed = trace.threaded.copy()
     mixed[posts.rank[spelt & ~posts.collective & ~blocking_leave]] = True
     together = ~mixed[owner] & ~served
     once = np.unique(np.stack([owner[together], position[together]], axis=1), axis=0)
@@ -358,10 +366,11 @@ def _first_free(
 _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def _waits(trace: Trace) -> tuple[_Places, _Places]:
-    """Rank and position of the calls that wait for one request, and of those for all, in order.
+def _waits(trace: Trace, span: int) -> tuple[_Places, _Places]:
+    """Thread and place of the calls that wait for one request, and of those for all, in order.
 
-    A call for one that a completion is recorded in has had its request.
+    A place is the thread times ``span`` plus the position where the call is left. A call for one
+    that a completion is recorded in has had its request.
     """
     calls = trace.calls
     spoke = np.zeros(len(calls.rank), np.bool_)
@@ -370,19 +379,20 @@ def _waits(trace: Trace) -> tuple[_Places, _Places]:
     for waits, counts in ((is_single_wait, ~spoke), (is_waitall, np.True_)):
         regions = [region for region, name in trace.regions.items() if waits(name)]
         rows = np.flatnonzero(np.isin(calls.region, regions) & counts)
-        rows = rows[np.argsort(calls.leave_position[rows])]
-        places.append((calls.rank[rows], calls.leave_position[rows]))
+        place = calls.thread[rows] * span + calls.leave_position[rows]
+        order = np.argsort(place)
+        places.append((calls.thread[rows[order]], place[order]))
     return places[0], places[1]
 
 
 def _end_of_turn(
-    every: _Places, rank: NDArray[np.int64], position: NDArray[np.int64]
+    every: _Places, thread: NDArray[np.int64], place: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number of the stretch between two waits for all that a place is in, and where it ends."""
-    at = np.searchsorted(every[1], position)
-    ends, end_rank = np.append(every[1], _END), np.append(every[0], -1)
-    # Both grow along the positions, so each pair has a number of its own.
-    return at + rank, np.where(end_rank[at] == rank, ends[at], _END)
+    at = np.searchsorted(every[1], place)
+    ends, end_thread = np.append(every[1], _END), np.append(every[0], -1)
+    # Both grow along the places, so each pair has a number of its own.
+    return at + thread, np.where(end_thread[at] == thread, ends[at], _END)
 
 
 def _assemble(trace: Trace, posts: Posts, name: str) -> Program:

@@ -17,6 +17,7 @@ class Posts:
 
     Attributes:
         rank: Who posts, shape (P,).
+        thread: On which of the trace's locations, shape (P,).
         position: Place in the order of all events, shape (P,).
         step: Order among those of one position, shape (P,).
         is_send: Send or receive, shape (P,).
@@ -31,6 +32,7 @@ class Posts:
     """
 
     rank: NDArray[np.int64]
+    thread: NDArray[np.int64]
     position: NDArray[np.int64]
     step: NDArray[np.int64]
     is_send: NDArray[np.bool_]
