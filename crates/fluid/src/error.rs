@@ -46,9 +46,31 @@ pub enum FluidError {
         /// Destination node.
         to: u32,
     },
+    /// What happens next lies beyond the times there are numbers for.
+    #[error(
+        "the run goes on after {time_ps} ps, beyond {limit_ps} ps (53 days), the fluid model's \
+         limit: a compute time, a size or a link rate may be in the wrong unit"
+    )]
+    TooLong {
+        /// When the last event happened.
+        time_ps: u64,
+        /// The last time there is a number for.
+        limit_ps: u64,
+    },
     /// A program or a placement that is malformed, or ranks that wait on one another for ever.
     #[error(transparent)]
     Program(#[from] ProgramError),
+}
+
+/// The last time there is a number for, as in the packet engine: two such times can be added.
+const MOST_PS: u64 = 1 << 62;
+
+/// Refuses to go on from `now` to an event that is too far away.
+pub(crate) fn in_time(now: u64, event: u64) -> Result<(), FluidError> {
+    if event <= MOST_PS {
+        return Ok(());
+    }
+    Err(FluidError::TooLong { time_ps: now, limit_ps: MOST_PS })
 }
 
 /// Refuses a value that is not positive and finite.

@@ -1,7 +1,7 @@
 //! Flows with start times and sizes, event by start and end.
 
 use crate::FluidError;
-use crate::error::positive;
+use crate::error::{in_time, positive};
 use crate::paths::Paths;
 use crate::pool::{Policy, Pool, Work};
 
@@ -53,7 +53,7 @@ pub struct FlowTimes {
 /// Simulates flows to the end of the last.
 ///
 /// # Errors
-/// As [`Paths::check`], or a size, weight or capacity out of range.
+/// As [`Paths::check`], a size, weight or capacity out of range, or an end beyond 53 days.
 pub fn simulate_flows(
     capacity: Vec<f64>,
     flows: &FlowSet,
@@ -65,10 +65,12 @@ pub fn simulate_flows(
     let mut order: Vec<u32> = (0..n as u32).collect();
     order.sort_by_key(|&flow| flows.start_ps[flow as usize]);
     let mut out = FlowTimes { end_ps: vec![0; n], work: Work::default() };
-    let mut next = 0;
+    let (mut next, mut last) = (0, 0);
     loop {
         let start = order.get(next).map(|&flow| flows.start_ps[flow as usize]);
         let Some(now) = [start, pool.next_event()].into_iter().flatten().min() else { break };
+        in_time(last, now)?;
+        last = now;
         while let Some(number) = pool.pop_end(now) {
             out.end_ps[order[number as usize] as usize] = now;
         }
@@ -107,6 +109,13 @@ mod tests {
         let set = flows(&[(0, 2000, &[0]), (1_000_000, 2000, &[0])]);
         let times = simulate_flows(vec![8.0], &set, Policy::MaxMin).unwrap();
         assert_eq!(times.end_ps, [3_000_000, 4_000_000]);
+    }
+
+    #[test]
+    fn an_end_there_is_no_number_for_is_an_error() {
+        let set = flows(&[(5, 2000, &[0])]);
+        let error = simulate_flows(vec![1e-300], &set, Policy::MaxMin).unwrap_err();
+        assert!(error.to_string().starts_with("the run goes on after 5 ps, beyond"), "{error}");
     }
 
     #[test]

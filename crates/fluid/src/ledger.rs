@@ -40,7 +40,7 @@ impl Ledger {
         let mut at = from;
         while at < end {
             let window = at >> self.shift;
-            let until = end.min((window + 1) << self.shift);
+            let until = end.min((window << self.shift).saturating_add(self.window_ps()));
             self.bits[first + window as usize] += each * (until - at) as f64;
             at = until;
         }
@@ -74,6 +74,13 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_goes_on_to_the_last_time_there_is_ends() {
+        let mut ledger = Ledger::new(1, 4);
+        ledger.add(0, 7, u64::MAX, 8.0);
+        assert!((ledger.of(0).iter().sum::<f64>() - 8.0).abs() < 1e-9);
+    }
 
     #[test]
     fn windows_double_and_lose_nothing() {

@@ -20,6 +20,7 @@ use tailback_fabric::{Fabric, Plan};
 use tailback_program::{Compiled, Message, Op, Placement, Program, ProgramError, Rank, Request};
 
 use crate::FluidError;
+use crate::error::in_time;
 use crate::paths::Router;
 use crate::pool::{Pool, Work};
 use crate::rank_model::{RankSettings, RankTimes, check, link_uses};
@@ -151,6 +152,7 @@ impl Sim<'_> {
             let Some(now) = [event, self.pool.next_event()].into_iter().flatten().min() else {
                 break;
             };
+            in_time(self.now, now)?;
             self.now = now;
             while let Some(flow) = self.pool.pop_end(now) {
                 self.flow_ended(flow);
@@ -219,7 +221,8 @@ impl Sim<'_> {
                 Op::Send(message) => {
                     self.ranks[r].opened();
                     self.out.post_ps[message as usize] = self.now;
-                    self.at(self.now + self.settings.send_delay_ps, Event::Ready(message));
+                    let ready = self.now.saturating_add(self.settings.send_delay_ps);
+                    self.at(ready, Event::Ready(message));
                 }
                 Op::Receive(message) => self.post_receive(rank, message),
                 Op::Wait(request) => {
@@ -250,13 +253,14 @@ impl Sim<'_> {
         if self.local(message) {
             self.out.begin_ps[m] = self.now;
             let wire = (envelope.bytes as f64 * 8000.0 / self.settings.local_gbps).ceil() as u64;
-            self.at(self.now + self.settings.local_delay_ps + wire, Event::Arrived(message));
+            let takes = self.settings.local_delay_ps.saturating_add(wire);
+            self.at(self.now.saturating_add(takes), Event::Arrived(message));
             return Ok(());
         }
         self.route(message)?;
         if envelope.bytes > self.settings.eager_bytes {
             let latency = self.messages[m].latency_ps;
-            self.at(self.now + latency, Event::Requested(message));
+            self.at(self.now.saturating_add(latency), Event::Requested(message));
         } else {
             self.enqueue(message);
         }
@@ -265,7 +269,7 @@ impl Sim<'_> {
 
     fn clear(&mut self, message: u32) {
         let latency = self.messages[message as usize].latency_ps;
-        self.at(self.now + latency, Event::Cleared(message));
+        self.at(self.now.saturating_add(latency), Event::Cleared(message));
     }
 
     /// Finds the path and latency of a message; it counts on its links only when it starts.
@@ -327,7 +331,7 @@ impl Sim<'_> {
         self.out.begin_ps[m] = self.now;
         let state = &mut self.messages[m];
         let line = wire as f64 * 8000.0 / self.router.gbps(state.path[0].0);
-        state.line_ps = self.now + line.ceil() as u64;
+        state.line_ps = self.now.saturating_add(line.ceil() as u64);
         let held: f64 =
             self.held[node].iter().map(|&flow| self.pool.left_bytes(flow, self.now)).sum();
         let free = (self.settings.buffer_bytes as f64 - held).max(0.0);
@@ -356,7 +360,8 @@ impl Sim<'_> {
         let onwards = if slow { path } else { path[1..].to_vec() };
         if !slow {
             let wire = rest * 8000.0 / self.router.gbps(first);
-            self.pool.note(first, self.now, self.now + wire.ceil() as u64, rest);
+            let end = self.now.saturating_add(wire.ceil() as u64);
+            self.pool.note(first, self.now, end, rest);
         }
         let flow = self.start(message, onwards, rest, true);
         let node = self.placement.node[self.envelope(message).src as usize] as usize;
@@ -376,7 +381,7 @@ impl Sim<'_> {
         let path = std::mem::take(&mut self.messages[m].path);
         self.router.release(path.into_iter());
         self.held[node].retain(|&other| other != flow);
-        let arrival = self.now + self.messages[m].latency_ps;
+        let arrival = self.now.saturating_add(self.messages[m].latency_ps);
         self.at(arrival, Event::Arrived(message));
         if self.messages[m].rest == 0.0 {
             self.sent(message);

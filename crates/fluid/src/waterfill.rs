@@ -14,19 +14,25 @@ use crate::paths::Paths;
 
 const NONE: u32 = u32::MAX;
 
+/// A weight that has fallen below this part of its sum is summed up again: what is left of a large
+/// sum has its rounding errors, and where heavy flows stop before a light one they would be its rate.
+const REMAINDER: f64 = 1.0 / 1024.0;
+
 /// A non-negative level that sorts: such numbers order as their bits do.
 fn key(level: f64) -> u64 {
     level.to_bits()
 }
 
 /// What one link has left for the flows that are being filled.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Filling {
     link: u32,
     /// Capacity the stopped flows leave.
     left: f64,
     /// Weight times share of the flows that still rise.
     weight: f64,
+    /// What it was when it was last summed up.
+    summed: f64,
     /// How many still rise.
     rising: u32,
 }
@@ -59,9 +65,12 @@ impl Filler {
     pub fn solve(&mut self, links: &mut Links, chosen: &[u32]) {
         self.prepare(links, chosen);
         while let Some(Reverse((bits, slot))) = self.heap.pop() {
-            let Filling { link, left, weight, rising } = self.filling[slot as usize];
+            let Filling { link, left, mut weight, summed, rising } = self.filling[slot as usize];
             if rising == 0 {
                 continue;
+            }
+            if weight < summed * REMAINDER {
+                weight = self.sum_up(links, slot);
             }
             let level = (left / weight).max(0.0);
             if key(level) > bits {
@@ -90,7 +99,7 @@ impl Filler {
                 if *slot == NONE {
                     *slot = self.filling.len() as u32;
                     let left = links.capacity[used.link as usize];
-                    self.filling.push(Filling { link: used.link, left, weight: 0.0, rising: 0 });
+                    self.filling.push(Filling { link: used.link, left, ..Filling::default() });
                 }
             }
         }
@@ -105,9 +114,22 @@ impl Filler {
                     filling.left -= links.rate[user.flow as usize] * share;
                 }
             }
+            filling.summed = filling.weight;
             let level = (filling.left / filling.weight).max(0.0);
             self.heap.push(Reverse((key(level), slot as u32)));
         }
+    }
+
+    /// Sums up the weight that still rises on a link, without what its subtractions have lost.
+    fn sum_up(&mut self, links: &Links, slot: u32) -> f64 {
+        let filling = &mut self.filling[slot as usize];
+        let users = links.users[filling.link as usize].iter();
+        let rising = users.filter(|user| self.rising[user.flow as usize]);
+        let weights = rising
+            .map(|user| links.weight[user.flow as usize] * links.uses[user.entry as usize].share);
+        filling.weight = weights.sum();
+        filling.summed = filling.weight;
+        filling.weight
     }
 
     fn stop(&mut self, links: &mut Links, flow: u32, level: f64, link: u32) {
@@ -160,6 +182,23 @@ mod tests {
     #[test]
     fn weights_divide_a_link() {
         assert_eq!(solve(&[12.0], &[&[0], &[0], &[0]], &[1.0, 2.0, 3.0]), [2.0, 4.0, 6.0]);
+    }
+
+    #[test]
+    fn a_light_flow_gets_what_many_heavy_ones_leave() {
+        // The heavy ones stop at links of their own; the light one fills the link they share.
+        let n = 20_000u32;
+        let part = |flow: u32| 1.0 + f64::from(flow * 7919 % 10_007) / 10_007.0;
+        let mut paths: Vec<Vec<u32>> = (1..=n).map(|link| vec![0, link]).collect();
+        paths.push(vec![0]);
+        let paths: Vec<&[u32]> = paths.iter().map(Vec::as_slice).collect();
+        let own = (0..n).map(|flow| 20.0 / f64::from(n) * part(flow));
+        let capacity: Vec<f64> = std::iter::once(100.0).chain(own).collect();
+        let heavy = (0..n).map(|flow| 1e6 / std::f64::consts::PI * part(flow + 5));
+        let weight: Vec<f64> = heavy.chain([1.0]).collect();
+        let rate = solve(&capacity, &paths, &weight);
+        let load: f64 = rate.iter().sum();
+        assert!((load / 100.0 - 1.0).abs() < 1e-9, "{load}");
     }
 
     #[test]

@@ -30,6 +30,9 @@ BYTES_PER_CABLE = 240
 BYTES_PER_VERTEX = 160
 """Memory of a node or switch at the peak, most of it its name."""
 
+_MOST_TOLD = 10**18
+"""Counts and bytes beyond this are not told in full."""
+
 _TIER_NAMES = ("leaf", "agg", "core")
 
 
@@ -246,11 +249,19 @@ def check_room(nodes: int, switches: int, cables: int, *, place: str) -> None:
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
     there = available_memory()
     if there is not None and needed > there:
+        taken = (
+            f"{'over' if needed > _MOST_TOLD else 'about'} {format_bytes(min(needed, _MOST_TOLD))}"
+        )
         raise FabricError(
-            f"{nodes:,} nodes, {switches:,} switches and {cables:,} cables take about "
-            f"{format_bytes(needed)} of memory, and there is {format_bytes(there)}",
+            f"{_told(nodes)} nodes, {_told(switches)} switches and {_told(cables)} cables take "
+            f"{taken} of memory, and there is {format_bytes(there)}",
             place=place, remedy="make it smaller",
         )  # fmt: skip
+
+
+def _told(count: int) -> str:
+    """A count in digits, unless there are too many of them to read, or for Python to write."""
+    return f"{count:,}" if count <= _MOST_TOLD else f"over {_MOST_TOLD:,}"
 
 
 def built_by_core(make: Callable[[], dict[str, Any]], *, place: str, page: str) -> dict[str, Any]:

@@ -9,15 +9,17 @@ from pydantic import Field
 
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built
+from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built
 from tailback.units import RateGbps, TimePs
 
 
 class Grouped(Topology):
     """What dragonflies have in common: groups, every pair of them joined."""
 
-    global_ports: int = Field(ge=0, description="global ports of a switch that has them")
-    groups: int = Field(ge=1, description="groups; at most global ports of a group + 1")
+    global_ports: int = Field(
+        ge=0, le=LARGEST, description="global ports of a switch that has them"
+    )
+    groups: int = Field(ge=1, le=LARGEST, description="groups; at most global ports of a group + 1")
     global_cables: Literal["palmtree", "consecutive"] = Field(
         default="palmtree", description="which global port leads to which group"
     )
@@ -54,8 +56,8 @@ class Dragonfly(Grouped):
     With p nodes a router, a routers a group and h global ports a router, balanced is a = 2p = 2h.
     """
 
-    nodes_per_router: int = Field(ge=1, description="nodes on each router (p)")
-    routers: int = Field(ge=1, description="routers in a group (a)")
+    nodes_per_router: int = Field(ge=1, le=LARGEST, description="nodes on each router (p)")
+    routers: int = Field(ge=1, le=LARGEST, description="routers in a group (a)")
 
     def counts(self) -> tuple[int, int, int]:
         """Nodes, switches and cables."""
@@ -81,9 +83,9 @@ class Dragonfly(Grouped):
 class DragonflyPlus(Grouped):
     """Dragonfly+: groups of leaves and spines (Shpiner et al., HiPINEB 2017)."""
 
-    nodes_per_leaf: int = Field(ge=1, description="nodes on each leaf")
-    leaves: int = Field(ge=1, description="leaves in a group")
-    spines: int = Field(ge=1, description="spines in a group")
+    nodes_per_leaf: int = Field(ge=1, le=LARGEST, description="nodes on each leaf")
+    leaves: int = Field(ge=1, le=LARGEST, description="leaves in a group")
+    spines: int = Field(ge=1, le=LARGEST, description="spines in a group")
 
     def counts(self) -> tuple[int, int, int]:
         """Nodes, switches and cables."""

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built, one_or_each
+from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built, one_or_each
 from tailback.fabric.topologies.torus import Size, grid_names
 from tailback.units import RateGbps, TimePs
 
@@ -25,11 +25,11 @@ class HyperX(Topology):
     dims: list[Size] = Field(
         min_length=1, max_length=8, description="switches along each dimension"
     )
-    nodes_per_switch: int = Field(default=1, ge=1, description="nodes on each switch")
+    nodes_per_switch: int = Field(default=1, ge=1, le=LARGEST, description="nodes on each switch")
     rates: list[RateGbps] = Field(
         default=[100.0], min_length=1, description="rate of cables, one or per dimension"
     )
-    cables: list[Annotated[int, Field(ge=1)]] = Field(
+    cables: list[Annotated[int, Field(ge=1, le=LARGEST)]] = Field(
         default=[1], min_length=1, description="cables between each pair, one or per dimension"
     )
     delay: TimePs = Field(default=0, description="delay of cables between switches")

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built
+from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built
 from tailback.units import RateGbps, TimePs
 
 
@@ -16,7 +16,7 @@ from tailback.units import RateGbps, TimePs
 class ModifiedKaryNTree(Topology):
     """k-ary n-tree whose switches of one ideal fat-tree node stand in a line (document 004)."""
 
-    k: int = Field(ge=2, description="links down and up of a switch")
+    k: int = Field(ge=2, le=LARGEST, description="links down and up of a switch")
     n: int = Field(ge=1, le=16, description="levels of switches")
     width: int = Field(
         default=2, ge=0, le=64, description="parallel cables from a switch to the next of its line"

@@ -13,10 +13,17 @@ from pydantic import Field, model_validator
 from tailback.errors import FabricError
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import PLACE, TOPOLOGIES, Topology, built, one_or_each
+from tailback.fabric.topologies.topology import (
+    LARGEST,
+    PLACE,
+    TOPOLOGIES,
+    Topology,
+    built,
+    one_or_each,
+)
 from tailback.units import RateGbps, TimePs
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
 class Tree(Topology):
@@ -31,7 +38,7 @@ class Tree(Topology):
     rail_leaf: Literal["same", "own"] = Field(
         default="same", description="a host's adapters are on the same leaf, or each on its own"
     )
-    planes: int = Field(default=1, ge=1, description="separate copies of the tree")
+    planes: int = Field(default=1, ge=1, le=LARGEST, description="separate copies of the tree")
 
     @abstractmethod
     def levels(self) -> tuple[list[int], list[int], list[int]]:
@@ -104,7 +111,7 @@ class Tree(Topology):
 class KaryNTree(Tree):
     """k-ary n-tree: n levels of switches with k links down and k up (Petrini, Vanneschi, 1997)."""
 
-    k: int = Field(ge=1, description="links down and up of a switch")
+    k: int = Field(ge=1, le=LARGEST, description="links down and up of a switch")
     n: int = Field(ge=1, le=16, description="levels of switches")
     rate: RateGbps = Field(default=100.0, description="rate of cables between switches")
     delay: TimePs = Field(default=0, description="delay of cables between switches")

@@ -17,6 +17,10 @@ from tailback.units import RateGbps, TimePs
 PLACE = "[fabric.topology]"
 
 
+LARGEST = 2**32 - 1
+"""The largest count an option may have: the core numbers everything with 32 bits."""
+
+
 class Topology(BaseModel, ABC):
     """Options of one topology, how to build it, and which routing rules it has.
 

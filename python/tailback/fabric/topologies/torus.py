@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built, one_or_each
+from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built, one_or_each
 from tailback.units import RateGbps, TimePs
 
 Size = Annotated[int, Field(ge=1, le=65535)]
@@ -39,13 +39,13 @@ class Grid(Topology):
     dims: list[Size] = Field(
         min_length=1, max_length=8, description="switches along each dimension"
     )
-    nodes_per_switch: int = Field(default=1, ge=1, description="nodes on each switch")
+    nodes_per_switch: int = Field(default=1, ge=1, le=LARGEST, description="nodes on each switch")
     rates: list[RateGbps | list[RateGbps]] = Field(
         default=[100.0],
         min_length=1,
         description="rate of each dimension, or of its cables from position 0 on, repeated",
     )
-    cables: list[Annotated[int, Field(ge=1)]] = Field(
+    cables: list[Annotated[int, Field(ge=1, le=LARGEST)]] = Field(
         default=[1], min_length=1, description="cables between neighbours, one or per dimension"
     )
     delay: TimePs = Field(default=0, description="delay of cables between switches")
@@ -144,7 +144,7 @@ class BlueWaters(Torus):
     dims: list[Size] = Field(
         default=[24, 24, 24], min_length=1, max_length=8, description="routers along X, Y, Z"
     )
-    nodes_per_switch: int = Field(default=2, ge=1, description="nodes on each router")
+    nodes_per_switch: int = Field(default=2, ge=1, le=LARGEST, description="nodes on each router")
     rates: list[RateGbps | list[RateGbps]] = Field(
         default=[9.4 * GBYTE, 4.7 * GBYTE, [15 * GBYTE] * 7 + [9.4 * GBYTE]],
         min_length=1,

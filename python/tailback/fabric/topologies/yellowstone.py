@@ -7,7 +7,7 @@ from pydantic import Field
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.rates import data_rate_gbps
-from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, built
+from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built
 from tailback.units import RateGbps
 
 FDR_GBPS = data_rate_gbps("4x", "FDR") or 54.0
@@ -25,17 +25,23 @@ class Yellowstone(Topology):
     """
 
     host_rate: RateGbps = Field(default=FDR_GBPS, description="rate of every cable (4x FDR)")
-    hosts_per_tor: int = Field(default=18, ge=1, description="hosts on a ToR")
-    tors_per_group: int = Field(default=18, ge=1, description="ToRs in a B-group")
-    groups: int = Field(default=14, ge=1, description="B-groups, two leaves of a director each")
-    directors: int = Field(default=9, ge=1, description="directors")
-    leaves: int = Field(default=29, ge=3, description="leaves of a director, the last for storage")
-    spines: int = Field(default=18, ge=1, description="spines of a director")
-    storage_leaves: int = Field(default=4, ge=0, description="storage leaf switches")
-    storage_spines: int = Field(default=6, ge=0, description="storage spine switches")
-    servers_per_leaf: int = Field(default=5, ge=0, description="servers on a storage leaf")
+    hosts_per_tor: int = Field(default=18, ge=1, le=LARGEST, description="hosts on a ToR")
+    tors_per_group: int = Field(default=18, ge=1, le=LARGEST, description="ToRs in a B-group")
+    groups: int = Field(
+        default=14, ge=1, le=LARGEST, description="B-groups, two leaves of a director each"
+    )
+    directors: int = Field(default=9, ge=1, le=LARGEST, description="directors")
+    leaves: int = Field(
+        default=29, ge=3, le=LARGEST, description="leaves of a director, the last for storage"
+    )
+    spines: int = Field(default=18, ge=1, le=LARGEST, description="spines of a director")
+    storage_leaves: int = Field(default=4, ge=0, le=LARGEST, description="storage leaf switches")
+    storage_spines: int = Field(default=6, ge=0, le=LARGEST, description="storage spine switches")
+    servers_per_leaf: int = Field(
+        default=5, ge=0, le=LARGEST, description="servers on a storage leaf"
+    )
     storage_cables: int = Field(
-        default=2, ge=0, description="cables from a storage leaf to each director"
+        default=2, ge=0, le=LARGEST, description="cables from a storage leaf to each director"
     )
 
     def counts(self) -> tuple[int, int, int]:
