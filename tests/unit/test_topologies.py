@@ -168,6 +168,16 @@ def test_a_ring_without_datelines_is_refused_and_its_links_named() -> None:
     require_deadlock_free(fabric, dateline)
 
 
+def test_up_down_descends_where_it_can_though_climbing_on_is_shorter() -> None:
+    # In a ring of five "up" is towards higher numbers: 3 → 4 → 0 is allowed, 3 → 2 → 1 → 0 taken.
+    fabric = build({"kind": "torus", "dims": [5]})
+    routing = _core.Routing.of_network(network_of(fabric))
+    ends = [int(fabric.link_dst[link]) - fabric.n_nodes for link, _ in routing.path(3, 0, 0, 0)]
+    assert ends == [2, 1, 0]
+    routing = _core.Routing.of_network(network_of(build({"kind": "k-ary-n-tree", "k": 2, "n": 3})))
+    assert [len(routing.path(0, node, 0, 0)) for node in (1, 2, 7)] == [0, 2, 4]
+
+
 def test_next_gives_links_state_and_lane() -> None:
     topology = parse({"kind": "torus", "dims": [5], "tie": "positive"})
     fabric = topology.fabric()
