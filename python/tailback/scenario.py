@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 
 from tailback.errors import ScenarioError, nearest
 from tailback.units import (
+    LinkGbps,
     RateGbps,
     SizeBytes,
     TimePs,
@@ -51,9 +52,9 @@ class FatTree(Section):
     cores: int = Field(default=0, ge=0)
     leaf_cables: int = Field(default=1, ge=1, description="cables from a leaf to each aggregation")
     aggregation_uplinks: int = Field(default=0, ge=0, description="up cables an aggregation switch")
-    host_rate: RateGbps = 100.0
-    leaf_rate: RateGbps = 100.0
-    core_rate: RateGbps = 100.0
+    host_rate: LinkGbps = 100.0
+    leaf_rate: LinkGbps = 100.0
+    core_rate: LinkGbps = 100.0
     host_delay: TimePs = 0
     leaf_delay: TimePs = 0
     core_delay: TimePs = 0

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 _NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
 
@@ -133,3 +133,6 @@ RateGbps = Annotated[
     float, BeforeValidator(parse_gbps), PlainSerializer(_exact_rate, return_type=str)
 ]
 """A data rate in a scenario: text with a unit outside, gigabits per second inside."""
+
+LinkGbps = Annotated[RateGbps, Field(gt=0)]
+"""The data rate of a link, which is above 0."""

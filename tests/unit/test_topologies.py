@@ -214,6 +214,8 @@ def test_one_lane_rules_become_tables() -> None:
         ({"kind": "torus", "dims": [0]}, "greater than or equal to 1"),
         ({"kind": "torus", "dims": [3, 3, 3], "rates": ["1 Gb/s", "2 Gb/s"]}, "2 entries for 3"),
         ({"kind": "torus", "dims": [3], "rates": ["fast"]}, "not a rate"),
+        ({"kind": "torus", "dims": [3], "rates": [["0 Gb/s"]]}, "rates"),
+        ({"kind": "torus", "dims": [3], "host_rate": "0 Gb/s"}, "host_rate: '0 Gb/s': Input"),
         ({"kind": "torus", "dims": [65535, 65535]}, "and there is"),
         ({"kind": "dragonfly", "nodes_per_router": 1, "routers": 2, "global_ports": 1,
           "groups": 9}, "groups = 9"),

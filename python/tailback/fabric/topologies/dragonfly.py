@@ -10,7 +10,7 @@ from pydantic import Field
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built
-from tailback.units import RateGbps, TimePs
+from tailback.units import LinkGbps, TimePs
 
 
 class Grouped(Topology):
@@ -23,8 +23,8 @@ class Grouped(Topology):
     global_cables: Literal["palmtree", "consecutive"] = Field(
         default="palmtree", description="which global port leads to which group"
     )
-    local_rate: RateGbps = Field(default=100.0, description="rate of cables within a group")
-    global_rate: RateGbps = Field(default=100.0, description="rate of cables between groups")
+    local_rate: LinkGbps = Field(default=100.0, description="rate of cables within a group")
+    global_rate: LinkGbps = Field(default=100.0, description="rate of cables between groups")
     local_delay: TimePs = Field(default=0, description="delay of cables within a group")
     global_delay: TimePs = Field(default=0, description="delay of cables between groups")
 

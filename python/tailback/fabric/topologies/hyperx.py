@@ -12,7 +12,7 @@ from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built, one_or_each
 from tailback.fabric.topologies.torus import Size, grid_names
-from tailback.units import RateGbps, TimePs
+from tailback.units import LinkGbps, TimePs
 
 
 @TOPOLOGIES.register("hyperx")
@@ -26,7 +26,7 @@ class HyperX(Topology):
         min_length=1, max_length=8, description="switches along each dimension"
     )
     nodes_per_switch: int = Field(default=1, ge=1, le=LARGEST, description="nodes on each switch")
-    rates: list[RateGbps] = Field(
+    rates: list[LinkGbps] = Field(
         default=[100.0], min_length=1, description="rate of cables, one or per dimension"
     )
     cables: list[Annotated[int, Field(ge=1, le=LARGEST)]] = Field(

@@ -9,7 +9,7 @@ from pydantic import Field
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built
-from tailback.units import RateGbps, TimePs
+from tailback.units import LinkGbps, TimePs
 
 
 @TOPOLOGIES.register("modified-k-ary-n-tree")
@@ -21,9 +21,9 @@ class ModifiedKaryNTree(Topology):
     width: int = Field(
         default=2, ge=0, le=64, description="parallel cables from a switch to the next of its line"
     )
-    rate: RateGbps = Field(default=100.0, description="rate of cables up")
+    rate: LinkGbps = Field(default=100.0, description="rate of cables up")
     delay: TimePs = Field(default=0, description="delay of cables up")
-    horizontal_rate: RateGbps = Field(default=100.0, description="rate of horizontal cables")
+    horizontal_rate: LinkGbps = Field(default=100.0, description="rate of horizontal cables")
     horizontal_delay: TimePs = Field(default=0, description="delay of horizontal cables")
 
     @property

@@ -21,7 +21,7 @@ from tailback.fabric.topologies.topology import (
     built,
     one_or_each,
 )
-from tailback.units import RateGbps, TimePs
+from tailback.units import LinkGbps, TimePs
 
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 
@@ -113,7 +113,7 @@ class KaryNTree(Tree):
 
     k: int = Field(ge=1, le=LARGEST, description="links down and up of a switch")
     n: int = Field(ge=1, le=16, description="levels of switches")
-    rate: RateGbps = Field(default=100.0, description="rate of cables between switches")
+    rate: LinkGbps = Field(default=100.0, description="rate of cables between switches")
     delay: TimePs = Field(default=0, description="delay of cables between switches")
 
     def levels(self) -> tuple[list[int], list[int], list[int]]:
@@ -143,7 +143,7 @@ class Pgft(Tree):
     cables: list[Count] | None = Field(
         default=None, description="p, begins with 1; all 1 if absent"
     )
-    rates: list[RateGbps] = Field(
+    rates: list[LinkGbps] = Field(
         default=[100.0], min_length=1, description="rate above the leaves, one or per level"
     )
     delays: list[TimePs] = Field(

@@ -12,7 +12,7 @@ from tailback.errors import FabricError, ScenarioError, TailbackError, nearest, 
 from tailback.fabric.builders import built_by_core, check_room, core
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
-from tailback.units import RateGbps, TimePs
+from tailback.units import LinkGbps, TimePs
 
 PLACE = "[fabric.topology]"
 
@@ -31,7 +31,7 @@ class Topology(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: str = Field(description="name of the topology")
-    host_rate: RateGbps = Field(default=100.0, description="rate of host cables")
+    host_rate: LinkGbps = Field(default=100.0, description="rate of host cables")
     host_delay: TimePs = Field(default=0, description="delay of host cables")
 
     def fabric(self) -> Fabric:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built, one_or_each
-from tailback.units import RateGbps, TimePs
+from tailback.units import LinkGbps, TimePs
 
 Size = Annotated[int, Field(ge=1, le=65535)]
 
@@ -40,7 +40,7 @@ class Grid(Topology):
         min_length=1, max_length=8, description="switches along each dimension"
     )
     nodes_per_switch: int = Field(default=1, ge=1, le=LARGEST, description="nodes on each switch")
-    rates: list[RateGbps | list[RateGbps]] = Field(
+    rates: list[LinkGbps | list[LinkGbps]] = Field(
         default=[100.0],
         min_length=1,
         description="rate of each dimension, or of its cables from position 0 on, repeated",
@@ -145,9 +145,9 @@ class BlueWaters(Torus):
         default=[24, 24, 24], min_length=1, max_length=8, description="routers along X, Y, Z"
     )
     nodes_per_switch: int = Field(default=2, ge=1, le=LARGEST, description="nodes on each router")
-    rates: list[RateGbps | list[RateGbps]] = Field(
+    rates: list[LinkGbps | list[LinkGbps]] = Field(
         default=[9.4 * GBYTE, 4.7 * GBYTE, [15 * GBYTE] * 7 + [9.4 * GBYTE]],
         min_length=1,
         description="rate of each dimension, or of its cables from position 0 on, repeated",
     )
-    host_rate: RateGbps = Field(default=10.4 * GBYTE, description="rate of host cables")
+    host_rate: LinkGbps = Field(default=10.4 * GBYTE, description="rate of host cables")

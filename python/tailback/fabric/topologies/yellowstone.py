@@ -8,7 +8,7 @@ from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.rates import data_rate_gbps
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built
-from tailback.units import RateGbps
+from tailback.units import LinkGbps
 
 FDR_GBPS = data_rate_gbps("4x", "FDR") or 54.0
 """Data rate of a 4x FDR link in gigabits per second."""
@@ -24,7 +24,7 @@ class Yellowstone(Topology):
     analysis system, whose size it does not give, is left out.
     """
 
-    host_rate: RateGbps = Field(default=FDR_GBPS, description="rate of every cable (4x FDR)")
+    host_rate: LinkGbps = Field(default=FDR_GBPS, description="rate of every cable (4x FDR)")
     hosts_per_tor: int = Field(default=18, ge=1, le=LARGEST, description="hosts on a ToR")
     tors_per_group: int = Field(default=18, ge=1, le=LARGEST, description="ToRs in a B-group")
     groups: int = Field(
