@@ -16,7 +16,7 @@ use std::ptr;
 use std::slice;
 
 use crate::error::TraceError;
-use crate::events::{Event, EventSink};
+use crate::event::{Event, EventSink};
 
 type Handle = *mut c_void;
 type Code = c_int;

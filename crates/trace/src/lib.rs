@@ -8,6 +8,7 @@
 
 mod definitions;
 mod error;
+mod event;
 mod events;
 #[allow(unsafe_code)]
 mod ffi;
