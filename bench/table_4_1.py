@@ -75,7 +75,7 @@ def table(found: list[dict[str, Any]]) -> str:
         lines.append(
             f"| {row['mapping']} | `{row['placement']}` | {row['their_ns'] if known else '–'} "
             f"| {row['our_ns']} | {percent(row['difference'], 1, '+') if known else '–'} "
-            f"| {percent(row['tolerance']) if known else '–'} | {row['their_path']:.3f} "
+            f"| {percent(row['tolerance'], 0) if known else '–'} | {row['their_path']:.3f} "
             f"| {row['our_path']:.3f} | {percent(row['congested_hops'], 2)} |"
         )
     return "\n".join(lines)

@@ -82,9 +82,16 @@ def _exact_rate(gbps: float) -> str:
     return f"{short if float(short) == gbps else repr(gbps)} Gb/s"
 
 
-def percent(share: float, digits: int = 0, sign: str = "") -> str:
-    """A share as per cent, 0.24 as ``"24 %"``; with ``sign="+"`` a change: ``"+24 %"``."""
-    return f"{100 * share:{sign}.{digits}f} %"
+def percent(share: float, digits: int | None = None, sign: str = "") -> str:
+    """A share as per cent, 0.24 as ``"24 %"``; with ``sign="+"`` a change: ``"+24 %"``.
+
+    Unless ``digits`` after the point are asked for, whole per cent from 10 % on and one digit
+    below, so that 0.004 is ``"0.4 %"`` and only nothing at all ``"0 %"``. What rounds to zero
+    has no minus.
+    """
+    if digits is None:
+        digits = 0 if share == 0 or abs(share) >= 0.0995 else 1
+    return f"{100 * share:{sign}z.{digits}f} %"
 
 
 def counted(number: int, word: str, form: str = "") -> str:
@@ -93,19 +100,30 @@ def counted(number: int, word: str, form: str = "") -> str:
 
 
 def format_time(ps: float) -> str:
-    """Human-readable time: ``44.0 µs``."""
-    for unit, size in (("s", 1e12), ("ms", 1e9), ("µs", 1e6), ("ns", 1e3)):
-        if abs(ps) >= size:
-            return f"{ps / size:.4g} {unit}"
-    return f"{ps:.0f} ps"
+    """Human-readable time: ``44 µs``; four digits, or whole seconds where there are more."""
+    return _scaled(ps, (("ps", 1), ("ns", 1e3), ("µs", 1e6), ("ms", 1e9), ("s", 1e12)), whole=True)
 
 
 def format_bytes(size: float) -> str:
     """Human-readable size in binary units: ``128 KiB``."""
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if abs(size) >= scale:
-            return f"{size / scale:.4g} {unit}"
-    return f"{size:.4g} B"
+    return _scaled(size, (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30)))
+
+
+def _scaled(amount: float, units: tuple[tuple[str, float], ...], *, whole: bool = False) -> str:
+    """An amount in the largest unit of which it is one or more *as written*: 999.96 ns is 1 µs.
+
+    Args:
+        amount: In the first unit.
+        units: Names and sizes, smallest first.
+        whole: Whether there are no parts of the first unit.
+    """
+    for (name, size), larger in zip(units, (*units[1:], None), strict=True):
+        value = amount / size
+        digits = abs(value) >= 9999.5 or (whole and name == units[0][0])
+        text = f"{value:z,.0f}" if digits else f"{value:z.4g}"
+        if larger is None or abs(float(text.replace(",", ""))) < larger[1] / size:
+            break
+    return f"{text} {name}"
 
 
 def _exact(value: int, units: dict[str, int], order: tuple[str, ...]) -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from report_data import make_diagnosis, make_run
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.text import clip, columns, short
+from tailback.cli.text import clip, columns, command_lines, short, wrap
+from tailback.diagnose.model import Bar
+from tailback.diagnose.waterfall import shown
 
 
 def wide(line: str) -> int:
@@ -29,6 +31,61 @@ def test_wide_letters_stay_on_the_screen() -> None:
     assert len({wide(row) for row in rows}) == 1
     assert wide(short("節点" * 40, 21)) <= 21 and wide(clip("節 点 " * 40, 21)) <= 21
     assert short("a-long-name-of-a-host", 11) == "a-lon…-host"
+
+
+def test_lines_of_wide_letters_end_on_the_screen() -> None:
+    """A headline names phases and links, and a word that no line holds is cut."""
+    texts = ("計算 節点の名前 が長い " * 20, "計算節点" * 60, "x" * 200, "é" * 50 + " 24 %" * 20)
+    for text in texts:
+        lines = wrap(text, first="  note: ")
+        assert max(map(wide, lines)) < 80
+        # Nothing is lost, and no line ends before its per cent sign.
+        said = "".join(lines).replace(" ", "").removeprefix("note:")
+        assert said == text.replace(" ", "")
+        assert not any(line.lstrip().startswith("%") for line in lines)
+    assert wrap("") == []
+    run = make_run()
+    told = make_diagnosis(run).model_copy(update={"headline": "通信 の段階 " * 30})
+    assert max(map(wide, diagnosis_lines(told, Path("out")))) < 80
+    command = command_lines("mpirun --host 計算節点 " + "計算 節点 " * 20 + "./app")
+    assert max(map(wide, command)) < 80 and len(command) > 2
+    assert all(line.endswith(" \\") for line in command[:-1])
+
+
+def bar(name: str, end: int, delta: int) -> Bar:
+    return Bar(name=name, elapsed_ps=end, delta_ps=delta, low_ps=delta, high_ps=delta, meaning="")
+
+
+def test_the_steps_shown_add_up_to_the_observed_time() -> None:
+    """What the run differs by from the last re-simulation is a step of its own."""
+    bars = [bar("ideal", 2_000_000, 2_000_000), bar("placement", 2_900_000, 900_000),
+            bar("observed", 3_000_000, 100_000)]  # fmt: skip
+    steps = shown(bars)
+    assert [step.name for step in steps] == ["ideal", "placement", "remainder", "observed"]
+    assert sum(step.delta_ps for step in steps) == steps[-1].elapsed_ps == 3_000_000
+    assert shown(bars[:2]) == bars[:2] and shown([]) == []
+    told = make_diagnosis(make_run()).model_copy(update={"waterfall": bars})
+    lines = diagnosis_lines(told, Path("out"))
+    start = lines.index("WHERE THE TIME GOES")
+    rows = [line.split() for line in lines[start + 1 : lines.index("", start)]]
+    assert [row[:3] for row in rows[2:]] == [["remainder", "+100", "ns"], ["observed", "3", "µs"]]
+    faster = [*bars[:2], bar("observed", 2_800_000, -100_000)]
+    lines = diagnosis_lines(told.model_copy(update={"waterfall": faster}), Path("out"))
+    assert ["remainder", "-100", "ns"] in [line.split() for line in lines]
+
+
+def test_a_gain_is_beside_what_it_is_of() -> None:
+    """The time as it is, re-simulated, is not the observed one."""
+    told = make_diagnosis(make_run())
+    assert told.remedy is not None
+    lines = diagnosis_lines(told, Path("out"))
+    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
+    assert lines[head + 1].split() == ["as", "it", "is", "61.2", "µs"]
+    assert "44 µs  28 %" in lines[head + 2]
+    same = [c for c in told.remedy.candidates if c.name == "block"]
+    alone = told.remedy.model_copy(update={"candidates": same, "cure": ""})
+    lines = diagnosis_lines(told.model_copy(update={"remedy": alone}), Path("out"))
+    assert not any("as it is" in line for line in lines)
 
 
 def test_a_link_is_not_said_to_be_of_one_phase() -> None:

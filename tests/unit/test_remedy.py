@@ -76,6 +76,9 @@ def test_small_or_uncertain_gains_are_not_recommended(tile: int, spread: int) ->
     remedy = recommend(run, judge(run), tried, files={"hosts": "x"})
     assert remedy is not None and remedy.placement == "" and remedy.gain == 0.0
     assert remedy.files == {} and "None of the 2 placements" in remedy.action
+    # What was tried is shown against the placement as it is, re-simulated like them.
+    block = next(candidate for candidate in tried if candidate.name == "block")
+    assert remedy.before_ps == remedy.after_ps == block.elapsed_ps != run.elapsed_ps
 
 
 def test_only_placements_are_counted_as_placements_tried() -> None:

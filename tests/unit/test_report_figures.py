@@ -303,6 +303,23 @@ def test_a_step_of_the_waterfall_has_the_colour_of_its_cause() -> None:
         assert scales.CAUSE_COLOURS[cause] in render(picture, "svg").decode()
 
 
+def test_the_waterfall_has_the_step_to_what_was_observed() -> None:
+    """Else the steps drawn do not add up."""
+    diagnosis = case().diagnosis
+    assert diagnosis is not None
+    *steps, observed = diagnosis.waterfall
+    rest = {"elapsed_ps": steps[-1].elapsed_ps + 3_000_000, "delta_ps": 3_000_000}
+    bars = [*steps, observed.model_copy(update=rest)]
+    picture = draw(
+        "waterfall", replace(case(), diagnosis=diagnosis.model_copy(update={"waterfall": bars}))
+    )
+    assert picture is not None
+    names = [label.get_text() for label in picture.axes[0].get_yticklabels()]
+    assert names[-2:] == ["+ remainder", "observed"]
+    texts = [text.get_text() for text in picture.axes[0].texts]
+    assert texts[-2].startswith("+3 µs  (+4.7 %")
+
+
 def test_export_is_deterministic_and_complete(tmp_path: Path) -> None:
     phases = ("+x", "+y")
     run, after = make_run(phases=phases), make_run(phases=phases, tiled=True)

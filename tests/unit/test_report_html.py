@@ -100,11 +100,24 @@ def test_parts_are_in_order_verdict_first() -> None:
 
 def test_page_says_what_the_diagnosis_says() -> None:
     text = " ".join(" ".join(read().text).split())
-    for part in ("61 µs", "41.9 µs", "44 µs (−28 %)", "TB002, 86 % of congested packets",
+    for part in ("61 µs", "41.9 µs", "44 µs 28 % less than 61.2 µs",
+                 "TB002, 86 % of congested packets",
                  "Place ranks in 8×4 tiles", "mpirun -np 4608 --rankfile rankfile ./app",
                  "needs a power of two of ranks", "Seed", "stencil on a fat tree",
                  "3 messages were received before they were sent"):  # fmt: skip
         assert part in text, part
+
+
+def test_the_table_of_steps_has_the_one_to_what_was_observed() -> None:
+    run = make_run()
+    diagnosis = make_diagnosis(run)
+    *steps, observed = diagnosis.waterfall
+    rest = {"elapsed_ps": observed.elapsed_ps + 3_000_000, "delta_ps": 3_000_000}
+    bars = [*steps, observed.model_copy(update=rest)]
+    page = Reader(render_report(run, diagnosis.model_copy(update={"waterfall": bars})))
+    text = " ".join(" ".join(page.text).split())
+    assert "remainder 64.2 µs 3 µs " in text
+    assert "observed 64.2 µs the run that was given" in text
 
 
 def test_numbers_of_a_link_are_said_to_be_of_the_whole_run() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from tailback.cli.numbers import FiniteRange
-from tailback.cli.text import columns, safe, share_text, short
+from tailback.cli.text import columns, safe, short
 from tailback.counters.collect import (
     Board,
     Collection,
@@ -26,7 +26,7 @@ from tailback.counters.collect import (
     UmadPort,
 )
 from tailback.counters.schema import CounterError
-from tailback.units import counted, parse_time_ps
+from tailback.units import counted, parse_time_ps, percent
 
 
 class _Time(click.ParamType[int]):
@@ -352,7 +352,7 @@ def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> lis
             f"{counted(*done)}, {counted(summary.readings, 'reading')}, {summary.failed} failed",
             f"{counted(summary.mads, 'MAD')} in {summary.seconds:.1f} s "
             f"({summary.mads_per_s:.0f}/s), "
-            f"{share_text(summary.cpu_share)} of a processor; "
+            f"{percent(summary.cpu_share)} of a processor; "
             f"longest sweep {summary.longest_sweep_s:.2f} s",
         ]
     worst = board.worst(5)
@@ -360,7 +360,7 @@ def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> lis
         rows = [
             (
                 short(f"{target.node_name}[{target.port}]", 32),
-                ("≥ " if at_least else "") + share_text(share),
+                ("≥ " if at_least else "") + percent(share),
                 f"{lost:.2f}",
                 f"{target.tick_ns:.3g} ns {target.tick_source}",
             )

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.cli.text import columns, share_text, short, wrap
+from tailback.cli.text import columns, short, wrap
 from tailback.counters.analysis.limits import cannot_tell, roots
 from tailback.counters.analysis.places import Places
 from tailback.counters.analysis.verdict import Verdict, sentence
-from tailback.units import counted, format_time
+from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
 _NOTICED: Final = {
@@ -66,7 +66,7 @@ def _scope(verdict: Verdict, kinds: list[str]) -> str:
 def _share(value: float | None, least: bool = False) -> str:
     if value is None:
         return "?"
-    return ("≥ " if least else "") + share_text(value)
+    return ("≥ " if least else "") + percent(value)
 
 
 def _gbps(value: float | None) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import columns, share_text, short
+from tailback.cli.text import columns, short
 from tailback.report import Attribution, by_line
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 SHOWN = 2
 
@@ -23,7 +23,7 @@ def hot_lines(attribution: Attribution) -> list[str]:
         (
             short(line.line, wide),
             short(line.place, ROOM - wide),
-            share_text(line.share),
+            percent(line.share),
             format_time(line.stall) if time else f"{line.stall:,.0f}",
         )
         for line in found

@@ -14,13 +14,13 @@ from tailback.cli.candidates import make_candidates, worth_trying
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.source import blaming, scenario_from, source_options
-from tailback.cli.text import columns, safe, share_text
+from tailback.cli.text import columns, safe
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, path_length
 from tailback.run import claim, fresh_directory
 from tailback.simulate import Prepared, make_evaluate, prepare
-from tailback.units import format_time
+from tailback.units import format_time, percent
 
 
 @click.command()
@@ -122,7 +122,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
             row["placement"],
             "—" if row["elapsed_ps"] is None else format_time(row["elapsed_ps"]),
             f"{row['path_length']:.3f}",
-            share_text(row["edge_cut"]),
+            percent(row["edge_cut"]),
         )
         for row in rows
     ]

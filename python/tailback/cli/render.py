@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailback.cli.text import WIDTH, clip, columns, command_lines, safe, share_text, short, wrap
+from tailback.cli.text import WIDTH, clip, columns, command_lines, safe, short, wrap
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
+from tailback.diagnose.waterfall import shown
 from tailback.remedy.screening import NOT_SIMULATED
 from tailback.units import format_time, percent
 
@@ -34,7 +35,7 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     lines = [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
     lines += wrap(
         f"elapsed {format_time(diagnosis.elapsed_ps)}, "
-        f"{share_text(diagnosis.communication_fraction)} of rank time in communication"
+        f"{percent(diagnosis.communication_fraction)} of rank time in communication"
     )
     if diagnosis.waterfall:
         lines += ["", "WHERE THE TIME GOES", *_waterfall(diagnosis)]
@@ -42,7 +43,7 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
         phases = [short(", ".join(f.phases[:3]), 18) for f in diagnosis.findings[:3]]
         room = WIDTH - 18 - max(map(len, (*phases, "phase")))
         rows = [
-            (f.code, share_text(f.share), clip(f.title, room), phase)
+            (f.code, percent(f.share), clip(f.title, room), phase)
             for f, phase in zip(diagnosis.findings, phases, strict=False)
         ]
         lines += ["", "SHARE OF CONGESTION BY CAUSE"]
@@ -68,7 +69,7 @@ def _how_sure(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence <= 0:
         return diagnosis.sampling.note
     return (
-        f"{share_text(diagnosis.confidence)} sure of the verdict, by {diagnosis.basis}. "
+        f"{percent(diagnosis.confidence)} sure of the verdict, by {diagnosis.basis}. "
         f"{diagnosis.sampling.note}"
     )
 
@@ -78,14 +79,14 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
     room, rows = 24, []
     ends = ("ideal", "observed")
     # Steps that add nothing in any repetition (most were not simulated) are left to the report.
-    shown = [bar for bar in diagnosis.waterfall
-             if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps]  # fmt: skip
-    for bar in shown:
+    bars = [bar for bar in shown(diagnosis.waterfall)
+            if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps]  # fmt: skip
+    for bar in bars:
         end = round(room * bar.elapsed_ps / whole)
         if bar.name in ends:
             picture, amount = "█" * end, format_time(bar.elapsed_ps)
         else:
-            begin = round(room * (bar.elapsed_ps - max(bar.delta_ps, 0)) / whole)
+            begin = min(round(room * (bar.elapsed_ps - max(bar.delta_ps, 0)) / whole), room - 1)
             picture = " " * begin + "▒" * max(end - begin, 1 if bar.delta_ps > 0 else 0)
             sign = "+" if bar.delta_ps >= 0 else "-"
             amount = sign + format_time(abs(bar.delta_ps))
@@ -109,7 +110,8 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
 
 
 SHOWN = 3
-"""Candidates that were proved that fit on the screen; the report has all."""
+"""Rows of what was proved that fit on the screen, things as they are among them; the report has
+all."""
 
 
 def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
@@ -121,7 +123,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     # The cure first, whatever is quicker and cannot be had.
     proved.sort(key=lambda candidate: candidate.name != remedy.cure)
     if proved:
-        lines += cure_lines(proved[:SHOWN], remedy.before_ps)
+        lines += cure_lines(proved, remedy.before_ps)
     left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
     if left_out:
         lines += wrap(f"left out by the fluid model's estimate: {', '.join(left_out)}")
@@ -138,13 +140,18 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
 def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     """What was proved, of every kind: estimate and proof, each with the model it comes from.
 
-    The gain is of packets, against ``before_ps``.
+    The gain is of packets, against ``before_ps``, which has a row of its own unless it is that of
+    one of the candidates shown.
     """
-    rows = [
+    listed = candidates[:SHOWN]
+    rows = []
+    if all(c.elapsed_ps != before_ps for c in listed):
+        rows.append(("as it is", "", "", format_time(before_ps), "", ""))
+    rows += [
         (short(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
          format_time(c.elapsed_ps), percent(1 - c.elapsed_ps / max(before_ps, 1)),
-         share_text(c.congested_fraction))
-        for c in candidates
+         percent(c.congested_fraction))
+        for c in listed[: SHOWN - len(rows)]
     ]  # fmt: skip
     head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
     return columns(head, rows, "  rrrr")

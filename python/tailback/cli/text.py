@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
-
-from tailback.units import percent
 
 WIDTH = 79
 
@@ -79,13 +76,14 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], right: str = "
 
 
 def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
-    """Text in lines of the screen's width, of which the first may begin in its own way."""
+    """Text in lines of the screen's width, of which the first may begin in its own way.
+
+    Lines are measured in columns as a terminal shows them (:func:`cells`); a word that no line
+    holds is cut.
+    """
     # No line ends between a number and its per cent sign.
-    lines = textwrap.wrap(
-        safe(text).replace(" %", "\N{NO-BREAK SPACE}%"), WIDTH,
-        initial_indent=indent if first is None else first,
-        subsequent_indent=indent, break_on_hyphens=False,
-    )  # fmt: skip
+    whole = safe(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = _filled(whole, WIDTH, indent if first is None else first, indent, cut=True)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
@@ -93,13 +91,30 @@ def command_lines(command: str) -> list[str]:
     """A command to copy, whole: in lines that a shell joins again, if it has no quotes."""
     if "'" in command:
         return [f"  $ {safe(command)}"]
-    lines = textwrap.wrap(
-        safe(command), WIDTH - 2, initial_indent="  $ ", subsequent_indent="      ",
-        break_on_hyphens=False, break_long_words=False,
-    )  # fmt: skip
+    lines = _filled(safe(command), WIDTH - 2, "  $ ", "      ", cut=False)
     return [*(f"{line} \\" for line in lines[:-1]), *lines[-1:]]
 
 
-def share_text(value: float) -> str:
-    """A fraction as per cent: 0.423 → 42 %."""
-    return percent(value) if value >= 0.0995 or value == 0 else percent(value, 1)
+def _filled(text: str, width: int, first: str, indent: str, *, cut: bool) -> list[str]:
+    """Lines of at most so many columns, broken at spaces; ``textwrap`` counts characters.
+
+    Args:
+        text: What is broken, made safe.
+        width: Columns of a line, with its beginning.
+        first: Beginning of the first line.
+        indent: Beginning of every other line.
+        cut: Whether a word that is longer than a line is cut, or stands out.
+    """
+    lines: list[str] = []
+    line, gap = first, ""
+    for word in filter(None, text.split(" ")):
+        longer = cells(word) > width - cells(indent)
+        if gap and cells(line + gap + word) > width and not (cut and longer):
+            lines.append(line)
+            line, gap = indent, ""
+        while cut and cells(line + gap + word) > width:
+            head = _head(word, max(width - cells(line + gap), 0))
+            lines.append((line + gap + head).rstrip())
+            line, gap, word = indent, "", word[len(head) :]
+        line, gap = line + gap + word, " "
+    return [*lines, line] if gap else lines

@@ -186,7 +186,8 @@ class Remedy(Model):
         cure: Name of the recommended candidate, empty when none helps.
         placement: Name of the recommended placement, empty when none helps: the cure itself, or
             what to do meanwhile.
-        before_ps: Time as it is.
+        before_ps: Time as it is, re-simulated as the candidates are; where that was not done, as
+            observed.
         after_ps: Predicted time with the cure.
         gain: ``1 - after / before``.
         candidates: Everything tried, best first.

@@ -284,6 +284,36 @@ def _mean(values: Iterable[int]) -> int:
     return round(sum(items) / len(items))
 
 
+REMAINDER = "remainder"
+"""Name of the step from everything simulated to what was observed, where bars are shown."""
+
+
+def shown(bars: Sequence[Bar]) -> list[Bar]:
+    """The bars as a reader adds them up: what ``observed`` differs by is a step of its own.
+
+    Args:
+        bars: A diagnosis' waterfall, ``observed`` last, or nothing.
+
+    Returns:
+        The bars with :data:`REMAINDER` before ``observed``, which then adds nothing itself. Without
+        a difference in any repetition there is no such step.
+    """
+    if not bars or bars[-1].name != "observed":
+        return list(bars)
+    *before, observed = bars
+    if not (observed.delta_ps or observed.low_ps or observed.high_ps):
+        return list(bars)
+    rest = observed.model_copy(
+        update={
+            "name": REMAINDER,
+            "meaning": "what the run that was given differs by from everything simulated: chance, "
+            "or what is not known",
+        }
+    )
+    end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": "the run that was given"}
+    return [*before, rest, observed.model_copy(update=end)]
+
+
 def unexplained(bars: list[Bar]) -> float:
     """Share of the observed time that re-simulation of what is known does not account for.
 

@@ -60,8 +60,10 @@ def recommend(
     if cure is None or before is None:
         if not advice:
             return None
+        # Against what was tried like the candidates, as where one of them helps.
+        as_it_is = run.elapsed_ps if before is None else before.elapsed_ps
         return Remedy(
-            action=advice, placement="", before_ps=run.elapsed_ps, after_ps=run.elapsed_ps,
+            action=advice, placement="", before_ps=as_it_is, after_ps=as_it_is,
             gain=0.0, candidates=list(candidates), files={}, commands=[], avoid=avoid,
         )  # fmt: skip
     return Remedy(

@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 import tailback
 from tailback.diagnose.model import Diagnosis, Finding
+from tailback.diagnose.waterfall import shown
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, HotLine, by_line
 from tailback.report.difference import compared
@@ -104,6 +105,7 @@ def render_report(
         run=run,
         shares=_shares(diagnosis.findings),
         saving=_ideal_saving(diagnosis),
+        bars=shown(diagnosis.waterfall),
         show_change=False,
         change_question="Does the remedy help, where, and does it harm anywhere?",
         steps=_steps(diagnosis, files or {}),

@@ -61,7 +61,7 @@ def _candidate(
         color=INK, linewidth=1.0, capsize=3, capthick=1.0,
     )  # fmt: skip
     change = candidate.elapsed_ps / remedy.before_ps - 1 if remedy.before_ps else 0.0
-    sign = "±" if abs(change) < 0.005 else "−" if change < 0 else "+"
+    sign = "−" if change < 0 else "+" if change > 0 else "±"
     text = f"{format_time(candidate.elapsed_ps)}  ({sign}{percent(abs(change))})"
     _note(axes, row, max(time, high), longest / scale, text, best)
 

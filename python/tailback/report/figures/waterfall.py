@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from tailback.diagnose.model import Bar
+from tailback.diagnose.waterfall import shown
 from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.scales import CAUSE_COLOURS, FAINT, INK, MUTED
@@ -29,7 +30,7 @@ _COLOURS = {
 @figure("waterfall")
 def waterfall(case: Case, options: Options) -> Figure | None:
     """Where the time goes: from the ideal to the observed time, one cause after the other."""
-    every = case.diagnosis.waterfall if case.diagnosis else []
+    every = shown(case.diagnosis.waterfall) if case.diagnosis else []
     if not every:
         return None
     bars = [bar for bar in every if bar.name in ENDS or _adds(bar, every[-1].elapsed_ps)]
