@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import webdriver
-from webdriver import DOWN, ESCAPE, HOSTILE, RIGHT
+from webdriver import DOWN, ESCAPE, HOSTILE, LEFT, RIGHT, UP
 
 from tailback.counters.analysis.evolution import Evolution, evolve, torus_neighbours
 from tailback.report.evolution import torus_panels, write_evolution
@@ -98,6 +99,57 @@ def test_the_slider_moves_the_network(browser: webdriver.Browser, page: Path) ->
         seen.add(picture(browser, "network"))
     assert len(seen) == 3
     assert browser.run("return document.getElementById('now').textContent").startswith("3")
+
+
+def test_the_network_can_be_read_by_keyboard_and_click(
+    browser: webdriver.Browser, page: Path
+) -> None:
+    """Arrow keys go from link to link, and what is said is of the step that is shown."""
+    said = "return document.getElementById('place').textContent"
+    browser.open(page)
+    assert browser.run(said) == ""
+    before = picture(browser, "network")
+    for key, place in ((RIGHT, "r12"), (RIGHT, "r13"), (DOWN, "r9"), (UP, "r13"), (LEFT, "r12"),
+                       (LEFT, "r12"), (UP, "r12")):  # fmt: skip
+        browser.press("#network", key)
+        assert browser.run(said).startswith(f"{place}: "), (key, place)
+    assert picture(browser, "network") != before
+    for _ in range(16):
+        browser.press("#network", RIGHT)
+    assert browser.run(said).startswith("r28: "), "the next panel follows"
+    browser.press("#network", UP)
+    assert browser.run(said).startswith("r3: "), "and the one before, from its end"
+    for _ in range(3):
+        browser.press("#network", LEFT)
+    amounts = []
+    for step in ("0", "3"):
+        browser.run(
+            "const s = document.getElementById('step'); s.value = arguments[0];"
+            "s.dispatchEvent(new Event('input'))", step,
+        )  # fmt: skip
+        amounts.append(browser.run(said))
+    assert amounts == ["r0: 45.0 %", "r0: 3.0 %"]
+    browser.press("#network", ESCAPE)
+    assert browser.run(said) == ""
+    browser.run(
+        "const c = document.getElementById('network'), b = c.getBoundingClientRect();"
+        "const at = {clientX: b.left + 6, clientY: b.top + 20, bubbles: true};"
+        "c.dispatchEvent(new MouseEvent('click', at));"
+        "c.dispatchEvent(new PointerEvent('pointerleave', at))"
+    )
+    assert browser.run(said).startswith("r12: ")
+
+
+def test_one_link_is_one_link(browser: webdriver.Browser, page: Path) -> None:
+    browser.open(page)
+    detail = "return document.getElementById('detail').innerText"
+    seen = set()
+    for key in (ESCAPE, RIGHT, RIGHT, DOWN, RIGHT, DOWN, LEFT):
+        browser.press("#graph", key)
+        seen |= {line for line in browser.run(detail).splitlines() if re.match(r"\d+ link", line)}
+        seen |= set(re.findall(r"from 1 features? before", browser.run(detail)))
+    assert "1 link" in seen and any(re.fullmatch(r"[2-9] links", line) for line in seen)
+    assert "from 1 feature before" in seen and "from 1 features before" not in seen
 
 
 def test_a_narrow_window_cuts_nothing(browser: webdriver.Browser, page: Path) -> None:

@@ -20,6 +20,7 @@ HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=2
 """A name that would run if it were taken for markup."""
 
 RIGHT, DOWN, ESCAPE, ENTER = "\ue014", "\ue015", "\ue00c", "\ue007"
+LEFT, UP = "\ue012", "\ue013"
 
 OUTSIDE = """
 const plots = new DOMParser().parseFromString(arguments[0], 'image/svg+xml').documentElement;

@@ -164,6 +164,17 @@ def test_features_split_and_merge() -> None:
     assert graph.members.filter(pl.col("feature") == 2)["place"].to_list() == [4, 5]
 
 
+def test_one_link_is_one_link() -> None:
+    """Also in what Graphviz shows and in the title of the figure."""
+    one, two = ring([[3]]), ring([[3], [4, 5]])
+    assert 'tooltip="feature 0: 1 link, at most 53.0 %"' in dot_text(one)
+    assert 'tooltip="feature 1: 2 links, at most 55.0 %"' in dot_text(two)
+    for graph, said in ((one, "1 feature from 40 %"), (two, "2 features from 40 %")):
+        drawn = draw("evolution", study.Study(tables={}, evolution=graph))
+        assert drawn is not None
+        assert said in drawn.axes[0].get_title("left")
+
+
 def test_a_ring_wraps_around_and_a_line_does_not() -> None:
     assert ring([[0, 7]]).features["extent"].to_list() == [2]
     assert ring([[0, 7]], wrap=False).features["extent"].to_list() == [1, 1]

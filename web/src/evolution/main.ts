@@ -10,6 +10,9 @@ import { GraphPlot } from "./plot";
 
 const NAMES_SHOWN = 24;
 
+const counted = (number: number, word: string): string =>
+  `${number} ${word}${number === 1 ? "" : "s"}`;
+
 /** Lines of text about a feature; names from files only ever become text. */
 function describe(graph: Graph, feature: number): string[] {
   const one = (values: ArrayLike<number>): number => values[feature] ?? 0;
@@ -19,9 +22,9 @@ function describe(graph: Graph, feature: number): string[] {
   const into = graph.after[feature]?.length ?? 0;
   return [
     `Feature ${feature} at ${graph.time(one(graph.step))}`,
-    `${one(graph.extent)} ${graph.payload.place_word}${one(graph.extent) === 1 ? "" : "s"}`,
+    counted(one(graph.extent), graph.payload.place_word),
     `largest ${one(graph.maximum).toFixed(1)} %, mean ${one(graph.mean).toFixed(1)} %`,
-    `from ${from} features before, into ${into} after; evolution ${one(graph.evolution)}`,
+    `from ${counted(from, "feature")} before, into ${into} after; evolution ${one(graph.evolution)}`,
     places.slice(0, NAMES_SHOWN).join(", ") + more,
   ];
 }

@@ -7,6 +7,8 @@ import type { Drawing } from "../surface";
 import { pointer, Surface } from "../surface";
 import type { Graph, PanelMeta } from "./data";
 import type { Choice } from "./plot";
+import type { Spot } from "./walk";
+import { placeAt, walk } from "./walk";
 
 const GAP = 12;
 const HEAD = 15;
@@ -27,12 +29,14 @@ export class Panels implements Drawing {
   readonly surface: Surface;
   private boxes: Box[] = [];
   private choice: Choice = { feature: -1, step: 0 };
+  /** The link that was clicked on or that the arrow keys are at. */
+  private spot: Spot | null = null;
   private readonly shades: string[];
 
   constructor(
     private readonly graph: Graph,
     canvas: HTMLCanvasElement,
-    private readonly hover: (place: number) => void,
+    private readonly told: (place: number) => void,
   ) {
     const rgb = graph.arrays.get(graph.payload.shades);
     this.shades = Array.from({ length: rgb.length / 3 }, (_, i) => {
@@ -41,9 +45,27 @@ export class Panels implements Drawing {
     });
     this.surface = new Surface(canvas, this);
     canvas.addEventListener("pointermove", (event) => {
-      this.hover(this.hit(...pointer(event, canvas)));
+      const under = this.hit(...pointer(event, canvas));
+      this.told(under ? placeAt(graph, under) : -1);
     });
-    canvas.addEventListener("pointerleave", () => this.hover(-1));
+    canvas.addEventListener("pointerleave", () => this.tell());
+    canvas.addEventListener("click", (event) => this.move(this.hit(...pointer(event, canvas))));
+    canvas.addEventListener("keydown", (event) => {
+      const next = walk(graph, this.spot, event.key);
+      if (!next && event.key !== "Escape") return;
+      event.preventDefault();
+      this.move(next);
+    });
+  }
+
+  private move(spot: Spot | null): void {
+    this.spot = spot;
+    this.tell();
+    this.surface.refresh();
+  }
+
+  private tell(): void {
+    this.told(this.spot ? placeAt(this.graph, this.spot) : -1);
   }
 
   show(choice: Choice): void {
@@ -51,6 +73,7 @@ export class Panels implements Drawing {
     this.choice = choice;
     if (moved) this.surface.redraw();
     else this.surface.refresh();
+    this.tell();
   }
 
   /** Square cells side by side for a torus; whole rows, as high as they need, for wide panels. */
@@ -113,8 +136,8 @@ export class Panels implements Drawing {
   }
 
   overlay(pen: Pen): void {
-    if (this.choice.feature < 0) return;
-    const members = new Set(this.graph.members(this.choice.feature));
+    const { feature } = this.choice;
+    const members = new Set(feature < 0 ? [] : this.graph.members(feature));
     for (const { panel, x, y, cw, ch } of this.boxes) {
       this.graph.arrays.get(panel.cells).forEach((place, i) => {
         if (!members.has(place)) return;
@@ -123,16 +146,22 @@ export class Panels implements Drawing {
         pen.frame(left - 1, top - 1, cw + 2, ch + 2, SELECTED, 2);
       });
     }
+    const box = this.spot && this.boxes[this.spot.panel];
+    if (!this.spot || !box) return;
+    const left = box.x + (this.spot.cell % box.panel.columns) * box.cw;
+    const top = box.y + Math.floor(this.spot.cell / box.panel.columns) * box.ch;
+    pen.frame(left - 2, top - 2, box.cw + 4, box.ch + 4, INK, 2);
   }
 
-  private hit(px: number, py: number): number {
-    for (const { panel, x, y, cw, ch } of this.boxes) {
+  private hit(px: number, py: number): Spot | null {
+    for (const [number, { panel, x, y, cw, ch }] of this.boxes.entries()) {
       const column = Math.floor((px - x) / cw);
       const row = Math.floor((py - y) / ch);
       if (column >= 0 && column < panel.columns && row >= 0 && row < panel.rows) {
-        return this.graph.arrays.get(panel.cells)[row * panel.columns + column] ?? -1;
+        const spot = { panel: number, cell: row * panel.columns + column };
+        return placeAt(this.graph, spot) < 0 ? null : spot;
       }
     }
-    return -1;
+    return null;
   }
 }
