@@ -10,7 +10,7 @@ case $mode in build | check) ;; *) echo "usage: scripts/docs.sh build|check" >&2
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 .venv/bin/python -m tailback.schema >"$made/tables.md"
-.venv/bin/python -m tailback.scenario >"$made/scenario.md"
+.venv/bin/python -m tailback.scenario_reference >"$made/scenario.md"
 .venv/bin/python -m tailback.diagnose.rules "$made/rules"
 
 if [ "$mode" = build ]; then

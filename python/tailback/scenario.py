@@ -7,19 +7,16 @@ Unknown keys are refused with the nearest valid one; quantities carry their unit
 from __future__ import annotations
 
 import tomllib
-from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from tailback.errors import ScenarioError, nearest
 from tailback.units import (
@@ -27,9 +24,6 @@ from tailback.units import (
     RateGbps,
     SizeBytes,
     TimePs,
-    parse_bytes,
-    parse_gbps,
-    parse_time_ps,
 )
 
 
@@ -471,132 +465,3 @@ def _model_at(names: list[str]) -> type[BaseModel]:
     for name in names:
         model = children.get(name, model)
     return model
-
-
-def markdown() -> str:
-    """The reference of every key, for ``docs/scenario.md``."""
-    sections: list[tuple[str, type[BaseModel]]] = [
-        ("top level", Scenario), ("[fabric]", FabricSection), ("[fabric.fat_tree]", FatTree),
-        ("[[fabric.degraded]]", Degraded),
-        ("[[job]]", JobSection), ("[engine]", EngineSection),
-        ("[engine.congestion_control]", CongestionControlSection),
-        ("[engine.pacing]", PacingSection),
-        ("[telemetry]", TelemetrySection),
-        ("[probes]", ProbesSection),
-    ]  # fmt: skip
-    lines = ["# Scenarios", "", *_INTRODUCTION.splitlines(), ""]
-    for title, model in sections:
-        about = cleandoc(model.__doc__ or "").replace("``", "`")
-        lines += [f"## {title}", "", about, "", "| key | default | values | meaning |"]
-        lines.append("|---|---|---|---|")
-        defaults = _defaults(model)
-        sections_within = {title.strip("[]").rpartition(".")[2] for title, _ in sections}
-        for name, field in model.model_fields.items():
-            if name in sections_within:
-                continue
-            default = "required" if field.is_required() else _default(defaults.get(name))
-            meaning = field.description or MEANING.get((model.__name__, name), "")
-            lines.append(f"| `{name}` | {default} | {_values(field)} | {meaning} |")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """Defaults as they would be written in a file: with their units."""
-    given = {
-        name: field.get_default(call_default_factory=True)
-        for name, field in model.model_fields.items()
-        if not field.is_required()
-    }
-    return model.model_construct(**given).model_dump(
-        mode="json", exclude_unset=False, warnings=False
-    )
-
-
-def _default(value: object) -> str:
-    if value is None or value == {}:
-        return "–"
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _values(field: FieldInfo) -> str:
-    """The kind of value, or the choices."""
-    if "list[" in str(field.annotation):
-        return "list of sizes" if "_bytes" in str(field.annotation) else "list of numbers"
-    parsers = {parse_time_ps: "time", parse_bytes: "size", parse_gbps: "rate"}
-    for part in (*field.metadata, *(a for t in get_args(field.annotation) for a in get_args(t))):
-        if isinstance(part, BeforeValidator) and part.func in parsers:
-            return parsers[part.func]
-    for annotation in (field.annotation, *get_args(field.annotation)):
-        if get_origin(annotation) is Literal:
-            return ", ".join(f"`{choice}`" for choice in get_args(annotation))
-    text = str(getattr(field.annotation, "__name__", field.annotation))
-    names = {
-        "str": "text", "int": "number", "float": "number", "bool": "true, false",
-        "int | None": "number",
-    }  # fmt: skip
-    for kind in ("dict", "Path", "str"):
-        if kind in str(field.annotation):
-            return {"dict": "table", "Path": "path", "str": "text"}[kind]
-    return names.get(text, text)
-
-
-_INTRODUCTION = """A scenario is one TOML file that says everything a run depends on.
-Generated from `python/tailback/scenario.py` by `python -m tailback.scenario`.
-
-```toml
-name = "mine"
-seed = 1
-
-[fabric]
-preset = "tapered"            # or file = "fabric.txt", or [fabric.fat_tree]
-
-[[job]]
-trace = "app_trace"           # or [job.pattern] kind = "stencil2d", …
-placement = "block"
-
-[engine]
-buffer = "64 KiB"
-```
-
-Times, sizes and rates are text with a unit: `"60 ns"`, `"128 KiB"`, `"100 Gb/s"` (`Gb/s` is bits,
-`GB/s` bytes). Paths are relative to the file. Unknown keys are refused with the nearest valid one.
-Patterns and their options: [traffic.md](traffic.md); placements: [placement.md](placement.md)."""
-
-MEANING = {
-    ("Scenario", "name"): "name of the run",
-    ("Scenario", "seed"): "every random choice follows from it",
-    ("FabricSection", "preset"): "a network by name: `tailback list fabric`",
-    ("FabricSection", "file"): "a file that a fabric is read from: [fabrics.md](fabrics.md)",
-    ("FabricSection", "format"): "its format; found from the content when absent",
-    ("FatTree", "hosts_per_leaf"): "hosts on each leaf",
-    ("FatTree", "pods"): "pods; 0 for a tree of two levels",
-    ("FatTree", "cores"): "core switches, 0 for two levels",
-    ("FatTree", "host_rate"): "rate of host cables",
-    ("FatTree", "leaf_rate"): "rate of cables between leaves and aggregation",
-    ("FatTree", "core_rate"): "rate of cables between aggregation and cores",
-    ("FatTree", "host_delay"): "delay of host cables",
-    ("FatTree", "leaf_delay"): "delay of cables between leaves and aggregation",
-    ("FatTree", "core_delay"): "delay of cables between aggregation and cores",
-    ("JobSection", "name"): "name of the job",
-    ("JobSection", "trace"): "MPI trace: OTF2 folder or anchor, Open MPI monitoring profiles",
-    ("JobSection", "placement"): "how ranks lie on nodes: `tailback list placement`",
-    ("JobSection", "placement_options"): "options of the placement",
-    ("JobSection", "placement_file"): "a rank file or host list instead",
-    ("JobSection", "ranks_per_host"): "slots of each host",
-    ("JobSection", "start"): "when the job starts; its time counts from then",
-    ("EngineSection", "packet"): "payload of a full packet",
-    ("EngineSection", "buffering"): "where buffer space is given back: [engine.md](engine.md)",
-    ("EngineSection", "switching"): "when a packet may leave a switch it is still entering",
-    ("EngineSection", "switch_delay"): "from head in to head out, nothing in the way",
-    ("EngineSection", "routing"): "choice among the candidates of a route",
-    ("EngineSection", "injection"): "how an adapter shares its link between messages",
-    ("EngineSection", "local_delay"): "latency between ranks of one host",
-    ("TelemetrySection", "scheme"): "what packets carry",
-    ("TelemetrySection", "rule"): "when a port counts as congested: [engine.md](engine.md)",
-    ("TelemetrySection", "when"): "when the port is looked at",
-}
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

@@ -11,7 +11,8 @@ from test_cli import DEMO, refused, scenario
 
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
-from tailback.scenario import Scenario, load, markdown, parse
+from tailback.scenario import Scenario, load, parse
+from tailback.scenario_reference import markdown
 from tailback.traffic.patterns.pattern import build
 
 TRACE = [DEMO / "trace", "--fabric", DEMO / "fabric.ibnetdiscover"]
