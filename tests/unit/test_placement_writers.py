@@ -158,8 +158,18 @@ def test_files_read_back(name: str, tmp_path: Path) -> None:
         ("# only a comment\n", "holds no placement"),
         ("node000\n", "places 1 ranks, the job has 2"),
         ("node000\nnode00x\n", "line 2: host 'node00x' is not one"),
-        ("node000:3\n", "line 1: host 'node000' holds 2 ranks"),
-        ("node000:999999999\n", "holds 2 ranks"),
+        ("node001\nnode000\nnode000\n", "places 3 ranks"),
+        ("node000\n", "say ranks a host: host:n"),
+        ("node000:0\n", "has 0 slots, the job has 2 ranks"),
+        ("node000:1 slots=1\n", "line 1: 'node000:1 slots=1' says twice"),
+        ("node000:1\nnode001 slots=1\n", "some lines say host:n and others slots=n"),
+        ("node000 slots=1\n", "has 1 slots, the job has 2 ranks"),
+        ("node000 slots=1 max_slots=2\n", "has 1 slots, the job has 2 ranks"),
+        ("node000 slots=2 max_slots=1\n", "line 1: max_slots = 1 is less than slots = 2"),
+        ("node000 slots=two\n", "slots = 'two' is not a number"),
+        ("node000 slts=2\n", "a host has no 'slts'"),
+        ("node000 slots=1\nnode000\n", "line 2: host 'node000' is listed again after line 1"),
+        ("node000\nnode000 slots=1\n", "line 2: host 'node000' is listed again after line 1"),
         ("node000\nwhat is this\n", "line 2: 'what is this' is not a host"),
         ("rank 0=node000 slot=0\nrank 0=node000 slot=1\n", "line 2: rank 0 is there twice"),
         ("rank 0=node000 slot=0\nrank 2=node000 slot=1\n", "rank 1 is missing"),
@@ -174,6 +184,42 @@ def test_wrong_files(text: str, message: str, tmp_path: Path) -> None:
         _read_back(regular(3, 1, 3), text, tmp_path)
     assert caught.value.file == tmp_path / "placement"
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "text", ["node000:3\n", "node000:999999999\n", "node000 slots=999999999\n", "node000:1\n"]
+)
+def test_more_ranks_than_the_host_holds(text: str, tmp_path: Path) -> None:
+    with pytest.raises(PlacementError, match="line 1: host 'node000' holds 2 ranks, the file puts"):
+        _read_back(regular(3, 1, 3), text, tmp_path, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("node002 slots=2 max_slots=4 # spare\n\nnode000 slots=2\n", [2, 2, 0]),
+        ("node002 slots-max=2 // all\nnode000 count=1 max-slots=2\n", [2, 2, 0]),
+        ("me@node002 slots = 1 port=22\nnode000 cpu=2\n", [2, 0, 0]),
+        # Listed without a number: the machine's processors, here the host's slots in the job.
+        ("node002 slots=1\nnode000\nnode001\n", [2, 0, 0]),
+        # Listed line after line, in a list that says slots elsewhere: a slot each, at the first.
+        ("node002\nnode000 slots=1\nnode002\n", [2, 2, 0]),
+        ("node002 slots=0\nnode000 slots=2\nnode001 slots=1\n", [0, 0, 1]),
+        # Without any number the list is one host a rank.
+        ("node002\nnode000\nnode002\n", [2, 0, 2]),
+        # Hydra deals its list round again, and leaves over what it does not need.
+        ("node002:1\nnode000:1\n", [2, 0, 2]),
+        ("node002:2\nnode000:2\n", [2, 2, 0]),
+    ],
+)
+def test_lists_of_hosts_as_their_launchers_read_them(
+    text: str, nodes: list[int], tmp_path: Path
+) -> None:
+    """As Open MPI 4.1 with `--display-map --do-not-launch` and hydra 4.0 with `-v` show them.
+
+    All but the number of processors, which only a machine that is there can tell.
+    """
+    assert _read_back(regular(3, 1, 3), text, tmp_path, 3).tolist() == nodes
 
 
 def test_binary_file(tmp_path: Path) -> None:

@@ -10,20 +10,23 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, nearest
 from tailback.placement import options as read
+from tailback.placement.hostlist import HostList, Listed, host_list
 from tailback.placement.options import Options
 from tailback.placement.problem import Problem
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
-_HOST = re.compile(r"([^\s:=,]+)(?::(\d{1,9})|\s+slots=(\d{1,9}))?\Z", re.ASCII)
 _ORDER = re.compile(r"\d{1,9}(-\d{1,9})?(\s*,\s*\d{1,9}(-\d{1,9})?)*\s*,?\Z", re.ASCII)
+_COMMENT = re.compile("#|//")
 _LARGEST = 1 << 28
 
 
 def place(problem: Problem, options: Options) -> NDArray[np.int64]:
-    """Reads an Open MPI rankfile, one host a line in rank order, or a Cray MPICH_RANK_ORDER.
+    """Reads an Open MPI rankfile, a list of hosts, or a Cray MPICH_RANK_ORDER.
 
-    Options: ``file`` (the path). The form is found from the first line. ``host:n`` stands for n
-    ranks. The k-th rank of a host takes its k-th slot, unless a rankfile numbers the slots.
+    Options: ``file`` (the path). The form is found from the first line. A list of hosts has one
+    host a line in rank order, ``host:n`` for n ranks in turn (hydra: from the beginning again when
+    ranks are left), or ``host slots=n`` (Open MPI: ranks fill the slots, host after host). The k-th
+    rank of a host takes its k-th slot, unless a rankfile numbers the slots.
     """
     read.refuse_unknown("file", options, ("file",))
     value = options.get("file")
@@ -58,7 +61,9 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         raise PlacementError(
             f"cannot read the placement: {what}", file=path, remedy="check the path"
         ) from None
-    stripped = ((i, line.split("#", 1)[0].strip()) for i, line in enumerate(text.split("\n"), 1))
+    # Open MPI also takes what C++ calls a comment.
+    lines = enumerate(text.split("\n"), 1)
+    stripped = ((i, _COMMENT.split(line, maxsplit=1)[0].strip()) for i, line in lines)
     return [(i, line) for i, line in stripped if line]
 
 
@@ -96,12 +101,12 @@ class _Slots:
         return slots[taken]
 
 
-def _count(problem: Problem, path: Path, found: int) -> None:
+def _count(problem: Problem, path: Path, found: int, remedy: str = "") -> None:
     if found != problem.n_ranks:
         raise PlacementError(
             f"places {found} ranks, the job has {problem.n_ranks}",
             file=path,
-            remedy="use the file that was made for this job",
+            remedy=f"use the file that was made for this job{remedy}",
         )
 
 
@@ -140,20 +145,46 @@ def _rankfile(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDA
 
 def _hosts(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArray[np.int64]:
     slots = _Slots(problem, path)
-    out: list[int] = []
-    for line, text in lines:
-        match = _HOST.match(text)
-        if not match:
-            raise PlacementError(
-                f"{text[:80]!r} is not a host",
-                file=path,
-                place=f"line {line}",
-                remedy="write one host a line, or host:n for n ranks in turn",
-            )
-        for _ in range(int(match[2] or match[3] or 1)):
-            out.append(slots.next(match[1], line))
-    _count(problem, path, len(out))
+    listed = host_list(path, lines)
+    if not listed.slots and not listed.turns:
+        out = [slots.next(entry.host, entry.line) for entry in listed.lines]
+        _count(problem, path, len(out), "; or say ranks a host: host:n, or host slots=n")
+        return np.array(out, np.int64)
+    entries = _by_host(listed, slots) if listed.slots else listed.lines
+    out = []
+    while len(out) < problem.n_ranks:
+        before = len(out)
+        for entry in entries:
+            count = 1 if entry.count is None else entry.count
+            for _ in range(min(count, problem.n_ranks - len(out))):
+                out.append(slots.next(entry.host, entry.line))
+        if listed.slots or len(out) == before:
+            break
+    if len(out) < problem.n_ranks:
+        raise PlacementError(
+            f"has {len(out)} slots, the job has {problem.n_ranks} ranks",
+            file=path,
+            remedy="list more hosts or more slots",
+        )
     return np.array(out, np.int64)
+
+
+def _by_host(listed: HostList, slots: _Slots) -> list[Listed]:
+    """Each host once with all its slots, as Open MPI takes a list that states some.
+
+    A host that is listed once without a number has as many as the machine has processors; what
+    stands for them here are the slots it has in the job.
+    """
+    times: dict[str, list[Listed]] = {}
+    for entry in listed.lines:
+        times.setdefault(entry.host, []).append(entry)
+    out = []
+    for first, *more in times.values():
+        count = first.count
+        if count is None:
+            count = 1 + len(more) if more else len(slots.host(first.host, first.line))
+        out.append(Listed(first.host, count, first.line))
+    return out
 
 
 def _cray(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArray[np.int64]:

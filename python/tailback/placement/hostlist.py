@@ -1,0 +1,130 @@
+"""Lists of hosts as launchers take them: one host a line, with or without a number of slots."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailback.errors import PlacementError, nearest
+
+_HOST = re.compile(r"(?:[^\s:=,@]+@)?([^\s:=,@]+)(?::(\d{1,9}))?((?:\s+[^\s=]+=\S+)*)\Z", re.ASCII)
+_NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
+_SLOTS = ("slots", "count", "cpu")
+_MOST = ("max_slots", "max-slots", "slots_max", "slots-max")
+# How to reach a host and what to bind there: nothing about which ranks it has.
+_APART = ("port", "username", "user", "binding", "map", "ifname")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of the list.
+
+    Attributes:
+        host: Its name.
+        count: Slots or ranks that the line says; ``None`` when it says none.
+        line: Where it is, from 1.
+    """
+
+    host: str
+    count: int | None
+    line: int
+
+
+@dataclass(frozen=True)
+class HostList:
+    """What a list of hosts says.
+
+    Attributes:
+        lines: Its lines in order.
+        slots: Whether it is one of Open MPI with numbers of slots: ranks fill host after host, and
+            a host listed several times has all its slots where it is listed first.
+        turns: Whether it is one of hydra with ``host:n``, dealt round again when it is at its end.
+    """
+
+    lines: list[Listed]
+    slots: bool
+    turns: bool
+
+
+def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
+    """Read numbered lines without comments, at least one.
+
+    Raises:
+        PlacementError: A line is no host, or what it says of slots contradicts itself.
+    """
+    found: list[Listed] = []
+    slots = turns = False
+    for line, text in lines:
+        match = _HOST.match(re.sub(r"\s*=\s*", "=", text))
+        if not match:
+            raise _wrong(path, line, f"{text[:80]!r} is not a host")
+        stated = _stated(path, line, match[3].split())
+        if match[2] is not None and stated is not None:
+            raise _wrong(path, line, f"{text[:80]!r} says twice how many ranks the host has")
+        slots |= stated is not None
+        turns |= match[2] is not None
+        found.append(Listed(match[1], int(match[2]) if match[2] else stated, line))
+    if slots and turns:
+        raise PlacementError(
+            "some lines say host:n and others slots=n",
+            file=path,
+            remedy="write one form: host:n is MPICH's, slots=n is Open MPI's",
+        )
+    if slots:
+        _refuse_stated_again(path, found)
+    return HostList(found, slots, turns)
+
+
+def _wrong(path: Path, line: int, message: str) -> PlacementError:
+    return PlacementError(
+        message,
+        file=path,
+        place=f"line {line}",
+        remedy="write one host a line, host:n for n ranks in turn, or host slots=n max_slots=m",
+    )
+
+
+def _stated(path: Path, line: int, words: list[str]) -> int | None:
+    """Slots that the keys after a host's name say; ``max_slots`` alone says them too."""
+    slots: int | None = None
+    most: int | None = None
+    for word in words:
+        key, _, value = word.partition("=")
+        if key in _APART:
+            continue
+        if key not in (*_SLOTS, *_MOST):
+            raise PlacementError(
+                f"a host has no {key[:80]!r}",
+                file=path,
+                place=f"line {line}",
+                remedy=nearest(key[:80], (*_SLOTS, *_MOST, *_APART)),
+            )
+        if not _NUMBER.match(value):
+            raise _wrong(path, line, f"{key} = {value[:80]!r} is not a number")
+        if key in _SLOTS:
+            slots = int(value)
+        else:
+            most = int(value)
+    if slots is not None and most is not None and most < slots:
+        raise PlacementError(
+            f"max_slots = {most} is less than slots = {slots}",
+            file=path,
+            place=f"line {line}",
+            remedy="Open MPI refuses that; raise max_slots or leave it out",
+        )
+    return most if slots is None else slots
+
+
+def _refuse_stated_again(path: Path, found: list[Listed]) -> None:
+    """Open MPI takes a host line after line or with its slots, not both."""
+    first: dict[str, Listed] = {}
+    for entry in found:
+        before = first.setdefault(entry.host, entry)
+        if before is not entry and (before.count is not None or entry.count is not None):
+            raise PlacementError(
+                f"host {entry.host!r} is listed again after line {before.line}, with slots stated",
+                file=path,
+                place=f"line {entry.line}",
+                remedy="list it once with slots=n, or n times without",
+            )
