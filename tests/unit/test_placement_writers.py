@@ -35,9 +35,9 @@ COMMANDS = {
     "openmpi": "mpirun -np 6 --rankfile 'my ranks' ./app",
     "openmpi-seq": "mpirun -np 6 --map-by seq --hostfile 'my ranks' ./app",
     "slurm": "SLURM_HOSTFILE='my ranks' srun --ntasks=6 --distribution=arbitrary ./app",
-    "mpich": "mpiexec -n 6 -f 'my ranks' ./app",
+    "mpich": "mpiexec -n 6 -machinefile 'my ranks' ./app",
     "cray": "cp 'my ranks' MPICH_RANK_ORDER && MPICH_RANK_REORDER_METHOD=3 "
-    "srun --nodes=3 --ntasks=6 --ntasks-per-node=2 ./app",
+    "srun --nodes=3 --nodelist='node[000-002]' --ntasks=6 --ntasks-per-node=2 ./app",
 }
 
 
@@ -60,9 +60,31 @@ def test_text_and_command(name: str) -> None:
         assert any(file.command in line for line in comments)
 
 
-def test_runs_of_one_host_are_merged_for_hydra() -> None:
-    file = write("mpich", assignment_for(regular(2, 1, 2), np.array([1, 1, 0, 1])), "hosts")
-    assert file.text.split("\n")[1:] == ["node001:2", "node000:1", "node001:1", ""]
+@pytest.mark.parametrize(
+    ("nodes", "lines"),
+    [
+        ([1, 1, 0, 0], ["node001:2", "node000:2"]),
+        # Hydra begins again, and so takes no host for two nodes.
+        ([1, 0, 1, 0], ["node001:1", "node000:1"]),
+        ([1, 1, 0, 1], ["node001:2", "node000:1"]),
+        ([1, 1, 1, 1], ["node001:4"]),
+        # Nothing helps here.
+        ([1, 0, 0, 1, 1, 0], ["node001:1", "node000:2", "node001:2", "node000:1"]),
+        ([0, 1, 2, 1, 0, 2], [
+            "node000:1", "node001:1", "node002:1", "node001:1", "node000:1", "node002:1"]),
+    ],
+)  # fmt: skip
+def test_hydra_sees_each_host_once_where_it_can(
+    nodes: list[int], lines: list[str], tmp_path: Path
+) -> None:
+    """A host that is listed again is another node for hydra: -v shows its process mapping."""
+    fabric = regular(3, 1, 3)
+    file = write("mpich", assignment_for(fabric, np.array(nodes)), "hosts")
+    text = file.text.split("\n")
+    assert [line for line in text[1:-1] if not line.startswith("#")] == lines
+    again = len(lines) - len({line.split(":")[0] for line in lines})
+    assert (f"# {again} times a host is listed again" in file.text) == (again > 0)
+    assert _read_back(fabric, file.text, tmp_path, len(nodes), 4).tolist() == nodes
 
 
 def test_slots_follow_the_adapters() -> None:
@@ -93,33 +115,71 @@ def test_two_hosts_of_one_name() -> None:
         assignment_for(fabric, np.array([0, 1]))
 
 
-def test_cray_needs_full_nodes() -> None:
-    assignment = assignment_for(regular(3, 1, 3), np.array([0, 2, 2]), [0, 1, 2], 2)
-    with pytest.raises(PlacementError, match="host 'node000' has 1 ranks instead of 2"):
-        write("cray", assignment)
-    order = assignment_for(regular(3, 1, 3), np.array([2, 0, 2, 0]), [2, 0], 2)
+def test_cray_needs_as_many_ranks_on_each_node() -> None:
+    """Four tasks on three nodes: two, one and one, says srun's manual."""
+    uneven = assignment_for(regular(3, 1, 3), np.array([0, 2, 2]), [0, 1, 2], 2)
+    with pytest.raises(PlacementError, match="host 'node002' has 2 ranks and 'node000' 1"):
+        write("cray", uneven)
+    last = assignment_for(regular(3, 1, 3), np.array([0, 0, 0, 0, 1]), [0, 1], 4)
+    with pytest.raises(PlacementError, match="host 'node001' has 1 ranks and 'node000' 4"):
+        write("cray", last)  # srun would run three ranks on one and two on the other
+    for nodes, chosen in [
+        ([0, 1, 0, 1], "--nodes=2 --nodelist='node[000-001]' --ntasks=4 --ntasks-per-node=2"),
+        ([0, 0, 2, 2], "--nodes=2 --nodelist='node[000,002]' --ntasks=4 --ntasks-per-node=2"),
+        ([2, 2, 2], "--nodes=1 --nodelist=node002 --ntasks=3 --ntasks-per-node=3"),
+    ]:
+        spare = assignment_for(regular(3, 1, 3), np.array(nodes), [0, 1, 2], 4)
+        assert f"srun {chosen} ./app" in write("cray", spare).command
+
+
+def test_cray_follows_slurms_order_of_the_nodes(tmp_path: Path) -> None:
+    """Slurm sorts the nodes of a step; the order of the job's hosts does not matter."""
+    fabric = regular(3, 1, 3)
+    order = assignment_for(fabric, np.array([2, 0, 2, 0]), [2, 0], 2)
     file = write("cray", order, "MPICH_RANK_ORDER")
-    assert file.text.split("\n")[1:] == [
+    assert file.text.split("\n")[2:] == [
         "# nodes in this order:",
-        "# node002 node000",
-        "0,2,1,3",
+        "# node000 node002",
+        "1,3,0,2",
         "",
     ]
     assert file.command.startswith("MPICH_RANK_REORDER")
+    path = tmp_path / "order"
+    path.write_text(file.text)
+    problem = problem_for(fabric, pairs(4, []), [2, 1, 0], 2, 1)
+    assert place("file", problem, {"file": str(path)}).tolist() == [2, 0, 2, 0]
+    path.write_text(file.text.replace("node002", "node00x"))
+    with pytest.raises(PlacementError, match="line 4: host 'node00x' is not one of the job's"):
+        place("file", problem, {"file": str(path)})
+    path.write_text(file.text.replace("node002", "node001 node002"))
+    with pytest.raises(PlacementError, match="line 4: spreads 4 ranks over 3 nodes, which is not"):
+        place("file", problem, {"file": str(path)})
+    # A file without the comment fills the hosts as the job names them.
+    path.write_text("1,3,0,2\n")
+    assert place("file", problem, {"file": str(path)}).tolist() == [1, 2, 1, 2]
 
 
-def test_srun_would_spread_what_does_not_fill_its_nodes() -> None:
-    """Four tasks on three nodes of two processors: two, one and one, says srun's manual."""
-    spare = assignment_for(regular(3, 1, 3), np.array([0, 1, 0, 1]), [0, 1, 2], 2)
-    assert "srun --nodes=2 --ntasks=4 --ntasks-per-node=2" in write("cray", spare).command
-    last = assignment_for(regular(3, 1, 3), np.array([0, 0, 0, 0, 1]), [0, 1], 4)
-    with pytest.raises(PlacementError, match="host 'node001' has 1 ranks instead of 4"):
-        write("cray", last)  # srun would run three ranks on one and two on the other
-    gap = assignment_for(regular(3, 1, 3), np.array([0, 0, 2, 2]), [0, 1, 2], 2)
-    with pytest.raises(PlacementError, match="host 'node001' has 0 ranks instead of 2"):
-        write("cray", gap)
-    alone = assignment_for(regular(3, 1, 3), np.array([0, 0, 0]), [0, 1], 4)
-    assert "--nodes=1 --ntasks=3" in write("cray", alone).command
+@pytest.mark.parametrize(
+    ("names", "order", "listed"),
+    [
+        (["n10", "n9", "n2"], "n2 n9 n10", "'n[2,9-10]'"),
+        (["n011", "n010", "n09"], "n09 n010 n011", "'n[09,010-011]'"),
+        (["b1", "a2", "login"], "a2 b1 login", "a2,b1,login"),
+    ],
+)
+def test_cray_sorts_names_by_their_numbers(names: list[str], order: str, listed: str) -> None:
+    fabric = fabric_of([(0,)] * 3, [0], names=names)
+    file = write("cray", assignment_for(fabric, np.arange(3)))
+    assert file.text.split("\n")[3] == f"# {order}"
+    there = file.command.split("--nodelist=")[1].split(" ")[0]
+    assert sorted(there.strip("'").split(",")) == sorted(listed.strip("'").split(","))
+
+
+def test_cray_refuses_names_whose_order_is_open() -> None:
+    fabric = fabric_of([(0,)] * 2, [0], names=["r10n1", "r9n1"])
+    with pytest.raises(PlacementError, match="whether 'r10n1' or 'r9n1' is first") as caught:
+        write("cray", assignment_for(fabric, np.array([0, 1])))
+    assert "names differ in one number" in caught.value.remedy
 
 
 def test_wrong_assignments() -> None:
@@ -136,10 +196,12 @@ def test_wrong_assignments() -> None:
         write("slurm", assignment_for(fabric, np.array([0])), "a\nb")
 
 
-def _read_back(fabric: Fabric, text: str, folder: Path, n_ranks: int = 2) -> np.ndarray:
+def _read_back(
+    fabric: Fabric, text: str, folder: Path, n_ranks: int = 2, per_host: int = 2
+) -> np.ndarray:
     path = folder / "placement"
     path.write_text(text)
-    problem = problem_for(fabric, pairs(n_ranks, []), list(range(fabric.n_hosts)), 2, 1)
+    problem = problem_for(fabric, pairs(n_ranks, []), list(range(fabric.n_hosts)), per_host, 1)
     return place("file", problem, {"file": str(path)})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tailback.placement import options as read
 from tailback.placement.hostlist import HostList, Listed, host_list
 from tailback.placement.options import Options
 from tailback.placement.problem import Problem
+from tailback.placement.writers.cray import NODES
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
 _ORDER = re.compile(r"\d{1,9}(-\d{1,9})?(\s*,\s*\d{1,9}(-\d{1,9})?)*\s*,?\Z", re.ASCII)
@@ -26,7 +28,8 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
     Options: ``file`` (the path). The form is found from the first line. A list of hosts has one
     host a line in rank order, ``host:n`` for n ranks in turn (hydra: from the beginning again when
     ranks are left), or ``host slots=n`` (Open MPI: ranks fill the slots, host after host). The k-th
-    rank of a host takes its k-th slot, unless a rankfile numbers the slots.
+    rank of a host takes its k-th slot, unless a rankfile numbers the slots. A Cray order fills the
+    nodes that a comment of the file names, or the job's hosts in order.
     """
     read.refuse_unknown("file", options, ("file",))
     value = options.get("file")
@@ -38,7 +41,8 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
             "or --placement FILE",
         )
     path = Path(value)
-    lines = _lines(path)
+    text = _text(path)
+    lines = _lines(text)
     if not lines:
         raise PlacementError("holds no placement", file=path, remedy="give one line a rank")
     first = lines[0][1]
@@ -46,21 +50,29 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
         return _rankfile(problem, path, lines)
     # A host may be called "12"; then a line without a comma is a host.
     if _ORDER.match(first) and first not in problem.host_name:
-        return _cray(problem, path, lines)
+        ranks = _cray_ranks(problem, path, lines)
+        nodes = _cray_nodes(text)
+        slots = _cray_slots(problem, path, nodes) if nodes else np.arange(problem.n_ranks)
+        out = np.empty(problem.n_ranks, np.int64)
+        out[ranks] = slots
+        return out
     return _hosts(problem, path, lines)
 
 
-def _lines(path: Path) -> list[tuple[int, str]]:
-    """Lines with their numbers, without comments and blanks."""
+def _text(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST:
             raise PlacementError("is larger than 256 MiB", file=path, remedy="is it a rank file?")
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise PlacementError(
             f"cannot read the placement: {what}", file=path, remedy="check the path"
         ) from None
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """Lines with their numbers, without comments and blanks."""
     # Open MPI also takes what C++ calls a comment.
     lines = enumerate(text.split("\n"), 1)
     stripped = ((i, _COMMENT.split(line, maxsplit=1)[0].strip()) for i, line in lines)
@@ -187,7 +199,8 @@ def _by_host(listed: HostList, slots: _Slots) -> list[Listed]:
     return out
 
 
-def _cray(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArray[np.int64]:
+def _cray_ranks(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArray[np.int64]:
+    """Ranks in the order in which they fill the nodes."""
     order: list[int] = []
     for line, text in lines:
         if not _ORDER.match(text):
@@ -211,7 +224,30 @@ def _cray(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArray
         raise PlacementError(
             "does not name every rank once", file=path, remedy="name ranks 0 to R - 1 once each"
         )
-    # Cray MPICH fills the nodes of the allocation one after the other.
-    slots = np.empty(problem.n_ranks, np.int64)
-    slots[ranks] = np.arange(problem.n_ranks)
-    return slots
+    return ranks
+
+
+def _cray_nodes(text: str) -> list[tuple[str, int]]:
+    """The nodes that a comment names in order, with their lines; none if there is no such comment.
+
+    Then Cray MPICH is taken to fill the hosts of the job one after the other.
+    """
+    lines = enumerate(text.split("\n"), 1)
+    if not any(line.strip() == NODES for _, line in lines):
+        return []
+    named = itertools.takewhile(lambda numbered: numbered[1].startswith("#"), lines)
+    return [(name, line) for line, names in named for name in names[1:].split()]
+
+
+def _cray_slots(problem: Problem, path: Path, nodes: list[tuple[str, int]]) -> NDArray[np.int64]:
+    """Slots of the nodes in their order, as many of each."""
+    each, rest = divmod(problem.n_ranks, len(nodes))
+    if rest:
+        raise PlacementError(
+            f"spreads {problem.n_ranks} ranks over {len(nodes)} nodes, which is not even",
+            file=path,
+            place=f"line {nodes[0][1]}",
+            remedy="use the file that was made for this job, or mend the comment with the nodes",
+        )
+    slots = _Slots(problem, path)
+    return np.array([slots.next(name, line) for name, line in nodes for _ in range(each)], np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import numpy as np
@@ -9,37 +10,106 @@ import numpy as np
 from tailback.errors import PlacementError
 from tailback.placement.writers.model import Assignment, RankFile
 
+NODES = "# nodes in this order:"
+"""Heads the comment that names the nodes; the reader of placements takes them from it."""
+
 _PER_LINE = 16
+_LAST_NUMBER = re.compile(r"(.*?)(\d*)\Z")
 
 
 def render(assignment: Assignment, file: str) -> RankFile:
     """Cray MPICH_RANK_ORDER: ranks in the order in which they fill the nodes."""
-    position = {host: i for i, host in enumerate(assignment.allocation)}
+    used = _in_slurms_order(sorted(set(assignment.host)))
+    position = {host: i for i, host in enumerate(used)}
     at = np.array([position[host] for host in assignment.host], np.int64)
-    each = assignment.ranks_per_host
-    filled = np.bincount(at, minlength=len(position))
-    nodes = int(np.count_nonzero(filled))
-    # srun spreads ranks evenly over its nodes, so only full ones, or a single one, are certain.
-    expected = np.where(np.arange(len(filled)) < nodes, each, 0)
-    if nodes == 1:
-        expected[0] = assignment.n_ranks
-    wrong = np.flatnonzero(filled != expected)
+    filled = np.bincount(at, minlength=len(used))
+    each = int(filled[0])
+    wrong = np.flatnonzero(filled != each)
     if len(wrong):
-        host = assignment.allocation[int(wrong[0])]
+        # srun spreads ranks evenly over its nodes, whatever the file says.
         raise PlacementError(
-            "a Cray rank order needs full nodes, one after the other, for srun spreads ranks "
-            f"evenly over nodes they do not fill, but host {host!r} has {filled[wrong[0]]} ranks "
-            f"instead of {expected[wrong[0]]}",
-            remedy=f"use a multiple of {each} ranks on as many of the first hosts as they fill, or "
-            "another rank file",
+            "a Cray rank order needs as many ranks on every node it uses, for srun spreads them "
+            f"evenly, but host {used[int(wrong[0])]!r} has {filled[wrong[0]]} ranks and "
+            f"{used[0]!r} {each}",
+            remedy="place as many ranks on each host, or use another rank file",
         )
     order = np.lexsort((assignment.slot, at)).tolist()
-    command = f"srun --nodes={nodes} --ntasks={assignment.n_ranks} --ntasks-per-node={each} ./app"
+    # Slurm sorts the nodes of a step whatever their order here, and Cray's start-up takes no
+    # distribution but its own: the nodes can be chosen, and their order only be followed.
+    command = (
+        f"srun --nodes={len(used)} --nodelist={shlex.quote(_node_list(used))} "
+        f"--ntasks={assignment.n_ranks} --ntasks-per-node={each} ./app"
+    )
     copy = "" if file == "MPICH_RANK_ORDER" else f"cp {shlex.quote(file)} MPICH_RANK_ORDER && "
     command = f"{copy}MPICH_RANK_REORDER_METHOD=3 {command}"
-    lines = [f"# {command}", "# nodes in this order:"]
-    for start in range(0, nodes, _PER_LINE):
-        lines.append("# " + " ".join(assignment.allocation[start : start + _PER_LINE]))
+    lines = [
+        f"# {command}",
+        "# holds where Slurm has these nodes in the order of their names",
+        NODES,
+    ]
+    for start in range(0, len(used), _PER_LINE):
+        lines.append("# " + " ".join(used[start : start + _PER_LINE]))
     for start in range(0, len(order), _PER_LINE):
         lines.append(",".join(str(rank) for rank in order[start : start + _PER_LINE]))
     return RankFile("cray", file, "\n".join(lines) + "\n", command)
+
+
+def _in_slurms_order(names: list[str]) -> list[str]:
+    """Names as Slurm has them: by the number at the end as a number.
+
+    Raises:
+        PlacementError: Numbers further in front leave the order open.
+    """
+    ends = sorted(names, key=lambda name: (_split(name)[0], int(_split(name)[1] or -1), name))
+    natural = sorted(names, key=_natural)
+    if ends != natural:
+        one, other = next((a, b) for a, b in zip(ends, natural, strict=True) if a != b)
+        raise PlacementError(
+            f"a Cray rank order holds only for one order of the nodes, Slurm's, and the names do "
+            f"not tell whether {one!r} or {other!r} is first",
+            remedy="place on hosts whose names differ in one number, or use another rank file",
+        )
+    return ends
+
+
+def _split(name: str) -> tuple[str, str]:
+    """``("node", "007")`` of ``"node007"``."""
+    match = _LAST_NUMBER.match(name)
+    assert match is not None
+    return match[1], match[2]
+
+
+def _natural(name: str) -> tuple[list[tuple[str, int]], str]:
+    parts = re.split(r"(\d+)", name)
+    numbers = [int(number) for number in parts[1::2]] + [-1]
+    return list(zip(parts[0::2], numbers, strict=True)), name
+
+
+def _node_list(names: list[str]) -> str:
+    """``node[000-015],login1`` for sorted names."""
+    runs: list[tuple[str, list[str]]] = []
+    for name in names:
+        stem, number = _split(name)
+        if runs and number and runs[-1][0] == stem and _follows(runs[-1][1][-1], number):
+            runs[-1][1].append(number)
+        else:
+            runs.append((stem, [number]))
+    groups: dict[str, list[str]] = {}
+    out: list[str] = []
+    for stem, numbers in runs:
+        if not numbers[0]:
+            out.append(stem)
+            continue
+        text = numbers[0] if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+        groups.setdefault(stem, []).append(text)
+    for stem, texts in groups.items():
+        single = len(texts) == 1 and "-" not in texts[0]
+        out.append(f"{stem}{texts[0]}" if single else f"{stem}[{','.join(texts)}]")
+    return ",".join(out)
+
+
+def _follows(before: str, number: str) -> bool:
+    """Whether a range of one width goes on: 009, 010, and 9, 10, but not 9, 010."""
+    if int(number) != int(before) + 1:
+        return False
+    return len(before) == len(number) or not (before.startswith("0") or number.startswith("0"))

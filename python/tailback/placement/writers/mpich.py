@@ -4,14 +4,39 @@ from __future__ import annotations
 
 import itertools
 import shlex
+from collections.abc import Sequence
 
 from tailback.placement.writers.model import Assignment, RankFile
 
 
 def render(assignment: Assignment, file: str) -> RankFile:
-    """MPICH hydra host file: host:n in rank order, a host as often as needed."""
-    command = f"mpiexec -n {assignment.n_ranks} -f {shlex.quote(file)} ./app"
+    """MPICH hydra host file: host:n in rank order; hydra begins again where ranks are left."""
+    # MPICH takes -f for the same; Intel MPI then takes a host once, however often it is listed.
+    command = f"mpiexec -n {assignment.n_ranks} -machinefile {shlex.quote(file)} ./app"
     lines = [f"# {command}"]
-    for host, run in itertools.groupby(assignment.host):
-        lines.append(f"{host}:{sum(1 for _ in run)}")
+    hosts = _one_round(assignment.host)
+    runs = [(host, sum(1 for _ in run)) for host, run in itertools.groupby(hosts)]
+    again = len(runs) - len({host for host, _ in runs})
+    if again:
+        # A host is a node of hydra's as often as it is listed anew; MPICH shares memory by node.
+        lines += [
+            f"# {again} times a host is listed again further on. MPICH takes that for another",
+            "# node: ranks of one host then may talk through its adapter, not through memory.",
+            "# Under Slurm srun with SLURM_HOSTFILE, one host a rank, avoids it.",
+        ]
+    lines += [f"{host}:{count}" for host, count in runs]
     return RankFile("mpich", file, "\n".join(lines) + "\n", command)
+
+
+def _one_round(host: Sequence[str]) -> Sequence[str]:
+    """The hosts up to where they begin again, if they go round to the end; else all of them."""
+    left: set[str] = set()
+    for rank in range(1, len(host)):
+        if host[rank] == host[rank - 1]:
+            continue
+        left.add(host[rank - 1])
+        if host[rank] in left:
+            if all(there == host[at % rank] for at, there in enumerate(host)):
+                return host[:rank]
+            break
+    return host
