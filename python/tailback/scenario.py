@@ -128,7 +128,8 @@ class JobSection(Section):
     ranks_per_host: int = Field(default=1, ge=1, le=65536)
     hosts: str = Field(
         default="all",
-        description="which hosts: all, 0-127,200, node[001-016], or parity-of-square:even",
+        description="which hosts: all, 0-127,200, node[001-016], or parity-of-square:even; slots "
+        "of some: node[001-016]:4",
     )
     observed: bool = Field(
         default=True, description="false: background whose packets we cannot see"

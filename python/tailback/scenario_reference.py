@@ -133,7 +133,7 @@ MEANING = {
     ("JobSection", "placement"): "how ranks lie on nodes: `tailback list placement`",
     ("JobSection", "placement_options"): "options of the placement",
     ("JobSection", "placement_file"): "a rank file or host list instead",
-    ("JobSection", "ranks_per_host"): "slots of each host",
+    ("JobSection", "ranks_per_host"): "slots of each host for which `hosts` says none",
     ("JobSection", "start"): "when the job starts; its time counts from then",
     ("EngineSection", "packet"): "payload of a full packet",
     ("EngineSection", "buffering"): "where buffer space is given back: [engine.md](engine.md)",

@@ -24,7 +24,7 @@ from tailback.placement import (
 )
 from tailback.traffic.program import Program
 
-CASES: dict[str, tuple[Fabric, Program, int]] = {
+CASES: dict[str, tuple[Fabric, Program, int | list[int]]] = {
     "even": (regular(8, 4, 4), stencil((8, 4)), 1),
     "more slots than ranks": (regular(8, 5, 4), stencil((6, 5)), 1),
     "unequal leaves": (
@@ -40,6 +40,12 @@ CASES: dict[str, tuple[Fabric, Program, int]] = {
         4,
     ),
     "several ranks a host": (regular(4, 3, 2), stencil((6, 6)), 3),
+    "unequal hosts": (regular(4, 3, 2), stencil((6, 6)), [1, 5, 3, 4, 2, 3, 6, 1, 1, 3, 4, 5]),
+    "unequal hosts with two adapters": (
+        fabric_of([(2 * (h // 4), 2 * (h // 4) + 1) for h in range(12)], [0, 0, 0, 0, 1, 1]),
+        stencil((6, 6)),
+        [1, 5, 3, 4, 2, 3, 6, 1, 1, 3, 4, 5],
+    ),
     "one leaf": (regular(1, 9, 1), stencil((3, 3)), 1),
     "one rank": (regular(2, 2, 1), pairs(1, []), 1),
     "two ranks that are silent": (regular(2, 2, 1), pairs(2, []), 1),
@@ -76,6 +82,26 @@ def test_valid_and_seed_stable(name: str, case: str, tmp_path: Path) -> None:
     nodes = place(name, problem, options)
     assert nodes.dtype == np.uint32
     assert np.array_equal(nodes, problem.slot_node[slots])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("unequal hosts")])
+@pytest.mark.parametrize("name", PLACEMENTS.names())
+def test_hosts_keep_their_own_slots(name: str, case: str, tmp_path: Path) -> None:
+    """All 38 slots are there, no host has more ranks than its own, and rank files read back."""
+    fabric, program, per_host = CASES[case]
+    problem = problem_of(case)
+    assert np.bincount(problem.slot_host).tolist() == per_host
+    nodes = place(name, problem, options_of(name, problem, tmp_path))
+    ranks = np.bincount(fabric.node_host[nodes], minlength=fabric.n_hosts)
+    assert isinstance(per_host, list) and (ranks <= per_host).all()
+    assignment = assignment_for(fabric, nodes, list(range(fabric.n_hosts)), per_host)
+    assert assignment.slots == tuple(per_host)
+    path = tmp_path / "ranks"
+    for writer in ("openmpi", "openmpi-seq", "slurm", "mpich"):
+        path.write_text(write(writer, assignment).text)
+        back = place("file", problem, {"file": str(path)})
+        assert np.array_equal(fabric.node_host[back], fabric.node_host[nodes]), writer
+    assert program.n_ranks == 36
 
 
 @pytest.mark.parametrize("name", PLACEMENTS.names())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_placement_fabrics import fabric_of, pairs, regular, stencil
 
+from tailback.cli.rankfiles import rank_files
 from tailback.errors import FabricError, PlacementError
 from tailback.placement import (
     assign_slots,
@@ -16,6 +17,7 @@ from tailback.placement import (
     path_length,
     place,
     problem_for,
+    slots_from_spec,
     switch_congestion,
     switches_visited,
 )
@@ -24,6 +26,8 @@ from tailback.placement.graph import Graph
 from tailback.placement.incremental import congested_graph
 from tailback.placement.partition import partition, repair
 from tailback.placement.swaps import Limits, Swapper
+from tailback.scenario import parse
+from tailback.simulate import prepare
 
 
 def test_slots_use_adapters_in_turn() -> None:
@@ -80,9 +84,42 @@ def test_hosts_from_spec() -> None:
     assert even[:3] == [2, 5, 11]  # 9, 36 and 144 have two 1 bits
 
 
+def test_slots_from_spec() -> None:
+    fabric = regular(4, 10, 2)
+    assert slots_from_spec("all", fabric, 3) == (list(range(40)), [3] * 40)
+    assert slots_from_spec("all:2", fabric, 3) == (list(range(40)), [2] * 40)
+    assert slots_from_spec("4-5:4, node[001-002]:65536,7", fabric, 3) == (
+        [4, 5, 1, 2, 7],
+        [4, 4, 65536, 65536, 3],
+    )
+    assert hosts_from_spec("4-5:4,7", fabric) == [4, 5, 7]
+    # A host may be called so.
+    twins = fabric_of([(0,), (0,)], [0], names=["a", "a:2"])
+    assert slots_from_spec("a:2,a", twins, 1) == ([1, 0], [1, 1])
+    assert slots_from_spec("a:2:3", twins, 1) == ([1], [3])
+
+
+def test_a_scenario_says_the_slots_of_its_hosts() -> None:
+    data = {
+        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 1}},
+        "job": [{"hosts": "0-1:3,5:2,7", "pattern": {"kind": "stencil2d", "dims": [3, 3]}}],
+    }
+    prepared = prepare(parse(data))
+    assert prepared.fabric.node_host[prepared.observed.node].tolist() == [0] * 3 + [1] * 3 + [
+        5, 5, 7,
+    ]  # fmt: skip
+    openmpi = rank_files(prepared, prepared.observed.node)[0]
+    assert "rank 7=" in openmpi.text and openmpi.text.endswith("slot=0\n")
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ("0-3:0", "'0' is not a number of slots"),
+        ("0-3:65537", "'65537' is not a number of slots"),
+        ("0-3:", "'' is not a number of slots"),
+        ("0-3:x", "'x' is not a number of slots"),
+        ("1:2,1:3", "named twice"),
         ("40", "host 40 is not one of 40 hosts"),
         ("5-3", "runs backwards"),
         ("0-99999999999", "more than the 40 hosts"),

@@ -92,7 +92,7 @@ def test_slots_follow_the_adapters() -> None:
     assignment = assignment_for(fabric, np.array([1, 0, 2, 1]))
     assert assignment.host == ("node000", "node000", "node001", "node000")
     assert assignment.slot.tolist() == [1, 0, 0, 3]
-    assert assignment.ranks_per_host == 4
+    assert assignment.slots == (4, 4)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +188,11 @@ def test_wrong_assignments() -> None:
         assignment_for(fabric, np.array([0, 2]), [0, 1])
     with pytest.raises(PlacementError, match="needs 2 slots but has 1"):
         assignment_for(fabric, np.array([0, 0]), [0], 1)
+    with pytest.raises(PlacementError, match="'node001' needs 2 slots but has 1") as caught:
+        assignment_for(fabric, np.array([0, 0, 1, 1]), [0, 1], [2, 1])
+    assert "the host's slots in hosts" in caught.value.remedy
+    with pytest.raises(PlacementError, match="3 numbers for 2 hosts"):
+        assignment_for(fabric, np.array([0, 1]), [0, 1], [1, 1, 1])
     with pytest.raises(PlacementError, match="beyond the 3"):
         assignment_for(fabric, np.array([3]))
     with pytest.raises(TailbackError, match="unknown rank-file 'slrum'"):

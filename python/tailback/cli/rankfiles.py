@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
-from tailback.placement import WRITERS, RankFile, assignment_for, hosts_from_spec, write
+from tailback.placement import WRITERS, RankFile, assignment_for, slots_from_spec, write
 from tailback.simulate import Prepared
 
 FILE_NAME = {
@@ -25,8 +25,9 @@ def rank_files(prepared: Prepared, node: NDArray[np.uint32]) -> list[RankFile]:
         PlacementError: A host's name cannot stand in any rank file.
     """
     job = prepared.observed
-    hosts = hosts_from_spec(job.section.hosts, prepared.fabric)
-    assignment = assignment_for(prepared.fabric, node, hosts, job.section.ranks_per_host)
+    section = job.section
+    hosts, slots = slots_from_spec(section.hosts, prepared.fabric, section.ranks_per_host)
+    assignment = assignment_for(prepared.fabric, node, hosts, slots)
     files, problem = [], None
     for name in WRITERS.names():
         try:

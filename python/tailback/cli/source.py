@@ -31,10 +31,12 @@ def source_options(command: F) -> F:
         click.option(
             "--hosts",
             metavar="SPEC",
-            help="Hosts of the job, like 0-127 or node[001-016] (of a trace: all).",
+            help="Hosts of the job, like 0-127 or node[001-016]:4, 4 ranks each (of a trace: all).",
         ),
         click.option(
-            "--ranks-per-host", type=click.IntRange(1), help="Ranks on each host (of a trace: 1)."
+            "--ranks-per-host",
+            type=click.IntRange(1),
+            help="Ranks on each other host (of a trace: 1).",
         ),
         click.option(
             "--placement", metavar="NAME|FILE", help="How the ranks lie (of a trace: block)."

@@ -19,7 +19,7 @@ from tailback.placement import (
 )
 from tailback.placement.assign import PLACEMENTS, Placement, assign_slots, place
 from tailback.placement.grid import infer_grid
-from tailback.placement.hosts import hosts_from_spec
+from tailback.placement.hosts import hosts_from_spec, slots_from_spec
 from tailback.placement.metrics import edge_cut, path_length, switches_visited
 from tailback.placement.options import Options
 from tailback.placement.problem import Problem, problem_for, switch_congestion
@@ -53,6 +53,7 @@ __all__ = [
     "path_length",
     "place",
     "problem_for",
+    "slots_from_spec",
     "switch_congestion",
     "switches_visited",
     "write",

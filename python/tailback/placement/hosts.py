@@ -9,8 +9,12 @@ from tailback.fabric.model import Fabric
 
 _NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
 _BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)\Z")
+_SLOTS = re.compile(r"\d{1,9}\Z", re.ASCII)
+MOST_SLOTS = 65536
+"""Most slots of one host, as for ``ranks_per_host``."""
+
 _PARITY = "parity-of-square:"
-_REMEDY = "write hosts like all, 0-127,200, node[001-016] or parity-of-square:even"
+_REMEDY = "write hosts like all, 0-127,200, node[001-016]:4 or parity-of-square:even"
 
 
 def hosts_from_spec(spec: str, fabric: Fabric) -> list[int]:
@@ -19,31 +23,66 @@ def hosts_from_spec(spec: str, fabric: Fabric) -> list[int]:
     Args:
         spec: ``"all"``; numbers and ranges ``"0-127,200"``; names ``"login1,node[001-016,020]"``;
             mixtures of these; or ``"parity-of-square:even"`` / ``":odd"``: host i belongs to
-            ``even`` when (i + 1)² has an even number of 1 bits (thesis §4.4).
+            ``even`` when (i + 1)² has an even number of 1 bits (thesis §4.4). Slots a host
+            (:func:`slots_from_spec`) are passed over.
         fabric: The fabric.
 
     Raises:
         PlacementError: A host does not exist or is named twice, or the text cannot be read.
     """
+    return slots_from_spec(spec, fabric, 1)[0]
+
+
+def slots_from_spec(spec: str, fabric: Fabric, ranks_per_host: int) -> tuple[list[int], list[int]]:
+    """Hosts as :func:`hosts_from_spec` gives them, and the slots of each.
+
+    Args:
+        spec: The same; ``":n"`` after hosts, as in ``"0-7:4,node[016-020]:2"``, says their slots.
+        fabric: The fabric.
+        ranks_per_host: Slots of hosts for which it says none.
+
+    Raises:
+        PlacementError: As there, or a number of slots is not 1 to 65536.
+    """
     spec = spec.strip()
     if spec == "all":
-        return list(range(fabric.n_hosts))
+        hosts = list(range(fabric.n_hosts))
+        return hosts, [ranks_per_host] * len(hosts)
     if spec.startswith(_PARITY):
         which = spec[len(_PARITY) :]
         if which not in ("even", "odd"):
             raise _error(spec, f"{which!r} is neither even nor odd")
         odd = which == "odd"
-        return [i for i in range(fabric.n_hosts) if ((i + 1) ** 2).bit_count() % 2 == odd]
+        hosts = [i for i in range(fabric.n_hosts) if ((i + 1) ** 2).bit_count() % 2 == odd]
+        return hosts, [ranks_per_host] * len(hosts)
     number = {name: i for i, name in reversed(list(enumerate(fabric.host_name)))}
-    out: list[int] = []
+    hosts, slots = [], []
     for item in _items(spec):
-        out.extend(_expand(item, spec, number, fabric.n_hosts))
+        named, each = item, ranks_per_host
+        # A host may be called "a:2"; then it is that host.
+        if item not in number and ":" in item:
+            named, each = _slots_of(item, spec)
+        expanded = _expand(named, spec, number, fabric.n_hosts)
+        hosts.extend(expanded)
+        slots.extend([each] * len(expanded))
     seen: set[int] = set()
-    for host in out:
+    for host in hosts:
         if host in seen:
             raise _error(spec, f"host {host} ({fabric.host_name[host]!r}) is named twice")
         seen.add(host)
-    return out
+    return hosts, slots
+
+
+def _slots_of(item: str, spec: str) -> tuple[str, int]:
+    """``("node[0-3]", 4)`` of ``"node[0-3]:4"``."""
+    named, _, text = item.rpartition(":")
+    if not _SLOTS.match(text) or not 1 <= int(text) <= MOST_SLOTS:
+        raise _error(
+            spec,
+            f"{text!r} is not a number of slots",
+            f"write 1 to {MOST_SLOTS} after the colon, like node[001-016]:4",
+        )
+    return named.strip(), int(text)
 
 
 def _error(spec: str, message: str, remedy: str = _REMEDY) -> PlacementError:
@@ -79,6 +118,8 @@ def _range(text: str, spec: str, limit: int) -> tuple[int, int, int]:
 def _expand(item: str, spec: str, number: dict[str, int], n_hosts: int) -> list[int]:
     if item in number:
         return [number[item]]
+    if item == "all":
+        return list(range(n_hosts))
     if _NUMBERS.match(item):
         first, last, _ = _range(item, spec, n_hosts)
         if last >= n_hosts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -90,27 +91,24 @@ def problem_for(
     fabric: Fabric,
     program: Program,
     hosts: list[int],
-    ranks_per_host: int,
+    ranks_per_host: int | Sequence[int],
     seed: int,
     congestion: NDArray[np.float64] | None = None,
 ) -> Problem:
-    """Slots of ``hosts`` in order, ``ranks_per_host`` each, adapters used in turn.
+    """Slots of ``hosts`` in order, ``ranks_per_host`` on each, adapters used in turn.
 
     Args:
         fabric: Where the hosts are.
         program: The job's traffic.
         hosts: Host numbers in allocation order, each once.
-        ranks_per_host: Slots of each host.
+        ranks_per_host: Slots of each host: one number, or one for each of ``hosts``.
         seed: Seed of every random choice.
         congestion: Congested fraction of each switch, shape (S,), if measured.
 
     Raises:
         PlacementError: A host does not exist, is named twice or is not connected.
     """
-    if ranks_per_host < 1:
-        raise PlacementError(
-            f"ranks_per_host is {ranks_per_host}", remedy="give at least 1 rank a host"
-        )
+    each = slots_of_each(hosts, ranks_per_host)
     seen: set[int] = set()
     for host in hosts:
         if not 0 <= host < fabric.n_hosts or host in seen:
@@ -119,17 +117,17 @@ def problem_for(
         seen.add(host)
     switch = fabric.node_switch
     adapters = fabric.host_nodes()
-    slots = np.empty(len(hosts) * ranks_per_host, np.int64)
-    local = np.arange(ranks_per_host)
-    for position, host in enumerate(hosts):
+    slots = np.empty(sum(each), np.int64)
+    begin = 0
+    for host, count in zip(hosts, each, strict=True):
         connected = np.array([node for node in adapters[host] if switch[node] >= 0], np.int64)
         if not len(connected):
             raise PlacementError(
                 f"host {fabric.host_name[host]!r} has no adapter that is connected to a switch",
                 remedy="leave it out of the job's hosts",
             )
-        begin = position * ranks_per_host
-        slots[begin : begin + ranks_per_host] = connected[local % len(connected)]
+        slots[begin : begin + count] = connected[np.arange(count) % len(connected)]
+        begin += count
     if congestion is not None and congestion.shape != (fabric.n_switches,):
         raise PlacementError(
             f"congestion has shape {congestion.shape} for {fabric.n_switches} switches",
@@ -148,6 +146,26 @@ def problem_for(
         seed=seed,
         congestion=congestion,
     )
+
+
+def slots_of_each(hosts: Sequence[int], ranks_per_host: int | Sequence[int]) -> list[int]:
+    """Slots of each of ``hosts``: ``ranks_per_host`` if it says them one by one, else all alike.
+
+    Raises:
+        PlacementError: A number is less than 1, or there are more or fewer than hosts.
+    """
+    if isinstance(ranks_per_host, Sequence):
+        each = [int(count) for count in ranks_per_host]
+    else:
+        each = [int(ranks_per_host)] * len(hosts)
+    if len(each) != len(hosts):
+        raise PlacementError(
+            f"ranks_per_host has {len(each)} numbers for {len(hosts)} hosts",
+            remedy="give one for each host, or one for all",
+        )
+    if min(each, default=1) < 1:
+        raise PlacementError(f"ranks_per_host is {min(each)}", remedy="give at least 1 rank a host")
+    return each
 
 
 def switch_congestion(fabric: Fabric, link_fraction: NDArray[np.float64]) -> NDArray[np.float64]:

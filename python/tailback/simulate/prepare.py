@@ -15,7 +15,7 @@ from tailback.fabric.model import Fabric
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
-from tailback.placement import Problem, hosts_from_spec, infer_grid, place, problem_for
+from tailback.placement import Problem, infer_grid, place, problem_for, slots_from_spec
 from tailback.registry import Registry
 from tailback.scenario import FabricSection, JobSection, Scenario
 from tailback.traffic.patterns import build as build_pattern
@@ -186,8 +186,8 @@ def prepare(scenario: Scenario) -> Prepared:
     jobs, taken = [], dict[int, str]()
     for number, section in enumerate(scenario.job):
         program = load_traffic(section, scenario.seed + number)
-        hosts = hosts_from_spec(section.hosts, fabric)
-        problem = problem_for(fabric, program, hosts, section.ranks_per_host, scenario.seed)
+        hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
+        problem = problem_for(fabric, program, hosts, slots, scenario.seed)
         try:
             node = _placed(section, problem)
         except PlacementError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
 from tailback.fabric.model import Fabric
+from tailback.placement.problem import slots_of_each
 from tailback.registry import Registry
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
@@ -25,13 +26,13 @@ class Assignment:
         host: Host name of each rank, length R.
         slot: Slot of each rank on its host, counting from 0, shape (R,).
         allocation: Host names of the allocation, in order.
-        ranks_per_host: Slots of each host.
+        slots: Slots of each host of the allocation.
     """
 
     host: tuple[str, ...]
     slot: NDArray[np.int64]
     allocation: tuple[str, ...]
-    ranks_per_host: int
+    slots: tuple[int, ...]
 
     @property
     def n_ranks(self) -> int:
@@ -66,7 +67,7 @@ def assignment_for(
     fabric: Fabric,
     node_of_rank: NDArray[np.integer],
     hosts: list[int] | None = None,
-    ranks_per_host: int | None = None,
+    ranks_per_host: int | Sequence[int] | None = None,
 ) -> Assignment:
     """Hosts and slots from the node of each rank.
 
@@ -77,7 +78,8 @@ def assignment_for(
         fabric: The fabric the placement was made for.
         node_of_rank: Node of each rank, shape (R,).
         hosts: The allocation in order; the hosts in use in fabric order when absent.
-        ranks_per_host: Slots of each host; the most ranks on one host when absent.
+        ranks_per_host: Slots of each host, one number or one for each of ``hosts``; the most
+            that a host needs when absent.
 
     Raises:
         PlacementError: A host name cannot stand in a rank file, two hosts share a name, or a rank
@@ -106,19 +108,24 @@ def assignment_for(
             remedy="give the hosts distinct names in the fabric",
         )
     slot = _slots(fabric, nodes, host)
-    most = int(slot.max(initial=-1)) + 1
-    per_host = most if ranks_per_host is None else ranks_per_host
-    if most > per_host:
-        rank = int(np.argmax(slot))
-        raise PlacementError(
-            f"host {fabric.host_name[host[rank]]!r} needs {most} slots but has {per_host}",
-            remedy="raise ranks_per_host",
-        )
+    if ranks_per_host is None:
+        ranks_per_host = int(slot.max(initial=0)) + 1
+    slots = slots_of_each(allocation, ranks_per_host)
+    held = dict(zip(allocation, slots, strict=True))
+    needed: dict[int, int] = {}
+    for at, number in zip(host.tolist(), slot.tolist(), strict=True):
+        needed[at] = max(needed.get(at, 0), number + 1)
+    for at, most in needed.items():
+        if most > held[at]:
+            raise PlacementError(
+                f"host {fabric.host_name[at]!r} needs {most} slots but has {held[at]}",
+                remedy="raise ranks_per_host, or the host's slots in hosts",
+            )
     return Assignment(
         host=tuple(fabric.host_name[h] for h in host.tolist()),
         slot=slot,
         allocation=tuple(names),
-        ranks_per_host=per_host,
+        slots=tuple(slots),
     )
 
 
