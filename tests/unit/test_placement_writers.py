@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -287,6 +288,14 @@ def test_lists_of_hosts_as_their_launchers_read_them(
     All but the number of processors, which only a machine that is there can tell.
     """
     assert _read_back(regular(3, 1, 3), text, tmp_path, 3).tolist() == nodes
+
+
+def test_a_line_of_blanks_is_refused_at_once(tmp_path: Path) -> None:
+    """A search that begins anew at every blank takes time with their square: half a minute."""
+    begin = time.process_time()
+    with pytest.raises(PlacementError, match="is not a host"):
+        _read_back(regular(3, 1, 3), f"node000{' ' * 200_000}x\n", tmp_path)
+    assert time.process_time() - begin < 5
 
 
 def test_binary_file(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
     found: list[Listed] = []
     slots = turns = False
     for line, text in lines:
-        match = _HOST.match(re.sub(r"\s*=\s*", "=", text))
+        match = _HOST.match(re.sub(" ?= ?", "=", " ".join(text.split())))
         if not match:
             raise _wrong(path, line, f"{text[:80]!r} is not a host")
         stated = _stated(path, line, match[3].split())
