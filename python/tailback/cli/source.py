@@ -36,7 +36,7 @@ def source_options(command: F) -> F:
         click.option(
             "--ranks-per-host",
             type=click.IntRange(1),
-            help="Ranks on each other host (of a trace: 1).",
+            help="Ranks on each host of which --hosts says none (trace: 1).",
         ),
         click.option(
             "--placement", metavar="NAME|FILE", help="How the ranks lie (of a trace: block)."
