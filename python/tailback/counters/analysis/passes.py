@@ -16,6 +16,8 @@ from typing import Final, Protocol
 
 import polars as pl
 
+from tailback.counters.schema import CounterError
+
 SLICE_ROWS: Final = 3_000_000
 """Rows of a piece where the pieces are not given by files."""
 
@@ -31,10 +33,12 @@ class Piece:
         rows: The rows, not read yet.
         carried: How many leading rows belong to the piece before, and are there as what the first
             own row follows.
+        file: The file they are in, for what is said of a damaged one; None where there is none.
     """
 
     rows: pl.LazyFrame
     carried: int = 0
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,31 @@ class Engine(Protocol):
 
 
 def contributions(piece: Piece, passes: Sequence[Pass]) -> list[pl.DataFrame]:
-    """What a piece adds to each pass; the piece is read once."""
+    """What a piece adds to each pass; the piece is read once.
+
+    Raises:
+        CounterError: The file of the piece cannot be decoded.
+    """
+    try:
+        return _contributions(piece, passes)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        if piece.file is None:
+            raise
+        first = str(error).split("\n")[0][:300]
+        raise CounterError(
+            f"cannot be decoded: {first}", file=piece.file,
+            remedy="the archive was cut or edited; its columns are in docs/counters.md",
+        ) from None  # fmt: skip
+
+
+def _contributions(piece: Piece, passes: Sequence[Pass]) -> list[pl.DataFrame]:
     if len(passes) == 1:  # nothing to share: the reader of the file may leave rows out
         return pl.collect_all([passes[0].partial(piece)])
     wanted = dict.fromkeys(name for entry in passes for name in entry.columns)
     present = piece.rows.collect_schema().names()
     columns = [name for name in wanted if name in present]
     rows = piece.rows.select(columns) if columns else piece.rows
-    held = Piece(rows.collect().lazy(), piece.carried)
+    held = Piece(rows.collect().lazy(), piece.carried, piece.file)
     return pl.collect_all([entry.partial(held) for entry in passes])
 
 
@@ -156,14 +177,14 @@ class Archive:
             if self.prepare is not None:
                 rows = self.prepare(rows)
             if not follow:
-                out.append(Piece(rows))
+                out.append(Piece(rows, file=file))
                 continue
             if rows.select(pl.len()).collect().item() == 0:
                 continue
             if before is None:
-                out.append(Piece(rows))
+                out.append(Piece(rows, file=file))
             else:
-                out.append(Piece(pl.concat([before.tail(1), rows]), 1))
+                out.append(Piece(pl.concat([before.tail(1), rows]), 1, file))
             before = rows
         return out or [Piece(self.rows)]
 

@@ -6,7 +6,7 @@ GUID or by name. With the output of ``ibnetdiscover`` all of them become the por
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -146,30 +146,8 @@ def name_ports(frame: pl.DataFrame, places: Places) -> tuple[pl.DataFrame, list[
     """
     if places.ports.is_empty() or frame.is_empty():
         return frame, []
-    found = frame.with_row_index("_row").with_columns(
-        _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
-    )
-    keys = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
-    for key, own in keys:
-        known = places.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
-        found = found.join(
-            known.select(
-                pl.col(key).alias(own), "port",
-                **{f"_{key}_{c}": c for c in ("name", "gbps", "tick")},
-            )
-            if key != "name"
-            else known.select(
-                pl.col("name").alias(own), "port", _name_name="name", _name_gbps="gbps",
-                _name_tick="tick",
-            ),
-            on=[own, "port"], how="left",
-        )  # fmt: skip
-    first = {c: pl.coalesce(f"_{k}_{c}" for k, _ in keys) for c in ("name", "gbps", "tick")}
-    lost = found.filter(first["name"].is_null()).select("node_name", "port").unique()
-    columns = [pl.coalesce(first["name"], "node_name").alias("node_name")]
-    columns.append(pl.coalesce("capacity_gbps", first["gbps"]).alias("capacity_gbps"))
-    if "tick_ns" in frame.columns:
-        columns.append(pl.coalesce("tick_ns", first["tick"]).alias("tick_ns"))
+    found = _found(frame.lazy(), places).collect()
+    lost = found.filter(pl.col("_name").is_null()).select("node_name", "port").unique()
     notes = []
     if "tick_ns" in frame.columns:
         ticking = (
@@ -177,15 +155,58 @@ def name_ports(frame: pl.DataFrame, places: Places) -> tuple[pl.DataFrame, list[
             if "xmit_wait_ticks" in frame.columns
             else pl.lit(False)
         )
-        ticks = found.filter(ticking).select(tick=first["tick"])["tick"].drop_nulls().unique()
+        ticks = found.filter(ticking)["_tick"].drop_nulls().unique()
         if len(ticks):
             told = ", ".join(f"{tick:.3g} ns" for tick in ticks.sort())
             notes.append(f"tick of PortXmitWait by device or speed: {told} (--tick says another)")
-    out = found.sort("_row").with_columns(columns).select(frame.columns)
+    out = found.with_columns(_taken(frame.columns)).select(frame.columns)
     if lost.height:
         some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
         notes.append(f"ports that are none of the fabric's: {lost.height}, like those of {some}")
     return out, notes
+
+
+def named(intervals: pl.LazyFrame, places: Places) -> pl.LazyFrame:
+    """Intervals with the names and capacities of the fabric's ports, each row for itself.
+
+    Args:
+        intervals: Rows of ``counter_intervals``.
+        places: The ports; a port is found as :func:`name_ports` finds it.
+    """
+    columns = intervals.collect_schema().names()
+    return _found(intervals, places).with_columns(_taken(columns)).select(columns)
+
+
+_KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
+"""What a port is found by, and the column of the rows that tells it."""
+
+
+def _found(rows: pl.LazyFrame, places: Places) -> pl.LazyFrame:
+    """The rows with ``_name, _gbps, _tick`` of their port in the fabric, null where unknown."""
+    found = rows.with_columns(
+        _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
+    )
+    for key, own in _KEYS:
+        known = places.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
+        told = known.select(
+            pl.col(key).alias(own), "port", **{f"_{key}_{c}": c for c in ("name", "gbps", "tick")}
+        )
+        found = found.join(told.lazy(), on=[own, "port"], how="left", maintain_order="left")
+    return found.with_columns(
+        pl.coalesce(f"_{key}_{c}" for key, _ in _KEYS).alias(f"_{c}")
+        for c in ("name", "gbps", "tick")
+    )
+
+
+def _taken(columns: Sequence[str]) -> list[pl.Expr]:
+    """Name, capacity and tick of the rows of :func:`_found`: what they tell themselves stays."""
+    out = [
+        pl.coalesce("_name", "node_name").alias("node_name"),
+        pl.coalesce("capacity_gbps", "_gbps").alias("capacity_gbps"),
+    ]
+    if "tick_ns" in columns:
+        out.append(pl.coalesce("tick_ns", "_tick").alias("tick_ns"))
+    return out
 
 
 def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFrame, list[str]]:

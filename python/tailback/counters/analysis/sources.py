@@ -1,7 +1,7 @@
 """Counters from anywhere, ready for a study: files of any reader, or archives in Parquet.
 
-Files are read whole; archives stay on the disk and are looked at in passes, so their size does not
-matter.
+Files are read whole; archives and collections stay on the disk and are looked at in passes, so
+their size does not matter.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tailback.counters.analysis.believable import Instants, check, seen_once
 from tailback.counters.analysis.classes import CLASSES
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.passes import Archive
-from tailback.counters.analysis.places import Places, fill_ticks, name_ports, ticked
+from tailback.counters.analysis.places import Places, fill_ticks, name_ports, named, ticked
 from tailback.counters.analysis.rounds import archive
-from tailback.counters.readers import Counters, merged, read_counters
+from tailback.counters.readers import Counters, collection, merged, read_counters
 from tailback.counters.readers.model import COORDINATES
-from tailback.counters.schema import INTERVALS, CounterError
+from tailback.counters.schema import INTERVALS, CounterError, conform
 
 _UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What Polars says of a Parquet file that is none, or has broken insides."""
@@ -40,7 +40,8 @@ class Source:
     Attributes:
         kinds: What it was read from, each once.
         counters: What files held; empty for an archive.
-        archive: An archive of ``counter_intervals``.
+        archive: An archive of ``counter_intervals``; that of a collection in sweeps.
+        ports: ``node_guid, node_name, port`` of a collection, each once; None for anything else.
         rounds: An archive of ``counter_readings`` in rounds.
         coordinates: ``node_name, x, y, z`` of torus routers.
         classes: Classes of the ports, where an archive brings them along.
@@ -55,6 +56,7 @@ class Source:
     kinds: list[str] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
     archive: Archive | None = None
+    ports: pl.DataFrame | None = None
     rounds: Archive | None = None
     coordinates: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COORDINATES))
     classes: pl.DataFrame | None = None
@@ -76,9 +78,7 @@ class Source:
             CounterError: The instants of the readings cannot be true.
         """
         if self.archive is not None:
-            if tick_ns is None:
-                return self.archive, []
-            return self.archive.then(partial(ticked, tick_ns=tick_ns)), []
+            return self._archived(self.archive, places, tick_ns)
         readings = self.counters.readings
         if tick_ns is not None:
             readings, _ = fill_ticks(readings, tick_ns)
@@ -93,10 +93,21 @@ class Source:
         except CounterError as error:
             raise error.located(self.files[-1]) from None
         more += seen_once(readings)
-        frame = pl.concat([given, found])
-        share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
-        frame = frame.with_columns(utilization=pl.coalesce("utilization", share))
+        frame = _used(pl.concat([given, found]).lazy()).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
+
+    def _archived(
+        self, rows: Archive, places: Places, tick_ns: float | None
+    ) -> tuple[Archive, list[str]]:
+        """The intervals of an archive, or of a collection, which names its ports by GUID."""
+        notes: list[str] = []
+        if self.ports is not None:
+            _, notes = name_ports(conform(INTERVALS, self.ports), places)
+            if not places.ports.is_empty():
+                rows = rows.then(partial(named, places=places))
+        if tick_ns is not None:
+            rows = rows.then(partial(ticked, tick_ns=tick_ns))
+        return (rows if self.ports is None else rows.then(_used)), notes
 
 
 def load(
@@ -122,6 +133,8 @@ def load(
     if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
         return Source(["collection in rounds"], rounds=archive(paths[0] / "readings"),
                       path=paths[0])  # fmt: skip
+    if reader in (None, "collection") and all(collection.sniff(path) for path in paths):
+        return _collections(paths)
     parts = []
     for number, path in enumerate(paths):
         time_ns = None if every_ns is None else number * every_ns
@@ -151,17 +164,57 @@ def _is_archive(path: Path) -> bool:
         return False
 
 
+def _collections(paths: Sequence[Path]) -> Source:
+    """Collections of ``tailback collect``: their segments stay on the disk.
+
+    Raises:
+        CounterError: A file is damaged or has other columns.
+    """
+    own = ["node_guid", "node_name", "port"]
+    ports = pl.DataFrame(schema={name: INTERVALS.polars_schema[name] for name in own})
+    kinds: list[str] = []
+    files: list[str] = []
+    frames: list[pl.LazyFrame] = []
+    for path in paths:
+        for file, rows in zip(collection.interval_files(path), collection.scan(path), strict=True):
+            frame = _conforming(rows)
+            try:
+                told = frame.select(*own, "source").unique(maintain_order=True)
+                found = told.collect(engine="streaming")
+            except _UNREADABLE as error:
+                first = str(error).split("\n")[0][:300]
+                raise CounterError(
+                    f"damaged: {first}", file=file, remedy="move the file out of the folder"
+                ) from None
+            ports = pl.concat([ports, found.select(own)]).unique(maintain_order=True)
+            kinds += found["source"].drop_nulls().to_list()
+            files.append(str(file.absolute()))
+            frames.append(frame)
+    empty = pl.LazyFrame(schema=INTERVALS.polars_schema)
+    return Source(
+        list(dict.fromkeys(kinds)),
+        archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
+        ports=ports, path=paths[0] if len(paths) == 1 else None, files=paths,
+        notes=list(dict.fromkeys(note for path in paths for note in collection.unfinished(path))),
+    )  # fmt: skip
+
+
 def _has_rounds(path: Path) -> bool:
     """A collection of ``tailback collect --plan rounds``, all of it in rounds."""
     files = sorted((path / "readings").glob("*.parquet"))
     if not (path / "collection.json").is_file() or not files:
         return False
+    any_row = False
     try:
-        round_ = pl.col("round")
-        told = pl.scan_parquet(files).select(n=pl.len(), loose=round_.null_count()).collect()
+        for file in files:  # one after the other: the first of a collection in sweeps tells
+            of_file = pl.scan_parquet(file).select(n=pl.len(), loose=pl.col("round").null_count())
+            rows, loose = of_file.collect().row(0)
+            if loose:
+                return False
+            any_row |= rows > 0
     except _UNREADABLE:
         return False  # the reader of collections says what is wrong
-    return int(told["n"][0]) > 0 and int(told["loose"][0]) == 0
+    return any_row
 
 
 def _open(path: Path) -> Source:
@@ -200,6 +253,12 @@ def _needs(names: list[str], path: Path) -> None:
                 f"column {column!r} is missing", file=path,
                 remedy="an archive has the columns of counter_intervals, docs/counters.md",
             )  # fmt: skip
+
+
+def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Intervals with their utilization, where bytes and capacity tell it."""
+    share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
+    return rows.with_columns(utilization=pl.coalesce("utilization", share))
 
 
 def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:

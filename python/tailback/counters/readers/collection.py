@@ -33,20 +33,50 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
     """
     del time_ns
     parts = []
-    for file in sorted((path / "intervals").glob("*.parquet")):
+    for file in interval_files(path):
         try:
             parts.append(conform(INTERVALS, pl.read_parquet(file)))
         except (OSError, pl.exceptions.PolarsError) as error:
             raise CounterError(f"damaged: {error}", file=file) from None
         except CounterError as error:
             raise error.located(file) from None
-    out = Counters()
+    out = Counters(notes=unfinished(path))
     if parts:
         out.intervals = pl.concat(parts)
-    waiting = len(list((path / "segments").glob("*.segment")))
-    if waiting:
-        out.notes.append(
-            f"{counted(waiting, 'segment')} not finished and left out; "
-            "where no collector runs any more: tailback collect --compact"
-        )
     return out
+
+
+def scan(path: Path) -> list[pl.LazyFrame]:
+    """The tables of intervals, one a segment in order, not read.
+
+    Raises:
+        CounterError: A file that is no Parquet, or one with other columns.
+    """
+    out = []
+    for file in interval_files(path):
+        try:
+            rows = pl.scan_parquet(file)
+            # No row is read: only what the columns are is looked at.
+            conform(INTERVALS, pl.DataFrame(schema=rows.collect_schema()))
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            raise CounterError(f"damaged: {error}", file=file) from None
+        except CounterError as error:
+            raise error.located(file) from None
+        out.append(rows)
+    return out
+
+
+def interval_files(path: Path) -> list[Path]:
+    """The files of the tables of intervals, in order."""
+    return sorted((path / "intervals").glob("*.parquet"))
+
+
+def unfinished(path: Path) -> list[str]:
+    """A note on segments that are no table yet, where there are any."""
+    waiting = len(list((path / "segments").glob("*.segment")))
+    if not waiting:
+        return []
+    return [
+        f"{counted(waiting, 'segment')} not finished and left out; "
+        "where no collector runs any more: tailback collect --compact"
+    ]
