@@ -112,3 +112,28 @@ def test_a_damaged_table_is_named(tmp_path: Path, where: str) -> None:
     with pytest.raises(CounterError) as caught:
         survey(load([folder]), Places(), Choices())
     assert caught.value.file == file
+
+
+def test_rounds_tell_what_was_used_and_lost_as_sweeps_do(tmp_path: Path) -> None:
+    collection = Collection(tmp_path / "c")
+    writer = collection.begin(list(PORTS), {})
+    row = np.zeros(2, RAW)
+    row["target"], row["round"] = [1, 2], [1, 2]
+    for _ in range(5):
+        row["time_ns"] += SECOND
+        row["wait"] += np.array([10_000_000, 20_000_000], np.uint64)
+        row["words"] += np.array([500_000_000, 0], np.uint64)
+        writer.append(row)
+    writer.close()
+    collection.compact()
+    collection.close()
+    source = load([tmp_path / "c"])
+    assert source.kinds == ["collection in rounds"]
+    found, judged = survey(source, Places(), Choices())
+    assert found.rounds is not None and found.rounds.height == 2
+    ports = {row["node_name"]: row for row in judged.ports.iter_rows(named=True)}
+    host, other = ports["host"], ports["elsewhere"]
+    assert (host["stall_fraction"], other["stall_fraction"]) == pytest.approx((0.22, 0.44))
+    assert (host["utilization"], host["lost_gbps"]) == pytest.approx((0.16, 22.0))
+    assert (other["utilization"], other["lost_gbps"]) == pytest.approx((0.0, 0.44 * 54.5))
+    assert host["seconds"] == 4.0 and judged.end_ns - judged.start_ns == 4 * SECOND

@@ -40,9 +40,10 @@ class Source:
     Attributes:
         kinds: What it was read from, each once.
         counters: What files held; empty for an archive.
-        archive: An archive of ``counter_intervals``; that of a collection in sweeps.
+        archive: An archive of ``counter_intervals``, that of a collection too.
         ports: ``node_guid, node_name, port`` of a collection, each once; None for anything else.
-        rounds: An archive of ``counter_readings`` in rounds.
+        rounds: An archive of ``counter_readings`` in rounds; of a collection ``archive`` has the
+            intervals of the same rounds.
         coordinates: ``node_name, x, y, z`` of torus routers.
         classes: Classes of the ports, where an archive brings them along.
         path: The archive, for what is said of it.
@@ -131,8 +132,9 @@ def load(
             )
         return _open(archives[0])
     if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
-        return Source(["collection in rounds"], rounds=archive(paths[0] / "readings"),
-                      path=paths[0])  # fmt: skip
+        told = _collections(paths)
+        told.kinds, told.rounds = ["collection in rounds"], archive(paths[0] / "readings")
+        return told
     if reader in (None, "collection") and all(collection.sniff(path) for path in paths):
         return _collections(paths)
     parts = []

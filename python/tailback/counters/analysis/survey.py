@@ -96,7 +96,11 @@ def _rounds(
         readings = readings.then(partial(_ticked, tick_ns=chosen.tick_ns))
     found = study.infiniband(readings, classes, title=", ".join(source.kinds), engine=engine)
     summary = pl.DataFrame(schema=rounds.ROUNDS) if found.rounds is None else found.rounds
-    return found, verdict.of_rounds(summary), classes
+    ports = verdict.of_rounds(summary)
+    if source.archive is not None:
+        intervals, _ = source.intervals(places, None)
+        ports = verdict.with_use(ports, verdict.by_port(intervals, engine))
+    return found, ports, classes
 
 
 def _ticked(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:

@@ -196,7 +196,8 @@ def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         summary: From ``rounds.summarise``, with the names of the ports. Its rounds are as many
-            looks of one length, so intervals stand for time; ``seconds`` is null.
+            looks of one length, so intervals stand for time; ``seconds`` is null, and so is what
+            bytes and speeds tell: :func:`with_use` adds them.
     """
     nothing = {name: pl.lit(0, pl.UInt64) for name in FLAGS if name != "at_least"}
     known = pl.col("intervals").sum()
@@ -229,6 +230,34 @@ def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
         )
     )
     return _worst_first(table)
+
+
+def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
+    """The table of :func:`of_rounds` with what bytes, speeds and times of its intervals tell.
+
+    Args:
+        ports: From :func:`of_rounds`.
+        looked_at: From :func:`by_port`, of the intervals of the same rounds; a port is found by its
+            GUID and number.
+
+    Returns:
+        ``ports`` with ``seconds, use_known_seconds, utilization, capacity_gbps, lost_gbps``,
+        ``start_ns`` and ``end_ns``, null where no interval tells them.
+    """
+    sized = pl.col("use_known_seconds")
+    known = sized.sum()
+    told = looked_at.group_by("node_guid", "port").agg(
+        pl.col("seconds").sum(),
+        pl.col("start_ns").min(),
+        pl.col("end_ns").max(),
+        pl.col("capacity_gbps").max(),
+        utilization=pl.when(known > 0).then((pl.col("utilization") * sized).sum() / known),
+        use_known_seconds=known,
+    )
+    out = ports.drop(set(told.columns) - {"node_guid", "port"})
+    out = out.join(told, on=["node_guid", "port"], how="left", maintain_order="left")
+    lost = lost_gbps(pl.col("stall_fraction"), pl.col("capacity_gbps"))
+    return out.with_columns(lost_gbps=lost).select(ports.columns)
 
 
 def judge(
