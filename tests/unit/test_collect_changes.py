@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import re
 import threading
 import time
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
-from collect_subnet import FakeSubnet, row_of_switches
+from collect_subnet import FakeSubnet, Port, row_of_switches
 from test_collect_session import FILE, MS, after_sweeps, table
 
 import tailback.cli as command_line
@@ -19,13 +21,16 @@ from tailback.counters.collect import (
     Board,
     Collection,
     Exchange,
+    RoundPlan,
     Session,
     Settings,
 )
+from tailback.counters.collect import mad as mads
 from tailback.counters.collect import session as sessions
 from tailback.counters.collect.discovery import discover
+from tailback.counters.collect.readings import RAW
 from tailback.counters.collect.segments import SegmentWriter
-from tailback.counters.collect.subnet import keep_unseen, survey
+from tailback.counters.collect.subnet import PortTarget, keep_unseen, survey
 from tailback.counters.schema import Flag
 
 
@@ -210,3 +215,103 @@ def test_an_option_of_the_other_plan_is_refused(
     assert command_line.run(["collect", "--out", str(tmp_path / "c"), *arguments]) == 2
     assert words in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "c").exists() and threading.active_count() < 10
+
+
+class Barred(FakeSubnet):
+    """A subnet whose devices answer no management request by LID."""
+
+    asked: list[int]
+
+    def send(self, mad_class: int, lid: int, mad: bytearray, timeout_ms: int) -> None:
+        if mad_class == mads.CLASS_LID_ROUTED:
+            self.asked.append(lid)
+            lid = 4000
+        super().send(mad_class, lid, mad, timeout_ms)
+
+
+def test_rounds_are_made_where_management_requests_are_barred(tmp_path: Path) -> None:
+    subnet = Barred(row_of_switches(1, 1).devices)
+    subnet.asked = []
+    subnet.devices[0x1000].lid, subnet.devices[0x2000].lid = 11, 12
+    file = tmp_path / "fabric"
+    file.write_text(FILE)
+    plan = RoundPlan(sets=2, reads=3, spacing_ns=MS, rounds=6)
+    settings = Settings(rounds=plan, fabric=file, duration_ns=20_000 * MS)
+    collection, lines = Collection(tmp_path / "c"), []
+    summary = Session(settings, quick(subnet), collection, Board(), lines.append).run()
+    collection.close()
+    assert (summary.rounds, summary.readings, summary.failed) == (6, 18, 0)
+    # Each device once, and once more as an answer may have been lost on the way.
+    assert {lid: subnet.asked.count(lid) for lid in (11, 12)} == {11: 2, 12: 2}
+    said = [line for line in lines if "does not tell whether its ports are up" in line]
+    assert len(said) == 2 and "--fabric" in said[0]
+
+
+def test_a_port_of_the_file_that_says_that_it_is_down_is_not_read(tmp_path: Path) -> None:
+    subnet = row_of_switches(1, 1)
+    subnet.devices[0x1000].lid, subnet.devices[0x2000].lid = 11, 12
+    subnet.devices[0x1000].ports[4] = Port(state=1)
+    file = tmp_path / "fabric"
+    file.write_text(FILE)
+    plan = RoundPlan(sets=2, reads=3, spacing_ns=MS, rounds=4)
+    collection = Collection(tmp_path / "c")
+    Session(Settings(rounds=plan, fabric=file), quick(subnet), collection, Board()).run()
+    collection.close()
+    assert set(table(tmp_path / "c", "readings")["node_guid"]) == {0x2000}
+
+
+def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does() -> None:
+    def ports(board: Board) -> set[str]:
+        return set(re.findall(r'tailback_port_stall_ratio\{guid="(0x[0-9a-f]+)"', board.metrics()))
+
+    board = Board()
+    board.begin([PortTarget(g, f"n{g}", True, 1, g, 10.0, 22.0, "given") for g in (1, 2)])
+    both, first = {f"0x{g:016x}" for g in (1, 2)}, {f"0x{1:016x}"}
+    shown = []
+    for sweep in range(8):
+        rows = np.zeros(2 if sweep < 2 or sweep == 7 else 1, RAW)
+        rows["target"] = np.arange(len(rows))
+        rows["time_ns"], rows["wait"] = 10**9 * (sweep + 1), 10**6 * sweep * (1 + rows["target"])
+        board.update(rows)
+        board.sweeps = sweep + 1
+        shown.append(ports(board))
+        named = {target.guid for target, *_ in board.worst(5)}
+        assert named == {int(guid, 16) for guid in shown[-1]}
+    # Two sweeps with both, two that may have been missed, and the third in a row is one too many.
+    assert shown == [set(), both, both, both, first, first, first, both]
+
+
+def test_rounds_keep_the_last_of_each_port() -> None:
+    board = Board()
+    board.begin([PortTarget(1, "n", True, 1, 1, 10.0, 22.0, "given")])
+    for sweep in range(2):
+        rows = np.zeros(1, RAW)
+        rows["time_ns"] = sweep + 1
+        board.update(rows)
+    assert "tailback_port_stall_ratio{" in board.metrics()
+
+
+def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = threading.Event()
+    full.set()
+    write = pl.DataFrame.write_parquet
+
+    def writing(frame: pl.DataFrame, file: Path, **options: object) -> None:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(frame, file, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", writing)
+    monkeypatch.setattr(sessions, "FLUSH_NS", 0)
+    collection, board, lines = Collection(tmp_path / "c"), Board(), []
+    settings = Settings(interval_ns=20 * MS, sweeps=12, roll_ns=40 * MS)
+    session = Session(settings, quick(row_of_switches(1, 1)), collection, board, lines.append)
+    after_sweeps(board, 8, full.clear)
+    summary = session.run()
+    collection.close()
+    assert summary.sweeps == 12 and collection.segments() == []
+    assert any("segments stay as they are" in line and "No space" in line for line in lines), lines
+    assert table(tmp_path / "c", "readings").height == summary.readings == 24
+    assert table(tmp_path / "c", "intervals").height == 22

@@ -21,6 +21,9 @@ from tailback.counters.schema import Flag
 
 _LONGEST_LABEL: Final = 128
 
+MISSED: Final = 3
+"""Sweeps in a row without a reading of a port after which its metrics are gone."""
+
 
 @dataclass
 class Board:
@@ -32,6 +35,9 @@ class Board:
         failed: Readings that failed, by name of the device.
         sweep_seconds: How long the last sweep took.
         overruns: Sweeps that took longer than the interval.
+
+    A port without a reading in ``MISSED`` sweeps is not shown until it is read again: what it did
+    last is not what it does. Of rounds the last one of each port is shown.
     """
 
     sweeps: int = 0
@@ -47,6 +53,7 @@ class Board:
     _last: Rows = field(default_factory=lambda: np.zeros(0, RAW))
     _stall: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _flags: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    _sweep: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     _resets: int = 0
     _wraps: int = 0
 
@@ -57,6 +64,7 @@ class Board:
             self._last = np.zeros(len(targets), RAW)
             self._stall = np.full(len(targets), np.nan)
             self._flags = np.zeros(len(targets), np.uint32)
+            self._sweep = np.zeros(len(targets), np.int64)
 
     def update(self, rows: Rows) -> None:
         """Take readings; of several of one port the last counts."""
@@ -74,16 +82,23 @@ class Board:
             self._resets += int(np.count_nonzero(steps.flags & int(Flag.RESET)))
             self._wraps += int(np.count_nonzero(steps.flags & int(Flag.WRAP)))
             self._last[at] = latest
+            self._sweep[at] = self.sweeps
             self.readings += len(rows)
 
     def lost_gbps(self) -> NDArray[np.float64]:
         """Bandwidth stalls kept from each port in its last interval, Gb/s; NaN where not known."""
         return np.clip(self._stall, 0.0, 1.0) * self._table.gbps
 
+    def _shown(self) -> NDArray[np.bool_]:
+        """Which ports were read, and lately; the lock is held."""
+        missed = self.sweeps - self._sweep - 1
+        return np.asarray((self._last["time_ns"] > 0) & (missed < MISSED), np.bool_)
+
     def worst(self, count: int) -> list[tuple[PortTarget, float, float, bool]]:
         """The ports that lost most: target, stall fraction, lost Gb/s, whether at least that."""
         with self._lock:
             lost = np.nan_to_num(self.lost_gbps(), nan=-1.0)
+            lost[~self._shown()] = -1.0
             order = [int(i) for i in np.argsort(-lost, kind="stable")[:count] if lost[i] > 0]
             least = int(Flag.AT_LEAST)
             return [
@@ -106,7 +121,7 @@ class Board:
         with self._lock:
             table, last = self._table, self._last.copy()
             stall, flags, lost = self._stall.copy(), self._flags.copy(), self.lost_gbps()
-        seen = np.flatnonzero(last["time_ns"] > 0)
+            seen = np.flatnonzero(self._shown())
         labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
         narrow = table.wait_top == mads.ALL_ONES_32
         latched = narrow & (last["wait"] == table.wait_top)

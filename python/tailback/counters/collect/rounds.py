@@ -4,6 +4,9 @@ The devices are dealt into disjoint sets, and each set has a drawer of its own t
 port outside it (002 ran one script for each of its sets of about 115 switches). A drawer draws a
 device and one of its ports, both uniformly; asks whether the port is up and draws again if not;
 sets PortXmitWait back if that was asked for; and reads. All drawers run side by side in one thread.
+
+The question is a subnet management request, which some sites bar. Where a discovery file told the
+ports, a device that does not answer it is taken at the file's word from then on: they are up.
 """
 
 from __future__ import annotations
@@ -74,6 +77,9 @@ class Rounds:
         take: Gets every reading.
         fail: Gets every reading that failed.
         first: Number of the first round.
+        untold: Gets each port whose state its device did not tell, where a file says that it has a
+            cable; None where no file does, and then such a port is not read.
+        silent: GUIDs of the devices that did not tell it, kept by the caller from one to the next.
     """
 
     def __init__(
@@ -85,6 +91,8 @@ class Rounds:
         fail: Fail,
         first: int = 1,
         clock: Callable[[], int] = time.monotonic_ns,
+        untold: Callable[[PortTarget], None] | None = None,
+        silent: set[int] | None = None,
     ) -> None:
         self.plan = plan
         self.begun = 0
@@ -92,6 +100,7 @@ class Rounds:
         self._reader, self._exchange = reader, exchange
         self._take, self._fail = take, fail
         self._clock = clock
+        self._untold, self._silent = untold, set() if silent is None else silent
         self._sets = disjoint_sets(reader.targets, plan.sets, plan.seed)
         self._due: list[tuple[int, int]] = []
         self._wish: dict[int, Read] = {}
@@ -156,20 +165,14 @@ class Rounds:
         while not stopped() and not self._enough():
             index = draw.choice(draw.choice(devices))
             target = self._reader.targets[index]
-            reply = yield Ask(
-                Request(
-                    target.lid,
-                    mads.CLASS_LID_ROUTED,
-                    target.lid,
-                    mads.lid_routed_get(mads.PORT_INFO, target.port),
-                )
-            )
-            if reply is None or reply.mad is None or not mads.port_info(reply.mad).active:
-                why = "not active" if reply is not None and reply.mad is not None else "no answer"
-                self._fail(target, f"drawn, {why}")
+            if target.guid in self._silent:
                 self._exchange.forgive()
-                yield self._clock() + _FRUITLESS_PAUSE_NS
-                continue
+            else:
+                problem = self._down((yield _state_of(target)), target)
+                if problem:
+                    self._fail(target, f"drawn, {problem}")
+                    yield self._clock() + _FRUITLESS_PAUSE_NS
+                    continue
             if self._enough():
                 return
             number = self.next_number
@@ -194,8 +197,30 @@ class Rounds:
                 # As 002 does: the pause begins when a reading is complete.
                 at = self._clock() + self.plan.spacing_ns
 
+    def _down(self, reply: Reply | None, target: PortTarget) -> str:
+        """Why a port that was drawn is not to be read, empty where it is."""
+        mad = None if reply is None else reply.mad
+        if mad is not None and mads.port_info(mad).active:
+            return ""
+        # Silence here says nothing of the performance agent of the device.
+        self._exchange.forgive()
+        if mad is not None:
+            return "not active"
+        if self._untold is None:
+            return "no answer"
+        if target.guid not in self._silent:
+            self._silent.add(target.guid)
+            self._untold(target)
+        return ""
+
     def _enough(self) -> bool:
         return self.plan.rounds is not None and self.begun >= self.plan.rounds
+
+
+def _state_of(target: PortTarget) -> Ask:
+    """The question whether a port is up."""
+    mad = mads.lid_routed_get(mads.PORT_INFO, target.port)
+    return Ask(Request(target.lid, mads.CLASS_LID_ROUTED, target.lid, mad))
 
 
 def disjoint_sets(

@@ -132,6 +132,7 @@ class Session:
         self._stop = self._rediscover = self._unsynced = False
         self._buffer: list[tuple[int, ...]] = []
         self._lost: Counter[tuple[str, str]] = Counter()
+        self._silent: set[int] = set()
         self._flushed_ns = self._synced_ns = self._rolled_ns = self._found_ns = 0
         self._segment: SegmentWriter | None = None
         self._targets: list[PortTarget] = []
@@ -226,13 +227,29 @@ class Session:
             turn = RoundPlan(
                 plan.sets, plan.reads, plan.spacing_ns, plan.reset, plan.seed + number - 1, left
             )
-            rounds = Rounds(turn, reader, self._exchange, self._take, self._fail, number)
+            rounds = Rounds(
+                turn, reader, self._exchange, self._take, self._fail, number,
+                untold=None if self.settings.fabric is None else self._untold,
+                silent=self._silent,
+            )  # fmt: skip
             rounds.run(lambda: self._stopped() or self._wants_discovery())
             self.summary.rounds += rounds.begun
             number = rounds.next_number
             self._flush()
             self._report_lost()
             self._housekeeping()
+
+    def _untold(self, target: PortTarget) -> None:
+        """Say that a device does not tell the state of its ports: the file's word counts."""
+        name, count = target.node_name, len(self._silent)
+        self._event("state of ports not told", node=name, port=target.port)
+        if count <= _LINES_PER_SWEEP:
+            self._log(
+                f"{name[:64]!r} does not tell whether its ports are up (management requests may be "
+                "barred): taken from the file of --fabric"
+            )
+        elif count == _LINES_PER_SWEEP + 1:
+            self._log("… and more devices that do not; all are in events/")
 
     def _reader(self) -> tuple[PortReader, list[int]]:
         unbroken = set() if self._read_by is None else self._read_by.unbroken()
@@ -307,6 +324,7 @@ class Session:
     def _find(self, *, first: bool) -> bool:
         """Find the ports and begin a segment for them; returns whether they are others now."""
         self._rediscover = False
+        self._silent.clear()
         self._found_ns = time.monotonic_ns()
         self._exchange.forgive()
         try:
@@ -362,9 +380,16 @@ class Session:
 
     def _collect_compaction(self, wait: bool = False) -> None:
         task = self._compacting
-        if task is not None and (wait or task.done()):
-            self._compacting = None
+        if task is None or not (wait or task.done()):
+            return
+        self._compacting = None
+        try:
             self.summary.notes += task.result()
+        except (CounterError, OSError) as error:
+            # The disk may be full for tables and still take readings: those cannot be read again.
+            problem = str(error).splitlines()[0]
+            self._event("not compacted", problem=problem)
+            self._log(f"segments stay as they are, until the next is finished: {problem}")
 
     def _finish(self) -> None:
         """Leave everything on the disk, as Parquet where that is possible."""
