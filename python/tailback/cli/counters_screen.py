@@ -20,6 +20,7 @@ _NOTICED: Final = {
     "wraps": "with a counter that wrapped",
     "resets": "with a counter that somebody set back",
     "gaps": "longer than usual: readings are missing",
+    "rate_changed": "in which a port got another speed: shares are of the new",
     "stale": "of a device that was not read anew",
     "no_counter": "of a device without the counter",
 }

@@ -36,6 +36,7 @@ class Flag(IntFlag):
         NO_COUNTER: The device does not answer for a counter that its kind normally has.
         STALE: The device was not read anew: the values are those of the reading before.
         DATA_AT_LEAST: The bytes or packets of this row are a lower bound.
+        RATE_CHANGED: The port got another speed within the interval; shares are of the new one.
     """
 
     AT_LEAST = 1
@@ -46,6 +47,7 @@ class Flag(IntFlag):
     NO_COUNTER = 32
     STALE = 64
     DATA_AT_LEAST = 128
+    RATE_CHANGED = 256
 
 
 def _columns(*columns: tuple[str, type[pl.DataType], str]) -> tuple[Column, ...]:

@@ -44,6 +44,8 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
     interval = pl.col("time_ns") - shifted("time_ns")
     room = most_bytes(interval, pl.col("capacity_gbps"))
+    gbps = pl.col("capacity_gbps")
+    changed = (gbps != shifted("capacity_gbps")).fill_null(False)
     lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
     stalled = most_stall_ns(interval, lanes)
     low = Flag.DATA_AT_LEAST
@@ -67,6 +69,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
             earned=wait.flags | stall.flags,
             earned_data=data.flags | packets.flags,
             earned_inner=inner.flags,
+            changed=pl.when(changed).then(int(Flag.RATE_CHANGED)).otherwise(0).cast(pl.UInt32),
         )
         .filter(pl.col("interval_ns") > 0)
     )  # fmt: skip
@@ -101,6 +104,7 @@ def _row_flags(length: pl.Expr, usual: pl.Expr) -> pl.Expr:
         (pl.col("flags") & own)
         | pl.col("earned")
         | pl.col("earned_data")
+        | pl.col("changed")
         | (pl.col("earned_inner") & seen)
         | gap
     )

@@ -24,6 +24,7 @@ FLAGS: Final[dict[str, Flag]] = {
     "wraps": Flag.WRAP,
     "resets": Flag.RESET,
     "gaps": Flag.GAP,
+    "rate_changed": Flag.RATE_CHANGED,
     "stale": Flag.STALE,
     "no_counter": Flag.NO_COUNTER,
 }

@@ -83,7 +83,7 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> Steps:
     )
     stood = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
     words, packets, ticks = (out[name].fill_null(0).to_numpy() for name in _COUNTERS)
-    kept = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER)
+    kept = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER | Flag.RATE_CHANGED)
     flags = kept | out["earned"].to_numpy()
     return Steps(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, stood)
 

@@ -32,12 +32,15 @@ from tailback.counters.collect.difference import intervals_frame, pairs
 from tailback.counters.collect.readings import RAW, Rows, TargetTable, readings_frame
 from tailback.counters.collect.segments import SUFFIX, Segment, SegmentWriter, read_segment
 from tailback.counters.collect.subnet import PortTarget
-from tailback.counters.schema import CounterError
+from tailback.counters.schema import CounterError, Flag
 
 FORMAT: Final = 1
-CARRY: Final = np.dtype(
-    [("guid", "<u8"), ("port", "<u2"), ("data_top", "<u8"), ("wait_top", "<u8"), ("row", RAW)]
-)
+_CARRY: Final[list[tuple[str, Any]]] = [
+    ("guid", "<u8"), ("port", "<u2"), ("data_top", "<u8"), ("wait_top", "<u8"), ("row", RAW),
+]  # fmt: skip
+CARRY: Final = np.dtype([*_CARRY, ("gbps", "<f8")])
+_CARRY_WITHOUT_SPEED: Final = np.dtype(_CARRY)
+"""What was written before speeds were kept; such a collection is continued."""
 
 _PARTS: Final = ("segments", "readings", "intervals", "events")
 _OURS: Final = {*_PARTS, "lock", ".collection.json.new"}
@@ -166,7 +169,9 @@ class Collection:
     def _compact_one(self, number: int, segment: Segment) -> None:
         table = TargetTable.of(segment.targets)
         name = f"{number:06d}"
-        known = np.concatenate([self._carried(number, table), segment.rows])
+        carried, other_speed = self._carried(number, table)
+        _flag_first(segment.rows, other_speed)
+        known = np.concatenate([carried, segment.rows])
         before, after = pairs(known)
         parts = (("readings", readings_frame(segment.rows, table)),
                  ("intervals", intervals_frame(before, after, table)))  # fmt: skip
@@ -183,15 +188,18 @@ class Collection:
         for old in sorted(earlier)[:-1]:
             old.unlink()
 
-    def _carried(self, number: int, table: TargetTable) -> Rows:
-        """The last reading of each target before segment ``number``, as rows of its table."""
+    def _carried(self, number: int, table: TargetTable) -> tuple[Rows, NDArray[np.uint32]]:
+        """The last reading of each target before segment ``number``, as rows of its table.
+
+        Also the targets whose port had another speed then.
+        """
         files = [p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{number:06d}.npy"]
         if not files:
-            return np.empty(0, RAW)
+            return np.empty(0, RAW), np.empty(0, np.uint32)
         last = max(files)
         try:
             carry = np.load(last, allow_pickle=False)
-            if carry.dtype != CARRY or carry.ndim != 1:
+            if carry.dtype not in (CARRY, _CARRY_WITHOUT_SPEED) or carry.ndim != 1:
                 raise ValueError("it holds something else")
         except (OSError, EOFError, ValueError) as error:
             raise CounterError(
@@ -215,7 +223,11 @@ class Collection:
             )
             rows["target"][place] = target
         kept: Rows = rows[keep]
-        return kept
+        now = table.gbps[kept["target"]]
+        before = carry["gbps"][keep] if "gbps" in carry.dtype.names else now
+        # A speed that was not known is no other speed.
+        changed = (before != now) & (before > 0) & (now > 0)
+        return kept, kept["target"][changed]
 
     def _next_number(self) -> int:
         # Tables may have been moved elsewhere, where the same number must not come again: the
@@ -240,6 +252,13 @@ def _what_is_lost(path: Path, segment: Segment) -> list[str]:
     return notes
 
 
+def _flag_first(rows: Rows, targets: NDArray[np.uint32]) -> None:
+    """Say of the first reading of each of ``targets`` that its port has another speed by now."""
+    _, first = np.unique(rows["target"], return_index=True)
+    first = first[np.isin(rows["target"][first], targets)]
+    rows["flags"][first] |= np.uint32(Flag.RATE_CHANGED)
+
+
 def _last_of_each(rows: Rows, table: TargetTable) -> NDArray[Any]:
     """The last reading of each target, with what tells the port apart."""
     # As written, not by time: the clock may have been set back since the session before.
@@ -250,6 +269,7 @@ def _last_of_each(rows: Rows, table: TargetTable) -> NDArray[Any]:
     at = rows["target"]
     carry["guid"], carry["port"], carry["row"] = table.guid[at], table.port[at], rows
     carry["data_top"], carry["wait_top"] = table.data_top[at], table.wait_top[at]
+    carry["gbps"] = table.gbps[at]
     return carry
 
 
