@@ -85,6 +85,39 @@ def test_slices_do_not_matter(monkeypatch: pytest.MonkeyPatch, rows: int) -> Non
     assert rounds.summarise(frame.lazy()).equals(whole)
 
 
+@pytest.mark.parametrize("pausing", [False, True])
+def test_rounds_side_by_side_are_put_together_file_by_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pausing: bool
+) -> None:
+    frame = small(40)
+    expected = rounds.summarise(frame.lazy())
+    # Four at a time, a reading of each in turn, as the collector's sets are written.
+    order = frame.with_columns(
+        _set=pl.col("round") // 4, _at=pl.int_range(pl.len()).over("round")
+    ).sort("_set", "_at", "round").drop("_set", "_at")  # fmt: skip
+    for number, rows in enumerate(order.iter_slices(550)):
+        rows.write_parquet(tmp_path / f"{number:06d}.parquet")
+    assert len(list(tmp_path.iterdir())) == 8
+    if pausing:
+        (tmp_path / "000000.parquet").rename(tmp_path / "000009.parquet")
+    together = []
+    made = pl.LazyFrame.sort
+
+    def counting(rows: pl.LazyFrame, *by: object, **options: object) -> pl.LazyFrame:
+        sorted_ = made(rows, *by, **options)  # type: ignore[arg-type]
+        if by == ("round", "time_ns"):
+            together.append(sorted_.select(pl.len()).collect().item())
+        return sorted_
+
+    monkeypatch.setattr(pl.LazyFrame, "sort", counting)
+    found = rounds.summarise(rounds.archive(tmp_path))
+    assert found.drop("node_name").equals(expected.drop("node_name"))
+    # Each file once, with at most one row more of each of the rounds that go on.
+    pieces = together[:8]
+    assert max(pieces) <= 554 and frame.height < sum(pieces) <= frame.height + 7 * 4
+    assert together[8:] == ([frame.height] if pausing else [])
+
+
 def test_the_general_way_through_intervals_agrees() -> None:
     frame = small(20)
     found = rounds.summarise_intervals(difference(frame)).sort("round")

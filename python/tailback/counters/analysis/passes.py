@@ -169,13 +169,18 @@ class Archive:
             for at in starts
         ]
 
+    def scans(self) -> list[tuple[str, pl.LazyFrame]]:
+        """Each file and its rows, not read."""
+        out = []
+        for file in self.files:
+            rows = pl.scan_parquet(file)
+            out.append((file, rows if self.prepare is None else self.prepare(rows)))
+        return out
+
     def _files(self, follow: bool) -> list[Piece]:
         out: list[Piece] = []
         before: pl.LazyFrame | None = None
-        for file in self.files:
-            rows = pl.scan_parquet(file)
-            if self.prepare is not None:
-                rows = self.prepare(rows)
+        for file, rows in self.scans():
             if not follow:
                 out.append(Piece(rows, file=file))
                 continue

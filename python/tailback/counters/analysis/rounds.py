@@ -123,8 +123,10 @@ def summarise(
 ) -> pl.DataFrame:
     """One row a round: how often and how long its port was stalled.
 
-    Rounds are expected one after the other, each in order of time, as the collector and the
-    generator write them; anything else is found out and sorted first, which needs memory.
+    Rounds are expected one after the other, each in order of time, as the generator writes them.
+    Anything else is found out: rounds side by side, as the collector writes those of its sets, are
+    sorted file by file; those that also pause for a whole file, or are in no file, all at once,
+    which needs memory.
 
     Args:
         readings: Rows of ``counter_readings`` with a round.
@@ -141,9 +143,11 @@ def summarise(
     whole = Archive.of(readings)
     try:
         linked = _all_linked(whole.rows)
-        out, orderly = _one_pass(whole, linked, tick_ns, engine)
+        out, orderly = _one_pass(whole.pieces(follow=True), linked, tick_ns, engine)
+        if not orderly and len(whole.files) > 1:
+            out, orderly = _one_pass(_side_by_side(whole, linked), linked, tick_ns, engine)
         if not orderly:
-            ordered = Archive(whole.rows.sort("round", "time_ns"))
+            ordered = Archive(whole.rows.sort("round", "time_ns")).pieces(follow=True)
             out, _ = _one_pass(ordered, linked, tick_ns, EMBEDDED)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CounterError(f"readings cannot be decoded: {error}") from None
@@ -163,8 +167,31 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
+def _side_by_side(readings: Archive, linked: bool) -> list[Piece]:
+    """The files as pieces with their rounds one after the other.
+
+    Each round that goes on from the file before begins with its last row there, which is not its
+    ``_own``.
+    """
+    columns = _COLUMNS if linked else (*_COLUMNS, "node_name")
+    out: list[Piece] = []
+    before: pl.LazyFrame | None = None
+    for file, rows in readings.scans():
+        names = rows.collect_schema().names()
+        taken = rows.select(name for name in columns if name in names)
+        own = taken.with_columns(_own=pl.lit(True))
+        if before is not None:
+            last = before.filter(pl.col("time_ns") == pl.col("time_ns").max().over("round"))
+            last = last.unique("round", keep="last", maintain_order=True)
+            last = last.join(taken.select("round").unique(), on="round", how="semi")
+            own = pl.concat([last.with_columns(_own=pl.lit(False)), own])
+        out.append(Piece(own.sort("round", "time_ns", maintain_order=True), file=file))
+        before = taken
+    return out
+
+
 def _one_pass(
-    readings: Archive, linked: bool, tick_ns: float, engine: Engine
+    pieces: list[Piece], linked: bool, tick_ns: float, engine: Engine
 ) -> tuple[pl.DataFrame, bool]:
     """The summary, and whether every round was in one piece and in order of time.
 
@@ -172,7 +199,7 @@ def _one_pass(
     """
     columns = _COLUMNS if linked else (*_COLUMNS, "node_name")
     one = Pass(partial(_piece, tick_ns=tick_ns), _add, columns)
-    (together,) = engine.add_up(readings.pieces(follow=True), [one])
+    (together,) = engine.add_up(pieces, [one])
     orderly = together.filter((pl.col("starts") > 1) | (pl.col("late") > 0)).is_empty()
     out = together.with_columns(total_nonzero=pl.col("fixed") / _FIXED_POINT).sort("round")
     return out.select(pl.col(n).cast(t) for n, t in ROUNDS.items()), orderly
@@ -222,6 +249,7 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
             same=same, length=length, low=low,
             stalled=(wait - wait.shift(1)).cast(pl.Float64) * tick,
             slack=((answer + answer.shift(1)) / 2).fill_null(0.0),
+            **({"_own": pl.col("_own")} if "_own" in names else {}),
         )
         .with_columns(counted=counted)
         .with_columns(fraction=pl.when("counted").then(pl.col("stalled") / pl.col("length")))
@@ -231,9 +259,10 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
 
 def _piece(piece: Piece, tick_ns: float) -> pl.LazyFrame:
     """Summary of the rounds in a piece; counts are to be added up."""
-    steps = (
-        intervals(piece.rows, tick_ns).slice(piece.carried).filter(pl.col("round").is_not_null())
-    )
+    steps = intervals(piece.rows, tick_ns)
+    if "_own" in steps.collect_schema().names():
+        steps = steps.filter("_own")
+    steps = steps.slice(piece.carried).filter(pl.col("round").is_not_null())
     fraction = pl.col("fraction")
     allowed = (pl.col("length") + pl.col("slack")) / (1 - TICK_TOLERANCE)
     return steps.group_by("round").agg(
