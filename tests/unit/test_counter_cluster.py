@@ -10,12 +10,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from test_collect_session import FILE
+from test_counter_collection import collected
 
 from tailback.cli import run as tailback
 from tailback.counters import archive, archive_torus
+from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import rounds, study, verdict
 from tailback.counters.analysis.cluster import Cluster
 from tailback.counters.analysis.passes import EMBEDDED, Archive, Pass, Piece
+from tailback.counters.analysis.sources import load
+from tailback.counters.analysis.survey import Choices, survey
 from tailback.counters.schema import CounterError
 
 distributed = pytest.importorskip(
@@ -135,3 +140,17 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     path = archive_torus.write(tmp_path / "t", 2, shape=(2, 2, 2))
     assert tailback(["counters", str(path), "--cluster", "what is this"]) == 2
     assert "no Dask scheduler" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("plan", ["sweep", "rounds"])
+def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
+    tmp_path: Path, address: str, plan: str
+) -> None:
+    folder = collected(tmp_path / "c", 5, rounds=plan == "rounds")
+    (tmp_path / "fabric").write_text(FILE)
+    places = port_places.from_discovery(tmp_path / "fabric")
+    _, here = survey(load([folder]), places, Choices(tick_ns=3.0))
+    with Cluster(address) as cluster:
+        _, there = survey(load([folder]), places, Choices(tick_ns=3.0), cluster)
+    assert there.kind == here.kind == "stalls"
+    assert_frame_equal(there.ports, here.ports, rel_tol=1e-12)

@@ -98,6 +98,7 @@ def test_rounds_side_by_side_are_put_together_file_by_file(
     for number, rows in enumerate(order.iter_slices(550)):
         rows.write_parquet(tmp_path / f"{number:06d}.parquet")
     assert len(list(tmp_path.iterdir())) == 8
+    order.clear().write_parquet(tmp_path / "000003-empty.parquet")
     if pausing:
         (tmp_path / "000000.parquet").rename(tmp_path / "000009.parquet")
     together = []

@@ -177,6 +177,8 @@ def _side_by_side(readings: Archive, linked: bool) -> list[Piece]:
     out: list[Piece] = []
     before: pl.LazyFrame | None = None
     for file, rows in readings.scans():
+        if rows.select(pl.len()).collect().item() == 0:
+            continue  # a session that ended at once: rounds go on from the file before
         names = rows.collect_schema().names()
         taken = rows.select(name for name in columns if name in names)
         own = taken.with_columns(_own=pl.lit(True))
