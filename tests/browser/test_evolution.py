@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -37,12 +36,6 @@ def written(path: Path, prefix: str = "") -> Path:
     )  # fmt: skip
     where = pl.DataFrame({"node_name": names, "x": xyz[:, 0], "y": xyz[:, 1], "z": xyz[:, 2]})
     return write_evolution(path, graph, torus_panels(where, names), values, title=prefix + "t")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Browser]:
-    with webdriver.Browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

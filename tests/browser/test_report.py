@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +26,6 @@ return [document.querySelector('input[name=dataset]:checked').value,
 """What the selectors and the panel show."""
 
 VIEWS = ("fabric", "raster", "course", "matrix", "flame")
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = make_run()
-    return write_report(
-        tmp_path_factory.mktemp("report") / "plain.html", run, make_diagnosis(run),
-        after=make_run(tiled=True), files={"rankfile": "rank 0=a slot=0\n"},
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Browser]:
-    with webdriver.Browser() as found:
-        yield found
 
 
 def picture(browser: webdriver.Browser, canvas: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,21 +23,6 @@ const plots = new DOMParser().parseFromString(arguments[0], 'image/svg+xml').doc
 return [...plots.querySelectorAll('text')].map((text) =>
   [text.textContent, Number(text.getAttribute('x')), Number(text.getAttribute('y'))]);
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Browser]:
-    with webdriver.Browser() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = make_run()
-    return write_report(
-        tmp_path_factory.mktemp("sizes") / "plain.html", run, make_diagnosis(run),
-        after=make_run(tiled=True), files={"rankfile": "rank 0=a slot=0\n"},
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [400, 800])

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 from collect_subnet import FakeSubnet, Port, row_of_switches
-from test_collect_session import FILE, MS, after_sweeps, table
+from test_collect_session import FILE, MS, after_sweeps, table, unplug_after
 
 import tailback.cli as command_line
 from tailback.cli.collect import collect
@@ -111,12 +111,7 @@ def test_a_change_elsewhere_is_no_gap_in_the_series_of_other_ports(tmp_path: Pat
     collection, board = Collection(tmp_path / "c"), Board()
     settings = Settings(interval_ns=20 * MS, sweeps=8)
     session = Session(settings, quick(subnet), collection, board)
-
-    def unplug() -> None:
-        subnet.devices[0x1001].ports[1].state = 1
-        session.rediscover()
-
-    after_sweeps(board, 2, unplug)
+    unplug_after(2, session, subnet, board)
     session.run()
     collection.close()
     intervals = table(tmp_path / "c", "intervals")
@@ -129,12 +124,7 @@ def test_a_hangup_is_answered_between_sweeps_and_moves_none(tmp_path: Path) -> N
     collection, board, lines = Collection(tmp_path / "c"), Board(), []
     settings = Settings(interval_ns=300 * MS, sweeps=3)
     session = Session(settings, quick(subnet), collection, board, lines.append)
-
-    def unplug() -> None:
-        subnet.devices[0x1001].ports[1].state = 1
-        session.rediscover()
-
-    after_sweeps(board, 1, unplug)
+    unplug_after(1, session, subnet, board)
     session.run()
     collection.close()
     assert len([line for line in lines if "ports" in line]) == 2

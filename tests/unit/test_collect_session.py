@@ -64,6 +64,16 @@ def after_sweeps(board: Board, sweeps: int, act: Callable[[], None]) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def unplug_after(sweeps: int, session: Session, subnet: FakeSubnet, board: Board) -> None:
+    """Take a cable out and discover again as soon as so many sweeps are complete."""
+
+    def unplug() -> None:
+        subnet.devices[0x1001].ports[1].state = 1
+        session.rediscover()
+
+    after_sweeps(board, sweeps, unplug)
+
+
 def table(out: Path, name: str) -> pl.DataFrame:
     return pl.read_parquet(out / name / "*.parquet")
 
@@ -173,12 +183,7 @@ def test_changes_are_found_when_asked_and_carry_no_false_interval(tmp_path: Path
         Settings(interval_ns=20 * MS, sweeps=12), Exchange(subnet, timeout_ms=20),
         collection, board, lines.append,
     )  # fmt: skip
-
-    def unplug() -> None:
-        subnet.devices[0x1001].ports[1].state = 1
-        session.rediscover()
-
-    after_sweeps(board, 2, unplug)
+    unplug_after(2, session, subnet, board)
     session.run()
     collection.close()
     assert [line for line in lines if "ports" in line] == [

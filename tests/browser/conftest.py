@@ -1,0 +1,32 @@
+"""A browser, and a report to look at."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import webdriver
+
+from report_data import make_diagnosis, make_run
+from tailback.report import write_report
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Browser]:
+    """A browser of its own for each file of tests."""
+    with webdriver.Browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a small run, with a remedy."""
+    run = make_run()
+    return write_report(
+        tmp_path_factory.mktemp("report") / "plain.html", run, make_diagnosis(run),
+        after=make_run(tiled=True), files={"rankfile": "rank 0=a slot=0\n"},
+    )  # fmt: skip
