@@ -22,13 +22,24 @@ pub(crate) fn prefetch<T>(items: &[T], index: u32) {
     let _ = address;
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// The same of all items.
+#[inline]
+pub(crate) fn prefetch_all<T>(items: &[T]) {
+    let in_a_line = (LINE / size_of::<T>()).max(1);
+    for index in (0..items.len()).step_by(in_a_line) {
+        prefetch(items, index as u32);
+    }
+}
+
 /// Starts to fetch the first items of a list, as far as there is room for them, for writing: a line that another
 /// core has read must be heard of there first, and what is written after it waits for that.
 #[inline]
 pub(crate) fn own<T>(list: &Vec<T>, items: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        const LINE: usize = 64;
         let bytes = items.min(list.capacity()) * size_of::<T>();
         for at in (0..bytes).step_by(LINE) {
             let address = list.as_ptr().wrapping_byte_add(at);

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::congestion::Light;
-use crate::machine::own;
+use crate::machine::{own, prefetch_all};
 use crate::packet::Packet;
 
 /// Buffer space given back to a link of another shard.
@@ -21,9 +21,11 @@ pub(crate) struct Credit {
 pub(crate) struct Mail {
     /// Packets on their way, each to the vertex `next`, where it is ready at `ready`; and room for more.
     packets: Vec<Packet>,
-    /// The link that each comes by, numbered over the whole fabric, and what is on it if it is marked:
-    /// apart from the packets, which fill a cache line.
-    links: Vec<(u32, Light)>,
+    /// The link that each comes by, numbered over the whole fabric: apart from the packets, which fill a cache
+    /// line.
+    links: Vec<u32>,
+    /// What is on each, up to the last that is marked.
+    lights: Vec<Light>,
     pub credits: Vec<Credit>,
 }
 
@@ -40,7 +42,11 @@ impl Mail {
         if place == self.packets.len() {
             self.make_room();
         }
-        self.links.push((link, light));
+        self.links.push(link);
+        if light != Light::default() {
+            self.lights.resize(place, Light::default());
+            self.lights.push(light);
+        }
         &mut self.packets[place]
     }
 
@@ -49,9 +55,17 @@ impl Mail {
         self.packets.resize(2 * self.packets.len().max(16), Packet::EMPTY);
     }
 
-    /// Takes out all packets, with what they come by.
+    /// Takes out all packets, with the links they come by and what is on them.
     pub fn packets(&mut self) -> impl Iterator<Item = (&Packet, (u32, Light))> {
-        self.packets.iter().zip(self.links.drain(..))
+        let lights = self.lights.drain(..).chain(std::iter::repeat(Light::default()));
+        self.packets.iter().zip(self.links.drain(..).zip(lights))
+    }
+
+    /// Starts to fetch all that is there.
+    pub fn fetch(&self) {
+        prefetch_all(&self.packets[..self.links.len()]);
+        prefetch_all(&self.links);
+        prefetch_all(&self.credits);
     }
 
     /// Asks for the memory of about as many packets and credits.

@@ -154,10 +154,10 @@ impl<P: Probe> Shard<'_, P> {
     /// Takes from the post what is for this shard.
     pub fn collect(&mut self, post: &PostOffice) {
         let to = usize::from(self.number);
-        for from in 0..self.outbox.len() {
-            if from == to {
-                continue;
-            }
+        let all = 0..self.outbox.len();
+        let others = || all.clone().filter(move |&from| from != to);
+        others().for_each(|from| post.open(from, to).fetch());
+        for from in others() {
             let mut mail = post.open(from, to);
             for credit in mail.credits.drain(..) {
                 self.return_credit(credit.lane, credit.freed, credit.bytes);
