@@ -130,15 +130,18 @@ TABLES = {
         ),
         _table(
             "truth", "what really crossed one link in one window (simulation only)",
-            ("window", pl.UInt32, "window of the packets' departure"),
+            ("window", pl.UInt32, "window in which packets began to leave, or met congestion"),
             ("link", pl.UInt32, "link"),
             ("packets", pl.UInt64, "packets sent, handshakes of large messages included"),
             ("bytes", pl.UInt64, "bytes sent"),
             ("observed_packets", pl.UInt64, "of them, data packets of observed jobs"),
-            ("congested_packets", pl.UInt64, "packets of any job that met congestion there"),
+            ("congested_packets", pl.UInt64, "packets of any job that met congestion there; they "
+             "may leave later"),
             ("observed_congested_packets", pl.UInt64, "of them, packets of observed jobs"),
-            ("busy_ps", pl.UInt64, "time the link was sending"),
-            ("stall_ps", pl.UInt64, "time it had data but no credit; not known of adapters, 0"),
+            ("busy_ps", pl.UInt64, "time the link was sending: of a packet all of it where it "
+             "began"),
+            ("stall_ps", pl.UInt64, "time it had data but no credit, all in the window in which "
+             "that ended; not known of adapters, 0"),
         ),
         _table(
             "messages", "one message",
@@ -160,7 +163,8 @@ TABLES = {
             ("data_bytes", pl.UInt64, "bytes sent since the start, a packet under way in part"),
             ("packets", pl.UInt64, "packets sent whole since the start"),
             ("busy_ps", pl.UInt64, "time sending"),
-            ("stall_ps", pl.UInt64, "time with data and sending nothing, for want of credit"),
+            ("stall_ps", pl.UInt64, "time with data and sending nothing, for want of credit; with "
+             "round-robin arbitration also of a free crossbar input"),
             ("queue_ps", pl.UInt64, "time with data behind other data that was being sent"),
             ("inq_ps", pl.UInt64, "time the input buffer at its far end kept a packet ready to go"),
         ),

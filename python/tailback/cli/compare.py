@@ -10,7 +10,7 @@ from typing import Any
 import click
 import polars as pl
 
-from tailback.cli.models import congestion_of, described, model_of, read_run, require_packets
+from tailback.cli.models import congestion_of, described, model_of, read_samples, require_packets
 from tailback.cli.text import columns, short
 from tailback.errors import TailbackError
 from tailback.report import (
@@ -54,7 +54,7 @@ def compare(
     """
     if out is not None:
         claim(out, force=force, sources=[before, after])
-    runs = read_run(before), read_run(after)
+    runs = read_samples(before), read_samples(after)
     facts = compare_runs(*runs)
     if out is not None:
         for run, folder in zip(runs, (before, after), strict=True):

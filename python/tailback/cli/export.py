@@ -10,7 +10,7 @@ from typing import IO
 import click
 import polars as pl
 
-from tailback.cli.models import read_run, require_packets
+from tailback.cli.models import read_run, read_samples, require_packets
 from tailback.cli.text import columns, short
 from tailback.errors import RunError, TailbackError
 from tailback.report import attribute, to_table
@@ -103,7 +103,7 @@ def attribution(folder: Path, out: Path, force: bool) -> None:
     FOLDER is a run of 'simulate' or a result of 'diagnose'. docs/tables.md explains the columns.
     """
     _require_outside(folder, out)
-    run = read_run(folder)
+    run = read_samples(folder)
     require_packets(run, folder, "export")
     table = to_table(attribute(run))
     _write(out, force, table.write_parquet)

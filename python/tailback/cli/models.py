@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
+from tailback.cli.text import wrap
 from tailback.errors import RunError
 from tailback.remedy.proof import congested_hops
 from tailback.run import Run
@@ -12,6 +15,27 @@ from tailback.run import Run
 def read_run(folder: Path) -> Run:
     """Read a run, or the run of a result of ``diagnose``; raises RunError."""
     return Run.read(folder / "run" if (folder / "diagnosis.json").is_file() else folder)
+
+
+def read_samples(folder: Path) -> Run:
+    """As :func:`read_run`, with the samples that its packets carried, whatever their scheme."""
+    return with_samples(read_run(folder))
+
+
+def with_samples(run: Run) -> Run:
+    """The run with table ``samples`` decoded from its packets, unless that has been done before.
+
+    Where that cannot be done the reason goes to stderr.
+    """
+    if run.tables["samples"].height:
+        return run
+    # Deferred: most runs are of scheme full, whose samples the engine sums up.
+    from tailback.simulate.decoded import received
+
+    decoded = received(run)
+    for note in decoded.notes[len(run.notes) :]:
+        click.echo("\n".join(wrap(f"note: {note}")), err=True)
+    return decoded
 
 
 def beside(folder: Path, ending: str) -> Path:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
-from tailback.cli.models import beside, require_packets
+from tailback.cli.models import beside, read_samples, require_packets, with_samples
 from tailback.diagnose import Diagnosis
 from tailback.diagnose import diagnose as find_causes
 from tailback.errors import RunError
 from tailback.report import export_figures, write_report
 from tailback.run import Run
+
+_AGAIN = "diagnose again"
 
 
 @click.command()
@@ -45,17 +47,22 @@ def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool
 def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
     found = folder / "diagnosis.json"
     if not found.is_file():
-        run = Run.read(folder)
+        run = read_samples(folder)
         require_packets(run, folder, "report")
         return find_causes(run), run, None, {}
     try:
         diagnosis = Diagnosis.model_validate_json(found.read_bytes())
     except (OSError, ValueError) as error:
-        raise RunError(f"damaged diagnosis: {str(error).splitlines()[0]}", file=found) from None
-    after = Run.read(folder / "after") if (folder / "after").is_dir() else None
+        raise RunError(
+            f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_AGAIN
+        ) from None
+    after = with_samples(Run.read(folder / "after")) if (folder / "after").is_dir() else None
     files = {}
     for name in diagnosis.remedy.files if diagnosis.remedy is not None else ():
         path = folder / Path(name).name
         if path.is_file():
-            files[name] = path.read_text(encoding="utf-8")
-    return diagnosis, Run.read(folder / "run"), after, files
+            try:
+                files[name] = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                raise RunError("damaged: it is not UTF-8", file=path, remedy=_AGAIN) from None
+    return diagnosis, with_samples(Run.read(folder / "run")), after, files

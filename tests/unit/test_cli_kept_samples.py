@@ -1,0 +1,72 @@
+"""Commands that read the samples of a kept run, whatever scheme carried them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from test_cli import ROOT, refused
+
+from tailback.cli import run as tailback
+from tailback.run import Run
+
+PROBES = ROOT / "examples" / "probes" / "probes.toml"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose packets carried ``coordinated`` hashes: its table ``samples`` is empty."""
+    folder = tmp_path_factory.mktemp("kept") / "run"
+    assert tailback(["simulate", str(PROBES), "--out", str(folder), "--quiet"]) == 0
+    assert not Run.read(folder).tables["samples"].height
+    return folder
+
+
+def test_compare_decodes_hashed_samples(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert tailback(["compare", str(kept), str(kept), "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["tiers"] and facts["phases"] and facts["lines"]
+    assert all(None not in tier["congested_fraction"] for tier in facts["tiers"])
+
+
+def test_attribution_decodes_hashed_samples(kept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lines.parquet"
+    assert tailback(["export", "attribution", str(kept), str(out)]) == 0
+    shares = pl.read_parquet(out).group_by("place").agg(pl.col("share").sum())["share"]
+    assert len(shares) and shares.to_list() == pytest.approx([1.0] * len(shares))
+
+
+def test_report_decodes_hashed_samples(kept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    assert tailback(["report", str(kept), "--out", str(out)]) == 0
+    # Only with samples has the report lines of the program to show.
+    assert re.search(r"MPI_Isend in (phase )?uniform", out.read_text(encoding="utf-8"))
+
+
+def test_headers_that_cannot_be_decoded_say_why(
+    kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(kept, folder)
+    packets = pl.read_parquet(folder / "packets.parquet")
+    # As of packets that may have gone round.
+    packets.with_columns(hops=pl.lit(None, pl.UInt8)).write_parquet(folder / "packets.parquet")
+    assert tailback(["compare", str(folder), str(folder)]) == 0
+    assert "cannot be decoded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["diagnosis.json", "rankfile.openmpi"])
+def test_report_names_the_damaged_file_of_a_result(
+    name: str, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = tmp_path / "result"
+    arguments = ["--out", str(result), "--quiet", "--seeds", "1", "--try", "metis"]
+    assert tailback(["diagnose", str(PROBES), *arguments]) == 0
+    (result / name).write_bytes(b"\xff\xfe{")
+    capsys.readouterr()
+    refused(capsys, ["report", result, "--out", tmp_path / "page.html"], name, "diagnose again")
