@@ -1,8 +1,10 @@
-//! The gate between two windows: opened when all shards have handed over what they have for others, by
-//! whoever served the last one.
+//! The gate between two windows: who comes there waits until all shards have handed over what they have for
+//! others.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Turns of waiting, some 30 ns each, after which a thread looks for something to do: by now all threads
 /// that run have begun.
@@ -12,12 +14,14 @@ const GRACE: u32 = 1 << 7;
 /// microseconds long, and a thread that was taken off its core stays away for milliseconds.
 const PATIENCE: u32 = 1 << 11;
 
-/// Counts rounds; in each of them all shards do what happens in one window.
+/// How long it sleeps at most: nobody waits for its own message to be seen before it looks who sleeps, so a bell
+/// may be missed.
+const NAP: Duration = Duration::from_micros(500);
+
+/// Where threads wait until a round is over, which all of them can see for themselves.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Gate {
-    round: AtomicU64,
-    window: AtomicU64,
     sleepers: AtomicU32,
     broken: AtomicBool,
     bed: Mutex<()>,
@@ -25,29 +29,21 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// The window of the round that goes on.
-    pub fn window(&self) -> u64 {
-        self.window.load(Ordering::Relaxed)
-    }
-
-    /// Ends a round and begins the next one, in `window`.
-    pub fn open(&self, window: u64) {
-        self.window.store(window, Ordering::Relaxed);
-        self.round.fetch_add(1, Ordering::SeqCst);
-        // Who wants to sleep says so before it looks at the round for the last time.
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+    /// Wakes those who sleep, after something that may end the round.
+    pub fn ring(&self) {
+        if self.sleepers.load(Relaxed) > 0 {
             self.wake();
         }
     }
 
-    /// Waits until `round` is over; calls `help` once if that takes a while.
+    /// Waits until the round `is_over`; calls `help` once if that takes a while.
     ///
     /// # Panics
     /// If another thread has panicked: the round will never end.
-    pub fn wait(&self, round: u64, help: impl FnOnce()) {
+    pub fn wait(&self, is_over: impl Fn() -> bool, help: impl FnOnce()) {
         let mut help = Some(help);
         for turn in 0..PATIENCE {
-            if self.is_over(round) {
+            if self.lets_through(&is_over) {
                 return;
             }
             std::hint::spin_loop();
@@ -57,18 +53,18 @@ impl Gate {
                 help();
             }
         }
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.sleepers.fetch_add(1, Relaxed);
         let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
-        while !self.is_over(round) {
-            bed = self.bell.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        while !self.lets_through(&is_over) {
+            (bed, _) = self.bell.wait_timeout(bed, NAP).unwrap_or_else(PoisonError::into_inner);
         }
         drop(bed);
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.sleepers.fetch_sub(1, Relaxed);
     }
 
-    fn is_over(&self, round: u64) -> bool {
-        assert!(!self.broken.load(Ordering::Relaxed), "another thread has panicked");
-        self.round.load(Ordering::SeqCst) != round
+    fn lets_through(&self, is_over: impl Fn() -> bool) -> bool {
+        assert!(!self.broken.load(Relaxed), "another thread has panicked");
+        is_over()
     }
 
     fn wake(&self) {
@@ -83,7 +79,7 @@ pub(crate) struct Alarm<'a>(pub &'a Gate);
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.broken.store(true, Ordering::SeqCst);
+            self.0.broken.store(true, Relaxed);
             self.0.wake();
         }
     }
@@ -95,38 +91,44 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
-    /// Two threads wait for the first round's end until long after they have gone to sleep.
-    fn with_sleepers(then: impl FnOnce(&Gate)) -> (u32, Vec<bool>) {
-        let (gate, helped) = (Gate::default(), AtomicU32::new(0));
+    /// Two threads wait until long after they have gone to sleep.
+    fn with_sleepers(then: impl FnOnce(&Gate, &AtomicBool)) -> (u32, Vec<bool>) {
+        let (gate, helped, over) = (Gate::default(), AtomicU32::new(0), AtomicBool::new(false));
         let help = || {
-            helped.fetch_add(1, Ordering::Relaxed);
+            helped.fetch_add(1, Relaxed);
         };
-        let wait = || gate.wait(0, help);
-        let over = std::thread::scope(|scope| {
+        let wait = || gate.wait(|| over.load(Relaxed), help);
+        let through = std::thread::scope(|scope| {
             let waiting = [scope.spawn(wait), scope.spawn(wait)];
-            while gate.sleepers.load(Ordering::SeqCst) < 2 {
+            while gate.sleepers.load(Relaxed) < 2 {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            then(&gate);
+            then(&gate, &over);
             waiting.map(|thread| thread.join().is_ok()).to_vec()
         });
-        assert_eq!(gate.sleepers.into_inner() == 0, over == [true; 2]);
-        (helped.into_inner(), over)
+        assert_eq!(gate.sleepers.into_inner() == 0, through == [true; 2]);
+        (helped.into_inner(), through)
     }
 
     #[test]
     fn who_waits_helps_once_then_sleeps_and_is_woken() {
-        let end = |gate: &Gate| {
-            gate.open(7);
-            assert_eq!(gate.window(), 7);
-            gate.wait(0, || panic!("that round is over"));
+        let end = |gate: &Gate, over: &AtomicBool| {
+            over.store(true, Relaxed);
+            gate.ring();
+            gate.wait(|| true, || panic!("that round is over"));
         };
         assert_eq!(with_sleepers(end), (2, vec![true; 2]));
     }
 
     #[test]
+    fn a_missed_bell_is_no_matter() {
+        let end = |_: &Gate, over: &AtomicBool| over.store(true, Relaxed);
+        assert_eq!(with_sleepers(end), (2, vec![true; 2]));
+    }
+
+    #[test]
     fn who_waits_for_one_that_has_panicked_panics_too() {
-        let panic = |gate: &Gate| {
+        let panic = |gate: &Gate, _: &AtomicBool| {
             let alarm = || {
                 let _alarm = Alarm(gate);
                 panic!("on purpose");

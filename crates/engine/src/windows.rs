@@ -13,8 +13,8 @@
 //! threads.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::gate::{Alarm, Gate};
@@ -27,8 +27,14 @@ use crate::world::World;
 
 const EVENTS_BETWEEN_WATCHES: u64 = 1 << 17;
 
+/// What others tell is not looked at each round: who tells must wait then until it may write there again.
+const ROUNDS_BETWEEN_LOOKS: u64 = 1 << 4;
+
 /// After all windows: nothing is pending.
 const NEVER: u64 = u64::MAX;
+
+/// In place of a next window: the watcher has asked to stop.
+const STOP: u64 = 0;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +62,6 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
         desks: (0..n).map(|_| Desk::default()).collect(),
         post: [PostOffice::new(n), PostOffice::new(n)],
         gate: Gate::default(),
-        unserved: AtomicUsize::new(n),
         last: world.last_window(),
         too_long: AtomicBool::new(false),
         stop: AtomicBool::new(false),
@@ -77,39 +82,55 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
         (_, true) => End::BrokenOff,
         _ => End::Complete,
     };
-    let shard = |desk: Desk<_>| desk.shard.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let shard = |desk: Desk<_>| desk.shard.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     (office.desks.into_iter().filter_map(shard).collect(), end)
 }
 
 type Guard<'g, S> = MutexGuard<'g, Option<S>>;
 
-/// A shard, and what it tells of itself after each round; on cache lines of its own.
-#[repr(align(128))]
+/// A shard, and what it tells of itself.
 struct Desk<S> {
     /// Rounds in which a thread has taken the shard: each round one.
-    taken: AtomicU64,
-    /// The first window in which something happens after this one.
-    next: AtomicU64,
+    taken: Line<AtomicU64>,
+    told: Line<Told>,
+    /// Made in the first round.
+    shard: Line<Mutex<Option<S>>>,
+}
+
+/// Something on cache lines of its own: written by one thread without waiting for those who read its neighbours.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// What a shard tells when it has handed over what it has for others.
+#[derive(Default)]
+struct Told {
+    /// Rounds in which it has.
+    rounds: AtomicU64,
+    /// One more than the first window in which something happens after this one, [`STOP`] or [`NEVER`]; of even
+    /// and of odd rounds, for who is ahead tells of the next round while others read what is told of this one.
+    next: [AtomicU64; 2],
     events: AtomicU64,
     delivered: AtomicU64,
     time: AtomicU64,
-    /// Made in the first round.
-    shard: Mutex<Option<S>>,
 }
 
 impl<S> Default for Desk<S> {
     fn default() -> Self {
-        let [taken, next, events, delivered, time] = [(); 5].map(|()| AtomicU64::new(0));
-        Self { taken, next, events, delivered, time, shard: Mutex::new(None) }
+        Self { taken: Line::default(), told: Line::default(), shard: Line(Mutex::new(None)) }
     }
 }
 
 impl<S> Desk<S> {
+    /// Whether nobody has taken the shard in `round`.
+    fn is_free(&self, round: u64) -> bool {
+        self.taken.0.load(Relaxed) == round
+    }
+
     /// Whether the shard is the caller's in `round`.
     fn take(&self, round: u64) -> bool {
-        // Mostly it is clear without a write, which would cost others their copy of the line.
-        self.taken.load(Relaxed) == round
-            && self.taken.compare_exchange(round, round + 1, Relaxed, Relaxed).is_ok()
+        let taken = &self.taken.0;
+        self.is_free(round) && taken.compare_exchange(round, round + 1, Relaxed, Relaxed).is_ok()
     }
 }
 
@@ -131,8 +152,6 @@ struct Office<'w, P, F> {
     /// Written in one round and read in the next, by turns.
     post: [PostOffice; 2],
     gate: Gate,
-    /// Shards whose border is not served yet in this round.
-    unserved: AtomicUsize,
     /// The first window that there are no times for; whether all that is left is there or later.
     last: u64,
     too_long: AtomicBool,
@@ -144,94 +163,111 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> Office<'w, P, F> {
     /// The life of a thread.
     fn work(&self, thread: usize, mut watch: Option<Watch<'_>>) {
         let _alarm = Alarm(&self.gate);
-        let mut watched = 0;
+        let (mut watched, mut window) = (0, 0);
         for round in 0.. {
             for shard in (thread..self.desks.len()).step_by(self.threads) {
-                self.serve(shard, round);
+                self.serve(shard, (round, window));
             }
             if let Some(watch) = &mut watch
+                && (self.threads == 1 || round % ROUNDS_BETWEEN_LOOKS == 0)
                 && self.look(&mut watched, watch).is_break()
             {
                 self.stop.store(true, Relaxed);
             }
-            self.gate.wait(round, || {
-                (0..self.desks.len()).for_each(|shard| self.help(shard, round));
-            });
-            if self.gate.window() == NEVER {
+            let help = || (0..self.desks.len()).for_each(|shard| self.help(shard, (round, window)));
+            self.gate.wait(|| self.is_over(round), help);
+            let next = self.next(round);
+            // Where others have done this thread's part of the next round already, that may be of a later one;
+            // and there is nothing to do for it in the next.
+            fence(Acquire);
+            if self.is_over(round + 1) {
+                continue;
+            }
+            if next == STOP || next == NEVER {
+                break;
+            }
+            window = next - 1;
+            if window >= self.last {
+                self.too_long.store(true, Relaxed);
                 break;
             }
         }
     }
 
-    /// Does what a shard has to do in `round`, unless another thread has taken it.
-    fn serve(&self, number: usize, round: u64) {
+    /// Whether all shards have handed over what they have for others in `round`.
+    fn is_over(&self, round: u64) -> bool {
+        self.desks.iter().all(|desk| desk.told.0.rounds.load(Acquire) > round)
+    }
+
+    /// The least of what shards have told of what comes after `round`, which is over: the same for all threads.
+    fn next(&self, round: u64) -> u64 {
+        self.told(|told| &told.next[round as usize % 2]).min().unwrap_or(NEVER)
+    }
+
+    /// Does what a shard has to do in a round and its window, unless another thread has taken it.
+    fn serve(&self, number: usize, (round, window): (u64, u64)) {
         let desk = &self.desks[number];
         if self.threads == 1 || desk.take(round) {
-            let shard = desk.shard.lock().unwrap_or_else(PoisonError::into_inner);
-            self.serve_taken(number, shard, round);
+            let shard = desk.shard.0.lock().unwrap_or_else(PoisonError::into_inner);
+            self.serve_taken(number, shard, (round, window));
         }
     }
 
     /// The same for a shard that nobody is busy with.
-    fn help(&self, number: usize, round: u64) {
+    fn help(&self, number: usize, (round, window): (u64, u64)) {
         let desk = &self.desks[number];
-        if let Ok(shard) = desk.shard.try_lock()
+        if desk.is_free(round)
+            && let Ok(shard) = desk.shard.0.try_lock()
             && desk.take(round)
         {
-            self.serve_taken(number, shard, round);
+            self.serve_taken(number, shard, (round, window));
         }
     }
 
     /// The same for one that is the caller's.
-    fn serve_taken(&self, number: usize, mut shard: Guard<'_, Shard<'w, P>>, round: u64) {
+    fn serve_taken(
+        &self,
+        number: usize,
+        mut shard: Guard<'_, Shard<'w, P>>,
+        (round, window): (u64, u64),
+    ) {
         let post = |round: u64| &self.post[round as usize % 2];
         if let Some(shard) = &mut *shard {
             if self.desks.len() == 1 {
                 run_on(shard, self.last);
             } else {
                 shard.collect(post(round + 1));
-                shard.run_border(self.gate.window());
+                shard.run_border(window);
             }
         }
         let served = shard.get_or_insert_with(|| self.world.shard(number as u8, &self.probe));
-        let desk = &self.desks[number];
-        desk.next.store(served.next_window(), Relaxed);
-        desk.events.store(served.events, Relaxed);
-        desk.delivered.store(served.delivered, Relaxed);
-        desk.time.store(served.end, Relaxed);
+        let next = served.next_window().saturating_add(1);
         served.post(post(round));
-        if self.unserved.fetch_sub(1, AcqRel) == 1 {
-            self.open_next();
-        }
+        let told = &self.desks[number].told.0;
+        let stop = number == 0 && self.stop.load(Relaxed);
+        told.next[round as usize % 2].store(if stop { STOP } else { next }, Relaxed);
+        told.events.store(served.events, Relaxed);
+        told.delivered.store(served.delivered, Relaxed);
+        told.time.store(served.end, Relaxed);
+        told.rounds.store(round + 1, Release);
+        self.gate.ring();
         served.run_rest();
-    }
-
-    /// All shards have handed over what they have: begins the next round.
-    fn open_next(&self) {
-        let next = self.told(|desk| &desk.next).min().unwrap_or(NEVER);
-        let too_long = (self.last..NEVER).contains(&next);
-        self.too_long.store(too_long, Relaxed);
-        self.unserved.store(self.desks.len(), Relaxed);
-        self.gate.open(if too_long || self.stop.load(Relaxed) { NEVER } else { next });
     }
 
     /// Calls the watcher if enough has happened since.
     fn look(&self, watched: &mut u64, watch: &mut Watch<'_>) -> ControlFlow<()> {
-        let events = self.told(|desk| &desk.events).sum();
+        let events = self.told(|told| &told.events).sum();
         if events - *watched < EVENTS_BETWEEN_WATCHES {
             return ControlFlow::Continue(());
         }
         *watched = events;
-        let delivered = self.told(|desk| &desk.delivered).sum();
-        let time_ps = self.told(|desk| &desk.time).max().unwrap_or(0);
+        let delivered = self.told(|told| &told.delivered).sum();
+        let time_ps = self.told(|told| &told.time).max().unwrap_or(0);
         watch(Progress { time_ps, delivered, packets: self.world.total_packets, events })
     }
 
     /// What each shard has told last.
-    fn told<'o>(
-        &'o self,
-        what: impl Fn(&'o Desk<Shard<'w, P>>) -> &'o AtomicU64,
-    ) -> impl Iterator<Item = u64> {
-        self.desks.iter().map(move |desk| what(desk).load(Relaxed))
+    fn told<'o>(&'o self, what: impl Fn(&'o Told) -> &'o AtomicU64) -> impl Iterator<Item = u64> {
+        self.desks.iter().map(move |desk| what(&desk.told.0).load(Relaxed))
     }
 }
