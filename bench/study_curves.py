@@ -21,6 +21,10 @@ SHAPE: Final = {
 }  # fmt: skip
 """Yellowstone's shape at less than half its width: 256 hosts, full bisection."""
 
+OWN: Final = tuple(host for host in range(256) if host % 4 == host // 8 % 4)
+"""Hosts of the application: every fourth, not the same ones of each ToR. D-mod-k gives all hosts of
+one place at their ToRs the same links, so the same ones would share no link with anybody else."""
+
 TICK_NS: Final = 22.0
 LINE_GBPS: Final = 54.0
 LOADS: Final = (0.15, 0.3, 0.45, 0.6, 0.75, 0.9)
@@ -72,14 +76,14 @@ class Point:
 
 
 def scenario(application: str, mix: str | None, load: float) -> Scenario:
-    """An application on every fourth host, other traffic on the rest."""
-    hosts = ",".join(str(host) for host in range(0, 256, 4))
+    """An application on two hosts of every ToR, other traffic on the rest."""
+    hosts = ",".join(map(str, OWN))
     jobs: list[dict[str, Any]] = [
         {"name": "application", "hosts": hosts, "pattern": APPLICATIONS[application],
          "placement": "random"}
     ]  # fmt: skip
     if mix is not None:
-        others = ",".join(str(host) for host in range(256) if host % 4)
+        others = ",".join(str(host) for host in range(256) if host not in OWN)
         given = MIXES[mix]
         # Writes of 180 clients to 12 servers: the servers' own rate is at load 1.
         share = load / 15 if "servers" in given else load

@@ -172,8 +172,8 @@ def yellowstone() -> Found:
                 f"{c} {t} {percent(after.get((c, t), 0.0))}"
                 for c, t in (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
             ),
-            "fixed routes cause most stalls on the way up; without them the ways down, "
-            "where there is no choice, hold what is left",
+            "fixed routes cause most stalls of ToR ports; without them the ways down, "
+            "where there is less choice, hold what is left",
         )
     )
     found.figures = {
@@ -221,7 +221,7 @@ def _rows(
             ", ".join(f"{c} {t} {box[c, t]:.2f}" for c, t in
                       (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
                       if (c, t) in box),
-            "ours: ToR and leaf up ports alike, both far above down ports and spines")
+            "ours: ToR and leaf up ports alike, both above down ports and spines")
     )  # fmt: skip
     whole = ports.filter(pl.col("maximum") > 0.999).group_by("category", "port_type").len()
     rows.append(

@@ -372,11 +372,13 @@ impl<P: Probe> Shard<'_, P> {
     fn route_unloaded(&self, packet: &Packet, start: u32, n: u32) -> Route {
         let world = self.world;
         let place = match world.settings.routing {
+            _ if n == 1 => 0,
             Routing::Deterministic => {
-                world.modulus(packet.next - world.n_nodes, packet.node) as u32 % n
+                let shift = world.cut.link_shift[packet.next as usize];
+                let link = world.fixed(packet.next - world.n_nodes, packet.node);
+                link.wrapping_sub(shift).wrapping_sub(start)
             }
             Routing::Random => self.draw(packet.id, packet.hops, n),
-            Routing::Adaptive | Routing::Vc if n == 1 => 0,
             Routing::Adaptive | Routing::Vc => return Route::default(),
         };
         Route { start: start + place, n: 1, first: 0 }
@@ -434,11 +436,12 @@ impl<P: Probe> Shard<'_, P> {
         let links = step.shortest();
         let n = links.len();
         let draw = || self.draw(id, hops, n as u32) as usize;
+        let fixed = || world.plan.fixed(switch, node, via, state, &step);
         let link = match world.settings.routing {
-            Routing::Deterministic => links[world.modulus(switch, node) % n].wrapping_sub(shift),
+            Routing::Deterministic => fixed().wrapping_sub(shift),
             Routing::Random => links[draw()].wrapping_sub(shift),
             Routing::Vc => {
-                let default = links[world.modulus(switch, node) % n].wrapping_sub(shift);
+                let default = fixed().wrapping_sub(shift);
                 self.circuit(switch, slot, default, shift, step.links)
             }
             Routing::Adaptive => {

@@ -319,6 +319,15 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The link a fixed route from `switch` to `node` takes, where [`World::side_by_side`] has some.
+    #[inline]
+    pub fn fixed(&self, switch: u32, node: u32) -> u32 {
+        match &self.plan.rule {
+            Rule::Table(routes) => routes.fixed(switch, node),
+            _ => NIL,
+        }
+    }
+
     /// Whether a vertex is a node.
     #[inline]
     pub fn is_node(&self, vertex: u32) -> bool {
@@ -350,11 +359,6 @@ impl<'a> World<'a> {
     pub fn same_host(&self, message: &Envelope) -> bool {
         let host = &self.placement.host;
         host[message.src as usize] == host[message.dst as usize]
-    }
-
-    /// D-mod-k's dividend (Zahavi et al., 2010): what the switches below leave undistinguished.
-    pub fn modulus(&self, switch: u32, node: u32) -> usize {
-        (node / self.plan.divisor(switch)) as usize
     }
 
     /// Latency beyond the first cable, and switches visited, of a path nobody else is on.

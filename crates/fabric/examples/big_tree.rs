@@ -56,9 +56,7 @@ fn follow(what: &str, fabric: &Fabric, routes: &Routes) {
         let home = fabric.link_dst[routes.injection[to as usize] as usize];
         let mut at = fabric.link_dst[routes.injection[node as usize] as usize];
         while at != home {
-            let links = routes.candidates(at - nodes, to);
-            let turn = (to / routes.divisor[(at - nodes) as usize]) as usize % links.len();
-            at = fabric.link_dst[links[turn] as usize];
+            at = fabric.link_dst[routes.fixed(at - nodes, to) as usize];
             hops += 1;
         }
     }

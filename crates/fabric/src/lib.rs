@@ -10,6 +10,7 @@ pub mod dragonfly;
 pub mod dragonfly_plus;
 mod error;
 pub mod fat_tree;
+mod fixed;
 mod forwarding;
 mod global;
 pub mod hyperx;

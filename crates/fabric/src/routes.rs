@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use crate::fixed::Fixed;
 use crate::room::filled;
 use crate::tree::Tree;
 use crate::{Fabric, FabricError};
@@ -38,8 +39,8 @@ pub struct Routes {
     pub set_start: Vec<u32>,
     /// Links of all candidate sets, ascending within a set.
     pub set_links: Vec<u32>,
-    /// For D-mod-k: what to divide the destination by before the modulus, per switch.
-    pub divisor: Vec<u32>,
+    /// What D-mod-k chooses by.
+    pub(crate) fixed: Fixed,
     /// Takes the place of the table in large regular trees; the table is empty then.
     pub(crate) tree: Option<Tree>,
 }
@@ -76,7 +77,8 @@ impl Routes {
     }
 
     /// As [`Routes::up_down`], by arithmetic whatever the size: `None` where the fabric is no
-    /// regular tree. Memory is 4 bytes a link and 28 bytes a switch.
+    /// regular tree. Memory is 4 bytes a link and 36 bytes a switch, and where switches have a choice
+    /// of ways down 4 bytes a node and tier and 5 a link more.
     ///
     /// # Errors
     /// A node without exactly one switch cable.
@@ -114,12 +116,20 @@ impl Routes {
     /// The candidate links at `switch` towards `node`, which hangs off another switch.
     #[inline]
     pub fn candidates(&self, switch: u32, node: u32) -> &[u32] {
+        self.offered(switch, node).1
+    }
+
+    /// The same, and where among all sets (in a tree: among all links) they begin.
+    #[inline]
+    pub(crate) fn offered(&self, switch: u32, node: u32) -> (usize, &[u32]) {
         let column = self.column[node as usize];
         if let Some(tree) = &self.tree {
-            return tree.candidates(switch, column);
+            let links = tree.candidates(switch, column);
+            return (links.first().map_or(0, |&link| link as usize), links);
         }
         let set = self.table[switch as usize * self.columns as usize + column as usize] as usize;
-        &self.set_links[self.set_start[set] as usize..self.set_start[set + 1] as usize]
+        let start = self.set_start[set] as usize;
+        (start, &self.set_links[start..self.set_start[set + 1] as usize])
     }
 
     /// The candidates at `switch` towards another switch, that of [`Routes::column`] `column`, where
@@ -141,9 +151,8 @@ impl Routes {
             + self.column.capacity()
             + self.table.capacity()
             + self.set_start.capacity()
-            + self.set_links.capacity()
-            + self.divisor.capacity();
-        4 * words + self.tree.as_ref().map_or(0, Tree::bytes)
+            + self.set_links.capacity();
+        4 * words + self.fixed.bytes() + self.tree.as_ref().map_or(0, Tree::bytes)
     }
 
     /// Whether `switch` has a route to the switch of `node`, which is another one.
@@ -183,7 +192,7 @@ impl Routes {
             table: Vec::new(),
             set_start: vec![0],
             set_links: Vec::new(),
-            divisor: vec![1; fabric.n_switches as usize],
+            fixed: Fixed::plain(fabric.n_switches),
             tree: None,
         };
         for node in 0..nodes {
@@ -262,41 +271,15 @@ impl Routes {
                 };
             }
         }
-        self.divide(fabric);
+        self.fix(fabric);
         Ok(missing)
     }
 
     /// Replaces the table by arithmetic.
     fn with_tree(mut self, fabric: &Fabric, tree: Tree) -> Self {
-        let widest = tree.widest(fabric);
         self.tree = Some(tree);
-        self.divide_by(fabric, &widest);
+        self.fix(fabric);
         self
-    }
-
-    /// D-mod-k: a switch spreads destinations that the switches below it do not tell apart.
-    fn divide(&mut self, fabric: &Fabric) {
-        let mut widest = vec![1u32; tiers(fabric)];
-        let columns = self.columns as usize;
-        for switch in 0..fabric.n_switches as usize {
-            let tier = fabric.switch_tier[switch].max(0) as usize;
-            for column in 0..columns {
-                let set = self.table[switch * columns + column];
-                if set != NONE {
-                    let width = self.set_start[set as usize + 1] - self.set_start[set as usize];
-                    widest[tier] = widest[tier].max(width);
-                }
-            }
-        }
-        self.divide_by(fabric, &widest);
-    }
-
-    fn divide_by(&mut self, fabric: &Fabric, widest: &[u32]) {
-        for switch in 0..fabric.n_switches as usize {
-            let tier = fabric.switch_tier[switch].max(0) as usize;
-            self.divisor[switch] =
-                widest[..tier].iter().fold(1u32, |product, &width| product.saturating_mul(width));
-        }
     }
 }
 

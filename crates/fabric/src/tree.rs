@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::Fabric;
 #[cfg(test)]
 use crate::FabricError;
-use crate::routes::{NONE, Routes, tiers};
+use crate::routes::{NONE, Routes};
 
 /// Where one switch leads.
 #[derive(Debug, Clone, Copy)]
@@ -93,26 +93,13 @@ impl Tree {
         self.reach.capacity() * size_of::<Reach>() + 4 * self.links.capacity()
     }
 
-    /// Most candidates a switch of each tier has.
-    pub fn widest(&self, fabric: &Fabric) -> Vec<u32> {
-        let mut widest = vec![1; tiers(fabric)];
-        for switch in 0..fabric.n_switches {
-            let reach = &self.reach[switch as usize];
-            let width = &mut widest[fabric.switch_tier[switch as usize].max(0) as usize];
-            *width = (*width).max(reach.parallel);
-            if self.top(fabric, switch) != (reach.low, reach.high) {
-                *width = (*width).max(reach.ups);
-            }
-        }
-        widest
-    }
-
-    /// Columns below the switches at the end of a climb from `switch`.
-    fn top(&self, fabric: &Fabric, mut switch: u32) -> (u32, u32) {
-        while self.reach[switch as usize].ups > 0 {
-            switch = fabric.link_dst[self.reach[switch as usize].up as usize] - fabric.n_nodes;
-        }
-        (self.reach[switch as usize].low, self.reach[switch as usize].high)
+    /// The links up from `switch`, and those into each block below it; no empty ones.
+    pub fn sets(&self, switch: u32) -> impl Iterator<Item = &[u32]> {
+        let Reach { parallel, down, up, ups, low, high, inverse } = self.reach[switch as usize];
+        let blocks = if parallel > 0 { 1 + quotient(high - 1 - low, inverse) } else { 0 };
+        let into = (0..blocks).map(move |block| (down + block * parallel, parallel));
+        let all = std::iter::once((up, ups)).chain(into).filter(|&(_, n)| n > 0);
+        all.map(|(first, n)| &self.links[first as usize..(first + n) as usize])
     }
 
     /// Recognises a regular tree; `None` for anything else.
@@ -215,7 +202,6 @@ fn same_above(fabric: &Fabric, order: &[u32], reach: &[Reach]) -> Option<()> {
 pub(crate) fn compare(fabric: &Fabric) -> Result<bool, FabricError> {
     let table = Routes::table(fabric)?;
     let Some(tree) = Routes::arithmetic(fabric)? else { return Ok(false) };
-    assert_eq!(table.divisor, tree.divisor);
     for node in 0..fabric.n_nodes {
         let home = fabric.link_dst[table.injection[node as usize] as usize] - fabric.n_nodes;
         for switch in (0..fabric.n_switches).filter(|&s| s != home) {
@@ -223,6 +209,8 @@ pub(crate) fn compare(fabric: &Fabric) -> Result<bool, FabricError> {
             assert_eq!(leads, tree.leads(fabric, switch, node), "switch {switch} node {node}");
             if leads {
                 let (a, b) = (table.candidates(switch, node), tree.candidates(switch, node));
+                assert_eq!(a, b, "switch {switch} node {node}");
+                let (a, b) = (table.fixed(switch, node), tree.fixed(switch, node));
                 assert_eq!(a, b, "switch {switch} node {node}");
             }
         }

@@ -253,15 +253,15 @@ impl<'a> Router<'a> {
             let shortest = step.shortest();
             let n = shortest.len() as u32;
             let draw = |n: u32| below(random(self.seed, out.len() as u64, flow), n) as usize;
+            let fixed = || self.plan.fixed(switch, dst, via, state, &step);
             let link = match self.choice {
                 PathChoice::Pooled => shortest[0],
-                PathChoice::Deterministic => {
-                    shortest[(dst / self.plan.divisor(switch) % n) as usize]
-                }
+                PathChoice::Deterministic => fixed(),
                 PathChoice::Random => shortest[draw(n)],
                 PathChoice::LeastFlows => {
-                    let default = (dst / self.plan.divisor(switch) % n) as usize;
-                    step.least(default, |link| self.flows[link as usize])
+                    let default = fixed();
+                    let place = shortest.iter().position(|&link| link == default).unwrap_or(0);
+                    step.least(place, |link| self.flows[link as usize])
                 }
                 _ => step.least(draw(n), |link| self.flows[link as usize]),
             };

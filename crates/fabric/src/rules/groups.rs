@@ -25,6 +25,8 @@ pub struct Groups {
     inward: LinkSets,
     /// Whether the links of (switch, group) are global.
     across: Vec<bool>,
+    /// Switches of (group, other group) with global links there.
+    gates: Vec<u32>,
 }
 
 const RULE: &str = "group";
@@ -66,6 +68,7 @@ impl Groups {
             outward: LinkSets::default(),
             inward: LinkSets::default(),
             across: Vec::new(),
+            gates: Vec::new(),
         };
         let mut of_group = vec![Vec::new(); rule.groups];
         for switch in 0..fabric.n_switches {
@@ -73,6 +76,11 @@ impl Groups {
         }
         (rule.outward, rule.across) = rule.towards_groups(fabric, &of_group)?;
         rule.inward = rule.towards_members(fabric, &of_group)?;
+        rule.gates = filled("routes between groups", rule.groups.saturating_mul(rule.groups), 0)?;
+        for (key, _) in rule.across.iter().enumerate().filter(|&(_, &across)| across) {
+            let own = rule.group[key / rule.groups] as usize;
+            rule.gates[own * rule.groups + key % rule.groups] += 1;
+        }
         Ok(rule)
     }
 
@@ -206,6 +214,16 @@ impl Groups {
     pub(super) fn useful(&self, switch: u32, goal: u32, via: u32) -> bool {
         let (own, other) = (self.group(switch), self.group(goal));
         own != other && via != own && via != other
+    }
+
+    /// What a fixed route divides the node by before the modulus: at a global link, that of a switch
+    /// among all that have some to the group has been chosen already.
+    #[inline]
+    pub(super) fn divisor(&self, switch: u32, goal: u32, via: u32, state: RouteState) -> u32 {
+        let group = if state.detouring() { via } else { self.group[goal as usize] };
+        let across = self.across[self.outward_key(switch, group)];
+        let own = self.group[switch as usize] as usize;
+        if across { self.gates[own * self.groups + group as usize] } else { 1 }
     }
 
     /// Lanes: two, three with detours.

@@ -212,16 +212,29 @@ impl Plan {
         }
     }
 
-    /// D-mod-k's divisor at `switch` (Zahavi et al., 2010): the candidate is destination by this,
-    /// modulo their number. It is what the switches below leave undistinguished; 1 where the rule
-    /// has no such order.
+    /// The link of a fixed route on `step`, which is [`Plan::next`]'s of the same arguments: D-mod-k's of
+    /// trees (Zahavi, 2010; [`Routes::fixed`]); elsewhere by the same modulus, so that destinations
+    /// that take one link here do not all take one link of the next choice.
     #[inline]
-    pub fn divisor(&self, switch: u32) -> u32 {
-        match &self.rule {
-            Rule::Table(routes) => routes.divisor[switch as usize],
+    pub fn fixed(
+        &self,
+        switch: u32,
+        node: u32,
+        via: u32,
+        state: RouteState,
+        step: &Step<'_>,
+    ) -> u32 {
+        let divisor = match &self.rule {
+            Rule::Table(routes) => return routes.fixed(switch, node),
             Rule::Sideways(rule) => rule.divisor(switch),
+            Rule::Groups(rule) => {
+                let state = self.settle(switch, via, state);
+                rule.divisor(switch, self.home[node as usize], via, state)
+            }
             _ => 1,
-        }
+        };
+        let links = step.shortest();
+        links[(node / divisor) as usize % links.len()]
     }
 
     /// Whether there is a way from `switch` to `node`, which hangs off another.
@@ -268,7 +281,7 @@ impl Plan {
     /// Switch-to-switch hops from `switch` to `node` with the first candidate everywhere.
     ///
     /// UGAL-L (Singh, 2005; Kim et al., ISCA 2008) compares at the first switch: the minimal route
-    /// is taken if `queue(minimal) * hops(minimal) <= queue(detour) * hops(detour) + threshold`.
+    /// is taken if `queue(minimal) * hops(minimal) <= queue(detour) * hops(detour)`.
     pub fn hops(&self, fabric: &Fabric, mut switch: u32, node: u32, via: u32) -> u32 {
         let mut state = self.start(switch, node, via);
         let mut hops = 0;

@@ -210,8 +210,7 @@ mod tests {
             let mut switch = plan.home[0];
             while switch != plan.home[to as usize] {
                 let step = plan.next(switch, to, u32::MAX, RouteState::START);
-                let n = step.shortest().len() as u32;
-                let link = step.shortest()[(to / plan.divisor(switch) % n) as usize] as usize;
+                let link = plan.fixed(switch, to, u32::MAX, RouteState::START, &step) as usize;
                 load[link] += 1;
                 switch = fabric.link_dst[link] - fabric.n_nodes;
             }
