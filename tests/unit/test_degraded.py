@@ -45,6 +45,17 @@ def test_both_directions_of_a_cable_are_slow_and_one_of_a_link() -> None:
     assert link.vertex_name(int(link.link_src[np.flatnonzero(link.link_gbps < 100)[0]])) == "n03"
 
 
+def test_a_cable_given_twice_is_refused_and_its_directions_may_differ() -> None:
+    with pytest.raises(ScenarioError, match=r"'agg04\[1\]' is slow already, by 'leaf00\[9\]'"):
+        prepare(scenario([
+            {"cable": "leaf00[9]", "rate": "10 Gb/s"}, {"cable": "agg04[1]", "rate": "50 Gb/s"},
+        ]))  # fmt: skip
+    fabric = prepare(scenario([
+        {"link": "leaf00[9]", "rate": "10 Gb/s"}, {"link": "agg04[1]", "rate": "50 Gb/s"},
+    ])).fabric  # fmt: skip
+    assert sorted(fabric.link_gbps[fabric.link_gbps < 100]) == [10.0, 50.0]
+
+
 def test_healthy_and_slow_are_changes_one_undoes_the_other() -> None:
     given = prepare(scenario([{"cable": "leaf00[9]", "rate": "10 Gb/s"}]))
     well = prepare(scenario([]))

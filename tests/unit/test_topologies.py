@@ -178,6 +178,36 @@ def test_up_down_descends_where_it_can_though_climbing_on_is_shorter() -> None:
     assert [len(routing.path(0, node, 0, 0)) for node in (1, 2, 7)] == [0, 2, 4]
 
 
+def test_few_pairs_of_a_dragonfly_take_a_hop_more_than_up_down_needs() -> None:
+    # The figure of docs/topologies.md, against all up/down ways of the breadth-first order.
+    fabric = build(
+        {"kind": "dragonfly", "nodes_per_router": 1, "routers": 4, "global_ports": 2, "groups": 9}
+    )
+    routing = _core.Routing.of_network(network_of(fabric))
+    near: list[list[int]] = [[] for _ in range(36)]
+    for src, dst in zip(fabric.link_src.tolist(), fabric.link_dst.tolist(), strict=True):
+        if src >= 36 and dst >= 36:
+            near[src - 36].append(dst - 36)
+    depth, queue = {0: 0}, [0]
+    for here in queue:
+        fresh = [there for there in near[here] if there not in depth]
+        depth |= dict.fromkeys(fresh, depth[here] + 1)
+        queue.extend(fresh)
+    longer: list[int] = []
+    for start in range(36):
+        steps, places = {(start, False): 0}, [(start, False)]
+        for here, down in places:
+            for there in near[here]:
+                falls = (-depth[there], there) < (-depth[here], here)
+                if (falls or not down) and (there, falls) not in steps:
+                    steps[there, falls] = steps[here, down] + 1
+                    places.append((there, falls))
+        for goal in set(range(36)) - {start}:
+            least = min(steps.get((goal, falls), 99) for falls in (False, True))
+            longer.append(len(routing.path(start, goal, 0, 0)) - least)
+    assert (len(longer), longer.count(0), longer.count(1)) == (1260, 1253, 7)
+
+
 def test_next_gives_links_state_and_lane() -> None:
     topology = parse({"kind": "torus", "dims": [5], "tie": "positive"})
     fabric = topology.fabric()

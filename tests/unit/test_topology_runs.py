@@ -53,6 +53,12 @@ def test_mistakes_are_explained() -> None:
     with pytest.raises(FabricError, match="no routing 'dimension-ordr'") as caught:
         run(TORUS, "dimension-ordr")
     assert "dimension-order" in str(caught.value.remedy)
+    assert caught.value.place == "[fabric] routes"
+    with pytest.raises(FabricError, match="'k-ary-n-tree' has no routing 'ugal'"):
+        run({"kind": "k-ary-n-tree", "k": 4, "n": 2}, "ugal")
+    with pytest.raises(ScenarioError, match="'ugal' makes detours") as caught_vc:
+        run(TORUS, "ugal", routing="vc")
+    assert caught_vc.value.place == "[fabric] routes"
     with pytest.raises(ScenarioError, match="routes needs a topology"):
         parse({"fabric": {"preset": "tapered", "routes": "valiant"},
                "job": [{"pattern": {"kind": "ring"}}]})  # fmt: skip

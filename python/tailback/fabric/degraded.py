@@ -24,15 +24,26 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
         sections: Which cables or links, and what they serve.
 
     Raises:
-        ScenarioError: There is no such port, or the rate is not below the nominal one.
+        ScenarioError: There is no such port, the rate is not below the nominal one, or a link is
+            given twice.
     """
     if not sections:
         return fabric
     rate = fabric.link_gbps.copy()
+    given: dict[int, str] = {}
     for section in sections:
         key = "cable" if section.cable is not None else "link"
-        link = _link(fabric, section.cable or section.link or "", key)
+        port = section.cable or section.link or ""
+        link = _link(fabric, port, key)
         links = [link, int(fabric.link_reverse[link])] if key == "cable" else [link]
+        before = next((given[each] for each in links if each in given), None)
+        if before is not None:
+            raise ScenarioError(
+                f"{port!r} is slow already, by {before!r}",
+                place=f"{_PLACE} {key}",
+                remedy="give each cable once, or each of its directions by link",
+            )
+        given |= dict.fromkeys(links, port)
         nominal = float(fabric.link_gbps[links].min())
         if not 0 < section.rate < nominal:
             raise ScenarioError(

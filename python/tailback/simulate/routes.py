@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailback import _core
+from tailback.errors import ScenarioError
 from tailback.fabric.builders import forwarding_network, network_of, require_deadlock_free
 from tailback.fabric.lft import forwarding, read_lfts
 from tailback.fabric.model import Fabric
@@ -41,6 +42,7 @@ def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Rout
 
     Raises:
         FabricError: There is no such rule, or buffers could wait on one another in a circle.
+        ScenarioError: The engine's routing takes no detours, and the rule makes some.
     """
     section = scenario.fabric
     if section.forwarding is not None:
@@ -56,7 +58,13 @@ def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Rout
     if name == "up-down":
         return Routes(network_of(fabric, nodes))
     network = network_of(fabric, [])
-    rule = topology.routing(network, "valiant" if name == "ugal" else name)
+    rule = topology.routing(network, name)
+    if rule.detours and scenario.engine.routing == "vc":
+        raise ScenarioError(
+            f"{name!r} makes detours, and routing vc takes shortest ways alone",
+            place="[fabric] routes",
+            remedy="take other routes, or another [engine] routing",
+        )
     require_deadlock_free(fabric, rule)
     if name == "valiant":
         return Routes(network, rule, "valiant")

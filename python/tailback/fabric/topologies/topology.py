@@ -62,16 +62,19 @@ class Topology(BaseModel, ABC):
             FabricError: There is no such rule here, or it does not fit.
         """
         rules = self.rules()
+        if "valiant" in rules:
+            # UGAL chooses between the rule's detours and its shortest ways.
+            rules["ugal"] = rules["valiant"]
         if rule not in rules:
             raise FabricError(
                 f"topology {self.kind!r} has no routing {rule!r}",
-                place=f"{PLACE} routing",
+                place="[fabric] routes",
                 remedy=nearest(rule, rules),
             )
         try:
             return rules[rule](network)
         except ValueError as error:
-            raise FabricError(str(error), place=f"{PLACE} routing") from None
+            raise FabricError(str(error), place="[fabric] routes") from None
 
 
 TOPOLOGIES: Registry[type[Topology]] = Registry("topology", "networks computed from a few options")
