@@ -15,6 +15,8 @@ from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build
+from tailback.scenario import parse
+from tailback.simulate import simulate
 
 DISCOVERY = """\
 Switch 36 "S-0000000000000001" # "left" base port 0 lid 1 lmc 0
@@ -102,8 +104,41 @@ def test_circles_are_refused() -> None:
 
     forward = np.full((3, 3), NO_ENTRY, np.uint32)
     forward[0, 2], forward[1, 2] = link(0, 1), link(1, 0)
-    with pytest.raises(FabricError, match="for node 2 in a circle through switch"):
+    with pytest.raises(FabricError, match=r"for 'n2' in a circle through 'r[01]'"):
         forwarding_network(ring, forward)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_table(fabric: Fabric, tmp_path: Path) -> None:
+    found = forwarding(fabric, read_lfts(_tables(tmp_path, "\ufeff" + LEFT + RIGHT)))
+    assert found.notes == [] and found.node_lid.tolist() == [3, 4, 5]
+
+
+def test_a_run_on_tables_that_do_not_arrive_names_their_file(
+    fabric: Fabric, tmp_path: Path
+) -> None:
+    lfts = _tables(tmp_path, LEFT)
+    job = {"pattern": {"kind": "alltoall", "ranks": fabric.n_nodes, "size": "4 KiB"}}
+    given = {"file": str(tmp_path / "fabric.txt"), "forwarding": str(lfts)}
+    message = "no path from switch 'right' to switch 'left': the forwarding tables do not lead"
+    with pytest.raises(FabricError, match=message) as caught:
+        simulate(parse({"fabric": given, "job": [job]}))
+    assert caught.value.file == lfts and "tables" in str(caught.value.remedy)
+
+
+def test_a_run_on_tables_in_a_circle_names_file_node_and_switch(tmp_path: Path) -> None:
+    (tmp_path / "fabric.txt").write_text(
+        DISCOVERY.replace('[4] "S-0000000000000002"[4]', '[4] "S-0000000000000003"[4]')
+        + '[4] "S-0000000000000003"[3] # "far" lid 6 4xFDR\n'
+        + 'Switch 36 "S-0000000000000003" # "far" base port 0 lid 6 lmc 0\n'
+        + '[1] "H-0000000000000040"[1](41) # "d HCA-1" lid 7 4xFDR\n'
+    )
+    to_d = "0x0007 003 : (Channel Adapter portguid 0x0000000000000041: 'd HCA-1')\n"
+    lfts = _tables(tmp_path, LEFT + to_d + RIGHT + to_d)
+    job = {"pattern": {"kind": "alltoall", "ranks": 4, "size": "4 KiB"}}
+    given = {"file": str(tmp_path / "fabric.txt"), "forwarding": str(lfts)}
+    with pytest.raises(FabricError, match="for 'd HCA-1' in a circle through 'left'") as caught:
+        simulate(parse({"fabric": given, "job": [job]}))
+    assert caught.value.file == lfts
 
 
 def test_lmc_unreachable_and_tool_errors_are_noted(fabric: Fabric, tmp_path: Path) -> None:

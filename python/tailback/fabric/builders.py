@@ -134,13 +134,50 @@ def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Net
         flat = np.ascontiguousarray(forward, np.uint32).reshape(-1)
         return _core.with_forwarding(network_of(fabric, []), flat)
     except ValueError as error:
+        text = str(error)
+        circle = _circle(fabric, forward)
+        if circle is not None:
+            switch, node = circle
+            text = (
+                f"the forwarding tables send packets for {fabric.node_name[node]!r} in a circle "
+                f"through {fabric.switch_name[switch]!r}"
+            )
         raise FabricError(
-            str(error), remedy="read the tables again when the subnet manager is at rest"
+            text, remedy="read the tables again when the subnet manager is at rest"
         ) from None
 
 
-def require_deadlock_free(fabric: Fabric, routing: _core.Routing) -> None:
+def _circle(fabric: Fabric, forward: NDArray[np.uint32]) -> tuple[int, int] | None:
+    """A switch that packets for a node come back to, and that node; None if there is none."""
+    n, s = fabric.n_nodes, fabric.n_switches
+    if np.shape(forward) != (s, n):
+        return None
+    # One row more: where packets that have left the switches stay.
+    after = np.full((s + 1, n), s, np.int64)
+    known = np.asarray(forward) < fabric.n_links
+    to = fabric.link_dst[forward[known]].astype(np.int64) - n
+    after[:-1][known] = np.where(to < 0, s, to)
+    home = fabric.link_src < n
+    after[fabric.link_dst[home].astype(np.int64) - n, fabric.link_src[home]] = s
+    nodes = np.arange(n)
+    for _ in range(s.bit_length()):
+        after = after[after, nodes]
+    going = np.argwhere(after[:-1] < s)
+    if not len(going):
+        return None
+    switch, node = going[0]
+    return int(after[switch, node]), int(node)
+
+
+def require_deadlock_free(
+    fabric: Fabric, routing: _core.Routing, *, place: str = "[fabric] routes"
+) -> None:
     """Check that no cycle of buffers can form under ``routing``.
+
+    Args:
+        fabric: The fabric.
+        routing: The rule on it.
+        place: What is to blame.
 
     Raises:
         FabricError: One can; names every buffer on a shortest one, by link and virtual lane. Or
@@ -158,7 +195,7 @@ def require_deadlock_free(fabric: Fabric, routing: _core.Routing) -> None:
         shown = names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"]
         raise FabricError(
             f"the routes can deadlock: {' waits for '.join([*shown, names[0]])}",
-            place="[engine] routing",
+            place=place,
             remedy="give the routing the virtual lanes it needs, or use up/down routes",
         )
 

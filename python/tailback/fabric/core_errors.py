@@ -21,6 +21,7 @@ def explained(
     *,
     fabric: Fabric | None = None,
     file: Path | None = None,
+    forwarding: Path | None = None,
 ) -> Iterator[None]:
     """Turn an exception of the core into the TailbackError it stands for.
 
@@ -29,11 +30,12 @@ def explained(
         remedy: What to do about such a value.
         fabric: Names the nodes and switches that the core knows by number.
         file: File that the fabric was read from.
+        forwarding: File or folder that the routes were read from.
     """
     try:
         yield
     except _core.UnconnectedError as error:
-        raise _unconnected(error, fabric, file) from None
+        raise _unconnected(error, fabric, file, forwarding) from None
     except _core.DeadlockError as error:
         raise FabricError(
             str(error), file=file,
@@ -54,16 +56,27 @@ def explained(
 
 
 def _unconnected(
-    error: _core.UnconnectedError, fabric: Fabric | None, file: Path | None
+    error: _core.UnconnectedError,
+    fabric: Fabric | None,
+    file: Path | None,
+    forwarding: Path | None,
 ) -> FabricError:
     """The error of two places without a path, named where ``fabric`` is known."""
+    why = "the fabric is not connected"
+    remedy = (
+        "the job's hosts lie in parts of the fabric without a path between them; choose hosts of "
+        "one part or check the cables"
+    )
+    if forwarding is not None:
+        why = "the forwarding tables do not lead there"
+        remedy = (
+            "read the tables of all switches again, choose other hosts, or leave forwarding out "
+            "for up/down routes"
+        )
     text = str(error)
     if fabric is not None:
         kind, *numbers = error.ends
         names = fabric.node_name if kind == "node" else fabric.switch_name
         one, other = (names[number] for number in numbers)
-        text = f"no path from {kind} {one!r} to {kind} {other!r}: the fabric is not connected"
-    return FabricError(
-        text, file=file, remedy="the job's hosts lie in parts of the fabric without a path between "
-        "them; choose hosts of one part or check the cables",
-    )  # fmt: skip
+        text = f"no path from {kind} {one!r} to {kind} {other!r}: {why}"
+    return FabricError(text, file=forwarding or file, remedy=remedy)

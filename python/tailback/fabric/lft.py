@@ -95,7 +95,7 @@ def read_lfts(path: Path) -> Tables:
                     "is larger than 256 MiB, which no forwarding tables are", file=file,
                     remedy=_REMEDY,
                 )  # fmt: skip
-            text = file.read_bytes().decode("utf-8", errors="replace")
+            text = file.read_bytes().decode("utf-8-sig", errors="replace")
             try:
                 _parse(text, tables, odd)
             except FabricError as error:

@@ -131,8 +131,11 @@ def execute(
     if stated is not None:
         pace_mbps = stated.mbps
     began = time.perf_counter()
-    file = prepared.scenario.fabric.file
-    with explained("[engine]", "see docs/scenario.md", fabric=fabric, file=file):
+    section = prepared.scenario.fabric
+    with explained(
+        "[engine]", "see docs/scenario.md", fabric=fabric, file=section.file,
+        forwarding=section.forwarding,
+    ):  # fmt: skip
         outcome = _core.simulate(
             routes.network,
             json.dumps(settings),

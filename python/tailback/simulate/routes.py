@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailback import _core
-from tailback.errors import ScenarioError
+from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import forwarding_network, network_of, require_deadlock_free
 from tailback.fabric.lft import forwarding, read_lfts
 from tailback.fabric.model import Fabric
@@ -47,9 +47,13 @@ def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Rout
     section = scenario.fabric
     if section.forwarding is not None:
         found = forwarding(fabric, read_lfts(section.forwarding))
-        network = forwarding_network(fabric, found.link)
-        rule = _core.Routing.of_network(network)
-        require_deadlock_free(fabric, rule)
+        try:
+            network = forwarding_network(fabric, found.link)
+            rule = _core.Routing.of_network(network)
+            require_deadlock_free(fabric, rule, place="[fabric] forwarding")
+        except FabricError as error:
+            error.located(section.forwarding)
+            raise
         return Routes(network, notes=tuple(found.notes))
     if section.topology is None:
         return Routes(network_of(fabric, nodes))
