@@ -225,3 +225,16 @@ def test_counters_of_a_fluid_run_are_refused() -> None:
 
     with pytest.raises(RunError, match="fluid model"):
         from_run(simulate_fluid(prepared()))
+
+
+def test_settings_that_the_model_leaves_out_are_noted() -> None:
+    def notes(**engine: Any) -> str:
+        job = {"pattern": {"kind": "ring", "ranks": 8, "size": "64 KiB"}}
+        given = {"fabric": {"fat_tree": TREE}, "job": [job], "engine": engine}
+        return " ".join(simulate_fluid(prepare(parse(given))).notes)
+
+    assert "leaves out" not in notes()
+    assert "[engine] says of lane_weights, crossbar_speedup" in notes(
+        services=2, lane_weights=["12 KiB", "4 KiB"], crossbar_speedup=1.0
+    )
+    assert "says of congestion_control" in notes(injection="per-destination", congestion_control={})

@@ -62,6 +62,21 @@ class FluidOptions:
     lines: bool = False
 
 
+def _not_modelled(scenario: Scenario) -> list[str]:
+    """A note of the settings that would make packets share links otherwise, if there are some."""
+    engine = scenario.engine
+    here = {
+        "lane_weights": engine.services > 1 and bool(engine.lane_weights),
+        "crossbar_speedup": engine.crossbar_speedup > 0,
+        "congestion_control": engine.congestion_control is not None,
+        "pacing": engine.pacing.kind != "off",
+    }
+    names = [name for name, given in here.items() if given]
+    if not names:
+        return []
+    return [f"the fluid model leaves out what [engine] says of {', '.join(names)}"]
+
+
 def paths_like(routing: str, fabric: Fabric, routes: Routes) -> Choice:
     """The choice of paths nearest to what packets would do.
 
@@ -245,7 +260,8 @@ def _execute(
         "settlements_per_s": times.settlements / seconds if seconds else 0.0,
         "cores": os.cpu_count(),
     }
-    return Run(scenario, tables, summary, performance, [*prepared.notes, *routes.notes, NOTE])
+    notes = [*prepared.notes, *routes.notes, NOTE, *_not_modelled(scenario)]
+    return Run(scenario, tables, summary, performance, notes)
 
 
 def rank_model(
