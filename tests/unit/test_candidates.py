@@ -78,11 +78,12 @@ def test_paths_of_two_lengths_are_refused() -> None:
             own = [] if at == goal else inner[fabric.link_src[inner] == n + at].tolist()
             counts[goal, at] = len(own)
             links += own
-    both = Choices(4, np.concatenate([[0], np.cumsum(counts.ravel())]), np.array(links))
+    goals = fabric.node_switch.astype(np.int64), np.arange(4)
+    both = Choices(4, *goals, np.concatenate([[0], np.cumsum(counts.ravel())]), np.array(links))
     ends = np.array([[0], [1]], np.uint32)
     with pytest.raises(FabricError, match="of different lengths"):
         pair_candidates(fabric, both, ends[0], ends[1])
-    empty = Choices(4, np.zeros(17, np.int64), np.zeros(0, np.int64))
+    empty = Choices(4, *goals, np.zeros(17, np.int64), np.zeros(0, np.int64))
     with pytest.raises(FabricError, match="missing"):
         pair_candidates(fabric, empty, ends[0], ends[1])
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from test_lft import DISCOVERY, LEFT, RIGHT
 from test_probes import SCHEMES, TORUS, run_of, truth_of
 
 from tailback.cli import run as command
@@ -17,6 +18,8 @@ from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.rules.tb005_samples import too_few_samples
 from tailback.diagnose.rules.tb008_injection import met_congestion
 from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulate import simulate
 from tailback.simulate.decoded import link_counts, received
 from tailback.telemetry.estimate import link_estimates
 
@@ -231,3 +234,56 @@ def test_what_is_asked_for_settles_it(scheme: str, bits: int, messages: int, see
     enough = evidence(1 + -(-few.packets_wanting() // few.received))
     assert too_few_samples(enough) is None
     assert enough.unsure_share < 0.5 * few.unsure_share
+
+
+@pytest.mark.parametrize(
+    "scheme", ["compact", "coordinated", "xor-digest", "node-marking", "worst-hop"]
+)
+def test_tables_that_lead_to_nodes_of_a_switch_by_different_ways(
+    scheme: str, tmp_path: Path
+) -> None:
+    """Each node has candidates of its own: those of another node of its switch are not its."""
+    (tmp_path / "fabric.txt").write_text(DISCOVERY)
+    (tmp_path / "lfts.txt").write_text(LEFT + RIGHT)
+    scenario = {
+        "fabric": {"file": str(tmp_path / "fabric.txt"), "forwarding": str(tmp_path / "lfts.txt")},
+        "job": [{"pattern": {"kind": "alltoall", "ranks": 3, "size": "256 KiB", "rounds": 20}}],
+        "telemetry": {"scheme": scheme, "hash_bits": 8},
+    }
+    run = received(simulate(parse(scenario)))
+    both = against_truth(run).filter(pl.col("src_name") == "right", ~pl.col("to_node"))
+    assert both["observed_packets"].to_list() == [1280, 1280]
+    # What chance leaves of 1280 packets over two hops at the worst: five deviations.
+    assert both["estimated"].to_list() == pytest.approx([1280, 1280], rel=0.3)
+    counts = link_counts(run).packets
+    if counts is not None:
+        low, high = (bound[both["link"].to_numpy()] for bound in counts.interval(5.0))
+        assert ((low < 1280) & (high > 1280)).all()
+
+
+@pytest.mark.parametrize("scheme", ["compact", "coordinated"])
+def test_static_routes_leave_one_way_to_each_node(scheme: str) -> None:
+    """Of two jobs one after the other none is charged with links that only the other one used."""
+    hosts = [",".join(str(n) for n in range(36) if n % 4 // 2 == part) for part in (0, 1)]
+    jobs = [
+        {"name": name, "hosts": where, "start": start,
+         "pattern": {"kind": "uniform", "ranks": 18, "messages": 20, "size": "64 KiB"}}
+        for name, where, start in zip("ab", hosts, ("0 ps", "20 ms"), strict=True)
+    ]  # fmt: skip
+    engine = {"buffer": "32 KiB", "eager": "1 MiB", "routing": "deterministic"}
+    run = received(run_of({"scheme": scheme}, job=jobs, engine=engine))
+    log = run.tables["messages"].join(run.tables["labels"], on="label")
+    first_ends = log.filter(pl.col("job") == 0)["arrival_ps"].max()
+    windows = run.tables["windows"].with_columns(
+        job=(pl.col("start_ps") > first_ends).cast(pl.UInt32)
+    )
+    used = (
+        run.tables["truth"].join(windows, on="window").filter(pl.col("observed_packets") > 0)
+        .select("job", "link").unique()
+    )  # fmt: skip
+    charged = run.tables["samples"].select("job", "link").unique()
+    assert charged.height > 100
+    assert charged.join(used, on=["job", "link"], how="anti").height == 0
+    counts, truth = link_counts(run).packets, truth_of(run)
+    assert counts is not None
+    assert not counts.packets[truth["observed_packets"].to_numpy() == 0].any()

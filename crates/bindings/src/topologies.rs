@@ -1,6 +1,6 @@
 //! Topology builders, and routing rules with their deadlock check.
 
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Sideways, Tie};
@@ -288,6 +288,22 @@ impl Routing {
         }
         let step = self.plan.next(switch, node, via, RouteState(state));
         Ok((step.links.to_vec(), step.next.0, step.lane))
+    }
+
+    /// The link by which each switch sends packets for `node` where D-mod-k decides among the candidates
+    /// of a route without detours that has just begun; 2^32 - 1 where there is none.
+    fn fixed<'py>(&self, py: Python<'py>, node: u32) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        self.check_ends(0, &[node])?;
+        let (fabric, plan) = (&self.network.get().fabric, &self.plan);
+        let home = plan.home[node as usize];
+        let link = |switch| {
+            if switch == home || !plan.leads(fabric, switch, node) {
+                return u32::MAX;
+            }
+            let step = plan.next(switch, node, u32::MAX, RouteState::START);
+            plan.fixed(switch, node, u32::MAX, RouteState::START, &step)
+        };
+        Ok(PyArray1::from_iter(py, (0..fabric.n_switches).map(link)))
     }
 
     /// Links and lanes from the switch of `source` to that of `node`; `via` beyond the detours is

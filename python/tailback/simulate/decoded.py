@@ -16,12 +16,17 @@ from tailback.simulate.routes import routes_for
 from tailback.telemetry.candidates import (
     Pairs,
     anywhere,
+    fixed_choices,
     minimal_choices,
     pair_candidates,
     routed_choices,
 )
 from tailback.telemetry.carried import Carried, count_carried
 from tailback.telemetry.received import receive
+
+MOST_WAYS = 1 << 23
+"""Destinations times switches up to which deterministic routes are followed one by one; beyond it
+all minimal paths are candidates, which leaves more open."""
 
 
 def link_counts(run: Run, fabric: Fabric | None = None) -> Carried:
@@ -73,16 +78,24 @@ def _fabric(run: Run) -> Fabric:
 def _candidates(run: Run, fabric: Fabric) -> Pairs:
     """Candidates by the run's routing: minimal paths, or those of tables and discovered fabrics.
 
-    Packets that may go round may cross any link.
+    Where tables or D-mod-k name one way to a node, that is it. Packets that may go round may cross
+    any link.
     """
-    packets = run.tables["packets"]
+    packets, section = run.tables["packets"], run.scenario.fabric
     if packets["hops"].null_count():
         return anywhere(fabric)
     src, dst = packets["src_node"].to_numpy(), packets["dst_node"].to_numpy()
-    if run.scenario.fabric.file is None:
+    fixed = run.scenario.engine.routing == "deterministic"
+    fixed &= len(np.unique(dst)) * fabric.n_switches <= MOST_WAYS
+    if section.file is None and not fixed:
         return pair_candidates(fabric, minimal_choices(fabric), src, dst)
     nodes = np.unique(run.tables["ranks"]["node"].to_numpy()).tolist()
     routes = routes_for(run.scenario, fabric, nodes)
+    if section.file is None and routes.rule is not None:
+        return pair_candidates(fabric, minimal_choices(fabric), src, dst)
     rule = routes.rule or _core.Routing.of_network(routes.network)
-    choices = routed_choices(fabric, lambda at, node: rule.next(at, node, 0, 0)[0])
+    if fixed or section.forwarding is not None:
+        choices = fixed_choices(fabric, rule.fixed, dst)
+    else:
+        choices = routed_choices(fabric, lambda at, node: rule.next(at, node, 0, 0)[0])
     return pair_candidates(fabric, choices, src, dst)

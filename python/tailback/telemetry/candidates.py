@@ -3,8 +3,10 @@
 Routing says by which links a switch may forward towards a destination. Followed from the source's
 switch hop by hop, that gives the links a packet may take as its first hop, as its second, and so
 on, for a table, for minimal adaptive routing or for any other rule whose choices depend on switch
-and destination alone. Paths between two switches must all be of one length, as minimal ones are:
-then the receiver knows from the ends how many hops a packet made.
+and destination alone. Nodes that are reached by the same ways everywhere are one *goal*: those of a
+switch where any shortest way will do, each node alone where a forwarding table names a way to it.
+Paths of a pair must all be of one length, as minimal ones are: then the receiver knows from the
+ends how many hops a packet made.
 """
 
 from __future__ import annotations
@@ -26,27 +28,34 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Choices:
-    """By which links a switch may forward towards another.
+    """By which links a switch may forward towards a goal.
 
     Attributes:
         switches: Number of switches S.
-        start: Towards switch ``goal`` switch ``at`` may use
-            ``links[start[goal * S + at]:start[goal * S + at + 1]]``, shape (S² + 1,).
+        goal: Goal of each node, shape (N,); -1 where it was not asked for.
+        home: Switch of each goal, shape (G,).
+        start: Towards ``goal`` switch ``at`` may use
+            ``links[start[goal * S + at]:start[goal * S + at + 1]]``, shape (G S + 1,).
         links: Those links.
     """
 
     switches: int
+    goal: Ints
+    home: Ints
     start: Ints
     links: Ints
 
     def of(self, at: int, goal: int) -> Ints:
-        """Links from one switch towards another; empty where ``at`` is ``goal``."""
+        """Links from a switch towards a goal; empty where ``at`` is its switch."""
         row = goal * self.switches + at
         return self.links[self.start[row] : self.start[row + 1]]
 
 
 def minimal_choices(fabric: Fabric) -> Choices:
-    """Every link that leads nearer to the destination: minimal adaptive routing."""
+    """Every link that leads nearer to the destination: minimal adaptive routing.
+
+    The goals are the switches.
+    """
     n, s = fabric.n_nodes, fabric.n_switches
     inner = np.flatnonzero((fabric.link_src >= n) & (fabric.link_dst >= n))
     src = fabric.link_src[inner].astype(np.int64) - n
@@ -59,42 +68,76 @@ def minimal_choices(fabric: Fabric) -> Choices:
         nearer = nearer[np.argsort(src[nearer], kind="stable")]
         counts[goal] = np.bincount(src[nearer], minlength=s)
         links.append(inner[nearer])
-    start = np.concatenate([[0], np.cumsum(counts.ravel())])
-    return Choices(s, start.astype(np.int64), np.concatenate(links).astype(np.int64))
+    start = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
+    goals = fabric.node_switch.astype(np.int64)
+    return Choices(s, goals, np.arange(s), start, np.concatenate(links).astype(np.int64))
 
 
 def routed_choices(fabric: Fabric, next_links: Callable[[int, int], Sequence[int]]) -> Choices:
-    """The choices of a routing rule.
+    """The choices of a routing rule that leads to all nodes of a switch alike.
+
+    The goals are the switches that have nodes.
 
     Args:
         fabric: The fabric.
         next_links: Links that lead from a switch towards a *node* elsewhere.
     """
     s = fabric.n_switches
-    node_of = {int(switch): node for node, switch in reversed(list(enumerate(fabric.node_switch)))}
-    counts, links = np.zeros((s, s), np.int64), []
-    for goal in sorted(node_of):
+    home, node_of, goal = np.unique(fabric.node_switch, return_index=True, return_inverse=True)
+    counts, links = np.zeros((len(home), s), np.int64), []
+    for number, node in enumerate(node_of.tolist()):
         for at in range(s):
-            found = [] if at == goal else list(next_links(at, node_of[goal]))
-            counts[goal, at] = len(found)
+            found = [] if at == home[number] else list(next_links(at, node))
+            counts[number, at] = len(found)
             links.extend(found)
-    start = np.concatenate([[0], np.cumsum(counts.ravel())])
-    return Choices(s, start.astype(np.int64), np.array(links, np.int64))
+    start = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
+    return Choices(
+        s, goal.reshape(-1).astype(np.int64), home.astype(np.int64), start,
+        np.array(links, np.int64),
+    )  # fmt: skip
+
+
+def fixed_choices(
+    fabric: Fabric,
+    links_to: Callable[[int], NDArray[np.uint32]],
+    destinations: NDArray[np.uint32],
+) -> Choices:
+    """The choices of routes by which each switch has one link towards a node: tables, D-mod-k.
+
+    Each destination is a goal of its own: two nodes of a switch may be reached by different ways.
+
+    Args:
+        fabric: The fabric.
+        links_to: The link of every switch towards a node, shape (S,); 2^32 − 1 for none.
+        destinations: Nodes that packets went to.
+    """
+    nodes = np.unique(destinations).astype(np.int64)
+    goal = np.full(fabric.n_nodes, -1, np.int64)
+    goal[nodes] = np.arange(len(nodes))
+    table = [np.asarray(links_to(node), np.int64) for node in nodes.tolist()]
+    every = np.concatenate([np.zeros(0, np.int64), *table])
+    known = every != np.iinfo(np.uint32).max
+    start = np.concatenate([[0], np.cumsum(known)]).astype(np.int64)
+    home = fabric.node_switch.astype(np.int64)[nodes]
+    return Choices(fabric.n_switches, goal, home, start, every[known])
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Candidate links of pairs of switches, hop by hop.
+    """Candidate links of pairs of a switch and a goal (:class:`Choices`), hop by hop.
 
     Attributes:
-        node_switch: Switch of each node.
-        index: Number of the pair (source switch × S + destination switch), -1 when not asked for.
+        node_switch: Switch of each node, shape (N,).
+        goal: Goal of each node, shape (N,).
+        index: Number of the pair of each source switch and goal, -1 when not asked for, shape
+            (S, G).
         length: Links of each pair's paths after the injection link, ejection link included.
         hops: For each hop between switches ``(start, links)`` over the pairs.
         ejection: Ejection link of each node.
     """
 
     node_switch: Ints
+    goal: Ints
     index: Ints
     length: NDArray[np.uint8]
     hops: list[tuple[NDArray[np.uint64], NDArray[np.uint32]]]
@@ -102,9 +145,7 @@ class Pairs:
 
     def of(self, source: NDArray[np.uint32], destination: NDArray[np.uint32]) -> Ints:
         """The pair of each packet."""
-        s = int(np.sqrt(len(self.index)))
-        pair = self.node_switch[source] * s + self.node_switch[destination]
-        return np.asarray(self.index[pair], np.int64)
+        return np.asarray(self.index[self.node_switch[source], self.goal[destination]], np.int64)
 
     def stage(
         self,
@@ -130,7 +171,7 @@ def pair_candidates(
     destination: NDArray[np.uint32],
     most_hops: int = 64,
 ) -> Pairs:
-    """Candidate links of all pairs of switches between which packets were sent.
+    """Candidate links of all pairs of a switch and a goal between which packets were sent.
 
     Args:
         fabric: The fabric.
@@ -142,29 +183,29 @@ def pair_candidates(
     Raises:
         FabricError: A pair has no path, paths of different lengths, or longer ones.
     """
-    n, s = fabric.n_nodes, fabric.n_switches
+    n, s, g = fabric.n_nodes, fabric.n_switches, len(choices.home)
     at_node = fabric.node_switch.astype(np.int64)
-    pairs = np.unique(at_node[source] * s + at_node[destination])
-    index = np.full(s * s, -1, np.int64)
-    index[pairs] = np.arange(len(pairs))
+    pairs = np.unique(at_node[source] * g + choices.goal[destination])
+    index = np.full((s, g), -1, np.int64)
+    index.reshape(-1)[pairs] = np.arange(len(pairs))
     length = np.zeros(len(pairs), np.uint8)
     found: list[list[tuple[Ints, Ints]]] = [[] for _ in range(most_hops)]
     into = fabric.link_dst.astype(np.int64) - n
-    for goal in np.unique(pairs % s).tolist():
-        mine = np.flatnonzero(pairs % s == goal)
+    for goal, mine in _by_goal(pairs % g):
+        home = int(choices.home[goal])
         reached = np.zeros((len(mine), s), bool)
-        reached[np.arange(len(mine)), pairs[mine] // s] = True
+        reached[np.arange(len(mine)), pairs[mine] // g] = True
         links = choices.links[choices.start[goal * s] : choices.start[goal * s + s]]
         from_switch = fabric.link_src[links].astype(np.int64) - n
         for hop in range(most_hops + 1):
-            done = reached[:, goal]
+            done = reached[:, home]
             # Left at this hop: there already and elsewhere too, or nowhere, or on the way for ever.
             mixed = done & (reached.sum(axis=1) > 1)
             lost = ~reached.any(axis=1) & (length[mine] == 0)
             endless = ~done & reached.any(axis=1) & (hop == most_hops)
             bad = np.flatnonzero(mixed | lost | endless)
             if len(bad):
-                raise _no_single_length(fabric, int(pairs[mine[bad[0]]]) // s, goal)
+                raise _no_single_length(fabric, int(pairs[mine[bad[0]]]) // g, home)
             length[mine[done]] = hop + 1
             reached[done] = False
             if not reached.any():
@@ -178,7 +219,14 @@ def pair_candidates(
     ejection = np.zeros(n, np.uint32)
     last = np.flatnonzero(fabric.link_dst < n)
     ejection[fabric.link_dst[last]] = last
-    return Pairs(at_node, index, length, hops, ejection)
+    return Pairs(at_node, choices.goal, index, length, hops, ejection)
+
+
+def _by_goal(goal: Ints) -> list[tuple[int, Ints]]:
+    """Every goal, and the pairs that have it."""
+    order = np.argsort(goal, kind="stable")
+    goals, first = np.unique(goal[order], return_index=True)
+    return list(zip(goals.tolist(), np.split(order, first[1:]), strict=True))
 
 
 def anywhere(fabric: Fabric) -> Pairs:
@@ -195,15 +243,13 @@ def anywhere(fabric: Fabric) -> Pairs:
     last = np.flatnonzero(fabric.link_dst < n)
     ejection[fabric.link_dst[last]] = last
     start = np.array([0, len(inner), len(inner)], np.uint64)
-    return Pairs(
-        fabric.node_switch.astype(np.int64), index.ravel(), np.array([2, 1], np.uint8),
-        [(start, inner)], ejection,
-    )  # fmt: skip
+    at_node = fabric.node_switch.astype(np.int64)
+    return Pairs(at_node, at_node, index, np.array([2, 1], np.uint8), [(start, inner)], ejection)
 
 
-def _no_single_length(fabric: Fabric, source: int, goal: int) -> FabricError:
+def _no_single_length(fabric: Fabric, source: int, home: int) -> FabricError:
     return FabricError(
-        f"paths from {fabric.switch_name[source]!r} to {fabric.switch_name[goal]!r} are missing, "
+        f"paths from {fabric.switch_name[source]!r} to {fabric.switch_name[home]!r} are missing, "
         "too long or of different lengths",
         remedy="candidates per pair need routing whose paths are of one length",
     )
