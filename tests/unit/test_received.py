@@ -287,3 +287,20 @@ def test_static_routes_leave_one_way_to_each_node(scheme: str) -> None:
     counts, truth = link_counts(run).packets, truth_of(run)
     assert counts is not None
     assert not counts.packets[truth["observed_packets"].to_numpy() == 0].any()
+
+
+@pytest.mark.parametrize("scheme", ["single-bit", "compact", "coordinated"])
+def test_a_hash_of_one_bit_draws_no_packets_where_there_are_none(scheme: str) -> None:
+    """Shortest ways that dimension order does not take: their lower bounds are 0 all the same."""
+    low, true = [], []
+    for seed in range(1, 9):
+        pattern = {"kind": "permutation", "ranks": 32, "messages": 20, "size": "32 KiB"}
+        job = [{"placement": "random", "pattern": pattern}]
+        run = received(run_of({"scheme": scheme}, {"topology": TORUS}, job=job, seed=seed))
+        found = link_estimates(run.tables["samples"], hashed=True)
+        both = truth_of(run).filter(~pl.col("from_node")).join(found, on="link", suffix="_found")
+        low.append(both["packets_low"].to_numpy())
+        true.append(both["observed_packets"].to_numpy())
+    bound, packets = np.concatenate(low), np.concatenate(true)
+    assert (packets == 0).sum() > 20
+    assert (bound > packets).mean() <= 0.04

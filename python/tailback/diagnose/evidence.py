@@ -113,8 +113,9 @@ class Evidence:
         self._start = windows["start_ps"].cast(pl.Int64).to_numpy()
         self._end = windows["end_ps"].cast(pl.Int64).to_numpy()
         self._measure = Measure(
-            self.topology, self.activity, self._start, self._end, run.scenario.engine.header
-        )
+            self.topology, self.activity, self._start, self._end, run.scenario.engine.header,
+            self.hashed,
+        )  # fmt: skip
         self.whole = self._congestion(self._rows)
         self.congested_packets = float(self.whole.weight.sum())
         self.views = self._grow_views()

@@ -52,6 +52,7 @@ class Measure:
         start: First picosecond of each window, shape (W,).
         end: First picosecond after it, shape (W,).
         header_bytes: Bytes a packet costs on the wire on top of its size.
+        hashed: Whether packets carried a hash in place of a link.
     """
 
     topology: Topology
@@ -59,6 +60,7 @@ class Measure:
     start: Ints
     end: Ints
     header_bytes: int
+    hashed: bool = False
 
     def roots(
         self, forest: Forest, rows: pl.DataFrame, together: Congestion, fraction: Floats
@@ -157,6 +159,7 @@ class Measure:
             usual,
             total(capacity_bytes(rate[link], time)),
             self.header_bytes,
+            hashed=self.hashed,
         )
         back = np.searchsorted(wanted, number)
         return use[0][back], use[1][back], use[2][back], use[3][back], total(time)[back]

@@ -95,8 +95,8 @@ def link_estimates(
     Args:
         samples: Rows of table ``samples``, as :func:`select` returns them.
         by: Columns that make a group, e.g. ``("phase", "link")``.
-        hashed: Whether the samples were hashes: then the lower bounds of fractions are no higher
-            than those of :func:`held_low`.
+        hashed: Whether the samples were hashes: then the lower bounds of packets are no higher than
+            those of :func:`held_count`, and those of fractions than those of :func:`held_low`.
 
     Returns:
         One row a group, sorted by it, with the group's columns and
@@ -129,6 +129,7 @@ def link_estimates(
     packets_low, packets_high = count_interval(w, var, further, usual_excess(n, w, var))
     low, high = fraction_interval(m, w, a, b)
     if hashed:
+        packets_low = np.minimum(packets_low, held_count(w, var))
         low = np.minimum(low, held_low(m, w, var_m, var))
     size = np.divide(_column(sums, "hop_bytes"), w, out=np.zeros_like(w), where=w > 0)
     return sums.select(
@@ -226,6 +227,20 @@ def count_interval(
     more = z * z * smoothed_excess(weight, excess, usual) / 2.0
     low = weight + fewer - np.sqrt(fewer * fewer + z * z * variance)
     return np.maximum(low, 0.0), weight + more + np.sqrt(more * more + z * z * variance)
+
+
+def held_count(weight: Floats, variance: Floats, z: float = Z95) -> Floats:
+    """Lower bound of the packets of samples that were hashes: ``W − z √V``, not below 0.
+
+    A hash varies on a link that no packet used too, so the variance does not vanish with the
+    packets as :func:`count_interval` has it. Here it is held as it is.
+
+    Args:
+        weight: Estimates W.
+        variance: Their estimated variances V.
+        z: Normal quantile.
+    """
+    return np.asarray(np.maximum(weight - z * np.sqrt(variance), 0.0), np.float64)
 
 
 def fraction_interval(
@@ -330,6 +345,8 @@ def utilization(
     usual: float,
     capacity_bytes: Floats,
     header_bytes: int = 0,
+    *,
+    hashed: bool = False,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Share of the line rate that the estimated bytes take.
 
@@ -341,6 +358,7 @@ def utilization(
         usual: l−1 of all rows together (:func:`usual_excess`).
         capacity_bytes: Bytes the link, or all links of the row, could carry in the time.
         header_bytes: Bytes a packet costs on the wire on top of its size.
+        hashed: Whether the samples were hashes: the lower bound is that of :func:`held_count` too.
 
     Returns:
         ``(value, standard_error, low, high)``; estimates, so slightly above 1 is possible.
@@ -349,6 +367,8 @@ def utilization(
     value = np.divide(wire, capacity_bytes, out=np.zeros_like(wire), where=capacity_bytes > 0)
     each = np.divide(value, packets, out=np.zeros_like(value), where=packets > 0)
     low, high = count_interval(packets, variance, excess, usual)
+    if hashed:
+        low = np.minimum(low, held_count(packets, variance))
     return value, each * np.sqrt(variance), each * low, each * high
 
 
@@ -358,7 +378,11 @@ def capacity_bytes(rate_gbps: Floats, time_ps: Floats) -> Floats:
 
 
 def link_utilization(
-    tables: Mapping[str, pl.DataFrame], selection: Selection, header_bytes: int = 0
+    tables: Mapping[str, pl.DataFrame],
+    selection: Selection,
+    header_bytes: int = 0,
+    *,
+    hashed: bool = False,
 ) -> pl.DataFrame:
     """Utilization of each link by the selected traffic over the selected windows.
 
@@ -366,6 +390,7 @@ def link_utilization(
         tables: Tables of a run; ``samples``, ``labels``, ``links`` and ``windows`` are read.
         selection: Traffic and windows; the time is that of the windows (all, when None).
         header_bytes: Bytes a packet costs on the wire on top of its size.
+        hashed: Whether the samples were hashes.
 
     Returns:
         One row a link with samples: ``link``, ``utilization``, ``utilization_se``,
@@ -390,6 +415,7 @@ def link_utilization(
         usual_excess(_column(frame, "samples"), packets, variance),
         capacity_bytes(rate, np.full_like(rate, time)),
         header_bytes,
+        hashed=hashed,
     )
     return frame.select(
         "link",
