@@ -304,3 +304,13 @@ def test_a_hash_of_one_bit_draws_no_packets_where_there_are_none(scheme: str) ->
     bound, packets = np.concatenate(low), np.concatenate(true)
     assert (packets == 0).sum() > 20
     assert (bound > packets).mean() <= 0.04
+
+
+def test_weights_that_are_no_whole_numbers_add_up() -> None:
+    """Chance 0.7 makes weights of 1.43, and rows of one packet each: rounded singly all are 1."""
+    run = run_of({"scheme": "node-marking", "probability": 0.7}, messages=3)
+    counts, rows = link_counts(run).packets, received(run).tables["samples"]
+    assert counts is not None and (rows["hop_samples"] == 1).mean() > 0.5
+    found = rows.group_by("link").agg(pl.col("hop_weight").sum())
+    link = found["link"].to_numpy()
+    assert np.abs(found["hop_weight"].to_numpy() - counts.packets[link]).max() <= 0.5

@@ -246,14 +246,23 @@ def _table(
                 "variance": charged.weight * k * excess[charged.link],
             }
         )
-        frame = frame.group_by("window", "label", "link").agg(
+        sums = frame.group_by("window", "label", "link").agg(
             pl.len().alias(f"{name}_samples"),
-            *(pl.col(c).sum().round().cast(pl.UInt64).alias(f"{name}_{c}")
-              for c in ("weight", "variance", "bytes")),
-        )  # fmt: skip
-        frames.append(frame)
+            pl.col("weight", "variance", "bytes").sum().name.prefix(f"{name}_"),
+        )
+        whole = [_whole_numbers(f"{name}_{column}") for column in ("weight", "variance", "bytes")]
+        frames.append(sums.sort("link", "window", "label").with_columns(whole))
     both = frames[0].join(
         frames[1], on=["window", "label", "link"], how="full", coalesce=True
     ).fill_null(0)  # fmt: skip
     both = both.with_columns(job=pl.col("label").replace_strict(job, return_dtype=pl.UInt32))
     return conform("samples", both).sort("window", "label", "link")
+
+
+def _whole_numbers(column: str) -> pl.Expr:
+    """Sums in whole numbers: what a row of a link leaves over, the next one takes along.
+
+    Rows of one packet each would be wrong all in the same direction otherwise.
+    """
+    so_far = pl.col(column).cum_sum().round()
+    return (so_far - so_far.shift(1, fill_value=0.0)).over("link").cast(pl.UInt64)
