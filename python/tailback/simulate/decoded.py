@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tailback import _core
-from tailback.errors import RunError, TailbackError
+from tailback.errors import FabricError, RunError, TailbackError
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.run import Run
@@ -21,12 +21,15 @@ from tailback.telemetry.candidates import (
     pair_candidates,
     routed_choices,
 )
-from tailback.telemetry.carried import Carried, count_carried
+from tailback.telemetry.carried import ANY_LENGTH, Carried, count_carried
 from tailback.telemetry.received import receive
 
 MOST_WAYS = 1 << 23
 """Destinations times switches up to which deterministic routes are followed one by one; beyond it
-all minimal paths are candidates, which leaves more open."""
+all paths of the rule are candidates, which leaves more open."""
+
+NO_DETOUR = 0xFFFFFFFF
+"""Where a packet that does not go round goes by."""
 
 
 def link_counts(run: Run, fabric: Fabric | None = None) -> Carried:
@@ -76,7 +79,7 @@ def _fabric(run: Run) -> Fabric:
 
 
 def _candidates(run: Run, fabric: Fabric) -> Pairs:
-    """Candidates by the run's routing: minimal paths, or those of tables and discovered fabrics.
+    """Candidates by the run's routing, whose paths need not be the shortest there are.
 
     Where tables or D-mod-k name one way to a node, that is it. Packets that may go round may cross
     any link.
@@ -87,15 +90,19 @@ def _candidates(run: Run, fabric: Fabric) -> Pairs:
     src, dst = packets["src_node"].to_numpy(), packets["dst_node"].to_numpy()
     fixed = run.scenario.engine.routing == "deterministic"
     fixed &= len(np.unique(dst)) * fabric.n_switches <= MOST_WAYS
-    if section.file is None and not fixed:
+    if section.file is None and section.topology is None and not fixed:
         return pair_candidates(fabric, minimal_choices(fabric), src, dst)
     nodes = np.unique(run.tables["ranks"]["node"].to_numpy()).tolist()
     routes = routes_for(run.scenario, fabric, nodes)
-    if section.file is None and routes.rule is not None:
-        return pair_candidates(fabric, minimal_choices(fabric), src, dst)
     rule = routes.rule or _core.Routing.of_network(routes.network)
-    if fixed or section.forwarding is not None:
+    if section.forwarding is not None or (fixed and routes.rule is None):
         choices = fixed_choices(fabric, rule.fixed, dst)
     else:
-        choices = routed_choices(fabric, lambda at, node: rule.next(at, node, 0, 0)[0])
-    return pair_candidates(fabric, choices, src, dst)
+        choices = routed_choices(fabric, lambda at, node: rule.next(at, node, NO_DETOUR, 0)[0])
+    try:
+        return pair_candidates(fabric, choices, src, dst)
+    except FabricError:
+        # Paths of several lengths, as in a dragonfly of few groups.
+        if run.scenario.telemetry.scheme in ANY_LENGTH:
+            return anywhere(fabric)
+        raise

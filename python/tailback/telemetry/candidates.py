@@ -251,7 +251,8 @@ def _no_single_length(fabric: Fabric, source: int, home: int) -> FabricError:
     return FabricError(
         f"paths from {fabric.switch_name[source]!r} to {fabric.switch_name[home]!r} are missing, "
         "too long or of different lengths",
-        remedy="candidates per pair need routing whose paths are of one length",
+        remedy="use telemetry scheme compact or full, which count hops themselves, or routing "
+        "whose paths are of one length",
     )
 
 

@@ -45,6 +45,9 @@ def header_bits(telemetry: TelemetrySection) -> int:
 HASHED = ("single-bit", "compact", "coordinated", "xor-digest")
 """Schemes that carry a hash in place of a link."""
 
+ANY_LENGTH = ("full", "single-bit", "compact", "edge-marking")
+"""Schemes whose headers say themselves what to charge, whatever the length of the path."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -122,9 +125,17 @@ def evidence(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
         What they say about packets (None for ``worst-hop``) and about congested packets.
 
     Raises:
-        RunError: No packets were kept, lengths of paths are needed and not known, or counts of hops
-            have too few bits for them.
+        RunError: No packets were kept, lengths of paths are needed and not known, counts of hops
+            have too few bits for them, or the table is damaged.
     """
+    packets, congested = _taken_apart(run, pairs)
+    if run.scenario.telemetry.scheme not in HASHED:
+        _check_links(run, packets)
+        _check_links(run, congested)
+    return packets, congested
+
+
+def _taken_apart(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
     scheme, b, c = telemetry.scheme, telemetry.hash_bits, telemetry.count_bits
     if table.height == 0:
@@ -156,6 +167,8 @@ def evidence(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
             remedy="use compact or full, which count hops, or routes without detours",
         )  # fmt: skip
     hops = table["hops"].to_numpy().astype(np.int64)
+    if scheme not in ANY_LENGTH:
+        _check_lengths(table, pairs)
     if scheme in ("coordinated", "xor-digest"):
         ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
         hop, weight = (
@@ -249,6 +262,40 @@ def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int) -> No
             f"count_bits = {bits} counts no more than {largest} hops, and packets "
             f"{'passed' if known else 'may have passed'} {longest}",
             remedy=f"set [telemetry] count_bits = {longest.bit_length()}",
+        )
+
+
+def _check_lengths(table: pl.DataFrame, pairs: Pairs) -> None:
+    """Refuse packets that did not pass as many switches as their routes have.
+
+    Raises:
+        RunError: Some did not: which hop a header tells of is not known then.
+    """
+    ends = (table[name].to_numpy() for name in ("src_node", "dst_node"))
+    length = pairs.length[pairs.of(*ends)]
+    wrong = np.flatnonzero(length != table["hops"].to_numpy())
+    if len(wrong):
+        packet, hops = table["packet"][int(wrong[0])], table["hops"][int(wrong[0])]
+        raise RunError(
+            f"packets.parquet hops: packet {packet} passed {hops} switches, and its routes have "
+            f"{length[wrong[0]]}",
+            remedy="run the scenario again: the table is damaged, or the fabric another one",
+        )
+
+
+def _check_links(run: Run, about: Evidence | None) -> None:
+    """Refuse headers that name links which the run has not.
+
+    Raises:
+        RunError: Some do.
+    """
+    n_links = run.tables["links"].height
+    if about is not None and int(about.seen.max(initial=0)) >= n_links:
+        row = int(about.rows[int(about.seen.argmax())])
+        raise RunError(
+            f"packets.parquet header: packet {run.tables['packets']['packet'][row]} names link "
+            f"{about.seen.max()}, and there are {n_links} links",
+            remedy="run the scenario again: the table is damaged",
         )
 
 
