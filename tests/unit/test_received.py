@@ -348,6 +348,25 @@ def test_routes_need_not_be_the_shortest(fabric: dict[str, Any], scheme: str) ->
         assert ((low <= true) & (true <= high)).mean() > 0.9
 
 
+@pytest.mark.parametrize(
+    "fabric",
+    [dragonfly(5), {"topology": {"kind": "modified-k-ary-n-tree", "k": 3, "n": 3, "width": 2}}],
+    ids=["dragonfly", "modified tree"],
+)
+def test_one_way_to_each_node_has_one_length(fabric: dict[str, Any]) -> None:
+    """Other ways of the rule may be shorter or longer: D-mod-k takes none of them."""
+    pattern = {"kind": "uniform", "ranks": 24, "messages": 60, "size": "32 KiB"}
+    engine = {"buffer": "32 KiB", "eager": "1 MiB", "routing": "deterministic"}
+    telemetry = {"scheme": "coordinated", "hash_bits": 8}
+    run = run_of(telemetry, fabric, job=[{"pattern": pattern}], engine=engine)
+    counts, truth = link_counts(run).packets, truth_of(run).filter(~pl.col("from_node"))
+    assert counts is not None
+    low, high = (bound[truth["link"].to_numpy()] for bound in counts.interval())
+    true = truth["observed_packets"].to_numpy()
+    assert ((low <= true) & (true <= high)).mean() > 0.9
+    assert not counts.packets[truth["link"].to_numpy()][true == 0].any()
+
+
 def test_paths_of_several_lengths_are_told() -> None:
     """Two groups of a small dragonfly have several links: who counts no hops knows no length."""
     run = received(run_of({"scheme": "coordinated", "hash_bits": 5}, dragonfly(5)))

@@ -95,7 +95,7 @@ def _candidates(run: Run, fabric: Fabric) -> Pairs:
     nodes = np.unique(run.tables["ranks"]["node"].to_numpy()).tolist()
     routes = routes_for(run.scenario, fabric, nodes)
     rule = routes.rule or _core.Routing.of_network(routes.network)
-    if section.forwarding is not None or (fixed and routes.rule is None):
+    if fixed or section.forwarding is not None:
         choices = fixed_choices(fabric, rule.fixed, dst)
     else:
         choices = routed_choices(fabric, lambda at, node: rule.next(at, node, NO_DETOUR, 0)[0])
