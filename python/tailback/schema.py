@@ -94,7 +94,8 @@ TABLES = {
             ("job", pl.UInt32, "its job"),
             ("job_rank", pl.UInt32, "its rank within the job"),
             ("node", pl.UInt32, "node it ran on"),
-            ("finish_ps", pl.UInt64, "when its last operation completed"),
+            ("finish_ps", pl.UInt64, "when its last operation completed; 0 if the run was broken "
+             "off before"),
             ("compute_ps", pl.UInt64, "time it computed"),
             ("wait_ps", pl.UInt64, "time it was blocked in WAIT or WAITALL"),
         ),
@@ -151,8 +152,10 @@ TABLES = {
             ("size_bytes", pl.UInt64, "size"),
             ("label", pl.UInt32, "its label"),
             ("post_ps", pl.UInt64, "when the send was posted"),
-            ("start_ps", pl.UInt64, "when its first packet entered the network"),
-            ("arrival_ps", pl.UInt64, "when its last byte arrived"),
+            ("start_ps", pl.UInt64, "when its first packet entered the network; null if the run "
+             "was broken off before"),
+            ("arrival_ps", pl.UInt64, "when its last byte arrived; null if the run was broken off "
+             "before"),
             ("packets", pl.UInt32, "data packets"),
             ("switch_hops", pl.UInt32, "sum over its packets of switches visited"),
         ),
@@ -264,6 +267,13 @@ def markdown() -> str:
         "# The tables of a run",
         "",
         "Generated from `python/tailback/schema.py` by `python -m tailback.schema`.",
+        "",
+        "A run has all of them, some without rows: `counters`, `queues` and `packets` unless the",
+        "[scenario](scenario.md) asks for them; `messages` with `[telemetry] messages = false`;",
+        '`windows`, `samples` and `truth` with `scheme = "off"`. `samples` has rows of scheme',
+        "`full` alone: of the others they are made of `packets` when the run is read",
+        "([telemetry](telemetry.md)). Of the [fluid model](rates.md) there are no samples, and",
+        "`truth` knows `bytes` and `busy_ps`; its other numbers are null.",
         "",
     ]
     for table in TABLES.values():

@@ -17,7 +17,7 @@ from tailback import _core
 from tailback.cli import run as command
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.readers import read_counters
-from tailback.errors import RunError, ScenarioError
+from tailback.errors import RunError, ScenarioError, TraceError
 from tailback.run import Run
 from tailback.scenario import TelemetrySection, parse
 from tailback.simulate import prepare, simulate
@@ -25,7 +25,7 @@ from tailback.simulate.decoded import link_counts
 from tailback.simulate.threads import use_threads
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.carried import HASHED, header_bits, survivors
-from tailback.telemetry.pcap import read_pcap
+from tailback.telemetry.pcap import read_pcap, write_pcap
 
 TREE = {
     "hosts_per_leaf": 4, "leaves": 3, "aggregation": 2, "pods": 3, "cores": 4,
@@ -370,6 +370,8 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         packets_of(big)
     path = big.write(tmp_path / "run")
     assert command(["export", "pcap", str(path), str(tmp_path / "x.pcap")]) == 2
+    with pytest.raises(TraceError, match="No such file or directory\n  remedy"):
+        write_pcap(tmp_path / "nowhere" / "x.pcap", [])
     assert not (tmp_path / "x.pcap").exists()
     injected = run_of({"scheme": "compact", "count_injection": True}, messages=1)
     with pytest.raises(RunError, match="injection link"):

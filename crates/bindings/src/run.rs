@@ -106,7 +106,8 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
     out.set_item("truth", truth)?;
     out.set_item("ranks", rows!(py, outcome.ranks; finish_ps, compute_ps, wait_ps))?;
     let m = outcome.messages;
-    let messages = columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, switch_hops);
+    let messages =
+        columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, arrived, switch_hops);
     messages.set_item("src_rank", m.src.into_pyarray(py))?;
     messages.set_item("dst_rank", m.dst.into_pyarray(py))?;
     messages.set_item("size_bytes", m.bytes.into_pyarray(py))?;

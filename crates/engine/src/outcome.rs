@@ -50,9 +50,11 @@ pub struct RankLog {
     pub wait_ps: u64,
 }
 
-impl From<&Rank> for RankLog {
-    fn from(state: &Rank) -> Self {
-        Self { finish_ps: state.finish_ps, compute_ps: state.compute_ps, wait_ps: state.wait_ps }
+impl RankLog {
+    /// What a rank did in a run that ended, or was broken off, at `end_ps`.
+    pub(crate) fn new(state: &Rank, end_ps: u64) -> Self {
+        let &Rank { finish_ps, compute_ps, .. } = state;
+        Self { finish_ps, compute_ps, wait_ps: state.waited_ps(end_ps) }
     }
 }
 
@@ -75,7 +77,9 @@ pub struct MessageLog {
     pub arrival_ps: Vec<u64>,
     /// Data packets.
     pub packets: Vec<u32>,
-    /// Switches visited by them.
+    /// Of them, those that have arrived: all, unless the run was broken off.
+    pub arrived: Vec<u32>,
+    /// Switches visited by those that have arrived.
     pub switch_hops: Vec<u32>,
 }
 
@@ -90,6 +94,7 @@ impl MessageLog {
             start_ps: Vec::with_capacity(n),
             arrival_ps: Vec::with_capacity(n),
             packets: Vec::with_capacity(n),
+            arrived: Vec::with_capacity(n),
             switch_hops: Vec::with_capacity(n),
         }
     }
@@ -109,6 +114,8 @@ impl MessageLog {
             log.start_ps.push(sending.start_ps);
             log.arrival_ps.push(if receiving.arrived { receiving.arrival_ps } else { NEVER });
             log.packets.push(sending.packets);
+            // What ranks of one host send each other does not come packet by packet.
+            log.arrived.push(if receiving.arrived { sending.packets } else { receiving.received });
             log.switch_hops.push(receiving.switch_hops);
         }
         log

@@ -59,7 +59,7 @@ impl Sending {
 pub(crate) struct Receiving {
     pub arrival_ps: u64,
     pub packets_left: u32,
-    received: u32,
+    pub received: u32,
     pub switch_hops: u32,
     pub arrived: bool,
     posted: bool,

@@ -161,9 +161,10 @@ fn assert_conserved<P>(world: &World<'_>, shards: &[Shard<'_, P>]) {
 }
 
 fn outcome<P>(world: &World<'_>, shards: &[Shard<'_, P>], complete: bool) -> Outcome {
+    let end_ps = shards.iter().map(|shard| shard.end).max().unwrap_or(0);
     let ranks = (0..world.placement.node.len() as u32).map(|rank| {
         let shard = &shards[world.shard_of_rank(rank)];
-        RankLog::from(&shard.ranks[world.local_rank(rank) as usize])
+        RankLog::new(&shard.ranks[world.local_rank(rank) as usize], end_ps)
     });
     Outcome {
         messages: MessageLog::new(world, shards),
@@ -173,7 +174,7 @@ fn outcome<P>(world: &World<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         refused: shards.iter().map(|shard| shard.circuits.refused).sum(),
         marked: shards.iter().map(|shard| shard.congestion.marked).sum(),
         events: shards.iter().map(|shard| shard.events).sum(),
-        end_ps: shards.iter().map(|shard| shard.end).max().unwrap_or(0),
+        end_ps,
         complete,
         window_ps: 0,
         samples: Samples::default(),

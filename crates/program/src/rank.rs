@@ -101,6 +101,15 @@ impl Rank {
         self.wait_ps += now - self.waiting_since;
     }
 
+    /// Time it has been blocked by `now`, a wait that has not ended included.
+    pub fn waited_ps(&self, now: u64) -> u64 {
+        let open = match self.waiting {
+            Waiting::No => 0,
+            _ => now.saturating_sub(self.waiting_since),
+        };
+        self.wait_ps + open
+    }
+
     /// Whether it has not finished its program, which ends at operation `end`.
     pub fn unfinished(&self, end: usize) -> bool {
         self.waiting != Waiting::No || self.next_op < end

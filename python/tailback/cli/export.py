@@ -42,8 +42,10 @@ def pcap(
     scenario of the run needs [telemetry] scheme = "compact" or "coordinated" of six bits or less.
     """
     _require_outside(run, out)
+    read = read_run(run)
+    require_packets(read, run, "export")
     try:
-        packets = packets_of(read_run(run), host=host, limit=limit, payload=payload)
+        packets = packets_of(read, host=host, limit=limit, payload=payload)
         count = write_pcap(out, packets, force)
     except RunError as error:
         raise error.located(run) from None
@@ -58,8 +60,9 @@ def counts(run: Path, out: Path | None, force: bool) -> None:
     """Decode the packets of RUN: estimated packets of every link, to OUT (CSV) or the screen."""
     if out is not None:
         _require_outside(run, out)
+    read = read_run(run)
+    require_packets(read, run, "export")
     try:
-        read = read_run(run)
         table = link_counts(read).table()
     except RunError as error:
         raise error.located(run) from None

@@ -192,7 +192,11 @@ class Evidence:
         # What a job waits for before it starts is none of its time.
         start = dict(enumerate(job.start for job in self.run.scenario.job))
         began = ranks["job"].replace_strict(start, default=0, return_dtype=pl.Int64)
-        total = float((ranks["finish_ps"].cast(pl.Int64) - began).clip(lower_bound=0).sum())
+        finish = ranks["finish_ps"].cast(pl.Int64)
+        if not self.run.complete:
+            # Ranks that have not finished were still at it.
+            finish = finish.replace(0, int(self.run.summary.get("end_ps", self.run.elapsed_ps)))
+        total = float((finish - began).clip(lower_bound=0).sum())
         return min(float(ranks["wait_ps"].sum()) / total, 1.0) if total > 0 else 0.0
 
     @cached_property

@@ -297,7 +297,7 @@ def _outcome(times: ProgramTimes, packet_bytes: int) -> dict[str, Any]:
     switches = messages.pop("switches").astype(np.int64)
     size = messages["size_bytes"].astype(np.int64)
     packets = np.maximum(-(-size // packet_bytes), 1)
-    messages["packets"] = packets.astype(np.uint32)
+    messages["packets"] = messages["arrived"] = packets.astype(np.uint32)
     messages["switch_hops"] = (packets * switches).astype(np.uint32)
     rows = len(times.link_use["window"])
     truth: dict[str, Any] = {**times.link_use, **{name: [None] * rows for name in UNKNOWN}}
@@ -311,6 +311,6 @@ def _outcome(times: ProgramTimes, packet_bytes: int) -> dict[str, Any]:
         "ranks": {"finish_ps": times.finish_ps, "compute_ps": times.compute_ps,
                   "wait_ps": times.wait_ps},
         "samples": samples, "truth": truth, "window_ps": times.window_ps, "end_ps": times.end_ps,
-        "packets": int(packets[switches > 0].sum()),
+        "packets": int(packets.sum()),
         "packet_hops": int((packets * switches).sum()), "events": times.settlements,
     }  # fmt: skip

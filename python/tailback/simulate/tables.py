@@ -100,19 +100,21 @@ def make_tables(
     job_column = job_of_label[samples["label"].to_numpy().astype(np.int64)]
     tables["samples"] = samples.with_columns(pl.Series("job", job_column, dtype=pl.UInt32))
     tables["truth"] = pl.DataFrame(outcome["truth"])
-    messages = pl.DataFrame(
+    tables["messages"] = pl.DataFrame(
         {"message": np.arange(len(outcome["messages"]["label"]), dtype=np.uint32),
          **outcome["messages"]}
     )  # fmt: skip
+    tables |= probe_tables(outcome)
     if not outcome.get("complete", True):
-        # What had not happened when the run was broken off.
-        never = pl.lit(np.iinfo(np.uint64).max, dtype=pl.UInt64)
-        messages = messages.with_columns(
-            pl.when(pl.col(name) != never).then(pl.col(name)) for name in ("start_ps", "arrival_ps")
-        )
+        tables |= _broken_off(tables, int(outcome["end_ps"]))
+    for name, keys in (
+        ("samples", ("window", "job", "label", "link")),
+        ("truth", ("window", "link")),
+    ):
+        tables[name] = _in_windows(tables[name], keys, tables["windows"].height)
+    messages = tables["messages"]
     summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
-    tables |= probe_tables(outcome)
     return {name: conform(name, tables[name]) for name in TABLES}, summary
 
 
@@ -146,6 +148,36 @@ def _windows(outcome: dict[str, Any]) -> pl.DataFrame:
     )
 
 
+def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.DataFrame:
+    """A table by windows, with what came the very instant the run ended in the last of them.
+
+    Where that instant would begin a window of its own, of no length, the engine counts it there.
+    """
+    last = table["window"].max()
+    if not isinstance(last, int) or last < windows:
+        return table
+    table = table.with_columns(pl.col("window").clip(upper_bound=windows - 1))
+    return table.group_by(keys, maintain_order=True).agg(pl.all().sum()).sort("window", *keys[1:])
+
+
+def _broken_off(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
+    """Tables of a run that was broken off: of what had not happened at its end they say nothing.
+
+    The engine knows of a packet that leaves without waiting when it will leave and arrive, and
+    notes both ahead of time.
+    """
+    never = pl.lit(np.iinfo(np.uint64).max, dtype=pl.UInt64)
+    known = pl.col("window") < tables["windows"].height
+    return {
+        "samples": tables["samples"].filter(known),
+        "truth": tables["truth"].filter(known),
+        "packets": tables["packets"].filter(pl.col("time_ps") <= end_ps),
+        "messages": tables["messages"].with_columns(
+            pl.when(pl.col(name) != never).then(pl.col(name)) for name in ("start_ps", "arrival_ps")
+        ),
+    }
+
+
 def _summary(
     jobs: list[Job],
     job_of_label: NDArray[np.uint32],
@@ -160,7 +192,9 @@ def _summary(
     hops = messages["switch_hops"].to_numpy()[mine].astype(np.int64).sum()
     # Messages within a host visit no switch and are left out of the average.
     crossing = (messages["switch_hops"].to_numpy() > 0) & mine
-    packets = messages["packets"].to_numpy()[crossing].astype(np.int64).sum()
+    # Of a run broken off some are still under way, and their hops are not counted yet.
+    arrived = messages["arrived"].to_numpy()
+    packets = arrived[crossing].astype(np.int64).sum()
     if not outcome.get("complete", True):
         # Ranks that have not finished were still at it.
         finish = np.where(finish == 0, outcome["end_ps"], finish)
@@ -170,7 +204,7 @@ def _summary(
         "end_ps": int(outcome["end_ps"]),
         "complete": bool(outcome.get("complete", True)),
         "packets": int(outcome["packets"]),
-        "observed_packets": int(messages["packets"].to_numpy()[mine].astype(np.int64).sum()),
+        "observed_packets": int(arrived[mine].astype(np.int64).sum()),
         "packet_hops": int(outcome["packet_hops"]),
         "events": int(outcome["events"]),
         "messages": len(messages),

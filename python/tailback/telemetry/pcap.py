@@ -56,7 +56,10 @@ def write_pcap(path: Path, packets: Iterable[tuple[int, IbPacket]], force: bool 
     except FileExistsError:
         raise TraceError("the file exists", file=path, remedy="--force overwrites it") from None
     except OSError as error:
-        raise TraceError(f"cannot be written: {error.strerror}", file=path) from None
+        raise TraceError(
+            f"cannot be written: {error.strerror}", file=path,
+            remedy="check the path and the room on its disk",
+        ) from None  # fmt: skip
     except TraceError as error:
         raise error.located(path) from None
     return count
