@@ -123,6 +123,16 @@ def test_nowhere_to_print(tmp_path: Path) -> None:
     assert "No space left" in err and "remedy" in err and "Traceback" not in err
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["list", "rule"], ["list", "--format", "json"]])
+def test_a_reader_that_has_enough(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", MAIN, *arguments]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_a_file_that_cannot_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,10 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -38,8 +40,31 @@ COMMANDS = {
 its name, ``list`` apart, loaded when it is asked for: all of them together take seconds to load."""
 
 
+class ReaderGoneError(Exception):
+    """Whoever read our output has enough of it, like ``head``."""
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    # Of a pipe that closes click itself makes exit code 1, which is none of ours.
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+
+
 class Commands(click.Group):
     """The commands, each loaded when it is called for."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Read the command line; prints help and version."""
+        with _told_apart():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _told_apart():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands; loads none."""
@@ -110,8 +135,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         _complain("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone; there is nobody left to tell.
+    except (ReaderGoneError, BrokenPipeError):
+        # There is nobody left to tell.
         _give_up_stdout()
         return EXIT_OK
     except OSError as error:
