@@ -130,7 +130,7 @@ def test_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
 
 
 def test_every_dependency_is_argued_for() -> None:
-    """docs/dependencies.md names each direct dependency: Python, Rust and npm."""
+    """docs/dependencies.md names each direct dependency: Python, Rust, npm and Debian."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     cargo = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
     npm = json.loads((ROOT / "web" / "package.json").read_text(encoding="utf-8"))
@@ -140,6 +140,11 @@ def test_every_dependency_is_argued_for() -> None:
     names = {re.split(r"[\s<>=!~;\[]", requirement)[0] for requirement in required}
     names |= {name for name in cargo["workspace"]["dependencies"] if "tailback" not in name}
     names |= {*npm.get("dependencies", {}), *npm.get("devDependencies", {})}
+    script = (ROOT / "scripts" / "debian-packages.sh").read_text(encoding="utf-8")
+    lists = "".join(re.findall(r"packages=\(([^)]*)\)", script))
+    debian = re.sub(r"#.*", "", lists).split()
+    assert "chromium" in debian
+    names |= set(debian)
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     told = {name for row in re.findall(r"^\| ([^|]*) \|", page, re.M) for name in row.split(", ")}
     assert names <= told, f"docs/dependencies.md does not name {', '.join(sorted(names - told))}"

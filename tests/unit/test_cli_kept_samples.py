@@ -70,3 +70,20 @@ def test_report_names_the_damaged_file_of_a_result(
     (result / name).write_bytes(b"\xff\xfe{")
     capsys.readouterr()
     refused(capsys, ["report", result, "--out", tmp_path / "page.html"], name, "diagnose again")
+
+
+def test_what_was_not_looked_at_is_not_said_to_be_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without telemetry nobody knows how long queues were."""
+    path = tmp_path / "off.toml"
+    path.write_text(
+        "[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 4\n"
+        '[[job]]\npattern = { kind = "uniform", ranks = 16, messages = 20, size = "200 KiB" }\n'
+        '[telemetry]\nscheme = "off"\n'
+    )
+    out = ["--out", str(tmp_path / "d"), "--seeds", "1", "--cure", "routing"]
+    assert tailback(["diagnose", str(path), *out]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Re-simulation points to" in said and "no packet carried a sample" in said
+    assert "queues too short" not in said

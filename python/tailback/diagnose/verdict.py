@@ -283,7 +283,10 @@ def _headline(
             "Our own traffic overfills links inside the network under the best placement tried too"
         )
     elif bars and not evidence.roots.height:
-        say = f"Re-simulation points to {cause}, in queues too short to count as congestion"
+        why = "in queues too short to count as congestion"
+        if not evidence.received:
+            why = "and no packet carried a sample that could say where"
+        say = f"Re-simulation points to {cause}, {why}"
     if bars:
         return f"{say}: that takes {percent(cost[cause])} of its time ({total} as observed)."
     share = sum(finding.share for finding in findings if finding.cause == cause)
