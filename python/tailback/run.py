@@ -100,6 +100,8 @@ class Run:
         """Read a run directory; raises RunError naming what is missing or damaged."""
         path = Path(path)
         _require_utf8(path)
+        if not path.exists():
+            raise RunError("does not exist", file=path, remedy="check the path")
         if not (path / "run.json").is_file():
             raise RunError(
                 "not a run directory (it has no run.json)", file=path,

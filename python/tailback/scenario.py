@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -429,12 +430,42 @@ def parse(data: dict[str, Any], file: str | Path | None = None) -> Scenario:
     try:
         return Scenario.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise _explain(dict(first), file) from None
+        # An unknown key first: it is often the misspelt name of one that is missing.
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        found = _explain(dict(first), file)
+        which = _which(first["loc"], data)
+        if which:
+            found.place = f"{which}: {found.place}"
+        raise found from None
+
+
+def _which(loc: tuple[int | str, ...], data: Any) -> str:
+    """The table that a complaint is of, where there are several of its name: ``job 2 of 3``."""
+    name = ""
+    for part in loc:
+        if isinstance(part, int) and isinstance(data, list):
+            if len(data) > 1 and isinstance(data[part], dict):
+                return f"{name} {part + 1} of {len(data)}"
+            data = data[part]
+        elif isinstance(data, dict) and part in data:
+            name, data = str(part), data[part]
+        else:
+            break
+    return ""
+
+
+_TABLES = {
+    "job": "write [[job]] in two brackets above its keys: there may be several",
+    "degraded": "write [[fabric.degraded]] in two brackets above its keys: there may be several",
+    "fabric": 'write [fabric] and below it preset = "tapered", file = … or another source',
+    "pattern": 'name its kind and options: pattern = { kind = "ring", … }',
+    "topology": 'name its kind and options: topology = { kind = "torus", … }',
+}
+"""How a table is written that was given as something else."""
 
 
 def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
-    """Turn pydantic's first complaint into ours."""
+    """Turn one complaint of pydantic into ours."""
     loc = [part for part in error["loc"] if not str(part).startswith("function-")]
     names = [str(part) for part in loc if not isinstance(part, int)]
     section = ".".join(names[:-1])
@@ -449,7 +480,12 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
     if error["type"] == "missing":
         return ScenarioError("key is missing", file=file, place=place, remedy="add it")
     remedy = "see docs/scenario.md"
-    if "; " in message:
+    table = error["type"] in ("model_type", "dict_type")
+    if table or (error["type"] == "list_type" and names[-1] in _TABLES):
+        form = "a table" if table else "a list of tables"
+        message = f"{brief(error['input'])} is not {form}"
+        remedy = _TABLES.get(names[-1], f"write [{'.'.join(names)}] and its keys below it")
+    elif "; " in message:
         message, remedy = message.split("; ", 1)
     elif error["type"] != "value_error":
         message = f"{error['input']!r}: {message}"

@@ -260,6 +260,11 @@ def test_unknown_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     refused(capsys, ["simulate", tmp_path / "nothing.toml"], "nothing.toml", "does not exist")
     path = scenario(tmp_path, "stencil2")
     refused(capsys, ["simulate", path], "stencil2", "did you mean 'stencil2d'?")
+    for command in ("report", "compare"):
+        paths = [tmp_path / "nothing"] * (2 if command == "compare" else 1)
+        refused(capsys, [command, *paths], "nothing: does not exist", "check the path")
+    trace = [DEMO / "trace", "--fabric", "tappered"]
+    refused(capsys, ["simulate", *trace], "'tappered' is neither", "preset: full, tapered")
 
 
 def test_scenario_with_wrong_unit_key_or_syntax(

@@ -322,6 +322,8 @@ def test_the_way_in(tmp_path: Path) -> None:
         read_counters(tmp_path / "none")
     with pytest.raises(CounterError, match="no reader knows"):
         read_counters(put(tmp_path, "a.txt", "hello"))
+    with pytest.raises(CounterError, match="the file is empty"):
+        read_counters(put(tmp_path, "a.txt", ""))
     with pytest.raises(TailbackError, match="unknown counter-source"):
         read_counters(put(tmp_path, "a.txt", PLAIN), "perfqery")
     a, b = put(tmp_path, "a.txt", PLAIN), put(tmp_path, "b.txt", PLAIN.replace("100", "1100"))

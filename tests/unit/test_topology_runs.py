@@ -50,11 +50,15 @@ def test_detours_are_longer_than_minimal_ways() -> None:
 
 
 def test_mistakes_are_explained() -> None:
-    with pytest.raises(FabricError, match="no routing 'dimension-ordr'") as caught:
+    with pytest.raises(FabricError, match="no routing rule 'dimension-ordr'") as caught:
         run(TORUS, "dimension-ordr")
     assert "dimension-order" in str(caught.value.remedy)
     assert caught.value.place == "[fabric] routes"
-    with pytest.raises(FabricError, match="'k-ary-n-tree' has no routing 'ugal'"):
+    # UGAL is a rule of every topology with detours, and named as it was written where it is not.
+    with pytest.raises(FabricError, match="no routing rule 'horizontal'") as caught:
+        run(TORUS, "horizontal")
+    assert str(caught.value.remedy).endswith("dimension-order, ugal, up-down, valiant")
+    with pytest.raises(FabricError, match="no routing rule 'ugal'"):
         run({"kind": "k-ary-n-tree", "k": 4, "n": 2}, "ugal")
     with pytest.raises(ScenarioError, match="'ugal' makes detours") as caught_vc:
         run(TORUS, "ugal", routing="vc")

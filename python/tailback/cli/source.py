@@ -141,9 +141,18 @@ def _is_counters(source: Path) -> bool:
 
 
 def fabric_data(fabric: str) -> dict[str, Any]:
-    """The ``[fabric]`` section that ``--fabric`` stands for."""
-    if fabric in PRESETS and not Path(fabric).exists():
-        return {"preset": fabric}
+    """The ``[fabric]`` section that ``--fabric`` stands for.
+
+    Raises:
+        ScenarioError: It is neither a file nor a preset.
+    """
+    if not Path(fabric).exists():
+        if fabric in PRESETS:
+            return {"preset": fabric}
+        raise ScenarioError(
+            f"--fabric {fabric!r} is neither a file nor a preset",
+            remedy=f"check the path, or take a preset: {', '.join(PRESETS.names())}",
+        )
     return {"file": Path(fabric).absolute()}
 
 

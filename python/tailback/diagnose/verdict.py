@@ -154,8 +154,10 @@ def _reconcile(
             "link is congested: it is spent in queues too short to count."
         ]
     if by_rules in cost and by_rules != heaviest:
+        # Where the trees' own cause does not fit the message log, that names another.
+        seen = "Congestion trees" if evidence.losses is None else "Congestion trees and message log"
         warnings.append(
-            f"The congestion trees point to {by_rules} first, but re-simulation charges "
+            f"{seen} point to {by_rules} first, but re-simulation charges "
             f"{percent(cost[heaviest])} of the time to {heaviest} and {percent(cost[by_rules])} to "
             f"{by_rules}; the time decides."
         )

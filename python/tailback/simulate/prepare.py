@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError, ScenarioError, nearest
+from tailback.errors import PlacementError, ScenarioError, TailbackError, nearest
 from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
@@ -171,6 +173,22 @@ def _placed(section: JobSection, problem: Problem) -> NDArray[np.uint32]:
     return place("file", problem, {**options, "file": section.placement_file})
 
 
+@contextmanager
+def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
+    """Name the job in what is found wrong with it, by its number where there are several."""
+    try:
+        yield
+    except TailbackError as error:
+        if error.file is not None:
+            raise  # A trace or rank file: its own place is in it.
+        if jobs > 1:
+            which = f"job {number + 1} of {jobs} ({section.name!r})"
+            error.place = f"{which}: {error.place}" if error.place else which
+        elif isinstance(error, PlacementError):
+            error.place = error.place or f"job {section.name!r}"
+        raise
+
+
 def prepare(scenario: Scenario) -> Prepared:
     """Read and place everything ``scenario`` names.
 
@@ -185,24 +203,19 @@ def prepare(scenario: Scenario) -> Prepared:
     fabric = degrade(load_fabric(scenario.fabric), scenario.fabric.degraded)
     jobs, taken = [], dict[int, str]()
     for number, section in enumerate(scenario.job):
-        program = load_traffic(section, scenario.seed + number)
-        hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
-        problem = problem_for(fabric, program, hosts, slots, scenario.seed)
-        try:
+        with _naming(section, number, len(scenario.job)):
+            program = load_traffic(section, scenario.seed + number)
+            hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
+            problem = problem_for(fabric, program, hosts, slots, scenario.seed)
             node = _placed(section, problem)
-        except PlacementError as error:
-            error.place = error.place or f"job {section.name!r}"
-            if section.trace is not None:
-                error.located(section.trace)
-            raise
         for host in np.unique(fabric.node_host[node]).tolist():
             if host in taken:
                 raise ScenarioError(
-                    f"jobs {taken[host]!r} and {section.name!r} both use host "
+                    f"jobs {taken[host]} and {number + 1} ({section.name!r}) both use host "
                     f"{fabric.host_name[host]!r}",
                     place="[job] hosts", remedy="give each job hosts of its own",
                 )  # fmt: skip
-            taken[host] = section.name
+            taken[host] = f"{number + 1} ({section.name!r})"
         jobs.append(Job(section, program, problem, node))
     program, job_of_label = side_by_side([job.program for job in jobs])
     notes = [*fabric.notes, *(note for job in jobs for note in job.program.notes)]

@@ -55,6 +55,11 @@ def read_counters(path: Path, format: str | None = None, *, time_ns: int | None 
         raise CounterError(f"cannot be read: {error}", file=path) from None
     if not exists:
         raise CounterError("no such file or folder", file=path, remedy="check the path")
+    if path.is_file() and path.stat().st_size == 0:
+        raise CounterError(
+            "the file is empty", file=path,
+            remedy="leave it out; the tool that wrote it may have failed",
+        )  # fmt: skip
     if format is None and entry is None:
         raise CounterError(
             "no reader knows this format", file=path,

@@ -15,6 +15,7 @@ from tailback.registry import Registry
 from tailback.units import LinkGbps, TimePs
 
 PLACE = "[fabric.topology]"
+ROUTES_PLACE = "[fabric] routes"
 
 
 LARGEST = 2**32 - 1
@@ -67,14 +68,14 @@ class Topology(BaseModel, ABC):
             rules["ugal"] = rules["valiant"]
         if rule not in rules:
             raise FabricError(
-                f"topology {self.kind!r} has no routing {rule!r}",
-                place="[fabric] routes",
+                f"topology {self.kind!r} has no routing rule {rule!r}",
+                place=ROUTES_PLACE,
                 remedy=nearest(rule, rules),
             )
         try:
             return rules[rule](network)
         except ValueError as error:
-            raise FabricError(str(error), place="[fabric] routes") from None
+            raise FabricError(str(error), place=ROUTES_PLACE) from None
 
 
 TOPOLOGIES: Registry[type[Topology]] = Registry("topology", "networks computed from a few options")
