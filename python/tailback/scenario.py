@@ -478,7 +478,9 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
         )  # fmt: skip
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "missing":
-        return ScenarioError("key is missing", file=file, place=place, remedy="add it")
+        about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
+        remedy = f"add it: {about}" if about else "add it"
+        return ScenarioError("key is missing", file=file, place=place, remedy=remedy)
     remedy = "see docs/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):

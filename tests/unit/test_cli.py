@@ -112,8 +112,27 @@ def test_text_fits_eighty_columns_and_one_screen(
     (command,) = (line for line in lines if line.startswith("  $ "))
     assert "--rankfile tailback-demo/rankfile.openmpi" in command
     assert Path("tailback-demo/rankfile.openmpi").is_file()
+    # Who has another launcher learns that there is a file for it.
+    named = " ".join(lines[lines.index(command) + 1 :])
+    assert "for openmpi-seq, slurm, mpich, cray: files there, commands in the report" in named
     assert len(lines) <= 45
     assert lines[0] == "VERDICT  PLACEMENT"
+
+
+def test_a_remedy_without_its_rank_file_says_why_on_the_screen(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (DEMO / "fabric.ibnetdiscover").read_text()
+    name = "MT4119 ConnectX5   Mellanox Technologies at row 7, rack"
+    text = re.sub(r'"node(\d+) mlx5_0"', rf'"{name} \1"', text) + "some other words\n"
+    Path("fabric.txt").write_text(text)
+    words = ["diagnose", str(DEMO / "trace"), "--fabric", "fabric.txt", "--compute-scale", "0.3"]
+    assert tailback([*words, "--quiet", "--seeds", "1", "--try", "tile"]) == 0
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "Use placement tile" in screen and "more in the report" in screen
+    assert f"note: no rank file: host '{' '.join(name.split())} 001" in screen
+    assert "has a name that a rank file cannot hold" in screen
 
 
 def test_json_is_the_diagnosis(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

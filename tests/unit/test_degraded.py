@@ -119,6 +119,14 @@ def test_mistakes_are_told(section: dict[str, str], message: str) -> None:
     assert caught.value.remedy and "fabric.degraded" in str(caught.value.place)
 
 
+def test_a_switch_of_a_large_fabric_is_guessed_at_too() -> None:
+    slow = [{"cable": "leaf0023[40]", "rate": "10 Gb/s"}]
+    data = {"fabric": {"preset": "tapered", "degraded": slow}, "job": [SHIFT]}
+    with pytest.raises(ScenarioError) as caught:
+        prepare(parse(data))
+    assert caught.value.remedy == "did you mean 'leaf023'?"
+
+
 def test_a_place_is_needed_and_only_one() -> None:
     for section in ({"rate": "1 Gb/s"}, {"cable": "a[1]", "link": "a[1]", "rate": "1 Gb/s"}):
         with pytest.raises(ScenarioError, match="exactly one of cable or link"):

@@ -33,6 +33,9 @@ def sound(**changes: Any) -> dict[str, Any]:
         # The misspelt name of a key that is missing is told as what it is.
         (sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leafs": 4, "aggregation": 2}}),
          ("[fabric.fat_tree] leafs: unknown key 'leafs'", "did you mean 'leaves'?")),
+        (sound(fabric={"fat_tree": {"hosts_per_leaf": 4, "leaves": 4}}),
+         ("[fabric.fat_tree] aggregation: key is missing", "add it: aggregation switches a pod")),
+        ({"job": SOUND["job"]}, ("fabric: key is missing", 'add it: write [fabric]', "preset =")),
         ({"fabric": {"preset": "full"}, "jobs": []}, ("unknown key 'jobs'", "did you mean 'job'?")),
         (sound(job=SOUND["job"][0]), ("job: {", "not a list of tables", "write [[job]] in two")),
         (sound(fabric="tapered"), ("fabric: 'tapered' is not a table", 'preset = "tapered"')),

@@ -150,7 +150,8 @@ def _diagnose(
         try:
             files = rank_files(prepared, made[remedy.placement]) if remedy.placement else []
         except PlacementError as error:
-            warnings.append(f"no rank file: {error.message}")
+            # First: the screen shows two notes, and the remedy misses its file.
+            warnings.insert(0, f"no rank file: {error.message}")
         placed = remedy.placement in remedy.cure.split(TOGETHER)
         meanwhile = "" if placed else "meanwhile, "
         remedy = remedy.model_copy(

@@ -59,7 +59,7 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
     for warning in diagnosis.warnings[:2]:
-        lines += wrap(f"note: {short(warning, 146)}")
+        lines += wrap(f"note: {short(warning, 220)}")
     if len(diagnosis.warnings) > 2:
         lines += [f"  note: {len(diagnosis.warnings) - 2} more in the report"]
     return [*lines, "", f"NEXT  open {safe(str(folder / 'report.html'))}"]
@@ -126,7 +126,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
         lines += cure_lines(proved, remedy.before_ps)
     left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
     if left_out:
-        lines += wrap(f"left out by the fluid model's estimate: {', '.join(left_out)}")
+        lines += wrap(f"left out by the fluid estimate: {', '.join(left_out)}")
     if remedy.commands:
         command = remedy.commands[0]
         for name in remedy.files:
@@ -134,6 +134,9 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
             there = shlex.quote(str(folder / name))
             command = " ".join(there if word == name else word for word in command.split(" "))
         lines += command_lines(command)
+        others = [what.rpartition("for ")[2] for what in list(remedy.files.values())[1:]]
+        if others:
+            lines += wrap(f"for {', '.join(others)}: files there, commands in the report")
     return lines
 
 

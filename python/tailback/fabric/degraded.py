@@ -86,7 +86,7 @@ def _link(fabric: Fabric, text: str, key: str) -> int:
         raise ScenarioError(
             f"there is no node or switch {name!r}",
             place=f"{_PLACE} {key}",
-            remedy=nearest(name, names) if len(names) <= 200 else "see table links of a run",
+            remedy=nearest(name, names),
         )
     mine = fabric.link_src == names.index(name)
     found = np.flatnonzero(mine & (fabric.link_src_port == port))
