@@ -138,6 +138,39 @@ def test_evolution_needs_the_fabric_of_measured_counters(
     assert "--fabric" in capsys.readouterr().err
 
 
+def test_what_has_no_effect_or_nothing_to_show_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo, looks = ROOT / "examples" / "demo", ROOT / "examples" / "counters"
+    fabric = str(demo / "fabric.ibnetdiscover")
+    tree = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}}
+    job = {"pattern": {"kind": "ring", "ranks": 16, "size": "64 KiB"}}
+    run = tmp_path / "result" / "run"
+    simulate(parse({"fabric": tree, "job": [job]})).write(run)
+    look = str(looks / "leaf06-12h00.txt")
+    for words, expected in (
+        ([str(run), "--fabric", fabric], f"error: {run}: --fabric has no effect"),
+        ([str(run), "--direction", "X-"], f"error: {run}: --direction X- is of a torus"),
+        ([look, "--fabric", fabric, "--direction", "X+"], "--direction has no effect"),
+        # One look at counters is no calm network.
+        ([look, "--fabric", fabric], f"error: {look}: no port tells its stall"),
+    ):
+        assert tailback(["evolution", *words, "--out", str(tmp_path / "page.html")]) == 2
+        assert expected in capsys.readouterr().err
+    # Counters of one machine on the fabric of another.
+    counters = from_run(Run.read(run))
+    counters.intervals = counters.intervals.with_columns(
+        node_name=pl.lit("elsewhere"), node_guid=pl.lit(0, pl.UInt64), link=pl.lit(None, pl.UInt32)
+    )
+    monkeypatch.setattr("tailback.cli.evolution.read_counters", lambda _: counters)
+    page = str(tmp_path / "page.html")
+    assert tailback(["evolution", look, "--fabric", fabric, "--out", page]) == 2
+    assert f"error: {look}: none of its ports is in {fabric}" in capsys.readouterr().err
+    # The result of a diagnosis stands for its run.
+    (tmp_path / "result" / "diagnosis.json").write_text("{}")
+    assert tailback(["evolution", str(tmp_path / "result"), "--out", str(tmp_path / "p.html")]) == 0
+
+
 @pytest.mark.parametrize("name", ["yellowstone", "blue-waters"])
 def test_the_study_scenarios_are_whole(name: str) -> None:
     scenario = load(ROOT / "examples" / name / f"{name}.toml")

@@ -54,6 +54,7 @@ def test_who_is_clearly_slower_is_left_out_and_told_why() -> None:
     assert [c.name for c in found.left_out] == ["e"]
     assert found.left_out[0].error.startswith(NOT_SIMULATED)
     assert "26 %" in found.left_out[0].error
+    assert found.left_out[0].estimate_ps == 126
     assert "g" not in found.estimate_ps
 
 

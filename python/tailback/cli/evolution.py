@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.cli.models import beside
+from tailback.cli.models import beside, read_run
 from tailback.cli.numbers import FiniteRange
 from tailback.counters.analysis.classes import attach, classify
 from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
@@ -21,7 +21,7 @@ from tailback.counters.analysis.evolution_run import (
 from tailback.counters.analysis.evolution_tiers import Panel, tier_panels
 from tailback.counters.readers import read_counters
 from tailback.counters.readers.engine_run import from_run
-from tailback.errors import RunError
+from tailback.errors import RunError, TailbackError
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
@@ -36,8 +36,8 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--fabric", type=click.Path(path_type=Path),
               help="Fabric of measured counters: a file that ibnetdiscover wrote.")  # fmt: skip
-@click.option("--direction", type=click.Choice(DIRECTIONS), default="X+", show_default=True,
-              help="Direction that is looked at in a simulated torus.")  # fmt: skip
+@click.option("--direction", type=click.Choice(DIRECTIONS),
+              help="Direction that is looked at in a simulated torus (default X+).")  # fmt: skip
 @click.option("--threshold", type=FiniteRange(0, 100, min_open=True), default=40.0,
               show_default=True, help="Percentage of time stalled that counts.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path),
@@ -46,14 +46,14 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 def evolution(
     source: Path,
     fabric: Path | None,
-    direction: str,
+    direction: str | None,
     threshold: float,
     out: Path | None,
     force: bool,
 ) -> None:
     """Draw features of congested links through time, and the network at each step.
 
-    SOURCE is a run folder of 'simulate', or port counters and --fabric.
+    SOURCE is a run of 'simulate', a result of 'diagnose', or port counters and --fabric.
 
     \b
     tailback simulate examples/blue-waters/blue-waters.toml --out run
@@ -64,9 +64,16 @@ def evolution(
     out = out or beside(source, "-evolution.html")
     if out.exists() and not force:
         raise RunError("already exists", file=out, remedy="choose another --out, or --force")
-    if (source / "run.json").is_file():
-        graph, panels, values, title = _of_run(Run.read(source), direction, threshold)
+    if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
+        if fabric is not None:
+            raise _pointless("--fabric", "a run knows its fabric", source)
+        try:
+            graph, panels, values, title = _of_run(read_run(source), direction, threshold)
+        except TailbackError as error:
+            raise error.located(source) from None
     else:
+        if direction is not None:
+            raise _pointless("--direction", "only a simulated torus has directions here", source)
         graph, panels, values, title = _of_counters(source, fabric, threshold)
     write_evolution(out, graph, panels, values, title=title)
     click.echo(
@@ -75,14 +82,24 @@ def evolution(
     )
 
 
+def _pointless(option: str, why: str, source: Path) -> TailbackError:
+    return RunError(f"{option} has no effect: {why}", file=source, remedy="leave it out")
+
+
 _Drawn = tuple[Evolution, list[Panel], NDArray[np.float64] | None, str]
 
 
-def _of_run(run: Run, direction: str, threshold: float) -> _Drawn:
+def _of_run(run: Run, direction: str | None, threshold: float) -> _Drawn:
     rows = from_run(run).intervals
     title = run.scenario.name
     if not is_torus(run):
+        if direction is not None:
+            raise RunError(
+                f"--direction {direction} is of a torus of two or three dimensions, and this run "
+                "is of another network", remedy="leave it out",
+            )  # fmt: skip
         return _of_links(rows, _fabric(run), threshold, title)
+    direction = direction or DIRECTIONS[0]
     where = torus_coordinates(run)
     rows = torus_rows(run, rows).filter(pl.col("direction") == direction)
     graph = from_torus(rows, where, direction, threshold=threshold)
@@ -104,6 +121,19 @@ def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
         )  # fmt: skip
     fabric = read_fabric(file)
     rows, _ = attach(read_counters(source).all_intervals(), classify(fabric))
+    told = rows.filter(pl.col("stall_fraction").is_not_null())
+    if not told.height:
+        raise RunError(
+            f"no port tells its stall as a share of time ({rows.height} intervals between "
+            "readings)", file=source,
+            remedy="give a collection, an LDMS CSV or a run, with two readings of a port or more; "
+            "what single files tell: tailback counters",
+        )  # fmt: skip
+    if not told["link"].is_not_null().any():
+        raise RunError(
+            f"none of its ports is in {file}", file=source,
+            remedy="give the output of ibnetdiscover of the subnet that was read",
+        )  # fmt: skip
     return _of_links(rows, fabric, threshold, source.name)
 
 

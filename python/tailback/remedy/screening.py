@@ -79,6 +79,7 @@ def screen(
     left_out = [
         Candidate(
             name=name,
+            estimate_ps=estimate[name],
             error=f"{NOT_SIMULATED}: the fluid model estimates {format_time(estimate[name])}, "
             f"{percent(estimate[name] / quickest - 1)} more than under {order[0]}",
         )
