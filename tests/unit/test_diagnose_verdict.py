@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -26,8 +27,10 @@ from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy import recommend
 from tailback.run import Run
-from tailback.scenario import Degraded
+from tailback.scenario import Degraded, load
+from tailback.simulate import make_evaluate, prepare, simulate
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TOTAL = 20 * WINDOW_PS
 
 
@@ -145,6 +148,17 @@ def test_small_losses_without_any_tree_are_not_the_network() -> None:
     large = judge(run, answers(run, 0.6, 0.6, 1.0, 1.0, 1.0)[0], seeds=1)
     assert (small.cause, large.cause) == ("not-network", "placement")
     assert "too short" in small.warnings[0] and "too short" in large.headline
+
+
+def test_a_rule_that_sees_no_congestion_is_not_left_beside_a_verdict_that_does() -> None:
+    """Where few packets meet congestion TB004 fires, and the time may say otherwise."""
+    scenario = load(EXAMPLES / "congestion" / "hot-spot.toml")
+    prepared = prepare(scenario)
+    diagnosis = judge(simulate(prepared), make_evaluate(prepared), seeds=1)
+    assert diagnosis.cause == "other-traffic"
+    assert [finding.code for finding in diagnosis.findings] == ["TB004"]
+    told = [text for text in diagnosis.warnings if text.startswith("Little congestion was seen")]
+    assert len(told) == 1 and told[0].endswith("of the time to other-traffic.")
 
 
 def test_compute_bound_runs_are_not_the_network() -> None:

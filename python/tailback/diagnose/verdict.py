@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tailback.diagnose.by_rules import MIN_WORTH, WORTH_FIXING, at_rest, cause_of_rules
-from tailback.diagnose.confidence import HIDDEN, doubt
+from tailback.diagnose.confidence import AT_REST, HIDDEN, doubt
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.hidden import Slow, find_slow
 from tailback.diagnose.model import Bar, Cause, Diagnosis, Finding, Sampling, Share
@@ -147,7 +147,7 @@ def _reconcile(
         )
     if not worth_fixing(cost, evidence):
         return at_rest(by_rules, evidence), warnings
-    quiet = by_rules in ("not-network", "injection") and not evidence.roots.height
+    quiet = by_rules in AT_REST and not evidence.roots.height
     if quiet and cost[heaviest] < UNSEEN and hidden < WORTH_FIXING:
         return at_rest(by_rules, evidence), [
             f"Re-simulation charges {percent(cost[heaviest])} of the time to {heaviest}, but no "
@@ -161,7 +161,7 @@ def _reconcile(
             f"{percent(cost[heaviest])} of the time to {heaviest} and {percent(cost[by_rules])} to "
             f"{by_rules}; the time decides."
         )
-    if by_rules in ("not-network", "injection"):
+    if by_rules in AT_REST or any(finding.cause in AT_REST for finding in findings):
         warnings.append(
             f"Little congestion was seen, yet re-simulation charges {percent(cost[heaviest])} of "
             f"the time to {heaviest}."
