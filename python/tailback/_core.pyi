@@ -158,7 +158,12 @@ def fluid_flows(
     rates: str,
 ) -> dict[str, Any]: ...
 def fluid_paths(
-    network: Network, src: NDArray[uint32], dst: NDArray[uint32], choice: str, seed: int
+    network: Network,
+    src: NDArray[uint32],
+    dst: NDArray[uint32],
+    choice: str,
+    seed: int,
+    routing: Routing | None = None,
 ) -> dict[str, Any]: ...
 def fluid_program(
     network: Network,

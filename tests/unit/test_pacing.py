@@ -118,9 +118,17 @@ def test_a_pair_of_nodes_is_one_flow() -> None:
 
 
 @pytest.mark.parametrize(
-    "fabric", [TREE, {"topology": {"kind": "torus", "dims": [4, 2], "nodes_per_switch": 2}}]
+    "topology",
+    [
+        TREE["topology"],
+        {"kind": "torus", "dims": [4, 2], "nodes_per_switch": 2},
+        # Several candidates: which of them fixed routes take is the rule's own affair.
+        {"kind": "modified-k-ary-n-tree", "k": 4, "n": 2, "width": 2},
+        {"kind": "modified-k-ary-n-tree", "k": 2, "n": 4, "width": 1},
+    ],
+    ids=str,
 )
-def test_assigned_flows_end_with_the_most_loaded_link(fabric: dict[str, Any]) -> None:
+def test_assigned_flows_end_with_the_most_loaded_link(topology: dict[str, Any]) -> None:
     rng = np.random.default_rng(3)
     flows = [
         (src, int(dst), 1 << 20)
@@ -128,7 +136,7 @@ def test_assigned_flows_end_with_the_most_loaded_link(fabric: dict[str, Any]) ->
         for src, dst in enumerate(rng.permutation(16))
         if src != dst
     ]
-    prepared = prepare(scenario(ELASTIC, fabric, buffer="64 KiB"))
+    prepared = prepare(scenario(ELASTIC, {"topology": topology}, buffer="64 KiB"))
     prepared.jobs[0].program = program([flows])
     prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
     run = execute(prepared, measure=True)

@@ -150,6 +150,7 @@ fn fluid_flows<'py>(
 
 /// Paths of flows between nodes, chosen one after the other with all earlier ones in place.
 #[pyfunction]
+#[pyo3(signature = (network, src, dst, choice, seed, routing=None))]
 fn fluid_paths<'py>(
     py: Python<'py>,
     network: &Network,
@@ -157,14 +158,16 @@ fn fluid_paths<'py>(
     dst: PyReadonlyArray1<'py, u32>,
     choice: &str,
     seed: u64,
+    routing: Option<&Routing>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let choice = choice_of(choice)?;
     let (src, dst) = (src.as_slice()?, dst.as_slice()?);
     if src.len() != dst.len() {
         return Err(raise(format!("{} sources, {} destinations", src.len(), dst.len())));
     }
+    let fabric = &network.fabric;
+    let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let made = py.detach(|| {
-        let (fabric, plan) = (&network.fabric, &network.plan);
         let mut router = Router::new(fabric, plan, choice, Detour::Never, seed);
         let mut paths = Paths { start: vec![0], ..Paths::default() };
         let mut path = Vec::new();

@@ -65,7 +65,12 @@ class FlowPaths:
 
 
 def paths_between(
-    network: _core.Network, src: ArrayLike, dst: ArrayLike, choice: Choice, seed: int = 1
+    network: _core.Network,
+    src: ArrayLike,
+    dst: ArrayLike,
+    choice: Choice,
+    seed: int = 1,
+    routing: _core.Routing | None = None,
 ) -> FlowPaths:
     """Paths between nodes of a fabric, each chosen with all earlier flows in place.
 
@@ -75,6 +80,7 @@ def paths_between(
         dst: Node it goes to, shape (F,).
         choice: See :data:`Choice`.
         seed: Seed of random choices and of ties.
+        routing: A rule to route by, without its detours; None for the network's own routes.
 
     Raises:
         FabricError: No path.
@@ -87,5 +93,6 @@ def paths_between(
             np.ascontiguousarray(dst, np.uint32),
             choice,
             seed,
+            routing,
         )
     return FlowPaths(found["start"], found["link"], found["share"])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
-from tailback.fluid import Choice, FlowPaths, assignment, max_min, paths_between
+from tailback.fluid import Choice, assignment, max_min, paths_between
 from tailback.scenario import EngineSection, PacingSection
 from tailback.simulate.prepare import Laid, Prepared
 from tailback.simulate.routes import Routes
@@ -27,7 +27,6 @@ from tailback.traffic.program import Op, Program
 
 MIN_WIRE_BYTES = 32
 """The least a packet occupies on the wire, as in the engine."""
-NO_DETOUR = 2**32 - 1
 COLUMNS = ("src_rank", "dst_rank", "rate_gbps")
 
 
@@ -153,8 +152,7 @@ def _caveats(laid: Laid, choice: Choice, routing: str) -> Iterator[str]:
             "flows are rated job by job: links that jobs share may be given more than they carry"
         )
     if routing != "deterministic":
-        meant = {"spread": "spread over all candidates", "least-flows": "chosen flow by flow"}
-        how = meant.get(choice, "one a flow")
+        how = "chosen flow by flow" if choice == "least-flows" else "spread over all candidates"
         yield (
             f"rates are computed for paths {how}, which routing {routing!r} only comes near; "
             "deterministic routing takes the very paths"
@@ -177,8 +175,6 @@ class _Rater:
         self.src, self.dst = src, dst
         near: dict[str, Choice] = {"deterministic": "deterministic", "vc": "least-flows"}
         self.choice: Choice = near.get(engine.routing, "spread")
-        if routes.rule is not None:
-            self.choice = "deterministic"
         self.known: dict[bytes, NDArray[np.float64]] = {}
 
     def rates(self, phase: NDArray[np.int64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -186,28 +182,13 @@ class _Rater:
         src, dst = self.src[phase], self.dst[phase]
         key = src.tobytes() + dst.tobytes() + weight.tobytes()
         if key not in self.known:
-            paths = self._paths(src, dst)
+            routes = self.routes
+            paths = paths_between(routes.network, src, dst, self.choice, routing=routes.rule)
             gbps = self.fabric.link_gbps
             self.known[key] = (
                 assignment(gbps, paths, weight).rate_gbps if self.assigned else max_min(gbps, paths)
             )
         return self.known[key]
-
-    def _paths(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> FlowPaths:
-        rule = self.routes.rule
-        if rule is None:
-            return paths_between(self.routes.network, src, dst, self.choice)
-        # Rules without tables: the engine's own choice, destination modulo candidates.
-        out = {
-            int(n): link for link, n in enumerate(self.fabric.link_src) if n < self.fabric.n_nodes
-        }
-        into = {
-            int(n): link for link, n in enumerate(self.fabric.link_dst) if n < self.fabric.n_nodes
-        }
-        return FlowPaths.of([
-            [out[a], *(link for link, _ in rule.path(a, b, NO_DETOUR, b)), into[b]]
-            for a, b in zip(src.tolist(), dst.tolist(), strict=True)
-        ])  # fmt: skip
 
 
 def _numbers(prepared: Prepared, laid: Laid) -> tuple[NDArray[np.int64], int]:
