@@ -255,6 +255,18 @@ def test_no_count_is_certain_where_only_paths_of_one_hop_were_seen(
     assert np.concatenate(inside).mean() > 0.92
 
 
+@pytest.mark.parametrize("inject", [False, True])
+def test_links_that_no_header_tells_of_have_no_count(inject: bool) -> None:
+    """Adapters' links are no hops as a rule: nothing is known of them, which is not 0 packets."""
+    run = run_of({"scheme": "full", "packets": 10**6, "count_injection": inject})
+    table = link_counts(run).table()
+    injects = run.tables["links"].sort("link")["from_node"]
+    assert truth_of(run).filter("from_node")["observed_packets"].min() == 60 * 8
+    for column in table.drop("link").columns:
+        assert table[column].is_null().any() != inject
+        assert table[column].is_null().to_list() == (injects & (not inject)).to_list()
+
+
 def test_a_link_on_no_route_is_known_to_be_unused() -> None:
     """Nothing is imagined of it, where a link that only happens to be unseen is not certain."""
     pattern = {"kind": "uniform", "ranks": 3, "messages": 5, "size": "4 KiB"}

@@ -74,10 +74,13 @@ class Carried:
         packets: Packets of observed jobs; None where the scheme does not count them.
         congested: Of them, those that met congestion. Of ``worst-hop`` at least so many in the
             packets that carried a sample, variance and interval NaN.
+        counted: Links that headers tell of, shape (L,): not those of adapters, unless the injection
+            link counts as a hop. Counts of others are 0 and mean nothing.
     """
 
     packets: Counts | None
     congested: Counts
+    counted: NDArray[np.bool_]
 
     def table(self) -> pl.DataFrame:
         """A row a link: both counts with variance and 95 % interval, null where unknown."""
@@ -87,6 +90,10 @@ class Carried:
             columns[name] = None if counts is None else counts.packets
             columns[f"{name}_variance"] = None if counts is None else counts.variance
             columns[f"{name}_low"], columns[f"{name}_high"] = low, high
+        columns = {
+            name: None if values is None else np.where(self.counted, values, np.nan)
+            for name, values in columns.items()
+        }
         links = np.arange(len(self.congested.packets), dtype=np.uint32)
         known = {name: values for name, values in columns.items() if values is not None}
         unknown = [pl.lit(None, pl.Float64).alias(name) for name in columns if name not in known]
@@ -223,7 +230,9 @@ def count_carried(run: Run, pairs: Pairs, decoder: Decoder) -> Carried:
             usual = float((seen * packets.slope).sum() / max(seen.sum(), 1.0))
             packets = _smoothed(packets, usual, possible)
         congested = _smoothed(congested, packets.slope, possible)
-    return Carried(packets, congested)
+    injects = run.tables["links"].sort("link")["from_node"].to_numpy()
+    counted = np.ones(n_links, np.bool_) if telemetry.count_injection else ~injects
+    return Carried(packets, congested, counted)
 
 
 def _possible(run: Run, pairs: Pairs, n_links: int) -> NDArray[np.bool_]:
