@@ -258,6 +258,8 @@ class PacingSection(Section):
             raise ValueError("rates and rates_file are both given; choose one")
         if self.kind == "off" and (self.rates is not None or self.rates_file is not None):
             raise ValueError('flows have rates and nothing keeps them; set kind = "elastic"')
+        if self.share != 1 and self.rates is None:
+            raise ValueError("share is a part of computed rates; set rates, or share = 1")
         return self
 
     def settings(self) -> dict[str, Any]:

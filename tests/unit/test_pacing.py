@@ -179,6 +179,8 @@ def test_rates_from_a_file_are_kept(tmp_path: Path) -> None:
         ("src_rank,dst_rank,rate_gbps\n1,99,10\n", "line 2", "1,99,10"),
         ("src_rank,dst_rank,rate_gbps\n1,0,fast\n", "line 2", "fast"),
         ("src_rank,dst_rank,rate_gbps\n1,0,nan\n", "line 2", "nan"),
+        # The engine would send a million times as fast.
+        ("src_rank,dst_rank,rate_gbps\n1,0,1e-9\n", "line 2", "1e-9"),
         ("src_rank,dst_rank,rate_gbps\n\n7,0,10\n", "line 3", "sends nothing"),
     ],
 )
@@ -188,6 +190,20 @@ def test_a_wrong_table_of_rates_is_told(tmp_path: Path, text: str, place: str, w
     with pytest.raises(ScenarioError, match=words) as caught:
         run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": str(file)})
     assert caught.value.file == file and caught.value.place == place and caught.value.remedy
+
+
+def test_a_table_of_rates_may_come_from_a_spreadsheet(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_bytes(b"\xef\xbb\xbfsrc_rank,dst_rank,rate_gbps\r\n1,0,10\r\n")
+    found = run([[(1, 0, 1 << 20)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
+    assert (1 << 23) / found.elapsed_ps * 1000 == pytest.approx(10, rel=0.02)
+
+
+def test_pacing_without_a_rate_says_that_it_changes_nothing() -> None:
+    flows = [[(1, 0, 1 << 20), (2, 0, 1 << 20)]]
+    unpaced, off = run(flows, {"kind": "elastic"}), run(flows, {"kind": "off"})
+    assert unpaced.elapsed_ps == off.elapsed_ps
+    assert [note for note in unpaced.notes if "no flow has a rate" in note] and not off.notes
+    assert not run(flows, ELASTIC).notes
 
 
 def test_a_table_of_rates_at_no_path() -> None:
@@ -202,6 +218,7 @@ def test_a_table_of_rates_at_no_path() -> None:
         ({"kind": "spaced", "rates": "assigned", "rates_file": "x"}, "choose one"),
         ({"kind": "spaced", "rates": "fair"}, "assigned"),
         ({"kind": "spaced", "share": 0}, "greater than 0"),
+        ({"kind": "spaced", "rates_file": "x", "share": 0.5}, "part of computed rates"),
     ],
 )
 def test_what_does_not_fit_together_is_told(pacing: dict[str, Any], words: str) -> None:

@@ -128,8 +128,15 @@ def execute(
     # Where packets meet nobody there is nothing to share.
     if pace_mbps is None and settings["contention"]:
         stated = paces_of(prepared, laid, fabric, routes)
+    notes = [*prepared.notes, *routes.notes]
     if stated is not None:
         pace_mbps = stated.mbps
+        notes += stated.notes
+    elif pace_mbps is None and engine.pacing.kind != "off" and settings["contention"]:
+        notes.append(
+            f"no flow has a rate, so pacing {engine.pacing.kind!r} changes nothing: set "
+            "[engine.pacing] rates or rates_file"
+        )
     began = time.perf_counter()
     section = prepared.scenario.fabric
     with explained(
@@ -157,7 +164,6 @@ def execute(
     )
     if stated is not None:
         summary["pacing"] = stated.summary
-    notes = [*prepared.notes, *routes.notes, *(stated.notes if stated else ())]
     if not outcome["complete"]:
         end = format_time(int(outcome["end_ps"]))
         notes.append(f"broken off at {end}: the tables are incomplete")

@@ -28,6 +28,8 @@ from tailback.traffic.program import Op, Program
 MIN_WIRE_BYTES = 32
 """The least a packet occupies on the wire, as in the engine."""
 COLUMNS = ("src_rank", "dst_rank", "rate_gbps")
+LEAST_GBPS = 0.001
+"""The engine keeps rates in whole Mb/s."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ def _from_file(
 def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Pairs of ranks, with their rate in Mb/s and the line it stands in."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a text file, or no path of one"
         raise ScenarioError(
@@ -249,12 +251,12 @@ def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, 
             src, dst, gbps = int(row[0]), int(row[1]), float(row[2])
         except (ValueError, IndexError):
             src, dst, gbps = -1, -1, 0.0
-        fits = 0 <= src < ranks and 0 <= dst < ranks and 0 < gbps <= 4e6 and len(row) == 3
+        fits = 0 <= src < ranks and 0 <= dst < ranks and LEAST_GBPS <= gbps <= 4e6 and len(row) == 3
         if not fits or (src, dst) in seen:
             raise ScenarioError(
                 f"{','.join(row)!r} is no pair of ranks and rate, or stands there twice",
                 file=file, place=f"line {line}",
-                remedy=f"two ranks below {ranks} and Gb/s above 0, each pair once",
+                remedy=f"two ranks below {ranks} and Gb/s, at least {LEAST_GBPS:g}, each pair once",
             )  # fmt: skip
         seen.add((src, dst))
-        yield (src, dst), (max(1, int(gbps * 1000)), line)
+        yield (src, dst), (round(gbps * 1000), line)
