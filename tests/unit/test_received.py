@@ -99,6 +99,10 @@ def test_a_scheme_that_cannot_be_decoded_says_why() -> None:
     diagnosis = judge(run)
     assert diagnosis.cause == "undetermined" and not diagnosis.sampling.sufficient
     assert any("length of paths" in warning for warning in diagnosis.warnings)
+    # Telemetry is on, and packets carried samples: nothing to switch on.
+    finding = next(f for f in diagnosis.findings if f.code == "TB005")
+    assert "cannot be decoded" in finding.title and "that note" in finding.advice
+    assert "Switch telemetry on" not in diagnosis.sampling.note
 
 
 def test_the_worst_hop_is_told_and_nothing_made_of_it() -> None:
@@ -395,3 +399,17 @@ def test_damaged_packets_are_refused(
     assert command(["export", "counts", str(folder), str(tmp_path / "counts.csv")]) != 0
     said = " ".join(capsys.readouterr().err.split())
     assert says in said and "packets.parquet" in said and str(folder) in said and "again" in said
+
+
+def test_paths_of_several_lengths_are_told_with_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Candidates cannot be told apart by hop there: the error names whose."""
+    pattern = {"kind": "uniform", "ranks": 20, "messages": 20, "size": "32 KiB"}
+    telemetry = {"scheme": "coordinated", "hash_bits": 5}
+    shape = {"kind": "dragonfly", "groups": 5, "routers": 4, "nodes_per_router": 2}
+    fabric = {"topology": {**shape, "global_ports": 2}}
+    folder = run_of(telemetry, fabric, job=[{"pattern": pattern}]).write(tmp_path / "run")
+    assert command(["export", "counts", str(folder)]) != 0
+    said = capsys.readouterr().err
+    assert str(folder) in said.replace("\n", "") and "different lengths" in said

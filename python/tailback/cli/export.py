@@ -12,7 +12,7 @@ import polars as pl
 
 from tailback.cli.models import read_run, read_samples, require_packets
 from tailback.cli.text import columns, short
-from tailback.errors import RunError, TailbackError
+from tailback.errors import FabricError, RunError, TailbackError
 from tailback.report import attribute, to_table
 from tailback.run import fresh_file
 from tailback.simulate.decoded import link_counts
@@ -64,7 +64,7 @@ def counts(run: Path, out: Path | None, force: bool) -> None:
     require_packets(read, run, "export")
     try:
         table = link_counts(read).table()
-    except RunError as error:
+    except (FabricError, RunError) as error:
         raise error.located(run) from None
     links = read.tables["links"]
     named = links.select(

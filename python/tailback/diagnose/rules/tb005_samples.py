@@ -19,7 +19,7 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     Fires when over a quarter of the congested packets lie on links of which the samples do not say
     whether they are congested, or in trees of which they do not say whether we fill the root, and
     these are enough to make another cause the heaviest; and when no packet carried a sample at all,
-    though messages of ours crossed switches.
+    or none that can be decoded, though messages of ours crossed switches.
     It says how many more packets would settle it, of which phase, and which links are most open.
     Counts decoded from hashes vary more than counts of whole links, so the fewer bits a packet
     carries the more packets it asks for. Scheme `worst-hop` names the most congested link of each
@@ -39,6 +39,8 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     """
     if not evidence.crosses:
         return None  # There is nothing to sample: TB004.
+    if not evidence.received and evidence.run.tables["packets"].height:
+        return _undecoded(evidence)
     if not evidence.received:
         return evidence.finding(
             "TB005", "undetermined", "Too few samples: no packet carried one",
@@ -68,6 +70,19 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
         evidence.roots.filter(pl.col("verdict") == "unsettled"),
         f"Observe about {more} more packets{which}: repeat it, or use smaller packets"
         f"{_bits(evidence)}.",
+    )  # fmt: skip
+
+
+def _undecoded(evidence: Evidence) -> Finding:
+    """Headers arrived, and their scheme does not work on these routes."""
+    scheme, number = evidence.scheme, evidence.run.tables["packets"].height
+    return evidence.finding(
+        "TB005", "undetermined", "Too few samples: those that arrived cannot be decoded",
+        f"{number} packets arrived with a header of scheme {scheme}, "
+        "and what links they tell of is not known on these routes; a note of the run says why. So "
+        "nothing is known of any link.",
+        evidence.roots.clear(),
+        "Do as that note says, or use scheme = 'full', which is decoded on all routes.",
     )  # fmt: skip
 
 
