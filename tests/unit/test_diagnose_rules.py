@@ -27,7 +27,7 @@ from test_diagnose_runs import (
 )
 
 from tailback.diagnose import judge
-from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.evidence import OPEN_SHARE, Evidence
 from tailback.diagnose.rules import RULES
 from tailback.diagnose.rules.__main__ import pages
 from tailback.run import Run
@@ -189,6 +189,18 @@ def test_so_many_more_packets_do_settle_it() -> None:
     more = Evidence(sparse_run()).packets_wanting()
     flows = [Flow(n, HOSTS + n, 2 + more // 6) for n in range(6)]
     assert RULES["TB005"](Evidence(make_run(flows, dict.fromkeys(ups(0), 0.5)))) is None
+
+
+def test_what_stays_open_is_too_few_only_where_it_is() -> None:
+    assert judge(placement_run()).sampling.note.endswith("stay open, too few to matter.")
+    full = [Flow(n, HOSTS + n, 60) for n in range(HOSTS)]
+    open_ = [Flow(2 * HOSTS + n, 2 * HOSTS + (n + HOSTS) % 16, 200) for n in range(16)]
+    hot = dict.fromkeys(ups(0), 0.85) | dict.fromkeys(ups(2) + ups(3), 0.11)
+    run = make_run(full + open_, hot)
+    evidence = Evidence(run)
+    assert evidence.unsure_share > OPEN_SHARE and RULES["TB005"](evidence) is None
+    note = judge(run).sampling.note
+    assert note.endswith("stay open, not enough to make another cause the heaviest.")
 
 
 def test_telemetry_off_is_said() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tailback.diagnose.by_rules import MIN_WORTH, WORTH_FIXING, at_rest, cause_of_rules
 from tailback.diagnose.confidence import AT_REST, HIDDEN, doubt
-from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.evidence import OPEN_SHARE, Evidence
 from tailback.diagnose.hidden import Slow, find_slow
 from tailback.diagnose.model import Bar, Cause, Diagnosis, Finding, Sampling, Share
 from tailback.diagnose.rules import RULES
@@ -312,6 +312,13 @@ def _listed(names: list[str]) -> str:
     return "; ".join(names[:NAMED]) + more
 
 
+def _why_open_is_harmless(evidence: Evidence) -> str:
+    """Why TB005 is silent about what the samples leave open."""
+    if evidence.unsure_share <= OPEN_SHARE:
+        return "too few to matter"
+    return "not enough to make another cause the heaviest"
+
+
 def _sampling(findings: list[Finding], evidence: Evidence) -> Sampling:
     telemetry = evidence.run.scenario.telemetry
     bits = header_bits(telemetry)
@@ -324,7 +331,7 @@ def _sampling(findings: list[Finding], evidence: Evidence) -> Sampling:
         if open_ is not None
         else f"The samples ({carried}) settle {evidence.links_sure} of {evidence.links_seen} "
         f"links; {percent(evidence.unsure_share)} of the congested packets are on links, or in "
-        "trees, that stay open, too few to matter."
+        f"trees, that stay open, {_why_open_is_harmless(evidence)}."
     )
     return Sampling(
         scheme=telemetry.scheme,
