@@ -245,6 +245,20 @@ def test_place_judges_the_file_it_is_given(
     refused(capsys, [*words, "--method", "file"], "--placement FILE")
 
 
+def test_place_says_which_method_does_not_fit_whose_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ring.toml"
+    job = '[fabric]\npreset = "tapered"\n[[job]]\nplacement = "tile"\n{}\n' \
+          'pattern = {{ kind = "uniform", ranks = 64, size = "8 B" }}\n'  # fmt: skip
+    path.write_text(job.format("").replace('"tile"', '"block"'))
+    words: list[str | Path] = ["place", path, "--method", "tile", "--quiet"]
+    refused(capsys, words, f"{path}: --method tile: ", "placement_options = { grid =")
+    # What the remedy says can be done.
+    path.write_text(job.format("placement_options = { grid = [8, 8] }"))
+    assert tailback([str(word) for word in words]) == 0
+
+
 def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     assert tailback(["list", "--format", "json"]) == 0
     known = json.loads(capsys.readouterr().out)

@@ -62,7 +62,9 @@ def place(
         names = methods or worth_trying(prepared)
         made, errors = make_candidates(prepared, names, None, progress.step)
         if methods and errors:
-            raise errors[0][1]
+            name, error = errors[0]
+            error.place = ": ".join(filter(None, (f"--method {name}", error.place)))
+            raise error.located(source["source"])
         if out is not None:
             for node in made.values():
                 rank_files(prepared, node)  # what cannot be written is refused before it is judged

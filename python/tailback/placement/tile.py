@@ -76,7 +76,8 @@ def grid_of(problem: Problem, options: Options) -> tuple[int, ...]:
     if not grid:
         raise PlacementError(
             "the traffic is no stencil on a Cartesian grid, so it cannot be tiled",
-            remedy="give the option grid = [nx, ny, …], or use the placement 'metis'",
+            remedy='write placement = "tile" and placement_options = { grid = [nx, ny, …] } for '
+            "the job in the scenario, x fastest, or use the placement 'metis'",
         )
     held = 1
     for extent in grid:
