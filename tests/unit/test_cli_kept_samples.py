@@ -60,6 +60,26 @@ def test_headers_that_cannot_be_decoded_say_why(
     assert "cannot be decoded" in capsys.readouterr().err
 
 
+def test_headers_that_cannot_be_decoded_are_not_called_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Telemetry is on: to say "switch it on" would send the reader the wrong way."""
+    path = tmp_path / "detours.toml"
+    path.write_text(
+        '[fabric]\nroutes = "valiant"\n[fabric.topology]\nkind = "dragonfly"\ngroups = 9\n'
+        "routers = 4\nnodes_per_router = 2\nglobal_ports = 2\n"
+        '[[job]]\npattern = { kind = "permutation", ranks = 64, size = "256 KiB" }\n'
+        '[telemetry]\nscheme = "coordinated"\n'
+    )
+    out = ["--out", str(tmp_path / "d"), "--seeds", "1", "--try", "metis", "--cure", "placement"]
+    assert tailback(["diagnose", str(path), *out]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Too few samples: those that arrived cannot be decoded" in said
+    assert "headers, which cannot be decoded, do not say where" in said
+    assert "use compact or full, which count hops" in said
+    assert "Switch telemetry on" not in said and "no packet carried" not in said
+
+
 @pytest.mark.parametrize("name", ["diagnosis.json", "rankfile.openmpi"])
 def test_report_names_the_damaged_file_of_a_result(
     name: str, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

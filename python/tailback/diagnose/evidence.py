@@ -184,6 +184,12 @@ class Evidence:
             sent = crossing.filter(pl.col("switch_hops") > 0)["packets"].sum()
         return self.received == sent
 
+    @property
+    def undecoded(self) -> bool:
+        """Whether packets arrived with headers, of which nothing can be read."""
+        packets = self.run.tables.get("packets")
+        return not self.received and packets is not None and packets.height > 0
+
     @cached_property
     def communication_fraction(self) -> float:
         """Share of rank time blocked in communication, over observed ranks."""

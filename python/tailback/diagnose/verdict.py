@@ -286,7 +286,9 @@ def _headline(
         )
     elif bars and not evidence.roots.height:
         why = "in queues too short to count as congestion"
-        if not evidence.received:
+        if evidence.undecoded:
+            why = "and the packets' headers, which cannot be decoded, do not say where"
+        elif not evidence.received:
             why = "and no packet carried a sample that could say where"
         say = f"Re-simulation points to {cause}, {why}"
     if bars:

@@ -39,7 +39,7 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     """
     if not evidence.crosses:
         return None  # There is nothing to sample: TB004.
-    if not evidence.received and evidence.run.tables["packets"].height:
+    if evidence.undecoded:
         return _undecoded(evidence)
     if not evidence.received:
         return evidence.finding(
