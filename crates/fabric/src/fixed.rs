@@ -74,7 +74,7 @@ impl Routes {
     fn choices(&self, fabric: &Fabric) -> Vec<(usize, &[u32])> {
         let mut all: Vec<(usize, &[u32])> = Vec::new();
         if let Some(tree) = &self.tree {
-            let sets = (0..fabric.n_switches).flat_map(|switch| tree.sets(switch));
+            let sets = (0..fabric.n_switches).flat_map(|switch| tree.sets(fabric, switch));
             all.extend(
                 sets.filter(|links| links.len() > 1).map(|links| (links[0] as usize, links)),
             );

@@ -204,6 +204,16 @@ mod tests {
         }
     }
 
+    /// Cables above the highest switch that tells destinations apart lead nowhere: they are no candidates of
+    /// a table, and so no part of D-mod-k's divisor by arithmetic either.
+    #[test]
+    fn what_nobody_climbs_divides_nothing() {
+        for (children, planes) in [([3, 1, 1], 1), ([3, 1, 1], 2), ([4, 2, 1], 1), ([2, 1, 3], 2)] {
+            let tree = Shape { planes, ..shape(&children, &[1, 3, 3], &[1, 2, 2]) };
+            assert!(tree::compare(&build(&tree).unwrap()).unwrap(), "{children:?}");
+        }
+    }
+
     #[test]
     fn a_wrong_shape_names_its_field() {
         let error = build(&shape(&[4, 4], &[2, 4], &[1, 1])).unwrap_err().to_string();

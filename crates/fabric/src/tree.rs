@@ -93,9 +93,22 @@ impl Tree {
         self.reach.capacity() * size_of::<Reach>() + 4 * self.links.capacity()
     }
 
-    /// The links up from `switch`, and those into each block below it; no empty ones.
-    pub fn sets(&self, switch: u32) -> impl Iterator<Item = &[u32]> {
+    /// Whether a climb from `switch` comes to a switch that is above more.
+    fn leads_beyond(&self, fabric: &Fabric, switch: u32) -> bool {
+        let own = self.reach[switch as usize];
+        let mut top = own;
+        while top.ups > 0 {
+            let next = fabric.link_dst[top.up as usize] - fabric.n_nodes;
+            top = self.reach[next as usize];
+        }
+        (top.low, top.high) != (own.low, own.high)
+    }
+
+    /// The links up from `switch`, if there is anything to climb for, and those into each block below it;
+    /// no empty ones.
+    pub fn sets(&self, fabric: &Fabric, switch: u32) -> impl Iterator<Item = &[u32]> {
         let Reach { parallel, down, up, ups, low, high, inverse } = self.reach[switch as usize];
+        let ups = if self.leads_beyond(fabric, switch) { ups } else { 0 };
         let blocks = if parallel > 0 { 1 + quotient(high - 1 - low, inverse) } else { 0 };
         let into = (0..blocks).map(move |block| (down + block * parallel, parallel));
         let all = std::iter::once((up, ups)).chain(into).filter(|&(_, n)| n > 0);

@@ -93,5 +93,12 @@ mod tests {
         let (rate, heavy) = assignment(&[1.0, 1.0], &paths, &[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(heavy, [3.0, 5.0]);
         assert_eq!(rate, [1.0 / 3.0, 2.0 / 5.0, 3.0 / 5.0]);
+        // Wherever it is on the path, and by its capacity: the other one has half of what it needs.
+        let paths = Paths::single(&[&[0], &[0, 1, 2], &[1], &[2]]);
+        let (rate, heavy) = assignment(&[1.0, 1.0, 0.5], &paths, &[1.0, 2.0, 3.0, 1.0]).unwrap();
+        assert_eq!(heavy, [3.0, 5.0, 6.0]);
+        assert_eq!(rate[1], 2.0 / 6.0);
+        let (rate, _) = assignment(&[0.25, 1.0, 0.5], &paths, &[1.0, 2.0, 3.0, 1.0]).unwrap();
+        assert_eq!(rate[1], 2.0 / 12.0);
     }
 }
