@@ -215,3 +215,46 @@ fn least_ps(world: &World<'_>, program: &Program) -> u64 {
     let receiving = receiving.filter(|_| world.settings.contention);
     (0..program.n_ranks()).map(length).chain(receiving).max().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Routing;
+    use tailback_fabric::{Routes, Rule, fat_tree};
+
+    /// What is said of a network where nothing happened but what `happens` to its only shard.
+    fn said(happens: impl FnOnce(&mut Shard<'_, Silent>)) -> Option<String> {
+        let shape =
+            fat_tree::Shape { pods: 0, cores: 0, aggregation_uplinks: 0, ..fat_tree::Shape::FULL };
+        let fabric = fat_tree::build(&shape).unwrap();
+        let routes = Routes::up_down(&fabric).unwrap();
+        let plan = Plan::new(&fabric, Rule::Table(routes)).unwrap();
+        let settings = Settings { routing: Routing::Vc, vc_entries: 1, ..Settings::default() };
+        let program = Program { rank_start: vec![0], ..Program::default() };
+        let placement = Placement::default();
+        let world = World::new(&fabric, &plan, &settings, &program, &placement, 1).unwrap();
+        let mut shards = [world.shard(0, |_| Silent)];
+        happens(&mut shards[0]);
+        let check = std::panic::AssertUnwindSafe(|| assert_conserved(&world, &shards));
+        let panicked = std::panic::catch_unwind(check).err()?;
+        let text = panicked.downcast_ref::<String>().cloned();
+        text.or_else(|| panicked.downcast_ref::<&str>().map(|&text| text.to_owned()))
+    }
+
+    #[test]
+    fn what_is_lost_or_left_over_is_noticed() {
+        assert_eq!(said(|_| ()), None);
+        let notices = |happens: fn(&mut Shard<'_, Silent>), what: &str| {
+            let said = said(happens).expect(what);
+            assert!(said.contains(what), "{said}");
+        };
+        notices(|shard| shard.delivered += 1, "packets delivered");
+        notices(|shard| assert!(shard.packets.make() < 9), "packets left in the network");
+        notices(|shard| assert!(shard.links.take(7, 1, 0)), "credit of lane 7");
+        notices(|shard| shard.links.lane_mut(7).add(1), "credit of lane 7");
+        let open = |shard: &mut Shard<'_, Silent>| {
+            shard.circuits.route(0, 0, (true, false), 0, 0..1);
+        };
+        notices(open, "circuits left open");
+    }
+}
