@@ -148,7 +148,9 @@ def _diagnose(
             after = evaluate(replace(found.change, measure=True))
             after.summary["cure"] = remedy.cure
         try:
-            files = rank_files(prepared, made[remedy.placement]) if remedy.placement else []
+            if remedy.placement:
+                files, unsaid = rank_files(prepared, made[remedy.placement])
+                warnings += [f"no rank file for {name}: {why}" for name, why in unsaid.items()]
         except PlacementError as error:
             # First: the screen shows two notes, and the remedy misses its file.
             warnings.insert(0, f"no rank file: {error.message}")

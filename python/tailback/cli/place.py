@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tailback.cli.candidates import make_candidates, worth_trying
 from tailback.cli.progress import meter
-from tailback.cli.rankfiles import rank_files
+from tailback.cli.rankfiles import from_here, rank_files
 from tailback.cli.source import blaming, scenario_from, source_options
-from tailback.cli.text import columns, safe
+from tailback.cli.text import columns, safe, wrap
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, path_length
@@ -78,34 +78,44 @@ def place(
         raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
     rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))
     best = rows[0]["placement"]
-    files = _files(prepared, made[best])
+    files, unsaid = _files(prepared, made[best])
     if out is not None:
         with fresh_directory(out, force=force) as folder:
             for file in files:
                 (folder / file.file).write_text(file.text, encoding="utf-8")
-            table = json.dumps(rows, indent=2) + "\n"
-            (folder / "placement.json").write_text(table, encoding="utf-8")
+            judged = json.dumps(rows, indent=2) + "\n"
+            (folder / "placement.json").write_text(judged, encoding="utf-8")
     if form == "json":
-        commands = {file.writer: file.command for file in files}
-        click.echo(json.dumps({"best": best, "placements": rows, "commands": commands}, indent=2))
+        commands = {file.writer: _command(file, out) for file in files}
+        facts = {"best": best, "placements": rows, "commands": commands, "no_rank_file": unsaid}
+        click.echo(json.dumps(facts, indent=2))
         return
     click.echo("\n".join(_lines(rows)))
     for name, error in errors:
         click.echo(f"  {name} left out: {error.message}", err=True)
     if out is not None:
-        click.echo(f"\nBEST  {best}; rank files in {out}:")
-        click.echo(
-            "\n".join(columns(("file", "use it with"), [(f.file, f.command) for f in files]))
-        )
+        click.echo(f"\nBEST  {best}; rank files in {safe(str(out))}:")
+        table = [(file.file, safe(_command(file, out))) for file in files]
+        click.echo("\n".join(columns(("file", "use it with"), table)))
+        for name, why in unsaid.items():
+            click.echo("\n".join(wrap(f"no file for {name}: {why}")))
 
 
-def _files(prepared: Prepared, node: NDArray[np.uint32]) -> list[RankFile]:
-    """Rank files of a placement; none, and a word on stderr, where no launcher takes its hosts."""
+def _command(file: RankFile, out: Path | None) -> str:
+    """How a rank file is used: from here, where it has been written."""
+    return file.command if out is None else from_here(file.command, file.file, out)
+
+
+def _files(prepared: Prepared, node: NDArray[np.uint32]) -> tuple[list[RankFile], dict[str, str]]:
+    """Rank files of a placement, and why others cannot be.
+
+    None, and a word on stderr, where no launcher takes its hosts.
+    """
     try:
         return rank_files(prepared, node)
     except PlacementError as error:
         click.echo(f"  no rank file: {safe(error.message)}", err=True)
-        return []
+        return [], {}
 
 
 def _judge(prepared: Prepared, node: NDArray[np.uint32]) -> dict[str, Any]:

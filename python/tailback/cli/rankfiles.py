@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +21,14 @@ FILE_NAME = {
 }
 
 
-def rank_files(prepared: Prepared, node: NDArray[np.uint32]) -> list[RankFile]:
-    """The placement in every form that can express it.
+def rank_files(
+    prepared: Prepared, node: NDArray[np.uint32]
+) -> tuple[list[RankFile], dict[str, str]]:
+    """The placement in every form that can express it, and why others cannot.
+
+    Returns:
+        The files, the usual launchers' first; and by the name of a writer what keeps it from
+        saying this placement.
 
     Raises:
         PlacementError: A host's name cannot stand in any rank file.
@@ -28,13 +37,35 @@ def rank_files(prepared: Prepared, node: NDArray[np.uint32]) -> list[RankFile]:
     section = job.section
     hosts, slots = slots_from_spec(section.hosts, prepared.fabric, section.ranks_per_host)
     assignment = assignment_for(prepared.fabric, node, hosts, slots)
-    files, problem = [], None
+    files: list[RankFile] = []
+    problems: dict[str, PlacementError] = {}
     for name in WRITERS.names():
         try:
             files.append(write(name, assignment, FILE_NAME.get(name, name)))
         except PlacementError as error:
-            problem = error
-    if not files and problem is not None:
-        raise problem
+            problems[name] = error
+    if not files and problems:
+        raise next(iter(problems.values()))
     order = list(FILE_NAME)
-    return sorted(files, key=lambda file: order.index(file.writer) if file.writer in order else 99)
+    files.sort(key=lambda file: order.index(file.writer) if file.writer in order else 99)
+    return files, {name: error.message for name, error in problems.items()}
+
+
+def from_here(command: str, file: str, folder: Path) -> str:
+    """The command of a rank file as it can be typed outside of the folder of the file.
+
+    Args:
+        command: The command as the writer gives it, for the folder of the file.
+        file: Name of the file.
+        folder: Where the file is, from here.
+    """
+    there = shlex.quote(str(folder / file))
+    if file == FILE_NAME["cray"]:
+        # Cray's start-up takes no path: it reads the file of this name where the job starts.
+        return f"cp {there} . && {command}"
+    name = shlex.quote(file)
+    # SLURM_HOSTFILE=name is a word, too.
+    return " ".join(
+        f"{word.removesuffix(name)}{there}" if word == name or word.endswith(f"={name}") else word
+        for word in command.split(" ")
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from tailback.cli.rankfiles import from_here
 from tailback.cli.text import WIDTH, clip, columns, command_lines, safe, short, wrap
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
 from tailback.diagnose.waterfall import shown
@@ -129,10 +129,8 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
         lines += wrap(f"left out by the fluid estimate: {', '.join(left_out)}")
     if remedy.commands:
         command = remedy.commands[0]
-        for name in remedy.files:
-            # As it can be typed here, not in the folder of the rank files.
-            there = shlex.quote(str(folder / name))
-            command = " ".join(there if word == name else word for word in command.split(" "))
+        for name in list(remedy.files)[:1]:
+            command = from_here(command, name, folder)
         lines += command_lines(command)
         others = [what.rpartition("for ")[2] for what in list(remedy.files.values())[1:]]
         if others:
