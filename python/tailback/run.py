@@ -252,6 +252,11 @@ class fresh_directory:  # noqa: N801 - used like a function
                 _remove(old)
 
 
+def run_folder(folder: Path) -> Path:
+    """The folder of a run: the one given, or of a result of ``diagnose`` the run it is of."""
+    return folder / "run" if (folder / "diagnosis.json").is_file() else folder
+
+
 def claim(path: Path, *, force: bool = False, sources: Sequence[Path] = ()) -> None:
     """Find out, before hours of work, whether a folder could be written at ``path``.
 

@@ -109,7 +109,7 @@ def counters(
     """Say what port counters alone can say.
 
     FILE is what perfquery or 'ibqueryerrors --data' printed, a sysfs tree, an LDMS
-    CSV, the folder of a collection or of a run, or an archive of them in Parquet.
+    CSV, the folder of a collection, a run or a diagnosis, or an archive in Parquet.
     Snapshots of counters go one FILE an instant.
 
     \b
@@ -118,6 +118,7 @@ def counters(
     """
     if out is not None:
         claim(out, force=force, sources=files)
+    _refuse_idle(click.get_current_context(), out, fabric)
     chosen = Choices(tick_ns=tick, threshold=threshold / 100, io=io)
     source = load(files, reader, every_ns=None if every is None else round(every))
     places = _places(source, fabric, subsystems)
@@ -135,6 +136,16 @@ def counters(
     else:
         click.echo("\n".join(screen(judged, places, source.kinds, out)))
     return UNDETERMINED if judged.kind == "unknown" else 0
+
+
+def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:
+    """Refuse an option that does nothing without another one."""
+    needs = {"subsystems": ("--fabric", fabric), "figures": ("--out", out), "csv": ("--out", out)}
+    for name, (other, value) in needs.items():
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and value is None:
+            option = {"subsystems": "subsystem"}.get(name, name)
+            raise click.UsageError(f"--{option} has no effect without {other}: add it", context)
 
 
 def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> Places:

@@ -9,12 +9,12 @@ import click
 from tailback.cli.text import wrap
 from tailback.errors import RunError
 from tailback.remedy.proof import congested_hops
-from tailback.run import Run
+from tailback.run import Run, run_folder
 
 
 def read_run(folder: Path) -> Run:
     """Read a run, or the run of a result of ``diagnose``; raises RunError."""
-    return Run.read(folder / "run" if (folder / "diagnosis.json").is_file() else folder)
+    return Run.read(run_folder(folder))
 
 
 def read_samples(folder: Path) -> Run:

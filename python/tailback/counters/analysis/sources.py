@@ -20,15 +20,26 @@ from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.passes import Archive
 from tailback.counters.analysis.places import Places, fill_ticks, name_ports, named, ticked
 from tailback.counters.analysis.rounds import archive
-from tailback.counters.readers import Counters, collection, merged, read_counters
+from tailback.counters.readers import (
+    Counters,
+    collection,
+    engine_run,
+    merged,
+    read_counters,
+    reader_of,
+)
 from tailback.counters.readers.model import COORDINATES
 from tailback.counters.schema import INTERVALS, CounterError, conform
+from tailback.run import run_folder
 
 _UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What Polars says of a Parquet file that is none, or has broken insides."""
 
 _WRITTEN: Final = "time of writing"
 """What the note of a reader says whose format tells no time."""
+
+RUN: Final = "engine-run"
+"""Name of the reader of simulated runs."""
 
 _NEEDED: Final = ("time_ns", "interval_ns", "node_name", "port", "stall_fraction", "utilization")
 
@@ -82,6 +93,7 @@ class Source:
             return self._archived(self.archive, places, tick_ns)
         readings = self.counters.readings
         if tick_ns is not None:
+            self._refuse_tick()
             readings, _ = fill_ticks(readings, tick_ns)
         readings, notes = name_ports(readings, places)
         readings, more = fill_ticks(readings, None)
@@ -96,6 +108,17 @@ class Source:
         more += seen_once(readings)
         frame = _used(pl.concat([given, found]).lazy()).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
+
+    def _refuse_tick(self) -> None:
+        """Refuse a tick where a stall is told as time and never in ticks."""
+        frames = (self.counters.readings, self.counters.intervals)
+        if any(frame["xmit_wait_ticks"].is_not_null().any() for frame in frames):
+            return
+        if any(frame["stall_ns"].is_not_null().any() for frame in frames):
+            raise CounterError(
+                "has no effect: these counters tell their stalls as time, not in ticks",
+                place="--tick", remedy="leave it out",
+            )  # fmt: skip
 
     def _archived(
         self, rows: Archive, places: Places, tick_ns: float | None
@@ -122,15 +145,20 @@ def load(
         every_ns: Nanoseconds from one file to the next, for formats that tell no time.
 
     Raises:
-        CounterError: A file is missing, unknown or damaged, or an archive comes with other files.
+        CounterError: A file is missing, unknown or damaged, an archive or a run comes with other
+            files, or ``every_ns`` is given for a format that tells its times.
         TailbackError: ``reader`` is not the name of a reader.
     """
-    if reader is None and (archives := [path for path in paths if _is_archive(path)]):
-        if len(paths) > 1:
-            raise CounterError(
-                "an archive comes alone", file=archives[0], remedy="give one archive, or files"
-            )
+    archives = [path for path in paths if _is_archive(path)] if reader is None else []
+    if archives and len(paths) > 1:
+        raise CounterError(
+            "an archive comes alone", file=archives[0], remedy="give one archive, or files"
+        )
+    if every_ns is not None:
+        _refuse_every([] if archives else paths, reader)
+    if archives:
         return _open(archives[0])
+    _one_run(paths, reader)
     if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
         told = _collections(paths)
         told.kinds, told.rounds = ["collection in rounds"], archive(paths[0] / "readings")
@@ -147,14 +175,33 @@ def load(
     if every_ns is not None:
         notes = [note for note in notes if _WRITTEN not in note]
         instants = "every"
-    runs = [path for path in paths if (path / "run.json").is_file()]
     frames = (counters.readings, counters.intervals)
     kinds = pl.concat([f["source"] for f in frames]).unique(maintain_order=True).drop_nulls()
     return Source(
         [str(kind) for kind in kinds], counters, coordinates=counters.coordinates,
-        run=runs[0] if len(runs) == len(paths) == 1 else None,
+        run=run_folder(paths[0]) if reader in (None, RUN) and engine_run.sniff(paths[0]) else None,
         unknown=counters.unknown, notes=notes, instants=instants, files=paths,
     )  # fmt: skip
+
+
+def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
+    """Refuse a time between files where a file tells its own, or an archive (no paths) does."""
+    told = next((path for path in paths if reader_of(path, reader).TELLS_TIME), None)
+    if told is not None or not paths:
+        raise CounterError(
+            "has no effect: these counters tell when they were read", file=told, place="--every",
+            remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
+        )  # fmt: skip
+
+
+def _one_run(paths: Sequence[Path], reader: str | None) -> None:
+    """Refuse a run beside anything else: every simulation begins at 0, on a network of its own."""
+    run = next((path for path in paths if reader in (None, RUN) and engine_run.sniff(path)), None)
+    if run is not None and len(paths) > 1:
+        raise CounterError(
+            "a simulated run comes alone: its time and its network are its own", file=run,
+            remedy="give one run; 'tailback compare' sets two side by side",
+        )  # fmt: skip
 
 
 def _is_archive(path: Path) -> bool:

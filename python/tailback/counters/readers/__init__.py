@@ -19,7 +19,7 @@ from tailback.counters.readers import (
     perfquery,
     sysfs,
 )
-from tailback.counters.readers.model import Counters, Reader, merged
+from tailback.counters.readers.model import Counters, Reader, merged, unreadable
 from tailback.counters.schema import CounterError
 from tailback.registry import Registry
 
@@ -46,13 +46,35 @@ def read_counters(path: Path, format: str | None = None, *, time_ns: int | None 
         TailbackError: ``format`` is not the name of a reader.
     """
     path = Path(path)
+    reader = reader_of(path, format)
+    try:
+        return reader.read(path, time_ns=time_ns)
+    except OSError as error:  # a file that went away, or that only root may read
+        raise unreadable(Path(error.filename or path), error) from None
+    except pl.exceptions.PanicException as error:  # Polars, on a Parquet file with broken insides
+        raise CounterError(f"damaged: {error}", file=path, remedy="collect it again") from None
+
+
+def reader_of(path: Path, format: str | None = None) -> Reader:
+    """The reader of a file or folder.
+
+    Args:
+        path: A file or folder in one of the formats of :data:`READERS`.
+        format: Name of the reader; found out when None.
+
+    Raises:
+        CounterError: ``path`` does not exist or is empty, or no reader knows it.
+        TailbackError: ``format`` is not the name of a reader.
+    """
     try:
         exists = path.exists()
         entry = None
         if exists and format is None:
             entry = next((entry for entry in READERS if entry.part.sniff(path)), None)
     except (OSError, ValueError) as error:
-        raise CounterError(f"cannot be read: {error}", file=path) from None
+        raise CounterError(
+            f"cannot be read: {error}", file=path, remedy="check the path, and who may read it"
+        ) from None
     if not exists:
         raise CounterError("no such file or folder", file=path, remedy="check the path")
     if path.is_file() and path.stat().st_size == 0:
@@ -64,17 +86,9 @@ def read_counters(path: Path, format: str | None = None, *, time_ns: int | None 
         raise CounterError(
             "no reader knows this format", file=path,
             remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
-            "CSV with its header, or the folder of a collection or a run",
+            "CSV with its header, or the folder of a collection, a run or a diagnosis",
         )  # fmt: skip
-    reader = entry.part if entry is not None else READERS[str(format)]
-    try:
-        return reader.read(path, time_ns=time_ns)
-    except OSError as error:  # a file that went away, or that only root may read
-        raise CounterError(
-            f"cannot be read: {error.strerror}", file=error.filename or path
-        ) from None
-    except pl.exceptions.PanicException as error:  # Polars, on a Parquet file with broken insides
-        raise CounterError(f"damaged: {error}", file=path, remedy="collect it again") from None
+    return entry.part if entry is not None else READERS[str(format)]
 
 
 def read_series(paths: Sequence[Path], format: str | None = None) -> Counters:
@@ -84,4 +98,4 @@ def read_series(paths: Sequence[Path], format: str | None = None) -> Counters:
     return merged([read_counters(path, format) for path in paths])
 
 
-__all__ = ["READERS", "Counters", "Reader", "merged", "read_counters", "read_series"]
+__all__ = ["READERS", "Counters", "Reader", "merged", "read_counters", "read_series", "reader_of"]

@@ -15,6 +15,8 @@ from tailback.counters.readers.model import Counters
 from tailback.counters.schema import INTERVALS, CounterError, conform
 from tailback.units import counted
 
+TELLS_TIME = True
+
 
 def sniff(path: Path) -> bool:
     """A folder with ``collection.json``."""
@@ -29,9 +31,14 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
         time_ns: Not needed: every row has its time.
 
     Raises:
-        CounterError: A damaged file, or one with other columns.
+        CounterError: No collection, a damaged file, or one with other columns.
     """
     del time_ns
+    if not sniff(path):
+        raise CounterError(
+            "no collection (it has no collection.json)", file=path,
+            remedy="give the folder that 'tailback collect --out' wrote",
+        )  # fmt: skip
     parts = []
     for file in interval_files(path):
         try:

@@ -15,26 +15,29 @@ import polars as pl
 from tailback.counters.readers.model import Counters
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, conform
 from tailback.errors import RunError, TailbackError
-from tailback.run import Run
+from tailback.run import Run, run_folder
+
+TELLS_TIME = True
 
 _PS_PER_NS = 1000
 
 
 def sniff(path: Path) -> bool:
-    """A run directory."""
-    return path.is_dir() and (path / "run.json").is_file()
+    """A run directory, or a result of ``diagnose``, which holds the run it is of."""
+    return path.is_dir() and (run_folder(path) / "run.json").is_file()
 
 
 def read(path: Path, *, time_ns: int | None = None) -> Counters:
     """Read a run directory.
 
     Args:
-        path: What ``tailback simulate --out`` wrote.
+        path: What ``tailback simulate --out`` or ``tailback diagnose`` wrote.
         time_ns: UTC time of the start of the run; 1970 when None.
 
     Raises:
         RunError: It is no run directory or is damaged.
     """
+    path = run_folder(path)
     try:
         return from_run(Run.read(path), time_ns=time_ns or 0)
     except TailbackError as error:

@@ -39,6 +39,9 @@ _COUNTER = re.compile(
 _USED = ("PortXmitData", "PortXmitPkts", "PortXmitWait")
 
 
+TELLS_TIME = False
+
+
 def sniff(path: Path) -> bool:
     """A text file whose first lines say ``Errors for "…"``."""
     return begins_with(path, r'^Errors for (0x[0-9a-fA-F]+ )?"')

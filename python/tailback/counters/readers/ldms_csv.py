@@ -21,7 +21,7 @@ from tailback.counters.readers.ldms_columns import (
     Port,
     layout,
 )
-from tailback.counters.readers.model import U32_MAX, U64_MAX, Counters, shown
+from tailback.counters.readers.model import U32_MAX, U64_MAX, Counters, shown, unreadable
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
 
 _HEADER_LIMIT: Final = 4 << 20
@@ -30,6 +30,9 @@ _INFINIBAND: Final = ("ibnet", "sysclassib")
 _LIMITS: Final = {
     "data_bytes": "data_limit", "packets": "packets_limit", "xmit_wait_ticks": "wait_limit",
 }  # fmt: skip
+
+
+TELLS_TIME = True
 
 
 def sniff(path: Path) -> bool:
@@ -129,7 +132,7 @@ def _table(path: Path, width: int, skip: int, known: Layout) -> pl.DataFrame:
             f"cannot be read as CSV: {error}", file=path, place=f"line {skip + 1}, column 1"
         ) from None
     except OSError as error:
-        raise CounterError(f"cannot be read: {error.strerror}", file=path) from None
+        raise unreadable(path, error) from None
     if frame[f"c{width - 1}"].null_count() and (bad := _first_ragged(path, width, skip)):
         raise bad
     frame = frame.with_row_index("line", offset=skip + 1)

@@ -66,7 +66,13 @@ def begins_with(path: Path, line: str) -> bool:
 
 
 class Reader(Protocol):
-    """What a module of this package has to offer."""
+    """What a module of this package has to offer.
+
+    Attributes:
+        TELLS_TIME: Whether the format tells when its counters were read.
+    """
+
+    TELLS_TIME: bool
 
     def sniff(self, path: Path) -> bool:
         """Say whether ``path`` (a file or a folder that exists) looks like this format."""
@@ -123,7 +129,15 @@ def read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8", errors="replace")
     except OSError as error:
-        raise CounterError(f"cannot be read: {error.strerror}", file=path) from None
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError) -> CounterError:
+    """What is said of a file that the system does not let us read."""
+    remedy = "check the path, and who may read it"
+    if path.is_dir():
+        remedy = f"give the files in it: {path}/*"
+    return CounterError(f"cannot be read: {error.strerror}", file=path, remedy=remedy)
 
 
 def time_of(path: Path, time_ns: int | None) -> int:

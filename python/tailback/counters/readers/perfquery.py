@@ -77,6 +77,9 @@ class _Section:
         return self.cap is None or bool(self.cap & _XMIT_WAIT_SUPPORTED)
 
 
+TELLS_TIME = False
+
+
 def sniff(path: Path) -> bool:
     """A text file whose first lines open a perfquery section."""
     return begins_with(path, r"^# Port (extended )?counters: Lid")

@@ -40,6 +40,9 @@ _LIMITS = {
 }  # fmt: skip
 
 
+TELLS_TIME = False
+
+
 def sniff(path: Path) -> bool:
     """A folder of devices with ports, or one such device."""
     return path.is_dir() and bool(_devices(path))
@@ -84,6 +87,8 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
         raise CounterError(
             "no InfiniBand port in it", file=path, remedy="give /sys/class/infiniband or a copy"
         )
+    if time_ns is None:
+        notes.append("sysfs tells no time: the newest counter file's time of writing was taken")
     return Counters(readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)))
 
 

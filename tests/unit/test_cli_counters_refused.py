@@ -1,0 +1,88 @@
+"""``tailback counters``: what has no effect is refused, and so is what cannot be one source."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from test_cli import scenario
+from test_cli_counters import FABRIC, LEAF, refused, said
+
+from tailback.cli import run as tailback
+from tailback.counters import archive
+from tailback.counters.readers import READERS
+
+
+@pytest.fixture(scope="module")
+def diagnosis(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("diagnosis")
+    words = ["diagnose", str(scenario(folder)), "--out", str(folder / "d"), "--quiet"]
+    assert tailback([*words, "--seeds", "1", "--try", "block"]) in (0, 3)
+    return folder / "d"
+
+
+def test_a_diagnosis_is_read_as_the_run_it_is_of(
+    diagnosis: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = json.loads(said(capsys, diagnosis, "--format", "json"))
+    assert told == json.loads(said(capsys, diagnosis / "run", "--format", "json"))
+    assert told["ports"] > 0 and {group["category"] for group in told["groups"]} >= {"Leaf"}
+    # A diagnosis that has lost its run is no source.
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "diagnosis.json").write_text("{}")
+    assert "no reader knows" in refused(capsys, tmp_path / "empty")
+
+
+def test_runs_are_not_added_up(diagnosis: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each begins at 0, on a network of its own."""
+    for words in ([diagnosis / "run", diagnosis], [LEAF[0], diagnosis]):
+        text = refused(capsys, *words)
+        assert "comes alone" in text and "tailback compare" in text
+
+
+def test_options_without_effect_are_refused(
+    diagnosis: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = refused(capsys, diagnosis, "--every", "1 s")
+    assert f"{diagnosis}: --every: has no effect" in text and "leave it out" in text
+    text = refused(capsys, diagnosis, "--tick", "22 ns")
+    assert "--tick: has no effect" in text and "as time" in text
+    assert "--every" in refused(capsys, archive.write(tmp_path / "a", 500), "--every", "1 s")
+    pair = [*LEAF, "--every", "60 s"]
+    assert "without --out" in refused(capsys, *pair, "--csv")
+    assert "without --out" in refused(capsys, *pair, "--figures", "png")
+    assert "--subsystem has no effect" in refused(capsys, *pair, "--subsystem", "A=^leaf")
+    said(capsys, *pair, "--subsystem", "A=^leaf", "--fabric", FABRIC)
+
+
+@pytest.mark.parametrize("name", READERS.names())
+def test_a_reader_that_is_named_says_what_it_wants(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever it is given: a folder of files, or a file where it wants a folder."""
+    (tmp_path / "notes.md").write_text("nothing of the kind\n")
+    for path in (tmp_path, tmp_path / "notes.md"):
+        assert "remedy: " in refused(capsys, path, "--reader", name)
+
+
+def tree(folder: Path, count: int) -> Path:
+    """A copy of one port's sysfs tree, made long after it was read."""
+    counters = folder / "mlx5_0" / "ports" / "1" / "counters"
+    counters.mkdir(parents=True)
+    (counters.parent / "rate").write_text("100 Gb/sec (4X EDR)\n")
+    for file in ("port_xmit_data", "port_xmit_packets", "port_xmit_wait"):
+        (counters / file).write_text(f"{1000 * count}\n")
+        os.utime(counters / file, (1.7e9, 1.7e9))
+    return folder
+
+
+def test_copies_of_a_sysfs_tree_with_one_time_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not taken for one look, of which nothing could be said."""
+    trees = [tree(tmp_path / str(n), n) for n in (1, 2)]
+    text = refused(capsys, *trees)
+    assert "written at the same instant" in text and "--every" in text
+    assert "1 interval over 1 s" in said(capsys, *trees, "--every", "1 s")
