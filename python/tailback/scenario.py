@@ -12,6 +12,7 @@ from reprlib import repr as brief
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -271,6 +272,16 @@ class PacingSection(Section):
         return {"kind": self.kind, **options.get(self.kind, {})}
 
 
+def _a_turn(weight: int) -> int:
+    """Refuse what a subnet manager takes for no turn at all, and the engine for one packet."""
+    if weight < 1:
+        raise ValueError(
+            "0 bytes are no turn; give what a level may send in its turn, a packet at least: a "
+            "level that InfiniBand's table leaves out never sends"
+        )
+    return weight
+
+
 class EngineSection(Section):
     """How switches, cables, adapters and the MPI library behave."""
 
@@ -298,9 +309,10 @@ class EngineSection(Section):
     services: int = Field(
         default=1, ge=1, le=8, description="service levels, each with virtual lanes of its own"
     )
-    lane_weights: list[SizeBytes] = Field(
+    lane_weights: list[Annotated[SizeBytes, AfterValidator(_a_turn)]] = Field(
         default_factory=list,
-        description="bytes each service level may send before the next one's turn; none: no turns",
+        description="bytes each service level may send before the next one's turn, above 0; none: "
+        "no turns",
     )
     injection: Literal["fifo", "round-robin", "per-destination"] = "fifo"
     congestion_control: CongestionControlSection | None = Field(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from test_cli import ROOT, refused
+from test_cli import ROOT, refused, simulated
 
 from tailback.cli import run as tailback
 from tailback.run import Run
@@ -39,6 +39,27 @@ def test_attribution_decodes_hashed_samples(kept: Path, tmp_path: Path) -> None:
     assert tailback(["export", "attribution", str(kept), str(out)]) == 0
     shares = pl.read_parquet(out).group_by("place").agg(pl.col("share").sum())["share"]
     assert len(shares) and shares.to_list() == pytest.approx([1.0] * len(shares))
+
+
+def test_nothing_counted_is_not_none_congested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With ``scheme = "off"`` nobody looks: no number, and an empty table says why it is empty."""
+    path = simulated(tmp_path, 'scheme = "off"').parent / "small.toml"
+    capsys.readouterr()
+    out = tmp_path / "d"
+    words = ["--quiet", "--seeds", "1", "--try", "tile"]
+    assert tailback(["diagnose", str(path), "--out", str(out), *words]) in (0, 3)
+    screen = capsys.readouterr().out
+    row = next(line for line in screen.split("\n") if line.startswith("  tile "))
+    assert row.endswith(" —")
+    remedy = json.loads((out / "diagnosis.json").read_text())["remedy"]
+    assert {c["congested_fraction"] for c in remedy["candidates"] if not c["error"]} == {None}
+    table = tmp_path / "lines.parquet"
+    assert tailback(["export", "attribution", str(out), str(table)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("0 rows") and 'scheme = "off"' in captured.err
+    assert pl.read_parquet(table).height == 0
 
 
 def test_report_decodes_hashed_samples(kept: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import polars as pl
 import pytest
-from test_cli import DEMO, process, refused, scenario
+from test_cli import DEMO, ROOT, process, refused, scenario
 
 from tailback.cli import COMMANDS, cli
 from tailback.cli import run as tailback
@@ -131,6 +131,30 @@ def test_a_reader_that_has_enough(arguments: list[str]) -> None:
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_reader_that_has_enough_does_not_change_the_verdict(form: str) -> None:
+    """One look at counters is no rate: exit code 3, which a script may wait for."""
+    one = ROOT / "examples" / "counters" / "leaf06-12h00.txt"
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "tailback", "counters", str(one), "--format", form]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (3, b"")
+
+
+def test_a_scenario_is_known_by_its_jobs_whatever_its_name(tmp_path: Path) -> None:
+    path = scenario(tmp_path).rename(tmp_path / "small.scenario")
+    assert tailback(["simulate", str(path), "--quiet"]) == 0
+
+
+def test_a_mistake_in_a_scenario_of_any_name_is_told_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scenario(tmp_path, options="dims = [400, 4]").rename(tmp_path / "small")
+    refused(capsys, ["simulate", path, "--quiet"], f"{path}: ", "--ranks-per-host")
 
 
 def test_a_file_that_cannot_be_read(

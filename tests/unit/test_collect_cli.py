@@ -64,6 +64,7 @@ def test_without_an_adapter_the_remedy_is_named(
     monkeypatch.setattr(umad, "load_library", lambda: NoAdapter(number))
     assert command_line.run(["collect", "--out", str(tmp_path / "c"), "--sweeps", "1"]) == 2
     assert words in capsys.readouterr().err
+    assert not (tmp_path / "c").exists(), "an empty collection stays behind"
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,7 @@ def test_wrong_options_are_refused(
     said = capsys.readouterr().err
     assert any(word in said for word in words.split("|")), said
     assert "Traceback" not in said
+    assert not (tmp_path / "c").exists(), "an empty collection stays behind"
 
 
 def test_compacting_an_empty_collection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

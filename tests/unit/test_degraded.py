@@ -10,6 +10,7 @@ import pytest
 from tailback.diagnose import judge
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
+from tailback.fabric.degraded import LEAST_GBPS
 from tailback.run import Run
 from tailback.scenario import Scenario, parse
 from tailback.simulate import make_evaluate, prepare, simulate
@@ -111,12 +112,18 @@ def test_jobs_nobody_knows_of_are_no_slow_cable() -> None:
         ({"cable": "leaf00[99]", "rate": "10 Gb/s"}, "no cable at port 99"),
         ({"cable": "leaf00[9]", "rate": "200 Gb/s"}, "no degradation"),
         ({"cable": "leaf00[9]", "rate": "0 Gb/s"}, "no degradation"),
+        ({"cable": "leaf00[9]", "rate": "0.1 Gb/s"}, r"0\.1 Gb/s at 'leaf00\[9\]' is less than"),
     ],
 )
 def test_mistakes_are_told(section: dict[str, str], message: str) -> None:
     with pytest.raises(ScenarioError, match=message) as caught:
         prepare(scenario([section]))
     assert caught.value.remedy and "fabric.degraded" in str(caught.value.place)
+
+
+def test_the_slowest_cable_that_is_taken_is_simulated() -> None:
+    run = simulate(scenario([{"cable": "leaf00[9]", "rate": f"{LEAST_GBPS} Gb/s"}]))
+    assert run.elapsed_ps > 0
 
 
 def test_a_switch_of_a_large_fabric_is_guessed_at_too() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_diagnose_runs import (
@@ -28,6 +30,7 @@ from test_diagnose_runs import (
 
 from tailback.diagnose import judge
 from tailback.diagnose.evidence import OPEN_SHARE, Evidence
+from tailback.diagnose.fanin import FanIn, fan_in
 from tailback.diagnose.rules import RULES
 from tailback.diagnose.rules.__main__ import pages
 from tailback.run import Run
@@ -77,6 +80,7 @@ def test_fires(code: str, make: Callable[[], Run]) -> None:
     finding = RULES[code](Evidence(make()))
     assert finding is not None and finding.code == code
     assert finding.title and finding.explanation.endswith(".") and finding.advice.endswith(".")
+    assert not re.search(r"\b1 (links|nodes|ranks)\b", finding.explanation), finding.explanation
 
 
 @pytest.mark.parametrize(("code", "make"), cases(SILENT))
@@ -99,6 +103,17 @@ def test_endpoint_names_receiver_senders_and_the_collective() -> None:
     assert [link.link for link in finding.links] == [eject(0)]
     assert finding.links[0].utilization.low < 1.0 and finding.links[0].tree_links >= 4
     assert finding.phases == ["reduce"]
+
+
+def test_one_sender_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(*given: Any) -> FanIn:
+        found = fan_in(*given)
+        assert found is not None
+        return replace(found, senders=1, sender_ranks=1)
+
+    monkeypatch.setattr("tailback.diagnose.rules.tb001_endpoint.fan_in", alone)
+    finding = RULES["TB001"](Evidence(endpoint_run()))
+    assert finding is not None and ". 1 rank on 1 node sends to it" in finding.explanation
 
 
 def test_several_ranks_of_a_node_are_one_endpoint() -> None:

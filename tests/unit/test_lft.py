@@ -16,7 +16,7 @@ from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build
 from tailback.scenario import parse
-from tailback.simulate import simulate
+from tailback.simulate import prepare, simulate, simulate_fluid
 
 DISCOVERY = """\
 Switch 36 "S-0000000000000001" # "left" base port 0 lid 1 lmc 0
@@ -123,6 +123,28 @@ def test_a_run_on_tables_that_do_not_arrive_names_their_file(
     with pytest.raises(FabricError, match=message) as caught:
         simulate(parse({"fabric": given, "job": [job]}))
     assert caught.value.file == lfts and "tables" in str(caught.value.remedy)
+
+
+def test_rates_over_tables_that_do_not_arrive_name_both_ends_too(
+    fabric: Fabric, tmp_path: Path
+) -> None:
+    lfts = _tables(tmp_path, LEFT)
+    job = {"pattern": {"kind": "alltoall", "ranks": fabric.n_nodes, "size": "4 KiB"}}
+    given = {"file": str(tmp_path / "fabric.txt"), "forwarding": str(lfts)}
+    message = "no path from node 'c HCA-1' to node '. HCA-1': the forwarding tables do not lead"
+    with pytest.raises(FabricError, match=message) as caught:
+        simulate_fluid(prepare(parse({"fabric": given, "job": [job]})))
+    assert caught.value.file == lfts and "tables" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_tables_in_utf16_are_told_as_such(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "lfts.txt"
+    file.write_bytes(("\ufeff" if encoding.endswith("be") else "").encode(encoding))
+    file.write_bytes(file.read_bytes() + LEFT.encode(encoding))
+    with pytest.raises(FabricError, match="UTF-16") as caught:
+        read_lfts(file)
+    assert caught.value.file == file and "iconv" in str(caught.value.remedy)
 
 
 def test_a_run_on_tables_in_a_circle_names_file_node_and_switch(tmp_path: Path) -> None:

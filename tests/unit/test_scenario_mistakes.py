@@ -40,6 +40,8 @@ def sound(**changes: Any) -> dict[str, Any]:
         (sound(job=SOUND["job"][0]), ("job: {", "not a list of tables", "write [[job]] in two")),
         (sound(fabric="tapered"), ("fabric: 'tapered' is not a table", 'preset = "tapered"')),
         (sound(engine=[]), ("engine: [] is not a table", "write [engine]")),
+        (sound(engine={"services": 2, "lane_weights": ["4 KiB", "0 B"]}),
+         ("[engine] lane_weights: 0 bytes are no turn", "a packet at least")),
         (sound(job=[{"pattern": "ring"}]), ("[job] pattern: 'ring' is not a table", "{ kind =")),
     ],
 )  # fmt: skip

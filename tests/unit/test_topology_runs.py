@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tailback.errors import FabricError, ScenarioError
@@ -47,6 +48,22 @@ def test_detours_are_longer_than_minimal_ways() -> None:
     # All-to-all on a 4 x 4 torus: 2 hops on average over others' distance 32/15, plus one switch.
     assert shortest == pytest.approx(1 + 32 / 15)
     assert valiant.summary["average_path_length"] > 1.4 * shortest
+
+
+@pytest.mark.parametrize("leaf", ["same", "own"])
+@pytest.mark.parametrize(("ranks_per_host", "idle"), [(1, 0.5), (2, 0.0)])
+def test_rails_without_ranks_leave_links_idle(leaf: str, ranks_per_host: int, idle: float) -> None:
+    """D-mod-k goes by the number of the node, and every second is used: docs/topologies.md."""
+    tree = {"kind": "k-ary-n-tree", "k": 4, "n": 2, "rails": 2, "rail_leaf": leaf}
+    job = {
+        "ranks_per_host": ranks_per_host,
+        "pattern": {"kind": "alltoall", "ranks": 8 * ranks_per_host, "size": "4 KiB"},
+    }
+    made = {"fabric": {"topology": tree}, "engine": {"routing": "deterministic"}, "job": [job]}
+    tables = simulate(parse(made)).tables
+    up = tables["links"].filter((pl.col("direction") == "up") & ~pl.col("from_node"))["link"]
+    used = tables["truth"].filter(pl.col("bytes") > 0)["link"].unique()
+    assert 1 - up.is_in(used.implode()).mean() == pytest.approx(idle)
 
 
 def test_mistakes_are_explained() -> None:

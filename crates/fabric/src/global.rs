@@ -29,9 +29,11 @@ pub(crate) fn cables(
     let others = groups - 1;
     let each = ports / others;
     if each == 0 {
+        let enough = u64::from(ports) + 1;
         let why = format!(
-            "a group has {ports} global ports, enough for {} groups at most",
-            u64::from(ports) + 1
+            "a group has {ports} global port{}, enough for {enough} group{} at most",
+            if ports == 1 { "" } else { "s" },
+            if enough == 1 { "" } else { "s" },
         );
         return Err(FabricError::Parameter { field: "groups", value: groups.into(), why });
     }

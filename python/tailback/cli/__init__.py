@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 import tailback
+from tailback.cli.result import ReaderGoneError
 from tailback.cli.text import safe
 from tailback.errors import TailbackError
 
@@ -38,10 +39,6 @@ COMMANDS = {
 }
 """Every command and its line of the help. A command is the function of its name in the module of
 its name, ``list`` apart, loaded when it is asked for: all of them together take seconds to load."""
-
-
-class ReaderGoneError(Exception):
-    """Whoever read our output has enough of it, like ``head``."""
 
 
 @contextmanager
@@ -135,10 +132,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         _complain("interrupted")
         return EXIT_INTERRUPTED
-    except (ReaderGoneError, BrokenPipeError):
+    except (ReaderGoneError, BrokenPipeError) as error:
         # There is nobody left to tell.
         _give_up_stdout()
-        return EXIT_OK
+        return error.code if isinstance(error, ReaderGoneError) else EXIT_OK
     except OSError as error:
         _complain(str(_explain(error)))
         return EXIT_USER

@@ -203,13 +203,10 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
             remedy="name the folder that 'tailback collect' wrote to",
         )  # fmt: skip
     with ExitStack() as stack:
-        collection = Collection(out)
-        stack.callback(collection.close)
         if compact_only:
-            notes = collection.compact()
-            summary = Summary(notes=notes)
+            summary = Summary(notes=_collection(out, stack).compact())
         else:
-            summary = _collect(collection, board, quiet, stack, options)
+            summary = _collect(out, board, quiet, stack, options)
     if form == "json":
         click.echo(json.dumps(_facts(summary, board), indent=2))
     else:
@@ -235,8 +232,14 @@ def _one_plan(context: click.Context, plan: str) -> None:
                 )
 
 
+def _collection(out: Path, stack: ExitStack) -> Collection:
+    collection = Collection(out)
+    stack.callback(collection.close)
+    return collection
+
+
 def _collect(
-    collection: Collection, board: Board, quiet: bool, stack: ExitStack, options: dict[str, Any]
+    out: Path, board: Board, quiet: bool, stack: ExitStack, options: dict[str, Any]
 ) -> Summary:
 
     def log(line: str) -> None:
@@ -259,7 +262,8 @@ def _collect(
         retries=options["retries"],
         rate=options["rate"],
     )
-
+    # Last: where one of the others fails, no empty collection stays behind.
+    collection = _collection(out, stack)
     session = Session(_settings(options), exchange, collection, board, log)
     with _signals(session.stop, session.rediscover):
         try:

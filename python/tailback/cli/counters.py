@@ -11,6 +11,7 @@ import click
 
 from tailback.cli.counters_screen import screen
 from tailback.cli.numbers import FiniteRange
+from tailback.cli.result import show
 from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import study, verdict
 from tailback.counters.analysis.cluster import Cluster
@@ -129,13 +130,12 @@ def counters(
         found, judged = survey(source, places, chosen, engine)
     if out is not None:
         _write(found, judged, out, figures, force, csv)
+    code = UNDETERMINED if judged.kind == "unknown" else 0
     if form == "json":
         facts = {**verdict.facts(judged), **limits(judged)}
         extra = {"sources": source.kinds, "study": study.summary_json(found)}
-        click.echo(json.dumps({**facts, **extra}, indent=2))
-    else:
-        click.echo("\n".join(screen(judged, places, source.kinds, out)))
-    return UNDETERMINED if judged.kind == "unknown" else 0
+        return show(json.dumps({**facts, **extra}, indent=2), code)
+    return show("\n".join(screen(judged, places, source.kinds, out)), code)
 
 
 def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:

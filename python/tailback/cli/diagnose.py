@@ -13,6 +13,7 @@ from tailback.cli.hot_lines import hot_lines
 from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
+from tailback.cli.result import show
 from tailback.cli.source import blaming, plain, scenario_from, source_options
 from tailback.diagnose import Diagnosis, judge
 from tailback.diagnose.model import Candidate
@@ -100,11 +101,10 @@ def diagnose(
         progress.step("writing the report", 1.0)
         with fresh_directory(out, force=force) as folder:
             _write(folder, run, after, diagnosis, found, files, figures)
+    code = UNDETERMINED if diagnosis.cause == "undetermined" else 0
     if form == "json":
-        click.echo(diagnosis.model_dump_json(indent=2))
-    else:
-        click.echo("\n".join(diagnosis_lines(diagnosis, out, hot_lines(found))))
-    return UNDETERMINED if diagnosis.cause == "undetermined" else 0
+        return show(diagnosis.model_dump_json(indent=2), code)
+    return show("\n".join(diagnosis_lines(diagnosis, out, hot_lines(found))), code)
 
 
 def _diagnose(

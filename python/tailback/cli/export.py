@@ -14,7 +14,7 @@ from tailback.cli.models import read_run, read_samples, require_packets
 from tailback.cli.text import columns, short
 from tailback.errors import FabricError, RunError, TailbackError
 from tailback.report import attribute, to_table
-from tailback.run import fresh_file
+from tailback.run import Run, fresh_file
 from tailback.simulate.decoded import link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
@@ -111,6 +111,17 @@ def attribution(folder: Path, out: Path, force: bool) -> None:
     table = to_table(attribute(run))
     _write(out, force, table.write_parquet)
     click.echo(f"{table.height:,} rows written to {out}")
+    if not table.height:
+        click.echo(f"note: {_why_empty(run)}", err=True)
+
+
+def _why_empty(run: Run) -> str:
+    """Why no line of the program makes a link hot, as far as the run knows."""
+    if run.scenario.telemetry.scheme == "off":
+        return 'packets carried no samples: simulate again without [telemetry] scheme = "off"'
+    if not run.tables["samples"].height:
+        return "no packet of an observed job brought a sample of a link inside the network"
+    return "no packet of an observed job met congestion"
 
 
 def _require_outside(folder: Path, out: Path) -> None:

@@ -61,8 +61,7 @@ def congestion_of(run: Run) -> float | None:
 
     The fluid model knows no queues, and with scheme ``off`` the packet engine does not look.
     """
-    counted = model_of(run) == "packet" and run.scenario.telemetry.scheme != "off"
-    return congested_hops(run) if counted else None
+    return congested_hops(run) if model_of(run) == "packet" else None
 
 
 def require_packets(run: Run, folder: Path, purpose: str) -> None:

@@ -151,7 +151,7 @@ def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     rows += [
         (short(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
          format_time(c.elapsed_ps), percent(1 - c.elapsed_ps / max(before_ps, 1)),
-         percent(c.congested_fraction))
+         "—" if c.congested_fraction is None else percent(c.congested_fraction))
         for c in listed[: SHOWN - len(rows)]
     ]  # fmt: skip
     head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")

@@ -71,8 +71,8 @@ def scenario_from(
 ) -> Scenario:
     """The scenario a user means.
 
-    ``source`` is a scenario (``.toml``), the folder of a run or of a diagnosis, or a trace, which
-    needs ``fabric``. Options override what a scenario says of its first observed job.
+    ``source`` is a scenario (:func:`is_scenario`), the folder of a run or of a diagnosis, or a
+    trace, which needs ``fabric``. Options override what a scenario says of its first observed job.
 
     Raises:
         ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
@@ -82,7 +82,7 @@ def scenario_from(
         raise ScenarioError("does not exist", file=source, remedy="check the path")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
         scenario = _scenario_of(source)
-    elif source.suffix == ".toml":
+    elif is_scenario(source):
         scenario = load(source)
     else:
         if _is_counters(source):
@@ -127,9 +127,25 @@ def blaming(source: Path, **options: Any) -> Iterator[None]:
     try:
         yield
     except TailbackError as error:
-        if source.suffix == ".toml" and all(value is None for value in options.values()):
+        if is_scenario(source) and all(value is None for value in options.values()):
             raise error.located(source) from None
         raise
+
+
+_JOB = re.compile(rb"^[ \t]*\[\[[ \t]*job[ \t]*\]\]", re.M)
+
+
+def is_scenario(source: Path) -> bool:
+    """Whether ``source`` is a scenario: by its name, or by a job in it, whatever its name is."""
+    if source.suffix == ".toml":
+        return True
+    try:
+        if not source.is_file():
+            return False
+        with source.open("rb") as file:
+            return _JOB.search(file.read(1 << 20)) is not None
+    except (OSError, ValueError):
+        return False
 
 
 def _is_counters(source: Path) -> bool:

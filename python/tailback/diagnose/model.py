@@ -161,7 +161,7 @@ class Candidate(Model):
         low_ps: Smallest of it over the seeds.
         high_ps: Largest over the seeds.
         path_length: Average number of switches a packet visits.
-        congested_fraction: Congested packet-hops over packet-hops.
+        congested_fraction: Congested packet-hops over packet-hops, null where nobody counted them.
         error: Why it could not be tried, or was left out; empty when it was proved.
     """
 
@@ -174,7 +174,7 @@ class Candidate(Model):
     low_ps: int = 0
     high_ps: int = 0
     path_length: float = 0.0
-    congested_fraction: float = 0.0
+    congested_fraction: float | None = None
     error: str = ""
 
 

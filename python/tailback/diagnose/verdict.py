@@ -256,10 +256,12 @@ def _headline(
     total = format_time(evidence.run.elapsed_ps)
     if cause == "not-network":
         if not bars:
+            met = f"{percent(evidence.overall.value)} of the packet-hops met congestion"
+            if evidence.run.scenario.telemetry.scheme == "off":
+                met = "whether packets met congestion was not counted"
             return (
                 f"{say}: ranks are blocked in communication for "
-                f"{percent(evidence.communication_fraction)} of it, and "
-                f"{percent(evidence.overall.value)} of the packet-hops met congestion."
+                f"{percent(evidence.communication_fraction)} of it, and {met}."
             )
         return f"{say}: contention adds {percent(sum(cost.values()), 1)} to {total}."
     if cause == "injection":

@@ -14,6 +14,12 @@ from tailback.errors import FabricError, ScenarioError, TraceError
 from tailback.fabric.model import Fabric
 
 
+class UnnamedPlacesError(FabricError):
+    """No path between two places, where whoever noticed does not know their names."""
+
+    ends: tuple[str, int, int] = ("node", 0, 0)
+
+
 @contextmanager
 def explained(
     place: str,
@@ -35,7 +41,9 @@ def explained(
     try:
         yield
     except _core.UnconnectedError as error:
-        raise _unconnected(error, fabric, file, forwarding) from None
+        raise _unconnected(str(error), error.ends, fabric, file, forwarding) from None
+    except UnnamedPlacesError as error:
+        raise _unconnected(error.message, error.ends, fabric, file, forwarding) from None
     except _core.DeadlockError as error:
         raise FabricError(
             str(error), file=file,
@@ -56,7 +64,8 @@ def explained(
 
 
 def _unconnected(
-    error: _core.UnconnectedError,
+    text: str,
+    ends: tuple[str, int, int],
     fabric: Fabric | None,
     file: Path | None,
     forwarding: Path | None,
@@ -73,10 +82,12 @@ def _unconnected(
             "read the tables of all switches again, choose other hosts, or leave forwarding out "
             "for up/down routes"
         )
-    text = str(error)
-    if fabric is not None:
-        kind, *numbers = error.ends
-        names = fabric.node_name if kind == "node" else fabric.switch_name
-        one, other = (names[number] for number in numbers)
-        text = f"no path from {kind} {one!r} to {kind} {other!r}: {why}"
+    if fabric is None:
+        unnamed = UnnamedPlacesError(text, file=forwarding or file, remedy=remedy)
+        unnamed.ends = ends
+        return unnamed
+    kind, *numbers = ends
+    names = fabric.node_name if kind == "node" else fabric.switch_name
+    one, other = (names[number] for number in numbers)
+    text = f"no path from {kind} {one!r} to {kind} {other!r}: {why}"
     return FabricError(text, file=forwarding or file, remedy=remedy)

@@ -12,6 +12,9 @@ from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
 from tailback.scenario import Degraded
 
+LEAST_GBPS = 0.125
+"""Slowest link of the engine; ``Wire::MIN_GBPS`` there."""
+
 _PLACE = "[[fabric.degraded]]"
 _PORT = re.compile(r"^(.*)\[(\d+)\]$")
 
@@ -24,8 +27,8 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
         sections: Which cables or links, and what they serve.
 
     Raises:
-        ScenarioError: There is no such port, the rate is not below the nominal one, or a link is
-            given twice.
+        ScenarioError: There is no such port, the rate is not below the nominal one or less than
+            the engine can simulate, or a link is given twice.
     """
     if not sections:
         return fabric
@@ -50,6 +53,13 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
                 f"{section.rate:g} Gb/s is no degradation of a link of {nominal:g} Gb/s",
                 place=f"{_PLACE} rate",
                 remedy=f"give a rate above 0 and below {nominal:g} Gb/s",
+            )
+        if section.rate < LEAST_GBPS:
+            raise ScenarioError(
+                f"{section.rate:g} Gb/s at {port!r} is less than the engine can simulate",
+                place=f"{_PLACE} rate",
+                remedy=f"give at least {LEAST_GBPS:g} Gb/s; a cable that serves nothing is left "
+                "out of the fabric",
             )
         rate[links] = section.rate
     return replace(fabric, link_gbps=rate, nominal_gbps=fabric.link_gbps)

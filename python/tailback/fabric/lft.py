@@ -12,6 +12,7 @@ tables say where packets really go, which no routing rule can be trusted to gues
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,7 +96,13 @@ def read_lfts(path: Path) -> Tables:
                     "is larger than 256 MiB, which no forwarding tables are", file=file,
                     remedy=_REMEDY,
                 )  # fmt: skip
-            text = file.read_bytes().decode("utf-8-sig", errors="replace")
+            content = file.read_bytes()
+            if content[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
+                raise FabricError(
+                    "this is UTF-16 text", file=file,
+                    remedy="convert it: iconv -f UTF-16 -t UTF-8",
+                )  # fmt: skip
+            text = content.decode("utf-8-sig", errors="replace")
             try:
                 _parse(text, tables, odd)
             except FabricError as error:

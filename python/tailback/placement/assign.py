@@ -54,7 +54,8 @@ def assign_slots(name: str, problem: Problem, options: Options) -> NDArray[np.in
     if problem.n_ranks > problem.n_slots:
         raise PlacementError(
             f"job has {problem.n_ranks} ranks, the chosen hosts hold {problem.n_slots} slots",
-            remedy="choose more hosts, raise ranks_per_host, or give hosts more slots: node[0-3]:4",
+            remedy="choose more hosts (--hosts), raise ranks_per_host (--ranks-per-host), or give "
+            "hosts more slots: --hosts node[0-3]:4",
         )
     slots = np.asarray(part(problem, options), np.int64)
     check_slots(name, problem, slots)

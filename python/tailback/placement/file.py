@@ -107,7 +107,8 @@ class _Slots:
                 f"host {name!r} holds {len(slots)} ranks, the file puts more there",
                 file=self.path,
                 place=f"line {line}",
-                remedy="raise ranks_per_host or its slots in hosts, or put fewer ranks there",
+                remedy="raise ranks_per_host (--ranks-per-host) or its slots in hosts "
+                "(--hosts node[0-3]:4), or put fewer ranks there",
             )
         self.taken[name] = taken + 1
         return slots[taken]

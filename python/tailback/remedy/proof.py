@@ -64,7 +64,7 @@ def unproved(idea: Idea, error: str, estimate_ps: int = 0) -> Candidate:
 
 def _try(idea: Idea, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Candidate:
     times: list[int] = []
-    path_length = congested = 0.0
+    path_length, congested = 0.0, None
     try:
         for seed in range(seeds):
             # Congestion is looked at once; for the spread of the time, time is enough.
@@ -89,11 +89,14 @@ def _try(idea: Idea, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Candid
     )
 
 
-def congested_hops(run: Run) -> float:
+def congested_hops(run: Run) -> float | None:
     """Congested packet-hops over packet-hops of our job, as the simulation counted them.
 
+    None where nobody looked: ``[telemetry] scheme = "off"``.
     Injection links are left out: an adapter that holds a message is busy, not congested.
     """
+    if run.scenario.telemetry.scheme == "off":
+        return None
     inner = run.tables["links"].filter(~pl.col("from_node"))["link"]
     truth = run.tables["truth"].filter(pl.col("link").is_in(inner.implode()))
     packets = float(truth["observed_packets"].sum())

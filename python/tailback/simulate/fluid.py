@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate, Rates
+from tailback.fabric.core_errors import explained
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, ProgramTimes, RankModel, simulate_program
 from tailback.run import Run
@@ -216,10 +217,14 @@ def _solve(
     laid = prepared.lay(nodes, only_observed)
     paths = _paths(options, routing or scenario.engine.routing, fabric, routes)
     model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
-    times = simulate_program(
-        routes.network, laid.program, laid.node, fabric.node_host[laid.node], laid.start_ps,
-        model, routes.rule,
-    )  # fmt: skip
+    section = scenario.fabric
+    with explained(
+        "the fluid model", fabric=fabric, file=section.file, forwarding=section.forwarding
+    ):
+        times = simulate_program(
+            routes.network, laid.program, laid.node, fabric.node_host[laid.node], laid.start_ps,
+            model, routes.rule,
+        )  # fmt: skip
     return laid, times
 
 

@@ -8,7 +8,7 @@ from tailback.diagnose.evidence import Evidence, phases_of
 from tailback.diagnose.fanin import MANY, FanIn, fan_in
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
-from tailback.units import percent
+from tailback.units import counted, percent
 
 
 @RULES.register("TB001")
@@ -53,14 +53,15 @@ def endpoint(evidence: Evidence) -> Finding | None:
     count = roots["link"].n_unique()
     use = min(float(top["utilization"]), 1.0)
     text = (
-        f"{percent(share)} of the congested packets wait for {count} "
-        f"{'node' if count == 1 else 'nodes'} to take what is sent to them. The heaviest root, "
+        f"{percent(share)} of the congested packets wait for {counted(count, 'node')} "
+        "to take what is sent to them. The heaviest root, "
         f"{evidence.topology.name[link]}, is filled to {percent(use)} of its line rate by our own "
         "messages while it is congested, and moving the rank moves the congestion with it"
     )
     if who is not None:
         text += (
-            f". {who.sender_ranks} ranks on {who.senders} nodes send to it"
+            f". {counted(who.sender_ranks, 'rank')} on {counted(who.senders, 'node')} "
+            f"{'sends' if who.sender_ranks == 1 else 'send'} to it"
             + (f" ({who.ranks_on_node} ranks share it)" if who.ranks_on_node > 1 else "")
             + (f", mostly by {who.call}" if who.call else "")
         )

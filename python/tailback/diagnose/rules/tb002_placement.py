@@ -9,7 +9,7 @@ from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
 from tailback.diagnose.topology import Topology
-from tailback.units import percent
+from tailback.units import counted, percent
 
 
 @RULES.register("TB002")
@@ -45,7 +45,8 @@ def placement(evidence: Evidence) -> Finding | None:
     average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
     first, kind = _heaviest_kind(roots, t)
     text = (
-        f"{percent(share)} of the congested packets wait for {count} links inside the network, "
+        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
+        "inside the network, "
         f"mostly {kind} (like {t.name[first]}). Beyond them nothing of ours is congested, and "
         f"our own traffic fills them to {percent(min(average, 1.0))} of the line rate while they "
         f"are (≥ {percent(FILLED)} counts as full): the arrangement of ranks needs more of these "

@@ -8,7 +8,7 @@ from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
-from tailback.units import percent
+from tailback.units import counted, percent
 
 
 @RULES.register("TB003")
@@ -50,7 +50,8 @@ def other_traffic(evidence: Evidence) -> Finding | None:
     average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
     most = min(float(first["utilization_high"]), 1.0)
     text = (
-        f"{percent(share)} of the congested packets wait for {count} links of which our own "
+        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
+        "of which our own "
         f"traffic takes {percent(average)} of the line rate while they are congested. The "
         f"heaviest, {t.name[link]}, has a congested fraction of "
         f"{percent(evidence.whole.fraction[link])}, and with 95 % confidence we use at most "

@@ -8,7 +8,7 @@ from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
-from tailback.units import percent
+from tailback.units import counted, percent
 
 
 @RULES.register("TB006")
@@ -45,7 +45,8 @@ def routing(evidence: Evidence) -> Finding | None:
     packets = evidence.whole.packets
     idle = int((packets[mates] < 0.5 * packets[link]).sum())
     text = (
-        f"{percent(share)} of the congested packets wait for {count} links inside the network that "
+        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
+        "inside the network that "
         f"our own traffic fills while the links that could take their place are not full. The "
         f"heaviest, {t.name[link]}, is filled to {percent(use)} (\u2265 {percent(FILLED)} counts "
         f"as full); of the {int(mates.sum()) - 1} others {idle} carried less than half as many of "

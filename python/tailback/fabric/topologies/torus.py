@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
@@ -56,6 +56,16 @@ class Grid(Topology):
     @abstractmethod
     def wraps(self) -> list[bool]:
         """Whether the ends of each dimension are joined."""
+
+    @field_validator("rates", mode="before")
+    @classmethod
+    def _some_rate(cls, rates: object) -> object:
+        if isinstance(rates, list) and [] in rates:
+            raise ValueError(
+                f"dimension {rates.index([])} has an empty list of rates; give the rate of its "
+                "cables, or a list of one or more that is repeated"
+            )
+        return rates
 
     @model_validator(mode="after")
     def _per_dimension(self) -> Grid:

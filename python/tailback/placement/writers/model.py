@@ -119,7 +119,8 @@ def assignment_for(
         if most > held[at]:
             raise PlacementError(
                 f"host {fabric.host_name[at]!r} needs {most} slots but has {held[at]}",
-                remedy="raise ranks_per_host, or the host's slots in hosts",
+                remedy="raise ranks_per_host (--ranks-per-host), or the host's slots in hosts "
+                "(--hosts node[0-3]:4)",
             )
     return Assignment(
         host=tuple(fabric.host_name[h] for h in host.tolist()),

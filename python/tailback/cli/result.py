@@ -1,0 +1,30 @@
+"""The result of a command on stdout, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+import click
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our output has enough of it, like ``head``.
+
+    Attributes:
+        code: Exit code of what the command found, which it has whether it is read or not.
+    """
+
+    def __init__(self, code: int = 0) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def show(text: str, code: int) -> int:
+    """Print what a command found, and return its exit code.
+
+    Raises:
+        ReaderGoneError: Nobody reads it to its end; the exit code stays.
+    """
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise ReaderGoneError(code) from None
+    return code
