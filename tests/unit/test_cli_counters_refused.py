@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from test_cli import scenario
-from test_cli_counters import FABRIC, LEAF, refused, said
+from test_cli_counters import FABRIC, LEAF, plain, refused, said
 
 from tailback.cli import run as tailback
 from tailback.counters import archive
@@ -76,6 +76,41 @@ def tree(folder: Path, count: int) -> Path:
         (counters / file).write_text(f"{1000 * count}\n")
         os.utime(counters / file, (1.7e9, 1.7e9))
     return folder
+
+
+HEADER = "#Time, X+_SAMPLE_GEMINI_LINK_CREDIT_STALL (% x1e6)"
+
+
+def test_a_header_without_rows_is_no_look_at_a_counter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.HEADER").write_text(f"{HEADER}\n")
+    text = refused(capsys, tmp_path / "a.HEADER")
+    assert "a.HEADER: no rows of counters in it" in text and "remedy: " in text
+    # Beside a file with rows it is left out, and named.
+    (tmp_path / "b.csv").write_text(f"{HEADER}\n60, 5000000\n")
+    text = said(capsys, tmp_path / "a.HEADER", tmp_path / "b.csv")
+    assert "1 interval" in text and "a.HEADER: no row under its header" in text
+
+
+def test_files_the_wrong_way_round_get_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a speed it cannot be told whether a counter that fell was set back."""
+    files = [
+        plain(tmp_path / f"{n}.txt", 9, {1: (1000 * n, 10 * n), 2: (2000 * n, 20 * n)})
+        for n in (1, 2, 3)
+    ]
+    hint = "most ports show less than"
+    assert hint not in said(capsys, *files, "--every", "60 s", code=3)
+    text = said(capsys, *reversed(files), "--every", "60 s", code=3)
+    assert f"in 2 of 2 steps from one file to the next {hint}" in text
+    assert "in the order in which they were read" in " ".join(text.split())
+    text = said(capsys, files[0], files[2], files[1], "--every", "60 s", code=3)
+    assert f"in 1 of 2 steps from one file to the next {hint}" in text
+    # One port of two that was set back is no sign of the order.
+    plain(files[1], 9, {1: (900, 9), 2: (4000, 40)})
+    assert hint not in said(capsys, *files[:2], "--every", "60 s", code=3)
 
 
 def test_copies_of_a_sysfs_tree_with_one_time_are_told_apart(

@@ -206,6 +206,14 @@ def test_pacing_without_a_rate_says_that_it_changes_nothing() -> None:
     assert not run(flows, ELASTIC).notes
 
 
+def test_a_table_without_a_rate_paces_nothing_and_is_not_named_as_pacing(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_text("src_rank,dst_rank,rate_gbps\n")
+    found = run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
+    assert "pacing" not in found.summary
+    (note,) = found.notes
+    assert "changes nothing" in note and "rates.csv has none" in note
+
+
 def test_a_table_of_rates_at_no_path() -> None:
     with pytest.raises(ScenarioError, match="cannot read the rates"):
         run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": "a\0b"})

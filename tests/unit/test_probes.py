@@ -380,6 +380,9 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     big = run_of({"scheme": "compact", "hash_bits": 4}, messages=1)
     with pytest.raises(RunError, match="takes 9 header bits"):
         packets_of(big)
+    # What the message and the help name does work.
+    digest = run_of({"scheme": "xor-digest", "hash_bits": 5}, messages=1)
+    assert next(packets_of(digest, limit=1))[1].sample < 64
     path = big.write(tmp_path / "run")
     assert command(["export", "pcap", str(path), str(tmp_path / "x.pcap")]) == 2
     with pytest.raises(TraceError, match="No such file or directory\n  remedy"):

@@ -39,7 +39,8 @@ def pcap(
     """Write packets of RUN as an InfiniBand capture OUT for Wireshark and tshark.
 
     The sample is in the six reserved bits behind FECN and BECN, both checksums are right. The
-    scenario of the run needs [telemetry] scheme = "compact" or "coordinated" of six bits or less.
+    scenario of the run needs [telemetry] scheme = "compact" with hash_bits + count_bits up to 5,
+    or "coordinated" or "xor-digest" with hash_bits up to 5: six bits or less.
     """
     _require_outside(run, out)
     read = read_run(run)

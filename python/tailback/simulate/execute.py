@@ -133,9 +133,12 @@ def execute(
         pace_mbps = stated.mbps
         notes += stated.notes
     elif pace_mbps is None and engine.pacing.kind != "off" and settings["contention"]:
+        file = engine.pacing.rates_file
+        remedy = "set [engine.pacing] rates or rates_file"
+        if file is not None:
+            remedy = f"{file.name} has none for what runs here"
         notes.append(
-            f"no flow has a rate, so pacing {engine.pacing.kind!r} changes nothing: set "
-            "[engine.pacing] rates or rates_file"
+            f"no flow has a rate, so pacing {engine.pacing.kind!r} changes nothing: {remedy}"
         )
     began = time.perf_counter()
     section = prepared.scenario.fabric

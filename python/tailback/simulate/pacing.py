@@ -48,7 +48,7 @@ class Paces:
 
 
 def paces_of(prepared: Prepared, laid: Laid, fabric: Fabric, routes: Routes) -> Paces | None:
-    """The rates a scenario states, for what runs and where; None where it states none.
+    """The rates a scenario states, for what runs and where; None where no send has one.
 
     Args:
         prepared: The scenario with all its jobs.
@@ -64,6 +64,8 @@ def paces_of(prepared: Prepared, laid: Laid, fabric: Fabric, routes: Routes) -> 
     pacing = engine.pacing
     if pacing.rates_file is not None:
         mbps = _from_file(pacing.rates_file, laid.program, _numbers(prepared, laid))
+        if not mbps.any():
+            return None
         return Paces(mbps, f"rates of {pacing.rates_file.name}, {pacing.kind}")
     if pacing.rates is None:
         return None

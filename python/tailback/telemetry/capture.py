@@ -41,14 +41,15 @@ def packets_of(
     if table.height == 0:
         raise RunError(
             "the run has kept no packets",
-            remedy='set [telemetry] scheme = "compact" or "coordinated" and simulate again',
+            remedy='set [telemetry] scheme = "compact", "coordinated" or "xor-digest" and simulate '
+            "again",
         )
     if bits > RESERVED_BITS:
         raise RunError(
             f"scheme {telemetry.scheme!r} takes {bits} header bits; InfiniBand has {RESERVED_BITS}"
             " to spare",
-            remedy='use "compact" with hash_bits + count_bits up to 5, or "coordinated" with '
-            "hash_bits up to 5",
+            remedy='use "compact" with hash_bits + count_bits up to 5, or "coordinated" or '
+            '"xor-digest" with hash_bits up to 5',
         )
     if run.tables["nodes"].height > MOST_LIDS:
         raise RunError(f"{run.tables['nodes'].height} nodes; a subnet has {MOST_LIDS} local ids")

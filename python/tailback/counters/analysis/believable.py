@@ -75,6 +75,29 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
     )
 
 
+def backwards(intervals: pl.DataFrame, instants: Instants) -> list[str]:
+    """A note on steps from one file to the next in which most ports show less than before.
+
+    Somebody may have set them back between the files. If nobody did, a later file was read first,
+    and every number of such a step is wrong.
+
+    Args:
+        intervals: What :func:`difference` makes of the readings.
+        instants: Where the instants come from; of those that readings tell nothing is said.
+    """
+    if instants == "told":
+        return []
+    fell = (pl.col("flags") & int(Flag.RESET)) != 0
+    steps = intervals.group_by("time_ns").agg(fell=fell.mean())
+    back = steps.filter(pl.col("fell") > 0.5).height
+    if not back:
+        return []
+    return [
+        f"in {back} of {steps.height} steps from one file to the next most ports show less than "
+        f"before: right where somebody set them back; else {_REMEDY[instants]}"
+    ]
+
+
 def _fell_too_little() -> pl.Expr:
     """Whether a counter fell to more than can have been done since: it gives no number then."""
     flags = pl.col("flags")

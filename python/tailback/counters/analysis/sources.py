@@ -14,7 +14,7 @@ from typing import Final
 
 import polars as pl
 
-from tailback.counters.analysis.believable import Instants, check, seen_once
+from tailback.counters.analysis.believable import Instants, backwards, check, seen_once
 from tailback.counters.analysis.classes import CLASSES
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.passes import Archive
@@ -105,7 +105,7 @@ class Source:
             check(readings, found, self.instants)
         except CounterError as error:
             raise error.located(self.files[-1]) from None
-        more += seen_once(readings)
+        more += [*seen_once(readings), *backwards(found, self.instants)]
         frame = _used(pl.concat([given, found]).lazy()).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
@@ -176,6 +176,11 @@ def load(
         notes = [note for note in notes if _WRITTEN not in note]
         instants = "every"
     frames = (counters.readings, counters.intervals)
+    if all(frame.is_empty() for frame in frames):
+        raise CounterError(
+            "no rows of counters in it", file=paths[0],
+            remedy="a header alone is not enough: give the file of the rows it belongs to",
+        )  # fmt: skip
     kinds = pl.concat([f["source"] for f in frames]).unique(maintain_order=True).drop_nulls()
     return Source(
         [str(kind) for kind in kinds], counters, coordinates=counters.coordinates,

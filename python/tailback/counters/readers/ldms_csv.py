@@ -94,6 +94,8 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
     text = _table(path, len(names), skip, known)
     out = Counters(unknown=known.unknown)
     base = _place(text, known, time_ns or 0)
+    if base.is_empty():
+        out.notes.append(f"{path.name}: no row under its header")
     raw = any(port.cumulative for port in known.ports)
     parts = [
         frame
