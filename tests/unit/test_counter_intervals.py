@@ -56,6 +56,27 @@ def test_plain_interval() -> None:
     assert row["flags"] == 0
 
 
+@pytest.mark.parametrize("speeds", [(50.0, 100.0), (100.0, 50.0)])
+def test_another_speed_is_told_whether_it_rose_or_fell(speeds: tuple[float, float]) -> None:
+    row = one(
+        {"time_ns": 0, "data_bytes": 0, "capacity_gbps": speeds[0]},
+        {"time_ns": SECOND, "data_bytes": 10**9, "capacity_gbps": speeds[1]},
+    )
+    assert row["flags"] == Flag.RATE_CHANGED
+    assert row["utilization"] == pytest.approx(8 / speeds[1])
+
+
+def test_a_reading_that_is_the_one_before_says_so_of_its_interval() -> None:
+    stale = [{"time_ns": n, "xmit_wait_ticks": 7, "flags": n * int(Flag.STALE)} for n in (0, 1)]
+    assert one(*stale)["flags"] == Flag.STALE
+
+
+def test_a_stall_told_as_time_that_was_set_back_is_a_lower_bound() -> None:
+    row = one({"time_ns": 0, "stall_ns": 900}, {"time_ns": 1000, "stall_ns": 250})
+    assert (row["stall_ns"], row["stall_fraction"]) == (250.0, 0.25)
+    assert row["flags"] == Flag.RESET | Flag.AT_LEAST
+
+
 def test_a_fraction_above_one_stays() -> None:
     row = one({"time_ns": 0, "xmit_wait_ticks": 0}, {"time_ns": 100, "xmit_wait_ticks": 5})
     assert row["stall_fraction"] == pytest.approx(1.1)

@@ -54,6 +54,8 @@ def both(
         (TOP - 199, 0, 0, DATA_RESET),
         # the middle of the range: somebody set it back, whatever the time allows
         (TOP // 2, 200, 200, DATA_RESET),
+        # nor from below the last quarter: 0.6 of the range
+        (2_576_980_377, 200, 200, DATA_RESET),
         # from the top, but not into the first quarter
         (TOP - 10, TOP // 2, TOP // 2, DATA_RESET),
         # stood at the top: it stops there, so it did not come round
@@ -76,6 +78,14 @@ def test_a_wrap_that_the_speed_does_not_allow_is_a_reset() -> None:
     row = both({"words": start}, {"words": end}, seconds=2.0)
     assert row["flags"] == int(Flag.WRAP)
     assert row["data_bytes"] == 4 * (TOP - start + end + 1)
+
+
+def test_a_wrap_of_packets_is_bound_by_the_shortest_packet() -> None:
+    """1 Gb/s for 60 us with its slack are 11 250 octets: 468 packets of 24, but not 470."""
+    row = both({"packets": TOP - 199}, {"packets": 268}, gbps=1.0, seconds=60e-6)
+    assert (row["packets"], row["flags"]) == (468, int(Flag.WRAP))
+    row = both({"packets": TOP - 199}, {"packets": 270}, gbps=1.0, seconds=60e-6)
+    assert (row["packets"], row["flags"]) == (270, int(DATA_RESET))
 
 
 def test_a_counter_that_fell_to_more_than_can_be_did_not_begin_at_zero() -> None:

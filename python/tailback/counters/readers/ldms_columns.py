@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from tailback.counters.readers.model import U32_MAX, WORD_BYTES
+from tailback.counters.readers.model import WORD_BYTES
 
 Family = Literal["ibnet", "sysclassib", "gemini", "aries"]
 
@@ -37,13 +37,11 @@ class Value:
         index: Number of the column in the file, from 0.
         target: Column of ``READINGS`` or ``INTERVALS``, or ``lanes``.
         scale: What one count is worth.
-        limit: Largest value of the target, None when unknown.
     """
 
     index: int
     target: str
     scale: float = 1.0
-    limit: int | None = None
 
 
 @dataclass
@@ -107,7 +105,7 @@ _IBNET = {
 _SYSCLASSIB_RAW = {
     "port_xmit_data": Value(0, "data_bytes", WORD_BYTES),
     "port_xmit_packets": Value(0, "packets"),
-    "port_xmit_wait": Value(0, "xmit_wait_ticks", 1.0, U32_MAX),
+    "port_xmit_wait": Value(0, "xmit_wait_ticks"),
 }
 
 
@@ -156,12 +154,12 @@ def _port_column(name: str, index: int, ports: dict[tuple[str, int | None], Port
     if (match := _SYSCLASSIB.fullmatch(name)) and (raw := _SYSCLASSIB_RAW.get(match["what"])):
         key = (match["device"], int(match["port"]))
         port = ports.setdefault(key, Port(key[1], device=key[0]))
-        port.cumulative.append(Value(index, raw.target, raw.scale, raw.limit))
+        port.cumulative.append(Value(index, raw.target, raw.scale))
         return "sysclassib"
     if raw := _IBNET.get(name):
         port = ports.setdefault(("", None), Port(None))
         # The plain and the 64-bit set have the same names; the later, wider one counts.
         port.cumulative = [value for value in port.cumulative if value.target != raw.target]
-        port.cumulative.append(Value(index, raw.target, raw.scale, raw.limit))
+        port.cumulative.append(Value(index, raw.target, raw.scale))
         return "ibnet"
     return None

@@ -259,9 +259,7 @@ def _readings(base: pl.DataFrame, port: Port, known: Layout) -> pl.DataFrame | N
     for value in port.cumulative:
         worth = int(value.scale)
         columns[value.target] = pl.col(f"c{value.index}").clip(upper_bound=U64_MAX // worth) * worth
-        if value.limit is not None:
-            columns["wait_limit"] = pl.lit(value.limit, pl.UInt64)
-        elif known.family in _INFINIBAND and value.target in _LIMITS:
+        if known.family in _INFINIBAND and value.target in _LIMITS:
             columns[_LIMITS[value.target]] = _limit(columns[value.target], value.target, worth)
     if port.direction is not None:
         columns |= _gemini_link(port.direction[0], columns.get("lanes", pl.lit(None, pl.UInt64)))

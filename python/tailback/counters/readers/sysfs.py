@@ -127,9 +127,10 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
             notes.append(f"{device.name} port {port.name}: no {files[-1].split('/')[-1]}")
             continue
         row[column] = min(value * worth, U64_MAX)
-        # The kernel hands out PortXmitWait from the 32-bit register; the others may be wider.
+        # The kernel hands out PortXmitWait from the 32-bit register, unless the number itself says
+        # otherwise; the others may be wider.
         if column == "xmit_wait_ticks" or value == U32_MAX:
-            row[_LIMITS[column]] = max(U32_MAX, value) * worth
+            row[_LIMITS[column]] = U32_MAX * worth if value <= U32_MAX else U64_MAX
     known = {name for files, _ in _FILES.values() for name in files}
     for folder in ("counters", "counters_ext", "hw_counters"):
         names = sorted(p.name for p in (port / folder).glob("*") if p.is_file())
