@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,8 +11,9 @@ from collect_subnet import Clock, row_of_switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailback.counters.collect import mad as mads
 from tailback.counters.collect.difference import difference, intervals_frame, pairs
-from tailback.counters.collect.exchange import Exchange
+from tailback.counters.collect.exchange import Exchange, Reply, Request
 from tailback.counters.collect.readings import RAW, PortReader, TargetTable, readings_frame
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import INTERVALS, READINGS, Flag
@@ -176,6 +179,34 @@ def test_a_reading_of_two_halves_is_complete_with_both() -> None:
         reader.ask(0)
         outcomes = [o for r in exchange.results() if (o := reader.take(r)) is not None]
         assert outcomes[0][4] == expected  # type: ignore[index]
+
+
+@pytest.mark.parametrize("narrow_first", [False, True])
+def test_of_two_halves_the_wait_and_its_instant_are_the_narrow_ones(narrow_first: bool) -> None:
+    """An agent without a 64-bit PortXmitWait answers whatever it likes in its place."""
+    wide, narrow = bytearray(mads.MAD_BYTES), bytearray(mads.MAD_BYTES)
+    struct.pack_into(">QQQQ", wide, mads.DATA + 8, 2**40, 0, 2**33, 0)
+    struct.pack_into(">Q", wide, mads.DATA + 168, 12345)
+    struct.pack_into(">IIIII", narrow, mads.DATA + 24, 5, 0, 6, 0, 99)
+    reader = PortReader([target()], Exchange(row_of_switches(1, 1)), offset_ns=10**6)
+
+    def reply(mad: bytearray, sent_ns: int, received_ns: int) -> Reply:
+        asked = Request(7, 4, 7, mad, (0, 3, mad is wide), sent_ns=sent_ns)
+        return Reply(asked, bytes(mad), "", received_ns)
+
+    halves = [reply(wide, 1000, 3000), reply(narrow, 2000, 7000)]
+    first, second = reversed(halves) if narrow_first else halves
+    assert reader.take(first) is None
+    made = np.array([reader.take(second)], RAW)[0]
+    assert (made["words"], made["packets"], made["wait"]) == (2**40, 2**33, 99)
+    # Half-way between 2000 and 7000, and the offset.
+    assert (made["time_ns"], made["turnaround_ns"], made["round"]) == (1_004_500, 5000, 3)
+
+
+def test_64_ones_are_no_top_and_32_are() -> None:
+    table = TargetTable.of([target(extended_wait=True), target()])
+    made = readings_frame(rows({"wait": 2**64 - 1}, {"target": 1, "wait": TOP}), table)
+    assert made["flags"].to_list() == [0, int(Flag.LATCHED | Flag.AT_LEAST)]
 
 
 def test_a_64_bit_wait_takes_one_request() -> None:
