@@ -12,6 +12,7 @@ import pytest
 from public_data import real
 
 from tailback.errors import FabricError
+from tailback.fabric.ibnetdiscover import BlockFormat
 from tailback.fabric.model import Fabric
 from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, data_rate_gbps
 from tailback.fabric.readers import (
@@ -70,6 +71,25 @@ def rate(fabric: Fabric, a: str, b: str) -> float:
     found = {float(gbps) for src, dst, gbps in pairs if {int(src), int(dst)} == ends}
     assert len(found) == 1
     return found.pop()
+
+
+def test_a_system_belongs_to_the_block_it_stands_before() -> None:
+    """Boards of a director share it: an own one of 0 is none, nor is that of the block before."""
+    found = BlockFormat().parse(
+        'sysimgguid=0x00a1\nSwitch 36 "S-01" # "a"\nSwitch 36 "S-02" # "b"\n'
+        'sysimgguid=0x0\nSwitch 36 "S-03" # "c"\nsysimgguid=0xa1\nSwitch 36 "S-04" # "d"\n'
+    )
+    assert [device.chassis for device in found.devices.values()] == ["a1", None, None, "a1"]
+
+
+def test_of_speeds_that_are_as_common_the_slower_is_taken_for_one_that_is_not_told(
+    tmp_path: Path,
+) -> None:
+    """Once 4xFDR and once 12xQDR: 54.5 Gb/s and not 96."""
+    text = re.sub(r" 4xEDR", "", SMALL)
+    fabric = read(tmp_path, text)
+    assert rate(fabric, "luna-10 mlx5_0", "leaf") == pytest.approx(4 * 14.0625 * 64 / 66)
+    assert rate(fabric, "leaf", "top") == 96.0
 
 
 def same(a: Fabric, b: Fabric) -> bool:

@@ -43,6 +43,14 @@ def test_the_small_file(tmp_path: Path) -> None:
     assert (fabric.link_name(up), fabric.link_dst_port[up]) == ("leaf[1] → top", 3)
 
 
+@pytest.mark.parametrize(
+    ("words", "gbps"), [("1x EDR", 25.0), ("2x HDR", 100.0), ("12x QDR", 96.0), ("4x FDR10", 40.0)]
+)
+def test_lanes_and_their_speed_make_the_rate(tmp_path: Path, words: str, gbps: float) -> None:
+    fabric = read(tmp_path, SMALL.replace("4x HDR", words))
+    assert sorted(set(fabric.link_gbps.tolist())) == sorted({100.0, gbps})
+
+
 def test_two_ports_of_one_adapter_have_two_guids_and_one_host(tmp_path: Path) -> None:
     text = SMALL.replace(
         "CA   133  2 0x00000000000000c3 4x ???                                    'o0002 HCA-1'",

@@ -137,6 +137,32 @@ def test_rates_over_tables_that_do_not_arrive_name_both_ends_too(
     assert caught.value.file == lfts and "tables" in str(caught.value.remedy)
 
 
+def test_where_tables_do_not_agree_a_lid_is_the_node_of_its_name(
+    fabric: Fabric, tmp_path: Path
+) -> None:
+    """The left switch leads LID 5 to its own host a, the right one to c, whose label it bears."""
+    text = LEFT.replace("0x0005 004", "0x0005 001") + RIGHT
+    found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
+    lid = dict(zip(fabric.node_name, found.node_lid.tolist(), strict=True))
+    assert {name.split()[0]: number for name, number in lid.items()} == {"a": 3, "b": 4, "c": 5}
+
+
+def test_hosts_of_one_name_are_told_apart_by_the_guid_of_their_port(tmp_path: Path) -> None:
+    """A label has the GUID of the port, one or two above the adapter's; no cable leads there."""
+    file = tmp_path / "fabric.txt"
+    file.write_text(
+        DISCOVERY.replace("a HCA-1", "twin")
+        .replace("b HCA-1", "twin")
+        .replace("[1](21)", "[1](22)")
+    )
+    twins = in_port_order(read_fabric(file))
+    text = RIGHT.replace("a HCA-1", "twin").replace("b HCA-1", "twin")
+    text = text.replace("0000000021", "0000000022")
+    found = forwarding(twins, read_lfts(_tables(tmp_path, text)))
+    lid = dict(zip(twins.node_name, found.node_lid.tolist(), strict=True))
+    assert lid["twin 0x0000000000000010"] == 3 and lid["twin 0x0000000000000020"] == 4
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
 def test_tables_in_utf16_are_told_as_such(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "lfts.txt"
