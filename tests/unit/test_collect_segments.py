@@ -419,3 +419,22 @@ def test_the_interval_in_which_a_port_got_another_speed_is_flagged(
     again = difference(pl.read_parquet(tmp_path / "readings" / "*.parquet"))
     flagged = again.filter((pl.col("flags") & int(Flag.RATE_CHANGED)) > 0)
     assert flagged.select("port", "time_ns").rows() == [(1, 3000)]
+
+
+@pytest.mark.parametrize("wider", ["extended", "extended_wait"])
+def test_a_counter_that_got_wider_is_another_one(tmp_path: Path, wider: str) -> None:
+    """New firmware counts in 64 bits: what its counter shows says nothing of the old one's."""
+    before = [replace(TARGETS[0], extended=wider != "extended")]
+    after = [replace(TARGETS[0], **{wider: True})]  # type: ignore[arg-type]
+    collection = Collection(tmp_path)
+    for number, targets in enumerate((before, after)):
+        writer = collection.begin(targets, {})
+        rows = block(2 * number, 2)
+        rows["wait"] += 10**9 * number
+        writer.append(rows)
+        writer.close()
+        collection.compact()
+    collection.close()
+    found = pl.read_parquet(tmp_path / "intervals" / "*.parquet")
+    # One interval in each segment, none between them.
+    assert found.select("time_ns", "xmit_wait_ticks").rows() == [(2000, 1), (4000, 1)]
