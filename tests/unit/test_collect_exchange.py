@@ -186,3 +186,34 @@ def test_a_device_whose_agent_is_silent_stays_on_the_list() -> None:
     assert again.targets == first.targets
     fresh = survey(make(subnet, timeout_ms=5), Subnet(bare.targets))
     assert {t.extended for t in fresh.targets if t.guid == 0x1001} == {False}
+
+
+def test_an_unanswered_request_is_repeated_as_often_as_was_asked() -> None:
+    subnet = row_of_switches(1, clock=Clock())
+    next(d for d in subnet.devices.values() if d.lid == 1).dead = True
+    exchange = make(subnet, retries=2)
+    ask(exchange, 1)
+    assert [reply.problem for reply in exchange.results()] == ["timeout"]
+    assert (subnet.sent, exchange.totals.sent, exchange.totals.repeated) == (3, 3, 2)
+
+
+def test_only_requests_lost_in_a_row_give_a_node_up() -> None:
+    """An answer between two that were lost says that the node is there."""
+    subnet = row_of_switches(1, clock=Clock())
+    device = next(d for d in subnet.devices.values() if d.lid == 1)
+    exchange = make(subnet, retries=0)
+    problems = []
+    for dead in (True, False, True, False):
+        device.dead = dead
+        ask(exchange, 1)
+        problems += [reply.problem for reply in exchange.results()]
+    assert problems == ["timeout", "", "timeout", ""]
+
+
+def test_the_instant_of_a_reading_is_half_way_between_question_and_answer() -> None:
+    subnet = row_of_switches(1, clock=Clock())
+    next(d for d in subnet.devices.values() if d.lid == 1).delay_ns = 30_000
+    exchange = make(subnet)
+    ask(exchange, 1)
+    (reply,) = exchange.results()
+    assert (reply.middle_ns, reply.turnaround_ns) == (subnet.at_ns[0] + 15_000, 30_000)
