@@ -150,6 +150,14 @@ def test_rounds_are_made_as_002_makes_them(tmp_path: Path) -> None:
     assert readings.filter((pl.col("node_guid") == 0x1000) & (pl.col("port") == 1)).height == 0
 
 
+def test_no_more_rounds_are_made_than_asked_for_where_there_are_more_sets(tmp_path: Path) -> None:
+    """All drawers ask at once whether their port is up; one of them begins the last round."""
+    plan = RoundPlan(sets=3, reads=2, spacing_ns=MS, rounds=1)
+    summary, _ = collect(row_of_switches(4, 2), tmp_path / "c", Settings(rounds=plan))
+    assert summary.rounds == 1
+    assert table(tmp_path / "c", "readings")["round"].to_list() == [1, 1]
+
+
 def test_a_round_sets_back_its_own_port_when_asked_and_numbers_go_on(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 2)
     plan = RoundPlan(sets=1, reads=2, spacing_ns=MS, rounds=3, reset=True)
