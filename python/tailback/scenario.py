@@ -156,6 +156,10 @@ class JobSection(Section):
         return self
 
 
+_OF_SCHEME = {"dcms": ("calm_marking_rate", "hold"), "rgbcc": ("green",)}
+_OF_INDEX = ("increase", "limit", "timer")
+
+
 class CongestionControlSection(Section):
     """InfiniBand congestion control (annex A10), by its names, or a scheme built on it.
 
@@ -206,6 +210,16 @@ class CongestionControlSection(Section):
                 "lower green, or raise threshold"
             )
         return self
+
+    @property
+    def idle(self) -> list[str]:
+        """Options that are not as they are by default, and that the scheme does not look at."""
+        of_others = [name for scheme, own in _OF_SCHEME.items() if scheme != self.scheme
+                     for name in own]  # fmt: skip
+        # Lights stop a sender and let it go: it has no index that rises and falls.
+        unread = [*of_others, *(_OF_INDEX if self.scheme == "rgbcc" else ())]
+        fields = type(self).model_fields
+        return [name for name in unread if getattr(self, name) != fields[name].default]
 
     def settings(self) -> dict[str, Any]:
         """The engine's settings."""

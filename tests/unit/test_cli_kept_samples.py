@@ -53,6 +53,9 @@ def test_nothing_counted_is_not_none_congested(
     screen = capsys.readouterr().out
     row = next(line for line in screen.split("\n") if line.startswith("  tile "))
     assert row.endswith(" —")
+    rule = next(line for line in screen.split("\n") if line.startswith("  TB005 "))
+    assert rule.split()[1] == "—"
+    assert "of congested packets</span>" not in (out / "report.html").read_text(encoding="utf-8")
     remedy = json.loads((out / "diagnosis.json").read_text())["remedy"]
     assert {c["congested_fraction"] for c in remedy["candidates"] if not c["error"]} == {None}
     table = tmp_path / "lines.parquet"

@@ -235,6 +235,17 @@ def test_the_network_itself_is_not_called_the_placement_as_it_is() -> None:
         assert diagnosis.cause == "placement" and words in diagnosis.headline
 
 
+def test_the_placement_in_use_is_no_other_that_was_tried() -> None:
+    run = placement_run()
+    nodes = np.arange(32, dtype=np.uint32)
+    evaluate, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    only = judge(run, evaluate, placements={"block": nodes}, seeds=1)
+    assert "(no placement but the one in use was tried)" in only.headline
+    assert "tried too" not in only.headline
+    both = judge(run, evaluate, placements={"block": nodes, "tile": nodes}, seeds=1)
+    assert "under the best placement tried too" in both.headline
+
+
 def test_slow_cables_that_a_scenario_states_are_named() -> None:
     """Where no congestion tree names them, verdict and remedy do."""
     run = line_run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_cli import DEMO, refused, scenario
@@ -13,6 +14,7 @@ from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
 from tailback.scenario import Scenario, load, parse
 from tailback.scenario_reference import markdown
+from tailback.simulate import prepare, simulate
 from tailback.traffic.patterns.pattern import build
 
 TRACE = [DEMO / "trace", "--fabric", DEMO / "fabric.ibnetdiscover"]
@@ -114,6 +116,9 @@ def test_what_is_found_later_still_names_the_file(
     path.write_text(text + 'placement = "blck"\n')
     for command in ("simulate", "diagnose", "place"):
         refused(capsys, [command, path], "small.toml: unknown placement 'blck'", "'block'")
+    for command, option in (("place", "--method"), ("diagnose", "--try")):
+        said = f"{option} til: unknown placement 'til'"
+        refused(capsys, [command, path, option, "block", option, "til"], said, "'tile'")
     # The option is to blame here, not the file.
     assert tailback(["simulate", str(path), "--placement", "blok"]) == 2
     told = capsys.readouterr().err
@@ -133,6 +138,31 @@ def test_what_needs_per_destination_says_so_as_it_is_written(
         about = markdown().split(f"## {name}\n")[1].split("| key |")[0]
         assert "needs injection per-destination" in about
     assert "Off without this table" in markdown()
+
+
+@pytest.mark.parametrize(
+    ("control", "idle"),
+    [
+        ({"green": "8 KiB"}, ["green"]),
+        ({"scheme": "dcms", "green": "8 KiB", "hold": "1 us"}, ["green"]),
+        ({"hold": "1 us", "calm_marking_rate": 3}, ["calm_marking_rate", "hold"]),
+        ({"scheme": "rgbcc", "increase": 2, "limit": 9, "timer": "1 us"},
+         ["increase", "limit", "timer"]),
+        # These it has: where credit is missing a light turns red as well.
+        ({"scheme": "rgbcc", "victims": True, "green": "8 KiB", "marking_rate": 1}, []),
+        ({"victims": True, "increase": 2, "green": "16 KiB"}, []),
+    ],
+)  # fmt: skip
+def test_a_key_that_the_scheme_does_not_look_at_is_noted(
+    control: dict[str, Any], idle: list[str]
+) -> None:
+    job = {"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}
+    engine = {"injection": "per-destination", "congestion_control": control}
+    found = parse({"fabric": {"preset": "full"}, "job": [job], "engine": engine})
+    notes = [note for note in simulate(prepare(found)).notes if "does not look at" in note]
+    scheme = control.get("scheme", "infiniband")
+    text = f"[engine.congestion_control] {', '.join(idle)}: scheme {scheme!r} does not look at that"
+    assert notes == ([text] if idle else [])
 
 
 @pytest.mark.parametrize(

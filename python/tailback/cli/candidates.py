@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import PlacementError
-from tailback.placement import Problem, place, switch_congestion
+from tailback.errors import PlacementError, TailbackError
+from tailback.placement import PLACEMENTS, Problem, place, switch_congestion
 from tailback.run import Run
 from tailback.simulate import Prepared
 from tailback.telemetry.estimate import Selection, link_estimates, select
@@ -34,6 +34,16 @@ def worth_trying(prepared: Prepared) -> tuple[str, ...]:
     """Placements to judge where none is asked for: the job's own file first, if it has one."""
     given = prepared.observed.section.placement_file is not None
     return ("file", *SENSIBLE) if given else SENSIBLE
+
+
+def check_names(option: str, names: Sequence[str]) -> None:
+    """Raise TailbackError, with the option, where a name it gives is no placement."""
+    for name in names:
+        try:
+            PLACEMENTS[name]
+        except TailbackError as error:
+            error.place = f"{option} {name}"
+            raise
 
 
 def make_candidates(

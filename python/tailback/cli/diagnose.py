@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tailback.cli.candidates import SENSIBLE, make_candidates
+from tailback.cli.candidates import SENSIBLE, check_names, make_candidates
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
@@ -87,6 +87,7 @@ def diagnose(
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
     tailback diagnose examples/demo/demo.toml --out diagnosis
     """
+    check_names("--try", methods)
     scenario = scenario_from(**source)
     out = out or Path(f"tailback-{plain(scenario.name)}")
     claim(out, force=force, sources=[source["source"]])

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.cli.candidates import make_candidates, worth_trying
+from tailback.cli.candidates import check_names, make_candidates, worth_trying
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import from_here, rank_files
 from tailback.cli.source import blaming, scenario_from, source_options
@@ -53,6 +53,7 @@ def place(
     \b
     tailback place TRACE --fabric FABRIC --method tile --out ranks
     """
+    check_names("--method", methods)
     if out is not None:
         claim(out, force=force, sources=[source["source"]])
     with meter(quiet) as progress:

@@ -42,8 +42,9 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     if diagnosis.findings:
         phases = [short(", ".join(f.phases[:3]), 18) for f in diagnosis.findings[:3]]
         room = WIDTH - 18 - max(map(len, (*phases, "phase")))
+        sampled = diagnosis.sampling.packets > 0
         rows = [
-            (f.code, percent(f.share), clip(f.title, room), phase)
+            (f.code, percent(f.share) if sampled else "—", clip(f.title, room), phase)
             for f, phase in zip(diagnosis.findings, phases, strict=False)
         ]
         lines += ["", "SHARE OF CONGESTION BY CAUSE"]

@@ -102,7 +102,7 @@ def judge(
         warnings.append("The run was interrupted: its tables end there, and so does the diagnosis.")
     return Diagnosis(
         cause=cause,
-        headline=_headline(cause, findings, bars, cost, slow, evidence),
+        headline=_headline(cause, findings, bars, cost, slow, evidence, placements or {}),
         findings=findings,
         waterfall=bars,
         remedy=None,
@@ -250,7 +250,7 @@ def worth_fixing(cost: dict[Cause, float], evidence: Evidence) -> bool:
 
 def _headline(
     cause: Cause, findings: list[Finding], bars: list[Bar], cost: dict[Cause, float],
-    slow: Slow | None, evidence: Evidence,
+    slow: Slow | None, evidence: Evidence, placements: Placements,
 ) -> str:  # fmt: skip
     say = _SAY[cause]
     total = format_time(evidence.run.elapsed_ps)
@@ -283,9 +283,11 @@ def _headline(
     elif cause == "routing" and evidence.run.scenario.fabric.routes in DETOURS:
         say = "The routes' detours fill links while others could take the traffic"
     elif cause == "placement" and _whatever_placement(bars):
-        say = (
-            "Our own traffic overfills links inside the network under the best placement tried too"
-        )
+        own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
+        tried = "under the best placement tried too"
+        if own >= set(placements):
+            tried = "(no placement but the one in use was tried)"
+        say = f"Our own traffic overfills links inside the network {tried}"
     elif bars and not evidence.roots.height:
         why = "in queues too short to count as congestion"
         if evidence.undecoded:

@@ -140,6 +140,12 @@ def execute(
         notes.append(
             f"no flow has a rate, so pacing {engine.pacing.kind!r} changes nothing: {remedy}"
         )
+    control = engine.congestion_control
+    if control is not None and control.idle and settings["contention"]:
+        notes.append(
+            f"[engine.congestion_control] {', '.join(control.idle)}: scheme {control.scheme!r} "
+            "does not look at that"
+        )
     began = time.perf_counter()
     section = prepared.scenario.fabric
     with explained(
