@@ -21,7 +21,7 @@ from tailback.placement import (
     switch_congestion,
     switches_visited,
 )
-from tailback.placement.cells import cells_of, group_leaves
+from tailback.placement.cells import cells_of, group_leaves, slots_in_leaves
 from tailback.placement.graph import Graph
 from tailback.placement.incremental import congested_graph
 from tailback.placement.partition import partition, repair
@@ -158,6 +158,10 @@ def test_ranks_of_one_host_visit_no_switch() -> None:
     program = pairs(4, [(0, 1, 1), (0, 2, 1), (0, 3, 1)])
     assert switches_visited(fabric, np.zeros(3, int), np.array([1, 2, 3])).tolist() == [0, 1, 5]
     assert path_length(fabric, program, np.arange(4)) == 2.0
+    # Adapters of one host on two leaves, in two pods: what they would say to each other stays in.
+    for level in ("host", "leaf", "pod"):
+        assert edge_cut(fabric, pairs(2, [(0, 1, 1)]), np.array([0, 1]), level) == 0.0
+    assert edge_cut(fabric, pairs(2, [(0, 1, 1)]), np.array([0, 3])) == 1.0
 
 
 def test_a_valley_is_no_path_unless_there_is_no_other() -> None:
@@ -247,6 +251,55 @@ def test_grouping_leaves_respects_their_sizes() -> None:
     assert np.bincount(grouped).tolist() == sizes
     assert cells.cost(problem.graph, grouped) < cells.cost(problem.graph, scattered)
     assert problem.graph.cut(grouped) == problem.graph.cut(scattered)
+
+
+def test_leaves_of_different_sizes_do_not_change_places() -> None:
+    """Two talk that could share a pod only if leaves of two and of three hosts were exchanged."""
+    sizes = [2, 3, 2, 3]
+    hosts = [(leaf,) for leaf, n in enumerate(sizes) for _ in range(n)]
+    problem = problem_for(fabric_of(hosts, [0, 0, 1, 1]), pairs(10, []), list(range(10)), 1, 1)
+    cells = cells_of(problem)
+    part = np.repeat(np.arange(4), sizes)
+
+    def grouped(one: int, other: int) -> list[int]:
+        graph = Graph.from_edges(10, np.array([one]), np.array([other]), np.array([9.0]))
+        return group_leaves(graph, cells, part, Limits()).tolist()
+
+    assert grouped(0, 5) == part.tolist()
+    # The first of two hosts and the second of three can: the leaves of three are exchanged, or
+    # those of two, so that both are in one pod.
+    moved = cells.leaf_pod[grouped(0, 8)]
+    assert moved[0] == moved[8] and np.bincount(grouped(0, 8)).tolist() == sizes
+
+
+def test_hosts_are_chosen_within_the_leaf_that_was_decided() -> None:
+    fabric, program = regular(2, 2, 2), pairs(8, [(0, 4, 9), (1, 5, 9), (2, 3, 1)])
+    problem = problem_for(fabric, program, [0, 1, 2, 3], 2, 1)
+    leaf = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    slots = slots_in_leaves(problem, cells_of(problem), leaf, Limits())
+    assert problem.slot_switch[slots].tolist() == leaf.tolist()
+    assert problem.slot_host[slots[2]] == problem.slot_host[slots[3]]
+
+
+def test_a_graph_counts_each_byte_once() -> None:
+    """Two ranks send each other 3 and 4 bytes and one is told without any: 7, and a byte for it."""
+    program = pairs(3, [(0, 1, 3), (1, 0, 4), (1, 2, 0)])
+    graph = problem_for(regular(1, 3, 1), program, [0, 1, 2], 1, 1).graph
+    assert graph.cut(np.array([0, 1, 2])) == 8.0 and graph.cut(np.array([0, 1, 1])) == 7.0
+    assert graph.cut(np.array([0, 0, 1])) == 1.0
+    between = graph.quotient(np.array([0, 1, 1]), 2)
+    assert between.weight.tolist() == [7.0, 7.0]
+    assert between.cut(np.array([0, 1])) == 7.0
+
+
+def test_the_congestion_of_a_switch_is_that_of_its_worst_link() -> None:
+    fabric = regular(2, 1, 2)
+    n = fabric.n_nodes
+    links = np.full(fabric.n_links, np.nan)
+    links[(fabric.link_src == n) & (fabric.link_dst >= n)] = 0.6
+    links[(fabric.link_dst == n) & (fabric.link_src >= n)] = 0.5
+    links[fabric.link_src < n] = 0.9  # an adapter that holds a message is busy
+    assert switch_congestion(fabric, links).tolist() == [0.6, 0.0, 0.6, 0.0]
 
 
 def test_swaps_find_the_obvious() -> None:

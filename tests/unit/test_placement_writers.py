@@ -266,6 +266,7 @@ def test_more_ranks_than_the_host_holds(text: str, tmp_path: Path) -> None:
     ("text", "nodes"),
     [
         ("node002 slots=2 max_slots=4 # spare\n\nnode000 slots=2\n", [2, 2, 0]),
+        ("node002 slots=2 max_slots=2\nnode000 slots=2\n", [2, 2, 0]),
         ("node002 slots-max=2 // all\nnode000 count=1 max-slots=2\n", [2, 2, 0]),
         ("me@node002 slots = 1 port=22\nnode000 cpu=2\n", [2, 0, 0]),
         # Listed without a number: the machine's processors, here the host's slots in the job.
@@ -309,6 +310,9 @@ def test_binary_file(tmp_path: Path) -> None:
 def test_core_names_are_not_slots(tmp_path: Path) -> None:
     text = "rank 0=node001 slot=0:3\nrank 1=node001 slot=0:1\n"
     assert _read_back(regular(3, 1, 3), text, tmp_path).tolist() == [1, 1]
+    # Nor is a number that two ranks of a host share: then both take slots in order.
+    shared = "rank 0=node001 slot=1\nrank 1=node001 slot=1\n"
+    assert _read_back(regular(3, 1, 3), shared, tmp_path).tolist() == [1, 1]
 
 
 @pytest.mark.tools
