@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -11,7 +12,7 @@ from tailback.diagnose import judge
 from tailback.diagnose.confidence import CURVES, Doubt, doubt
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.hidden import Slow
-from tailback.diagnose.model import Basis
+from tailback.diagnose.model import Basis, Finding
 
 
 def test_there_is_a_curve_for_everything_a_verdict_can_rest_on() -> None:
@@ -43,6 +44,55 @@ def test_a_hypothesis_is_as_clear_as_its_fit(fit: float, margin: float) -> None:
         Evidence(slow_run()), worth=0.05,
     )  # type: ignore[arg-type, dict-item]  # fmt: skip
     assert told.basis == "hypothesis" and told.margin == pytest.approx(margin)
+
+
+def found(**shares: float) -> list[Finding]:
+    return [
+        Finding(code="", cause=cause, title="", explanation="", share=share, phases=[], links=[],
+                advice="")  # type: ignore[arg-type]
+        for cause, share in shares.items()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("findings", "unsure", "margin"),
+    [
+        ({"placement": 0.7, "pattern": 0.2}, 0.1, 0.4),
+        ({"placement": 0.7}, 0.1, 0.6),
+        ({"placement": 0.7, "pattern": 0.2, "routing": 0.3}, 0.0, 0.4),
+        # Another leads, or what is open outweighs the lead.
+        ({"placement": 0.2, "pattern": 0.7}, 0.0, 0.0),
+        ({"placement": 0.4, "pattern": 0.3}, 0.2, 0.0),
+    ],
+)
+def test_samples_alone_are_as_clear_as_the_lead_over_what_is_open(
+    findings: dict[str, float], unsure: float, margin: float
+) -> None:
+    evidence = SimpleNamespace(unsure_share=unsure)
+    told = doubt("placement", found(**findings), {}, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
+    assert told.basis == "samples" and told.margin == pytest.approx(margin)
+    rest = doubt("not-network", [], {}, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
+    assert rest.basis == "samples, at rest" and rest.margin == pytest.approx(1 - unsure)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "basis", "margin"),
+    [
+        # More than half of what others cost is supposed, and nothing was tried; or it is simulated.
+        (0.31, "hypothesis", 0.0),
+        (0.29, "re-simulation", 0.75),
+    ],
+)
+def test_traffic_of_others_that_the_scenario_knows_is_no_hypothesis(
+    hidden: float, basis: Basis, margin: float
+) -> None:
+    cost = {"other-traffic": 0.6, "pattern": 0.15}
+    told = doubt("other-traffic", [], cost, hidden, None, None, worth=0.05)  # type: ignore[arg-type]
+    assert told.basis == basis and told.margin == pytest.approx(margin)
+
+
+def test_no_verdict_is_surer_than_a_hundred_scenarios_tell() -> None:
+    assert Doubt("re-simulation", 1.0).confidence == 0.99
 
 
 def test_samples_alone_are_less_sure_the_more_stays_open() -> None:

@@ -150,6 +150,12 @@ def test_small_losses_without_any_tree_are_not_the_network() -> None:
     assert "too short" in small.warnings[0] and "too short" in large.headline
 
 
+@pytest.mark.parametrize(("ideal", "cause"), [(0.86, "not-network"), (0.84, "placement")])
+def test_queues_too_short_to_count_cost_at_most_15_percent(ideal: float, cause: str) -> None:
+    run = quiet_run()
+    assert judge(run, answers(run, ideal, ideal, 1.0, 1.0, 1.0)[0], seeds=1).cause == cause
+
+
 def test_a_rule_that_sees_no_congestion_is_not_left_beside_a_verdict_that_does() -> None:
     """Where few packets meet congestion TB004 fires, and the time may say otherwise."""
     scenario = load(EXAMPLES / "congestion" / "hot-spot.toml")
@@ -296,7 +302,10 @@ def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:
     run = placement_run()
     slow = judge(run, answers(run, 0.5, 0.55, 1.3, 1.3, 1.3)[0], seeds=2)
     assert any("30 % longer than the run" in warning for warning in slow.warnings)
-    good = judge(run, answers(run, 0.5, 0.55, 1.02, 1.02, 1.02)[0], seeds=2)
+    assert slow.waterfall[-1].delta_ps < 0
+    wrong = judge(run, answers(run, 0.5, 0.55, 1.11, 1.11, 1.11)[0], seeds=2)
+    assert any("11 % longer than the run" in warning for warning in wrong.warnings)
+    good = judge(run, answers(run, 0.5, 0.55, 1.09, 1.09, 1.09)[0], seeds=2)
     assert not any("longer than the run" in warning for warning in good.warnings)
 
 
