@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_diagnose_runs import LINE_PACKETS, Flow, line_run, make_run, placement_run, ups
+from test_diagnose_runs import LINE_PACKETS, Flow, eject, line_run, make_run, placement_run, ups
 
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.measure import _growth
-from tailback.diagnose.model import Bar
+from tailback.diagnose.model import Bar, Finding
+from tailback.diagnose.verdict import costs, judge
 from tailback.diagnose.waterfall import _best_rule, build, overshoot, unexplained
 from tailback.evaluate import Change, Evaluate
 from tailback.run import Run
@@ -102,6 +103,51 @@ def test_another_rule_spreads_better_only_where_it_clearly_does(
 
     by_times: Evaluate = evaluate
     assert _best_rule(by_times, [name for name in times if name], None) == rule
+
+
+def test_what_is_hidden_is_shared_out_once() -> None:
+    """A fifth of the time, three parts of four for others as the congested packets have it."""
+    hidden = observed(20, 20, 20)
+    hidden.insert(0, hidden[0].model_copy(update={"name": "injection", "elapsed_ps": 50}))
+    hidden.insert(1, hidden[0].model_copy(update={"name": "other traffic", "elapsed_ps": 80}))
+    blank = {"code": "", "title": "", "explanation": "", "phases": [], "links": [], "advice": ""}
+    found = [
+        Finding.model_validate({**blank, "cause": cause, "share": share})
+        for cause, share in (("other-traffic", 0.3), ("slow-link", 0.1))
+    ]
+    assert costs([], hidden, found, None) == pytest.approx(
+        {"other-traffic": 0.15, "slow-link": 0.05}
+    )
+
+
+def test_findings_are_in_the_order_of_their_shares() -> None:
+    flows = [Flow(n, 8 + n, 305) for n in range(8)] + [Flow(16 + n, 24, 76) for n in range(8)]
+    run = make_run(flows, dict.fromkeys(ups(0), 0.85) | {eject(24): 0.95})
+    found = judge(run).findings
+    assert [finding.code for finding in found] == ["TB002", "TB001"]
+    assert found[0].share > 0.6 > 0.3 > found[1].share
+
+
+@pytest.mark.parametrize(("leaves", "named"), [((0, 3), (0,)), ((2, 3), (2, 3))])
+def test_of_the_slow_links_stated_those_of_our_traffic_are_named(
+    leaves: tuple[int, ...], named: tuple[int, ...]
+) -> None:
+    """Leaf 0 sends to leaf 1; where no link that is stated carries that, all of them are named."""
+    run = placement_run(log=False)
+    name = Evidence(run).topology.name
+    ports = {leaf: name[ups(leaf)[0]].partition(" ")[0] for leaf in leaves}
+    stated = [
+        Degraded.model_validate({"cable": port, "rate": "10 Gb/s"}) for port in ports.values()
+    ]
+    fabric = run.scenario.fabric.model_copy(update={"degraded": stated})
+    run = replace(run, scenario=run.scenario.model_copy(update={"fabric": fabric}))
+
+    def evaluate(change: Change) -> Run:
+        return timed(run, round((1.0 if change.network == "as-is" else 0.5) * run.elapsed_ps))
+
+    diagnosis = judge(run, evaluate, seeds=1)
+    assert diagnosis.cause == "slow-link"
+    assert diagnosis.slow_links == [name[ups(leaf)[0]] for leaf in named]
 
 
 def filled(shares: list[float], dark: list[int]) -> Evidence:
