@@ -15,7 +15,7 @@ from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build
-from tailback.scenario import parse
+from tailback.scenario import Scenario, parse
 from tailback.simulate import prepare, simulate, simulate_fluid
 
 DISCOVERY = """\
@@ -60,6 +60,13 @@ def _tables(tmp_path: Path, text: str) -> Path:
     file = tmp_path / "lfts.txt"
     file.write_text(text)
     return file
+
+
+def _all_to_all(ranks: int, lfts: Path) -> Scenario:
+    """Everybody to everybody by these tables, beside which the fabric's file is."""
+    job = {"pattern": {"kind": "alltoall", "ranks": ranks, "size": "4 KiB"}}
+    given = {"file": str(lfts.parent / "fabric.txt"), "forwarding": str(lfts)}
+    return parse({"fabric": given, "job": [job]})
 
 
 def test_tables_say_which_of_two_cables(fabric: Fabric, tmp_path: Path) -> None:
@@ -117,11 +124,10 @@ def test_a_run_on_tables_that_do_not_arrive_names_their_file(
     fabric: Fabric, tmp_path: Path
 ) -> None:
     lfts = _tables(tmp_path, LEFT)
-    job = {"pattern": {"kind": "alltoall", "ranks": fabric.n_nodes, "size": "4 KiB"}}
-    given = {"file": str(tmp_path / "fabric.txt"), "forwarding": str(lfts)}
+    scenario = _all_to_all(fabric.n_nodes, lfts)
     message = "no path from switch 'right' to switch 'left': the forwarding tables do not lead"
     with pytest.raises(FabricError, match=message) as caught:
-        simulate(parse({"fabric": given, "job": [job]}))
+        simulate(scenario)
     assert caught.value.file == lfts and "tables" in str(caught.value.remedy)
 
 
@@ -129,11 +135,10 @@ def test_rates_over_tables_that_do_not_arrive_name_both_ends_too(
     fabric: Fabric, tmp_path: Path
 ) -> None:
     lfts = _tables(tmp_path, LEFT)
-    job = {"pattern": {"kind": "alltoall", "ranks": fabric.n_nodes, "size": "4 KiB"}}
-    given = {"file": str(tmp_path / "fabric.txt"), "forwarding": str(lfts)}
+    scenario = _all_to_all(fabric.n_nodes, lfts)
     message = "no path from node 'c HCA-1' to node '. HCA-1': the forwarding tables do not lead"
     with pytest.raises(FabricError, match=message) as caught:
-        simulate_fluid(prepare(parse({"fabric": given, "job": [job]})))
+        simulate_fluid(prepare(scenario))
     assert caught.value.file == lfts and "tables" in str(caught.value.remedy)
 
 
@@ -182,10 +187,9 @@ def test_a_run_on_tables_in_a_circle_names_file_node_and_switch(tmp_path: Path) 
     )
     to_d = "0x0007 003 : (Channel Adapter portguid 0x0000000000000041: 'd HCA-1')\n"
     lfts = _tables(tmp_path, LEFT + to_d + RIGHT + to_d)
-    job = {"pattern": {"kind": "alltoall", "ranks": 4, "size": "4 KiB"}}
-    given = {"file": str(tmp_path / "fabric.txt"), "forwarding": str(lfts)}
+    scenario = _all_to_all(4, lfts)
     with pytest.raises(FabricError, match="for 'd HCA-1' in a circle through 'left'") as caught:
-        simulate(parse({"fabric": given, "job": [job]}))
+        simulate(scenario)
     assert caught.value.file == lfts
 
 

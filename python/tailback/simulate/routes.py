@@ -11,7 +11,6 @@ from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import forwarding_network, network_of, require_deadlock_free
 from tailback.fabric.lft import forwarding, read_lfts
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies import Topology
 from tailback.fabric.topologies import parse as parse_topology
 from tailback.scenario import Scenario
 
@@ -59,7 +58,7 @@ def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Rout
     if section.topology is None:
         return Routes(network_of(fabric, nodes))
     topology = parse_topology(section.topology)
-    name = section.routes or _rules_of(topology)[0]
+    name = section.routes or next(iter(topology.routes()))
     if name == "up-down":
         return Routes(network_of(fabric, nodes))
     network = network_of(fabric, [])
@@ -76,13 +75,6 @@ def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Rout
     return Routes(network, rule, "ugal" if name == "ugal" else "never")
 
 
-def _rules_of(topology: Topology) -> list[str]:
-    """Every rule a scenario may ask for, the topology's own first one at the head."""
-    names = list(topology.rules())
-    # UGAL chooses between a rule's shortest ways and its detours.
-    return [*names, "ugal"] if "valiant" in names else names
-
-
 def other_rules(scenario: Scenario) -> list[str]:
     """Routing rules that spread traffic and that a scenario's topology has besides the one in use.
 
@@ -91,6 +83,6 @@ def other_rules(scenario: Scenario) -> list[str]:
     section = scenario.fabric
     if section.topology is None:
         return []
-    known = _rules_of(parse_topology(section.topology))
+    known = list(parse_topology(section.topology).routes())
     now = section.routes or known[0]
     return [name for name in known if name not in ("up-down", now)]

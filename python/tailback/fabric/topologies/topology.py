@@ -56,16 +56,19 @@ class Topology(BaseModel, ABC):
         """Routing rules by name: each makes a ``_core.Routing`` of a ``_core.Network``."""
         return {"up-down": lambda network: core.Routing.of_network(network)}
 
+    def routes(self) -> dict[str, Callable[[core.Network], core.Routing]]:
+        """All that a scenario may ask for, the topology's own first."""
+        rules = self.rules()
+        # UGAL chooses between a rule's detours and its shortest ways.
+        return {**rules, "ugal": rules["valiant"]} if "valiant" in rules else rules
+
     def routing(self, network: core.Network, rule: str) -> core.Routing:
         """The rule called ``rule`` for this topology's network.
 
         Raises:
             FabricError: There is no such rule here, or it does not fit.
         """
-        rules = self.rules()
-        if "valiant" in rules:
-            # UGAL chooses between the rule's detours and its shortest ways.
-            rules["ugal"] = rules["valiant"]
+        rules = self.routes()
         if rule not in rules:
             raise FabricError(
                 f"topology {self.kind!r} has no routing rule {rule!r}",
