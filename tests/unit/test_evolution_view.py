@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,9 +59,14 @@ def test_tier_panels_hold_every_link_once() -> None:
     panels = tier_panels(fabric)
     placed = np.concatenate([panel.links[panel.links >= 0] for panel in panels])
     assert np.array_equal(np.sort(placed), np.arange(fabric.n_links))
-    assert [panel.title for panel in panels][:2] == ["leaf → spine", "spine → leaf"]
+    assert [panel.title for panel in panels][:2] == [
+        "aggregation → core", "core → aggregation",
+    ]  # fmt: skip
     counts = {panel.title: panel.links.shape for panel in panels}
-    assert counts["ToR → leaf"] == (2, 8) and counts["host → ToR"] == (3, 8)
+    assert counts["leaf → aggregation"] == (2, 8) and counts["host → leaf"] == (3, 8)
+    # Where the lowest switches are not called leaves, the words are those of document 002.
+    others = replace(fabric, switch_name=[f"switch{n}" for n in range(fabric.n_switches)])
+    assert tier_panels(others)[0].title == "leaf → spine"
     hot = int(placed[0])
     table = tier_stalls(rows([[5.0, 5.0]]).with_columns(link=pl.lit(hot, pl.UInt32)), fabric)
     assert table.filter(pl.col("percent").is_not_null())["link"].to_list() == [hot]

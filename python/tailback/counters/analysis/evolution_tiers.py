@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,10 +49,7 @@ def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Pan
         names: What to call a tier, by its number; hosts are ``-1``.
     """
     levels = sorted({int(tier) for tier in fabric.switch_tier})
-    words = dict(zip(levels, ("ToR", "leaf", "spine"), strict=False)) if len(levels) == 3 else {}
-    if len(levels) == 2:
-        words = {levels[0]: "leaf", levels[1]: "spine"}
-    words |= {-1: "host", **(names or {})}
+    words = {**_words(fabric, levels), -1: "host", **(names or {})}
 
     def word(tier: int) -> str:
         return words.get(tier, f"tier {tier}")
@@ -70,6 +68,18 @@ def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Pan
                     way = f"{word(a)} → {word(b)}"
                     panels.append(Panel(way, _grid(fabric, mine, up and low != -1, low == -1)))
     return panels
+
+
+def _words(fabric: Fabric, levels: Sequence[int]) -> dict[int, str]:
+    """What tiers are called: as the names of their switches have it where the lowest are leaves."""
+    if len(levels) == 2:
+        return dict(zip(levels, ("leaf", "spine"), strict=True))
+    if len(levels) != 3:
+        return {}
+    lowest = np.flatnonzero(np.asarray(fabric.switch_tier) == levels[0])
+    leaves = all(fabric.switch_name[switch].startswith("leaf") for switch in lowest.tolist())
+    words = ("leaf", "aggregation", "core") if leaves else ("ToR", "leaf", "spine")
+    return dict(zip(levels, words, strict=True))
 
 
 def _grid(
