@@ -36,6 +36,7 @@ COMMANDS = {
     "place": "Place the ranks of a job and judge the result.",
     "report": "Write the report of a run or a diagnosis.",
     "simulate": "Simulate a scenario and keep its tables.",
+    "sweep": "Run a scenario over many values of its keys.",
 }
 """Every command and its line of the help. A command is the function of its name in the module of
 its name, ``list`` apart, loaded when it is asked for: all of them together take seconds to load."""

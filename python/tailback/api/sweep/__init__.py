@@ -1,0 +1,166 @@
+"""Parameter studies: one scenario over many values of its keys, on processes, Dask or Slurm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import polars as pl
+
+from tailback.api.sweep.plan import plain_data, points_of, scenario_at
+from tailback.api.sweep.study import Study
+from tailback.api.sweep.workers import (
+    Progress,
+    follow,
+    run_locally,
+    run_on_dask,
+    slurm_script,
+)
+from tailback.errors import ScenarioError
+from tailback.scenario import Scenario, load, parse
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Sweep", "continue_sweep", "plan_sweep", "slurm_script", "sweep"]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A parameter study and what came of it.
+
+    Attributes:
+        study: Its folder.
+    """
+
+    study: Study
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row a finished run: ``run``, a column for each key, then the run's summary."""
+        return self.study.frame()
+
+    @property
+    def failures(self) -> dict[int, str]:
+        """Why runs have no result, by number; continuing the study tries them again."""
+        return self.study.failures()
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A kept table of all finished runs, with ``run`` and a column for each key in front."""
+        return self.study.frame(name)
+
+    def to_pandas(self) -> Any:
+        """:attr:`frame` as a pandas data frame; needs pandas and pyarrow."""
+        return self.frame.to_pandas()
+
+    def plot(self, x: str, y: str = "elapsed_ps", by: str | None = None) -> Figure:
+        """Mean, lowest and highest ``y`` over ``x``, one curve for each value of ``by``.
+
+        Raises:
+            ScenarioError: There is no such column.
+        """
+        from tailback.api.sweep.plot import plot_sweep
+
+        return plot_sweep(self.frame, x, y, by)
+
+    def _repr_html_(self) -> str:
+        return self.frame._repr_html_()
+
+
+def plan_sweep(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    over: Mapping[str, Sequence[Any]],
+    out: str | Path,
+    *,
+    tables: Sequence[str] = (),
+    model: Literal["packet", "fluid"] = "packet",
+) -> Study:
+    """Write down what a parameter study runs, without running it.
+
+    The first point is checked, so that a misspelt key fails here and not in every run.
+
+    Raises:
+        TailbackError: A key or value is not valid, or the folder holds something else.
+    """
+    if isinstance(scenario, Mapping):
+        scenario = parse(dict(scenario))
+    elif not isinstance(scenario, Scenario):
+        scenario = load(scenario)
+    base = plain_data(scenario)
+    points = points_of(over)
+    scenario_at(base, points[0])
+    study = Study(Path(out).absolute(), base, points, tuple(tables), model)
+    study.create()
+    return study
+
+
+def continue_sweep(
+    folder: str | Path,
+    *,
+    workers: int | None = None,
+    dask: Any = None,
+    part: tuple[int, int] = (0, 1),
+    progress: Progress | None = None,
+) -> Sweep:
+    """Run what is left of a parameter study.
+
+    Args:
+        folder: Its folder.
+        workers: Processes of this machine; as many as it has cores when absent.
+        dask: A ``distributed.Client`` or the address of a scheduler, in place of processes.
+        part: ``(i, n)`` runs every n-th point from the i-th on.
+        progress: Told how far the study is and how long the rest takes.
+
+    Raises:
+        TailbackError: The folder holds no study, or there is no such part or cluster.
+    """
+    study = Study.open(Path(folder).absolute())
+    which, parts = part
+    if not 0 <= which < parts:
+        raise ScenarioError(
+            f"there is no part {which} of {parts}", remedy=f"count from 0 to {parts - 1}"
+        )
+    numbers = [number for number in study.pending() if number % parts == which]
+    if dask is not None:
+        ended = run_on_dask(study.path, numbers, dask)
+    else:
+        cores = len(os.sched_getaffinity(0))
+        ended = run_locally(study.path, numbers, min(workers or cores, max(len(numbers), 1)))
+    follow(study, ended, len(numbers), progress)
+    return Sweep(study)
+
+
+def sweep(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    over: Mapping[str, Sequence[Any]],
+    out: str | Path,
+    *,
+    tables: Sequence[str] = (),
+    model: Literal["packet", "fluid"] = "packet",
+    workers: int | None = None,
+    dask: Any = None,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Run a scenario over every combination of some values of its keys.
+
+    Args:
+        scenario: The base scenario: an object, its file, or its data.
+        over: Key → values, like ``{"seed": range(10), "job.placement": ["block", "rcm"]}``. A key
+            is a path like ``engine.routing`` or ``job.1.hosts``; ``job.`` without a number means
+            the first observed job.
+        out: Folder of the results. If it holds the same study, only what is missing is run.
+        tables: Tables of each run to keep besides its summary, ``links`` or ``messages``, say.
+        model: ``packet`` or ``fluid``.
+        workers: Processes of this machine; as many as it has cores when absent.
+        dask: A ``distributed.Client`` or the address of a scheduler, in place of processes.
+        progress: Told how far the study is and how long the rest takes.
+
+    Raises:
+        TailbackError: A key or value is not valid, or the folder holds something else. Runs that
+            fail for a reason of their own are listed in :attr:`Sweep.failures`.
+    """
+    study = plan_sweep(scenario, over, out, tables=tables, model=model)
+    return continue_sweep(study.path, workers=workers, dask=dask, progress=progress)

@@ -1,0 +1,214 @@
+"""The folder of a parameter study: what is to be run, and one Parquet data set a table."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import tailback
+from tailback.api.sweep.plan import Point, scenario_at
+from tailback.errors import RunError, ScenarioError, TailbackError
+from tailback.run import Run
+from tailback.schema import TABLES
+from tailback.simulate import prepare, simulate, simulate_fluid
+from tailback.simulate.threads import use_threads
+
+FORMAT = 1
+SUMMARY = "summary"
+"""The data set with one row a run; a run is done once its row is there."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A parameter study on disk.
+
+    Attributes:
+        path: Its folder: ``sweep.json``, a folder of Parquet files for each table, ``failed/``.
+        base: The base scenario as plain data.
+        points: The runs, numbered from 0.
+        tables: Tables of a run (docs/tables.md) that are kept besides the summary.
+        model: ``packet`` or ``fluid``.
+    """
+
+    path: Path
+    base: dict[str, Any]
+    points: list[Point]
+    tables: tuple[str, ...] = ()
+    model: str = "packet"
+
+    def create(self) -> None:
+        """Make the folder, or find in it the same study, to be continued.
+
+        Raises:
+            RunError: The folder holds something else or cannot be written.
+            ScenarioError: A table is unknown, or a key is also a column of a table.
+        """
+        for name in self.tables:
+            if name not in TABLES:
+                raise ScenarioError(
+                    f"no table is called {name!r}", remedy=f"choose from: {', '.join(TABLES)}"
+                )
+            clash = {column.name for column in TABLES[name].columns} & set(self.points[0])
+            if clash:
+                raise ScenarioError(
+                    f"{min(clash)!r} is a column of table {name!r} already",
+                    remedy=f"leave {name!r} out, or write the key with its table",
+                )
+        if (self.path / "sweep.json").exists():
+            if Study.open(self.path) != self:
+                raise RunError(
+                    "holds another parameter study", file=self.path,
+                    remedy="choose another folder, or remove this one",
+                )  # fmt: skip
+            return
+        if self.path.exists() and any(self.path.iterdir()):
+            raise RunError("is not empty", file=self.path, remedy="choose another folder")
+        content = {
+            "format": FORMAT,
+            "tailback": tailback.__version__,
+            "scenario": self.base,
+            "points": self.points,
+            "tables": list(self.tables),
+            "model": self.model,
+        }
+        try:
+            for name in (SUMMARY, *self.tables, "failed"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+            _replace(self.path / "sweep.json", json.dumps(content, indent=1).encode())
+        except OSError as error:
+            raise RunError(
+                f"cannot write there: {error.strerror}", file=self.path,
+                remedy="choose a folder you may write to",
+            ) from None  # fmt: skip
+
+    @staticmethod
+    def open(path: str | Path) -> Study:
+        """Read the study of a folder; raises RunError where there is none."""
+        path = Path(path)
+        try:
+            found = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
+            if found["format"] != FORMAT:
+                raise ValueError(f"format {found['format']!r}, this version reads {FORMAT}")
+            return Study(
+                path, found["scenario"], found["points"], tuple(found["tables"]), found["model"]
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(
+                f"not a parameter study: {error}", file=path,
+                remedy="give the folder that 'tailback sweep --out' made",
+            ) from None  # fmt: skip
+
+    def pending(self) -> list[int]:
+        """Numbers of the runs that are not done yet, failed ones among them."""
+        done = {file.stem for file in (self.path / SUMMARY).glob("*.parquet")}
+        return [number for number in range(len(self.points)) if _stem(number) not in done]
+
+    def failures(self) -> dict[int, str]:
+        """Why runs failed, by number."""
+        found = {}
+        for file in sorted((self.path / "failed").glob("*.txt")):
+            found[int(file.stem)] = file.read_text(encoding="utf-8")
+        return found
+
+    def record_failure(self, number: int, message: str) -> None:
+        """Keep why a run has no result; it is tried again when the study is continued.
+
+        A worker that is killed may have kept its result already: then it has one.
+        """
+        if (self.path / SUMMARY / f"{_stem(number)}.parquet").exists():
+            return
+        _replace(self.path / "failed" / f"{_stem(number)}.txt", message.encode())
+
+    def run(self, number: int) -> None:
+        """Simulate one point on one thread and keep its tables; a failure is recorded, not raised.
+
+        Only mistakes in the scenario are failures of the point; anything else is a fault of
+        Tailback and is raised.
+        """
+        use_threads(1)
+        point = self.points[number]
+        try:
+            scenario = scenario_at(self.base, point)
+            run = (
+                simulate(scenario) if self.model == "packet" else simulate_fluid(prepare(scenario))
+            )
+        except TailbackError as error:
+            self.record_failure(number, str(error))
+            return
+        for name in self.tables:
+            self._keep(name, number, run.tables[name])
+        self._keep(SUMMARY, number, summary_row(run))
+        (self.path / "failed" / f"{_stem(number)}.txt").unlink(missing_ok=True)
+
+    def _keep(self, table: str, number: int, rows: pl.DataFrame) -> None:
+        """Write rows with the run's number and parameters in front, whole or not at all."""
+        point = self.points[number]
+        types = column_types(self.points)
+        own = [pl.lit(number, dtype=pl.UInt32).alias("run")]
+        own += [pl.lit(_cell(point[key], types[key]), dtype=types[key]).alias(key) for key in point]
+        rows = rows.drop([name for name in point if name in rows.columns])
+        file = self.path / table / f"{_stem(number)}.parquet"
+        part = file.with_suffix(".part")
+        rows.select(*own, pl.all()).write_parquet(part)
+        os.replace(part, file)
+
+    def frame(self, table: str = SUMMARY) -> pl.DataFrame:
+        """A table of all runs that are done, in the order of their numbers.
+
+        Raises:
+            RunError: No run is done yet, or the table was not kept.
+        """
+        files = sorted((self.path / table).glob("*.parquet"))
+        if not files:
+            kept = ", ".join((SUMMARY, *self.tables))
+            raise RunError(
+                f"no run has left table {table!r}", file=self.path,
+                remedy=f"continue the study; its tables are: {kept}",
+            )  # fmt: skip
+        return pl.concat([pl.read_parquet(file) for file in files], how="diagonal_relaxed")
+
+
+def summary_row(run: Run) -> pl.DataFrame:
+    """One row: every number, word and flag of a run's summary."""
+    scalar = {k: v for k, v in run.summary.items() if isinstance(v, bool | int | float | str)}
+    return pl.DataFrame([{"elapsed_ps": run.elapsed_ps, **scalar}])
+
+
+def column_types(points: Sequence[Point]) -> dict[str, pl.DataType | type[pl.DataType]]:
+    """The column type that holds all values of each key."""
+    found: dict[str, pl.DataType | type[pl.DataType]] = {}
+    for key in points[0]:
+        values = [point[key] for point in points]
+        if all(isinstance(value, bool) for value in values):
+            found[key] = pl.Boolean
+        elif all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+            found[key] = pl.Int64
+        elif all(
+            isinstance(value, int | float) and not isinstance(value, bool) for value in values
+        ):
+            found[key] = pl.Float64
+        else:
+            found[key] = pl.String
+    return found
+
+
+def _cell(value: Any, kind: pl.DataType | type[pl.DataType]) -> Any:
+    if kind != pl.String or isinstance(value, str) or value is None:
+        return value
+    return json.dumps(value)
+
+
+def _stem(number: int) -> str:
+    return f"{number:06}"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    os.replace(part, path)

@@ -1,0 +1,186 @@
+"""Who runs the points of a study: processes of this machine, a Dask cluster, or a Slurm array."""
+
+from __future__ import annotations
+
+import selectors
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from tailback.api.sweep.study import Study
+from tailback.errors import RunError
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the share of it that is done, 0–1."""
+
+KILLED = "its worker process was killed (out of memory, perhaps)"
+
+
+def run_point(folder: Path, number: int) -> None:
+    """Run one point of the study in ``folder``: what a Dask worker calls."""
+    Study.open(folder).run(number)
+
+
+class _Worker:
+    """A process that runs points, one at a time (:mod:`tailback.api.sweep.worker`)."""
+
+    def __init__(self, folder: Path) -> None:
+        # A fresh interpreter: a script or notebook that calls sweep() is not imported again.
+        command = [sys.executable, "-m", "tailback.api.sweep.worker", str(folder)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        self.number = -1
+
+    def start(self, number: int) -> None:
+        """Hand over a point; a process that is gone is noticed when its output ends."""
+        self.number = number
+        with suppress(BrokenPipeError):
+            _pipe(self.process.stdin).write(b"%d\n" % number)
+
+    def close(self) -> int:
+        """End the process; returns its exit code, negative for a signal."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(BrokenPipeError):
+                _pipe(pipe).close()
+        return self.process.wait()
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # Popen was asked for it
+    return pipe
+
+
+def run_locally(
+    folder: Path, numbers: Iterable[int], workers: int
+) -> Iterator[tuple[int, str | None]]:
+    """Run points on processes of this machine.
+
+    A worker that is killed costs the run it was at; another takes its place.
+
+    Yields:
+        The number of a run that ended, and why it has no result, None if it has or if the study
+        recorded that itself.
+
+    Raises:
+        RunError: A worker ended by a fault of its own, which it has written to standard error.
+    """
+    queue = iter(numbers)
+    with selectors.DefaultSelector() as outputs:
+
+        def start(worker: _Worker | None) -> None:
+            number = next(queue, None)
+            if number is None:
+                if worker is not None:
+                    worker.close()
+                return
+            if worker is None:
+                worker = _Worker(folder)
+            worker.start(number)
+            outputs.register(_pipe(worker.process.stdout), selectors.EVENT_READ, worker)
+
+        try:
+            for _ in range(max(1, workers)):
+                start(None)
+            while outputs.get_map():
+                for key, _events in outputs.select():
+                    worker = key.data
+                    outputs.unregister(key.fileobj)
+                    done = worker.number
+                    if _pipe(worker.process.stdout).readline():
+                        start(worker)
+                        yield done, None
+                        continue
+                    code = worker.close()
+                    if code >= 0:
+                        raise RunError(
+                            f"run {done} ended its worker with exit code {code}",
+                            file=folder, remedy="see the message above, and report it as a fault",
+                        )  # fmt: skip
+                    start(None)
+                    yield done, KILLED
+        finally:
+            for key in list(outputs.get_map().values()):
+                key.data.process.kill()
+                key.data.close()
+
+
+def run_on_dask(
+    folder: Path, numbers: Iterable[int], client: Any
+) -> Iterator[tuple[int, str | None]]:
+    """Run points on the workers of a Dask cluster; arguments and results as :func:`run_locally`.
+
+    Args:
+        folder: Folder of the study, which workers see under the same path.
+        numbers: Points to run.
+        client: A ``distributed.Client``, or the address of a scheduler.
+
+    Raises:
+        RunError: Dask is not installed, or nobody answers at the address.
+    """
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise RunError("Dask is not installed", remedy="pip install 'tailback[cluster]'") from None
+    own = isinstance(client, str)
+    if own:
+        try:
+            client = distributed.Client(client, timeout=20.0, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise RunError(
+                f"no Dask scheduler answers at {client!r}: {error}",
+                remedy="start one with 'dask scheduler' and give the address that it prints",
+            ) from None
+    try:
+        futures = {
+            client.submit(run_point, folder, number, pure=False, retries=0): number
+            for number in numbers
+        }
+        for future in distributed.as_completed(futures):
+            reason = None
+            if future.status != "finished":
+                failure = future.exception()
+                if not isinstance(failure, distributed.KilledWorker):
+                    raise failure
+                reason = KILLED
+            yield futures[future], reason
+    finally:
+        if own:
+            client.close()
+
+
+def slurm_script(folder: Path, name: str, tasks: int) -> str:
+    """A batch script for ``sbatch`` that runs the study as an array of ``tasks`` jobs."""
+    command = shlex.join([sys.executable, "-m", "tailback", "sweep", str(folder), "--quiet"])
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            f"#SBATCH --job-name={name[:60]}",
+            f"#SBATCH --array=0-{tasks - 1}",
+            "#SBATCH --ntasks=1",
+            "#SBATCH --cpus-per-task=1",
+            f"#SBATCH --output={shlex.quote(str(folder / 'slurm-%A_%a.out'))}",
+            "",
+            f'exec {command} --workers 1 --part "$SLURM_ARRAY_TASK_ID/{tasks}"',
+            "",
+        ]
+    )
+
+
+def follow(
+    study: Study, ended: Iterable[tuple[int, str | None]], total: int, progress: Progress | None
+) -> None:
+    """Record what the workers report, and tell how far they are and how long the rest will take."""
+    began = time.monotonic()
+    for count, (number, reason) in enumerate(ended, 1):
+        if reason is not None:
+            study.record_failure(number, reason)
+        if progress is not None:
+            left = (time.monotonic() - began) / count * (total - count)
+            progress(f"{count} of {total} runs, {left:,.0f} s left", count / total)

@@ -1,0 +1,163 @@
+"""``tailback sweep``: a scenario over many values of its keys."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import click
+
+from tailback.api.sweep import Sweep, continue_sweep, plan_sweep, slurm_script
+from tailback.api.sweep.study import SUMMARY
+from tailback.cli.progress import meter
+from tailback.cli.text import columns, safe
+from tailback.errors import ScenarioError
+from tailback.units import format_time
+
+SHOWN = 10
+"""Runs on the screen."""
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--over", "over", multiple=True, metavar="KEY=VALUES",
+              help="A key of the scenario and its values, like seed=1..10 or "
+              "job.placement=block,rcm; repeat for every combination.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.")
+@click.option("--table", "tables", multiple=True, metavar="NAME",
+              help="Keep this table of every run too; may be repeated.")  # fmt: skip
+@click.option("--model", type=click.Choice(["packet", "fluid"]), default="packet",
+              show_default=True, help="Packets, or rates: quicker, and an estimate.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1), help="Processes (default: one a core).")
+@click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler.")
+@click.option("--slurm", type=click.IntRange(1), metavar="TASKS",
+              help="Run nothing: write a Slurm array script of so many tasks.")  # fmt: skip
+@click.option("--part", metavar="I/N", help="Run only every N-th point from the I-th on.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def sweep(
+    source: Path,
+    over: tuple[str, ...],
+    out: Path | None,
+    tables: tuple[str, ...],
+    model: str,
+    workers: int | None,
+    dask: str | None,
+    slurm: int | None,
+    part: str | None,
+    form: str,
+    quiet: bool,
+) -> None:
+    """Run a scenario over every combination of some values of its keys.
+
+    SOURCE is a scenario (.toml), or the folder of a sweep: then what is missing is run.
+
+    \b
+    tailback sweep examples/rates/rates.toml --over seed=1..4 --out study
+    tailback sweep study
+    """
+    folder = _folder(source, over, out, tables, model)
+    if slurm is not None:
+        script = folder / "sweep.sbatch"
+        script.write_text(slurm_script(folder, folder.name, slurm), encoding="utf-8")
+        click.echo(f"sbatch {safe(shlex.quote(str(script)))}")
+        return
+    with meter(quiet) as progress:
+        found = continue_sweep(
+            folder, workers=workers, dask=dask, part=_part(part), progress=progress.step
+        )
+    if form == "json":
+        click.echo(json.dumps(_facts(found), indent=2))
+    else:
+        click.echo("\n".join(_lines(found)))
+
+
+def _folder(
+    source: Path, over: tuple[str, ...], out: Path | None, tables: tuple[str, ...], model: str
+) -> Path:
+    """The folder of the study: the one to continue, or a new one."""
+    if (source / "sweep.json").is_file():
+        if over or out or tables:
+            raise ScenarioError(
+                "is a sweep already, whose keys and tables are written down", file=source,
+                remedy="continue it without --over, --out and --table, or start from a scenario",
+            )  # fmt: skip
+        return source
+    if out is None:
+        raise ScenarioError("a sweep needs a folder for its results", remedy="add --out FOLDER")
+    axes = dict(axis_from_text(text) for text in over)
+    kind = cast(Literal["packet", "fluid"], model)
+    return plan_sweep(source, axes, out, tables=tables, model=kind).path
+
+
+def axis_from_text(text: str) -> tuple[str, list[Any]]:
+    """Key and values of ``seed=1..10`` or ``engine.buffer=16 KiB,64 KiB``.
+
+    Raises:
+        ScenarioError: There is no ``=``, or nothing beside it.
+    """
+    key, equals, values = text.partition("=")
+    key = key.strip()
+    if not equals or not key or not values.strip():
+        raise ScenarioError(f"--over {text!r} is not KEY=VALUES", remedy="write --over seed=1..10")
+    first, dots, last = values.partition("..")
+    if dots and first.strip().isdecimal() and last.strip().isdecimal():
+        if int(last) < int(first):
+            raise ScenarioError(f"--over {text!r} counts down", remedy=f"{key}={last}..{first}")
+        return key, list(range(int(first), int(last) + 1))
+    return key, [_value(value.strip()) for value in values.split(",")]
+
+
+def _value(text: str) -> Any:
+    """A number or flag as TOML writes it, else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text
+
+
+def _part(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 0, 1
+    which, slash, parts = text.partition("/")
+    if not (slash and which.isdecimal() and parts.isdecimal()):
+        raise ScenarioError(f"--part {text!r} is not I/N", remedy="write --part 0/4")
+    return int(which), int(parts)
+
+
+def _facts(found: Sweep) -> dict[str, Any]:
+    study, failures = found.study, found.failures
+    return {
+        "folder": str(study.path),
+        "runs": len(study.points),
+        "done": len(study.points) - len(study.pending()),
+        "failed": {str(number): why for number, why in failures.items()},
+        "tables": [str(study.path / name) for name in (SUMMARY, *study.tables)],
+    }
+
+
+def _lines(found: Sweep) -> list[str]:
+    facts, study = _facts(found), found.study
+    lines = [f"{facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"]
+    for number, why in list(found.failures.items())[:SHOWN]:
+        lines.append(f"  run {number}: {safe(why)}")
+    if facts["done"]:
+        frame = found.frame.sort("elapsed_ps").head(SHOWN)
+        keys = list(study.points[0])
+        rows = [
+            (
+                str(row["run"]),
+                *(safe(str(row[key])) for key in keys),
+                format_time(int(row["elapsed_ps"])),
+            )
+            for row in frame.iter_rows(named=True)
+        ]
+        lines += ["", *columns(("run", *keys, "elapsed"), rows, "r" + " " * len(keys) + "r")]
+        if facts["done"] > SHOWN:
+            lines.append(f"the {SHOWN} fastest of {facts['done']}")
+        lines += ["", f"all runs: {safe(str(study.path / SUMMARY))}/*.parquet"]
+    return lines
