@@ -294,8 +294,9 @@ def test_what_nobody_knows_of_goes_to_what_the_samples_show() -> None:
     run = other_run(log=False)
     diagnosis = judge(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
     assert diagnosis.cause == "other-traffic" and diagnosis.basis == "hypothesis"
+    # Nor is a cable called slow without a message log: others may fill one link of several.
     slow = slow_run(log=False)
-    assert judge(slow, answers(slow, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1).cause == "slow-link"
+    assert judge(slow, answers(slow, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1).cause == "other-traffic"
 
 
 def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:

@@ -25,8 +25,6 @@ Floats = NDArray[np.float64]
 ENOUGH_SAMPLES = 20
 """Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""
 
-Z95 = 1.959963984540054
-
 SUMS = (
     "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
     "congested_samples", "congested_weight", "congested_variance",
