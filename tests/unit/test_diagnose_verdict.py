@@ -148,6 +148,8 @@ def test_small_losses_without_any_tree_are_not_the_network() -> None:
     large = judge(run, answers(run, 0.6, 0.6, 1.0, 1.0, 1.0)[0], seeds=1)
     assert (small.cause, large.cause) == ("not-network", "placement")
     assert "too short" in small.warnings[0] and "too short" in large.headline
+    # Placement costs latency, too, where a path visits more switches.
+    assert "longer paths" in small.warnings[0] and "longer paths" in large.headline
 
 
 @pytest.mark.parametrize(("ideal", "cause"), [(0.86, "not-network"), (0.84, "placement")])

@@ -75,9 +75,9 @@ class View:
             ``verdict`` is ``ours`` (we fill it), ``routing`` (we do, and its equivalents together
             are not full), ``others`` (dark and thin), ``slow`` (that too, and it provably serves
             less than equal links: :mod:`tailback.diagnose.slow_evidence`), ``transient`` (thin, but
-            not dark enough to tell from short bursts of our own) or ``unsettled``. ``hot_ps`` is the time it was congested while messages of ours that
-            may cross it were under way, ``growth`` how many times as many samples would tell
-            that we do not fill it.
+            not dark enough to tell from short bursts of our own) or ``unsettled``. ``hot_ps`` is
+            the time it was congested while messages of ours that may cross it were under way,
+            ``growth`` how many times as many samples would tell that we do not fill it.
     """
 
     name: str
