@@ -68,7 +68,7 @@ def test_the_steps_shown_add_up_to_the_observed_time() -> None:
     lines = diagnosis_lines(told, Path("out"))
     start = lines.index("WHERE THE TIME GOES")
     rows = [line.split() for line in lines[start + 1 : lines.index("", start)]]
-    assert [row[:3] for row in rows[2:]] == [["remainder", "+100", "ns"], ["observed", "3", "µs"]]
+    assert [row[:3] for row in rows[2:]] == [["remainder", "+100", "ns"], ["expected", "3", "µs"]]
     faster = [*bars[:2], bar("observed", 2_800_000, -100_000)]
     lines = diagnosis_lines(told.model_copy(update={"waterfall": faster}), Path("out"))
     assert ["remainder", "-100", "ns"] in [line.split() for line in lines]
@@ -106,4 +106,4 @@ def test_the_waterfall_ends_in_the_observed_time() -> None:
     start = lines.index("WHERE THE TIME GOES")
     rows = [line.split() for line in lines[start + 1 : lines.index("", start)]]
     assert rows[0][:3] == ["ideal", "41.9", "µs"]
-    assert rows[-1][:3] == ["observed", "61.2", "µs"]
+    assert rows[-1][:3] == ["expected", "61.2", "µs"]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from test_diagnose_runs import placement_run
 
-from tailback.diagnose.adapters import Adapters
+from tailback.diagnose.adapters import Adapters, slow_adapter
 from tailback.diagnose.by_rules import cause_of_rules
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.losses import Losses
@@ -61,6 +61,10 @@ class Known:
     @property
     def run(self) -> Run:
         return placement_run(routing=self.routing)
+
+    @property
+    def slow_node(self) -> int | None:
+        return slow_adapter(self.adapters)
 
     def burden(self, cause: Cause) -> tuple[float, float]:
         return self.costs.get(cause, (0.1, 0.5))

@@ -267,9 +267,13 @@ def routing_run(**options: object) -> Run:
 
 
 def slow_run(**options: object) -> Run:
-    """Four up-links of leaf 0 carry a quarter of the line rate each; one of them is dark."""
+    """Four up-links of leaf 0 carry a quarter of the line rate each; one of them is dark.
+
+    Messages that leave leaf 0 take twice as long as those that leave leaf 2.
+    """
     share = round(20 * LINE_PACKETS * SPINES / 4 / HOSTS)
     flows = [Flow(n, HOSTS + n, share) for n in range(HOSTS)]
+    flows += [Flow(2 * HOSTS + n, 3 * HOSTS + n, share, last=9) for n in range(HOSTS)]
     return make_run(flows, {ups(0)[1]: 0.8}, **options)  # type: ignore[arg-type]
 
 

@@ -148,6 +148,8 @@ def test_small_losses_without_any_tree_are_not_the_network() -> None:
     large = judge(run, answers(run, 0.6, 0.6, 1.0, 1.0, 1.0)[0], seeds=1)
     assert (small.cause, large.cause) == ("not-network", "placement")
     assert "too short" in small.warnings[0] and "too short" in large.headline
+    # Placement costs latency, too, where a path visits more switches.
+    assert "longer paths" in small.warnings[0] and "longer paths" in large.headline
 
 
 @pytest.mark.parametrize(("ideal", "cause"), [(0.86, "not-network"), (0.84, "placement")])
@@ -294,8 +296,9 @@ def test_what_nobody_knows_of_goes_to_what_the_samples_show() -> None:
     run = other_run(log=False)
     diagnosis = judge(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
     assert diagnosis.cause == "other-traffic" and diagnosis.basis == "hypothesis"
+    # Nor is a cable called slow without a message log: others may fill one link of several.
     slow = slow_run(log=False)
-    assert judge(slow, answers(slow, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1).cause == "slow-link"
+    assert judge(slow, answers(slow, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1).cause == "other-traffic"
 
 
 def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:

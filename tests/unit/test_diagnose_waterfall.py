@@ -156,6 +156,9 @@ def filled(shares: list[float], dark: list[int]) -> Evidence:
         Flow(at, 8 + at, round(100 * LINE_PACKETS * share), last=99, spine=at)
         for at, share in enumerate(shares)
     ]
+    # Nodes of another leaf are not late.
+    quick = round(10 * LINE_PACKETS)
+    flows += [Flow(16 + at, 24 + at, quick, last=9, spine=at) for at in range(4)]
     return Evidence(make_run(flows, {ups(0)[at]: 0.85 for at in dark}, windows=100))
 
 

@@ -315,7 +315,7 @@ def test_the_waterfall_has_the_step_to_what_was_observed() -> None:
     )
     assert picture is not None
     names = [label.get_text() for label in picture.axes[0].get_yticklabels()]
-    assert names[-2:] == ["+ remainder", "observed"]
+    assert names[-2:] == ["+ remainder", "expected"]
     texts = [text.get_text() for text in picture.axes[0].texts]
     assert texts[-2].startswith("+3 µs  (+4.7 %")
 

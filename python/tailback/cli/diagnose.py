@@ -139,7 +139,7 @@ def _diagnose(
         frozenset(cures) or None,
     )  # fmt: skip
     found = treat(run, diagnosis, means, seeds=seeds, progress=progress.step)
-    warnings = [*_limits(prepared, errors if methods else []), *run.notes, *diagnosis.warnings]
+    warnings = [*_limits(prepared, errors if methods else []), *diagnosis.warnings]
     remedy, after, files = found.remedy, None, list[RankFile]()
     if remedy is not None:
         left_out = list(screened.left_out)

@@ -9,6 +9,7 @@ from tailback.cli.rankfiles import from_here
 from tailback.cli.text import WIDTH, clip, columns, command_lines, safe, short, wrap
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
 from tailback.diagnose.waterfall import shown
+from tailback.diagnose.wording import bar_name, sure
 from tailback.remedy.screening import NOT_SIMULATED
 from tailback.units import format_time, percent
 
@@ -34,9 +35,10 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     """
     lines = [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
     lines += wrap(
-        f"elapsed {format_time(diagnosis.elapsed_ps)}, "
+        f"{diagnosis.times} {format_time(diagnosis.elapsed_ps)}, "
         f"{percent(diagnosis.communication_fraction)} of rank time in communication"
     )
+    lines += wrap(diagnosis.times_from)
     if diagnosis.waterfall:
         lines += ["", "WHERE THE TIME GOES", *_waterfall(diagnosis)]
     if diagnosis.findings:
@@ -69,10 +71,8 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
 def _how_sure(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence <= 0:
         return diagnosis.sampling.note
-    return (
-        f"{percent(diagnosis.confidence)} sure of the verdict, by {diagnosis.basis}. "
-        f"{diagnosis.sampling.note}"
-    )
+    how = sure(diagnosis.confidence, diagnosis.basis, diagnosis.times)
+    return f"{how} {diagnosis.sampling.note}"
 
 
 def _waterfall(diagnosis: Diagnosis) -> list[str]:
@@ -91,7 +91,7 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
             picture = " " * begin + "▒" * max(end - begin, 1 if bar.delta_ps > 0 else 0)
             sign = "+" if bar.delta_ps >= 0 else "-"
             amount = sign + format_time(abs(bar.delta_ps))
-        rows.append((bar.name, amount, picture))
+        rows.append((bar_name(bar, diagnosis.times), amount, picture))
     return columns(("", "", ""), rows, " r")[1:]
 
 

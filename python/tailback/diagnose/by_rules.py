@@ -9,7 +9,6 @@ cause must fit both. The shares below were chosen on the scenarios to build on
 
 from __future__ import annotations
 
-from tailback.diagnose.adapters import slow_adapter
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.losses import Losses
 from tailback.diagnose.model import Cause, Finding
@@ -69,7 +68,7 @@ def cause_of_rules(findings: list[Finding], evidence: Evidence) -> Cause:
     codes = {finding.code for finding in findings}
     if "TB004" in codes and evidence.communication_fraction < LITTLE_COMMUNICATION:
         return "not-network"
-    if slow_adapter(evidence.adapters) is not None:
+    if evidence.slow_node is not None:
         return "slow-link"  # Its messages tell, and what they cost hardly shows in congestion.
     trees: dict[Cause, float] = {f.cause: f.share for f in findings if f.code in TREES}
     if "TB005" in codes and max(trees.values(), default=0.0) <= evidence.unsure_share:

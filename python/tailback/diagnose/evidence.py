@@ -14,10 +14,11 @@ import numpy as np
 import polars as pl
 
 from tailback.diagnose.activity import Activity
-from tailback.diagnose.adapters import Adapters, adapters
+from tailback.diagnose.adapters import Adapters, adapters, slow_adapter
 from tailback.diagnose.losses import Losses, losses
 from tailback.diagnose.measure import FILLED, Measure
 from tailback.diagnose.model import Cause, Estimate, Finding, LinkEvidence
+from tailback.diagnose.slow_evidence import explains, slow_among_equals, slow_into_nodes
 from tailback.diagnose.topology import Bools, Floats, Ints, Topology
 from tailback.diagnose.trees import (
     CONGESTED_FRACTION,
@@ -72,12 +73,11 @@ class View:
         forest: Its trees.
         roots: ``link, weight, endpoint, verdict, utilization(_se, _low, _high)``, heaviest first;
             ``verdict`` is ``ours`` (we fill it), ``routing`` (we do, and its equivalents together
-            are not full), ``others`` (dark and thin), ``slow`` (that too, but among equivalents
-            that carry as much and are not dark, or into a node of ours, which nobody else sends
-            to), ``transient`` (thin, but not dark enough to tell from short bursts of our own) or
-            ``unsettled``. ``hot_ps`` is the time it was congested while messages of ours that
-            may cross it were under way, ``growth`` how many times as many samples would tell
-            that we do not fill it.
+            are not full), ``others`` (dark and thin), ``slow`` (that too, and it provably serves
+            less than equal links: :mod:`tailback.diagnose.slow_evidence`), ``transient`` (thin, but
+            not dark enough to tell from short bursts of our own) or ``unsettled``. ``hot_ps`` is
+            the time it was congested while messages of ours that may cross it were under way,
+            ``growth`` how many times as many samples would tell that we do not fill it.
     """
 
     name: str
@@ -215,15 +215,39 @@ class Evidence:
         """Where our messages lost their time, as their log tells; None without one."""
         return losses(self.run, self.topology)
 
+    @cached_property
+    def slow_node(self) -> int | None:
+        """The node of ours whose cable serves less than those of all others, None where none does.
+
+        Static routes may put all flows of a healthy node on busy links: there its cable must also
+        explain which messages are late.
+        """
+        node = slow_adapter(self.adapters)
+        if node is None or self.run.scenario.engine.routing != "deterministic":
+            return node
+        links = np.flatnonzero(self.topology.src == node)
+        return node if explains(links, self._explained).any() else None
+
     def ways(self, messages: pl.DataFrame) -> Ways:
         """The ways of messages with ``src, dst, took, expected``."""
         used = (self.whole.packets > 0) | self.topology.from_node
         return Ways(self.topology, self.reverses, used, messages)
 
-    @cached_property
+    @property
     def one_cable(self) -> float:
         """Share of what messages lost inside the network that one slow cable explains, 0–1."""
-        return 0.0 if self.losses is None else self.ways(self.losses.messages).one_cable
+        return float(self._explained.max(initial=0.0))
+
+    def explained(self, link: int) -> float:
+        """The same for the cable of a link."""
+        return float(self._explained[link])
+
+    @cached_property
+    def _explained(self) -> Floats:
+        """The same for each link, shape (L,); 0 without a message log."""
+        if self.losses is None:
+            return np.zeros(self.topology.n_links)
+        return self.ways(self.losses.messages).explained
 
     @cached_property
     def wire_share(self) -> float:
@@ -291,7 +315,23 @@ class Evidence:
             concentrated[thin.to_numpy()] = True
             forest = grow(*inputs, concentrated, filled)
             roots = self._measure.roots(forest, around, together, fraction)
-        return View(name, own, forest, roots)
+        return View(name, own, forest, self._acquit(roots, together))
+
+    def _acquit(self, roots: pl.DataFrame, together: Congestion) -> pl.DataFrame:
+        """Call links slow only on proof; others are put down to what else makes them dark."""
+        suspects = roots.filter(pl.col("verdict") == "slow")
+        if not suspects.height:
+            return roots
+        t, links = self.topology, suspects["link"].to_numpy().astype(np.int64)
+        slow = slow_into_nodes(t, links, self.adapters)
+        inner = ~t.to_node[links]
+        if inner.any():
+            slow |= inner & slow_among_equals(t, links, together, self._explained)
+        # Into a node of ours nobody else sends, so there only our own bursts are left.
+        verdict = np.select([slow, inner], ["slow", "others"], "transient").tolist()
+        found = dict(zip(links.tolist(), verdict, strict=True))
+        known = pl.col("link").replace_strict(found, default=None, return_dtype=pl.String)
+        return roots.with_columns(verdict=pl.coalesce(known, "verdict"))
 
     # --- how sure ----------------------------------------------------------------------------
 

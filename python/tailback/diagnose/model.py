@@ -19,7 +19,7 @@ Cause = Literal[
 - ``other-traffic``: links are full, and not by us;
 - ``injection``: the adapters' own line rate, with nothing in the way;
 - ``not-network``: computation, imbalance or latency;
-- ``undetermined``: the samples do not tell.
+- ``undetermined``: the samples, or a recording that the model does not explain, do not tell.
 """
 
 Basis = Literal[
@@ -28,6 +28,10 @@ Basis = Literal[
 """What a verdict rests on: time that re-simulation charges; a slow cable or other traffic supposed
 to explain what re-simulation of everything known does not; or the samples alone. *At rest*: nothing
 is worth fixing."""
+
+
+Times = Literal["expected", "measured"]
+"""Where the times are from: a simulation, which are right if its model is, or a measurement."""
 
 
 Kind = Literal["placement", "pattern", "routing", "rate-control", "combined"]
@@ -237,20 +241,23 @@ class Diagnosis(Model):
         cause: Main cause.
         headline: One sentence: the verdict.
         findings: Rules that fired, largest share first.
-        waterfall: Where the time goes, from ideal to observed; empty when nothing was re-simulated.
+        waterfall: Where the time goes, from ideal to the run given (``observed``, whose time is
+            expected or measured: see ``times``); empty when nothing was re-simulated.
         remedy: What to do, None when there is nothing to do.
         top_links: Most congested links, whatever the finding.
         sampling: How sure.
-        elapsed_ps: Time of our job as observed.
+        elapsed_ps: Time of our job: see ``times``.
         communication_fraction: Share of rank time blocked in communication, 0–1.
         warnings: What readers and rules want the user to know.
-        confidence: Chance that ``cause`` is right, 0–1, as calibrated on generated scenarios
-            (docs/diagnosis-accuracy.md).
+        confidence: Chance that ``cause`` is right, 0–1, if the model holds, as calibrated on
+            generated scenarios (docs/diagnosis-accuracy.md).
         basis: What ``cause`` rests on.
         margin: How clearly, 0–1; ``confidence`` follows from ``basis`` and ``margin``.
         shares: What each cause costs by re-simulation, largest first; empty without it.
         slow_links: Names of the links that serve less than they should, where that is the cause:
             those that re-simulation found or, where the scenario states some, those.
+        times: What ``elapsed_ps`` and the bars are.
+        times_from: The same in a sentence, and what was not used.
     """
 
     cause: Cause
@@ -268,3 +275,5 @@ class Diagnosis(Model):
     margin: float = 0.0
     shares: list[Share] = []
     slow_links: list[str] = []
+    times: Times = "expected"
+    times_from: str = ""

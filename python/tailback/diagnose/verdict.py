@@ -20,6 +20,7 @@ from tailback.diagnose.waterfall import (
     overshoot,
     unexplained,
 )
+from tailback.diagnose.wording import contradicted, provenance, recorded_warnings, times_of
 from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
@@ -30,7 +31,8 @@ WORTH_OF_COMMUNICATION = 0.20
 """Share of the communication time from which contention is no matter of a few short queues."""
 
 UNSEEN = 0.15
-"""Without any congestion tree, contention below this share comes from queues too short to count."""
+"""Without any congestion tree, contention below this share comes from queues too short to count, or
+from longer paths."""
 
 TOP_LINKS = 20
 
@@ -38,7 +40,7 @@ NAMED = 3
 """Slow links that a headline names."""
 
 WRONG_MODEL = 0.10
-"""Excess of the simulated over the observed time from which the model is called wrong."""
+"""Excess of the simulated time over that of the run from which the model is called wrong."""
 
 _SAY: dict[Cause, str] = {
     "pattern": "The communication pattern overruns single nodes",
@@ -50,6 +52,12 @@ _SAY: dict[Cause, str] = {
     "not-network": "The network is not what costs the time",
     "undetermined": "There are too few samples for a verdict",
 }
+
+
+_UNCLEARED = (
+    "Simulation finds hardly any contention, but {}: that does not clear the network, "
+    "and the trace cannot tell what took the time."
+)
 
 
 def judge(
@@ -92,6 +100,9 @@ def judge(
         slow = find_slow(evidence, evaluate)
     cost = costs(shares, bars, findings, slow)
     cause, warnings = _reconcile(findings, bars, cost, evidence)
+    against = contradicted(run) if cause == "not-network" and evidence.crosses else ""
+    if against:
+        cause = "undetermined"
     if slow is not None and slow.explains:
         warnings.append(_explained_by(slow, evidence))
     told = doubt(
@@ -102,7 +113,9 @@ def judge(
         warnings.append("The run was interrupted: its tables end there, and so does the diagnosis.")
     return Diagnosis(
         cause=cause,
-        headline=_headline(cause, findings, bars, cost, slow, evidence, placements or {}),
+        headline=_UNCLEARED.format(against)
+        if against
+        else _headline(cause, findings, bars, cost, slow, evidence, placements or {}),
         findings=findings,
         waterfall=bars,
         remedy=None,
@@ -110,12 +123,14 @@ def judge(
         sampling=_sampling(findings, evidence),
         elapsed_ps=run.elapsed_ps,
         communication_fraction=evidence.communication_fraction,
-        warnings=[*run.notes, *warnings],
+        warnings=[*recorded_warnings(run), *run.notes, *warnings],
         confidence=0.0 if cause == "undetermined" else told.confidence,
         basis=told.basis,
         margin=told.margin,
         shares=shares,
         slow_links=_slow_links(slow, evidence) if cause == "slow-link" else [],
+        times=times_of(run),
+        times_from=provenance(run),
     )
 
 
@@ -151,7 +166,7 @@ def _reconcile(
     if quiet and cost[heaviest] < UNSEEN and hidden < WORTH_FIXING:
         return at_rest(by_rules, evidence), [
             f"Re-simulation charges {percent(cost[heaviest])} of the time to {heaviest}, but no "
-            "link is congested: it is spent in queues too short to count."
+            f"link is congested: it is spent {_uncongested(heaviest)}."
         ]
     if by_rules in cost and by_rules != heaviest:
         # Where the trees' own cause does not fit the message log, that names another.
@@ -289,18 +304,29 @@ def _headline(
             tried = "(no placement but the one in use was tried)"
         say = f"Our own traffic overfills links inside the network {tried}"
     elif bars and not evidence.roots.height:
-        why = "in queues too short to count as congestion"
+        why = _uncongested(cause)
         if evidence.undecoded:
             why = "and the packets' headers, which cannot be decoded, do not say where"
         elif not evidence.received:
             why = "and no packet carried a sample that could say where"
         say = f"Re-simulation points to {cause}, {why}"
     if bars:
-        return f"{say}: that takes {percent(cost[cause])} of its time ({total} as observed)."
+        part = percent(cost[cause])
+        return f"{say}: that takes {part} of its time ({total} {times_of(evidence.run)})."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{say}."
     return f"{say}: {percent(share)} of the congested packets wait for that."
+
+
+def _uncongested(cause: Cause) -> str:
+    """On what the time that a cause costs is spent, when no link is congested.
+
+    Placement may cost time on an empty network, too: more switches on the way are more latency.
+    """
+    if cause == "placement":
+        return "on longer paths, or in queues too short to count as congestion"
+    return "in queues too short to count as congestion"
 
 
 def _whatever_placement(bars: list[Bar]) -> bool:

@@ -306,8 +306,8 @@ def shown(bars: Sequence[Bar]) -> list[Bar]:
     rest = observed.model_copy(
         update={
             "name": REMAINDER,
-            "meaning": "what the run that was given differs by from everything simulated: chance, "
-            "or what is not known",
+            "meaning": "what the run that was given differs by from everything simulated: "
+            "chance, or what is not known",
         }
     )
     end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": "the run that was given"}

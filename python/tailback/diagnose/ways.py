@@ -61,11 +61,16 @@ class Ways:
         ]
 
     @cached_property
-    def one_cable(self) -> float:
-        """Share of the squared lateness of pairs of nodes that one slow cable explains, 0–1."""
+    def explained(self) -> Floats:
+        """Share of the squared lateness of pairs of nodes that one slow cable explains, 0–1.
+
+        That of each link, were its cable the slow one; shape (L,).
+        """
         late, number = (self._pairs[c].cast(pl.Float64).to_numpy() for c in ("late", "number"))
         whole = float((number * late**2).sum())
-        return float(self._scores[0].max(initial=0.0)) / whole if whole > 0 else 0.0
+        score = self._scores[0] / whole if whole > 0 else np.zeros(self._topology.n_links)
+        cable = np.minimum(np.arange(self._topology.n_links), self._reverses)
+        return np.asarray(score[cable], np.float64)
 
     @cached_property
     def _scores(self) -> tuple[Floats, Floats]:

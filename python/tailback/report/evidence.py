@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.diagnose.model import Diagnosis
+from tailback.diagnose.wording import run_label
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, attribute
 from tailback.report.layout import Layout, arrange
@@ -24,8 +25,6 @@ Floats = NDArray[np.float64]
 
 ENOUGH_SAMPLES = 20
 """Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""
-
-Z95 = 1.959963984540054
 
 SUMS = (
     "hop_samples", "hop_weight", "hop_variance", "hop_bytes",
@@ -296,7 +295,7 @@ class Case:
     after: Evidence | None = None
     attributed: Attribution | None = None
     names: tuple[str, str] = ("as it is", "with the remedy")
-    labels: tuple[str, str] = ("As observed", "With the remedy")
+    labels: tuple[str, str] = (run_label("expected"), "With the remedy")
 
     @cached_property
     def attribution(self) -> Attribution | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import tailback.report.figures  # noqa: F401 - registers the figures
 from tailback.diagnose.model import Diagnosis
+from tailback.diagnose.wording import run_label, times_of
 from tailback.errors import RunError, TailbackError
 from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import FIGURES, PER_PHASE, PER_RUN, Options, draw, render
@@ -36,7 +37,8 @@ def make_case(
                 f"the run {name!r} is not of the same fabric as the observed run",
                 remedy="compare runs of one fabric",
             )
-    return Case(observed, diagnosis, others[0], others[1])
+    labels = (run_label(times_of(run)), Case.labels[1])
+    return Case(observed, diagnosis, others[0], others[1], labels=labels)
 
 
 def same_fabric(one: Evidence, other: Evidence) -> bool:

@@ -23,6 +23,7 @@ from markupsafe import Markup
 import tailback
 from tailback.diagnose.model import Diagnosis, Finding
 from tailback.diagnose.waterfall import shown
+from tailback.diagnose.wording import bar_name, sure
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, HotLine, by_line
 from tailback.report.difference import compared
@@ -106,6 +107,8 @@ def render_report(
         shares=_shares(diagnosis.findings),
         saving=_ideal_saving(diagnosis),
         bars=shown(diagnosis.waterfall),
+        bar_name=bar_name,
+        sure=sure,
         show_change=False,
         change_question="Does the remedy help, where, and does it harm anywhere?",
         steps=_steps(diagnosis, files or {}),
@@ -236,7 +239,7 @@ def _shares(findings: list[Finding]) -> list[tuple[str, float, float]]:
 
 
 def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
-    """The ideal time, and the share of the observed time that lies above it."""
+    """The ideal time, and the share of the time of the run that lies above it."""
     if not diagnosis.waterfall or diagnosis.elapsed_ps <= 0:
         return None
     ideal = diagnosis.waterfall[0].elapsed_ps

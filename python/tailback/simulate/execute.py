@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,9 @@ def execute(
     )
     if stated is not None:
         summary["pacing"] = stated.summary
+    recorded = prepared.observed.program.recording
+    if recorded is not None:
+        summary["recording"] = asdict(recorded)
     if not outcome["complete"]:
         end = format_time(int(outcome["end_ps"]))
         notes.append(f"broken off at {end}: the tables are incomplete")

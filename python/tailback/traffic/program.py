@@ -55,6 +55,22 @@ class Label:
     path: str = ""
 
 
+@dataclass(frozen=True)
+class Recording:
+    """How long the recorded run of a program took, means over its ranks.
+
+    Attributes:
+        calls_ps: Time inside communication calls, which the program does not hold.
+        between_ps: Time between calls, which it holds as COMPUTE.
+        crowded_ps: Time that small collectives took the last rank to enter them, where that is more
+            than any network needs: ranks waited for a processor. Else 0.
+    """
+
+    calls_ps: int
+    between_ps: int
+    crowded_ps: int = 0
+
+
 Columns = tuple[
     NDArray[np.uint64],
     NDArray[np.uint8],
@@ -87,6 +103,7 @@ class Program:
         labels: The labels.
         grid: Extents of the Cartesian grid the ranks form (x fastest), empty when unknown.
         notes: What a reader found odd and tolerated; shown to the user.
+        recording: How long the run took that a trace was recorded of; None without times.
     """
 
     name: str
@@ -100,6 +117,7 @@ class Program:
     labels: list[Label]
     grid: tuple[int, ...] = ()
     notes: list[str] = field(default_factory=list)
+    recording: Recording | None = None
 
     @property
     def columns(self) -> Columns:

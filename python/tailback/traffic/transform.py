@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
 from tailback.traffic.patterns.columns import MAX_OPERATIONS
-from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.program import Label, Op, Program, Recording
 from tailback.units import LONGEST_PS, format_time
 
 
@@ -70,7 +71,15 @@ def repeat(program: Program, times: int) -> Program:
         labels=program.labels,
         grid=program.grid,
         notes=program.notes,
+        recording=_recorded(program.recording, times),
     )
+
+
+def _recorded(once: Recording | None, times: int) -> Recording | None:
+    """What a recording of so many executions would have been."""
+    if once is None:
+        return None
+    return replace(once, calls_ps=once.calls_ps * times, between_ps=once.between_ps * times)
 
 
 def side_by_side(programs: Sequence[Program]) -> tuple[Program, NDArray[np.uint32]]:
@@ -111,4 +120,5 @@ def _with(program: Program, amount: NDArray[np.uint64]) -> Program:
     return Program(
         program.name, program.rank_start, program.kind, program.peer, amount, program.tag,
         program.request, program.label, program.labels, program.grid, program.notes,
+        program.recording,
     )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tailback.diagnose.adapters import slow_adapter
 from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
@@ -18,11 +17,18 @@ def slow_link(evidence: Evidence) -> Finding | None:
 
     ## What it does
     Fires when the root of a congestion tree carries measurably less of our traffic than it could
-    (as in TB003), and that cannot be the traffic of others: because the links that could take its
-    place carry as much of ours and are not dark, or because it leads into a node of ours, to which
-    nobody else sends. And when all large messages of one node, out and in, to at least three
-    partners, are slow: the fastest reaches under 60 % of what the median node's does, while every
-    other node reaches 80 % of that.
+    (as in TB003), and there is proof that its cable serves less than equal cables do. Inside the
+    network three things must hold: the links that could take its place carry as much of our traffic
+    and are congested at most a quarter as often; chance would show such a difference on any link of
+    the run in at most one run of twenty; and one slow cable there explains at least 35 % of the
+    squared lateness of our messages, and as much as any other cable. Into a node of ours nobody
+    else sends: there no large message of the node may reach 60 % of what the median node's do, and
+    those must reach 80 % of the line rate. Without a message log no cable is called slow.
+
+    It also fires, without any congestion, when all large messages of one node, out and in, to at
+    least three partners, are slow: the fastest reaches under 60 % of what the median node's does,
+    while every other node reaches 80 % of that. With static routing the cable of that node must
+    explain the lateness of our messages, too.
 
     ## Why it matters
     A cable with errors, or one that came up with fewer lanes or at a lower speed, holds up everyone
@@ -40,7 +46,7 @@ def slow_link(evidence: Evidence) -> Finding | None:
     """
     roots = evidence.roots.filter(pl.col("verdict") == "slow")
     share = evidence.share(roots)
-    node = slow_adapter(evidence.adapters)
+    node = evidence.slow_node
     if share < MIN_SHARE and node is None:
         return None
     t = evidence.topology
@@ -58,9 +64,12 @@ def slow_link(evidence: Evidence) -> Finding | None:
         most = min(float(roots["utilization_high"][0]), 1.0)
         dark = evidence.whole.fraction[link]
         why = (
-            "it leads into a node of ours, to which nobody else sends"
+            "it leads into a node of ours, to which nobody else sends, and no large message of "
+            "that node is fast, though other nodes' are"
             if t.to_node[link]
-            else "the links that could take its place carry as much of our traffic and are not dark"
+            else "the links that could take its place carry as much of our traffic and are hardly "
+            f"congested, and this cable alone explains {percent(evidence.explained(link))} of the "
+            "squared lateness of our messages"
         )
         text = (
             f"{percent(share)} of the congested packets wait for {count} "

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tailback.report.evidence import ENOUGH_SAMPLES, Z95, Case, Evidence
+from tailback.report.evidence import ENOUGH_SAMPLES, Case, Evidence
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.layout import describe
 from tailback.report.scales import FAINT, INK, MUTED
+from tailback.telemetry.carried import HASHED
+from tailback.telemetry.estimate import link_estimates
 from tailback.units import percent
 
 POINTS = 400
+ROUNDING = 1e-12
 _TIER_COLOURS = ("#9aa4af", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
 
 
@@ -60,42 +66,89 @@ def _histogram(axes: Axes, evidence: Evidence) -> None:
     axes.legend(loc="upper left")
 
 
-def coverage(
-    evidence: Evidence,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
-    """Links with enough samples: their numbers, true and estimated fraction, standard error."""
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Links with enough samples, their true congested fraction and its 95 % interval; shape (n,).
+
+    Attributes:
+        links: Their numbers.
+        truth: Share of our packets that met congestion there, 0–1.
+        estimate: The same as samples tell it, 0–1.
+        low: Lower end of the interval that the verdict rests on (:func:`link_estimates`).
+        high: Upper end.
+    """
+
+    links: NDArray[np.int64]
+    truth: NDArray[np.float64]
+    estimate: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Whose interval holds the truth."""
+        return (self.low <= self.truth + ROUNDING) & (self.truth <= self.high + ROUNDING)
+
+    @property
+    def congested(self) -> NDArray[np.bool_]:
+        """Links where some packet met congestion.
+
+        The interval of any other link holds its truth, 0, by construction, so these alone say
+        whether 95 % is 95 %.
+        """
+        return self.truth > 0
+
+
+def coverage(evidence: Evidence) -> Coverage | None:
+    """Compare the intervals of links with the truth; None for a measured run."""
     if evidence.truth is None:
         return None
-    load, truth = evidence.load(), evidence.truth
-    chosen = np.flatnonzero((load.samples >= ENOUGH_SAMPLES) & (truth.observed_packets > 0))
-    real = truth.observed_congested[chosen] / truth.observed_packets[chosen]
-    return chosen, real, load.raw_fraction[chosen], load.error[chosen]
+    truth = evidence.truth
+    hashed = evidence.run.scenario.telemetry.scheme in HASHED
+    found = link_estimates(evidence.samples, hashed=hashed)
+    found = found.filter(pl.col("samples") >= ENOUGH_SAMPLES).sort("link")
+    links = found["link"].to_numpy().astype(np.int64)
+    crossed = truth.observed_packets[links] > 0
+    links, found = links[crossed], found.filter(pl.Series(crossed))
+    real = truth.observed_congested[links] / truth.observed_packets[links]
+    estimate, low, high = (
+        found[name].to_numpy() for name in ("fraction", "fraction_low", "fraction_high")
+    )
+    return Coverage(links, real, estimate, low, high)
 
 
 def _scatter(axes: Axes, evidence: Evidence) -> None:
     found = coverage(evidence)
     assert found is not None  # the caller saw the truth
-    links, real, estimate, error = found
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, zorder=1)
-    order = np.argsort(real, kind="stable")
+    order = np.argsort(found.truth, kind="stable")
     shown = order[:: max(1, -(-len(order) // POINTS))]
-    for tier in sorted(set(evidence.tier[links].tolist())):
-        mine = shown[evidence.tier[links[shown]] == tier]
+    for tier in sorted(set(evidence.tier[found.links].tolist())):
+        mine = shown[evidence.tier[found.links[shown]] == tier]
         colour = _TIER_COLOURS[tier % len(_TIER_COLOURS)]
+        at = found.estimate[mine]
+        # Noise of hashed samples may put the estimate outside its interval, which is within 0-1.
+        arms = np.maximum([at - found.low[mine], found.high[mine] - at], 0.0)
         axes.errorbar(
-            real[mine], np.clip(estimate[mine], 0, 1), yerr=Z95 * error[mine], fmt="o",
+            found.truth[mine], at, yerr=arms, fmt="o",
             markersize=2.4, color=colour, ecolor=colour, elinewidth=0.4, alpha=0.75, zorder=2,
             markeredgewidth=0,
         )  # fmt: skip
-    if len(links):
-        inside = np.abs(estimate - real) <= Z95 * error + 1e-12
-        text = f"{percent(inside.mean(), 1)} of {len(links)} links hold the truth in their interval"
-    else:
-        text = f"no link has {ENOUGH_SAMPLES} samples"
-    axes.set_title(text, fontsize=9)
+    axes.set_title(_said(found), fontsize=9)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_aspect("equal")
     axes.set_xlabel("true congested fraction (0–1)")
     axes.set_ylabel("estimated, with 95 % interval")
     axes.grid(color=FAINT)
+
+
+def _said(found: Coverage) -> str:
+    """How many intervals hold the truth, in one line."""
+    if not len(found.links):
+        return f"no link has {ENOUGH_SAMPLES} samples"
+    met = found.congested
+    if not met.any():
+        return f"no packet met congestion on the {len(met)} links sampled enough"
+    share = percent(float(found.inside[met].mean()), 1)
+    return f"{share} of {int(met.sum())} congested links: truth within the interval"

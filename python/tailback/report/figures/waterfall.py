@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from tailback.diagnose.model import Bar
+from tailback.diagnose.model import Bar, Times
 from tailback.diagnose.waterfall import shown
+from tailback.diagnose.wording import bar_name
 from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.scales import CAUSE_COLOURS, FAINT, INK, MUTED
@@ -29,10 +30,11 @@ _COLOURS = {
 
 @figure("waterfall")
 def waterfall(case: Case, options: Options) -> Figure | None:
-    """Where the time goes: from the ideal to the observed time, one cause after the other."""
+    """Where the time goes: from the ideal time to that of the run, one cause after the other."""
     every = shown(case.diagnosis.waterfall) if case.diagnosis else []
-    if not every:
+    if not every or case.diagnosis is None:
         return None
+    times = case.diagnosis.times
     bars = [bar for bar in every if bar.name in ENDS or _adds(bar, every[-1].elapsed_ps)]
     drawn = canvas(7.6, 0.62 + 0.42 * len(bars))
     axes = drawn.add_subplot()
@@ -58,11 +60,11 @@ def waterfall(case: Case, options: Options) -> Figure | None:
         if row + 1 < len(bars):
             axes.plot([bar.elapsed_ps / scale] * 2, [row + 0.31, row + 0.69], color=MUTED, lw=0.7)
         axes.text(
-            right + 0.012 * end / scale, row, _amount(bar, whole, observed), va="center",
+            right + 0.012 * end / scale, row, _amount(bar, whole, observed, times), va="center",
             fontsize=8.8, fontweight="bold" if whole else "normal",
             color=INK if whole or bar.delta_ps else MUTED,
         )  # fmt: skip
-    axes.set_yticks(range(len(bars)), [_name(bar, row) for row, bar in enumerate(bars)])
+    axes.set_yticks(range(len(bars)), [_name(bar, row, times) for row, bar in enumerate(bars)])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.24 * end / scale)
     nothing = ", ".join(bar.name for bar in every if bar not in bars)
@@ -87,13 +89,13 @@ def time_unit(largest: float) -> tuple[str, float]:
     return "ps", 1.0
 
 
-def _name(bar: Bar, row: int) -> str:
-    return bar.name if row == 0 or bar.name == "observed" else f"+ {bar.name}"
+def _name(bar: Bar, row: int, times: Times) -> str:
+    return bar_name(bar, times) if row == 0 or bar.name == "observed" else f"+ {bar.name}"
 
 
-def _amount(bar: Bar, whole: bool, observed: int) -> str:
+def _amount(bar: Bar, whole: bool, observed: int, times: Times) -> str:
     if whole:
         return format_time(bar.elapsed_ps)
     sign = "−" if bar.delta_ps < 0 else "+"
     share = abs(bar.delta_ps) / observed if observed else 0.0
-    return f"{sign}{format_time(abs(bar.delta_ps))}  ({sign}{percent(share)} of observed)"
+    return f"{sign}{format_time(abs(bar.delta_ps))}  ({sign}{percent(share)} of {times})"

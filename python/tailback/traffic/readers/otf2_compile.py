@@ -33,6 +33,7 @@ from tailback.traffic.readers.otf2_names import (
     world_ranks,
 )
 from tailback.traffic.readers.otf2_posts import UNKNOWN, Posts, guess_sources, ordinal, partners
+from tailback.traffic.readers.otf2_recording import recording
 
 _LATE = 2**40
 """A step later than any other at its position."""
@@ -89,6 +90,8 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     program.labels = [labels.all()[number] for number in used] or labels.none()
     program.grid = _grid(trace)
     program.notes = notes
+    between = program.amount[program.kind == Op.COMPUTE].sum()
+    program.recording = recording(trace, int(between))
     program.check()
     return program
 

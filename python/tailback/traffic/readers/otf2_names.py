@@ -54,6 +54,19 @@ def plain(region: str) -> str:
     return region.lower().rstrip("_")
 
 
+def communicates(region: str) -> bool:
+    """Whether the call moves data, or waits for some."""
+    name = plain(region)
+    return moves_data(region) or name.startswith(
+        ("mpi_wait", "mpi_test", "mpi_probe", "mpi_mprobe")
+    )
+
+
+def leaves_together(region: str) -> bool:
+    """Whether no rank leaves the call before all have entered it."""
+    return plain(region) in ("mpi_barrier", "mpi_allreduce")
+
+
 def is_single_wait(region: str) -> bool:
     """Whether the call waits for one request, or for at least one."""
     return plain(region) in _SINGLE_WAITS

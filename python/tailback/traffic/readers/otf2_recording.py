@@ -1,0 +1,84 @@
+"""What a trace tells of the time its run took, which a program of its calls does not hold.
+
+A program keeps the time between calls. The time inside of them is what a simulation is to find out;
+how long the recorded calls really took is kept here to compare with. So is the sign of a recording
+made on too few cores. Clocks of different ranks are never compared: EZTrace starts them up to some
+60 ms apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.traffic.program import Recording
+from tailback.traffic.readers.otf2_columns import Trace
+from tailback.traffic.readers.otf2_links import COLLECTIVE
+from tailback.traffic.readers.otf2_names import communicates, leaves_together
+
+SMALL_BYTES = 1024
+"""Bytes of a rank up to which a collective is all latency."""
+
+STAGE_PS = 10_000_000
+"""Time for each of the log2(ranks) stages of a small collective beyond which ranks were not
+running: networks of supercomputers take 1 to 2 µs, software included."""
+
+ENOUGH = 3
+"""Small collectives of all ranks that are needed for a verdict."""
+
+_CROWD = 8
+"""Ranks under which a late one is no sign of a crowd."""
+
+
+def recording(trace: Trace, between_ps: int) -> Recording:
+    """Sum up the calls of a trace.
+
+    Args:
+        trace: The columns.
+        between_ps: Time between calls that the program keeps, all ranks together.
+    """
+    ps_per_tick = 1e12 / trace.ticks_per_second
+    regions = np.unique(trace.calls.region).tolist()
+    mine = np.isin(trace.calls.region, [r for r in regions if communicates(trace.regions[r])])
+    inside = (trace.calls.leave - trace.calls.enter)[mine].sum() * ps_per_tick
+    ranks = max(trace.n_ranks, 1)
+    return Recording(
+        calls_ps=round(float(inside) / ranks),
+        between_ps=round(between_ps / ranks),
+        crowded_ps=_crowded_ps(trace, ps_per_tick),
+    )
+
+
+def _crowded_ps(trace: Trace, ps_per_tick: float) -> int:
+    """How long even the last rank to enter stayed in small collectives, 0 where that is plausible.
+
+    No rank leaves an MPI_Barrier or MPI_Allreduce before all have entered it, so each stays until
+    the last enters, and the last only for the latency: it is the one that stays the shortest. Where
+    that takes far longer than any network, ranks waited for a processor when their message came.
+    """
+    if trace.n_ranks < _CROWD:
+        return 0
+    shortest = _shortest_stays(trace)
+    if len(shortest) < ENOUGH:
+        return 0
+    usual = float(np.median(shortest)) * ps_per_tick
+    return round(usual) if usual > STAGE_PS * np.log2(trace.n_ranks) else 0
+
+
+def _shortest_stays(trace: Trace) -> NDArray[np.int64]:
+    """Ticks of the rank that stayed the shortest, for every small collective of all ranks."""
+    calls, m = trace.calls, trace.messages
+    regions = np.unique(calls.region).tolist()
+    wanted = np.isin(calls.region, [r for r in regions if leaves_together(trace.regions[r])])
+    whole = {n for n, one in trace.communicators.items() if len(one.members) == trace.n_ranks}
+    records = (m.kind == COLLECTIVE) & (m.call >= 0)
+    large = ~np.isin(m.comm, list(whole)) | (np.maximum(m.bytes, m.received) > SMALL_BYTES)
+    wanted[m.call[records & large]] = False
+    rank = calls.rank[wanted]
+    order = np.lexsort((calls.enter_position[wanted], rank))
+    rank, stay = rank[order], (calls.leave - calls.enter)[wanted][order]
+    count = np.bincount(rank, minlength=trace.n_ranks)
+    if not len(rank) or count.min() != count.max():
+        return np.zeros(0, np.int64)
+    # As every rank takes part in every one, the n-th of one rank is the n-th of all.
+    return np.asarray(stay.reshape(trace.n_ranks, -1).min(axis=0), np.int64)
