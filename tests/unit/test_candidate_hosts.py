@@ -14,6 +14,7 @@ from test_placement_fabrics import fabric_of, pairs
 from tailback.cli import run as tailback
 from tailback.cli.candidates import COMPACT, SENSIBLE, make_candidates
 from tailback.cli.rankfiles import rank_files
+from tailback.diagnose.adapters import adapters
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import (
@@ -258,3 +259,15 @@ def test_slots_of_a_job_are_those_its_ranks_have() -> None:
     own = in_use(problem, node)
     assert sorted(own.slot_node.tolist()) == [2, 2, 4, 5]
     assert own.slot_host.tolist() == [1, 1, 2, 2]
+
+
+def test_what_ranks_of_one_host_send_each_other_is_no_adapters_work() -> None:
+    """Rows of the grid stay within hosts: only the columns' messages cross the network."""
+    ready = prepared()
+    run = simulate(ready)
+    host = ready.fabric.node_host[ready.observed.node]
+    source, target, size = ready.observed.program.traffic_matrix()
+    away = int(size[host[source] != host[target]].sum())
+    assert 0 < away < size.sum()
+    header = 64 * run.scenario.engine.header * len(size)
+    assert away <= adapters(run).sent_bytes.sum() <= away + header
