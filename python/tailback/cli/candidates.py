@@ -114,15 +114,21 @@ def _grounds(prepared: Prepared, congestion: NDArray[np.float64] | None) -> dict
     hot = np.zeros(fabric.n_switches, bool)
     if congestion is not None:
         hot = congestion >= CONGESTED
-    chosen = {COMPACT: compact(fabric, allowed, len(ranks), hot)}
-    calm = [
-        host for host, at in zip(allowed, home_leaf(fabric, allowed), strict=True) if not hot[at]
-    ]
-    if hot.any() and len(calm) >= len(ranks):
+    chosen: dict[str, list[int]] = {}
+    leaf = np.array(home_leaf(fabric, allowed), np.int64)
+    if congestion is not None and hot[leaf].any():
+        # Those under the most congested leaves go, as many as the job can do without.
+        worst = np.where(hot[leaf], congestion[leaf], 0.0)
+        spare = len(allowed) - len(ranks)
+        out_of = set(np.argsort(-worst, kind="stable")[:spare].tolist()) & set(
+            np.flatnonzero(worst > 0).tolist()
+        )
+        calm = [host for at, host in enumerate(allowed) if at not in out_of]
         stay = [host for host in calm if host in ranks]
         go = [host for host in calm if host not in ranks][: len(ranks) - len(stay)]
         kept = {*stay, *go}
         chosen[KEEP_OFF] = [host for host in calm if host in kept]
+    chosen[COMPACT] = compact(fabric, allowed, len(ranks), hot)
     for end, hosts in chosen.items():
         if set(hosts) != set(ranks):
             out[end] = problem_for(
