@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
-from tailback.placement import place
+from tailback.placement import in_use, place
 from tailback.run import Run
 from tailback.scenario import Scenario, TelemetrySection
 from tailback.simulate import make_evaluate, prepare
@@ -169,10 +169,10 @@ def what_if(scenario: Scenario, executions: int) -> tuple[Evaluate, dict[str, ND
         run = once(change)
         return replace(run, summary={**run.summary, "elapsed_ps": run.elapsed_ps * executions})
 
-    placements = {}
+    job, placements = prepared.observed, {}
     for name in TRIED:
         try:
-            placements[name] = place(name, prepared.observed.problem, {})
+            placements[name] = place(name, in_use(job.problem, job.node), {})
         except TailbackError:
             continue
     return evaluate, placements

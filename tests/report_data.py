@@ -340,8 +340,8 @@ def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
         ],
         waterfall=_waterfall(hostile),
         remedy=Remedy(
-            action="Place ranks in 8×4 tiles, one tile a leaf." + hostile, cure="tiled",
-            placement="tiled",
+            action="Place ranks in 8×4 tiles, one tile a leaf." + hostile, cure="tiled" + hostile,
+            placement="tiled" + hostile,
             before_ps=61_200_000, after_ps=44_000_000, gain=1 - 44 / 61.2,
             candidates=_candidates(hostile),
             files={"rankfile" + hostile: "Open MPI rank file", "hosts.slurm": "Slurm host file"},

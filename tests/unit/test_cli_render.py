@@ -79,13 +79,24 @@ def test_a_gain_is_beside_what_it_is_of() -> None:
     told = make_diagnosis(make_run())
     assert told.remedy is not None
     lines = diagnosis_lines(told, Path("out"))
+    assert not any("as it is" in line for line in lines)
+    others = [c for c in told.remedy.candidates if c.name != "block"]
+    without = told.remedy.model_copy(update={"candidates": others})
+    lines = diagnosis_lines(told.model_copy(update={"remedy": without}), Path("out"))
     head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
     assert lines[head + 1].split() == ["as", "it", "is", "61.2", "µs"]
-    assert "44 µs  28 %" in lines[head + 2]
-    same = [c for c in told.remedy.candidates if c.name == "block"]
-    alone = told.remedy.model_copy(update={"candidates": same, "cure": ""})
-    lines = diagnosis_lines(told.model_copy(update={"remedy": alone}), Path("out"))
-    assert not any("as it is" in line for line in lines)
+    assert "44 µs" in lines[head + 2] and "28 %" in lines[head + 2]
+
+
+def test_everything_proved_is_shown_also_what_is_slower() -> None:
+    told = make_diagnosis(make_run())
+    assert told.remedy is not None
+    lines = diagnosis_lines(told, Path("out"))
+    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
+    proved = [c.name for c in told.remedy.candidates if not c.error]
+    rows = lines[head + 1 : head + 1 + len(proved)]
+    assert [row.split()[0] for row in rows] == proved
+    assert any("-45 %" in row for row in rows)
 
 
 def test_a_link_is_not_said_to_be_of_one_phase() -> None:

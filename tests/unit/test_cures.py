@@ -463,17 +463,22 @@ def test_the_placement_in_use_stays_and_is_made_anew(
 
 
 def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
-    """Two hosts to spare: those of the leaf that the other job overruns are not used."""
+    """Four hosts to spare: those of the leaf that the other job overruns are not used."""
     scenario = {
         **CONTENDED, "job": [
             {**CONTENDED["job"][0], "pattern": {**CONTENDED["job"][0]["pattern"], "ranks": 28}},
             CONTENDED["job"][1],
         ],
     }  # fmt: skip
-    prepared = prepare(parse(scenario))
-    run = simulate(prepared)
-    made, errors = make_candidates(prepared, ["block", "shift"], run, lambda *_: None)
-    assert list(made) == ["block", "shift", KEEP_OFF] and not errors
+    # Unless they are allowed, they stay as they are.
+    alone = prepare(parse(scenario))
+    run = simulate(alone)
+    kept, _ = make_candidates(alone, ["block", "shift"], run, lambda *_: None)
+    own = set(alone.observed.node.tolist())
+    assert kept and all(set(node.tolist()) == own for node in kept.values())
+    prepared = prepare(parse(scenario), half(0))
+    made, errors = make_candidates(prepared, ["shift"], run, lambda *_: None)
+    assert KEEP_OFF in made and KEEP_OFF not in kept and not errors
     fabric = prepared.fabric
     free = set(prepared.observed.problem.slot_node.tolist()) - set(made[KEEP_OFF].tolist())
     assert len(free) == 4

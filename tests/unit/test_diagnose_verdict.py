@@ -84,13 +84,13 @@ def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
     evaluate, asked = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
     bars = judge(run, evaluate, seeds=3).waterfall
     assert [bar.name for bar in bars] == [
-        "ideal", "injection", "pattern", "placement", "routing", "slow links", "other traffic",
-        "observed",
+        "ideal", "paths", "injection", "pattern", "placement", "routing", "slow links",
+        "other traffic", "observed",
     ]  # fmt: skip
     assert bars[0].delta_ps == bars[0].elapsed_ps
     assert sum(bar.delta_ps for bar in bars) == run.elapsed_ps
-    assert "adaptive already" in bars[4].meaning and "no other job" in bars[6].meaning
-    assert "no slow link" in bars[5].meaning
+    assert "adaptive already" in bars[5].meaning and "no other job" in bars[7].meaning
+    assert "no slow link" in bars[6].meaning
     assert len(asked) == 3 * 3
     assert sorted({change.seed_offset for change in asked}) == [0, 1, 2]
     assert not any(change.measure or change.background for change in asked)
@@ -117,14 +117,16 @@ def test_deltas_are_taken_within_a_repetition() -> None:
 def test_shorter_paths_of_the_ideal_switch_are_no_gain() -> None:
     run = placement_run()
     bars = judge(run, answers(run, 0.5, 0.45, 1.0, 1.0, 1.0)[0], seeds=1).waterfall
-    assert bars[2].delta_ps == 0 and bars[3].delta_ps == pytest.approx(0.5 * TOTAL)
+    step = {bar.name: bar.delta_ps for bar in bars}
+    assert step["pattern"] == 0 and step["placement"] == pytest.approx(0.5 * TOTAL)
 
 
 def test_congestion_that_costs_nothing_is_not_the_network() -> None:
     run = endpoint_run()
     diagnosis = diagnose(run, answers(run, 0.97, 0.98, 1.0, 1.0, 1.0)[0], seeds=1)
     assert diagnosis.cause == "not-network" and diagnosis.remedy is None
-    assert [finding.code for finding in diagnosis.findings] == ["TB001"]
+    assert [finding.code for finding in diagnosis.findings] == ["TB000", "TB001"]
+    assert diagnosis.findings[0].cause == "not-network"
     assert any("TB001" in warning for warning in diagnosis.warnings)
     assert "3.0 %" in diagnosis.headline
 
@@ -164,7 +166,8 @@ def test_a_rule_that_sees_no_congestion_is_not_left_beside_a_verdict_that_does()
     prepared = prepare(scenario)
     diagnosis = judge(simulate(prepared), make_evaluate(prepared), seeds=1)
     assert diagnosis.cause == "other-traffic"
-    assert [finding.code for finding in diagnosis.findings] == ["TB004"]
+    # The finding that says so instead names the cause of the headline.
+    assert [(f.code, f.cause) for f in diagnosis.findings] == [("TB000", "other-traffic")]
     told = [text for text in diagnosis.warnings if text.startswith("Little congestion was seen")]
     assert len(told) == 1 and told[0].endswith("of the time to other-traffic.")
 

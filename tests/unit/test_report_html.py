@@ -266,13 +266,17 @@ def test_same_input_gives_the_same_bytes() -> None:
 
 def test_a_diagnosis_without_remedy_or_waterfall() -> None:
     run = make_run(truth=False)
-    diagnosis = make_diagnosis(run).model_copy(
-        update={"remedy": None, "waterfall": [], "findings": [], "top_links": [],
+    told = make_diagnosis(run)
+    open_ = told.findings[0].model_copy(
+        update={"code": "TB005", "cause": "undetermined", "title": "Too few samples", "links": []}
+    )
+    diagnosis = told.model_copy(
+        update={"remedy": None, "waterfall": [], "findings": [open_], "top_links": [],
                 "cause": "undetermined", "warnings": []}
     )  # fmt: skip
     found = Reader(render_report(run, diagnosis))
     assert "remedy" not in [a.get("id") for a in found.all("section")]
-    assert "No rule fired." in " ".join(found.text)
+    assert "Too few samples" in " ".join(found.text)
     assert "No warnings." in " ".join(found.text)
     assert "#remedy" not in [a.get("href") for a in found.all("a")]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, TailbackError
-from tailback.placement import PLACEMENTS, Problem, place, switch_congestion
+from tailback.placement import (
+    PLACEMENTS,
+    Problem,
+    compact,
+    home_leaf,
+    in_use,
+    place,
+    problem_for,
+    switch_congestion,
+)
 from tailback.run import Run
 from tailback.simulate import Prepared
 from tailback.telemetry.estimate import Selection, link_estimates, select
@@ -19,7 +28,10 @@ SENSIBLE = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile
 """Everything but what needs a file or is a coin toss."""
 
 KEEP_OFF = "shift-keep-off"
-"""Name of ``shift`` with the hosts of congested leaves to avoid, tried beside ``shift``."""
+"""Name of ``shift`` on hosts under leaves without congestion, where other hosts are allowed."""
+
+COMPACT = "-compact"
+"""Ends the name of a placement on those of the allowed hosts that are under the fewest switches."""
 
 AGAIN = "-again"
 """Ends the name of the placement in use when it is made anew: with its default options, and heeding
@@ -54,6 +66,9 @@ def make_candidates(
 ) -> tuple[dict[str, NDArray[np.uint32]], list[tuple[str, PlacementError]]]:
     """Node of each rank under each placement, and why some could not be made.
 
+    They keep the hosts of the job and the ranks on each. Where more hosts are allowed
+    (``prepare(…, allow_hosts)``) every placement is also made on as many of those, ``…-compact``.
+
     When ``run`` is given, the incremental placement (thesis §4.2.2) and the shifted one heed the
     congestion measured in it; the placement in use keeps its name and stays as it is, and what its
     method makes now is called ``…-again``. Placements equal to an earlier one are left out.
@@ -61,27 +76,20 @@ def make_candidates(
     job = prepared.observed
     made: dict[str, NDArray[np.uint32]] = {}
     errors: list[tuple[str, PlacementError]] = []
+    congestion = None
+    if run is not None:
+        congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
+    grounds = _grounds(prepared, congestion)
     for number, name in enumerate(names):
         progress(f"placing: {name}", number / len(names))
-        options: dict[str, Any] = {}
-        problem = job.problem
-        if name == job.section.placement:
-            options = dict(job.section.placement_options)
-        if name == "file" and job.section.placement_file is not None:
-            options = {"file": job.section.placement_file}
-        if name in ("incremental", "shift") and run is not None:
-            congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
-            problem = replace(problem, congestion=congestion)
-        tries = {name: options}
-        in_use = run is not None and name == job.section.placement
-        if in_use and name != "file":
-            tries[name + AGAIN] = {}
-        if name == "shift" and (avoid := _keep_off(problem)):
-            tries[KEEP_OFF] = {"avoid": avoid}
-        for called, given in tries.items():
+        used = name == ("file" if job.section.placement_file is not None else job.section.placement)
+        given = job.section.placement_options if used else {}
+        for called, problem, options in _tries(
+            name, dict(given), grounds, run is not None and used
+        ):
             try:
-                as_it_is = in_use and called == name
-                node = job.node if as_it_is else place(name, problem, given)
+                node = job.node if used and called == name else place(name, problem, options)
+                job.footprint.check(prepared.fabric, called, node)
             except PlacementError as error:
                 errors.append((called, error))
                 continue
@@ -90,18 +98,60 @@ def make_candidates(
     return made, errors
 
 
-def _keep_off(problem: Problem) -> list[str]:
-    """Hosts under congested leaves, the most congested first, as many as the job can do without."""
-    if problem.congestion is None:
-        return []
-    hosts, slots = np.unique(problem.slot_host, return_counts=True)
-    worst = np.zeros(int(hosts.max()) + 1)
-    np.maximum.at(worst, problem.slot_host, problem.congestion[problem.slot_switch])
-    order = np.argsort(-worst[hosts], kind="stable")
-    order = order[worst[hosts[order]] >= CONGESTED]
-    spare = problem.n_slots - problem.n_ranks
-    chosen = order[np.cumsum(slots[order]) <= spare]
-    return [problem.host_name[host] for host in hosts[chosen].tolist()]
+def _grounds(prepared: Prepared, congestion: NDArray[np.float64] | None) -> dict[str, Problem]:
+    """What the ranks may be placed on, by the end of the names of placements there.
+
+    Empty for the hosts in use; :data:`COMPACT` for others where they are allowed, and
+    :data:`KEEP_OFF` for those of them that are not under congested leaves.
+    """
+    job, fabric = prepared.observed, prepared.fabric
+    ranks, allowed = job.footprint.ranks, job.footprint.allowed
+    out: dict[str, Problem] = {}
+    if set(ranks) <= set(allowed):
+        out[""] = replace(in_use(job.problem, job.node), congestion=congestion)
+    if not job.footprint.widened:
+        return out
+    hot = np.zeros(fabric.n_switches, bool)
+    if congestion is not None:
+        hot = congestion >= CONGESTED
+    chosen: dict[str, list[int]] = {}
+    leaf = np.array(home_leaf(fabric, allowed), np.int64)
+    if congestion is not None and hot[leaf].any():
+        # Those under the most congested leaves go, as many as the job can do without.
+        worst = np.where(hot[leaf], congestion[leaf], 0.0)
+        spare = len(allowed) - len(ranks)
+        out_of = set(np.argsort(-worst, kind="stable")[:spare].tolist()) & set(
+            np.flatnonzero(worst > 0).tolist()
+        )
+        calm = [host for at, host in enumerate(allowed) if at not in out_of]
+        stay = [host for host in calm if host in ranks]
+        go = [host for host in calm if host not in ranks][: len(ranks) - len(stay)]
+        kept = {*stay, *go}
+        chosen[KEEP_OFF] = [host for host in calm if host in kept]
+    chosen[COMPACT] = compact(fabric, allowed, len(ranks), hot)
+    for end, hosts in chosen.items():
+        if set(hosts) != set(ranks):
+            out[end] = problem_for(
+                fabric, job.program, hosts, list(ranks.values()), prepared.scenario.seed, congestion
+            )
+    return out
+
+
+def _tries(
+    name: str, options: dict[str, Any], grounds: dict[str, Problem], again: bool
+) -> Iterator[tuple[str, Problem, dict[str, Any]]]:
+    """Candidates of one method: what to call each, where it is made, and its options."""
+    for end, problem in grounds.items():
+        if end == KEEP_OFF:
+            if name == "shift":
+                yield KEEP_OFF, problem, {}
+        elif end:
+            if name != "file":
+                yield name + end, problem, {}
+        else:
+            yield name, problem, options
+            if again and name != "file":
+                yield name + AGAIN, problem, {}
 
 
 def _fractions(run: Run, prepared: Prepared) -> NDArray[np.float64]:

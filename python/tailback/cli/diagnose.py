@@ -14,7 +14,7 @@ from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import show
-from tailback.cli.source import blaming, plain, scenario_from, source_options
+from tailback.cli.source import allow_hosts_option, blaming, plain, scenario_from, source_options
 from tailback.diagnose import Diagnosis, judge
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError
@@ -47,6 +47,7 @@ UNDETERMINED = 3
 
 @click.command()
 @source_options
+@allow_hosts_option
 @click.option(
     "--out", type=click.Path(path_type=Path),
     help="Folder for report and data (default tailback-NAME).",
@@ -68,6 +69,7 @@ UNDETERMINED = 3
               show_default=True, help="What to print.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def diagnose(
+    allow_hosts: str | None,
     out: Path | None,
     force: bool,
     methods: tuple[str, ...],
@@ -92,8 +94,8 @@ def diagnose(
     out = out or Path(f"tailback-{plain(scenario.name)}")
     claim(out, force=force, sources=[source["source"]])
     with meter(quiet) as progress:
-        with blaming(**source):
-            prepared = prepare(scenario)
+        with blaming(**source, allow_hosts=allow_hosts):
+            prepared = prepare(scenario, allow_hosts)
             progress.step("simulating as it is", 0.0)
             run = received(run_scenario(prepared, progress.watch), prepared.fabric)
         diagnosis, after, files = _diagnose(prepared, run, methods, cures, seeds, progress)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from tailback.cli.candidates import check_names, make_candidates, worth_trying
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import from_here, rank_files
-from tailback.cli.source import blaming, scenario_from, source_options
+from tailback.cli.source import allow_hosts_option, blaming, scenario_from, source_options
 from tailback.cli.text import columns, safe, wrap
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
-from tailback.placement import RankFile, edge_cut, path_length
+from tailback.placement import RankFile, edge_cut, left_out, path_length
 from tailback.run import claim, fresh_directory
 from tailback.simulate import Prepared, make_evaluate, prepare
 from tailback.units import format_time, percent
@@ -25,6 +25,7 @@ from tailback.units import format_time, percent
 
 @click.command()
 @source_options
+@allow_hosts_option
 @click.option(
     "--method", "methods", multiple=True, metavar="NAME",
     help="Placement to make; repeat for several (default: all sensible ones).",
@@ -38,6 +39,7 @@ from tailback.units import format_time, percent
               show_default=True, help="What to print.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def place(
+    allow_hosts: str | None,
     methods: tuple[str, ...],
     simulated: bool,
     out: Path | None,
@@ -58,8 +60,8 @@ def place(
         claim(out, force=force, sources=[source["source"]])
     with meter(quiet) as progress:
         scenario = scenario_from(**source)
-        with blaming(**source):
-            prepared = prepare(scenario)
+        with blaming(**source, allow_hosts=allow_hosts):
+            prepared = prepare(scenario, allow_hosts)
         names = methods or worth_trying(prepared)
         made, errors = make_candidates(prepared, names, None, progress.step)
         if methods and errors:
@@ -88,10 +90,15 @@ def place(
             (folder / "placement.json").write_text(judged, encoding="utf-8")
     if form == "json":
         commands = {file.writer: _command(file, out) for file in files}
-        facts = {"best": best, "placements": rows, "commands": commands, "no_rank_file": unsaid}
+        facts = {
+            "best": best, "placements": rows, "commands": commands, "no_rank_file": unsaid,
+            "notes": prepared.notes,
+        }  # fmt: skip
         click.echo(json.dumps(facts, indent=2))
         return
     click.echo("\n".join(_lines(rows)))
+    if omitted := left_out(prepared.observed.section.hosts, prepared.fabric):
+        click.echo("\n".join(wrap(f"note: {omitted}")))
     for name, error in errors:
         click.echo(f"  {name} left out: {error.message}", err=True)
     if out is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
-from tailback.placement import WRITERS, RankFile, assignment_for, slots_from_spec, write
+from tailback.placement import WRITERS, RankFile, assignment_for, write
 from tailback.simulate import Prepared
 
 FILE_NAME = {
@@ -33,10 +33,7 @@ def rank_files(
     Raises:
         PlacementError: A host's name cannot stand in any rank file.
     """
-    job = prepared.observed
-    section = job.section
-    hosts, slots = slots_from_spec(section.hosts, prepared.fabric, section.ranks_per_host)
-    assignment = assignment_for(prepared.fabric, node, hosts, slots)
+    assignment = assignment_for(prepared.fabric, node)
     files: list[RankFile] = []
     problems: dict[str, PlacementError] = {}
     for name in WRITERS.names():

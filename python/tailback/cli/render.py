@@ -62,7 +62,7 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
     for warning in diagnosis.warnings[:2]:
-        lines += wrap(f"note: {short(warning, 220)}")
+        lines += wrap(f"note: {short(warning, 300)}")
     if len(diagnosis.warnings) > 2:
         lines += [f"  note: {len(diagnosis.warnings) - 2} more in the report"]
     return [*lines, "", f"NEXT  open {safe(str(folder / 'report.html'))}"]
@@ -110,11 +110,6 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
     return columns(("link", "congested %", "our load %", "mostly in"), rows, " rr")
 
 
-SHOWN = 3
-"""Rows of what was proved that fit on the screen, things as they are among them; the report has
-all."""
-
-
 def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     remedy = diagnosis.remedy
     if remedy is None:
@@ -140,20 +135,19 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
 
 
 def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
-    """What was proved, of every kind: estimate and proof, each with the model it comes from.
+    """All that was proved, of every kind, also what is slower: estimate and proof.
 
     The gain is of packets, against ``before_ps``, which has a row of its own unless it is that of
-    one of the candidates shown.
+    one of the candidates.
     """
-    listed = candidates[:SHOWN]
     rows = []
-    if all(c.elapsed_ps != before_ps for c in listed):
+    if all(c.elapsed_ps != before_ps for c in candidates):
         rows.append(("as it is", "", "", format_time(before_ps), "", ""))
     rows += [
         (short(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
          format_time(c.elapsed_ps), percent(1 - c.elapsed_ps / max(before_ps, 1)),
          "—" if c.congested_fraction is None else percent(c.congested_fraction))
-        for c in listed[: SHOWN - len(rows)]
+        for c in candidates
     ]  # fmt: skip
     head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
     return columns(head, rows, "  rrrr")

@@ -31,7 +31,8 @@ def source_options(command: F) -> F:
         click.option(
             "--hosts",
             metavar="SPEC",
-            help="Hosts of the job, like 0-127 or node[001-016]:4, 4 ranks each (of a trace: all).",
+            help="Hosts of the job, like 0-127 or node[001-016]:4, 4 ranks each (of a trace: all "
+            "compute hosts).",
         ),
         click.option(
             "--ranks-per-host",
@@ -58,6 +59,16 @@ def source_options(command: F) -> F:
     for decorate in reversed(decorators):
         command = decorate(command)
     return command
+
+
+def allow_hosts_option(command: F) -> F:
+    """Add the option for the hosts that other placements may use."""
+    return click.option(
+        "--allow-hosts",
+        metavar="SPEC",
+        help="Hosts that other placements may use, like --hosts; all: every compute host "
+        "(default: those the job runs on). The number of hosts and ranks a host stay.",
+    )(command)
 
 
 def scenario_from(

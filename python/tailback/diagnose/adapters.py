@@ -30,7 +30,7 @@ class Adapters:
     """Each node's own traffic, by node number; shape (N,) each.
 
     Attributes:
-        sent_bytes: Bytes of our messages it sends.
+        sent_bytes: Bytes of our messages to other hosts that it sends.
         rate_gbps: Nominal rate of its injection link.
         fastest: Highest rate any large message of ours that it sent or took reached, as a share of
             the slower of the two adapters' line rates; NaN without such a message.
@@ -60,7 +60,10 @@ def adapters(run: Run) -> Adapters:
     rate, take = np.zeros(n), np.zeros(n)
     np.maximum.at(rate, out["src"].to_numpy(), out["rate_gbps"].to_numpy())
     np.maximum.at(take, into["dst"].to_numpy(), into["rate_gbps"].to_numpy())
+    # Ranks of one host talk through memory: no adapter sends that.
+    host = run.tables["nodes"].sort("node")["host"].to_numpy()
     log = observed_messages(run.tables)
+    log = log.filter(host[log["src"].to_numpy()] != host[log["dst"].to_numpy()])
     engine = run.scenario.engine
     source, target = (log[end].to_numpy().astype(np.int64) for end in ("src", "dst"))
     size = log["size_bytes"].cast(pl.Float64).to_numpy()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 Cause = Literal[
     "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
@@ -38,11 +39,19 @@ Kind = Literal["placement", "pattern", "routing", "rate-control", "combined"]
 """What a remedy changes: where ranks run, how the program communicates, how packets find their way,
 how fast adapters send, or two of these together."""
 
+SAME_PROGRAM: frozenset[Kind] = frozenset({"placement", "routing", "rate-control"})
+"""Kinds that leave the program as it is, so that its ideal time is a bound for them, too."""
+
 
 class Model(BaseModel):
     """A frozen part of a diagnosis."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed, checked as a new one is; pydantic's own is not."""
+        copied = super().model_copy(deep=deep)
+        return type(self).model_validate({**dict(copied), **(update or {})})
 
 
 class Estimate(Model):
@@ -84,7 +93,8 @@ class Finding(Model):
     """One rule that fired.
 
     Attributes:
-        code: Stable code of the rule, e.g. ``TB002``.
+        code: Stable code of the rule, e.g. ``TB002``; ``TB000`` where the main cause follows from
+            re-simulation or the message log, and no rule says it.
         cause: Its cause.
         title: One line.
         explanation: What was seen and why it means that, with numbers.
@@ -108,8 +118,8 @@ class Bar(Model):
     """One step of the waterfall: a re-simulation with one more thing made real.
 
     Attributes:
-        name: ``ideal``, ``injection``, ``pattern``, ``network``, ``placement``, ``routing``,
-            ``slow links``, ``other traffic``, ``observed``.
+        name: ``ideal``, ``paths``, ``injection``, ``pattern``, ``network``, ``placement``,
+            ``routing``, ``slow links``, ``other traffic``, ``observed``.
         elapsed_ps: Time of that re-simulation (mean over seeds).
         delta_ps: What this step adds to the one before.
         low_ps: Smallest delta over the seeds.
@@ -132,13 +142,16 @@ class Share(Model):
     to what comes before it in the waterfall, ``removed`` takes it alone away from everything; where
     the two differ, the difference is shared with other causes.
 
+    Raises:
+        ValueError: ``removed`` is negative: what makes a run slower takes no cause away.
+
     Attributes:
         cause: The cause.
         charged: Share of the observed time charged to it in the waterfall.
         low: Smallest of it over the repetitions.
         high: Largest.
         removed: Share of the observed time saved by taking it alone away; None where that cannot
-            be simulated (endpoints, what is not explained) or was not.
+            be simulated (endpoints, what is not explained), was not, or takes longer.
         removed_low: Smallest of it over the repetitions.
         removed_high: Largest.
     """
@@ -150,6 +163,12 @@ class Share(Model):
     removed: float | None = None
     removed_low: float | None = None
     removed_high: float | None = None
+
+    @model_validator(mode="after")
+    def _saves(self) -> Self:
+        if self.removed is not None and self.removed < 0:
+            raise ValueError(f"removing {self.cause} cannot save {self.removed:.3f} of the time")
+        return self
 
 
 class Candidate(Model):
@@ -185,6 +204,10 @@ class Candidate(Model):
 class Remedy(Model):
     """What to change, and what that gains.
 
+    Raises:
+        ValueError: What it recommends is not among the candidates, was not proved, or is no faster
+            than things as they are.
+
     Attributes:
         action: What to do, with what it gains.
         cure: Name of the recommended candidate, empty when none helps.
@@ -211,6 +234,24 @@ class Remedy(Model):
     commands: list[str]
     avoid: list[str] = []
 
+    @model_validator(mode="after")
+    def _proved_to_help(self) -> Self:
+        proved = {c.name: c for c in self.candidates if not c.error}
+        for what, name in (("cure", self.cure), ("placement", self.placement)):
+            if not name:
+                continue
+            if name not in proved:
+                raise ValueError(f"{what} {name!r} is recommended without a proof")
+            if proved[name].elapsed_ps >= self.before_ps:
+                raise ValueError(
+                    f"{what} {name!r} is recommended, and takes {proved[name].elapsed_ps} ps "
+                    f"instead of {self.before_ps} ps"
+                )
+        after = proved[self.cure].elapsed_ps if self.cure else self.before_ps
+        if self.after_ps != after:
+            raise ValueError(f"after_ps = {self.after_ps}, which is not what was proved: {after}")
+        return self
+
 
 class Sampling(Model):
     """How sure: what the samples can and cannot say.
@@ -236,6 +277,10 @@ class Sampling(Model):
 
 class Diagnosis(Model):
     """The answer.
+
+    Raises:
+        ValueError: It contradicts itself: no finding has its cause, or a time of the program as it
+            is lies below the ideal one.
 
     Attributes:
         cause: Main cause.
@@ -277,3 +322,33 @@ class Diagnosis(Model):
     slow_links: list[str] = []
     times: Times = "expected"
     times_from: str = ""
+
+    @property
+    def ideal_ps(self) -> int:
+        """Time below which the program cannot run on its hosts, 0 without re-simulation."""
+        return next((bar.elapsed_ps for bar in self.waterfall if bar.name == "ideal"), 0)
+
+    @model_validator(mode="after")
+    def _cause_is_found(self) -> Self:
+        found = {finding.cause for finding in self.findings}
+        if self.cause not in found:
+            raise ValueError(
+                f"the cause is {self.cause!r}, which no finding has: {', '.join(sorted(found))}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_beats_the_ideal(self) -> Self:
+        for bar in self.waterfall:
+            self._not_below(bar.name, bar.elapsed_ps)
+        if self.remedy is not None:
+            self._not_below("before", self.remedy.before_ps)
+            for candidate in self.remedy.candidates:
+                if not candidate.error and candidate.kind in SAME_PROGRAM:
+                    self._not_below(candidate.name, candidate.low_ps)
+                    self._not_below(candidate.name, candidate.elapsed_ps)
+        return self
+
+    def _not_below(self, name: str, elapsed_ps: int) -> None:
+        if elapsed_ps < self.ideal_ps:
+            raise ValueError(f"{name} takes {elapsed_ps} ps, less than the ideal {self.ideal_ps}")

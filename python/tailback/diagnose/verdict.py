@@ -8,6 +8,7 @@ import numpy as np
 
 from tailback.diagnose.by_rules import MIN_WORTH, WORTH_FIXING, at_rest, cause_of_rules
 from tailback.diagnose.confidence import AT_REST, HIDDEN, doubt
+from tailback.diagnose.decided import with_cause
 from tailback.diagnose.evidence import OPEN_SHARE, Evidence
 from tailback.diagnose.hidden import Slow, find_slow
 from tailback.diagnose.model import Bar, Cause, Diagnosis, Finding, Sampling, Share
@@ -116,7 +117,7 @@ def judge(
         headline=_UNCLEARED.format(against)
         if against
         else _headline(cause, findings, bars, cost, slow, evidence, placements or {}),
-        findings=findings,
+        findings=with_cause(cause, findings, cost if bars else None),
         waterfall=bars,
         remedy=None,
         top_links=evidence.top_links(TOP_LINKS),

@@ -1,9 +1,10 @@
 """Where the time goes: from the ideal network to what was observed, one re-simulation a step.
 
-The steps add one thing at a time, always in the same order: the adapters' own rate, endpoints, the
-network under the best placement found, the placement as it is, its routing, its slow links, the
-traffic of others. What two of them cost together is charged to the later one. So each thing is also
-taken away alone from everything, where that can be simulated (docs/diagnosis.md).
+The steps add one thing at a time, always in the same order: the ways messages take, the adapters'
+own rate, endpoints, the network under the best placement found, the placement as it is, its
+routing, its slow links, the traffic of others. What two of them cost together is charged to the
+later one. So each thing is also taken away alone from everything, where that can be simulated
+(docs/diagnosis.md).
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def steps(
         own += f" by rule {scenario.fabric.routes}"
     out = [
         Step("ideal", Change(network="no-contention", background=False),
-             "every message at the line rate of its own adapters, nothing shared"),
+             "every message at the line rate of its own adapters, nothing shared, by the shortest "
+             "of the ways tried"),
         Step("pattern", Change(network="star", background=False),
              "one ideal switch: only the nodes' own links are shared (what comes before at least)"),
     ]  # fmt: skip
@@ -135,9 +137,11 @@ def build(
         if progress is not None:
             progress(f"simulating {step.name}", real.index(step) / (len(real) + 1))
         times[step.name] = _times(evaluate, step.change, seeds)
+    times["paths"] = times["ideal"]
+    times["ideal"] = [_floor(evaluate, placements or {}, (charged, *rules), times, run)] * seeds
     # On the ideal switch paths are shorter than they are: what that saves is not contention's loss.
     wire = wire_time_ps(run)
-    times["injection"] = [max(time, wire) for time in times["ideal"]]
+    times["injection"] = [max(time, wire) for time in times["paths"]]
     # And where the network as it is takes less, what the ideal switch takes longer is chance.
     times["pattern"] = [
         max(own, min(star, real))
@@ -145,8 +149,10 @@ def build(
             times["injection"], times["pattern"], times["placement"], strict=True
         )
     ]
-    meaning = "the busiest adapter's bytes at its line rate (ideal's time at least)"
-    todo.insert(1, Step("injection", Change(), meaning))
+    meaning = "the same with the placement and the routes as they are, whose ways may be longer"
+    todo.insert(1, Step("paths", Change(), meaning))
+    meaning = "the busiest adapter's bytes at its line rate (the time before at least)"
+    todo.insert(2, Step("injection", Change(), meaning))
     if "network" in times:
         # The placement as it is may be the best there is: then none is charged for the others.
         pairs = zip(times["network"], times["placement"], strict=True)
@@ -163,6 +169,31 @@ def build(
     if progress is not None:
         progress("taking causes away", len(real) / (len(real) + 1))
     return bars, _shares(run, bars, _removed(evaluate, todo, times, seeds, rule, charged))
+
+
+def _floor(
+    evaluate: Evaluate,
+    placements: Placements,
+    rules: Sequence[str | None],
+    times: Mapping[str, Sequence[int]],
+    run: Run,
+) -> int:
+    """The shortest time without contention of everything that is tried: nothing can beat it.
+
+    Another placement has other paths, and other ranks that share a host; another rule has other
+    paths. So each is asked for its own time, and the shortest holds for all. Where contention
+    makes a program luckier than that, or the run that was given took less, that time bounds it.
+    """
+    ideal = Change(network="no-contention", background=False)
+    tried = [replace(ideal, rule=rule) for rule in rules if rule is not None]
+    tried += [
+        replace(ideal, placement=nodes, placement_name=name, rule=rule)
+        for name, nodes in placements.items()
+        for rule in {None, rules[0]}
+    ]
+    shortest = [evaluate(change).elapsed_ps for change in tried]
+    known = [time for step in times.values() for time in step]
+    return min([*shortest, *known, run.elapsed_ps])
 
 
 def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
@@ -211,6 +242,7 @@ def _removed(
 ) -> dict[Cause, list[int]]:
     """Time saved by taking one thing alone away from everything, for each repetition.
 
+    A change that makes the run slower, as adaptive routing beside other jobs may, is left out.
     Taking away the last thing that was added is what the waterfall did already. Routing is taken
     away by the ``rule`` that spreads best, also where the waterfall has not ``charged`` it.
     """
@@ -232,8 +264,12 @@ def _removed(
         last = name == order[-1] and name not in other
         without = times[order[-2]] if last else _times(evaluate, changes[name], seeds)
         saved = [a - b for a, b in zip(everything, without, strict=True)]
-        # The placement as it is may be the best: then another one in its place saves nothing.
-        out[CAUSE_OF_STEP[name]] = [max(ps, 0) for ps in saved] if name == "placement" else saved
+        if name == "placement":
+            # The placement as it is may be the best: then another one in its place saves nothing.
+            saved = [max(ps, 0) for ps in saved]
+        # What makes the run slower takes no cause away.
+        if sum(saved) >= 0:
+            out[CAUSE_OF_STEP[name]] = saved
     return out
 
 

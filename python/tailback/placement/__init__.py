@@ -18,8 +18,10 @@ from tailback.placement import (
     tile,
 )
 from tailback.placement.assign import PLACEMENTS, Placement, assign_slots, place
+from tailback.placement.compute_hosts import compute_hosts
+from tailback.placement.footprint import Footprint, compact, footprint, home_leaf, in_use
 from tailback.placement.grid import infer_grid
-from tailback.placement.hosts import hosts_from_spec, slots_from_spec
+from tailback.placement.hosts import hosts_from_spec, left_out, slots_from_spec
 from tailback.placement.metrics import edge_cut, path_length, switches_visited
 from tailback.placement.options import Options
 from tailback.placement.problem import Problem, problem_for, switch_congestion
@@ -41,15 +43,22 @@ __all__ = [
     "PLACEMENTS",
     "WRITERS",
     "Assignment",
+    "Footprint",
     "Options",
     "Placement",
     "Problem",
     "RankFile",
     "assign_slots",
     "assignment_for",
+    "compact",
+    "compute_hosts",
     "edge_cut",
+    "footprint",
+    "home_leaf",
     "hosts_from_spec",
+    "in_use",
     "infer_grid",
+    "left_out",
     "path_length",
     "place",
     "problem_for",

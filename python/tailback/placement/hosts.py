@@ -6,6 +6,7 @@ import re
 
 from tailback.errors import PlacementError, nearest
 from tailback.fabric.model import Fabric
+from tailback.placement.compute_hosts import compute_hosts
 
 _NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
 _BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)\Z")
@@ -21,10 +22,11 @@ def hosts_from_spec(spec: str, fabric: Fabric) -> list[int]:
     """Host numbers a specification names, in the order it names them.
 
     Args:
-        spec: ``"all"``; numbers and ranges ``"0-127,200"``; names ``"login1,node[001-016,020]"``;
-            mixtures of these; or ``"parity-of-square:even"`` / ``":odd"``: host i belongs to
-            ``even`` when (i + 1)² has an even number of 1 bits (thesis §4.4). Slots a host
-            (:func:`slots_from_spec`) are passed over.
+        spec: ``"all"``, the compute hosts (:func:`~tailback.placement.compute_hosts`); numbers
+            and ranges ``"0-127,200"``; names ``"login1,node[001-016,020]"``; mixtures of these; or
+            ``"parity-of-square:even"`` / ``":odd"``: host i belongs to ``even`` when (i + 1)² has
+            an even number of 1 bits (thesis §4.4). Slots a host (:func:`slots_from_spec`) are
+            passed over.
         fabric: The fabric.
 
     Raises:
@@ -46,7 +48,7 @@ def slots_from_spec(spec: str, fabric: Fabric, ranks_per_host: int) -> tuple[lis
     """
     spec = spec.strip()
     if spec == "all":
-        hosts = list(range(fabric.n_hosts))
+        hosts = compute_hosts(fabric).hosts
         return hosts, [ranks_per_host] * len(hosts)
     if spec.startswith(_PARITY):
         which = spec[len(_PARITY) :]
@@ -62,7 +64,7 @@ def slots_from_spec(spec: str, fabric: Fabric, ranks_per_host: int) -> tuple[lis
         # A host may be called "a:2"; then it is that host.
         if item not in number and ":" in item:
             named, each = _slots_of(item, spec)
-        expanded = _expand(named, spec, number, fabric.n_hosts)
+        expanded = _expand(named, spec, number, fabric)
         hosts.extend(expanded)
         slots.extend([each] * len(expanded))
     seen: set[int] = set()
@@ -115,11 +117,20 @@ def _range(text: str, spec: str, limit: int) -> tuple[int, int, int]:
     return first, last, len(match[1]) if match[1].startswith("0") else 1
 
 
-def _expand(item: str, spec: str, number: dict[str, int], n_hosts: int) -> list[int]:
+def left_out(spec: str, fabric: Fabric) -> str:
+    """Which hosts ``all`` in a specification leaves out and why; empty where it leaves out none."""
+    items = _items(spec.strip())
+    if any(item.partition(":")[0].strip() == "all" for item in items):
+        return compute_hosts(fabric).note
+    return ""
+
+
+def _expand(item: str, spec: str, number: dict[str, int], fabric: Fabric) -> list[int]:
+    n_hosts = fabric.n_hosts
     if item in number:
         return [number[item]]
     if item == "all":
-        return list(range(n_hosts))
+        return compute_hosts(fabric).hosts
     if _NUMBERS.match(item):
         first, last, _ = _range(item, spec, n_hosts)
         if last >= n_hosts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tailback.diagnose.model import Candidate, Cause, Diagnosis, Kind, Remedy
-from tailback.remedy.proof import current_placement, helps
+from tailback.remedy.proof import MIN_GAIN, current_placement, helps
 from tailback.run import Run
 from tailback.units import percent
 
@@ -20,9 +20,10 @@ OWN: tuple[Kind, ...] = ("placement", "pattern", "combined")
 
 _MEANT = {
     "shift": " (the same nodes, ranks shifted)",
-    "shift-keep-off": " (ranks shifted, hosts of congested leaves left out)",
+    "shift-keep-off": " (ranks shifted, on hosts you allow that are not under congested leaves)",
 }
 _AGAIN = " (made anew: default options, heeding the congestion seen)"
+_COMPACT = " (on hosts you allow, under few switches)"
 
 AVOIDED = 8
 """Links to keep off that are named."""
@@ -56,6 +57,8 @@ def recommend(
     cure = _main(able, diagnosis.cause)
     place = _quickest([c for c in able if c.kind == "placement"])
     advice = _advice(diagnosis, candidates, now, helped=cure is not None)
+    if before is not None:
+        advice = " ".join(filter(None, (advice, _warned(diagnosis.cause, candidates, before))))
     avoid = _avoid(diagnosis)
     if cure is None or before is None:
         if not advice:
@@ -141,8 +144,12 @@ def _said(candidate: Candidate, before: Candidate) -> str:
 
 
 def _named(candidate: Candidate, before: Candidate) -> str:
-    again = _AGAIN if candidate.name == f"{before.name}-again" else ""
-    return candidate.name + _MEANT.get(candidate.name, again)
+    meant = _MEANT.get(candidate.name, "")
+    if candidate.name == f"{before.name}-again":
+        meant = _AGAIN
+    elif candidate.name.endswith("-compact"):
+        meant = _COMPACT
+    return candidate.name + meant
 
 
 def _avoid(diagnosis: Diagnosis) -> list[str]:
@@ -153,6 +160,19 @@ def _avoid(diagnosis: Diagnosis) -> list[str]:
         return diagnosis.slow_links[:AVOIDED]
     own = next((f for f in diagnosis.findings if f.cause == diagnosis.cause), None)
     return [link.name for link in own.links[:AVOIDED]] if own is not None else []
+
+
+def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) -> str:
+    """What would seem to take the cause away, and is proved to make it worse."""
+    kind = CURE_OF.get(cause)
+    if kind == "placement":
+        return ""  # Placements are many; those that are worse say nothing against others.
+    worse = [
+        f"{c.name} ({percent(-_gain(c, before))} more time by re-simulation)"
+        for c in candidates
+        if c.kind == kind and not c.error and _gain(c, before) <= -MIN_GAIN
+    ]
+    return f"What makes it worse: {', '.join(worse)}." if worse else ""
 
 
 def _advice(
@@ -183,13 +203,7 @@ def _advice(
             f"{'it' if what == 'cable' else 'them'} until then."
         )
     if own is None:
-        return {
-            "pattern": "Change the communication: spread the messages over receivers or time.",
-            "routing": "Spread the traffic: use adaptive routing, or routes with more paths.",
-            "slow-link": "Have the cables on the ways of late messages looked at: speed, width, "
-            "error counters.",
-            "other-traffic": "Run again at another time, or ask for nodes of your own switches.",
-        }[cause]
+        return ""
     where = ""
     if cause == "other-traffic" and own.links:
         where = " Links to avoid: " + "; ".join(link.name for link in own.links[:3]) + "."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tailback.diagnose.model import Candidate, Diagnosis, Remedy
+from tailback.diagnose.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy.advice import recommend
@@ -65,13 +65,27 @@ def treat(
     ]
     candidates: list[Candidate] = []
     if ideas:
-        candidates = _tried(run, ideas, means, seeds, progress)
+        tried = _tried(run, ideas, means, seeds, progress)
+        candidates = sorted((_possible(c, diagnosis.ideal_ps) for c in tried), key=in_order)
     remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
     if remedy is None or not remedy.cure:
         return Treatment(remedy)
     changes = {idea.name: idea.change for idea in ideas}
     parts = [changes[name] for name in remedy.cure.split(TOGETHER)]
     return Treatment(remedy, together(parts))
+
+
+def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
+    """The candidate; without its proof where that lies below the ideal time."""
+    proved = not candidate.error and candidate.kind in SAME_PROGRAM
+    if not proved or candidate.low_ps >= ideal_ps:
+        return candidate
+    return Candidate(
+        name=candidate.name, kind=candidate.kind, action=candidate.action,
+        assumes=candidate.assumes, estimate_ps=candidate.estimate_ps,
+        error=f"simulated in {format_time(candidate.low_ps)}, less than the ideal "
+        f"{format_time(ideal_ps)}: the model does not hold for it",
+    )  # fmt: skip
 
 
 TOGETHER = " + "

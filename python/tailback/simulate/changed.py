@@ -21,9 +21,16 @@ def changed(prepared: Prepared, change: Change) -> Prepared:
 
 
 def places(prepared: Prepared, change: Change) -> list[NDArray[np.uint32]]:
-    """Node of each rank of every job."""
+    """Node of each rank of every job.
+
+    Raises:
+        PlacementError: A placement does not keep the hosts, or the ranks a host, of the job
+            (:class:`tailback.placement.Footprint`). Nothing is simulated without this check.
+    """
     nodes = [job.node for job in prepared.jobs]
     if change.placement is not None:
+        name = change.placement_name or "as changed"
+        prepared.observed.footprint.check(prepared.fabric, name, change.placement)
         nodes[prepared.observed_index] = change.placement
     return nodes
 

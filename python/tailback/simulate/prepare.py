@@ -17,7 +17,16 @@ from tailback.fabric.model import Fabric
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
-from tailback.placement import Problem, infer_grid, place, problem_for, slots_from_spec
+from tailback.placement import (
+    Footprint,
+    Problem,
+    footprint,
+    infer_grid,
+    left_out,
+    place,
+    problem_for,
+    slots_from_spec,
+)
 from tailback.registry import Registry
 from tailback.scenario import FabricSection, JobSection, Scenario
 from tailback.traffic.patterns import build as build_pattern
@@ -35,12 +44,14 @@ class Job:
         program: Its traffic.
         problem: The slots it may use.
         node: Node of each rank, shape (R,).
+        footprint: What another placement of it must keep.
     """
 
     section: JobSection
     program: Program
     problem: Problem
     node: NDArray[np.uint32]
+    footprint: Footprint
 
 
 @dataclass
@@ -85,9 +96,11 @@ class Prepared:
     notes: list[str] = field(default_factory=list)
 
     def slots(self) -> NDArray[np.uint32]:
-        """Every node the jobs use or are likely to, sorted: placements fill the first slots."""
-        likely = [job.problem.slot_node[: job.program.n_ranks] for job in self.jobs]
-        return np.unique(np.concatenate([*likely, *(job.node for job in self.jobs)])).astype(
+        """Every node the jobs use or that candidates may use, sorted."""
+        allowed = sorted({host for job in self.jobs for host in job.footprint.allowed})
+        on_allowed = np.flatnonzero(np.isin(self.fabric.node_host, allowed))
+        connected = on_allowed[self.fabric.node_switch[on_allowed] >= 0]
+        return np.unique(np.concatenate([connected, *(job.node for job in self.jobs)])).astype(
             np.uint32
         )
 
@@ -189,8 +202,51 @@ def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
         raise
 
 
-def prepare(scenario: Scenario) -> Prepared:
+def _too_few(problem: Problem, omitted: str) -> PlacementError:
+    return PlacementError(
+        f"job has {problem.n_ranks} ranks, the compute hosts of the fabric hold {problem.n_slots}; "
+        f"{omitted.partition('. To use')[0]}",
+        remedy="raise ranks_per_host (--ranks-per-host), or name the hosts (--hosts)",
+    )
+
+
+def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
+    """Let other placements of the first observed job use the hosts of a specification.
+
+    Raises:
+        PlacementError: A host does not exist or is another job's, the text has numbers of slots, or
+            too few hosts are allowed.
+    """
+    job = next(job for job in jobs if job.section.observed)
+    try:
+        hosts, slots = slots_from_spec(spec, fabric, 0)
+    except PlacementError as error:
+        error.place = (error.place or "").replace("hosts =", "--allow-hosts", 1)
+        raise
+    if any(slots):
+        raise PlacementError(
+            "says how many slots hosts have", place=f"--allow-hosts {spec[:80]}",
+            remedy="name hosts alone: candidates keep the ranks that each host has",
+        )  # fmt: skip
+    others = {host: other for other in jobs if other is not job for host in other.footprint.ranks}
+    named = spec.strip() != "all"
+    for host in [host for host in hosts if host in others]:
+        if named:
+            raise PlacementError(
+                f"host {fabric.host_name[host]!r} is used by job {others[host].section.name!r}",
+                place=f"--allow-hosts {spec[:80]}", remedy="leave it out",
+            )  # fmt: skip
+    allowed = [host for host in hosts if host not in others]
+    job.footprint = footprint(job.problem, job.node, allowed)
+
+
+def prepare(scenario: Scenario, allow_hosts: str | None = None) -> Prepared:
     """Read and place everything ``scenario`` names.
+
+    Args:
+        scenario: The scenario.
+        allow_hosts: Hosts that other placements of the observed job may use, as in ``hosts``; None
+            for those it runs on.
 
     Raises:
         TailbackError: A file cannot be read, a job does not fit, or jobs share hosts.
@@ -201,12 +257,16 @@ def prepare(scenario: Scenario) -> Prepared:
             remedy="set observed = true for the job that is yours",
         )  # fmt: skip
     fabric = degrade(load_fabric(scenario.fabric), scenario.fabric.degraded)
-    jobs, taken = [], dict[int, str]()
+    jobs, notes, taken = [], list[str](), dict[int, str]()
     for number, section in enumerate(scenario.job):
         with _naming(section, number, len(scenario.job)):
             program = load_traffic(section, scenario.seed + number)
             hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
+            omitted = left_out(section.hosts, fabric)
+            if problem.n_ranks > problem.n_slots and omitted:
+                raise _too_few(problem, omitted)
+            notes += [omitted] * bool(omitted)
             node = _placed(section, problem)
         for host in np.unique(fabric.node_host[node]).tolist():
             if host in taken:
@@ -216,7 +276,10 @@ def prepare(scenario: Scenario) -> Prepared:
                     place="[job] hosts", remedy="give each job hosts of its own",
                 )  # fmt: skip
             taken[host] = f"{number + 1} ({section.name!r})"
-        jobs.append(Job(section, program, problem, node))
+        jobs.append(Job(section, program, problem, node, footprint(problem, node)))
+    if allow_hosts is not None:
+        _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])
-    notes = [*fabric.notes, *(note for job in jobs for note in job.program.notes)]
+    notes += [*fabric.notes, *(note for job in jobs for note in job.program.notes)]
+    notes = list(dict.fromkeys(notes))
     return Prepared(scenario, fabric, jobs, program, job_of_label, notes)

@@ -29,10 +29,12 @@ def routing(evidence: Evidence) -> Finding | None:
     leaf share one up-link at line rate, next to up-links that carry nothing.
 
     ## What to do
-    Switch adaptive routing on, or another set of routes (more paths for each destination, routes
-    made for the traffic); the waterfall's `routing` step tells what even spreading is worth.
-    `tailback diagnose` proves adaptive routing, VC routing and, in topologies with detours, their
-    other rules. Otherwise try other placements.
+    Another set of routes (more paths for each destination, or routes made for the traffic), or
+    adaptive routing. Neither is certain: beside other jobs, whose full buffers it spreads to all
+    paths, adaptive routing can be several times slower than static routes. So `tailback diagnose`
+    proves adaptive routing, VC routing and, in topologies with detours, their other rules among
+    the traffic of all jobs, and recommends only what is faster there; the waterfall's `routing`
+    step tells what even spreading is worth to our job alone. Otherwise try other placements.
     """
     roots = evidence.roots.filter(pl.col("verdict") == "routing")
     share = evidence.share(roots)
@@ -58,5 +60,5 @@ def routing(evidence: Evidence) -> Finding | None:
         "Routing imbalance: links are full beside equivalents that are not",
         text + ".",
         roots,
-        "Spread the traffic: use adaptive routing, or routes with more paths to a destination.",
+        "Spread this traffic over the equivalent links: routes with more paths to a destination.",
     )

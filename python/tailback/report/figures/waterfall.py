@@ -18,6 +18,7 @@ LEAST = 0.0005
 
 _COLOURS = {
     "ideal": "#7b8794",
+    "paths": "#aab2bb",
     "injection": CAUSE_COLOURS["injection"],
     "pattern": CAUSE_COLOURS["pattern"],
     "placement": CAUSE_COLOURS["placement"],

@@ -1,0 +1,70 @@
+"""The finding behind a verdict that no rule speaks for: re-simulation or the message log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tailback.diagnose.confidence import AT_REST
+from tailback.diagnose.model import Cause, Finding
+from tailback.units import percent
+
+CODE = "TB000"
+"""Code of a finding that no rule made."""
+
+_TITLE: dict[Cause, str] = {
+    "pattern": "Communication pattern: nodes are sent more than they can take",
+    "placement": "Placement: our own traffic fills links inside the network",
+    "routing": "Routing: the routes share links while others could take the traffic",
+    "slow-link": "Slow link: messages are late as one slow cable makes them",
+    "other-traffic": "Other traffic: messages are late, and not by our own traffic",
+    "injection": "Injection limit: the adapters' line rate takes the time",
+    "not-network": "Not the network: contention costs too little to be worth fixing",
+    "undetermined": "Nothing that was seen says what the time is spent on",
+}
+
+_ADVICE: dict[Cause, str] = {
+    "pattern": "Change the communication: spread the messages over receivers or time.",
+    "placement": "Try other placements of the ranks.",
+    "routing": "Spread the traffic over more paths.",
+    "slow-link": "Have the cables on the ways of late messages looked at: speed, width, "
+    "error counters.",
+    "other-traffic": "Run again at another time, or ask for nodes of your own switches.",
+    "injection": "Send less, or over more adapters.",
+    "not-network": "Look at computation, load balance and latency.",
+    "undetermined": "Run longer, or with a message log.",
+}
+
+
+def with_cause(
+    cause: Cause, findings: Sequence[Finding], cost: Mapping[Cause, float] | None
+) -> list[Finding]:
+    """The findings, among them one of the main cause, and none that says the network is not it.
+
+    Args:
+        cause: The main cause.
+        findings: What the rules found.
+        cost: Share of the time that each cause costs by re-simulation; None without one.
+    """
+    kept = list(findings)
+    if cost is not None and cause not in AT_REST:
+        # The time decided: TB004, which knew congested packets alone, was wrong.
+        kept = [finding for finding in findings if finding.cause != "not-network"]
+    if any(finding.cause == cause for finding in kept):
+        return kept
+    own = Finding(
+        code=CODE, cause=cause, title=_TITLE[cause], explanation=_why(cause, cost), share=0.0,
+        phases=[], links=[], advice=_ADVICE[cause],
+    )  # fmt: skip
+    return [own, *kept]
+
+
+def _why(cause: Cause, cost: Mapping[Cause, float] | None) -> str:
+    if cost is None:
+        return "No congestion tree says so; it follows from when messages were sent and received."
+    if cause in AT_REST:
+        most = percent(max(cost.values(), default=0.0), 1)
+        return f"By re-simulation no cause of contention costs more than {most} of the time."
+    return (
+        "No congestion tree says so; re-simulation charges "
+        f"{percent(cost.get(cause, 0.0))} of the time to it."
+    )

@@ -1,0 +1,129 @@
+"""Which hosts a job gets when nobody names any: the compute nodes, as far as a fabric tells them.
+
+A discovered fabric holds every adapter that is cabled: storage servers, login and management nodes,
+adapters that nobody named. They differ from the compute nodes in the number or rate of their
+adapters, or their names say what they are for. Ranks belong on none of them unless a user names
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailback.fabric.model import Fabric
+
+SERVICES = frozenset({
+    "admin", "archive", "backup", "cache", "dtn", "gateway", "gpfs", "gw", "lnet", "login",
+    "lustre", "management", "mds", "mdt", "mgmt", "mgs", "mgt", "nas", "nfs", "nsd", "oss", "ost",
+    "router", "slurm", "storage", "swift", "ufm", "visu",
+})  # fmt: skip
+"""Words in names of hosts that serve a cluster and do not compute, in lower case."""
+
+_UNNAMED = re.compile(r"\s|\A(?:0x)?[0-9a-f]{16}\Z", re.IGNORECASE)
+"""Names that adapters have before anybody names their host: the vendor's description, the GUID."""
+
+_WORDS = re.compile(r"[^\W\d_]+")
+
+_NAMED = 3
+"""Kinds of hosts left out that :attr:`ComputeHosts.note` describes; it counts the others."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What hosts of one kind have in common.
+
+    Attributes:
+        service: The word of their names that says what they serve for, empty for none.
+        unnamed: Nobody gave them a name.
+        adapters: Adapters with a cable.
+        gbps: Rates of those, each once, in gigabits per second.
+    """
+
+    service: str
+    unnamed: bool
+    adapters: int
+    gbps: tuple[float, ...]
+
+    def __str__(self) -> str:
+        if not self.adapters:
+            return "no cable"
+        if self.service:
+            return f"{self.service!r} in the name"
+        rates = "/".join(f"{rate:g}" for rate in self.gbps)
+        return "no name" if self.unnamed else f"{self.adapters} × {rates} Gb/s"
+
+
+@dataclass(frozen=True)
+class ComputeHosts:
+    """The hosts a job gets by default.
+
+    Attributes:
+        hosts: Their numbers, in the order of the fabric.
+        note: Which hosts were left out, why, and how to have them; empty when none were.
+    """
+
+    hosts: list[int]
+    note: str = ""
+
+
+def compute_hosts(fabric: Fabric) -> ComputeHosts:
+    """The hosts of a fabric that are alike: the most numerous kind that serves no other purpose.
+
+    A kind is the number and nominal rates of a host's connected adapters, whether anybody named it,
+    and whether its name holds one of :data:`SERVICES`. Of kinds with as many hosts the one with
+    more bandwidth is taken.
+    """
+    kinds = _kinds(fabric)
+    count = Counter(kinds)
+    if len(count) <= 1:
+        return ComputeHosts(list(range(fabric.n_hosts)))
+    usual = max(
+        count,
+        key=lambda kind: (
+            kind.adapters > 0, not kind.service, count[kind], not kind.unnamed,
+            kind.adapters * sum(kind.gbps), str(kind),
+        ),
+    )  # fmt: skip
+    hosts = [host for host, kind in enumerate(kinds) if kind == usual]
+    return ComputeHosts(hosts, _note(fabric, kinds, usual))
+
+
+def _kinds(fabric: Fabric) -> list[_Kind]:
+    nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
+    rates: list[list[float]] = [[] for _ in range(fabric.n_nodes)]
+    for link in np.flatnonzero(fabric.link_src < fabric.n_nodes).tolist():
+        rates[int(fabric.link_src[link])].append(float(nominal[link]))
+    out = []
+    for name, nodes in zip(fabric.host_name, fabric.host_nodes(), strict=True):
+        cabled = [rates[node] for node in nodes if rates[node]]
+        words = {word.lower() for word in _WORDS.findall(name)}
+        unnamed = not name or _UNNAMED.search(name) is not None
+        out.append(
+            _Kind(
+                service="" if unnamed else min(words & SERVICES, default=""),
+                unnamed=unnamed,
+                adapters=len(cabled),
+                gbps=tuple(sorted({rate for each in cabled for rate in each})),
+            )
+        )
+    return out
+
+
+def _note(fabric: Fabric, kinds: list[_Kind], usual: _Kind) -> str:
+    out = Counter(kind for kind in kinds if kind != usual)
+    parts = []
+    for kind, number in out.most_common(_NAMED):
+        example = fabric.host_name[kinds.index(kind)]
+        example = example if len(example) <= 20 else f"{example[:19]}…"
+        parts.append(f"{number} ({kind}, like {example})" if number > 1 else f"{example} ({kind})")
+    rest = sum(out.values()) - sum(number for _, number in out.most_common(_NAMED))
+    if rest:
+        parts.append(f"{rest} more")
+    return (
+        f"hosts left out, as they are not compute hosts like the other {kinds.count(usual)} "
+        f"({usual}): {', '.join(parts)}. To use them too: --hosts 0-{fabric.n_hosts - 1}"
+    )
