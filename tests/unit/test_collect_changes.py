@@ -265,7 +265,7 @@ def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does()
         board.update(rows)
         board.sweeps = sweep + 1
         shown.append(ports(board))
-        named = {target.guid for target, *_ in board.worst(5)}
+        named = {one.target.guid for one in board.worst(5)}
         assert named == {int(guid, 16) for guid in shown[-1]}
     # Two sweeps with both, two that may have been missed, and the third in a row is one too many.
     assert shown == [set(), both, both, both, first, first, first, both]

@@ -27,8 +27,8 @@ from tailback.counters.collect import (
     Settings,
     Summary,
 )
-from tailback.counters.collect.board import label
 from tailback.counters.collect.endpoint import parse_address
+from tailback.counters.collect.exposition import label
 from tailback.counters.collect.fabric_file import read_targets
 from tailback.counters.collect.rounds import disjoint_sets
 from tailback.counters.collect.subnet import PortTarget
