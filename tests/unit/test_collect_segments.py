@@ -251,7 +251,7 @@ def test_a_collector_killed_again_and_again_loses_a_second_at_most(tmp_path: Pat
             env=environment, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert child.stdout is not None
-        said = [child.stdout.readline() for _ in range(draw.randint(80, 240))]
+        said = [child.stdout.readline() for _ in range(draw.randint(40, 120))]
         child.send_signal(signal.SIGKILL)
         said += child.stdout.read().splitlines(keepends=True)
         # By its own clock: how fast the machine is does not matter.
