@@ -5,10 +5,17 @@ from __future__ import annotations
 import errno
 import heapq
 import struct
-import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tailback.counters.collect import (
+    Board,
+    Collection,
+    Exchange,
+    Session,
+    Settings,
+)
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect.umad import Answer
 
@@ -46,12 +53,26 @@ class Device:
 
 @dataclass
 class Clock:
-    """A clock that goes on only when somebody waits."""
+    """A clock that goes on when somebody waits, and by ``step_ns`` when somebody looks at it."""
 
     now: int = 1_000_000_000
+    step_ns: int = 0
+    _coming: list[tuple[Callable[[], bool], Callable[[], object]]] = field(default_factory=list)
 
     def __call__(self) -> int:
+        self.now += self.step_ns
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time go by; what :meth:`when` waits for happens first."""
+        for item in [item for item in self._coming if item[0]()]:
+            self._coming.remove(item)
+            item[1]()
+        self.now += max(1, round(1e9 * seconds))
+
+    def when(self, condition: Callable[[], bool], act: Callable[[], object]) -> None:
+        """Do something once, in the first pause in which a condition holds."""
+        self._coming.append((condition, act))
 
 
 @dataclass
@@ -60,7 +81,7 @@ class FakeSubnet:
 
     Attributes:
         devices: By GUID.
-        clock: None for real time.
+        clock: Goes on with what is waited for: no test depends on how fast a machine is.
         on_the_way: Most requests that were on the way at once, in all and to each LID.
         silent: Never report a time-out, as a simulator does and the kernel does not.
         drop_every: Lose every so many-th request.
@@ -68,7 +89,7 @@ class FakeSubnet:
     """
 
     devices: dict[int, Device]
-    clock: Clock | None = None
+    clock: Clock = field(default_factory=lambda: Clock(step_ns=100))
     silent: bool = False
     drop_every: int = 0
     script: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -81,7 +102,7 @@ class FakeSubnet:
     _to: Counter[int] = field(default_factory=Counter)
 
     def now(self) -> int:
-        return time.monotonic_ns() if self.clock is None else self.clock.now
+        return self.clock.now
 
     def send(self, mad_class: int, lid: int, mad: bytearray, timeout_ms: int) -> None:
         self.sent += 1
@@ -113,10 +134,7 @@ class FakeSubnet:
         pass
 
     def _pass(self, until: int) -> None:
-        if self.clock is not None:
-            self.clock.now = max(self.clock.now, until)
-        else:
-            time.sleep(max(0, until - time.monotonic_ns()) / 1e9)
+        self.clock.now = max(self.clock.now, until)
 
     def _by_lid(self, lid: int) -> Device | None:
         return next((d for d in self.devices.values() if d.lid == lid), None)
@@ -176,6 +194,20 @@ class FakeSubnet:
         else:
             struct.pack_into(">QQQQ", mad, 64 + 8, port.words, 7, port.packets, 8)
             struct.pack_into(">Q", mad, 64 + 168, port.wait)
+
+
+def session(
+    subnet: FakeSubnet,
+    settings: Settings,
+    collection: Collection,
+    board: Board | None = None,
+    log: Callable[[str], None] = lambda line: None,
+    timeout_ms: int = 5,
+) -> Session:
+    """A session on the subnet's clock."""
+    exchange = Exchange(subnet, timeout_ms=timeout_ms, retries=1, clock=subnet.clock)
+    clock = subnet.clock
+    return Session(settings, exchange, collection, board or Board(), log, clock, clock.sleep)
 
 
 def row_of_switches(switches: int = 3, hosts: int = 2, **facts: object) -> FakeSubnet:

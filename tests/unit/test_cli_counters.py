@@ -215,8 +215,8 @@ def test_a_port_at_its_top_for_ever_is_not_passed_over(
 ) -> None:
     files = [plain(tmp_path / f"{n}.txt", 136, {1: (5 + n, 100), 17: (5 + n, TOP)}) for n in (1, 2)]
     text = said(capsys, *files, "--every", "1 s", "--fabric", FABRIC)
-    assert "LITTLE STALL" in text, "of the ports that tell"
-    assert "nothing is known of their stall: 1" in " ".join(text.split())
+    assert "PORTS STALL" in text
+    assert "the stall counters of 1 of 2 ports are full" in " ".join(text.split())
     assert "leaf08[17]" in text
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import re
 import threading
-import time
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from collect_subnet import FakeSubnet, Port, row_of_switches
+from collect_subnet import FakeSubnet, Port, row_of_switches, session
 from test_collect_session import FILE, MS, after_sweeps, table, unplug_after
 
 import tailback.cli as command_line
@@ -22,7 +21,6 @@ from tailback.counters.collect import (
     Collection,
     Exchange,
     RoundPlan,
-    Session,
     Settings,
 )
 from tailback.counters.collect import mad as mads
@@ -40,7 +38,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def quick(subnet: FakeSubnet) -> Exchange:
-    return Exchange(subnet, timeout_ms=5, retries=1)
+    return Exchange(subnet, timeout_ms=5, retries=1, clock=subnet.clock)
 
 
 def test_a_discovery_file_that_is_being_written_does_not_end_a_collector(tmp_path: Path) -> None:
@@ -51,9 +49,9 @@ def test_a_discovery_file_that_is_being_written_does_not_end_a_collector(tmp_pat
     settings = Settings(interval_ns=5 * MS, sweeps=4, fabric=file, rediscover_ns=1)
     subnet.devices[0x1000].lid, subnet.devices[0x2000].lid = 11, 12
     board = Board()
-    session = Session(settings, quick(subnet), collection, board, lines.append)
-    after_sweeps(board, 1, lambda: file.write_text(FILE.replace("[4] ", "[4 ")))
-    assert session.run().sweeps == 4
+    made = session(subnet, settings, collection, board, lines.append)
+    after_sweeps(subnet, board, 1, lambda: file.write_text(FILE.replace("[4] ", "[4 ")))
+    assert made.run().sweeps == 4
     collection.close()
     assert any("the ports stay as they are" in line for line in lines), lines
 
@@ -110,9 +108,9 @@ def test_a_change_elsewhere_is_no_gap_in_the_series_of_other_ports(tmp_path: Pat
     subnet = row_of_switches(2, 1)
     collection, board = Collection(tmp_path / "c"), Board()
     settings = Settings(interval_ns=20 * MS, sweeps=8)
-    session = Session(settings, quick(subnet), collection, board)
-    unplug_after(2, session, subnet, board)
-    session.run()
+    made = session(subnet, settings, collection, board)
+    unplug_after(2, made, subnet, board)
+    made.run()
     collection.close()
     intervals = table(tmp_path / "c", "intervals")
     assert len(list((tmp_path / "c" / "intervals").iterdir())) == 2
@@ -123,14 +121,14 @@ def test_a_hangup_is_answered_between_sweeps_and_moves_none(tmp_path: Path) -> N
     subnet = row_of_switches(2, 1)
     collection, board, lines = Collection(tmp_path / "c"), Board(), []
     settings = Settings(interval_ns=300 * MS, sweeps=3)
-    session = Session(settings, quick(subnet), collection, board, lines.append)
-    unplug_after(1, session, subnet, board)
-    session.run()
+    made = session(subnet, settings, collection, board, lines.append)
+    unplug_after(1, made, subnet, board)
+    made.run()
     collection.close()
     assert len([line for line in lines if "ports" in line]) == 2
     intervals = table(tmp_path / "c", "intervals").filter(pl.col("node_guid") == 0x1000)
-    assert intervals["interval_ns"].min() > 250 * MS  # type: ignore[operator]
-    assert intervals["interval_ns"].max() < 450 * MS  # type: ignore[operator]
+    assert intervals["interval_ns"].min() > 299 * MS  # type: ignore[operator]
+    assert intervals["interval_ns"].max() < 301 * MS  # type: ignore[operator]
     gone = table(tmp_path / "c", "readings").filter(pl.col("node_guid") == 0x1001)
     assert gone.filter(pl.col("port") == 1).height == 1, "what is gone is not asked again"
 
@@ -150,24 +148,22 @@ def test_readings_reach_the_disk_between_sweeps_too(
     monkeypatch.setattr(sessions, "FLUSH_NS", 0)
     collection, board = Collection(tmp_path / "c"), Board()
     settings = Settings(interval_ns=60_000 * MS)
-    session = Session(settings, quick(row_of_switches(2, 1)), collection, board)
+    subnet = row_of_switches(2, 1)
+    made = session(subnet, settings, collection, board)
 
-    def stop() -> None:
-        time.sleep(0.5)
-        session.stop()
-
-    after_sweeps(board, 1, stop)
-    session.run()
+    subnet.clock.when(lambda: len(synced) == 2, made.stop)
+    made.run()
     collection.close()
     # Once with the first reading and once with the others, while no sweep is under way.
     assert len(synced) == 2 and synced[1] > synced[0]
+    assert subnet.clock.now < settings.interval_ns, "long before the next sweep"
 
 
 def test_a_port_without_the_counter_has_no_sample(tmp_path: Path) -> None:
     subnet = row_of_switches(1, 1)
     subnet.devices[0x1000].mask = 0x0300
     collection, board = Collection(tmp_path / "c"), Board()
-    Session(Settings(interval_ns=MS, sweeps=2), quick(subnet), collection, board).run()
+    session(subnet, Settings(interval_ns=MS, sweeps=2), collection, board).run()
     collection.close()
     waits = [line for line in board.metrics().splitlines() if "_wait_ticks_total{" in line]
     assert len(waits) == 1 and 'guid="0x0000000000002000"' in waits[0]
@@ -228,7 +224,7 @@ def test_rounds_are_made_where_management_requests_are_barred(tmp_path: Path) ->
     plan = RoundPlan(sets=2, reads=3, spacing_ns=MS, rounds=6)
     settings = Settings(rounds=plan, fabric=file, duration_ns=20_000 * MS)
     collection, lines = Collection(tmp_path / "c"), []
-    summary = Session(settings, quick(subnet), collection, Board(), lines.append).run()
+    summary = session(subnet, settings, collection, None, lines.append).run()
     collection.close()
     assert (summary.rounds, summary.readings, summary.failed) == (6, 18, 0)
     # Each device once, and once more as an answer may have been lost on the way.
@@ -245,7 +241,7 @@ def test_a_port_of_the_file_that_says_that_it_is_down_is_not_read(tmp_path: Path
     file.write_text(FILE)
     plan = RoundPlan(sets=2, reads=3, spacing_ns=MS, rounds=4)
     collection = Collection(tmp_path / "c")
-    Session(Settings(rounds=plan, fabric=file), quick(subnet), collection, Board()).run()
+    session(subnet, Settings(rounds=plan, fabric=file), collection).run()
     collection.close()
     assert set(table(tmp_path / "c", "readings")["node_guid"]) == {0x2000}
 
@@ -265,7 +261,7 @@ def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does()
         board.update(rows)
         board.sweeps = sweep + 1
         shown.append(ports(board))
-        named = {target.guid for target, *_ in board.worst(5)}
+        named = {one.target.guid for one in board.worst(5)}
         assert named == {int(guid, 16) for guid in shown[-1]}
     # Two sweeps with both, two that may have been missed, and the third in a row is one too many.
     assert shown == [set(), both, both, both, first, first, first, both]
@@ -297,11 +293,29 @@ def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
     monkeypatch.setattr(sessions, "FLUSH_NS", 0)
     collection, board, lines = Collection(tmp_path / "c"), Board(), []
     settings = Settings(interval_ns=20 * MS, sweeps=12, roll_ns=40 * MS)
-    session = Session(settings, quick(row_of_switches(1, 1)), collection, board, lines.append)
-    after_sweeps(board, 8, full.clear)
-    summary = session.run()
+    subnet = row_of_switches(1, 1)
+    made = session(subnet, settings, collection, board, lines.append)
+    after_sweeps(subnet, board, 8, full.clear)
+    summary = made.run()
     collection.close()
     assert summary.sweeps == 12 and collection.segments() == []
     assert any("segments stay as they are" in line and "No space" in line for line in lines), lines
     assert table(tmp_path / "c", "readings").height == summary.readings == 24
     assert table(tmp_path / "c", "intervals").height == 22
+
+
+def test_a_dead_device_is_said_once_and_once_more_when_it_answers_again(tmp_path: Path) -> None:
+    subnet = row_of_switches(3, 2)
+    board, collection, lines = Board(), Collection(tmp_path / "c"), []
+    made = session(subnet, Settings(interval_ns=500 * MS, sweeps=60), collection, board,
+                   lines.append)  # fmt: skip
+    dead = subnet.devices[0x1002]
+    after_sweeps(subnet, board, 2, lambda: setattr(dead, "dead", True))
+    after_sweeps(subnet, board, 50, lambda: setattr(dead, "dead", False))
+    summary = made.run()
+    collection.close()
+    said = [line for line in lines if "switch2" in line]
+    assert len(said) == 2
+    assert said[0].startswith("'switch2': reads failed (") and "timeout" in said[0]
+    assert said[1] == f"'switch2' answers again: {summary.failed} readings failed meanwhile"
+    assert summary.failed == 48 * 3 == board.failed["switch2"]

@@ -28,7 +28,7 @@ def target(**facts: object) -> PortTarget:
         "guid": 2**63 + 5, "node_name": "sw", "switch": True, "port": 3, "lid": 7, "gbps": 54.5,
         "tick_ns": TICK, "tick_source": "published", "extended": True,
     }  # fmt: skip
-    return PortTarget(**(base | facts))  # type: ignore[arg-type]
+    return PortTarget(**(base | facts))
 
 
 def rows(*readings: dict[str, int]) -> np.ndarray:
@@ -160,7 +160,7 @@ def test_a_reading_of_two_halves_is_complete_with_both() -> None:
     subnet = row_of_switches(1, 1, clock=Clock())
     port = subnet.devices[0x1000].ports[1]
     port.words, port.packets, port.wait = 2**40, 2**33, 99
-    exchange = Exchange(subnet, clock=subnet.clock)  # type: ignore[arg-type]
+    exchange = Exchange(subnet, clock=subnet.clock)
     near = target(guid=0x1000, port=1, lid=1)
     reader = PortReader([near], exchange, offset_ns=1000)
     reader.ask(0)
@@ -212,7 +212,7 @@ def test_64_ones_are_no_top_and_32_are() -> None:
 def test_a_64_bit_wait_takes_one_request() -> None:
     subnet = row_of_switches(1, 1, clock=Clock())
     subnet.devices[0x1000].ports[1].wait = 2**40
-    exchange = Exchange(subnet, clock=subnet.clock)  # type: ignore[arg-type]
+    exchange = Exchange(subnet, clock=subnet.clock)
     near = target(guid=0x1000, port=1, lid=1, extended_wait=True)
     reader = PortReader([near], exchange, offset_ns=0)
     reader.ask(0)

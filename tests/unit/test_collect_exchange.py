@@ -19,7 +19,6 @@ def ask(exchange: Exchange, lid: int, tag: object = None) -> None:
 
 
 def make(subnet: FakeSubnet, **options: object) -> Exchange:
-    assert subnet.clock is not None
     return Exchange(subnet, clock=subnet.clock, **options)  # type: ignore[arg-type]
 
 
@@ -125,7 +124,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another() -> None:
     while not exchange.totals.late:
         ask(exchange, 2, "other")
         replies += exchange.results()
-        subnet.clock.now += 50 * MS  # type: ignore[union-attr]
+        subnet.clock.now += 50 * MS
     assert {r.request.lid for r in replies} == {2}
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -14,21 +12,21 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from collect_subnet import FakeSubnet, row_of_switches
+from collect_subnet import FakeSubnet, row_of_switches, session
 
 from tailback.counters.analysis.intervals import difference
+from tailback.counters.analysis.places import from_discovery
 from tailback.counters.collect import (
     Board,
     Collection,
     Endpoint,
-    Exchange,
     RoundPlan,
     Session,
     Settings,
     Summary,
 )
-from tailback.counters.collect.board import label
 from tailback.counters.collect.endpoint import parse_address
+from tailback.counters.collect.exposition import label
 from tailback.counters.collect.fabric_file import read_targets
 from tailback.counters.collect.rounds import disjoint_sets
 from tailback.counters.collect.subnet import PortTarget
@@ -44,34 +42,26 @@ def collect(
 ) -> tuple[Summary, list[str]]:
     lines: list[str] = []
     collection = Collection(out)
-    exchange = Exchange(subnet, timeout_ms=20, retries=1)
     try:
-        session = Session(settings, exchange, collection, board or Board(), lines.append)
-        return session.run(), lines
+        made = session(subnet, settings, collection, board, lines.append, timeout_ms=20)
+        return made.run(), lines
     finally:
         collection.close()
 
 
-def after_sweeps(board: Board, sweeps: int, act: Callable[[], None]) -> None:
-    """Do something in the background as soon as so many sweeps are complete."""
-
-    def wait() -> None:
-        end = time.monotonic() + 20
-        while board.sweeps < sweeps and time.monotonic() < end:
-            time.sleep(0.001)
-        act()
-
-    threading.Thread(target=wait, daemon=True).start()
+def after_sweeps(subnet: FakeSubnet, board: Board, sweeps: int, act: Callable[[], object]) -> None:
+    """Do something in the pause after so many sweeps."""
+    subnet.clock.when(lambda: board.sweeps >= sweeps, act)
 
 
 def unplug_after(sweeps: int, session: Session, subnet: FakeSubnet, board: Board) -> None:
-    """Take a cable out and discover again as soon as so many sweeps are complete."""
+    """Take a cable out and discover again in the pause after so many sweeps."""
 
     def unplug() -> None:
         subnet.devices[0x1001].ports[1].state = 1
         session.rediscover()
 
-    after_sweeps(board, sweeps, unplug)
+    after_sweeps(subnet, board, sweeps, unplug)
 
 
 def table(out: Path, name: str) -> pl.DataFrame:
@@ -106,7 +96,7 @@ def test_sweeps_see_what_the_counters_did(tmp_path: Path) -> None:
 def test_a_node_that_dies_costs_its_own_readings_and_is_named(tmp_path: Path) -> None:
     subnet = row_of_switches(3, 2)
     board = Board()
-    after_sweeps(board, 1, lambda: setattr(subnet.devices[0x1002], "dead", True))
+    after_sweeps(subnet, board, 1, lambda: setattr(subnet.devices[0x1002], "dead", True))
     settings = Settings(interval_ns=100 * MS, sweeps=6)
     summary, lines = collect(subnet, tmp_path / "c", settings, board)
     readings = table(tmp_path / "c", "readings")
@@ -122,6 +112,15 @@ def test_a_node_that_dies_costs_its_own_readings_and_is_named(tmp_path: Path) ->
     ]
     assert sum(event["count"] for event in events) == summary.failed
     assert {event["node"] for event in events} == {"switch2"}
+
+
+def test_names_that_differ_in_control_characters_only_are_different_samples() -> None:
+    names = ["a\x01", "a\x02", "a\u202e", "a\\x01", "a\\u202e", "a\n", "a\\n", "a?"]
+    board = Board()
+    board.failed.update({name: place + 1 for place, name in enumerate(names)})
+    found = [line for line in board.metrics().split("\n") if "reads_failed_total{" in line]
+    assert len({line.rsplit(" ", 1)[0] for line in found}) == len(names)
+    assert all(line.isprintable() for line in found)
 
 
 def test_rounds_are_made_as_002_makes_them(tmp_path: Path) -> None:
@@ -187,12 +186,10 @@ def test_changes_are_found_when_asked_and_carry_no_false_interval(tmp_path: Path
     subnet = row_of_switches(2, 1)
     collection, board = Collection(tmp_path / "c"), Board()
     lines: list[str] = []
-    session = Session(
-        Settings(interval_ns=20 * MS, sweeps=12), Exchange(subnet, timeout_ms=20),
-        collection, board, lines.append,
-    )  # fmt: skip
-    unplug_after(2, session, subnet, board)
-    session.run()
+    settings = Settings(interval_ns=20 * MS, sweeps=12)
+    made = session(subnet, settings, collection, board, lines.append, timeout_ms=20)
+    unplug_after(2, made, subnet, board)
+    made.run()
     collection.close()
     assert [line for line in lines if "ports" in line] == [
         "4 devices, 6 ports",
@@ -223,7 +220,7 @@ def test_no_name_breaks_out_of_a_metric(tmp_path: Path) -> None:
     subnet.script[0x1000, 1] = [0, 10**6]
     board = Board()
     collect(subnet, tmp_path / "c", Settings(interval_ns=20 * MS, sweeps=3), board)
-    sample = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? -?[0-9.e+naN]+')
+    sample = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? [-0-9.e+naN]+')
     page = board.metrics()
     lines = page.rstrip("\n").split("\n")
     for line in lines:
@@ -309,6 +306,28 @@ def test_a_file_without_addresses_is_refused(tmp_path: Path, text: str, message:
         read_targets(path)
     with pytest.raises(CounterError, match="cannot be read"):
         read_targets(tmp_path / "none")
+
+
+PORTS = """\
+CA    12  1 0x0000000000002001 4x EDR - SW    11  4 0x0000000000001000 ( 'h SW 7 8 0x9 ' - 'leaf' )
+SW    11  4 0x0000000000001000 4x EDR - CA    12  1 0x0000000000002001 ( 'leaf' - 'h SW 7 8 0x9 ' )
+SW    11  5 0x0000000000001000 4x EDR - SW    13  6 0x0000000000003000 ( 'leaf' - 'spine' )
+SW    11  7 0x0000000000001000 4x ???                                    'leaf'
+"""
+
+
+def test_ports_from_a_discovery_file_of_one_line_a_port(tmp_path: Path) -> None:
+    path = tmp_path / "fabric"
+    path.write_text(PORTS)
+    found = {(t.guid, t.port): t for t in read_targets(path).targets}
+    assert {key: (t.lid, t.gbps) for key, t in found.items()} == {
+        (0x1000, 4): (11, 100), (0x1000, 5): (11, 100), (0x2001, 1): (12, 100),
+        (0x3000, 6): (13, 100),
+    }  # fmt: skip
+    assert found[0x1000, 4].tick_source == "assumed"
+    places = from_discovery(path)
+    assert not any("known by their names alone" in note for note in places.notes)
+    assert set(places.ports["lid"].drop_nulls()) == {11, 12, 13}
 
 
 def test_a_broken_line_is_named(tmp_path: Path) -> None:

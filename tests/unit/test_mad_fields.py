@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailback.counters.collect import mad as mads
-from tailback.counters.collect.ticks import tick_of
+from tailback.counters.ticks import tick_of
 
 DATA = 64
 

@@ -25,6 +25,7 @@ from tailback.counters.collect import (
     Summary,
     UmadPort,
 )
+from tailback.counters.collect.board import Worst
 from tailback.counters.schema import CounterError
 from tailback.units import counted, parse_time_ps, percent
 
@@ -333,18 +334,26 @@ def _facts(summary: Summary, board: Board) -> dict[str, Any]:
         "notes": summary.notes,
         "most_lost": [
             {
-                "node": target.node_name,
-                "port": target.port,
-                "peer": target.peer_name,
-                "stall_fraction": share,
-                "lost_gbps": lost,
-                "at_least": at_least,
-                "tick_ns": target.tick_ns,
-                "tick_source": target.tick_source,
+                "node": one.target.node_name,
+                "port": one.target.port,
+                "peer": one.target.peer_name,
+                "stall_fraction": one.stall_fraction,
+                "lost_gbps": one.lost_gbps,
+                "at_least": one.at_least,
+                "latched_stall_seconds": one.latched_seconds,
+                "tick_ns": one.target.tick_ns,
+                "tick_source": one.target.tick_source,
             }
-            for target, share, lost, at_least in board.worst(10)
+            for one in board.worst(10)
         ],
     }
+
+
+def _stalled(one: Worst) -> str:
+    """Share of the last interval, or what a full counter stands for since it was set back."""
+    if one.latched_seconds is not None and one.stall_fraction == 0:
+        return f"≥ {one.latched_seconds:.3g} s (counter full)"
+    return ("≥ " if one.at_least else "") + percent(one.stall_fraction)
 
 
 def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> list[str]:
@@ -363,12 +372,12 @@ def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> lis
     if worst:
         rows = [
             (
-                short(f"{target.node_name}[{target.port}]", 32),
-                ("≥ " if at_least else "") + percent(share),
-                f"{lost:.2f}",
-                f"{target.tick_ns:.3g} ns {target.tick_source}",
+                short(f"{one.target.node_name}[{one.target.port}]", 32),
+                _stalled(one),
+                ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}",
+                f"{one.target.tick_ns:.3g} ns {one.target.tick_source}",
             )
-            for target, share, lost, at_least in worst
+            for one in worst
         ]
         lines += ["", "LOST TO STALLS IN THE LAST INTERVAL"]
         lines += columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr")

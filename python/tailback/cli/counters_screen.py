@@ -10,7 +10,7 @@ import polars as pl
 from tailback.cli.text import columns, short, wrap
 from tailback.counters.analysis.limits import cannot_tell, roots
 from tailback.counters.analysis.places import Places
-from tailback.counters.analysis.verdict import Verdict, sentence
+from tailback.counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
 from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
@@ -23,6 +23,8 @@ _NOTICED: Final = {
     "rate_changed": "in which a port got another speed: shares are of the new",
     "stale": "of a device that was not read anew",
     "no_counter": "of a device without the counter",
+    "impossible": "whose stall is more than time allows: left out",
+    "data_impossible": "with more bytes or packets than the link carries: left out",
 }
 _PORTS, _GROUPS, _NOTES = 8, 8, 6
 
@@ -65,15 +67,23 @@ def _scope(verdict: Verdict, kinds: list[str]) -> str:
 
 
 def _share(value: float | None, least: bool = False) -> str:
-    if value is None:
-        return "?"
-    return ("≥ " if least else "") + percent(value)
+    return ("≥ " if least else "") + ("?" if value is None else percent(value))
 
 
-def _gbps(value: float | None) -> str:
+def _stalled(row: dict[str, Any]) -> str:
+    """Share of its time that a port stalled, or the best bound where its counter was full."""
+    bound, seconds = row["stall_at_least"], row["latched_stall_seconds"]
+    if bound is None:
+        return _share(row["stall_fraction"], row["at_least"] > 0)
+    if bound == 0:
+        return "≥ ?" if seconds is None else f"≥ {seconds:.3g} s"
+    return _share(bound, True)
+
+
+def _gbps(value: float | None, least: bool = False) -> str:
     if value is None:
         return "?"
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return ("≥ " if least else "") + (f"{value:.3g}" if value < 1000 else f"{value:,.0f}")
 
 
 def _duration(nanoseconds: int) -> str:
@@ -91,7 +101,7 @@ def _duration(nanoseconds: int) -> str:
 
 def _port_lines(verdict: Verdict, places: Places) -> list[str]:
     """The links that stall most."""
-    known = verdict.ports.filter(pl.col("stall_fraction") > 0).head(_PORTS)
+    known = verdict.ports.filter((pl.col("stall_fraction") > 0) | FULL_COUNTER).head(_PORTS)
     if known.is_empty():
         return []
     peers = {
@@ -103,10 +113,10 @@ def _port_lines(verdict: Verdict, places: Places) -> list[str]:
         rows.append(
             (
                 _link(row, peers),
-                _share(row["stall_fraction"], row["at_least"] > 0),
-                _share(row["maximum"]),
+                _stalled(row),
+                _share(row["maximum"], row["stall_at_least"] is not None),
                 _share(row["utilization"]),
-                _gbps(row["lost_gbps"]),
+                _gbps(row["lost_gbps"], row["stall_at_least"] is not None),
             )
         )
     more = verdict.stalling.height - len(rows)
@@ -135,9 +145,9 @@ def _group_lines(verdict: Verdict) -> list[str]:
             str(row["ports"]),
             "?" if (ever := row["stalled_percent"]) is None else f"{ever:.0f} %",
             _share(row["stall_fraction"], row["at_least"] > 0),
-            _share(row["maximum"]),
+            _share(row["maximum"], row["full_ports"] > 0),
             _share(row["utilization"]),
-            _gbps(row["lost_gbps"]),
+            _gbps(row["lost_gbps"], row["full_ports"] > 0),
         )
         for row in verdict.groups.head(_GROUPS).iter_rows(named=True)
     ]

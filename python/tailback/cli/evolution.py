@@ -21,6 +21,7 @@ from tailback.counters.analysis.evolution_run import (
 from tailback.counters.analysis.evolution_tiers import Panel, tier_panels
 from tailback.counters.readers import read_counters
 from tailback.counters.readers.engine_run import from_run
+from tailback.counters.schema import stands_at_top
 from tailback.errors import RunError, TailbackError
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
@@ -121,7 +122,7 @@ def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
         )  # fmt: skip
     fabric = read_fabric(file)
     rows, _ = attach(read_counters(source).all_intervals(), classify(fabric))
-    told = rows.filter(pl.col("stall_fraction").is_not_null())
+    told = rows.filter(pl.col("stall_fraction").is_not_null() | stands_at_top())
     if not told.height:
         raise RunError(
             f"no port tells its stall as a share of time ({rows.height} intervals between "

@@ -37,6 +37,8 @@ class Flag(IntFlag):
         STALE: The device was not read anew: the values are those of the reading before.
         DATA_AT_LEAST: The bytes or packets of this row are a lower bound.
         RATE_CHANGED: The port got another speed within the interval; shares are of the new one.
+        IMPOSSIBLE: A stall counter rose by more than time allows; its number is left out.
+        DATA_IMPOSSIBLE: Bytes or packets rose by more than the link can carry; left out.
     """
 
     AT_LEAST = 1
@@ -48,6 +50,8 @@ class Flag(IntFlag):
     STALE = 64
     DATA_AT_LEAST = 128
     RATE_CHANGED = 256
+    IMPOSSIBLE = 512
+    DATA_IMPOSSIBLE = 1024
 
 
 def _columns(*columns: tuple[str, type[pl.DataType], str]) -> tuple[Column, ...]:
@@ -106,6 +110,11 @@ INTERVALS: Final = Table(
             ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit, null if not a tick"),
             ("stall_ns", pl.Float64, "time with data but no credit, nanoseconds"),
             ("stall_fraction", pl.Float64, "stall_ns over interval_ns: may pass 1 by its timing"),
+            (
+                "latched_stall_ns",
+                pl.Float64,
+                "stall since the last reset that a latched counter shows",
+            ),
             ("internal_stall_fraction", pl.Float64, "share of time waiting inside the router"),
             ("utilization", pl.Float64, "data sent over what the capacity allows"),
             ("capacity_gbps", pl.Float64, "data rate of the port, gigabits per second"),
@@ -115,6 +124,9 @@ INTERVALS: Final = Table(
     ),
 )
 
+
+SIMULATED: Final = "simulation"
+"""Source of simulated rows: the engine books a packet at once, so no bound of time holds there."""
 
 ROUNDING: Final = 1e-12
 """Relative error that a percentage may have got from floats: 100 times 0.07 is above 7."""
@@ -151,6 +163,28 @@ def conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
         )
     except pl.exceptions.PolarsError as error:
         raise CounterError(f"table {table.name!r}: {error}") from None
+
+
+def stands_at_top() -> pl.Expr:
+    """Which rows of ``counter_intervals`` end with a stall counter at its largest value (Boolean).
+
+    Such a row gives a lower bound of the stall, or none where the counter stood there all the time.
+    """
+    bits = int(Flag.LATCHED | Flag.AT_LEAST)
+    flagged = (pl.col("flags") & (bits | int(Flag.IMPOSSIBLE))) == bits
+    no_number = pl.col("xmit_wait_ticks").is_null() & pl.col("stall_fraction").is_null()
+    return flagged & (pl.col("latched_stall_ns").is_not_null() | no_number)
+
+
+def counter_is_full(key: str) -> pl.Expr:
+    """Which rows end with a full stall counter that can be believed (Boolean).
+
+    Args:
+        key: Column that tells ports apart. A port whose counter rose by more than time allows has
+            no counter to believe.
+    """
+    jumped = ((pl.col("flags") & int(Flag.IMPOSSIBLE)) > 0).any().over(key)
+    return stands_at_top() & ~jumped
 
 
 def lost_gbps(stall_fraction: pl.Expr, capacity_gbps: pl.Expr) -> pl.Expr:

@@ -2,8 +2,10 @@
 
 Everybody who takes differences uses it: the collector, while it collects, and the readers of files.
 
-**The counter rose or stayed**: the difference is taken at its word. (Set back and past its old
-value since cannot be told from neither; the difference is then less than the truth.)
+**The counter rose or stayed**: the difference is taken at its word, if the port can have done so
+much in 1.5 times the interval; otherwise the reading is *impossible*: flagged, without a number.
+Where speed or tick are unknown, those of the fastest link bound the rise. (A counter set back and
+past its old value since cannot be told from one that was not; its difference is then too small.)
 
 **It stands at its largest value**: it has *latched*. InfiniBand's counters stop at all ones
 (InfiniBand Architecture, vol. 1, 16.1.3.5), so the difference is a lower bound, and nothing at all
@@ -36,10 +38,17 @@ from typing import Final
 
 import polars as pl
 
-from tailback.counters.schema import Flag
+from tailback.counters.schema import SIMULATED, Flag
+from tailback.counters.ticks import SHORTEST_TICK_NS
+from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, data_rate_gbps
 
 POSSIBLE: Final = 1.5
-"""How many times the interval a wrap may take: readings may be later than their times say."""
+"""How many times the interval a rise may take: readings may be later than their times say."""
+
+FASTEST_GBPS: Final = max(
+    data_rate_gbps(width, speed) or 0.0 for width in WIDTHS for speed in LANE_SIGNAL_GBPS
+)
+"""Data rate of the fastest link there is: the bound where a port's own is unknown."""
 
 SMALLEST_PACKET_BYTES: Final = 24
 """Octets of the shortest packet: what bounds packets by the speed of a port."""
@@ -56,6 +65,7 @@ class Counter:
         limit: Column of its largest value; None where it has none.
         low: The flag that says that its number is a lower bound.
         most: Largest increase that an interval allows; None or null where unknown.
+        impossible: The flag that says that it rose by more.
         unit: What one count is worth: data in bytes are counted in words of four.
     """
 
@@ -64,6 +74,7 @@ class Counter:
     low: Flag = Flag.AT_LEAST
     most: pl.Expr | None = None
     unit: int = 1
+    impossible: Flag = Flag.IMPOSSIBLE
 
 
 Before = Callable[[str], pl.Expr]
@@ -133,14 +144,16 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
         top = pl.col(counter.limit)
         full, was_full = (now >= top).fill_null(False), (old >= top).fill_null(False)
         way = top - old + counter.unit + now
+    rise = now - old
+    beyond = pl.lit(False) if most is None else ((now >= old) & (rise > most)).fill_null(False)
     value = (
-        pl.when(full & was_full)
+        pl.when((full & was_full) | beyond)
         .then(None)
         .when(wrapped)
         .then(way)
         .when(fell)
         .then(pl.when(from_zero).then(now))
-        .otherwise(now - old)
+        .otherwise(rise)
     )
     low = int(counter.low)
     flags = (
@@ -154,12 +167,13 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
         .fill_null(0)
         .cast(pl.UInt32)
     )
-    return Step(value, flags)
+    too_much = pl.when(beyond).then(int(counter.impossible)).otherwise(0).cast(pl.UInt32)
+    return Step(value, flags | too_much)
 
 
 def most_bytes(interval_ns: pl.Expr, gbps: pl.Expr) -> pl.Expr:
     """The most that a port of ``gbps`` can send in an interval, with the slack of its times."""
-    return interval_ns.cast(pl.Float64) * POSSIBLE * gbps / 8
+    return interval_ns.cast(pl.Float64) * POSSIBLE * gbps.fill_null(FASTEST_GBPS) / 8
 
 
 def most_stall_ns(interval_ns: pl.Expr, lanes: pl.Expr) -> pl.Expr:
@@ -169,4 +183,42 @@ def most_stall_ns(interval_ns: pl.Expr, lanes: pl.Expr) -> pl.Expr:
 
 def most_ticks(interval_ns: pl.Expr, tick_ns: pl.Expr) -> pl.Expr:
     """The most ticks of PortXmitWait in an interval, with the slack of its times."""
-    return interval_ns.cast(pl.Float64) * POSSIBLE / tick_ns
+    return interval_ns.cast(pl.Float64) * POSSIBLE / tick_ns.fill_null(SHORTEST_TICK_NS)
+
+
+def possible(intervals: pl.LazyFrame) -> pl.LazyFrame:
+    """Intervals without the numbers that cannot be, flagged as :func:`steps` flags them.
+
+    For intervals that somebody else took: derived columns, and tables of former versions.
+
+    Args:
+        intervals: Rows of ``counter_intervals``.
+    """
+    length = pl.when(pl.col("source").ne_missing(SIMULATED)).then(pl.col("interval_ns"))
+    room = most_bytes(length, pl.col("capacity_gbps"))
+    allowed = length.cast(pl.Float64) * POSSIBLE
+    beyond = {
+        "stall": (pl.col("stall_fraction") > POSSIBLE)
+        | (pl.col("stall_ns") > allowed)
+        | (pl.col("xmit_wait_ticks") > allowed / SHORTEST_TICK_NS),
+        "inner": pl.col("internal_stall_fraction") > POSSIBLE,
+        "data": (pl.col("utilization") > POSSIBLE) | (pl.col("data_bytes") > room),
+        "packets": pl.col("packets") > room / SMALLEST_PACKET_BYTES,
+    }
+    wrong = {name: found.fill_null(False) for name, found in beyond.items()}
+    columns = {
+        "stall": ("xmit_wait_ticks", "stall_ns", "stall_fraction"),
+        "inner": ("internal_stall_fraction",),
+        "data": ("data_bytes", "utilization"),
+        "packets": ("packets",),
+    }
+    flag = pl.when(wrong["stall"] | wrong["inner"]).then(int(Flag.IMPOSSIBLE)).otherwise(0)
+    data_flag = pl.when(wrong["data"] | wrong["packets"]).then(int(Flag.DATA_IMPOSSIBLE))
+    return intervals.with_columns(
+        *(
+            pl.when(~wrong[name]).then(pl.col(column)).alias(column)
+            for name, mine in columns.items()
+            for column in mine
+        ),
+        flags=pl.col("flags") | flag.cast(pl.UInt32) | data_flag.otherwise(0).cast(pl.UInt32),
+    )

@@ -26,7 +26,21 @@ _LINE = re.compile(
 )
 # A remote end cut off half-way must not pass for the name of an unconnected port.
 _CUT_REMOTE = re.compile(r"^-(?:\s|$)")
+_LID = re.compile(r"\b(CA|SW|RT)\s+(\d{1,5})\s+(\d{1,3})\s+0x([0-9a-fA-F]{1,16})\s")
 _KINDS = {"CA": Kind.ADAPTER, "SW": Kind.SWITCH, "RT": Kind.ROUTER}
+
+
+def port_lids(text: str) -> dict[tuple[str, int], int]:
+    """Local identifier by key of the device and number of the port, of lines that can be read."""
+    out: dict[tuple[str, int], int] = {}
+    for line in text.split("\n"):
+        if not _START.match(line.strip()):
+            continue
+        # Names come last and are anybody's: what is before them tells this end and the other.
+        ends = line.split("'", 1)[0]
+        for word, lid, port, guid in _LID.findall(ends):
+            out[f"{word} {int(guid, 16):016x}", int(port)] = int(lid)
+    return out
 
 
 def _unquoted(text: str) -> str:

@@ -24,6 +24,7 @@ from tailback.counters.analysis.evolution_layout import columns_of, time_unit
 from tailback.counters.analysis.evolution_tiers import Panel
 from tailback.counters.analysis.figures import draw, render
 from tailback.counters.analysis.study import Study
+from tailback.counters.schema import counter_is_full
 from tailback.report import scales
 from tailback.report.packing import Packer, safe_json
 from tailback.report.page import asset, content_policy, template, write_page
@@ -82,6 +83,12 @@ def render_evolution(
     if percent is not None and percent.size > MOST_VALUES:
         percent = None
         notes.append("The network is left out: too many links and steps for a page.")
+    full = int(graph.features["at_least"].sum())
+    if full:
+        notes.append(
+            f"{counted(full, 'feature', ',')} hold links whose stall counter is full: nobody knows "
+            f"how much more they stalled; they are drawn with {graph.threshold:g} % and marked ≥."
+        )
     unit, scale = time_unit(graph.steps)
     data, arrays = _payload(graph, panels, percent, unit, scale)
     drawn = draw("evolution", Study(evolution=graph, title=title))
@@ -142,7 +149,11 @@ def values_at(
         return None
     out = np.full((len(graph.steps), len(graph.places)), np.nan)
     fraction = intervals["stall_fraction"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    np.fmax.at(out, (graph.sweeps.at(intervals), place), 100.0 * fraction)
+    percent = 100.0 * fraction
+    if "link" in intervals.columns:
+        full = intervals.select(counter_is_full("link")).to_series().to_numpy()
+        percent = np.where(full, np.fmax(percent, graph.threshold), percent)
+    np.fmax.at(out, (graph.sweeps.at(intervals), place), percent)
     return out
 
 
@@ -199,8 +210,8 @@ def _worst_evolutions(graph: Evolution) -> Evolution:
         return graph
     ranked = (
         graph.features.group_by("evolution")
-        .agg(worst=pl.col("maximum").max(), n=pl.len())
-        .sort("worst", "evolution", descending=[True, False])
+        .agg(worst=pl.col("maximum").max(), full=pl.col("at_least").any(), n=pl.len())
+        .sort("full", "worst", "evolution", descending=[True, True, False])
     )
     kept = ranked.filter(ranked["n"].cum_sum() <= MOST_FEATURES)["evolution"]
     features = graph.features.filter(pl.col("evolution").is_in(kept.implode()))
@@ -222,18 +233,25 @@ def _worst_evolutions(graph: Evolution) -> Evolution:
     )  # fmt: skip
 
 
+def _bound(row: dict[str, Any], column: str) -> str:
+    """A percentage of a feature, marked where it is a lower bound."""
+    return f"{'≥ ' if row['at_least'] else ''}{row[column]:.1f}"
+
+
 def _worst_rows(graph: Evolution, scale: float) -> list[tuple[str, ...]]:
     if graph.features.is_empty():
         return []
     one = graph.members.group_by("feature").agg(pl.col("place").min())
     rows = (
-        graph.features.sort("maximum", "extent", "feature", descending=[True, True, False])
+        graph.features.sort(
+            "at_least", "maximum", "extent", "feature", descending=[True, True, True, False]
+        )
         .head(_WORST)
         .join(one, on="feature", how="left", maintain_order="left")
     )
     first = int(graph.steps[0])
     return [
         (str(r["feature"]), f"{(r['time_ns'] - first) / scale:.4g}", str(r["extent"]),
-         f"{r['maximum']:.1f}", f"{r['mean']:.1f}", graph.places[r["place"]][:_NAME])
+         _bound(r, "maximum"), _bound(r, "mean"), graph.places[r["place"]][:_NAME])
         for r in rows.iter_rows(named=True)
     ]  # fmt: skip

@@ -80,7 +80,7 @@ def dot_text(graph: Evolution, title: str = "", *, most: int = 20_000) -> str:
             f'  f{number} [width={size:.2f}, fillcolor="{colour(row["maximum"])}", '
             f'label="{row["extent"]}", fontcolor="{"white" if dark else "black"}", '
             f'tooltip="feature {number}: {counted(row["extent"], "link")}, '
-            f'at most {row["maximum"]:.1f} %"];'
+            f'{"at least" if row["at_least"] else "at most"} {row["maximum"]:.1f} %"];'
         )
         by_step.setdefault(row["step"], []).append(number)
     for step, numbers in by_step.items():

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.counters.analysis.sweeps import Sweeps
-from tailback.counters.schema import ROUNDING, CounterError
+from tailback.counters.schema import ROUNDING, CounterError, counter_is_full
 from tailback.fabric.model import Fabric
 
 FEATURES: Final[dict[str, type[pl.DataType]]] = {
@@ -28,9 +28,11 @@ FEATURES: Final[dict[str, type[pl.DataType]]] = {
     "maximum": pl.Float64,
     "mean": pl.Float64,
     "evolution": pl.UInt32,
+    "at_least": pl.Boolean,
 }
 """Table of features: its number, step and the time of that, links in it, largest and mean value in
-percent, and the evolution (connected piece of the graph) it is part of."""
+percent, the evolution (connected piece of the graph) it is part of, and whether a link of it has a
+full stall counter, so that the values are lower bounds."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def evolve(
     places: list[str],
     *,
     threshold: float = 40.0,
+    full: NDArray[np.bool_] | None = None,
 ) -> Evolution:
     """Build the graph.
 
@@ -132,6 +135,8 @@ def evolve(
         neighbours: Pairs of places, shape (pairs, 2).
         places: Label of each place.
         threshold: A place counts from this value on, percent.
+        full: Intervals whose stall counter is full, shape (n,): nobody knows how much they stalled,
+            so they count, with the threshold where they have no larger value.
 
     Returns:
         The graph; empty when no value reaches the threshold.
@@ -144,11 +149,16 @@ def evolve(
     # A hole in the numbers parts what is around it; how long it is would only overflow the keys.
     apart = np.concatenate([[0], np.cumsum(np.minimum(np.diff(sweeps.number), 2))])
     n_places = len(places)
+    if full is None:
+        full = np.zeros(len(percent), np.bool_)
+    percent = np.where(full, np.fmax(percent, threshold), percent)
     hot = np.isfinite(percent) & (percent >= threshold * (1 - ROUNDING))
     step = sweeps.at(intervals.filter(hot))
     key, row = np.unique(apart[step] * n_places + place[hot], return_inverse=True)
     value = np.full(len(key), -np.inf)
     np.maximum.at(value, row, percent[hot])
+    unbounded = np.zeros(len(key), np.bool_)
+    np.logical_or.at(unbounded, row, full[hot])
     feature = _features(key, neighbours, n_places)
     count = int(feature.max(initial=-1)) + 1
     edges = _edges(key, feature, n_places)
@@ -156,6 +166,8 @@ def evolve(
     extent = np.bincount(feature, minlength=count)
     largest = np.full(count, -np.inf)
     np.maximum.at(largest, feature, value)
+    at_least = np.zeros(count, np.bool_)
+    np.logical_or.at(at_least, feature, unbounded)
     own_step = np.zeros(count, np.int64)
     own_step[feature] = np.searchsorted(apart, key // n_places)
     features = pl.DataFrame(
@@ -163,7 +175,7 @@ def evolve(
             "feature": np.arange(count), "step": own_step, "time_ns": sweeps.time_ns[own_step],
             "extent": extent, "maximum": largest,
             "mean": np.bincount(feature, value, count) / np.maximum(extent, 1),
-            "evolution": pieces,
+            "evolution": pieces, "at_least": at_least,
         },
         schema_overrides=FEATURES,
     )  # fmt: skip
@@ -285,12 +297,16 @@ def from_fabric(
     """The graph of any fabric: links are neighbours where one feeds the other.
 
     Args:
-        intervals: Rows of ``counter_intervals`` with ``link`` numbers of this fabric.
+        intervals: Rows of ``counter_intervals`` with ``link`` numbers of this fabric, or the total
+            of ``instants.hot_links_pass``.
         fabric: The fabric.
         measure: Column of the value, a fraction.
         threshold: Percent.
     """
-    rows = intervals.filter(pl.col("link").is_not_null()).sort("time_ns", "link")
+    known = intervals.filter(pl.col("link").is_not_null())
+    if "full" not in known.columns:
+        known = known.with_columns(full=counter_is_full("link"))
+    rows = known.sort("time_ns", "link")
     link = rows["link"].to_numpy().astype(np.int64)
     if len(link) and int(link.max()) >= fabric.n_links:
         raise CounterError(
@@ -301,5 +317,5 @@ def from_fabric(
         rows, link,
         (rows[measure].cast(pl.Float64) * 100).fill_null(np.nan).to_numpy(),
         fabric_neighbours(fabric), [fabric.link_name(n) for n in range(fabric.n_links)],
-        threshold=threshold,
+        threshold=threshold, full=rows["full"].to_numpy(),
     )  # fmt: skip

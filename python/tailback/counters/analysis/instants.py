@@ -12,7 +12,7 @@ import polars as pl
 
 from tailback.counters.analysis.passes import Pass, Piece
 from tailback.counters.analysis.sweeps import Sweeps, instant, usual_interval
-from tailback.counters.schema import ROUNDING
+from tailback.counters.schema import ROUNDING, counter_is_full
 
 _COLUMNS = ("time_ns", "interval_ns", "node_name", "direction", "stall_fraction")
 
@@ -46,16 +46,20 @@ def _some_of_each_step() -> pl.Expr:
 
 
 def hot_links_pass(threshold: float) -> Pass:
-    """Rows of known links from ``threshold`` percent on, and some of each step."""
-    columns = ("time_ns", "interval_ns", "link", "stall_fraction")
+    """Rows of known links from ``threshold`` percent on or with full counters, some of each step.
+
+    The total has a column ``full`` besides.
+    """
+    columns = ("time_ns", "interval_ns", "link", "xmit_wait_ticks", "stall_fraction",
+               "latched_stall_ns", "flags")  # fmt: skip
     return Pass(partial(_hot_links, threshold=threshold), _all, columns)
 
 
 def _hot_links(piece: Piece, threshold: float) -> pl.LazyFrame:
     return (
         piece.rows.filter(pl.col("link").is_not_null())
-        .select("time_ns", "interval_ns", "link", "stall_fraction")
-        .filter(_reaches(threshold) | _some_of_each_step())
+        .select("time_ns", "interval_ns", "link", "stall_fraction", full=counter_is_full("link"))
+        .filter(_reaches(threshold) | pl.col("full") | _some_of_each_step())
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from tailback.counters.schema import INTERVALS, READINGS, Flag, conform
+from tailback.counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
 from tailback.counters.steps import (
     SMALLEST_PACKET_BYTES,
     Counter,
@@ -43,17 +43,18 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     tick = pl.col("tick_ns").fill_null(pl.lit(tick_ns, pl.Float64))
     same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
     interval = pl.col("time_ns") - shifted("time_ns")
-    room = most_bytes(interval, pl.col("capacity_gbps"))
+    measured = pl.when(pl.col("source").ne_missing(SIMULATED)).then(interval)
+    room = most_bytes(measured, pl.col("capacity_gbps"))
     gbps = pl.col("capacity_gbps")
     changed = (gbps != shifted("capacity_gbps")).fill_null(False)
     lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
-    stalled = most_stall_ns(interval, lanes)
-    low = Flag.DATA_AT_LEAST
+    stalled = most_stall_ns(measured, lanes)
+    low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
     data, packets, wait, stall, inner = steps(
         (
-            Counter("data_bytes", "data_limit", low, room, 4),
-            Counter("packets", "packets_limit", low, room / SMALLEST_PACKET_BYTES),
-            Counter("xmit_wait_ticks", "wait_limit", most=most_ticks(interval, tick)),
+            Counter("data_bytes", "data_limit", low, room, 4, wrong),
+            Counter("packets", "packets_limit", low, room / SMALLEST_PACKET_BYTES, 1, wrong),
+            Counter("xmit_wait_ticks", "wait_limit", most=most_ticks(measured, tick)),
             Counter("stall_ns", None, most=stalled),
             Counter("internal_stall_ns", None, most=stalled),
         )
@@ -76,6 +77,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     length = pl.col("interval_ns").cast(pl.Float64)
     usual = pl.col("interval_ns").median().over(*KEY)
     stall_ns = pl.coalesce(pl.col("stalled") / lanes, pl.col("wait") * tick)
+    latched = pl.col("xmit_wait_ticks") >= pl.col("wait_limit")
     out = rows.with_columns(stall_time=stall_ns).select(
         "time_ns",
         "interval_ns",
@@ -85,6 +87,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         xmit_wait_ticks=pl.col("wait"),
         stall_ns=pl.col("stall_time"),
         stall_fraction=pl.col("stall_time") / length,
+        latched_stall_ns=pl.when(latched).then(pl.col("wait_limit") * tick),
         internal_stall_fraction=pl.col("inner") / lanes / length,
         utilization=pl.col("data") * 8 / (pl.col("capacity_gbps") * length),
         capacity_gbps="capacity_gbps",
@@ -99,7 +102,7 @@ def _row_flags(length: pl.Expr, usual: pl.Expr) -> pl.Expr:
     own = int(Flag.AT_LEAST | Flag.NO_COUNTER | Flag.STALE)
     gap = pl.when(length > 1.5 * usual).then(int(Flag.GAP)).otherwise(0).cast(pl.UInt32)
     # A lower bound of the time inside the router is not one of the stall.
-    seen = int(Flag.WRAP | Flag.RESET | Flag.LATCHED)
+    seen = int(Flag.WRAP | Flag.RESET | Flag.LATCHED | Flag.IMPOSSIBLE)
     return (
         (pl.col("flags") & own)
         | pl.col("earned")

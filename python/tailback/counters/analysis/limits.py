@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.counters.analysis.verdict import Verdict
+from tailback.counters.analysis.verdict import FULL_COUNTER, Verdict
 from tailback.units import counted, format_time, percent
 
 FULL: Final = 0.7
@@ -21,6 +21,7 @@ FULL: Final = 0.7
 def full_ports(verdict: Verdict) -> pl.DataFrame:
     """Ports that were full and hardly waited: where others may be waiting for, busiest first."""
     waits = pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold
+    waits |= FULL_COUNTER
     return verdict.ports.filter((pl.col("utilization") >= FULL) & ~waits).sort(
         "utilization", "node_name", "port", descending=[True, False, False]
     )

@@ -16,8 +16,8 @@ import polars as pl
 from tailback.counters.analysis.classes import CLASSES, classify, tier_words
 from tailback.counters.collect.fabric_file import read_targets
 from tailback.counters.collect.subnet import PortTarget
-from tailback.counters.collect.ticks import tick_of
 from tailback.counters.schema import CounterError
+from tailback.counters.ticks import tick_of
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.run import Run
@@ -254,6 +254,9 @@ def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     return intervals.with_columns(
         stall_ns=pl.coalesce(time, "stall_ns"),
         stall_fraction=pl.coalesce(time / pl.col("interval_ns"), "stall_fraction"),
+        latched_stall_ns=pl.when(pl.col("latched_stall_ns").is_not_null()).then(
+            pl.lit((2**32 - 1) * tick_ns)
+        ),
     )
 
 

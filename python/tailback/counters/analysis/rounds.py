@@ -21,7 +21,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass, Piece
-from tailback.counters.schema import CounterError, Flag
+from tailback.counters.schema import CounterError, Flag, stands_at_top
+from tailback.counters.steps import POSSIBLE
 
 FDR_TICK_NS: Final = 22.0
 """Tick of PortXmitWait in the paper's FDR switches (III-D)."""
@@ -39,8 +40,10 @@ ROUNDS: Final[dict[str, type[pl.DataType]]] = {
     "above_one": pl.UInt32,
     "unexplained": pl.UInt32,
     "left_out": pl.UInt32,
+    "latched": pl.UInt32,
 }
 """Columns of a summary; ``left_out`` counts intervals whose counter was reset or latched,
+``latched`` those of them whose stall counter was full,
 ``unexplained`` fractions above 1 that turn-around times and tick do not allow."""
 
 TICK_TOLERANCE: Final = 0.5 / 22.0
@@ -52,6 +55,9 @@ _FIXED_POINT: Final = 2.0**40
 which threads deliver them."""
 
 _LEAVE_OUT = int(Flag.AT_LEAST | Flag.RESET | Flag.LATCHED | Flag.WRAP)
+
+
+_LATCHED = int(Flag.AT_LEAST | Flag.LATCHED)
 
 
 def forced_idle_fraction(
@@ -209,8 +215,8 @@ def _one_pass(
 
 def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
     """Rounds that lie in several pieces become one row."""
-    numbers = ("intervals", "nonzero", "fixed", "above_one", "unexplained", "left_out", "starts",
-               "late")  # fmt: skip
+    numbers = ("intervals", "nonzero", "fixed", "above_one", "unexplained", "left_out", "latched",
+               "starts", "late")  # fmt: skip
     return parts.group_by("round", maintain_order=True).agg(
         pl.col("node_guid", "node_name", "port", "link").first(),
         pl.col("maximum").max(),
@@ -242,13 +248,15 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     wait = pl.col("xmit_wait_ticks").cast(pl.Int64)
     tick = optional("tick_ns", pl.Float64).fill_null(tick_ns)
     low = (optional("flags", pl.UInt32).fill_null(0) & _LEAVE_OUT) > 0
+    latched = (optional("flags", pl.UInt32).fill_null(0) & _LATCHED) == _LATCHED
     answer = optional("turnaround_ns", pl.UInt64).cast(pl.Float64)
     counted = pl.col("same") & ~pl.col("low") & (pl.col("stalled") >= 0) & (pl.col("length") > 0)
+    counted &= pl.col("stalled") <= POSSIBLE * pl.col("length")
     return (
         readings.select(
             "round", "node_guid", "port",
             optional("node_name", pl.String), optional("link", pl.UInt32),
-            same=same, length=length, low=low,
+            same=same, length=length, low=low, latched=latched,
             stalled=(wait - wait.shift(1)).cast(pl.Float64) * tick,
             slack=((answer + answer.shift(1)) / 2).fill_null(0.0),
             **({"_own": pl.col("_own")} if "_own" in names else {}),
@@ -276,6 +284,7 @@ def _piece(piece: Piece, tick_ns: float) -> pl.LazyFrame:
         above_one=(fraction > 1).sum(),
         unexplained=((fraction > 1) & (pl.col("stalled") > allowed)).sum(),
         left_out=(pl.col("same") & ~pl.col("counted")).sum(),
+        latched=(pl.col("same") & pl.col("latched")).sum(),
         starts=(~pl.col("same")).sum(),
         late=(pl.col("same") & (pl.col("length") < 0)).sum(),
     )
@@ -294,17 +303,22 @@ def _ports(piece: Piece) -> pl.LazyFrame:
         total_nonzero=fraction.sum(),
         above_one=(fraction > 1).sum(),
         left_out=low.sum(),
+        latched=stands_at_top().sum(),
     )
 
 
 def _add_ports(parts: pl.LazyFrame) -> pl.LazyFrame:
     return parts.group_by(_PORT, maintain_order=True).agg(
-        pl.col("intervals", "nonzero", "total_nonzero", "above_one", "left_out").sum(),
+        pl.col("intervals", "nonzero", "total_nonzero", "above_one", "left_out", "latched").sum(),
         pl.col("maximum").max(),
     )
 
 
-INTERVAL_PASS: Final = Pass(_ports, _add_ports, (*_PORT, "flags", "stall_fraction"))
+INTERVAL_PASS: Final = Pass(
+    _ports,
+    _add_ports,
+    (*_PORT, "flags", "xmit_wait_ticks", "stall_fraction", "latched_stall_ns"),
+)
 """What :func:`summarise_intervals` is made of."""
 
 

@@ -29,7 +29,9 @@ from tailback.counters.readers import (
     reader_of,
 )
 from tailback.counters.readers.model import COORDINATES
-from tailback.counters.schema import INTERVALS, CounterError, conform
+from tailback.counters.schema import INTERVALS, CounterError, conform, stands_at_top
+from tailback.counters.steps import possible
+from tailback.counters.ticks import tick_by_rate
 from tailback.run import run_folder
 
 _UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -106,7 +108,7 @@ class Source:
         except CounterError as error:
             raise error.located(self.files[-1]) from None
         more += [*seen_once(readings), *backwards(found, self.instants)]
-        frame = _used(pl.concat([given, found]).lazy()).collect()
+        frame = possible(_used(pl.concat([given, found]).lazy())).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
     def _refuse_tick(self) -> None:
@@ -129,9 +131,10 @@ class Source:
             _, notes = name_ports(conform(INTERVALS, self.ports), places)
             if not places.ports.is_empty():
                 rows = rows.then(partial(named, places=places))
+            rows = rows.then(_with_bounds)
         if tick_ns is not None:
             rows = rows.then(partial(ticked, tick_ns=tick_ns))
-        return (rows if self.ports is None else rows.then(_used)), notes
+        return (rows if self.ports is None else rows.then(_used)).then(possible), notes
 
 
 def load(
@@ -313,6 +316,14 @@ def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Intervals with their utilization, where bytes and capacity tell it."""
     share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
     return rows.with_columns(utilization=pl.coalesce("utilization", share))
+
+
+def _with_bounds(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Rows of a collection with what full stall counters stand for, also of former versions."""
+    bound = (2**32 - 1) * tick_by_rate(pl.col("capacity_gbps"))
+    return rows.with_columns(
+        latched_stall_ns=pl.coalesce("latched_stall_ns", pl.when(stands_at_top()).then(bound))
+    )
 
 
 def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:

@@ -13,7 +13,7 @@ import polars as pl
 
 from tailback.counters.analysis.classes import attach
 from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass, Piece
-from tailback.counters.schema import Flag, lost_gbps
+from tailback.counters.schema import Flag, lost_gbps, stands_at_top
 from tailback.units import counted
 
 Kind = Literal["stalls", "quiet", "unknown"]
@@ -27,10 +27,17 @@ FLAGS: Final[dict[str, Flag]] = {
     "rate_changed": Flag.RATE_CHANGED,
     "stale": Flag.STALE,
     "no_counter": Flag.NO_COUNTER,
+    "impossible": Flag.IMPOSSIBLE,
+    "data_impossible": Flag.DATA_IMPOSSIBLE,
 }
 """What is counted of the flags of intervals."""
 
 _PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
+
+
+FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
+"""Ports of :func:`by_port` whose stall counter stood at its largest value: nobody knows how much
+more they stalled, so they come first. A counter that got there faster than time allows is none."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,8 @@ class Verdict:
     """What an administrator wants to know of port counters at a glance.
 
     Attributes:
-        kind: ``stalls``: some port was stalled for at least ``threshold`` of its time; ``quiet``:
-            none was; ``unknown``: no interval tells a stall.
+        kind: ``stalls``: some port was stalled for at least ``threshold`` of its time, or its
+            counter is full; ``quiet``: none was; ``unknown``: no interval tells a stall.
         threshold: From which share of its time a port counts as stalling, 0–1.
         ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
         groups: Table of :func:`by_group`.
@@ -64,8 +71,8 @@ class Verdict:
 
     @property
     def stalling(self) -> pl.DataFrame:
-        """The ports that stalled for at least the threshold, worst first."""
-        return self.ports.filter(pl.col("stall_fraction") >= self.threshold)
+        """Ports that stalled for at least the threshold or have a full counter, worst first."""
+        return self.ports.filter((pl.col("stall_fraction") >= self.threshold) | FULL_COUNTER)
 
 
 def _sums(piece: Piece) -> pl.LazyFrame:
@@ -75,7 +82,11 @@ def _sums(piece: Piece) -> pl.LazyFrame:
         name: ((pl.col("flags") & int(flag)) > 0).sum().cast(pl.UInt64)
         for name, flag in FLAGS.items()
     }
+    top = stands_at_top()
     return piece.rows.group_by(_PORT).agg(
+        full_intervals=top.sum().cast(pl.UInt64),
+        hidden=length.filter(top & stall.is_null()).sum(),
+        latched_stall_ns=pl.col("latched_stall_ns").max(),
         intervals=pl.len().cast(pl.UInt64),
         length=length.sum(),
         stalled_intervals=(stall > 0).sum().cast(pl.UInt64),
@@ -93,11 +104,11 @@ def _sums(piece: Piece) -> pl.LazyFrame:
 
 
 def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
-    numbers = ("intervals", "length", "stalled_intervals", "stall_known_intervals", "stalled",
-               "known", "used", "sized")  # fmt: skip
+    numbers = ("full_intervals", "hidden", "intervals", "length", "stalled_intervals",
+               "stall_known_intervals", "stalled", "known", "used", "sized")  # fmt: skip
     return parts.group_by(_PORT).agg(
         pl.col(*numbers, *FLAGS).sum(),
-        pl.col("maximum", "capacity_gbps", "end_ns").max(),
+        pl.col("maximum", "capacity_gbps", "end_ns", "latched_stall_ns").max(),
         pl.col("start_ns").min(),
     )
 
@@ -105,7 +116,17 @@ def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
 PORT_PASS: Final = Pass(
     _sums,
     _add,
-    (*_PORT, "time_ns", "interval_ns", "stall_fraction", "utilization", "capacity_gbps", "flags"),
+    (
+        *_PORT,
+        "time_ns",
+        "interval_ns",
+        "xmit_wait_ticks",
+        "stall_fraction",
+        "latched_stall_ns",
+        "utilization",
+        "capacity_gbps",
+        "flags",
+    ),
 )
 """What :func:`by_port` is made of."""
 
@@ -120,17 +141,33 @@ def port_table(sums: pl.DataFrame) -> pl.DataFrame:
         use_known_seconds=pl.col("sized") / 1e9,
         stall_fraction=stalled,
         utilization=used,
-    ).with_columns(lost_gbps=lost_gbps(pl.col("stall_fraction"), pl.col("capacity_gbps")))
-    return _worst_first(out)
+        stall_at_least=pl.when(_FILLED).then(
+            (pl.col("stalled") / (pl.col("known") + pl.col("hidden"))).fill_nan(None).fill_null(0.0)
+        ),
+        latched_stall_seconds=pl.when(_FILLED).then(pl.col("latched_stall_ns") / 1e9),
+    )
+    return _worst_first(_with_lost(out))
 
 
-_WORST: Final = ("stall_fraction", "node_name", "port", "direction")
+_FILLED: Final = (pl.col("full_intervals") > 0) & (pl.col("impossible") == 0)
+
+
+def _with_lost(ports: pl.DataFrame) -> pl.DataFrame:
+    """Ports with the bandwidth their stalls took, a lower bound where a counter is full."""
+    share = pl.coalesce("stall_at_least", "stall_fraction")
+    return ports.with_columns(lost_gbps=lost_gbps(share, pl.col("capacity_gbps")))
+
+
+_WORST: Final = ("stall_at_least", "stall_fraction", "node_name", "port", "direction")
 
 
 def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
-    return table.sort(_WORST, descending=[True, False, False, False], nulls_last=True).select(
+    # Nulls last: a counter that is not full has no bound, so full ones come first.
+    order = [True, True, False, False, False]
+    return table.sort(_WORST, descending=order, nulls_last=True).select(
         *_PORT, "intervals", "seconds", "stall_known_intervals", "stall_known_seconds",
-        "use_known_seconds", "stalled_intervals", "stall_fraction", "maximum", "utilization",
+        "use_known_seconds", "stalled_intervals", "stall_fraction", "stall_at_least",
+        "latched_stall_seconds", "full_intervals", "maximum", "utilization",
         "capacity_gbps", "lost_gbps", *FLAGS, "start_ns", "end_ns",
     )  # fmt: skip
 
@@ -146,7 +183,9 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = EMBEDDED) -> pl.
         ``node_guid, node_name, port, link, direction, intervals, seconds`` (observed),
         ``stall_known_intervals, stall_known_seconds, use_known_seconds`` (those of them in which
         the stall and the bytes are known), ``stalled_intervals, stall_fraction`` (of the time in
-        which the stall is known, null where it never is), ``maximum`` (largest of one interval),
+        which the stall is known, null where it never is), ``stall_at_least`` (of all its time;
+        null unless its counter was full), ``latched_stall_seconds`` (what a full counter stands for
+        since it was set back), ``full_intervals``, ``maximum`` (largest of one interval),
         ``utilization, capacity_gbps, lost_gbps``, one count a key of ``FLAGS``, and ``start_ns,
         end_ns``; worst first.
     """
@@ -163,7 +202,7 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
         ``category, port_type, ports, intervals, stalled_percent`` (of the intervals whose stall is
         known), ``stall_fraction`` (mean over the time in which it is known), ``median`` and
         ``maximum`` (of ports, of intervals), ``utilization, capacity_gbps, lost_gbps`` (sums over
-        ports) and ``at_least``.
+        ports), ``at_least`` and ``full_ports``; those with full counters first.
     """
     known = pl.col("stall_known_intervals")
     stall, used = pl.col("stall_fraction"), pl.col("utilization")
@@ -185,9 +224,11 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
             capacity_gbps=pl.col("capacity_gbps").sum(),
             lost_gbps=pl.when(pl.col("lost_gbps").count() > 0).then(pl.col("lost_gbps").sum()),
             at_least=pl.col("at_least").sum(),
+            full_ports=FULL_COUNTER.sum(),
         )
         .with_columns(pl.col("stall_fraction", "utilization").fill_nan(None))
-        .sort("stall_fraction", "category", "port_type", descending=[True, False, False],
+        .sort("full_ports", "stall_fraction", "category", "port_type",
+              descending=[True, True, False, False],
               nulls_last=True)
     )  # fmt: skip
 
@@ -200,7 +241,8 @@ def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
             looks of one length, so intervals stand for time; ``seconds`` is null, and so is what
             bytes and speeds tell: :func:`with_use` adds them.
     """
-    nothing = {name: pl.lit(0, pl.UInt64) for name in FLAGS if name != "at_least"}
+    counted_ = ("at_least", "latched")
+    nothing = {name: pl.lit(0, pl.UInt64) for name in FLAGS if name not in counted_}
     known = pl.col("intervals").sum()
     table = (
         summary.group_by("node_guid", "node_name", "port", "link")
@@ -210,8 +252,14 @@ def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
             stall_fraction=pl.when(known > 0).then(pl.col("total_nonzero").sum() / known),
             maximum=pl.col("maximum").max(),
             at_least=pl.col("left_out").sum().cast(pl.UInt64),
+            full_intervals=pl.col("latched").sum().cast(pl.UInt64),
+            stalled=pl.col("total_nonzero").sum(),
         )
         .with_columns(
+            stall_at_least=pl.when(pl.col("full_intervals") > 0).then(
+                pl.col("stalled") / (pl.col("stall_known_intervals") + pl.col("full_intervals"))
+            ),
+            latched=pl.col("full_intervals"),
             intervals=pl.col("stall_known_intervals") + pl.col("at_least"),
             direction=pl.lit(None, pl.String),
             start_ns=pl.lit(None, pl.Int64),
@@ -225,6 +273,7 @@ def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
                     "utilization",
                     "capacity_gbps",
                     "lost_gbps",
+                    "latched_stall_seconds",
                 )
             },
             **nothing,
@@ -252,13 +301,13 @@ def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
         pl.col("capacity_gbps").max(),
+        pl.col("latched_stall_seconds").max(),
         utilization=pl.when(known > 0).then((pl.col("utilization") * sized).sum() / known),
         use_known_seconds=known,
     )
     out = ports.drop(set(told.columns) - {"node_guid", "port"})
     out = out.join(told, on=["node_guid", "port"], how="left", maintain_order="left")
-    lost = lost_gbps(pl.col("stall_fraction"), pl.col("capacity_gbps"))
-    return out.with_columns(lost_gbps=lost).select(ports.columns)
+    return _with_lost(out).select(ports.columns)
 
 
 def judge(
@@ -285,10 +334,10 @@ def judge(
     )
     known = table.filter(pl.col("stall_fraction").is_not_null())
     kind: Kind = "quiet"
-    if known.is_empty():
-        kind = "unknown"
-    elif (known["stall_fraction"] >= threshold).any():
+    if table.select(FULL_COUNTER.any()).item() or (known["stall_fraction"] >= threshold).any():
         kind = "stalls"
+    elif known.is_empty():
+        kind = "unknown"
     start, end = table["start_ns"].min(), table["end_ns"].max()
     return Verdict(
         kind,
@@ -305,16 +354,27 @@ def judge(
 
 
 def _stuck(ports: pl.DataFrame) -> list[str]:
-    """A note on ports whose counter stood at its top all the time: they may be the worst."""
-    stuck = ports.filter(pl.col("stall_fraction").is_null() & (pl.col("latched") > 0))
-    if stuck.is_empty():
-        return []
-    some = ", ".join(f"{str(n)[:30]}[{p}]" for n, p in stuck.select("node_name", "port").rows()[:3])
-    return [
-        "ports whose counter stood at its largest value all the time, so that nothing is known of "
-        f"their stall: {stuck.height}, like {some}; set it back (perfquery -R, mask 0x10000) or "
-        "read more often"
-    ]
+    """Notes on ports with a full counter, and on those whose counter did what it cannot."""
+    notes = []
+    full = ports.filter(FULL_COUNTER)
+    if full.height:
+        notes.append(
+            "ports whose stall counter is full, so that it counts no further: "
+            f"{full.height}, like {_some(full)}; set it back (perfquery -R, mask 0x10000) or read "
+            "more often"
+        )
+    wrong = ports.filter((pl.col("impossible") > 0) | (pl.col("data_impossible") > 0))
+    if wrong.height:
+        notes.append(
+            "ports with a counter that rose by more than time allows, which is left out: "
+            f"{wrong.height}, like {_some(wrong)}; give --tick where the tick is unknown, or look "
+            "for what writes to the counters"
+        )
+    return notes
+
+
+def _some(ports: pl.DataFrame) -> str:
+    return ", ".join(f"{str(n)[:30]}[{p}]" for n, p in ports.select("node_name", "port").rows()[:3])
 
 
 def sentence(verdict: Verdict) -> str:
@@ -336,11 +396,29 @@ def sentence(verdict: Verdict) -> str:
             f"{100 * worst:.2g} %"
         )
     mine = verdict.stalling
+    full = mine.filter(FULL_COUNTER)
+    if full.height:
+        return f"{_full_counters(verdict, full, least)}. {_where(verdict, mine)}".strip()
     text = f"{mine.height} of {known} ports waited for credit {least} of their time or more"
     lost, capacity = mine["lost_gbps"].sum(), mine["capacity_gbps"].sum()
     if capacity:
         text += f", which took {_rounded(float(lost))} of their {_rounded(float(capacity))} Gb/s"
     return f"{text}. {_where(verdict, mine)}"
+
+
+def _full_counters(verdict: Verdict, full: pl.DataFrame, least: str) -> str:
+    """What is said where stall counters are full: a lower bound, and the other ports besides."""
+    text = (
+        f"the stall counters of {full.height} of {counted(verdict.ports.height, 'port')} are full: "
+        "they waited for credit longer than they can count"
+    )
+    bound = full["latched_stall_seconds"].min()
+    if bound is not None:
+        text += f", {float(bound):.3g} s or more since they were set back"  # type: ignore[arg-type]
+    more = verdict.stalling.height - full.height
+    if more:
+        text += f"; {counted(more, 'other')} waited {least} of their time or more"
+    return text
 
 
 def _rounded(gbps: float) -> str:
@@ -360,19 +438,23 @@ _MEANING: Final = {
 def _where(verdict: Verdict, mine: pl.DataFrame) -> str:
     """Which class of ports loses most to stalls, and what a stall there means."""
     weight = pl.col("lost_gbps").sum() + pl.col("stall_fraction").sum() * 1e-9
-    classes = mine.group_by("category", "port_type").agg(n=pl.len(), weight=weight)
-    top = classes.sort("weight", "category", "port_type", descending=[True, False, False]).row(0)
+    classes = mine.group_by("category", "port_type").agg(
+        n=pl.len(), full=FULL_COUNTER.sum(), weight=weight
+    )
+    order = ("full", "weight", "category", "port_type")
+    top = classes.sort(order, descending=[True, True, False, False]).row(0)
     category, port_type, count = str(top[0]), str(top[1]), int(top[2])
+    most = "has most of them" if int(top[3]) else "loses most"
     if category == "Port":
         if port_type == "any":
             return ""
-        return f"{count} of them in direction {port_type}, which loses most"
+        return f"{count} of them in direction {port_type}, which {most}"
     key = (category, port_type)
     tiers = set(verdict.ports["category"]) - {"Host", "other"}
     if key == ("Leaf", "down") and "ToR" not in tiers:
         key = ("ToR", "down")  # in a tree of two tiers the leaves are what hosts attach to
     meaning = _MEANING.get(key)
-    text = f"{category} {port_type} loses most ({counted(count, 'port')})"
+    text = f"{category} {port_type} {most} ({counted(count, 'port')})"
     return f"{text}: {meaning}" if meaning else text
 
 
@@ -384,6 +466,7 @@ def facts(verdict: Verdict, most: int = 50) -> dict[str, Any]:
         "threshold": verdict.threshold,
         "ports": verdict.ports.height,
         "stalling_ports": verdict.stalling.height,
+        "full_counters": verdict.ports.filter(FULL_COUNTER).height,
         "intervals": verdict.intervals,
         "start_ns": verdict.start_ns,
         "end_ns": verdict.end_ns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
@@ -12,17 +12,35 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.counters.collect import mad as mads
 from tailback.counters.collect.difference import difference, stall_fraction
 from tailback.counters.collect.exchange import Totals
+from tailback.counters.collect.exposition import by_label, family, labelled, sample
 from tailback.counters.collect.readings import RAW, WORD_BYTES, Rows, TargetTable
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import Flag
 
-_LONGEST_LABEL: Final = 128
-
 MISSED: Final = 3
 """Sweeps in a row without a reading of a port after which its metrics are gone."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One of the ports that lost most.
+
+    Attributes:
+        target: The port.
+        stall_fraction: Share of its last interval; 0 where its counter is full and tells none.
+        lost_gbps: Bandwidth that took, Gb/s.
+        at_least: Whether these are lower bounds.
+        latched_seconds: What a full stall counter stands for since it was set back; None where it
+            is not full.
+    """
+
+    target: PortTarget
+    stall_fraction: float
+    lost_gbps: float
+    at_least: bool
+    latched_seconds: float | None
 
 
 @dataclass
@@ -35,6 +53,7 @@ class Board:
         failed: Readings that failed, by name of the device.
         sweep_seconds: How long the last sweep took.
         overruns: Sweeps that took longer than the interval.
+        extra: Makes more samples of the collector: name, kind, help and value.
 
     A port without a reading in ``MISSED`` sweeps is not shown until it is read again: what it did
     last is not what it does. Of rounds the last one of each port is shown.
@@ -54,8 +73,11 @@ class Board:
     _stall: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _flags: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
     _sweep: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    _jumped: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     _resets: int = 0
     _wraps: int = 0
+    _impossible: int = 0
+    extra: Callable[[], Sequence[tuple[str, str, str, float | int]]] = tuple
 
     def begin(self, targets: Sequence[PortTarget]) -> None:
         """Forget the ports and watch these from now on."""
@@ -65,6 +87,7 @@ class Board:
             self._stall = np.full(len(targets), np.nan)
             self._flags = np.zeros(len(targets), np.uint32)
             self._sweep = np.zeros(len(targets), np.int64)
+            self._jumped = np.zeros(len(targets), np.bool_)
 
     def update(self, rows: Rows) -> None:
         """Take readings; of several of one port the last counts."""
@@ -80,35 +103,59 @@ class Board:
             self._stall[at[seen]] = stall_fraction(steps, at[seen], self._table)
             self._flags[at[seen]] = steps.flags
             self._resets += int(np.count_nonzero(steps.flags & int(Flag.RESET)))
+            wrong = int(Flag.IMPOSSIBLE)
+            self._impossible += int(
+                np.count_nonzero(steps.flags & (wrong | int(Flag.DATA_IMPOSSIBLE)))
+            )
+            # A counter that got to its top faster than time allows tells nothing there.
+            self._jumped[at[seen]] |= (steps.flags & wrong) != 0
+            self._jumped[at] &= self._table.latched(latest)
             self._wraps += int(np.count_nonzero(steps.flags & int(Flag.WRAP)))
             self._last[at] = latest
             self._sweep[at] = self.sweeps
             self.readings += len(rows)
 
+    def _full(self) -> NDArray[np.bool_]:
+        """Which ports have a full stall counter that can be believed; the lock is held."""
+        out = np.zeros(len(self._last), np.bool_)
+        read = np.flatnonzero(self._last["time_ns"] > 0)
+        out[read] = self._table.latched(self._last[read]) & ~self._jumped[read]
+        return out
+
+    def _bounds(self) -> NDArray[np.float64]:
+        """Stall fractions of the last intervals; 0 at least where a counter is full."""
+        return np.where(self._full() & np.isnan(self._stall), 0.0, self._stall)
+
     def lost_gbps(self) -> NDArray[np.float64]:
-        """Bandwidth stalls kept from each port in its last interval, Gb/s; NaN where not known."""
-        return np.clip(self._stall, 0.0, 1.0) * self._table.gbps
+        """Bandwidth stalls kept from each port in its last interval, Gb/s; NaN where not known.
+
+        Where a stall counter is full it is a lower bound.
+        """
+        return np.clip(self._bounds(), 0.0, 1.0) * self._table.gbps
 
     def _shown(self) -> NDArray[np.bool_]:
         """Which ports were read, and lately; the lock is held."""
         missed = self.sweeps - self._sweep - 1
         return np.asarray((self._last["time_ns"] > 0) & (missed < MISSED), np.bool_)
 
-    def worst(self, count: int) -> list[tuple[PortTarget, float, float, bool]]:
-        """The ports that lost most: target, stall fraction, lost Gb/s, whether at least that."""
+    def worst(self, count: int) -> list[Worst]:
+        """The ports that lost most, those whose stall counter is full first."""
         with self._lock:
-            lost = np.nan_to_num(self.lost_gbps(), nan=-1.0)
-            lost[~self._shown()] = -1.0
-            order = [int(i) for i in np.argsort(-lost, kind="stable")[:count] if lost[i] > 0]
-            least = int(Flag.AT_LEAST)
+            bound, full, shown = self._bounds(), self._full(), self._shown()
+            lost = np.where(shown, np.nan_to_num(self.lost_gbps(), nan=-1.0), -1.0)
+            first = full & shown
+            order = np.lexsort((-lost, ~first))[:count].tolist()
+            least = ((self._flags & int(Flag.AT_LEAST)) != 0) | full
             return [
-                (
+                Worst(
                     self._table.targets[i],
-                    float(self._stall[i]),
+                    float(bound[i]),
                     float(lost[i]),
-                    bool(self._flags[i] & least),
+                    bool(least[i]),
+                    float(self._table.latched_ns[i]) / 1e9 if first[i] else None,
                 )
                 for i in order
+                if first[i] or lost[i] > 0
             ]
 
     @property
@@ -120,12 +167,12 @@ class Board:
         """Everything in the text format of Prometheus, version 0.0.4."""
         with self._lock:
             table, last = self._table, self._last.copy()
-            stall, flags, lost = self._stall.copy(), self._flags.copy(), self.lost_gbps()
+            stall, flags, lost = self._bounds(), self._flags.copy(), self.lost_gbps()
+            full = self._full()
             seen = np.flatnonzero(self._shown())
         labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
-        narrow = table.wait_top == mads.ALL_ONES_32
-        latched = narrow & (last["wait"] == table.wait_top)
-        at_least = ((flags & int(Flag.AT_LEAST)) != 0) | latched
+        at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
+        latched = np.where(full, table.latched_ns / 1e9, np.nan)
         words, waits = last["words"].tolist(), last["wait"].tolist()
         # No number at all where the device has none: a 0 would say that nothing waits there.
         counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
@@ -144,13 +191,15 @@ class Board:
             ("capacity_gbps", "gauge", "Data rate of the port, Gb/s.", table.gbps[seen].tolist()),
             ("at_least", "gauge", "1 where a counter stands at its top or was set back.",
              at_least[seen].astype(int).tolist()),
+            ("latched_stall_seconds", "gauge", "Least stall since the last reset of a port whose "
+             "counter is full.", latched[seen].tolist()),
             ("read_timestamp_seconds", "gauge", "When the port was last read.",
              (last["time_ns"][seen] / 1e9).tolist()),
         ]  # fmt: skip
         for name, kind, help_text, values in columns:
-            lines += _family(f"tailback_port_{name}", kind, help_text)
+            lines += family(f"tailback_port_{name}", kind, help_text)
             lines += [
-                f"tailback_port_{name}{{{label}}} {_number(value)}"
+                sample(f"tailback_port_{name}", value, label)
                 for label, value in zip(labels, values, strict=True)
                 if value == value
             ]
@@ -172,49 +221,27 @@ class Board:
              self.unreachable),
             ("counter_resets_total", "counter", "Counters found set back.", self._resets),
             ("counter_wraps_total", "counter", "Counters found wrapped.", self._wraps),
+            ("impossible_readings_total", "counter",
+             "Readings that rose by more than time allows: left out.", self._impossible),
+            *self.extra(),
         ]  # fmt: skip
         lines = []
         for name, kind, help_text, value in own:
-            lines += _family(f"tailback_collector_{name}", kind, help_text)
-            lines.append(f"tailback_collector_{name} {_number(value)}")
-        failed = sorted(self.failed.copy().items())
-        lines += _family("tailback_collector_reads_failed_total", "counter", "Readings failed.")
-        lines += [
-            f'tailback_collector_reads_failed_total{{node="{label(name)}"}} {count}'
-            for name, count in _merged(failed)
-        ]
+            lines += family(f"tailback_collector_{name}", kind, help_text)
+            lines.append(sample(f"tailback_collector_{name}", value))
+        name = "tailback_collector_reads_failed_total"
+        lines += family(name, "counter", "Readings failed.")
+        failed = by_label(sorted(self.failed.copy().items()))
+        lines += [sample(name, count, f'{{node="{node}"}}') for node, count in failed.items()]
         return lines
 
 
-def _merged(failed: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Names that are cut to the same label make one sample, as two would be refused."""
-    merged: Counter[str] = Counter()
-    for name, count in failed:
-        merged[name[:_LONGEST_LABEL]] += count
-    return list(merged.items())
-
-
-def _family(name: str, kind: str, help_text: str) -> list[str]:
-    return [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
-
-
 def _port_labels(target: PortTarget) -> str:
-    return (
-        f'guid="0x{target.guid:016x}",node="{label(target.node_name)}",port="{target.port}",'
-        f'peer="{label(target.peer_name)}"'
+    return labelled(
+        {
+            "guid": f"0x{target.guid:016x}",
+            "node": target.node_name,
+            "port": str(target.port),
+            "peer": target.peer_name,
+        }
     )
-
-
-def label(text: str) -> str:
-    """Text as the value of a label: cut to 128 characters, escaped as the format asks.
-
-    Backslash, quote and newline are escaped; other control characters, which the format allows and
-    terminals do not, become a question mark.
-    """
-    text = text[:_LONGEST_LABEL]
-    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _number(value: float | int) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.9g}" if value < 1e9 else repr(value)

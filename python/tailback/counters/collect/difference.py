@@ -32,8 +32,8 @@ class Steps:
         packets: Packets sent.
         ticks: Ticks with data to send and no credit.
         flags: Sum of ``tailback.counters.schema.Flag``.
-        stood: For ``words``, ``packets`` and ``wait``, where the counter stood at its top all the
-            time: nothing is known of it then, and its number here is 0.
+        unknown: For ``words``, ``packets`` and ``wait``, where nothing is known of the counter: it
+            stood at its top all the time, or it did what it cannot. Its number here is 0 then.
     """
 
     interval_ns: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Steps:
     packets: NDArray[np.uint64]
     ticks: NDArray[np.uint64]
     flags: NDArray[np.uint32]
-    stood: dict[str, NDArray[np.bool_]]
+    unknown: dict[str, NDArray[np.bool_]]
 
 
 def difference(before: Rows, after: Rows, table: TargetTable) -> Steps:
@@ -67,11 +67,11 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> Steps:
     )
     interval = pl.col("interval_ns")
     room = most_bytes(interval, pl.col("gbps").fill_nan(None))
-    low = Flag.DATA_AT_LEAST
+    low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
     made = steps(
         (
-            Counter("words", "data_top", low, room / WORD_BYTES),
-            Counter("packets", "data_top", low, room / SMALLEST_PACKET_BYTES),
+            Counter("words", "data_top", low, room / WORD_BYTES, 1, wrong),
+            Counter("packets", "data_top", low, room / SMALLEST_PACKET_BYTES, 1, wrong),
             Counter("wait", "wait_top", most=most_ticks(interval, pl.col("tick_ns"))),
         ),
         lambda name: pl.col(f"{name}_before"),
@@ -81,11 +81,11 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> Steps:
         *(step.value.alias(name) for name, step in zip(_COUNTERS, made, strict=True)),
         earned=earned,
     )
-    stood = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
+    unknown = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
     words, packets, ticks = (out[name].fill_null(0).to_numpy() for name in _COUNTERS)
     kept = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER | Flag.RATE_CHANGED)
     flags = kept | out["earned"].to_numpy()
-    return Steps(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, stood)
+    return Steps(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, unknown)
 
 
 def stall_fraction(
@@ -97,7 +97,7 @@ def stall_fraction(
     """
     stall = steps.ticks.astype(np.float64) * table.tick_ns[targets]
     share = stall / np.maximum(steps.interval_ns, 1)
-    share[((steps.flags & int(Flag.NO_COUNTER)) != 0) | steps.stood["wait"]] = np.nan
+    share[((steps.flags & int(Flag.NO_COUNTER)) != 0) | steps.unknown["wait"]] = np.nan
     return np.asarray(share, np.float64)
 
 
@@ -110,9 +110,10 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
     before, after = before[keep], after[keep]
     at = after["target"]
     made = difference(before, after, table)
-    counted = ((made.flags & int(Flag.NO_COUNTER)) == 0) & ~made.stood["wait"]
+    counted = ((made.flags & int(Flag.NO_COUNTER)) == 0) & ~made.unknown["wait"]
     share = stall_fraction(made, at, table)
     gbps = table.gbps[at]
+    latched_ns = table.latched_ns[at]
     names = np.array([t.node_name for t in table.targets], object)
     with np.errstate(divide="ignore", invalid="ignore"):
         used = made.words.astype(np.float64) * WORD_BYTES * 8 / (gbps * made.interval_ns)
@@ -129,13 +130,15 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
             "xmit_wait_ticks": made.ticks,
             "stall_ns": made.ticks.astype(np.float64) * table.tick_ns[at],
             "stall_fraction": share,
+            "latched_stall_ns": latched_ns,
             "utilization": used,
             "capacity_gbps": gbps,
             "flags": made.flags,
             "source": pl.repeat(SOURCE, len(after), eager=True),
             "counted": counted,
-            "sized": ~made.stood["words"],
-            "numbered": ~made.stood["packets"],
+            "latched": table.latched(after),
+            "sized": ~made.unknown["words"],
+            "numbered": ~made.unknown["packets"],
         }
     )
     counted_only = ("xmit_wait_ticks", "stall_ns", "stall_fraction")
@@ -148,7 +151,8 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
     frame = frame.with_columns(
         *(pl.when(pl.col("sized")).then(pl.col(c)).alias(c) for c in ("data_bytes", "utilization")),
         pl.when(pl.col("numbered")).then(pl.col("packets")).alias("packets"),
-    ).drop("counted", "sized", "numbered")
+        pl.when(pl.col("latched")).then(pl.col("latched_stall_ns")).alias("latched_stall_ns"),
+    ).drop("counted", "sized", "numbered", "latched")
     return conform(INTERVALS, frame)
 
 

@@ -15,6 +15,7 @@ from tailback.counters.collect.subnet import PortTarget, Subnet, target_ticks
 from tailback.counters.schema import CounterError
 from tailback.errors import TailbackError
 from tailback.fabric.ibnetdiscover import BlockFormat, Discovery, Kind, PortEnd, clip, join_cables
+from tailback.fabric.ibnetdiscover_ports import PortFormat, port_lids
 
 _DEVICE_ID = re.compile(r"^devid=0x([0-9a-fA-F]{1,8})\s*$")
 _HEADER = re.compile(r'^(Switch|Ca|Hca|Rt)\s+\d+\s+"([^"]+)"(.*)$')
@@ -51,12 +52,13 @@ def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None
         raise CounterError(
             f"cannot be read: {error.strerror}", file=path, remedy="check the name of the file"
         ) from None
-    form = BlockFormat()
-    if not form.recognises(text):
+    forms: tuple[BlockFormat | PortFormat, ...] = (BlockFormat(), PortFormat())
+    form = next((form for form in forms if form.recognises(text)), None)
+    if form is None:
         raise CounterError(
             "is no output of ibnetdiscover",
             file=path,
-            remedy="make it with: ibnetdiscover > FILE (without -p)",
+            remedy="make it with: ibnetdiscover > FILE",
         )
     notes: list[str] = []
     try:
@@ -64,7 +66,7 @@ def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None
         cables = join_cables(found, notes)
     except TailbackError as error:
         raise error.located(path) from None
-    where = _addresses(text)
+    where = _addresses(text) if isinstance(form, BlockFormat) else _port_addresses(text)
     subnet = Subnet(problems=[(path.name, note) for note in notes])
     for cable in cables:
         for here, there in ((cable.a, cable.b), (cable.b, cable.a)):
@@ -114,6 +116,13 @@ def _target(
         peer_name=peer.name or peer.guid,
         peer_port=end.peer_port,
     )
+
+
+def _port_addresses(text: str) -> _Addresses:
+    """Of ``ibnetdiscover -p``: every line has a LID; a switch has one for all of its ports."""
+    where = _Addresses(adapter=port_lids(text))
+    where.switch = {key: lid for (key, _), lid in where.adapter.items()}
+    return where
 
 
 def _addresses(text: str) -> _Addresses:

@@ -78,6 +78,17 @@ class TargetTable:
     def __len__(self) -> int:
         return len(self.targets)
 
+    @property
+    def latched_ns(self) -> NDArray[np.float64]:
+        """What each PortXmitWait at its largest value stands for, nanoseconds, shape (targets,)."""
+        return self.wait_top.astype(np.float64) * self.tick_ns
+
+    def latched(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether PortXmitWait of each of ``rows`` stands at its largest value, shape (rows,)."""
+        top = self.wait_top[rows["target"]]
+        # 64 bits at all ones are no sign of anything: no counter gets there.
+        return np.asarray((top == mads.ALL_ONES_32) & (rows["wait"] == top), np.bool_)
+
 
 class PortReader:
     """Asks for the counters of one target after another and puts the answers together.
@@ -191,7 +202,7 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
     data_full = (data_top == mads.ALL_ONES_32) & (
         (rows["words"] == data_top) | (rows["packets"] == data_top)
     )
-    wait_full = (wait_top == mads.ALL_ONES_32) & (rows["wait"] == wait_top)
+    wait_full = table.latched(rows)
     flags[data_full] |= int(Flag.LATCHED | Flag.DATA_AT_LEAST)
     flags[wait_full] |= int(Flag.LATCHED | Flag.AT_LEAST)
     has_wait = (flags & int(Flag.NO_COUNTER)) == 0

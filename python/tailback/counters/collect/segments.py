@@ -13,6 +13,7 @@ at the end, which the checksum tells apart. A segment is never opened for writin
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -28,6 +29,14 @@ import numpy as np
 from tailback.counters.collect.readings import RAW, Rows
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import CounterError, Flag
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says of a disk that is full, or whose quota is."""
+
+
+class DiskFullError(CounterError):
+    """The disk is full: the same may be written later."""
+
 
 MAGIC: Final = b"TBSEG01\n"
 SUFFIX: Final = ".segment"
@@ -87,13 +96,20 @@ class SegmentWriter:
         try:
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
         except OSError as error:
-            raise CounterError(
+            kind = DiskFullError if error.errno in FULL else CounterError
+            raise kind(
                 f"cannot write: {error.strerror}",
                 file=path,
                 remedy="choose another folder with --out",
             ) from None
         head = {"facts": facts, "targets": [target.to_dict() for target in targets]}
-        self._write(MAGIC + _record(_HEAD, zlib.compress(json.dumps(head).encode(), 1)))
+        try:
+            self._write(MAGIC + _record(_HEAD, zlib.compress(json.dumps(head).encode(), 1)))
+        except CounterError:
+            os.close(self._file)
+            self._file = -1
+            path.unlink(missing_ok=True)
+            raise
 
     def append(self, rows: Rows) -> None:
         """Write readings as one record."""
@@ -105,32 +121,49 @@ class SegmentWriter:
         self._write(_record(_EVENT, json.dumps(event).encode()))
 
     def sync(self) -> None:
-        """Have the disk take what was written, against loss of power."""
-        os.fsync(self._file)
+        """Have the disk take what was written, against loss of power.
+
+        Raises:
+            DiskFullError: It has no room for that.
+        """
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise self._full() from None
 
     def close(self) -> None:
         """Finish the segment."""
         if self._file >= 0:
-            os.fsync(self._file)
-            os.close(self._file)
-            self._file = -1
+            try:
+                os.fsync(self._file)
+            finally:
+                os.close(self._file)
+                self._file = -1
+
+    def _full(self) -> DiskFullError:
+        return DiskFullError(
+            "the disk is full",
+            file=self.path,
+            remedy="make room on the disk; what was collected until now is safe",
+        )
 
     def _write(self, data: bytes) -> None:
         try:
             written = os.write(self._file, data)
         except OSError as error:
+            if error.errno in FULL:
+                raise self._full() from None
             raise CounterError(
                 f"cannot write: {error.strerror}",
                 file=self.path,
-                remedy="make room on the disk; what was collected until now is safe",
+                remedy="check the disk; what was collected until now is safe",
             ) from None
         if written != len(data):
-            # What follows a torn record would be lost with it, so nothing may.
-            raise CounterError(
-                "the disk is full",
-                file=self.path,
-                remedy="make room on the disk; what was collected until now is safe",
-            )
+            # What follows a torn record would be lost with it, so the torn one goes.
+            os.ftruncate(self._file, self.size_bytes)
+            raise self._full()
         self.size_bytes += written
 
 

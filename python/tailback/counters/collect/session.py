@@ -17,9 +17,10 @@ from tailback.counters.collect.board import Board
 from tailback.counters.collect.discovery import discover
 from tailback.counters.collect.exchange import Exchange
 from tailback.counters.collect.fabric_file import read_targets
+from tailback.counters.collect.journal import Journal
 from tailback.counters.collect.readings import RAW, PortReader
 from tailback.counters.collect.rounds import RoundPlan, Rounds
-from tailback.counters.collect.segments import SegmentWriter
+from tailback.counters.collect.segments import DiskFullError
 from tailback.counters.collect.store import Collection
 from tailback.counters.collect.subnet import PortTarget, Subnet, keep_unseen, survey
 from tailback.counters.collect.sweep import spread, sweep
@@ -115,6 +116,8 @@ class Session:
         collection: Where readings go.
         board: What the metrics endpoint shows.
         log: Gets lines for the administrator. Names in them are as devices tell them.
+        clock: Monotonic clock in nanoseconds, the one of ``exchange``.
+        sleep: Waits so many seconds of that clock.
     """
 
     def __init__(
@@ -124,24 +127,30 @@ class Session:
         collection: Collection,
         board: Board,
         log: Callable[[str], None] = lambda line: None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings = settings
+        self._clock, self._sleep = clock, sleep
         self.summary = Summary()
         self._exchange, self._collection = exchange, collection
         self._board, self._log = board, log
         self._stop = self._rediscover = self._unsynced = False
         self._buffer: list[tuple[int, ...]] = []
         self._lost: Counter[tuple[str, str]] = Counter()
+        # Devices that fail, by their failed readings since they began to, and those that answered.
+        self._failing: Counter[str] = Counter()
+        self._answered: set[str] = set()
         self._silent: set[int] = set()
         self._flushed_ns = self._synced_ns = self._rolled_ns = self._found_ns = 0
-        self._segment: SegmentWriter | None = None
+        self._journal = Journal(collection, log, self._compact_but)
         self._targets: list[PortTarget] = []
         self._read_by: PortReader | None = None
         self._compactor = ThreadPoolExecutor(1, thread_name_prefix="compact")
         self._compacting: Future[list[str]] | None = None
         # One offset for the whole session: a clock that is set meanwhile must not bend intervals.
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
-        self._begun_ns = time.monotonic_ns()
+        self._offset_ns = time.time_ns() - self._clock()
+        self._begun_ns = self._clock()
 
     def stop(self) -> None:
         """End after what is on the way; safe in a signal handler."""
@@ -160,8 +169,9 @@ class Session:
         """
         cpu = time.process_time()
         self._board.totals = self._exchange.totals
+        self._board.extra = self._disk_samples
         try:
-            self.summary.notes += self._collection.compact()
+            self._compact_first()
             if not self._find(first=True):
                 raise CounterError(
                     "there is no port to read",
@@ -173,24 +183,33 @@ class Session:
                 self._rounds(self.settings.rounds)
         finally:
             self._finish()
-            self.summary.seconds = (time.monotonic_ns() - self._begun_ns) / 1e9
+            self.summary.seconds = (self._clock() - self._begun_ns) / 1e9
             self.summary.cpu_seconds = time.process_time() - cpu
             self.summary.mads = self._exchange.totals.sent
         return self.summary
 
+    def _disk_samples(self) -> list[tuple[str, str, str, float | int]]:
+        journal = self._journal
+        return [
+            ("disk_full", "gauge", "1 while readings wait for the disk.", int(journal.full)),
+            ("readings_held", "gauge", "Readings that wait in memory.", journal.held),
+            ("readings_lost_total", "counter", "Readings given up for want of memory.",
+             journal.lost),
+        ]  # fmt: skip
+
     def _stopped(self) -> bool:
         limit = self.settings.duration_ns
-        return self._stop or (limit is not None and time.monotonic_ns() - self._begun_ns >= limit)
+        return self._stop or (limit is not None and self._clock() - self._begun_ns >= limit)
 
     def _sweeps(self) -> None:
-        due = time.monotonic_ns()
+        due = self._clock()
         reader, order = self._reader()
         while not self._stopped():
-            started = time.monotonic_ns()
+            started = self._clock()
             sent, cpu = self._exchange.totals.sent, time.process_time()
             sweep(reader, self._exchange, order, self._take, self._fail, self._stopped)
             self._flush()
-            seconds = (time.monotonic_ns() - started) / 1e9
+            seconds = (self._clock() - started) / 1e9
             self.summary.sweep_seconds += seconds
             self.summary.sweep_cpu_seconds += time.process_time() - cpu
             self.summary.sweep_mads += self._exchange.totals.sent - sent
@@ -198,16 +217,16 @@ class Session:
             if self.settings.sweeps is not None and self.summary.sweeps >= self.settings.sweeps:
                 return
             due += self.settings.interval_ns
-            if time.monotonic_ns() > due:
+            if self._clock() > due:
                 self._board.overruns += 1
-                due = time.monotonic_ns()
+                due = self._clock()
             while not self._stopped():
                 if self._housekeeping():
                     reader, order = self._reader()
-                left = due - time.monotonic_ns()
+                left = due - self._clock()
                 if left <= 0:
                     break
-                time.sleep(min(left / 1e9, 0.1))
+                self._sleep(min(left / 1e9, 0.1))
 
     def _end_of_sweep(self, seconds: float) -> None:
         if not self._stopped():
@@ -229,6 +248,7 @@ class Session:
             )
             rounds = Rounds(
                 turn, reader, self._exchange, self._take, self._fail, number,
+                clock=self._clock,
                 untold=None if self.settings.fabric is None else self._untold,
                 silent=self._silent,
             )  # fmt: skip
@@ -259,64 +279,91 @@ class Session:
 
     def _take(self, row: tuple[int, ...]) -> None:
         self._buffer.append(row)
-        if time.monotonic_ns() - self._flushed_ns >= FLUSH_NS:
+        if self._failing:
+            self._answered.add(self._targets[row[1]].node_name)
+        if self._clock() - self._flushed_ns >= FLUSH_NS:
             self._flush()
 
     def _fail(self, target: PortTarget, problem: str) -> None:
         self.summary.failed += 1
         self._board.failed[target.node_name] += 1
         self._lost[target.node_name, problem] += 1
-        if time.monotonic_ns() - self._flushed_ns >= FLUSH_NS:
+        if self._clock() - self._flushed_ns >= FLUSH_NS:
             self._flush()
             if self.settings.rounds is not None:
                 self._report_lost()
 
     def _flush(self) -> None:
-        now = time.monotonic_ns()
+        now = self._clock()
         self._flushed_ns = now
-        if not self._buffer or self._segment is None:
+        if self._journal.full:
+            self._journal.flush()
+        if not self._buffer:
             return
         rows = np.array(self._buffer, RAW)
         self._buffer.clear()
-        self._segment.append(rows)
+        self._journal.append(rows)
         self._unsynced = True
         self.summary.readings += len(rows)
         self._board.update(rows)
         self._sync()
         too_old = now - self._rolled_ns >= self.settings.roll_ns
-        if too_old or self._segment.size_bytes >= ROLL_BYTES:
+        if (too_old or self._journal.size_bytes >= ROLL_BYTES) and not self._journal.full:
             self._roll()
 
     def _sync(self) -> None:
         """Have the disk take what was written, where that is due."""
-        now = time.monotonic_ns()
-        if self._segment is not None and self._unsynced and now - self._synced_ns >= SYNC_NS:
+        now = self._clock()
+        if self._unsynced and now - self._synced_ns >= SYNC_NS:
             self._synced_ns, self._unsynced = now, False
-            self._segment.sync()
+            self._journal.sync()
 
     def _report_lost(self) -> None:
-        """Log and keep what failed since the last time, one line for a device and a reason."""
+        """Keep what failed since the last time; log a device when it begins to fail and ends to."""
         self._board.unreachable = len(self._exchange.given_up)
-        for place, ((name, problem), count) in enumerate(self._lost.most_common()):
+        new: dict[str, list[str]] = {}
+        failed_now: Counter[str] = Counter()
+        for (name, problem), count in self._lost.most_common():
             self._event("reads failed", node=name, problem=problem, count=count)
-            if place < _LINES_PER_SWEEP:
-                self._log(f"{name[:64]!r}: {counted(count, 'reading')} failed: {problem}")
-        if len(self._lost) > _LINES_PER_SWEEP:
-            self._log(f"… and {len(self._lost) - _LINES_PER_SWEEP} more; all are in events/")
+            if name not in self._failing:
+                new.setdefault(name, []).append(f"{counted(count, 'reading')}: {problem}")
+            failed_now[name] += count
+        self._failing.update(failed_now)
+        ended = (self._answered & self._failing.keys()) - failed_now.keys()
+        back = {name: self._failing.pop(name) for name in sorted(ended)}
+        self._say(
+            [f"{name[:64]!r}: reads failed ({', '.join(why)}); said once, until it answers again"
+             for name, why in new.items()]
+        )  # fmt: skip
+        self._say(
+            [f"{name[:64]!r} answers again: {counted(count, 'reading')} failed meanwhile"
+             for name, count in back.items()]
+        )  # fmt: skip
+        for name, count in back.items():
+            self._event("answers again", node=name, failed=count)
         self._lost.clear()
+        self._answered.clear()
+
+    def _say(self, lines: list[str]) -> None:
+        for line in lines[:_LINES_PER_SWEEP]:
+            self._log(line)
+        if len(lines) > _LINES_PER_SWEEP:
+            self._log(f"… and {len(lines) - _LINES_PER_SWEEP} more; all are in events/")
 
     def _event(self, what: str, **facts: Any) -> None:
-        if self._segment is not None:
-            now = time.monotonic_ns() + self._offset_ns
-            self._segment.event({"time_ns": now, "what": what, **facts})
+        if self._targets:
+            now = self._clock() + self._offset_ns
+            self._journal.event({"time_ns": now, "what": what, **facts})
 
     def _wants_discovery(self) -> bool:
         every = self.settings.rediscover_ns
-        old = every is not None and time.monotonic_ns() - self._found_ns >= every
+        old = every is not None and self._clock() - self._found_ns >= every
         return self._rediscover or old
 
     def _housekeeping(self) -> bool:
         """Sync and look for changes where it is time to; returns whether the ports are others."""
+        if self._journal.full:
+            self._journal.flush()
         self._sync()
         self._collect_compaction()
         return self._wants_discovery() and self._find(first=False)
@@ -325,7 +372,7 @@ class Session:
         """Find the ports and begin a segment for them; returns whether they are others now."""
         self._rediscover = False
         self._silent.clear()
-        self._found_ns = time.monotonic_ns()
+        self._found_ns = self._clock()
         self._exchange.forgive()
         try:
             subnet = self._ask_for_ports()
@@ -364,19 +411,27 @@ class Session:
 
     def _roll(self) -> None:
         """Finish the segment, begin the next one and compact what is finished."""
-        if self._segment is not None:
-            self._segment.close()
         plan = self.settings.rounds
         facts = {
             "plan": "sweep" if plan is None else "rounds",
             "interval_ns": self.settings.interval_ns if plan is None else plan.spacing_ns,
-            "begun_ns": self._offset_ns + time.monotonic_ns(),
+            "begun_ns": self._offset_ns + self._clock(),
             "process": os.getpid(),
         }
-        self._rolled_ns = time.monotonic_ns()
-        self._segment = self._collection.begin(self._targets, facts)
+        self._rolled_ns = self._clock()
+        self._journal.begin(self._targets, facts)
+
+    def _compact_first(self) -> None:
+        """Make tables of what a killed collector left; a full disk leaves that for later."""
+        try:
+            self.summary.notes += self._collection.compact()
+        except DiskFullError as error:
+            self._log(f"segments of an earlier run stay as they are: {error.message}")
+
+    def _compact_but(self, being_written: Path) -> None:
+        """Compact what is finished, beside the collecting."""
         self._collect_compaction(wait=True)
-        self._compacting = self._compactor.submit(self._collection.compact, self._segment.path)
+        self._compacting = self._compactor.submit(self._collection.compact, being_written)
 
     def _collect_compaction(self, wait: bool = False) -> None:
         task = self._compacting
@@ -399,7 +454,5 @@ class Session:
             self._collect_compaction(wait=True)
         finally:
             self._compactor.shutdown()
-            if self._segment is not None:
-                self._segment.close()
-                self._segment = None
+            self._journal.close()
         self.summary.notes += self._collection.compact()

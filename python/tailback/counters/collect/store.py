@@ -30,7 +30,14 @@ from numpy.typing import NDArray
 
 from tailback.counters.collect.difference import intervals_frame, pairs
 from tailback.counters.collect.readings import RAW, Rows, TargetTable, readings_frame
-from tailback.counters.collect.segments import SUFFIX, Segment, SegmentWriter, read_segment
+from tailback.counters.collect.segments import (
+    FULL,
+    SUFFIX,
+    DiskFullError,
+    Segment,
+    SegmentWriter,
+    read_segment,
+)
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import CounterError, Flag
 
@@ -305,7 +312,9 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
     except (OSError, pl.exceptions.PolarsError) as error:
         with suppress(OSError):
             new.unlink(missing_ok=True)
-        raise CounterError(
+        full = getattr(error, "errno", None) in FULL or "No space left" in str(error)
+        kind = DiskFullError if full else CounterError
+        raise kind(
             f"cannot be written: {getattr(error, 'strerror', None) or error}",
             file=path,
             remedy="make room on the disk, then add --compact: what was collected is in segments/",

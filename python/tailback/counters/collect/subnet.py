@@ -8,7 +8,7 @@ from typing import Any
 
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect.exchange import Exchange, Request
-from tailback.counters.collect.ticks import tick_of
+from tailback.counters.ticks import tick_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tailback.counters.readers.model import Counters
-from tailback.counters.schema import INTERVALS, READINGS, CounterError, conform
+from tailback.counters.schema import INTERVALS, READINGS, SIMULATED, CounterError, conform
 from tailback.errors import RunError, TailbackError
 from tailback.run import Run, run_folder
 
@@ -96,7 +96,7 @@ def _readings(run: Run, time_ns: int) -> pl.DataFrame:
             stall_ns=pl.col("stall_ps") // _PS_PER_NS,
             internal_stall_ns=pl.col("inq_ps") // _PS_PER_NS,
             capacity_gbps=pl.col("rate_gbps"),
-            source=pl.lit("simulation"),
+            source=pl.lit(SIMULATED),
         )
     )  # fmt: skip
     return conform(READINGS, frame.collect())
@@ -128,7 +128,7 @@ def _intervals(run: Run, time_ns: int) -> pl.DataFrame:
             stall_fraction=pl.col("stall_ps").fill_null(0) / length,
             utilization=pl.col("busy_ps").fill_null(0) / length,
             capacity_gbps=pl.col("rate_gbps"),
-            source=pl.lit("simulation"),
+            source=pl.lit(SIMULATED),
         )
     )
     return spread_stalls(conform(INTERVALS, frame.collect()))

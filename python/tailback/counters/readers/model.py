@@ -12,6 +12,7 @@ import polars as pl
 
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
+from tailback.counters.steps import possible
 from tailback.schema import DataType, Table
 
 U64_MAX: Final = 2**64 - 1
@@ -53,7 +54,8 @@ class Counters:
         Args:
             tick_ns: Length of a PortXmitWait tick where the source does not say it.
         """
-        return pl.concat([self.intervals, difference(self.readings, tick_ns=tick_ns)])
+        given = possible(self.intervals.lazy()).collect()
+        return pl.concat([given, difference(self.readings, tick_ns=tick_ns)])
 
 
 def begins_with(path: Path, line: str) -> bool:

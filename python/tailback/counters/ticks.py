@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import polars as pl
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:
@@ -40,7 +42,18 @@ DEVICES: Final[dict[int, Tick]] = {
 }  # fmt: skip
 """Tick by NodeInfo's device id."""
 
+SHORTEST_TICK_NS: Final = min(tick.tick_ns for tick in DEVICES.values())
+"""The shortest tick known: what bounds a count of ticks where a port's own is unknown."""
+
 _BY_RATE: Final = ((60.0, _FDR), (110.0, _EDR), (210.0, _HDR), (float("inf"), _NDR))
+
+
+def tick_by_rate(gbps: pl.Expr) -> pl.Expr:
+    """The tick of a device of unknown kind, from the data rate of its port, nanoseconds."""
+    out = pl.lit(None, pl.Float64)
+    for most, tick in reversed(_BY_RATE):
+        out = pl.when(gbps <= most).then(pl.lit(tick.tick_ns)).otherwise(out)
+    return out
 
 
 def tick_of(device_id: int, gbps: float) -> Tick:
