@@ -21,9 +21,10 @@ from tailback.placement import Problem, infer_grid, place, problem_for, slots_fr
 from tailback.registry import Registry
 from tailback.scenario import FabricSection, JobSection, Scenario
 from tailback.traffic.patterns import build as build_pattern
-from tailback.traffic.program import Program
+from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import READERS, read_trace
 from tailback.traffic.transform import repeat, scale_compute, side_by_side
+from tailback.units import transfer_ps
 
 
 @dataclass
@@ -189,6 +190,18 @@ def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
         raise
 
 
+def _check_local_times(scenario: Scenario, job: Job) -> None:
+    """Refuse a rate within hosts at which a message takes longer than a clock can tell."""
+    if len(np.unique(job.node)) == len(job.node):
+        return
+    largest = job.program.amount[job.program.kind == Op.ISEND].max(initial=0)
+    try:
+        transfer_ps(int(largest), scenario.engine.local_rate)
+    except ValueError as error:
+        message, remedy = str(error).split("; ", 1)
+        raise ScenarioError(message, place="[engine] local_rate", remedy=remedy) from None
+
+
 def prepare(scenario: Scenario) -> Prepared:
     """Read and place everything ``scenario`` names.
 
@@ -217,6 +230,7 @@ def prepare(scenario: Scenario) -> Prepared:
                 )  # fmt: skip
             taken[host] = f"{number + 1} ({section.name!r})"
         jobs.append(Job(section, program, problem, node))
+        _check_local_times(scenario, jobs[-1])
     program, job_of_label = side_by_side([job.program for job in jobs])
     notes = [*fabric.notes, *(note for job in jobs for note in job.program.notes)]
     return Prepared(scenario, fabric, jobs, program, job_of_label, notes)

@@ -27,7 +27,7 @@ class Pattern(BaseModel, ABC):
     of its docstring is what ``tailback list pattern`` prints.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     kind: str = Field(description="name of the pattern")
 
