@@ -55,12 +55,9 @@ def memory_for_input() -> int | None:
 
 
 def raise_it(needed: int) -> str:
-    """The remedy for an input that takes ``needed`` bytes, more than there is for it."""
+    """The remedy for what takes ``needed`` bytes, more than it may."""
     whole = -(-needed // 2**30)
-    return (
-        f"if the file is what you expect, allow more: {VARIABLE}='{whole} GiB' tailback …; "
-        "otherwise take another copy of it"
-    )
+    return f"allow more memory, if the machine has it: {VARIABLE}='{whole} GiB' tailback …"
 
 
 def _free_memory() -> int | None:

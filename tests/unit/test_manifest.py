@@ -381,7 +381,7 @@ def test_a_collection_without_sha256_is_read_with_a_note_and_continued(collected
     shutil.rmtree(collected / "sha256")
     found = read_counters(collected)
     assert found.all_intervals().height == 7
-    assert any("1 of 1 segments have no SHA-256" in note for note in found.notes)
+    assert any("1 of 1 segment have no SHA-256" in note for note in found.notes)
     store = Collection(collected)
     writer = store.begin(TARGETS, {"plan": "sweep"})
     writer.append(block(8, 4))

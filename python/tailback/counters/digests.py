@@ -14,6 +14,7 @@ from typing import Final
 
 from tailback.counters.schema import CounterError
 from tailback.manifest import sha256_of
+from tailback.units import counted
 
 FOLDER: Final = "sha256"
 
@@ -63,9 +64,10 @@ def unchecked(collection: Path) -> list[str]:
     missing = tables - {path.stem for path in (collection / FOLDER).glob("*.json")}
     if not missing:
         return []
+    told = f"{len(missing)} of {counted(len(tables), 'segment')}"
     return [
-        f"{len(missing)} of {len(tables)} segments have no SHA-256 (an earlier version wrote "
-        "them), so damage to them may go unnoticed"
+        f"{told} have no SHA-256 (an earlier version wrote them), so damage to them may "
+        "go unnoticed"
     ]
 
 

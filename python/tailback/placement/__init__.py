@@ -17,7 +17,13 @@ from tailback.placement import (
     shift,
     tile,
 )
-from tailback.placement.assign import PLACEMENTS, Placement, assign_slots, place
+from tailback.placement.assign import (
+    PLACEMENTS,
+    Placement,
+    assign_slots,
+    place,
+    require_slots,
+)
 from tailback.placement.grid import infer_grid
 from tailback.placement.hosts import hosts_from_spec, slots_from_spec
 from tailback.placement.metrics import edge_cut, path_length, switches_visited
@@ -53,6 +59,7 @@ __all__ = [
     "path_length",
     "place",
     "problem_for",
+    "require_slots",
     "slots_from_spec",
     "switch_congestion",
     "switches_visited",

@@ -17,10 +17,18 @@ from tailback.fabric.model import Fabric
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
-from tailback.placement import Problem, infer_grid, place, problem_for, slots_from_spec
+from tailback.placement import (
+    Problem,
+    infer_grid,
+    place,
+    problem_for,
+    require_slots,
+    slots_from_spec,
+)
 from tailback.registry import Registry
 from tailback.scenario import FabricSection, JobSection, Scenario
 from tailback.traffic.patterns import build as build_pattern
+from tailback.traffic.patterns import parse as parse_pattern
 from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import READERS, read_trace
 from tailback.traffic.transform import repeat, scale_compute, side_by_side
@@ -217,8 +225,11 @@ def prepare(scenario: Scenario) -> Prepared:
     jobs, taken = [], dict[int, str]()
     for number, section in enumerate(scenario.job):
         with _naming(section, number, len(scenario.job)):
-            program = load_traffic(section, scenario.seed + number)
             hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
+            if section.pattern is not None:
+                # Before millions of ranks are given something to do.
+                require_slots(parse_pattern(section.pattern).own_ranks() or 0, sum(slots))
+            program = load_traffic(section, scenario.seed + number)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
             node = _placed(section, problem)
         for host in np.unique(fabric.node_host[node]).tolist():
