@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from tailback.cli.models import read_run
 from tailback.cli.numbers import FiniteRange
 from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError, TailbackError
+from tailback.exchange import recover
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.scenario import Scenario, load, parse
@@ -80,6 +82,7 @@ def scenario_from(
         ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
             that its scenario does not state.
     """
+    recover(Path(os.path.realpath(source)))
     if not source.exists():
         raise ScenarioError("does not exist", file=source, remedy="check the path")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
