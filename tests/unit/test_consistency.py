@@ -16,7 +16,7 @@ from test_cli import refused, simulated
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in good order, with the samples of its packets."""
-    return simulated(tmp_path_factory.mktemp("whole"), "packets = true")
+    return simulated(tmp_path_factory.mktemp("whole"), "packets = 1000")
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ FLIPS = 320
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return simulated(tmp_path_factory.mktemp("whole"), "packets = true")
+    return simulated(tmp_path_factory.mktemp("whole"), "packets = 1000")
 
 
 def flips(files: list[Path]) -> list[tuple[Path, int]]:
