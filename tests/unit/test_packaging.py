@@ -73,7 +73,7 @@ def test_a_machine_that_has_all_gets_as_far_as_the_download(machine: Path) -> No
 @pytest.mark.parametrize(
     ("name", "stand_in", "expected"),
     [
-        ("cc", "echo 'cannot find crt1.o' >&2; exit 1", "crt1.o\nsetup: remedy: apt-get install gcc"),
+        ("cc", "echo no crt1.o >&2; false", "crt1.o\nsetup: remedy: apt-get install gcc libc6-dev"),
         ("rustc", "echo 'rustc 1.63.0'", "Rust 1.63.0 is too old"),
         ("rustc", "exit 1", "does not run"),
         ("python3.11", "exit 1", "no Python of at least 3.11"),
