@@ -19,7 +19,6 @@ from typing import Any
 
 import click
 
-import tailback
 from tailback.cli.result import ReaderGoneError
 from tailback.cli.text import safe
 from tailback.errors import TailbackError, nearest
@@ -103,7 +102,7 @@ _ELSEWHERE = {"list": ("lists", "list_parts")}
     epilog="Exit codes: 0 done, 2 something given is wrong, 3 too few samples for a verdict, "
     "130 interrupted.",
 )
-@click.version_option(tailback.__version__, prog_name="tailback")
+@click.version_option(package_name="tailback", prog_name="tailback")
 def cli() -> None:
     """Find where traffic backs up in a network, why, and prove the fix.
 
