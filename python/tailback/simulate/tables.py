@@ -132,6 +132,10 @@ def samples_of_one_in(samples: pl.DataFrame, k: int) -> pl.DataFrame:
     """
     if k == 1:
         return samples
+    # The engine hands over columns no wider than their numbers.
+    samples = samples.with_columns(
+        pl.col(r"^(hop|congested)_(weight|variance|bytes)$").cast(pl.UInt64)
+    )
 
     def scaled(about: str) -> list[pl.Expr]:
         weight, variance = pl.col(f"{about}_weight"), pl.col(f"{about}_variance")
