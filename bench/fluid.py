@@ -3,12 +3,17 @@
 The tree: three levels of 64-port switches, full bisection, 100 Gb/s. Flow sizes are uniform from
 1 B to 2 MiB. The time is that of the simulation, on one core; making the fabric, its routes and the
 flows' paths is given beside it.
+
+`--network tapered --load 0.4` times max-min rates alone, on the 2:1 tapered tree of 4608 hosts,
+with random pairs that start evenly over the time in which every host offers that part of its line
+rate. It prints the CPU time, and the exponent of its growth from a quarter of the flows to all.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import sys
 import time
@@ -19,10 +24,13 @@ from numpy.typing import NDArray
 
 from tailback.errors import TailbackError
 from tailback.fabric.builders import fat_tree, network_of
-from tailback.fluid import max_min, paths_between, simulate_flows
+from tailback.fluid import Choice, max_min, paths_between, simulate_flows
 from tailback.scenario import FatTree
 
 HOSTS = 65_536
+TAPERED = FatTree(
+    hosts_per_leaf=32, leaves=24, aggregation=16, pods=6, cores=48, aggregation_uplinks=24
+)
 LIMIT_S = 10.0
 SHAPE = FatTree(
     hosts_per_leaf=32, leaves=32, aggregation=32, pods=64, cores=1024, aggregation_uplinks=32
@@ -54,9 +62,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="100,000 flows on a 65,536-host tree.")
     parser.add_argument("--flows", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--network", choices=("full", "tapered"), default="full")
+    parser.add_argument("--load", type=float, default=0.4, help="of --network tapered")
+    parser.add_argument(
+        "--paths", choices=("least-flows", "random", "deterministic"), default="least-flows",
+        help="how paths are chosen, of --network tapered",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     try:
+        if args.network == "tapered":
+            return show(tapered(args.flows, args.seed, args.load, args.paths), args.json)
         result = measure(args.flows, args.seed)
     except TailbackError as error:
         print(error, file=sys.stderr)
@@ -69,6 +85,43 @@ def main() -> int:
             for row in value if key == "cases" else ():  # type: ignore[attr-defined]
                 print("  ", row)
     return int(float(result["slowest_s"]) > LIMIT_S)  # type: ignore[arg-type]
+
+
+def show(result: dict[str, object], as_json: bool) -> int:
+    """Print what was measured."""
+    print(
+        json.dumps(result)
+        if as_json
+        else "\n".join(f"{key}: {value}" for key, value in result.items())
+    )
+    return 0
+
+
+def tapered(n: int, seed: int, load: float, choice: Choice) -> dict[str, object]:
+    """Max-min rates of random flows on the tapered tree, and of a quarter of them."""
+    fabric = fat_tree(TAPERED, "tapered")
+    network, hosts = network_of(fabric), fabric.n_nodes
+    cpu_s = {}
+    for flows in (max(n // 4, 1), n):
+        rng = np.random.default_rng(seed)
+        src = rng.integers(0, hosts, flows).astype(np.uint32)
+        dst = ((src + 1 + rng.integers(0, hosts - 1, flows)) % hosts).astype(np.uint32)
+        size = rng.integers(1, 2**21, flows).astype(np.uint64)
+        whole_ps = float(size.sum()) * 8 / (100e9 * hosts * load) * 1e12
+        start = np.sort(rng.integers(0, int(whole_ps) + 1, flows)).astype(np.uint64)
+        paths = paths_between(network, src, dst, choice, seed)
+        began = time.process_time()
+        times = simulate_flows(fabric.link_gbps, paths, size, start)
+        cpu_s[flows] = time.process_time() - began
+    (few, quick), (all_flows, slow) = min(cpu_s.items()), max(cpu_s.items())
+    grows = math.log(slow / quick) / math.log(all_flows / few) if all_flows > few else 1.0
+    return {
+        "network": "tapered", "hosts": hosts, "flows": n, "load": load, "paths": choice,
+        "cpu_s": round(slow, 3), "cpu_s_of_a_quarter": round(quick, 3),
+        "exponent": round(grows, 2), "settlements": times.settlements,
+        "rates_set_per_settlement": round(times.rates_set / times.settlements, 2),
+        "machine": f"{processor()}, one core, Python {platform.python_version()}",
+    }  # fmt: skip
 
 
 def measure(n: int, seed: int) -> dict[str, object]:

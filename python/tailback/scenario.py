@@ -375,7 +375,10 @@ class TelemetrySection(Section):
         "carries a sample; none of scheme `full` and ten million of others when absent",
     )  # fmt: skip
     one_in: int = Field(
-        default=1, ge=1, description="one in so many packets of a scheme carries a sample"
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="one in so many packets carries a sample, whatever the scheme",
     )
 
     @model_validator(mode="after")

@@ -235,3 +235,23 @@ def test_least_flows_takes_the_default_port_when_it_is_among_the_best() -> None:
         first, second = np.split(both.link, [int(both.start[1])])
         np.testing.assert_array_equal(first, default)
         assert second[1] != first[1]
+
+
+@pytest.mark.parametrize("choice", ["least-flows", "random"])
+def test_a_start_or_an_end_costs_what_it_changes(choice: str) -> None:
+    """Flows whose rate is set anew, of those under way: a few, however many there are."""
+    shape = FatTree(
+        hosts_per_leaf=32, leaves=24, aggregation=16, pods=6, cores=48, aggregation_uplinks=24
+    )
+    fabric = fat_tree(shape, "tapered")
+    n, hosts, rng = 10_000, fabric.n_nodes, np.random.default_rng(1)
+    src = rng.integers(0, hosts, n).astype(np.uint32)
+    dst = ((src + 1 + rng.integers(0, hosts - 1, n)) % hosts).astype(np.uint32)
+    size = rng.integers(1, 2**21, n).astype(np.uint64)
+    # A load of 0.4 on every host, and of 0.8 on the tapered links: thousands of flows at a time.
+    whole_ps = float(size.sum()) * 8 / (100e9 * hosts * 0.4) * 1e12
+    start = np.sort(rng.integers(0, int(whole_ps), n)).astype(np.uint64)
+    paths = paths_between(network_of(fabric), src, dst, choice)  # type: ignore[arg-type]
+    times = simulate_flows(fabric.link_gbps, paths, size, start)
+    assert times.settlements > 19_000
+    assert times.rates_set < {"least-flows": 5, "random": 12}[choice] * times.settlements

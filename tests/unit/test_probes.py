@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,7 @@ from tailback.simulate.decoded import link_counts
 from tailback.simulate.threads import use_threads
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.carried import HASHED, header_bits, survivors
+from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.telemetry.pcap import read_pcap, write_pcap
 
 TREE = {
@@ -224,6 +225,50 @@ def test_counts_from_headers_are_the_truth(telemetry: dict[str, Any]) -> None:
     # Neighbouring counts are not independent: generous.
     assert abs(off.mean()) < 0.35
     assert 0.5 < (off**2).mean() < 1.6
+
+
+ALL_SCHEMES = [
+    scheme
+    for scheme in get_args(TelemetrySection.model_fields["scheme"].annotation)
+    if scheme != "off"
+]
+
+
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
+def test_every_scheme_samples_one_packet_in_so_many(scheme: str) -> None:
+    """A header for N / one_in packets, and packets of each link as many as there were."""
+    telemetry = {"scheme": scheme, "packets": 1_000_000, "hash_bits": 4}
+    run = run_of({**telemetry, "one_in": 16}, messages=240)
+    packets = run.summary["packets"]
+    assert run.summary["one_in"] == 16
+    assert packets // 16 <= run.tables["packets"].height <= -(-packets // 16)
+    if scheme == "worst-hop":  # which counts no packets
+        return
+    # Intervals hold; of few samples, errors by their estimated variance would say little.
+    assert abs(check_counts(run).mean()) < 0.35
+
+
+@pytest.mark.parametrize("packets", [None, 500, 1_000_000])
+def test_the_sums_of_full_reservoirs_are_of_one_packet_in_so_many(packets: int | None) -> None:
+    """Few packets kept do not mean few samples; sums are unbiased, intervals hold the truth."""
+    telemetry = {"scheme": "full"} if packets is None else {"scheme": "full", "packets": packets}
+    run = run_of({**telemetry, "one_in": 16})
+    assert run.tables["samples"]["hop_samples"].sum() == pytest.approx(
+        run.summary["packets"] / 16, abs=1
+    )
+    truth = truth_of(run).filter(~pl.col("from_node")).select("link", "^observed.*packets$")
+    estimates = link_estimates(select(run.tables, Selection()))
+    found = truth.join(estimates, on="link", how="left").sort("link").fill_null(0)
+    for name, real in (("packets", "observed_packets"),
+                       ("congested", "observed_congested_packets")):  # fmt: skip
+        assert found[name].sum() == pytest.approx(truth[real].sum(), rel=0.08), name
+    some = found.filter(pl.col("observed_packets") > 300)
+    assert some.height == truth.height
+    low, high, n = (some[name].to_numpy() for name in ("packets_low", "packets_high",
+                                                       "observed_packets"))  # fmt: skip
+    assert np.mean((low <= n) & (n <= high)) > 0.9
+    if packets == 500:
+        assert run.tables["packets"].height <= 500
 
 
 @pytest.mark.parametrize("telemetry", [SCHEMES[2], SCHEMES[4], SCHEMES[8]], ids=str)

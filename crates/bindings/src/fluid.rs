@@ -47,9 +47,7 @@ fn paths_of(columns: &PathColumns<'_>) -> PyResult<Paths> {
 
 fn set_work(out: &Bound<'_, PyDict>, work: Work) -> PyResult<()> {
     out.set_item("settlements", work.settlements)?;
-    out.set_item("rates_set", work.rates_set)?;
-    out.set_item("solves", work.solves)?;
-    out.set_item("solved_flows", work.solved_flows)
+    out.set_item("rates_set", work.rates_set)
 }
 
 fn policy_of(name: &str) -> PyResult<Policy> {

@@ -19,7 +19,22 @@ pub(crate) fn check(
     check_sizes(fabric, plan, program, placement)?;
     check_carried(fabric, settings)?;
     check_messages(program, settings)?;
+    check_local(program, settings)?;
     check_times(program, placement)
+}
+
+/// No message takes longer through the memory of a host than there are times for.
+fn check_local(program: &Program, settings: &Settings) -> Result<(), EngineError> {
+    let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
+    let most = sends.map(|(_, &bytes)| bytes).max().unwrap_or(0);
+    match settings.local_ps(most) {
+        Some(_) => Ok(()),
+        None => Err(EngineError::Setting {
+            field: "local_rate",
+            value: format!("{} Gb/s", settings.local_gbps),
+            valid: format!("fast enough for the largest message, {most} B, in 53 days"),
+        }),
+    }
 }
 
 /// A link travels in 24 bits of a packet that is kept.
@@ -49,6 +64,9 @@ fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineEr
 /// Times that the engine has numbers for, in picoseconds: 53 days. Nothing lasts longer, and no window begins later;
 /// so no sum of two is too large for a table.
 pub(crate) const MOST_PS: u64 = 1 << 62;
+
+/// The longest delay of a setting, 75 minutes: so many of them as a path has switches add up to a time there is.
+pub(crate) const MOST_DELAY_PS: u64 = MOST_PS >> 10;
 
 /// No rank starts later or computes longer at once than there are times for.
 fn check_times(program: &Program, placement: &Placement) -> Result<(), EngineError> {

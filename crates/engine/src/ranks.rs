@@ -201,9 +201,9 @@ impl<P: Probe> Shard<'_, P> {
         let world = self.world;
         let envelope = &world.program.messages[message as usize];
         if world.same_host(envelope) {
-            let wire = (envelope.bytes as f64 * 8000.0 / world.settings.local_gbps).ceil() as u64;
+            let takes = world.settings.local_ps(envelope.bytes).expect("checked before the run");
             self.sends[self.world.send_of(message) as usize].start_ps = self.now;
-            let time = self.now + world.settings.local_delay_ps + wire;
+            let time = self.now.saturating_add(takes);
             self.queue.push(Event::new(time, Class::Message, message, LOCAL_ARRIVAL));
             return;
         }

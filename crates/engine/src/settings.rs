@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use crate::congestion::Scheme;
+use crate::limits::{MOST_DELAY_PS, MOST_PS};
 use crate::probe::Probes;
 use crate::{CongestionControl, EngineError, Offset, Pacing};
 
@@ -185,6 +186,9 @@ pub struct Settings {
     pub when: When,
     /// Count the injection link as a hop.
     pub count_injection: bool,
+    /// One in so many packets of observed jobs carries a sample, where samples are whole links.
+    #[serde(default = "every")]
+    pub one_in: u64,
     /// Time windows: at least so many, at most twice as many (fewer if the run is very short).
     pub windows: u32,
     /// Further probes.
@@ -225,6 +229,7 @@ impl Default for Settings {
             rule_bytes: 16384,
             when: When::Arrival,
             count_injection: false,
+            one_in: 1,
             windows: 64,
             probes: Probes::default(),
         }
@@ -232,6 +237,10 @@ impl Default for Settings {
 }
 
 fn one() -> u8 {
+    1
+}
+
+fn every() -> u64 {
     1
 }
 
@@ -243,6 +252,14 @@ impl Settings {
     #[inline]
     pub fn wire_bytes(&self, payload: u32) -> u32 {
         (payload + self.header_bytes).max(MIN_WIRE_BYTES)
+    }
+
+    /// How long `bytes` take between ranks of one host; `None` when there is no number for it.
+    pub(crate) fn local_ps(&self, bytes: u64) -> Option<u64> {
+        let wire = (bytes as f64 * 8000.0 / self.local_gbps).ceil();
+        // An `f64` below 2^62 is a whole number of picoseconds that fits.
+        let wire = (wire < MOST_PS as f64).then_some(wire as u64)?;
+        wire.checked_add(self.local_delay_ps).filter(|&ps| ps <= MOST_PS)
     }
 
     /// Whether packets of a message arrive in the order they were sent in.
@@ -300,6 +317,23 @@ impl Settings {
         }
         if !(self.local_gbps > 0.0 && self.local_gbps.is_finite()) {
             return wrong("local_rate", self.local_gbps.to_string(), "above 0".into());
+        }
+        let timer_ps = self.congestion_control.as_ref().map_or(0, |control| match control.scheme {
+            Scheme::Dcms { hold_ps, .. } => hold_ps.max(control.timer_ps),
+            _ => control.timer_ps,
+        });
+        for (field, ps) in [
+            ("local_delay", self.local_delay_ps),
+            ("send_delay", self.send_delay_ps),
+            ("switch_delay", self.switch_delay_ps),
+            ("congestion_control", timer_ps),
+        ] {
+            if ps > MOST_DELAY_PS {
+                return wrong(field, format!("{ps} ps"), format!("at most {MOST_DELAY_PS} ps"));
+            }
+        }
+        if self.one_in == 0 {
+            return wrong("one_in", "0".into(), "at least 1".into());
         }
         if !(1..=8).contains(&self.services) {
             return wrong("services", self.services.to_string(), "1 to 8".into());

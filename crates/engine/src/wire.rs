@@ -35,7 +35,12 @@ impl Wire {
     /// Bytes the transmitter moves in `ps`.
     #[inline]
     pub fn bytes_in(&self, ps: u64) -> u64 {
-        (ps << RATE_BITS) / u64::from(self.rate)
+        if ps >> (u64::BITS - RATE_BITS) == 0 {
+            return (ps << RATE_BITS) / u64::from(self.rate);
+        }
+        // Of a stretch of minutes the shift would lose the upper bits.
+        let bytes = (u128::from(ps) << RATE_BITS) / u128::from(self.rate);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
 
@@ -72,5 +77,12 @@ mod tests {
         let fdr = Wire::new(rate, 0);
         assert!((fdr.serialization(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
         assert_eq!(fdr.bytes_in(fdr.serialization(4096)), 4095);
+    }
+
+    #[test]
+    fn what_goes_through_in_days_does_not_wrap() {
+        let day_ps = 24 * 3600 * 1_000_000_000_000;
+        assert_eq!(Wire::new(100.0, 0).bytes_in(day_ps), 24 * 3600 * 12_500_000_000);
+        assert_eq!(Wire::new(1e9, 0).bytes_in(u64::MAX), u64::MAX);
     }
 }

@@ -107,6 +107,26 @@ fn time_windows_are_as_many_as_asked_for_whatever_hosts_do_among_themselves() {
 }
 
 #[test]
+fn a_time_within_a_host_that_has_no_number_is_refused_by_the_name_of_its_setting() {
+    let fabric = fat_tree::build(&SMALL).unwrap();
+    let placement = Placement { host: vec![0, 0], node: vec![0, 0], ..in_order(2) };
+    let refused = |changed: &Settings| {
+        let rule = PlanRule::Table(Routes::up_down(&fabric).unwrap());
+        match run_placed(&fabric, rule, changed, &burst(2, &[(0, 1, 8192)]), &placement) {
+            Err(EngineError::Setting { field, .. }) => field,
+            other => panic!("{:?}", other.map(|outcome| outcome.end_ps)),
+        }
+    };
+    // The last byte would arrive after 2^64 ps, which wrapped to 1.5 us; 8 KiB take two years.
+    assert_eq!(refused(&Settings { local_gbps: 1e-13, ..settings() }), "local_rate");
+    assert_eq!(refused(&Settings { local_gbps: 1e-12, ..settings() }), "local_rate");
+    let long = u64::MAX;
+    assert_eq!(refused(&Settings { local_delay_ps: long, ..settings() }), "local_delay");
+    assert_eq!(refused(&Settings { send_delay_ps: long, ..settings() }), "send_delay");
+    assert_eq!(refused(&Settings { switch_delay_ps: long, ..settings() }), "switch_delay");
+}
+
+#[test]
 fn ranks_of_a_host_need_no_path_between_its_adapters() {
     // Two planes without a cable between them: nodes 0 and 2 of one, 1 and 3 of the other.
     let mut cables = CableList::new(6);

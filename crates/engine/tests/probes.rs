@@ -351,6 +351,24 @@ fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
 }
 
 #[test]
+fn one_in_k_packets_is_in_the_samples_of_full_reservoirs() {
+    let network = tree();
+    let run = |one_in, carry| {
+        let probes = Probes { carry, ..Probes::default() };
+        rush(&network, &Settings { one_in, probes, measure: true, ..tight() }, Work::default())
+    };
+    let sampled = |run: &Outcome| run.samples.hop_samples.iter().sum::<u64>();
+    let (all, some) = (run(1, None), run(16, None));
+    assert!(sampled(&all) > 1000 && all.truth == some.truth);
+    assert!(sampled(&all).div_ceil(16) - sampled(&some) <= 1);
+    // Few packets kept one by one leave the samples as they are.
+    let carry = Carry { most: 10, one_in: 16, ..carry(Scheme::Full).unwrap() };
+    let few = run(16, Some(carry));
+    assert!(few.samples == some.samples && few.probed.packets.len() <= 10);
+    assert_eq!(few.probed.one_in % 16, 0);
+}
+
+#[test]
 fn one_in_k_packets_is_kept() {
     let probes = |most, one_in| Probes {
         carry: Some(Carry { most, one_in, ..carry(Scheme::Compact).unwrap() }),

@@ -40,9 +40,7 @@ impl Assigned {
         for &link in &self.links {
             let weight: f64 = links.users[link as usize]
                 .iter()
-                .map(|user| {
-                    links.weight[user.flow as usize] * links.uses[user.entry as usize].share
-                })
+                .map(|user| links.weight[user.flow as usize] * user.share)
                 .sum();
             self.heaviness[link as usize] = weight / links.capacity[link as usize];
         }

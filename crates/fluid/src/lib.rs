@@ -30,7 +30,6 @@ mod waterfill;
 pub use assigned::assignment;
 pub use error::FluidError;
 pub use flows::{FlowSet, FlowTimes, simulate_flows};
-pub use maxmin::TOLERANCE;
 pub use paths::{Detour, PathChoice, Paths, Router};
 pub use pool::{Policy, Work};
 pub use protocol::{ProtocolOutcome, ProtocolSettings, run_protocol};

@@ -13,11 +13,12 @@ pub(crate) struct Use {
     pub share: f64,
 }
 
-/// A flow on a link: the flow and where in `uses` it says so.
+/// A flow on a link: the flow, where in `uses` it says so, and its share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct User {
     pub flow: u32,
     pub entry: u32,
+    pub share: f64,
 }
 
 /// Links with their capacities, flows with their weights, paths and rates.
@@ -87,9 +88,10 @@ impl Links {
     /// Puts `flow` on its links.
     pub fn enter(&mut self, flow: u32) {
         for entry in self.entries(flow) {
-            let users = &mut self.users[self.uses[entry].link as usize];
+            let Use { link, share, .. } = self.uses[entry];
+            let users = &mut self.users[link as usize];
             self.uses[entry].place = users.len() as u32;
-            users.push(User { flow, entry: entry as u32 });
+            users.push(User { flow, entry: entry as u32, share });
         }
     }
 

@@ -27,10 +27,6 @@ pub struct Work {
     pub settlements: u64,
     /// Flows whose rate was set, over all settlements.
     pub rates_set: u64,
-    /// Solves of max-min sets, and flows solved in them.
-    pub solves: u64,
-    /// Flows in all solves.
-    pub solved_flows: u64,
 }
 
 /// Flows under way.
@@ -196,7 +192,6 @@ impl Pool {
 
     /// What was done so far.
     pub fn work(&self) -> Work {
-        let (solves, solved_flows) = (self.max_min.solves, self.max_min.solved_flows);
-        Work { solves, solved_flows, ..self.work }
+        self.work
     }
 }

@@ -291,8 +291,10 @@ impl Sim<'_> {
             0.0
         };
         let state = &mut self.messages[message as usize];
-        state.latency_ps =
-            switches * self.settings.switch_delay_ps + delay.round() as u64 + again.round() as u64;
+        // What is too long for a number stays so: the run ends with an error at that time.
+        state.latency_ps = switches
+            .saturating_mul(self.settings.switch_delay_ps)
+            .saturating_add((delay + again).round() as u64);
         state.path = path;
         self.out.switches[message as usize] = switches as u32;
         Ok(())
@@ -321,7 +323,8 @@ impl Sim<'_> {
         self.router.occupy(&self.messages[m].path);
         let bytes = self.envelope(message).bytes;
         let packets = bytes.div_ceil(self.settings.packet_bytes.into()).max(1);
-        let wire = (bytes + packets * u64::from(self.settings.header_bytes)).max(MIN_WIRE_BYTES);
+        let headers = packets.saturating_mul(self.settings.header_bytes.into());
+        let wire = bytes.saturating_add(headers).max(MIN_WIRE_BYTES);
         for &(used, share) in &self.messages[m].path {
             let members = self.router.members(used);
             for &link in members.iter() {

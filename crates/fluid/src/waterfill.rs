@@ -44,10 +44,6 @@ pub(crate) struct Filler {
     /// Place of each link in `filling`.
     slot: Vec<u32>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Level of each flow: rate by weight.
-    pub level: Vec<f64>,
-    /// Link at which each flow stopped.
-    pub stopped_at: Vec<u32>,
     rising: Vec<bool>,
 }
 
@@ -55,10 +51,7 @@ impl Filler {
     /// Makes room for all links and flows.
     pub fn reserve(&mut self, links: &Links) {
         self.slot.resize(links.capacity.len(), NONE);
-        let flows = links.weight.len();
-        self.level.resize(flows, 0.0);
-        self.stopped_at.resize(flows, NONE);
-        self.rising.resize(flows, false);
+        self.rising.resize(links.weight.len(), false);
     }
 
     /// Fills the rates of `chosen`, all other active flows as they are.
@@ -80,7 +73,7 @@ impl Filler {
             for at in 0..links.users[link as usize].len() {
                 let flow = links.users[link as usize][at].flow;
                 if std::mem::take(&mut self.rising[flow as usize]) {
-                    self.stop(links, flow, level, link);
+                    self.stop(links, flow, level);
                 }
             }
         }
@@ -106,12 +99,11 @@ impl Filler {
         self.heap.clear();
         for (slot, filling) in self.filling.iter_mut().enumerate() {
             for user in &links.users[filling.link as usize] {
-                let share = links.uses[user.entry as usize].share;
                 if self.rising[user.flow as usize] {
-                    filling.weight += links.weight[user.flow as usize] * share;
+                    filling.weight += links.weight[user.flow as usize] * user.share;
                     filling.rising += 1;
                 } else {
-                    filling.left -= links.rate[user.flow as usize] * share;
+                    filling.left -= links.rate[user.flow as usize] * user.share;
                 }
             }
             filling.summed = filling.weight;
@@ -125,17 +117,14 @@ impl Filler {
         let filling = &mut self.filling[slot as usize];
         let users = links.users[filling.link as usize].iter();
         let rising = users.filter(|user| self.rising[user.flow as usize]);
-        let weights = rising
-            .map(|user| links.weight[user.flow as usize] * links.uses[user.entry as usize].share);
+        let weights = rising.map(|user| links.weight[user.flow as usize] * user.share);
         filling.weight = weights.sum();
         filling.summed = filling.weight;
         filling.weight
     }
 
-    fn stop(&mut self, links: &mut Links, flow: u32, level: f64, link: u32) {
+    fn stop(&mut self, links: &mut Links, flow: u32, level: f64) {
         let f = flow as usize;
-        self.level[f] = level;
-        self.stopped_at[f] = link;
         links.rate[f] = level * links.weight[f];
         for used in links.path(flow) {
             let filling = &mut self.filling[self.slot[used.link as usize] as usize];

@@ -1,6 +1,7 @@
 //! Opens an archive once a thread and reads the locations in parallel.
 
 use std::fs;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -60,15 +61,37 @@ fn read_locations(
     definitions: &Definitions,
     threads: usize,
 ) -> Result<Vec<LocationEvents>, TraceError> {
-    let total = definitions.locations.len();
+    in_order(definitions.locations.len(), threads, |index| {
+        let location = definitions.locations[index].0;
+        // A fault of the reader itself is that of the location it was reading, and loses no other.
+        let reading = AssertUnwindSafe(|| read_location(library, anchor, definitions, location));
+        panic::catch_unwind(reading).unwrap_or_else(|_| {
+            Err(TraceError::Events {
+                file: anchor.0.with_extension("").join(format!("{location}.evt")),
+                location,
+                event: 0,
+                reason: "the reader failed; this is a fault of Tailback, not of the trace".into(),
+            })
+        })
+    })
+}
+
+/// What `work` makes of 0 to `total`, on up to `threads` threads: all of it, or the first error.
+fn in_order<T: Send, E: Send>(
+    total: usize,
+    threads: usize,
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
-    let work = || -> Vec<(usize, Result<LocationEvents, TraceError>)> {
+    let some = || -> Vec<(usize, Result<T, E>)> {
         let mut done = Vec::new();
         while !failed.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(location, _)) = definitions.locations.get(index) else { break };
-            let outcome = read_location(library, anchor, definitions, location);
+            if index >= total {
+                break;
+            }
+            let outcome = work(index);
             if outcome.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }
@@ -76,10 +99,13 @@ fn read_locations(
         }
         done
     };
-    let mut outcomes: Vec<(usize, Result<LocationEvents, TraceError>)> = thread::scope(|scope| {
+    let mut outcomes: Vec<(usize, Result<T, E>)> = thread::scope(|scope| {
         let running: Vec<_> =
-            (0..threads.clamp(1, total.max(1))).map(|_| scope.spawn(work)).collect();
-        running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+            (0..threads.clamp(1, total.max(1))).map(|_| scope.spawn(some)).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|fault| panic::resume_unwind(fault))
+        };
+        running.into_iter().flat_map(join).collect()
     });
     outcomes.sort_by_key(|(index, _)| *index);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
@@ -139,4 +165,25 @@ fn read_location(
         other => other,
     })?;
     Ok(collector.finish(records))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_read_in_order_on_any_number_of_threads() {
+        for threads in [1, 2, 5] {
+            let all: Result<Vec<usize>, ()> = in_order(40, threads, |index| Ok(3 * index));
+            assert_eq!(all.unwrap(), (0..40).map(|index| 3 * index).collect::<Vec<_>>());
+            assert_eq!(in_order(0, threads, |_| Err::<(), ()>(())), Ok(vec![]));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_fails_loses_nothing_without_a_word() {
+        let fails = |index| if index == 7 { panic!("on purpose") } else { Ok::<usize, ()>(index) };
+        let read = panic::catch_unwind(|| in_order(40, 3, fails));
+        assert!(read.is_err(), "{read:?}");
+    }
 }

@@ -81,6 +81,7 @@ def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
         "rule_bytes": telemetry.rule_bytes,
         "when": telemetry.when,
         "count_injection": telemetry.count_injection,
+        "one_in": telemetry.one_in,
         "windows": telemetry.windows,
         **({"probes": probes} if probes else {}),
         **changes,

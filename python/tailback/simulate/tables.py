@@ -97,6 +97,8 @@ def make_tables(
     tables["labels"] = _labels(jobs, job_of_label)
     tables["windows"] = _windows(outcome)
     samples = pl.DataFrame(outcome["samples"])
+    if scenario.telemetry.scheme == "full":
+        samples = samples_of_one_in(samples, scenario.telemetry.one_in)
     job_column = job_of_label[samples["label"].to_numpy().astype(np.int64)]
     tables["samples"] = samples.with_columns(pl.Series("job", job_column, dtype=pl.UInt32))
     tables["truth"] = pl.DataFrame(outcome["truth"])
@@ -116,6 +118,33 @@ def make_tables(
     summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
     tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
     return {name: conform(name, tables[name]) for name in TABLES}, summary
+
+
+def samples_of_one_in(samples: pl.DataFrame, k: int) -> pl.DataFrame:
+    """Sums of samples that one packet in ``k`` carried, as unbiased sums over all packets.
+
+    A sample of weight w then stands for k w packets, with variance k w (k w - 1). The sums of
+    w (w - 1) and of w that the engine made give the sum of w squared.
+
+    Args:
+        samples: Sums of whole-link samples, as the engine hands them over.
+        k: One packet in so many carried a sample, 1 or more.
+    """
+    if k == 1:
+        return samples
+    # The engine hands over columns no wider than their numbers.
+    samples = samples.with_columns(
+        pl.col(r"^(hop|congested)_(weight|variance|bytes)$").cast(pl.UInt64)
+    )
+
+    def scaled(about: str) -> list[pl.Expr]:
+        weight, variance = pl.col(f"{about}_weight"), pl.col(f"{about}_variance")
+        return [
+            weight * k,
+            ((variance + weight) * k * k - weight * k).alias(variance.meta.output_name()),
+        ]
+
+    return samples.with_columns(*scaled("hop"), *scaled("congested"), pl.col("hop_bytes") * k)
 
 
 def _labels(jobs: list[Job], job_of_label: NDArray[np.uint32]) -> pl.DataFrame:

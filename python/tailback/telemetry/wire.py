@@ -5,7 +5,9 @@ the invariant and the variant CRC. Byte 4 of the BTH is FECN, BECN and six reser
 invariant CRC leaves out (InfiniBand Architecture Specification, volume 1, sections 5.2.2, 7.8 and
 9.2): a switch may rewrite them, and only the variant CRC, which is made anew on every link anyway,
 changes. So the compact schemes of 5 or 6 bits (thesis section 5.7) and the coordinated ones travel
-without a byte of overhead, with the packet sequence number as packet id.
+without a byte of overhead, with the packet sequence number as packet id. That number is unique over
+a run of the engine, not on a network, where every queue pair counts its own: see "On the wire" in
+docs/telemetry.md for what that does to the stated errors.
 """
 
 from __future__ import annotations

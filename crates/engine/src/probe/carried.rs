@@ -154,7 +154,9 @@ fn link_word(link: Option<(u32, bool)>) -> u64 {
 #[derive(Debug)]
 pub struct Carried {
     carry: Carry,
+    /// One in so many carries a sample, and one in so many of those is kept.
     one_in: u64,
+    one_kept_in: u64,
     hash: LinkHash,
     records: Vec<Record>,
 }
@@ -166,17 +168,25 @@ impl Carried {
     /// Never: GF(2^24) is a field.
     pub fn new(carry: &Carry, packets: u64) -> Self {
         let field = Field::new(LINK_BITS).expect("a field the hash knows");
+        let one_in = carry.one_in.max(1);
+        let (one_in, one_kept_in) = if carry.scheme == Scheme::Full {
+            // The samples do not come from the packets kept: few of these are no reason for few samples.
+            (one_in, packets.div_ceil(one_in).div_ceil(carry.most).max(1))
+        } else {
+            (one_in.max(packets.div_ceil(carry.most)), 1)
+        };
         Self {
             carry: carry.clone(),
-            one_in: carry.one_in.max(packets.div_ceil(carry.most)).max(1),
+            one_in,
+            one_kept_in,
             hash: LinkHash::Gf(field),
             records: Vec::new(),
         }
     }
 
-    /// Packets an observed job sends for each that carries a sample.
+    /// Packets an observed job sends for each that is kept.
     pub fn one_in(&self) -> u64 {
-        self.one_in
+        self.one_in.saturating_mul(self.one_kept_in)
     }
 
     /// The published reservoirs travel: not by this probe's doing.
@@ -191,11 +201,8 @@ impl Carried {
         self.carry.scheme == Scheme::WorstHop
     }
 
-    /// One of every k packets in sequence, drawn by a hash. Every k-th would keep step with the packets of
-    /// a message, and with whatever else a pattern repeats.
     fn tagged(&self, packet: u64) -> bool {
-        let k = self.one_in;
-        k == 1 || packet % k == mix(packet / k) % k
+        takes(packet, self.one_in) && takes(packet / self.one_in, self.one_kept_in)
     }
 
     /// A switch's work on a packet of an observed job.
@@ -292,6 +299,13 @@ impl Carried {
     pub fn finish(self) -> Vec<Record> {
         self.records
     }
+}
+
+/// One of every `k` packets in sequence, drawn by a hash. Every k-th would keep step with the packets of
+/// a message, and with whatever else a pattern repeats.
+#[inline]
+pub(super) fn takes(packet: u64, k: u64) -> bool {
+    k == 1 || packet % k == mix(packet / k) % k
 }
 
 fn full_header(mark: &Mark) -> u64 {

@@ -2,6 +2,7 @@
 
 use tailback_telemetry::{Mark, Sample, SampleLog, Samples};
 
+use super::carried::takes;
 use super::truth::Ledger;
 use super::{Arrival, Hop, Probe, Sent, Slot, Truths};
 use crate::Settings;
@@ -17,12 +18,13 @@ struct Windows {
     shift: u32,
 }
 
-/// Samples every packet of observed jobs and counts every link, per time window.
+/// Samples packets of observed jobs, all or one in so many, and counts every link, per time window.
 #[derive(Debug)]
 pub struct Measure {
     windows: Windows,
     samples: SampleLog,
     truth: Ledger,
+    one_in: u64,
 }
 
 impl Measure {
@@ -36,6 +38,7 @@ impl Measure {
             windows: Windows { target: windows, shift },
             samples: SampleLog::new(links.len(), packet_bytes),
             truth: Ledger::new(links, settings.wire_bytes(packet_bytes)),
+            one_in: settings.one_in,
         }
     }
 
@@ -131,7 +134,7 @@ impl Probe for Measure {
 
     #[inline(always)]
     fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark) {
-        if arrival.observed {
+        if arrival.observed && takes(arrival.packet, self.one_in) {
             let Arrival { label, bytes, .. } = arrival;
             let window = self.window(time);
             self.samples.push(Sample { window, label, bytes, mark });
