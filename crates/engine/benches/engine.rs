@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tailback_engine::queue::{Class, Event, EventQueue};
+use tailback_engine::events::queue::{Class, Event, EventQueue};
 use tailback_engine::{Arbitration, Routing, Settings};
 use tailback_fabric::{RouteState, Routes, Rule, fat_tree};
 

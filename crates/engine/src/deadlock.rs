@@ -3,7 +3,7 @@
 use tailback_program::ProgramError;
 
 use crate::EngineError;
-use crate::link::NIL;
+use crate::network::link::NIL;
 use crate::shard::Shard;
 use crate::world::World;
 

@@ -3,9 +3,9 @@
 use tailback_fabric::{Fabric, Plan};
 use tailback_program::ProgramError;
 
-use crate::link::{Links, NIL};
+use crate::network::cable::{Wire, different};
+use crate::network::link::{Links, NIL};
 use crate::program::{Placement, Program};
-use crate::wire::{Wire, different};
 use crate::{EngineError, Settings};
 
 /// Checks sizes, messages and times against each other's limits.

@@ -3,7 +3,7 @@
 use tailback_program::Rank;
 use tailback_telemetry::Samples;
 
-use crate::link::NEVER;
+use crate::network::link::NEVER;
 use crate::probe::{Probed, Truths};
 use crate::shard::Shard;
 use crate::world::World;

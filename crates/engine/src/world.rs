@@ -5,24 +5,24 @@ use std::ops::Range;
 use tailback_fabric::{Fabric, FabricError, Plan, RouteState, Rule};
 use tailback_program::Rank;
 
-use crate::adapter::Adapter;
-use crate::ahead::Ahead;
-use crate::arbiter::Arbiter;
-use crate::circuits::Circuits;
 use crate::congestion::Congestion;
-use crate::cut::Cut;
+use crate::events::queue::{Class, Event, EventQueue};
+use crate::host::adapter::Adapter;
+use crate::host::pacing::{Offset, Pacing, interval};
+use crate::host::ranks::{Receiving, Sending};
+use crate::intrinsics::{collected, prefetch, roomy};
 use crate::limits::{self, MOST_PS};
-use crate::link::{Link, Links, NIL};
-use crate::machine::{collected, prefetch, roomy};
-use crate::pacing::{Offset, Pacing, interval};
-use crate::packet::Packets;
+use crate::network::cable::Wire;
+use crate::network::link::{Link, Links, NIL};
+use crate::network::packet::Packets;
+use crate::parallel::partition::Cut;
 use crate::program::{Compiled, Envelope, Placement, Program, compile};
-use crate::queue::{Class, Event, EventQueue};
-use crate::ranks::{Receiving, Sending};
 use crate::rng::{Source, Stream, random};
 use crate::settings::{Detour, Routing};
 use crate::shard::Shard;
-use crate::wire::Wire;
+use crate::shard::prefetch::Ahead;
+use crate::switch::arbiter::Arbiter;
+use crate::switch::virtual_circuits::Circuits;
 use crate::{EngineError, Settings};
 
 pub(crate) struct World<'a> {

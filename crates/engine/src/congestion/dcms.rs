@@ -12,7 +12,7 @@
 //! further on: a packet that leaves by a congested output without credit takes the news along to the
 //! switch that withholds the credit, one bit, until the news is where the tree has its root.
 
-use crate::packet::Flags;
+use crate::network::packet::Flags;
 
 /// Until when each switch counts as one that creates victims.
 #[derive(Debug, Default)]

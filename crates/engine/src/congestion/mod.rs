@@ -16,7 +16,7 @@ pub(crate) use rgbcc::{Light, Stops};
 
 use serde::Deserialize;
 
-use crate::packet::{Content, Flags};
+use crate::network::packet::{Content, Flags};
 use crate::probe::Probe;
 use crate::shard::Shard;
 use dcms::Victims;

@@ -17,9 +17,9 @@
 use std::collections::BTreeMap;
 
 use super::{CongestionControl, Scheme};
-use crate::packet::{Content, Flags, Packet};
+use crate::events::queue::{Class, Event};
+use crate::network::packet::{Content, Flags, Packet};
 use crate::probe::Probe;
-use crate::queue::{Class, Event};
 use crate::settings::MIN_WIRE_BYTES;
 use crate::shard::Shard;
 

@@ -5,7 +5,7 @@ use tailback_telemetry::{Mark, Sample, SampleLog, Samples};
 use super::truth::Ledger;
 use super::{Arrival, Hop, Probe, Sent, Slot, Truths};
 use crate::Settings;
-use crate::link::Link;
+use crate::network::link::Link;
 
 /// Shortest length of a window.
 const FIRST_WINDOW_PS: u64 = 1 << 16;

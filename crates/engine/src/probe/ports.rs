@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 use tailback_telemetry::{Mark, in_shares, side_by_side};
 
-use crate::link::NIL;
-use crate::machine::{collected, prefetch};
+use crate::intrinsics::{collected, prefetch};
+use crate::network::link::NIL;
 
 use super::input::Input;
 use super::readings::{Counted, INQ_PS, Queued};

@@ -7,8 +7,8 @@
 use tailback_telemetry::{BLOCK, Block, Log, Sorting, append, in_shares, table};
 
 use super::{Sent, Slot};
-use crate::link::Link;
-use crate::wire::Wire;
+use crate::network::cable::Wire;
+use crate::network::link::Link;
 
 table! {
     /// The table of truth: one entry a window and link with traffic, in this order: bytes sent, time

@@ -17,12 +17,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::gate::{Alarm, Gate};
-use crate::link::Link;
-use crate::mail::PostOffice;
+use crate::network::link::Link;
+use crate::parallel::barrier::{Alarm, Gate};
+use crate::parallel::exchange::PostOffice;
 use crate::probe::Probe;
 use crate::shard::Shard;
-use crate::sim::{Progress, Watch};
+use crate::simulation::{Progress, Watch};
 use crate::world::World;
 
 const EVENTS_BETWEEN_WATCHES: u64 = 1 << 17;

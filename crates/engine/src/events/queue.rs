@@ -14,7 +14,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::ring::{Clock, Ring, WINDOWS};
+use crate::events::ring::{Clock, Ring, WINDOWS};
 
 /// What happens, in the order it happens at equal times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,12 +7,12 @@
 
 use tailback_program::{Op, Rank, Request};
 
-use crate::link::NEVER;
-use crate::machine::prefetch;
-use crate::packet::{Content, Flags};
+use crate::events::queue::{Class, Event};
+use crate::intrinsics::prefetch;
+use crate::network::link::NEVER;
+use crate::network::packet::{Content, Flags};
 use crate::probe::{Arrival, Probe};
 use crate::program::Envelope;
-use crate::queue::{Class, Event};
 use crate::shard::Shard;
 
 /// The sending side of a message: a cache line with all that its packets are made of.

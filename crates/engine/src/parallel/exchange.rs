@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::congestion::Light;
-use crate::machine::{own, prefetch_all};
-use crate::packet::Packet;
+use crate::intrinsics::{own, prefetch_all};
+use crate::network::packet::Packet;
 
 /// Buffer space given back to a link of another shard.
 #[derive(Debug, Clone, Copy)]

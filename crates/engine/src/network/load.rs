@@ -3,7 +3,7 @@
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use crate::machine::{LOOKS, at_most, collected, prefetch};
+use crate::intrinsics::{LOOKS, at_most, collected, prefetch};
 
 /// Times of 31 bits: picoseconds since a moment that moves on with time.
 #[derive(Debug, Clone, Copy)]

@@ -6,13 +6,13 @@
 //! until the output is idle; then lanes are asked in their turn, and in a lane the inputs in theirs.
 //! That costs an event for each packet that had to wait.
 
-use crate::hop::Output;
-use crate::link::{NEVER, NIL};
+use crate::events::queue::{Class, Event};
+use crate::network::cable::Wire;
+use crate::network::link::{NEVER, NIL};
 use crate::probe::Probe;
-use crate::queue::{Class, Event};
 use crate::settings::Arbitration;
 use crate::shard::Shard;
-use crate::wire::Wire;
+use crate::switch::forwarding::Output;
 
 /// Packets from one input that wait for one lane.
 #[derive(Debug, Clone, Copy)]

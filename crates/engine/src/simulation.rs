@@ -6,12 +6,12 @@ use tailback_fabric::{Fabric, Plan};
 use tailback_telemetry::Samples;
 
 use crate::limits::MOST_PS;
-use crate::link::Link;
+use crate::network::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
+use crate::parallel::workers::{End, run_windows};
 use crate::probe::{Carried, Measure, Part, Probe, Probed, Several, Silent, Truths};
 use crate::program::{Placement, Program};
 use crate::shard::Shard;
-use crate::windows::{End, run_windows};
 use crate::world::World;
 use crate::{EngineError, Settings, deadlock};
 

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::congestion::{Light, Stops, Throttle};
-use crate::link::NEVER;
-use crate::pacing::Timetable;
+use crate::host::pacing::Timetable;
+use crate::network::link::NEVER;
 
 /// What an adapter has for one destination.
 #[derive(Debug, Default)]

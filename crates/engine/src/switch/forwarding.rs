@@ -7,17 +7,17 @@
 
 use std::hint::select_unpredictable;
 
-use crate::link::{Lane, NEVER, NIL};
-use crate::packet::{Content, Flags, Packet};
+use crate::events::queue::{Class, Event};
+use crate::network::link::{Lane, NEVER, NIL};
+use crate::network::packet::{Content, Flags, Packet};
 use crate::probe::{Hop, Probe, Sent, Slot};
-use crate::queue::{Class, Event};
 use crate::rng::{Stream, below, random};
 use tailback_fabric::{RouteState, Step};
 
-use crate::mail::Credit;
+use crate::network::cable::Wire;
+use crate::parallel::exchange::Credit;
 use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
 use crate::shard::Shard;
-use crate::wire::Wire;
 
 /// Where a packet goes on, numbered within the shard: a link, and the lane of it.
 #[derive(Debug, Clone, Copy)]

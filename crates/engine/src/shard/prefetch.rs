@@ -5,11 +5,11 @@
 //! reads what the one before has asked for, and asks for what that names. A block is parted by the kind of
 //! its events once, without a branch on what nothing can predict.
 
-use crate::hop::Route;
-use crate::link::Lane;
+use crate::events::queue::Class;
+use crate::network::link::Lane;
 use crate::probe::Probe;
-use crate::queue::Class;
 use crate::shard::Shard;
+use crate::switch::forwarding::Route;
 
 /// Events of a block.
 const BLOCK: usize = 16;

@@ -4,9 +4,9 @@
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use crate::load::{Epoch, Loads};
-use crate::machine::{collected, prefetch};
-use crate::wire::{Wire, different};
+use crate::intrinsics::{collected, prefetch};
+use crate::network::cable::{Wire, different};
+use crate::network::load::{Epoch, Loads};
 
 /// No packet, no link, no message.
 pub(crate) const NIL: u32 = u32::MAX;

@@ -1,18 +1,20 @@
 //! A shard: some switches with the nodes on them, and all that happens there.
 
+pub(crate) mod prefetch;
+
 use tailback_program::Rank;
 
-use crate::adapter::Adapter;
-use crate::ahead::Ahead;
-use crate::arbiter::Arbiter;
-use crate::circuits::Circuits;
 use crate::congestion::{Congestion, Light};
-use crate::link::Links;
-use crate::mail::{Mail, PostOffice};
-use crate::packet::{Packet, Packets};
+use crate::events::queue::{Class, Event, EventQueue};
+use crate::host::adapter::Adapter;
+use crate::host::ranks::{Receiving, Sending};
+use crate::network::link::Links;
+use crate::network::packet::{Packet, Packets};
+use crate::parallel::exchange::{Mail, PostOffice};
 use crate::probe::Probe;
-use crate::queue::{Class, Event, EventQueue};
-use crate::ranks::{Receiving, Sending};
+use crate::shard::prefetch::Ahead;
+use crate::switch::arbiter::Arbiter;
+use crate::switch::virtual_circuits::Circuits;
 use crate::world::World;
 
 pub(crate) struct Shard<'a, P> {
@@ -23,7 +25,7 @@ pub(crate) struct Shard<'a, P> {
     /// The latest of those times.
     pub end: u64,
     pub queue: EventQueue,
-    /// As of [`crate::cut::Cut`].
+    /// As of [`crate::parallel::partition::Cut`].
     pub border: u32,
     pub links: Links,
     pub packets: Packets,

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use crate::congestion::{CongestionControl, Light, Scheme};
-use crate::flows::Flows;
-use crate::link::{Lane, NEVER, NIL};
-use crate::machine::prefetch;
-use crate::pacing::interval;
-use crate::packet::{Content, Flags};
+use crate::events::queue::{Class, Event};
+use crate::host::flows::Flows;
+use crate::host::pacing::interval;
+use crate::intrinsics::prefetch;
+use crate::network::link::{Lane, NEVER, NIL};
+use crate::network::packet::{Content, Flags};
 use crate::probe::{Hop, Probe, Sent, Slot};
-use crate::queue::{Class, Event};
 use crate::settings::{Injection, Switching};
 use crate::shard::Shard;
 

@@ -3,7 +3,7 @@
 use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
-use crate::machine::{prefetch, push};
+use crate::intrinsics::{prefetch, push};
 
 /// What a packet is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

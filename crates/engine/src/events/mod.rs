@@ -1,0 +1,4 @@
+//! Simulated time: the event queue and what it is made of.
+
+pub mod queue;
+pub(crate) mod ring;

@@ -1,0 +1,6 @@
+//! Hosts: adapters with their flows and pacing, and the ranks that run on them.
+
+pub(crate) mod adapter;
+pub(crate) mod flows;
+pub(crate) mod pacing;
+pub(crate) mod ranks;

@@ -1,0 +1,6 @@
+//! Parallel simulation: the partition into shards, the threads that run them, what shards hand one another.
+
+pub(crate) mod barrier;
+pub(crate) mod exchange;
+pub(crate) mod partition;
+pub(crate) mod workers;

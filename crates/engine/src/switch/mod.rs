@@ -1,0 +1,5 @@
+//! Switches: forwarding, arbitration, virtual circuits.
+
+pub(crate) mod arbiter;
+pub(crate) mod forwarding;
+pub(crate) mod virtual_circuits;
