@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tailback_engine::probe::{Carry, Probes, Scheme};
+use tailback_engine::probe::{Carry, HeaderScheme, Probes};
 use tailback_engine::{Placement, Program, Settings, Work, simulate};
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{Plan, Routes, Rule as PlanRule};
@@ -89,7 +89,7 @@ fn shape() -> Shape {
 
 fn settings() -> Settings {
     let carry = Carry {
-        scheme: Scheme::Coordinated,
+        scheme: HeaderScheme::Coordinated,
         hash_bits: 5,
         count_bits: 4,
         probability: 0.2,

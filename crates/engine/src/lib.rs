@@ -17,6 +17,7 @@ mod outcome;
 mod parallel;
 pub mod probe;
 mod program;
+mod progress;
 mod rng;
 mod settings;
 mod shard;
@@ -24,13 +25,12 @@ mod simulation;
 mod switch;
 mod world;
 
-pub use congestion::{CongestionControl, Scheme};
 pub use error::EngineError;
-pub use host::pacing::{Offset, Pacing};
 pub use outcome::{MessageLog, Outcome, RankLog};
+pub use progress::{Progress, Watch};
 pub use settings::{
-    Arbitration, Buffering, Detour, Injection, MIN_WIRE_BYTES, Routing, Rule, Settings, Switching,
-    When,
+    Arbitration, Buffering, CongestionControl, CongestionScheme, Detour, Injection, MIN_WIRE_BYTES,
+    Offset, Pacing, Routing, Rule, Settings, Switching, When,
 };
-pub use simulation::{Progress, Watch, Work, simulate};
+pub use simulation::{Work, simulate};
 pub use tailback_program::{Placement, Program, ProgramError};

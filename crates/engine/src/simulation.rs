@@ -1,7 +1,5 @@
 //! The simulation: start, windows, end.
 
-use std::ops::ControlFlow;
-
 use tailback_fabric::{Fabric, Plan};
 use tailback_telemetry::Samples;
 
@@ -9,27 +7,12 @@ use crate::limits::MOST_PS;
 use crate::network::link::Link;
 use crate::outcome::{MessageLog, Outcome, RankLog};
 use crate::parallel::workers::{End, run_windows};
-use crate::probe::{Carried, Measure, Part, Probe, Probed, Several, Silent, Truths};
+use crate::probe::{Carried, Measure, Part, Ports, Probe, Probed, Several, Silent, Truths};
 use crate::program::{Placement, Program};
+use crate::progress::Watch;
 use crate::shard::Shard;
 use crate::world::World;
 use crate::{EngineError, Settings, deadlock};
-
-/// How far a run is, for whoever watches it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Simulated time.
-    pub time_ps: u64,
-    /// Packets delivered so far.
-    pub delivered: u64,
-    /// Packets of the whole run.
-    pub packets: u64,
-    /// Events so far.
-    pub events: u64,
-}
-
-/// Called now and then; breaking stops the run.
-pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// How a machine shares the work. Results do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,12 +77,12 @@ fn simulate_probed(
     let probes = &settings.probes;
     let measure = |links: &[Link]| Measure::new(links, settings, least);
     if settings.measure && probes.carry.is_none() && probes.of_ports() {
-        let probe = |links: &[Link]| (measure(links), probes.ports(links.len(), all));
+        let probe = |links: &[Link]| (measure(links), Ports::of_shard(probes, links.len(), all));
         return probed(world, probe, work, watch);
     }
     let probe = |links: &[Link]| Several {
         measure: settings.measure.then(|| measure(links)),
-        ports: probes.of_ports().then(|| probes.ports(links.len(), all)),
+        ports: probes.of_ports().then(|| Ports::of_shard(probes, links.len(), all)),
         carried: probes.carry.as_ref().map(|carry| Carried::new(carry, world.total_packets)),
     };
     probed(world, probe, work, watch)

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Injection, Offset, Outcome, Pacing, Placement, Routing, Scheme,
-    Settings, Work, simulate,
+    Arbitration, CongestionControl, CongestionScheme, Injection, Offset, Outcome, Pacing,
+    Placement, Routing, Settings, Work, simulate,
 };
 use tailback_fabric::{CableList, Fabric, Plan, Routes, Rule as PlanRule};
 
@@ -203,7 +203,7 @@ fn congestion_control_frees_the_victim_on_one_lane() {
         let victim = outcome.messages.src.iter().position(|&src| src == 5).unwrap();
         (outcome.messages.arrival_ps[victim], outcome.end_ps)
     };
-    let control = control(Scheme::Infiniband, 4 * PACKET, 10_000_000);
+    let control = control(CongestionScheme::Infiniband, 4 * PACKET, 10_000_000);
     let (victim_without, end_without) = run(None);
     let (victim_with, end_with) = run(Some(control));
     assert!(victim_with * 3 < victim_without * 2, "{victim_with} against {victim_without}");

@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::probe::{
-    Carry, Counted, Probed, Probes, Queued, Reading, Rows, Scheme, Truths,
+    Carry, Counted, HeaderScheme, Probed, Probes, Queued, Reading, Rows, Truths,
 };
 use tailback_engine::{
-    Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme as Control,
+    Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Routing,
     Settings, Work, simulate,
 };
 use tailback_fabric::rules::{DimensionOrder, Tie};
@@ -19,7 +19,7 @@ use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule, fat_tree, torus};
 /// Time of a 4 KiB packet at 100 Gb/s.
 const PACKET: u64 = 327_680;
 
-fn carry(scheme: Scheme) -> Option<Carry> {
+fn carry(scheme: HeaderScheme) -> Option<Carry> {
     let (most, level_bytes) = (1 << 20, 16384);
     Some(Carry {
         scheme,
@@ -32,7 +32,7 @@ fn carry(scheme: Scheme) -> Option<Carry> {
     })
 }
 
-fn all_probes(scheme: Scheme) -> Probes {
+fn all_probes(scheme: HeaderScheme) -> Probes {
     Probes { counters_ps: 700_000, queues_ps: 450_001, carry: carry(scheme) }
 }
 
@@ -89,14 +89,14 @@ fn tight() -> Settings {
 #[test]
 fn tables_are_the_same_on_any_number_of_threads() {
     let schemes = [
-        Scheme::Full,
-        Scheme::SingleBit,
-        Scheme::Compact,
-        Scheme::Coordinated,
-        Scheme::XorDigest,
-        Scheme::WorstHop,
-        Scheme::NodeMarking,
-        Scheme::EdgeMarking,
+        HeaderScheme::Full,
+        HeaderScheme::SingleBit,
+        HeaderScheme::Compact,
+        HeaderScheme::Coordinated,
+        HeaderScheme::XorDigest,
+        HeaderScheme::WorstHop,
+        HeaderScheme::NodeMarking,
+        HeaderScheme::EdgeMarking,
     ];
     let networks = [tree(), ring()];
     for (number, scheme) in schemes.into_iter().enumerate() {
@@ -128,12 +128,12 @@ fn probes_change_nothing() {
         for arbitration in [Arbitration::Fcfs, Arbitration::RoundRobin] {
             let settings = Settings { arbitration, ..tight() };
             let plain = rush(&network, &settings, Work::default());
-            let probes = all_probes(Scheme::Full);
+            let probes = all_probes(HeaderScheme::Full);
             let probed = rush(&network, &Settings { probes, ..settings.clone() }, Work::default());
             assert!(probed.probed.counters.len() > 500);
             assert!(Outcome { probed: Probed::default(), ..probed } == plain);
             // Hashed headers take the place of the samples and leave the rest as it was.
-            let probes = all_probes(Scheme::Compact);
+            let probes = all_probes(HeaderScheme::Compact);
             let hashed = rush(&network, &Settings { probes, ..settings }, Work::default());
             assert!(hashed.samples.window.is_empty());
             let (probed, samples) = (Probed::default(), plain.samples.clone());
@@ -145,12 +145,14 @@ fn probes_change_nothing() {
 /// Lights and marking rates do not depend on who looks.
 #[test]
 fn probes_change_no_congestion_control() {
-    let dcms = Control::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };
-    for scheme in [Control::Infiniband, dcms, Control::Rgbcc { green_bytes: 1000 }] {
+    let dcms = CongestionScheme::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };
+    for scheme in
+        [CongestionScheme::Infiniband, dcms, CongestionScheme::Rgbcc { green_bytes: 1000 }]
+    {
         let control = CongestionControl { victims: true, ..control(scheme, 5000, 1_000_000) };
         let injection = Injection::PerDestination;
         let settings = Settings { congestion_control: Some(control), injection, ..tight() };
-        let probes = all_probes(Scheme::Full);
+        let probes = all_probes(HeaderScheme::Full);
         let silent = Settings { measure: false, ..settings.clone() };
         let silent = rush(&tree(), &silent, Work::default());
         let probed = rush(&tree(), &Settings { probes, ..settings }, Work::default());
@@ -326,7 +328,7 @@ fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
     let n = fabric.n_nodes;
     let messages: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 8 << 20)).collect();
     let (program, placement) = (burst(n as usize, &messages), in_order(n as usize));
-    let probes = Probes { carry: None, ..all_probes(Scheme::Full) };
+    let probes = Probes { carry: None, ..all_probes(HeaderScheme::Full) };
     let settings = Settings { probes, ..tight() };
     let work = Work { threads: 2, shards: Some(3) };
     let run = |stop: bool| {
@@ -353,7 +355,7 @@ fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
 #[test]
 fn one_in_k_packets_is_kept() {
     let probes = |most, one_in| Probes {
-        carry: Some(Carry { most, one_in, ..carry(Scheme::Compact).unwrap() }),
+        carry: Some(Carry { most, one_in, ..carry(HeaderScheme::Compact).unwrap() }),
         ..Probes::default()
     };
     let network = tree();

@@ -11,8 +11,8 @@ use common::*;
 use fabrics::*;
 use proptest::prelude::*;
 use tailback_engine::{
-    Arbitration, Buffering, CongestionControl, Detour, EngineError, Injection, Offset, Outcome,
-    Pacing, Placement, Program, Routing, Scheme, Settings, Switching, Work, simulate,
+    Arbitration, Buffering, CongestionControl, CongestionScheme, Detour, EngineError, Injection,
+    Offset, Outcome, Pacing, Placement, Program, Routing, Settings, Switching, Work, simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
@@ -139,11 +139,12 @@ fn any_case() -> impl Strategy<Value = (Case, bool)> {
 
 fn any_control(packet: u64) -> impl Strategy<Value = CongestionControl> {
     let scheme = prop_oneof![
-        Just(Scheme::Infiniband),
-        (0u32..20, 1u64..10_000_000)
-            .prop_map(|(calm_marking_rate, hold_ps)| Scheme::Dcms { calm_marking_rate, hold_ps }),
-        Just(Scheme::Rgbcc { green_bytes: 0 }),
-        Just(Scheme::Rgbcc { green_bytes: packet / 2 }),
+        Just(CongestionScheme::Infiniband),
+        (0u32..20, 1u64..10_000_000).prop_map(|(calm_marking_rate, hold_ps)| {
+            CongestionScheme::Dcms { calm_marking_rate, hold_ps }
+        }),
+        Just(CongestionScheme::Rgbcc { green_bytes: 0 }),
+        Just(CongestionScheme::Rgbcc { green_bytes: packet / 2 }),
     ];
     (scheme, 0u64..4, 0u32..3, any::<bool>(), any::<bool>(), 1u32..5).prop_map(
         move |(scheme, packets, marking_rate, small, victims, increase)| CongestionControl {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Detour, Injection, Outcome, Progress, Routing, Scheme,
-    Settings, Work, simulate,
+    Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Progress,
+    Routing, Settings, Work, simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
@@ -83,7 +83,7 @@ fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
         crossbar_speedup: 1.5,
         services: 3,
         lane_weights: vec![4096, 0, 8192],
-        ..controlled(Scheme::Infiniband)
+        ..controlled(CongestionScheme::Infiniband)
     };
     let circuits = Settings { routing: Routing::Vc, vc_entries: 3, ..by_destination.clone() };
     for settings in [round_robin, by_destination, slow, weighted, all, circuits, ideal] {
@@ -92,7 +92,7 @@ fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
     every_control(fabric, rule);
 }
 
-fn controlled(scheme: Scheme) -> Settings {
+fn controlled(scheme: CongestionScheme) -> Settings {
     let control =
         CongestionControl { marking_rate: 1, victims: true, ..control(scheme, 4096, 1_000_000) };
     Settings {
@@ -106,9 +106,9 @@ fn controlled(scheme: Scheme) -> Settings {
 
 /// Every scheme of congestion control: notices between shards.
 fn every_control(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
-    let dcms = Scheme::Dcms { calm_marking_rate: 5, hold_ps: 3_000_000 };
-    let rgbcc = Scheme::Rgbcc { green_bytes: 1024 };
-    for scheme in [Scheme::Infiniband, dcms, rgbcc] {
+    let dcms = CongestionScheme::Dcms { calm_marking_rate: 5, hold_ps: 3_000_000 };
+    let rgbcc = CongestionScheme::Rgbcc { green_bytes: 1024 };
+    for scheme in [CongestionScheme::Infiniband, dcms, rgbcc] {
         let marked = same_everywhere(fabric, rule(false), &controlled(scheme)).marked;
         assert!(marked > 100, "{scheme:?} marks {marked} packets: nothing to see");
     }

@@ -3,7 +3,7 @@
 //! A notification raises the sender's index of that destination into the congestion control table,
 //! whose entry is the pause after each packet; the index falls again as a timer expires.
 
-use super::CongestionControl;
+use crate::settings::CongestionControl;
 
 const MULTIPLIER_BITS: u32 = 14;
 
@@ -69,11 +69,11 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::Scheme;
+    use crate::settings::CongestionScheme;
 
     fn control() -> CongestionControl {
         CongestionControl {
-            scheme: Scheme::Infiniband,
+            scheme: CongestionScheme::Infiniband,
             threshold_bytes: 0,
             marking_rate: 0,
             packet_bytes: 0,

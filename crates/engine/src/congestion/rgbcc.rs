@@ -16,20 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CongestionControl, Scheme};
-use crate::events::queue::{Class, Event};
-use crate::network::packet::{Content, Flags, Packet};
-use crate::probe::Probe;
-use crate::settings::MIN_WIRE_BYTES;
-use crate::shard::Shard;
-
-/// A red light: which, and how often it had turned red by then.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Light {
-    /// Lane over the whole fabric.
-    output: u32,
-    turn: u32,
-}
+use crate::network::packet::Light;
 
 /// An output as a light.
 #[derive(Debug, Default, Clone)]
@@ -72,7 +59,7 @@ impl Lights {
 
     /// A packet of `node` is marked at `lane`: how often its light has been red, and whether it only
     /// now turned.
-    fn mark(&mut self, lane: u32, node: u32, message: u32) -> (u32, bool) {
+    pub fn mark(&mut self, lane: u32, node: u32, message: u32) -> (u32, bool) {
         let output = &mut self.outputs[lane as usize];
         let turned = !output.red;
         if turned {
@@ -86,7 +73,7 @@ impl Lights {
     }
 
     /// `lane` turns green: its count, and whom to tell.
-    fn turn_green(&mut self, lane: u32) -> (u32, Vec<(u32, u32)>) {
+    pub fn turn_green(&mut self, lane: u32) -> (u32, Vec<(u32, u32)>) {
         let output = &mut self.outputs[lane as usize];
         output.red = false;
         (output.turn, std::mem::take(&mut output.told))
@@ -123,69 +110,6 @@ impl Stops {
     /// Removes from `red` what is green.
     pub fn clear(&self, red: &mut Vec<Light>) {
         red.retain(|l| self.green.get(&l.output).is_none_or(|&turn| l.turn > turn));
-    }
-}
-
-impl<P: Probe> Shard<'_, P> {
-    /// The packet in `slot` is marked at `lane`: its light is red until the queue is `green` bytes.
-    pub fn red(&mut self, lane: u32, slot: u32, green: u64) {
-        let message = self.packets[slot].message;
-        let src = self.world.program.messages[message as usize].src;
-        let node = self.world.placement.node[src as usize];
-        let (turn, turned) = self.congestion.lights.mark(lane, node, message);
-        let light = Light { output: self.output_of(lane), turn };
-        self.congestion.lights.carry(slot, light);
-        if turned {
-            self.look_again(lane, green);
-        }
-    }
-
-    /// Number of a lane over the whole fabric.
-    fn output_of(&self, lane: u32) -> u32 {
-        let (link, lane) = self.links.link_and_lane(lane);
-        link * u32::from(self.world.lanes()) + u32::from(lane)
-    }
-
-    /// Sees to it that the light of `lane` is looked at when its queue can be down to `green` at the
-    /// earliest, a packet's time from now at least.
-    fn look_again(&mut self, lane: u32, green: u64) {
-        let link = self.links.wire(self.links.lane(lane));
-        let settings = &self.world.settings;
-        let packet = settings.wire_bytes(settings.packet_bytes);
-        let above = self.queued(lane).saturating_sub(green).max(packet.into());
-        let time = self.now + link.serialization(above.min(u32::MAX.into()) as u32);
-        self.queue.push(Event::new(time, Class::Light, lane, 0));
-    }
-
-    /// The queue of a red light may have subsided.
-    pub fn on_light(&mut self, lane: u32) {
-        let control: Option<&CongestionControl> = self.world.settings.congestion_control.as_ref();
-        let Some(Scheme::Rgbcc { green_bytes }) = control.map(|control| control.scheme) else {
-            return;
-        };
-        if self.queued(lane) > green_bytes {
-            return self.look_again(lane, green_bytes);
-        }
-        let (turn, told) = self.congestion.lights.turn_green(lane);
-        let light = Light { output: self.output_of(lane), turn };
-        let link = self.links.global(self.links.link_of(lane));
-        let switch = self.world.fabric.link_src[link as usize] - self.world.fabric.n_nodes;
-        for (node, message) in told {
-            let mut packet = Packet::notice(Content::Congestion, message, node, MIN_WIRE_BYTES);
-            packet.flags.set(Flags::GREEN, true);
-            packet.ready = self.now + self.world.way_back(switch, node);
-            let out = self.world.plan.ejection[node as usize];
-            let shard = self.world.cut.of_node[node as usize];
-            self.hand_over(shard, out, &packet, light);
-        }
-    }
-
-    /// `node` learns that a light is green.
-    pub fn green(&mut self, node: u32, light: Light) {
-        if self.adapter(node).flows().go(light) {
-            // An event of its own: what else happens to this node now is not to depend on the order.
-            self.queue.push(Event::new(self.now, Class::Adapter, node, 0));
-        }
     }
 }
 

@@ -2,15 +2,14 @@
 
 use std::collections::VecDeque;
 
-use crate::congestion::{CongestionControl, Light, Scheme};
 use crate::events::queue::{Class, Event};
 use crate::host::flows::Flows;
 use crate::host::pacing::interval;
 use crate::intrinsics::prefetch;
 use crate::network::link::{Lane, NEVER, NIL};
-use crate::network::packet::{Content, Flags};
+use crate::network::packet::{Content, Flags, Light};
 use crate::probe::{Hop, Probe, Sent, Slot};
-use crate::settings::{Injection, Switching};
+use crate::settings::{CongestionControl, CongestionScheme, Injection, Switching};
 use crate::shard::Shard;
 
 /// Messages an adapter has to send; what every packet touches lies on one cache line.
@@ -242,7 +241,9 @@ impl<P: Probe> Shard<'_, P> {
         let flows = self.adapter(node).flows();
         let to = world.placement.node[dst as usize];
         match &world.settings.congestion_control {
-            Some(CongestionControl { scheme: Scheme::Rgbcc { .. }, .. }) => flows.stop(to, light),
+            Some(CongestionControl { scheme: CongestionScheme::Rgbcc { .. }, .. }) => {
+                flows.stop(to, light)
+            }
             Some(control) => flows.of(to).throttle.notified(now, control),
             None => {}
         }

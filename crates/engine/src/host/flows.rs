@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::congestion::{Light, Stops, Throttle};
+use crate::congestion::{Stops, Throttle};
 use crate::host::pacing::Timetable;
 use crate::network::link::NEVER;
+use crate::network::packet::Light;
 
 /// What an adapter has for one destination.
 #[derive(Debug, Default)]

@@ -45,6 +45,14 @@ impl Flags {
     }
 }
 
+/// A red light: which, and how often it had turned red by then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Light {
+    /// Lane over the whole fabric.
+    pub output: u32,
+    pub turn: u32,
+}
+
 /// One packet: a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]

@@ -2,9 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::congestion::Light;
 use crate::intrinsics::{own, prefetch_all};
-use crate::network::packet::Packet;
+use crate::network::packet::{Light, Packet};
 
 /// Buffer space given back to a link of another shard.
 #[derive(Debug, Clone, Copy)]

@@ -21,8 +21,8 @@ use crate::network::link::Link;
 use crate::parallel::barrier::{Alarm, Gate};
 use crate::parallel::exchange::PostOffice;
 use crate::probe::Probe;
+use crate::progress::{Progress, Watch};
 use crate::shard::Shard;
-use crate::simulation::{Progress, Watch};
 use crate::world::World;
 
 const EVENTS_BETWEEN_WATCHES: u64 = 1 << 17;

@@ -1,9 +1,8 @@
 //! What single packets carry: the switch side of a telemetry scheme, and the headers that arrive.
 //!
 //! A packet has [`Mark`] for what it carries. The published scheme keeps its two reservoirs there; any
-//! other keeps its header field there as one word, from the least bit (see [`Scheme`]).
+//! other keeps its header field there as one word, from the least bit (see [`HeaderScheme`]).
 
-use serde::Deserialize;
 use tailback_telemetry::congestion::level;
 use tailback_telemetry::hash::{Field, LinkHash};
 use tailback_telemetry::scheme::{
@@ -13,83 +12,12 @@ use tailback_telemetry::scheme::{
 use tailback_telemetry::{Mark, NO_LINK};
 
 use super::{Arrival, Hop};
-use crate::EngineError;
+use crate::settings::{Carry, HeaderScheme};
 
 /// Bits of a link number and of the packet id: the GF(2^24) hash, and InfiniBand's sequence numbers.
 pub const LINK_BITS: u32 = 24;
 const DISTANCE_BITS: u32 = 5;
 const LEVEL_BITS: u32 = 4;
-
-/// What packets carry. Fields from the least bit of the header; links are numbered from 1, 0 is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheme {
-    /// Link (24), hops (8), congested link (24), congested hops (8).
-    Full,
-    /// Hash (b), hops (c), hash of a congested hop (b), congested hops (c).
-    SingleBit,
-    /// Congested (1), hash (b), hops (c).
-    Compact,
-    /// Congested (1), hash (b).
-    Coordinated,
-    /// Congested (1), digest (b).
-    XorDigest,
-    /// Level (4), link (24).
-    WorstHop,
-    /// Congested (1), link (24).
-    NodeMarking,
-    /// Congested (1), link (24), switches since (5).
-    EdgeMarking,
-}
-
-/// A scheme with its parameters, and how many packets are kept.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Carry {
-    /// What packets carry.
-    pub scheme: Scheme,
-    /// Bits b of a link hash.
-    pub hash_bits: u32,
-    /// Bits c of a hop count.
-    pub count_bits: u32,
-    /// Chance of a switch to act, for the schemes that have one.
-    pub probability: f64,
-    /// Queue of the highest level, for the worst hop.
-    pub level_bytes: u64,
-    /// Packets to keep at most: of more, one in k carries a sample.
-    pub most: u64,
-    /// One in so many packets carries a sample, drawn from each so many in sequence.
-    pub one_in: u64,
-}
-
-impl Carry {
-    /// Checks values.
-    ///
-    /// # Errors
-    /// [`EngineError::Setting`] names the field, the value and the valid range.
-    pub fn check(&self) -> Result<(), EngineError> {
-        let wrong = |field, value: String, valid: &str| {
-            Err(EngineError::Setting { field, value, valid: valid.into() })
-        };
-        if !(1..=8).contains(&self.hash_bits) {
-            return wrong("hash_bits", self.hash_bits.to_string(), "1 to 8");
-        }
-        if !(1..=8).contains(&self.count_bits) {
-            return wrong("count_bits", self.count_bits.to_string(), "1 to 8");
-        }
-        // A switch that always acts hides every hop before it.
-        if !(self.probability > 0.0 && self.probability < 1.0) {
-            return wrong("probability", self.probability.to_string(), "above 0, below 1");
-        }
-        if self.most == 0 {
-            return wrong("packets", "0".into(), "at least 1");
-        }
-        if self.one_in == 0 {
-            return wrong("one_in", "0".into(), "at least 1");
-        }
-        Ok(())
-    }
-}
 
 /// What a packet brought to its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,13 +110,13 @@ impl Carried {
     /// The published reservoirs travel: not by this probe's doing.
     #[inline]
     pub fn full(&self) -> bool {
-        self.carry.scheme == Scheme::Full
+        self.carry.scheme == HeaderScheme::Full
     }
 
     /// Whether the length of queues travels.
     #[inline]
     pub fn wants_queue(&self) -> bool {
-        self.carry.scheme == Scheme::WorstHop
+        self.carry.scheme == HeaderScheme::WorstHop
     }
 
     /// One of every k packets in sequence, drawn by a hash. Every k-th would keep step with the packets of
@@ -222,20 +150,20 @@ impl Carried {
         let Carry { hash_bits: b, count_bits: c, probability, .. } = self.carry;
         let hash = self.hash;
         match self.carry.scheme {
-            Scheme::Full => word,
-            Scheme::Compact => {
+            HeaderScheme::Full => word,
+            HeaderScheme::Compact => {
                 let scheme = Compact { hash, bits: b, count_bits: c };
                 let mut mark = scheme.from_wire(word as u32);
                 scheme.visit(&mut mark, visit);
                 scheme.to_wire(mark).into()
             }
-            Scheme::Coordinated => {
+            HeaderScheme::Coordinated => {
                 let scheme = Coordinated { hash, bits: b };
                 let mut mark = scheme.from_wire(word as u32);
                 scheme.visit(&mut mark, visit);
                 scheme.to_wire(mark).into()
             }
-            Scheme::SingleBit => {
+            HeaderScheme::SingleBit => {
                 let part = |from, count| bits(word, from, count) as u8;
                 let mut mark = SingleBitMark {
                     hop: part(0, b),
@@ -249,25 +177,25 @@ impl Carried {
                     | u64::from(mark.congested) << (b + c)
                     | u64::from(mark.congested_hops) << (2 * b + c)
             }
-            Scheme::XorDigest => {
+            HeaderScheme::XorDigest => {
                 let digest = bits(word, 1, b) as u8;
                 let mut mark = XorMark { digest, congested: word & 1 != 0 };
                 XorDigest { hash, bits: b, probability }.visit(&mut mark, visit);
                 u64::from(mark.digest) << 1 | u64::from(mark.congested)
             }
-            Scheme::WorstHop => {
+            HeaderScheme::WorstHop => {
                 let link = bits(word, LEVEL_BITS, LINK_BITS);
                 let mut mark = WorstMark { link, level: bits(word, 0, LEVEL_BITS) as u8 };
                 let scheme = WorstHop { link_bits: LINK_BITS, level_bits: LEVEL_BITS };
                 scheme.visit(&mut mark, visit);
                 u64::from(mark.link) << LEVEL_BITS | u64::from(mark.level)
             }
-            Scheme::NodeMarking => {
+            HeaderScheme::NodeMarking => {
                 let mut mark = NodeMark::default();
                 NodeMarking { probability, link_bits: LINK_BITS }.visit(&mut mark, visit);
                 if mark.link.is_some() { link_word(mark.link) } else { word }
             }
-            Scheme::EdgeMarking => {
+            HeaderScheme::EdgeMarking => {
                 let distance = bits(word, 1 + LINK_BITS, DISTANCE_BITS) as u8;
                 let mut mark = EdgeMark { link: link_of(word), distance };
                 let (link_bits, distance_bits) = (LINK_BITS, DISTANCE_BITS);
@@ -306,7 +234,7 @@ fn full_header(mark: &Mark) -> u64 {
 mod tests {
     use super::*;
 
-    fn carried(scheme: Scheme) -> Carried {
+    fn carried(scheme: HeaderScheme) -> Carried {
         let carry = Carry {
             scheme,
             hash_bits: 4,
@@ -320,7 +248,7 @@ mod tests {
         Carried::new(&carry, 1000)
     }
 
-    fn thinned(scheme: Scheme, one_in: u64) -> Carried {
+    fn thinned(scheme: HeaderScheme, one_in: u64) -> Carried {
         Carried::new(&Carry { one_in, ..carried(scheme).carry }, 1000)
     }
 
@@ -343,18 +271,18 @@ mod tests {
         for packet in 0..200 {
             let id = packet_id(packet);
             let survivor = u32::from(Coordinated::survivor(id, 5).unwrap()) + 1;
-            let header = word(&send(&carried(Scheme::Coordinated), packet));
+            let header = word(&send(&carried(HeaderScheme::Coordinated), packet));
             assert_eq!(bits(header, 1, 4), hash(packet, survivor));
             assert_eq!(header & 1 != 0, survivor == 2);
-            let header = word(&send(&carried(Scheme::Compact), packet));
+            let header = word(&send(&carried(HeaderScheme::Compact), packet));
             assert_eq!(bits(header, 5, 3), 5);
             assert!((1..=5).any(|link| hash(packet, link) == bits(header, 1, 4)));
-            let header = word(&send(&carried(Scheme::SingleBit), packet));
+            let header = word(&send(&carried(HeaderScheme::SingleBit), packet));
             assert_eq!((bits(header, 4, 3), bits(header, 11, 3)), (5, 1));
             assert_eq!(bits(header, 7, 4), hash(packet, 2));
-            let header = word(&send(&carried(Scheme::WorstHop), packet));
+            let header = word(&send(&carried(HeaderScheme::WorstHop), packet));
             assert_eq!((bits(header, 0, 4), bits(header, 4, 24)), (14, 3));
-            let header = word(&send(&carried(Scheme::EdgeMarking), packet));
+            let header = word(&send(&carried(HeaderScheme::EdgeMarking), packet));
             let since = bits(header, 25, 5);
             match link_of(header) {
                 Some((link, congested)) => {
@@ -367,7 +295,7 @@ mod tests {
 
     #[test]
     fn packets_that_are_not_chosen_carry_nothing() {
-        for scheme in [Scheme::Compact, Scheme::SingleBit, Scheme::NodeMarking] {
+        for scheme in [HeaderScheme::Compact, HeaderScheme::SingleBit, HeaderScheme::NodeMarking] {
             let probe = thinned(scheme, 2);
             for packet in (0..1000).filter(|&packet| !probe.tagged(packet)) {
                 assert_eq!(send(&probe, packet), Mark::EMPTY);
@@ -378,7 +306,7 @@ mod tests {
     #[test]
     fn one_of_each_so_many_is_drawn_and_every_place_as_often() {
         for k in [2, 4, 7, 16] {
-            let probe = thinned(Scheme::Compact, k);
+            let probe = thinned(HeaderScheme::Compact, k);
             let mut chosen = vec![0_u32; k as usize];
             for block in 0..4000 {
                 let drawn: Vec<_> =
@@ -398,7 +326,7 @@ mod tests {
     #[test]
     fn chances_that_hide_all_but_one_hop_are_refused() {
         for probability in [0.0, 1.0, f64::NAN] {
-            let carry = Carry { probability, ..carried(Scheme::NodeMarking).carry };
+            let carry = Carry { probability, ..carried(HeaderScheme::NodeMarking).carry };
             let refused = carry.check().unwrap_err().to_string();
             assert!(refused.contains("probability"), "{refused}");
         }
@@ -406,7 +334,7 @@ mod tests {
 
     #[test]
     fn few_enough_packets_are_kept() {
-        let carry = Carry { most: 30, one_in: 1, ..carried(Scheme::Full).carry };
+        let carry = Carry { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
         assert_eq!(Carried::new(&carry, 1000).one_in(), 34);
         assert_eq!(Carried::new(&carry, 20).one_in(), 1);
     }

@@ -12,6 +12,7 @@ use tailback_telemetry::{Mark, in_shares, side_by_side};
 
 use crate::intrinsics::{collected, prefetch};
 use crate::network::link::NIL;
+use crate::settings::Probes;
 
 use super::input::Input;
 use super::readings::{Counted, INQ_PS, Queued};
@@ -243,7 +244,16 @@ pub struct Ports {
     shown: Shown,
 }
 
+/// Rows of a table at most: the instants are thinned out to stay below.
+const MOST_ROWS: usize = 1 << 26;
+
 impl Ports {
+    /// Those that a run asks for, of a shard with so many of `all` links.
+    pub(crate) fn of_shard(probes: &Probes, links: usize, all: usize) -> Self {
+        let most = (MOST_ROWS / all.max(1)).clamp(64, 1 << 24) as u32;
+        Self::new(links, probes.counters_ps, probes.queues_ps, most)
+    }
+
     /// For `links` links: counters every `counters_ps`, queues every `queues_ps` (0 for never), at `most`
     /// instants each.
     pub fn new(links: usize, counters_ps: u64, queues_ps: u64, most: u32) -> Self {

@@ -2,7 +2,9 @@
 
 use tailback_telemetry::Mark;
 
-use super::{Arrival, Carried, Hop, Measure, Ports, Probe, Probed, Sent, Slot};
+use super::{
+    Arrival, Carried, Counted, Hop, Measure, Ports, Probe, Queued, Record, Rows, Sent, Slot,
+};
 
 /// Any of the probes.
 #[derive(Debug, Default)]
@@ -174,6 +176,23 @@ impl From<(Measure, Ports)> for Several {
     fn from((measure, ports): (Measure, Ports)) -> Self {
         Self { measure: Some(measure), ports: Some(ports), carried: None }
     }
+}
+
+/// What the probes besides samples and truth saw.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Probed {
+    /// Time between readings in the end: doubled as often as there would have been too many.
+    pub counters_ps: u64,
+    /// Port counters, by instant and link; a link without a row has what its last row says.
+    pub counters: Rows<Counted>,
+    /// As `counters_ps`.
+    pub queues_ps: u64,
+    /// Queues, by instant and link; a link without a row has what its last row says.
+    pub queues: Rows<Queued>,
+    /// One in so many packets of observed jobs is kept, 0 for none.
+    pub one_in: u64,
+    /// Packets that arrived, by number.
+    pub packets: Vec<Record>,
 }
 
 /// What a shard's probes saw, and the number over the whole fabric of each of its links.

@@ -1,12 +1,18 @@
 //! How switches, cables, adapters and the MPI library behave: every parameter of a run.
 
+mod congestion;
+mod pacing;
+mod probes;
+
+pub use congestion::{CongestionControl, CongestionScheme};
+pub use pacing::{Offset, Pacing};
+pub use probes::{Carry, HeaderScheme, Probes};
+
 use std::fmt;
 
 use serde::Deserialize;
 
-use crate::congestion::Scheme;
-use crate::probe::Probes;
-use crate::{CongestionControl, EngineError, Offset, Pacing};
+use crate::EngineError;
 
 /// Where the buffer space a packet holds is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -263,7 +269,8 @@ impl Settings {
     /// network, and where switches tell senders of a red light.
     pub(crate) fn reaches_far(&self) -> bool {
         let control = self.congestion_control.as_ref();
-        !self.contention || control.is_some_and(|c| matches!(c.scheme, Scheme::Rgbcc { .. }))
+        !self.contention
+            || control.is_some_and(|c| matches!(c.scheme, CongestionScheme::Rgbcc { .. }))
     }
 
     /// Whether outputs are given out one packet at a time (see `arbiter.rs`).

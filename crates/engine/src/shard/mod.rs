@@ -4,12 +4,12 @@ pub(crate) mod prefetch;
 
 use tailback_program::Rank;
 
-use crate::congestion::{Congestion, Light};
+use crate::congestion::Congestion;
 use crate::events::queue::{Class, Event, EventQueue};
 use crate::host::adapter::Adapter;
 use crate::host::ranks::{Receiving, Sending};
 use crate::network::link::Links;
-use crate::network::packet::{Packet, Packets};
+use crate::network::packet::{Light, Packet, Packets};
 use crate::parallel::exchange::{Mail, PostOffice};
 use crate::probe::Probe;
 use crate::shard::prefetch::Ahead;

@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 
 use tailback_engine::{
-    CongestionControl, EngineError, Outcome, Placement, Program, Scheme, Settings, Work, simulate,
+    CongestionControl, CongestionScheme, EngineError, Outcome, Placement, Program, Settings, Work,
+    simulate,
 };
 use tailback_fabric::fat_tree::{Shape, build};
 use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule};
@@ -29,7 +30,7 @@ pub fn settings() -> Settings {
 
 /// Congestion control that marks every packet beyond a queue of `threshold_bytes`; a notification costs
 /// a packet time after each packet until the timer takes it back.
-pub fn control(scheme: Scheme, threshold_bytes: u64, timer_ps: u64) -> CongestionControl {
+pub fn control(scheme: CongestionScheme, threshold_bytes: u64, timer_ps: u64) -> CongestionControl {
     CongestionControl {
         scheme,
         threshold_bytes,

@@ -1,0 +1,67 @@
+//! Congestion control: the scheme and its parameters.
+
+use serde::Deserialize;
+
+/// What is done about congestion, and what the scheme needs besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum CongestionScheme {
+    /// As the specification has it.
+    #[default]
+    Infiniband,
+    /// The Marking_Rate changes while victims are created.
+    Dcms {
+        /// The Marking_Rate while there are none.
+        calm_marking_rate: u32,
+        /// For how long after the last sign of them there are victims.
+        hold_ps: u64,
+    },
+    /// Senders stop at a notification and go on when the switch says so.
+    Rgbcc {
+        /// Queue at which it does.
+        green_bytes: u64,
+    },
+}
+
+/// Parameters of congestion control, by the names of the specification.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CongestionControl {
+    /// See [`CongestionScheme`].
+    #[serde(default)]
+    pub scheme: CongestionScheme,
+    /// Queue of an output lane above which packets are marked.
+    pub threshold_bytes: u64,
+    /// Packets that pass unmarked between two marked ones (Marking_Rate).
+    pub marking_rate: u32,
+    /// Smaller packets are not marked (Packet_Size).
+    pub packet_bytes: u32,
+    /// Mark also where the lane has no credit: it suffers from congestion further on (Victim_Mask).
+    pub victims: bool,
+    /// What a notification adds to the index (CCTI_Increase).
+    pub increase: u32,
+    /// Highest index (CCTI_Limit).
+    pub limit: u32,
+    /// Time after which the index falls by one (CCTI_Timer).
+    pub timer_ps: u64,
+    /// The table: entry `shift << 14 | multiplier` pauses `(packet time >> shift) × multiplier`.
+    pub table: Vec<u32>,
+}
+
+impl CongestionControl {
+    /// What is wrong with the values, if anything: the value and what would be right.
+    pub(crate) fn problem(&self) -> Option<(String, &'static str)> {
+        let wrong = |value: &str, valid| Some((value.to_owned(), valid));
+        match self.scheme {
+            CongestionScheme::Rgbcc { green_bytes } if green_bytes >= self.threshold_bytes => {
+                wrong("green is not below threshold", "green < threshold")
+            }
+            CongestionScheme::Rgbcc { .. } => None,
+            CongestionScheme::Dcms { hold_ps: 0, .. } => wrong("hold is 0", "a hold above 0"),
+            _ if self.table.is_empty() || self.timer_ps == 0 => {
+                wrong("an empty table or timer 0", "a table with entries and a timer above 0")
+            }
+            _ => None,
+        }
+    }
+}
