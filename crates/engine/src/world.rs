@@ -3,26 +3,16 @@
 use std::ops::Range;
 
 use tailback_fabric::{Fabric, FabricError, Plan, RouteState, Rule};
-use tailback_program::Rank;
 
-use crate::congestion::Congestion;
-use crate::events::queue::{Class, Event, EventQueue};
-use crate::host::adapter::Adapter;
+use crate::events::queue::EventQueue;
 use crate::host::pacing::interval;
-use crate::host::ranks::{Receiving, Sending};
-use crate::intrinsics::{collected, prefetch, roomy};
+use crate::intrinsics::prefetch;
 use crate::limits::{self, MOST_PS};
-use crate::network::cable::Wire;
-use crate::network::link::{Link, Links, NIL};
-use crate::network::packet::Packets;
+use crate::network::link::NIL;
 use crate::parallel::partition::Cut;
 use crate::program::{Compiled, Envelope, Placement, Program, compile};
 use crate::rng::{Source, Stream, random};
-use crate::settings::{Detour, Offset, Pacing, Routing};
-use crate::shard::Shard;
-use crate::shard::prefetch::Ahead;
-use crate::switch::arbiter::Arbiter;
-use crate::switch::virtual_circuits::Circuits;
+use crate::settings::{Detour, Offset, Pacing};
 use crate::{EngineError, Settings};
 
 pub(crate) struct World<'a> {
@@ -37,7 +27,7 @@ pub(crate) struct World<'a> {
     /// Where the state of each message is; empty if it is the same for all: see [`World::send_of`].
     sides: Vec<Sides>,
     /// How many of either side every shard has.
-    n_sides: Vec<Sides>,
+    pub n_sides: Vec<Sides>,
     pub cut: Cut,
     /// Every node's place in the network.
     pub places: Vec<Place>,
@@ -116,116 +106,14 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Shard `number` as it is before anything happens; `probe` makes its probe for its links.
-    pub fn shard<P>(&self, number: u8, probe: impl Fn(&[Link]) -> P) -> Shard<'_, P> {
-        let mut shard = self.idle(number, probe);
-        for &rank in self.ranks_of(number) {
-            shard.ranks.push(Rank::new(self.program.rank_start[rank as usize]));
-            let start = self.placement.start_ps[rank as usize];
-            let group = self.group(self.placement.node[rank as usize]);
-            shard.queue.push_for(group, Event::new(start, Class::Rank, rank, 0));
-        }
-        for message in &self.program.messages {
-            let packets = packets_of(message, &self.settings);
-            if self.shard_of_rank(message.src) == usize::from(number) {
-                let node = self.placement.node[message.dst as usize];
-                let observed = self.placement.label_observed[message.label as usize];
-                let service = self.service(message);
-                shard.sends.push(Sending::new(message, packets, node, service, observed));
-            }
-            if self.shard_of_rank(message.dst) == usize::from(number) {
-                shard.receives.push(Receiving::new(packets));
-            }
-        }
-        shard
-    }
-
-    /// The links of a shard, in order.
-    fn links_of(&self, shard: u8) -> Vec<Link> {
-        let vertices = 0..self.fabric.n_vertices() as u32;
-        let own = vertices.filter(|&vertex| self.cut.of_vertex(vertex) == shard);
-        let links = own.flat_map(|vertex| self.fabric.out_links(vertex));
-        links.map(|link| self.link(link as usize)).collect()
-    }
-
-    /// Shard `number` without ranks and messages.
-    fn idle<P>(&self, number: u8, probe: impl Fn(&[Link]) -> P) -> Shard<'_, P> {
-        let settings = &self.settings;
-        let arbitrated = settings.arbitrated();
-        let control = settings.congestion_control.as_ref();
-        let n_lanes = self.lanes() as usize;
-        let nodes = (0..).zip(&self.cut.of_node).filter(|&(_, &shard)| shard == number);
-        let n_nodes = nodes.clone().count();
-        let adapters = nodes.map(|(node, _)| Adapter::new(self.injection(node)));
-        let switches = self.cut.of_switch.iter().filter(|&&shard| shard == number).count();
-        let links = self.links_of(number);
-        let Sides { send, receive } = self.n_sides[usize::from(number)];
-        let groups = self.cut.groups[usize::from(number)] as usize;
-        Shard {
-            world: self,
-            number,
-            border: self.cut.border[usize::from(number)],
-            arbitrated,
-            marks_as_taken: settings.marks_as_taken(),
-            by_load: settings.routing == Routing::Adaptive && self.lanes() == 1,
-            controlled: control.is_some(),
-            arbiter: if arbitrated {
-                let back = |link: &Link| self.fabric.link_reverse[link.global as usize] as usize;
-                let wire = |link| Wire::new(self.fabric.link_gbps[link], 0);
-                Arbiter::new(links.iter().map(|link| wire(back(link))).collect(), n_lanes)
-            } else {
-                Arbiter::default()
-            },
-            circuits: if settings.routing == Routing::Vc {
-                Circuits::new(switches, links.len(), settings.vc_entries)
-            } else {
-                Circuits::default()
-            },
-            congestion: Congestion::new(control, links.len() * n_lanes, switches),
-            now: 0,
-            end: 0,
-            queue: self.queue(groups),
-            probe: probe(&links),
-            links: Links::new(&links, self.lanes(), settings.buffer_bytes),
-            packets: Packets::default(),
-            ahead: Ahead::default(),
-            adapters: collected(n_nodes, adapters),
-            sends: roomy(send as usize),
-            receives: roomy(receive as usize),
-            ranks: roomy(self.ranks_of(number).len()),
-            outbox: (0..self.cut.shards).map(|_| Default::default()).collect(),
-            first_mail: u64::MAX,
-            events: 0,
-            moves: 0,
-            delivered: 0,
-            packet_hops: 0,
-        }
-    }
-
     /// A queue for so many groups.
-    fn queue(&self, groups: usize) -> EventQueue {
+    pub fn queue(&self, groups: usize) -> EventQueue {
         EventQueue::new(window_ps(self.fabric, &self.settings, &self.cut), groups)
     }
 
     /// The first window beyond [`MOST_PS`].
     pub fn last_window(&self) -> u64 {
         self.queue(0).window_of(MOST_PS).0
-    }
-
-    fn link(&self, link: usize) -> Link {
-        let (src, dst) = (self.fabric.link_src[link], self.fabric.link_dst[link]);
-        let back = self.fabric.link_reverse[link] - self.fabric.out_links(dst).start;
-        Link {
-            wire: Wire::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link]),
-            global: link as u32,
-            dst,
-            shard: self.cut.of_vertex(dst),
-            // Ports of switches are counted before the run; those of nodes name nothing.
-            port: back as u16,
-            home: self.group(src),
-            to_node: self.fabric.is_node(dst),
-            from_node: self.fabric.is_node(src),
-        }
     }
 
     /// Number within its shard of the first of the links that leave a vertex.
@@ -286,7 +174,7 @@ impl<'a> World<'a> {
     }
 
     /// Injection link of a node, numbered within its shard.
-    fn injection(&self, node: u32) -> u32 {
+    pub fn injection(&self, node: u32) -> u32 {
         let shift = self.cut.link_shift[node as usize];
         self.plan.injection[node as usize].wrapping_sub(shift)
     }
@@ -511,7 +399,7 @@ fn places(fabric: &Fabric, plan: &Plan, cut: &Cut) -> Vec<Place> {
     (0..fabric.n_nodes as usize).map(place).collect()
 }
 
-fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
+pub(crate) fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
     message.bytes.div_ceil(settings.packet_bytes.into()).max(1) as u32
 }
 

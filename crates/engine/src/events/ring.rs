@@ -1,7 +1,7 @@
 //! What is pending for each window of time to come, in no order.
 
+use crate::events::epoch::Epoch;
 use crate::intrinsics::{prefetch, push};
-use crate::network::load::Epoch;
 
 /// Windows that are kept apart.
 pub(crate) const WINDOWS: usize = 1 << 10;

@@ -1,43 +1,37 @@
-//! The adapter of a node: takes messages, sends packets, one at a time.
+//! The adapter of a node: messages that wait to be sent.
 
 use std::collections::VecDeque;
 
-use crate::events::queue::{Class, Event};
 use crate::host::flows::Flows;
-use crate::host::pacing::interval;
-use crate::intrinsics::prefetch;
-use crate::network::link::{Lane, NEVER, NIL};
-use crate::network::packet::{Content, Flags, Light};
-use crate::probe::{Hop, Probe, Sent, Slot};
-use crate::settings::{CongestionControl, CongestionScheme, Injection, Switching};
-use crate::shard::Shard;
+use crate::network::link::NIL;
+use crate::network::packet::{Content, Light};
 
 /// Messages an adapter has to send; what every packet touches lies on one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Adapter {
     /// Handshake packets and notifications: they go first.
-    control: VecDeque<(u32, Content, Light)>,
+    pub(super) control: VecDeque<(u32, Content, Light)>,
     /// Messages with packets left by destination, where injection is of that kind.
     flows: Option<Box<Flows>>,
     /// Otherwise: the first of them, and the others.
-    first: Outgoing,
+    pub(super) first: Outgoing,
     /// Its link, numbered within the shard.
-    link: u32,
+    pub(super) link: u32,
     /// An event will come when it may send again.
-    pending: bool,
+    pub(super) pending: bool,
     others: VecDeque<Outgoing>,
 }
 
 /// A message and the number of its sending side within the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Outgoing {
-    message: u32,
-    send: u32,
+pub(super) struct Outgoing {
+    pub message: u32,
+    pub send: u32,
 }
 
 impl Outgoing {
-    const NONE: Self = Self { message: NIL, send: NIL };
+    pub const NONE: Self = Self { message: NIL, send: NIL };
 }
 
 impl Adapter {
@@ -53,7 +47,7 @@ impl Adapter {
     }
 
     /// Adds a message to be sent in its turn.
-    fn push(&mut self, message: Outgoing) {
+    pub(super) fn push(&mut self, message: Outgoing) {
         if self.first == Outgoing::NONE {
             self.first = message;
         } else {
@@ -62,307 +56,26 @@ impl Adapter {
     }
 
     /// The first message is sent: the next one is the first.
-    fn pop(&mut self) {
+    pub(super) fn pop(&mut self) {
         self.first = self.others.pop_front().unwrap_or(Outgoing::NONE);
     }
 
     /// The first message goes to the end of the line.
-    fn rotate(&mut self) {
+    pub(super) fn rotate(&mut self) {
         self.others.push_back(self.first);
         self.pop();
     }
 
     /// Whether an event must be made for the time when it may send again; one will come from now on.
     #[inline]
-    fn goes_on(&mut self) -> bool {
+    pub(super) fn goes_on(&mut self) -> bool {
         !(self.is_idle() || std::mem::replace(&mut self.pending, true))
     }
 
     /// Whether nothing is to be sent.
     #[inline]
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let flows = self.flows.as_ref().is_none_or(|flows| flows.is_empty());
         self.first == Outgoing::NONE && self.control.is_empty() && flows
-    }
-}
-
-impl<P: Probe> Shard<'_, P> {
-    /// Gives the adapter of `node` something to send.
-    pub fn enqueue(&mut self, node: u32, message: u32, content: Content) {
-        let world = self.world;
-        let by_destination = world.settings.injection == Injection::PerDestination;
-        let begin = self.now + world.pacing_offset(message);
-        let outgoing = self.outgoing(message);
-        let adapter = self.adapter(node);
-        match content {
-            Content::Data if by_destination => {
-                let dst = world.program.messages[message as usize].dst;
-                adapter.flows().push(world.placement.node[dst as usize], message, begin);
-            }
-            Content::Data => adapter.push(outgoing),
-            _ => adapter.control.push_back((message, content, Light::default())),
-        }
-        if !adapter.pending {
-            self.adapter_send(node);
-        }
-    }
-
-    /// Lets `node` tell the sender of `message` that its packets meet congestion.
-    pub fn send_notice(&mut self, node: u32, message: u32, light: Light) {
-        let adapter = self.adapter(node);
-        adapter.control.push_back((message, Content::Congestion, light));
-        if !adapter.pending {
-            self.adapter_send(node);
-        }
-    }
-
-    /// A message that begins here.
-    fn outgoing(&self, message: u32) -> Outgoing {
-        Outgoing { message, send: self.world.send_of(message) }
-    }
-
-    /// Starts to fetch the adapter of `node`.
-    #[inline]
-    pub fn fetch_adapter(&self, node: u32) {
-        prefetch(&self.adapters, self.world.cut.local_node(node));
-    }
-
-    /// Starts to fetch what the next packet of `node` will need besides.
-    #[inline]
-    pub fn fetch_next(&self, node: u32) {
-        let Adapter { link, first, .. } = self.adapters[self.local(node)];
-        self.links.fetch_whole(self.links.lane_of(link, 0));
-        prefetch(&self.sends, first.send);
-        if P::ON {
-            self.probe.fetch(link, NIL);
-        }
-    }
-
-    /// The adapter's link is free again.
-    pub fn on_adapter(&mut self, node: u32) {
-        self.adapter(node).pending = false;
-        self.adapter_send(node);
-    }
-
-    /// Number of a node within the shard.
-    #[inline]
-    fn local(&self, node: u32) -> usize {
-        self.world.cut.local_node(node) as usize
-    }
-
-    pub fn adapter(&mut self, node: u32) -> &mut Adapter {
-        let local = self.local(node);
-        &mut self.adapters[local]
-    }
-
-    /// Sends the next packet of `node` if link and credit allow; otherwise sees to it that an event
-    /// comes when they do.
-    pub fn adapter_send(&mut self, node: u32) {
-        let local = self.local(node);
-        let adapter = &mut self.adapters[local];
-        let link = adapter.link;
-        let (message, content, light) = match (adapter.control.front(), adapter.first) {
-            (Some(&(message, content, light)), _) => (self.outgoing(message), content, light),
-            (None, Outgoing::NONE) if adapter.is_idle() => return,
-            (None, Outgoing::NONE) => return self.flow_send(node, link),
-            (None, message) => (message, Content::Data, Light::default()),
-        };
-        if self.links.free_at(link) > self.now {
-            return self.call_again(node, link);
-        }
-        let Some((slot, last)) = self.next_packet(message, content, link) else { return };
-        let adapter = &mut self.adapters[local];
-        if content != Content::Data {
-            adapter.control.pop_front();
-        } else if last {
-            adapter.pop();
-        } else if self.world.settings.injection == Injection::RoundRobin {
-            adapter.rotate();
-        }
-        let goes_on = adapter.goes_on();
-        let free = self.inject(link, slot, light, last);
-        if goes_on {
-            self.queue.push(Event::new(free, Class::Adapter, node, 0));
-        }
-    }
-
-    /// Sees to it that the adapter goes on when its link is free, if it has more to send.
-    fn call_again(&mut self, node: u32, link: u32) {
-        if self.adapter(node).goes_on() {
-            let free = self.links.free_at(link);
-            self.queue.push(Event::new(free, Class::Adapter, node, 0));
-        }
-    }
-
-    /// Sends the next packet of the first line whose time has come and whose lane has credit.
-    #[inline(never)]
-    fn flow_send(&mut self, node: u32, link: u32) {
-        let now = self.now;
-        if self.links.free_at(link) > now {
-            return self.call_again(node, link);
-        }
-        let mut place = 0;
-        while let Some((at, message)) = self.adapter(node).flows().ready(place, now) {
-            let outgoing = self.outgoing(message);
-            let Some((slot, last)) = self.next_packet(outgoing, Content::Data, link) else {
-                place = at + 1;
-                continue;
-            };
-            let wire = self.packets[slot].wire;
-            let busy = self.links.wire_of(link).serialization(wire);
-            let settings = &self.world.settings;
-            let pace = self.world.program.messages[message as usize].pace_mbps;
-            self.adapter(node).flows().served(at, last, |flow| {
-                let control = settings.congestion_control.as_ref();
-                let pause =
-                    |c: &CongestionControl| c.pause(flow.throttle.index(now, c), busy) + busy;
-                let rested = now + control.map_or(0, pause);
-                if pace == 0 {
-                    return rested;
-                }
-                let interval = interval(wire, pace);
-                rested.max(flow.timetable.sent(settings.pacing, now, interval, wire))
-            });
-            self.inject(link, slot, Light::default(), last);
-            return self.call_again(node, link);
-        }
-        let flows = self.adapter(node).flows();
-        let next = flows.next_at(now);
-        if next != NEVER && (flows.alarm <= now || next < flows.alarm) {
-            flows.alarm = next;
-            self.queue.push(Event::new(next, Class::Adapter, node, 0));
-        }
-    }
-
-    /// A notification of congestion on the way to where `message` goes has come back to `node`.
-    pub fn throttle(&mut self, node: u32, message: u32, light: Light) {
-        let (world, now) = (self.world, self.now);
-        let dst = world.program.messages[message as usize].dst;
-        let flows = self.adapter(node).flows();
-        let to = world.placement.node[dst as usize];
-        match &world.settings.congestion_control {
-            Some(CongestionControl { scheme: CongestionScheme::Rgbcc { .. }, .. }) => {
-                flows.stop(to, light)
-            }
-            Some(control) => flows.of(to).throttle.notified(now, control),
-            None => {}
-        }
-    }
-
-    /// Makes the next packet of a message and says in which slot, and whether it is the last; or waits for
-    /// credit and returns nothing.
-    #[inline(always)]
-    fn next_packet(
-        &mut self,
-        Outgoing { message, send }: Outgoing,
-        content: Content,
-        link: u32,
-    ) -> Option<(u32, bool)> {
-        let (world, now) = (self.world, self.now);
-        let data = content == Content::Data;
-        let (payload, service) = if data {
-            let state = &self.sends[send as usize];
-            let full = world.settings.packet_bytes.into();
-            (state.bytes_unsent.min(full) as u32, state.service)
-        } else {
-            (0, world.service(&world.program.messages[message as usize]))
-        };
-        let wire = world.settings.wire_bytes(payload);
-        let lane = self.links.lane_of(link, service);
-        let brief = self.links.present(now);
-        let state = self.links.lane_mut(lane);
-        let waited = state.satisfy();
-        if world.settings.contention && !state.take(wire, brief) {
-            self.starve(lane);
-            if P::ON {
-                self.probe.holds(self.now, link, wire);
-            }
-            return None;
-        }
-        let slot = self.packets.make();
-        let packet = &mut self.packets[slot];
-        (packet.message, packet.wire, packet.lane) = (message, wire, lane);
-        (packet.from, packet.service) = (self.number, service);
-        packet.flags.set(Flags::STALLED, waited);
-        if !data {
-            let envelope = &world.program.messages[message as usize];
-            let back = matches!(content, Content::ClearToSend | Content::Congestion);
-            let to = if back { envelope.src } else { envelope.dst };
-            packet.id = content.numbered(envelope.first_packet);
-            packet.node = world.placement.node[to as usize];
-            return Some((slot, false));
-        }
-        let state = &mut self.sends[send as usize];
-        packet.id = content.numbered(state.next_packet);
-        packet.node = state.node;
-        packet.flags.set(Flags::OBSERVED, state.observed);
-        state.start_ps = state.start_ps.min(now);
-        state.next_packet += 1;
-        state.bytes_unsent -= u64::from(payload);
-        state.packets_unsent -= 1;
-        Some((slot, state.packets_unsent == 0))
-    }
-
-    /// Puts the packet in `slot` on the wire now, with `light` if it is a notification of one; `last` says
-    /// that its message is sent with it. Returns when the link is free again.
-    #[inline(always)]
-    fn inject(&mut self, link: u32, slot: u32, light: Light, last: bool) -> u64 {
-        let world = self.world;
-        self.moves += 1;
-        let packet = &mut self.packets[slot];
-        let (message, wire, observed) = (packet.message, packet.wire, packet.observed());
-        let cable = self.links.wire_of(link);
-        let busy = cable.serialization(wire);
-        let (end, delay) = (self.now + busy, u64::from(cable.delay));
-        self.links.book(link, self.now, busy);
-        if P::ON {
-            let sending = Slot { start: self.now, busy_ps: busy, stall_ps: 0 };
-            self.probe.sent(self.now, link, sending, Sent { wire, observed, input: NIL });
-            if world.settings.count_injection {
-                let bits = world.reservoir.draw(packet.id, 0xff);
-                let hop = Hop {
-                    local: link,
-                    link: self.links.global(link),
-                    congested: false,
-                    queue: 0,
-                    packet: packet.id,
-                    index: 0,
-                };
-                self.probe.hop(self.now, hop, observed, &mut packet.mark, bits);
-            }
-        }
-        if last {
-            self.queue.push(Event::new(end, Class::Sent, message, 0));
-        }
-        if !world.settings.contention {
-            self.send_alone(link, slot, end + delay, light);
-            return end;
-        }
-        let &Lane { global, dst, port, .. } = self.links.lane(self.links.lane_of(link, 0));
-        (packet.hops, packet.next, packet.input) = (1, dst, port);
-        let switch_delay = world.settings.switch_delay_ps;
-        packet.tail_ready = end + delay + switch_delay;
-        packet.ready = match world.settings.switching {
-            Switching::CutThrough => self.now + delay + switch_delay,
-            Switching::StoreAndForward => packet.tail_ready,
-        };
-        let arrival = Event::new(packet.ready, Class::Arrival, global, slot);
-        self.congestion.lights.carry(slot, light);
-        self.queue.push(arrival);
-        end
-    }
-
-    /// Hands a packet that is at its first switch at `time` to its node, as if nobody else were on its way.
-    #[inline(never)]
-    fn send_alone(&mut self, link: u32, slot: u32, time: u64, light: Light) {
-        let world = self.world;
-        let mut packet = self.packets[slot];
-        self.packets.remove(slot);
-        let (latency, hops) = world.uncontended(self.links.global(link), packet.node);
-        (packet.hops, packet.next, packet.ready) = (hops, packet.node, time + latency);
-        self.packet_hops += u64::from(hops);
-        let out = world.plan.ejection[packet.node as usize];
-        let shard = world.cut.of_node[packet.node as usize];
-        self.hand_over(shard, out, &packet, light);
     }
 }

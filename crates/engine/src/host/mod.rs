@@ -2,5 +2,7 @@
 
 pub(crate) mod adapter;
 pub(crate) mod flows;
+mod injection;
+pub(crate) mod messages;
 pub(crate) mod pacing;
-pub(crate) mod ranks;
+mod ranks;

@@ -9,78 +9,10 @@ use tailback_program::{Op, Rank, Request};
 
 use crate::events::queue::{Class, Event};
 use crate::intrinsics::prefetch;
-use crate::network::link::NEVER;
 use crate::network::packet::{Content, Flags};
 use crate::probe::{Arrival, Probe};
 use crate::program::Envelope;
 use crate::shard::Shard;
-
-/// The sending side of a message: a cache line with all that its packets are made of.
-#[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
-pub(crate) struct Sending {
-    pub post_ps: u64,
-    pub start_ps: u64,
-    /// Number of its next packet over the whole run.
-    pub next_packet: u64,
-    /// Payload of all packets that are not sent.
-    pub bytes_unsent: u64,
-    /// The receiver's node.
-    pub node: u32,
-    pub packets: u32,
-    pub packets_unsent: u32,
-    pub service: u8,
-    /// Of an observed job.
-    pub observed: bool,
-    sent: bool,
-}
-
-impl Sending {
-    /// That of a message to `node`.
-    pub fn new(message: &Envelope, packets: u32, node: u32, service: u8, observed: bool) -> Self {
-        Self {
-            post_ps: 0,
-            start_ps: NEVER,
-            next_packet: message.first_packet,
-            bytes_unsent: message.bytes,
-            node,
-            packets,
-            packets_unsent: packets,
-            service,
-            observed,
-            sent: false,
-        }
-    }
-}
-
-/// The receiving side of a message.
-#[derive(Debug, Clone, Copy)]
-#[repr(align(32))]
-pub(crate) struct Receiving {
-    pub arrival_ps: u64,
-    pub packets_left: u32,
-    pub received: u32,
-    pub switch_hops: u32,
-    pub arrived: bool,
-    posted: bool,
-    requested: bool,
-}
-
-impl Receiving {
-    pub fn new(packets: u32) -> Self {
-        Self {
-            arrival_ps: 0,
-            packets_left: packets,
-            received: 0,
-            switch_hops: 0,
-            arrived: false,
-            posted: false,
-            requested: false,
-        }
-    }
-}
-
-const _: () = assert!(size_of::<Sending>() == 64 && size_of::<Receiving>() == 32);
 
 /// [`Class::Message`] events carry what happens in their packet field.
 const READY: u32 = 0;

@@ -4,9 +4,10 @@
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
+use crate::events::epoch::Epoch;
 use crate::intrinsics::{collected, prefetch};
 use crate::network::cable::{Wire, different};
-use crate::network::load::{Epoch, Loads};
+use crate::network::load::Loads;
 
 /// No packet, no link, no message.
 pub(crate) const NIL: u32 = u32::MAX;

@@ -1,18 +1,20 @@
 //! A shard: some switches with the nodes on them, and all that happens there.
 
-pub(crate) mod prefetch;
+mod prefetch;
+mod setup;
+mod upcoming;
 
 use tailback_program::Rank;
 
+use self::upcoming::Ahead;
 use crate::congestion::Congestion;
 use crate::events::queue::{Class, Event, EventQueue};
 use crate::host::adapter::Adapter;
-use crate::host::ranks::{Receiving, Sending};
+use crate::host::messages::{Receiving, Sending};
 use crate::network::link::Links;
 use crate::network::packet::{Light, Packet, Packets};
 use crate::parallel::exchange::{Mail, PostOffice};
 use crate::probe::Probe;
-use crate::shard::prefetch::Ahead;
 use crate::switch::arbiter::Arbiter;
 use crate::switch::virtual_circuits::Circuits;
 use crate::world::World;

@@ -1,56 +1,45 @@
-//! Outputs that are given out one packet at a time: round-robin over inputs, arbitration between
-//! virtual lanes, and a crossbar that is not infinitely fast.
-//!
-//! First come, first served needs none of this: an output is booked ahead as packets arrive
-//! (`hop.rs`). Here a packet waits in a line for its lane, one line for each input port it came by,
-//! until the output is idle; then lanes are asked in their turn, and in a lane the inputs in theirs.
-//! That costs an event for each packet that had to wait.
+//! Packets that wait at outputs that are given out one packet at a time, and whose turn it is.
 
-use crate::events::queue::{Class, Event};
 use crate::network::cable::Wire;
-use crate::network::link::{NEVER, NIL};
-use crate::probe::Probe;
-use crate::settings::Arbitration;
-use crate::shard::Shard;
-use crate::switch::forwarding::Output;
+use crate::network::link::NEVER;
 
 /// Packets from one input that wait for one lane.
 #[derive(Debug, Clone, Copy)]
-struct Line {
-    input: u16,
-    head: u32,
-    tail: u32,
+pub(super) struct Line {
+    pub(super) input: u16,
+    pub(super) head: u32,
+    pub(super) tail: u32,
 }
 
 /// Packets that wait for one lane.
 #[derive(Debug, Clone, Default)]
-struct Waiting {
+pub(super) struct Waiting {
     /// Inputs with packets, in order of their number.
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     /// Input served last.
-    last: u16,
+    pub(super) last: u16,
 }
 
 /// Whose turn it is at one output.
 #[derive(Debug, Clone, Default)]
-struct Turn {
+pub(super) struct Turn {
     /// Lane served last, and what is left of its weight in bytes.
-    lane: u8,
-    left: u32,
+    pub(super) lane: u8,
+    pub(super) left: u32,
     /// Packets that wait for any lane.
-    waiting: u32,
+    pub(super) waiting: u32,
     /// When an event is due that gives the output out again, [`NEVER`] if none is.
-    due: u64,
+    pub(super) due: u64,
 }
 
 /// All lines of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Arbiter {
-    waiting: Vec<Waiting>,
-    turns: Vec<Turn>,
+    pub(super) waiting: Vec<Waiting>,
+    pub(super) turns: Vec<Turn>,
     /// When the crossbar has taken what it is taking from each input, and the link that leads there.
-    input_free: Vec<u64>,
-    inputs: Vec<Wire>,
+    pub(super) input_free: Vec<u64>,
+    pub(super) inputs: Vec<Wire>,
 }
 
 impl Arbiter {
@@ -69,159 +58,5 @@ impl Arbiter {
     pub fn heads(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let lanes = self.waiting.iter().enumerate();
         lanes.flat_map(|(lane, w)| w.lines.iter().map(move |line| (lane as u32, line.head)))
-    }
-}
-
-impl<P: Probe> Shard<'_, P> {
-    /// A packet asks for `lane`.
-    pub fn request(&mut self, lane: u32, slot: u32) {
-        let link = self.links.link_of(lane);
-        let (input, wire) = (self.packets[slot].input, self.packets[slot].wire);
-        self.packets[slot].next = NIL;
-        let by_input = self.world.settings.arbitration == Arbitration::RoundRobin;
-        let key = if by_input { input } else { 0 };
-        let lines = &mut self.arbiter.waiting[lane as usize].lines;
-        match lines.binary_search_by_key(&key, |line| line.input) {
-            Ok(at) => {
-                let tail = std::mem::replace(&mut lines[at].tail, slot);
-                self.packets[tail].next = slot;
-            }
-            Err(at) => lines.insert(at, Line { input: key, head: slot, tail: slot }),
-        }
-        self.arbiter.turns[link as usize].waiting += 1;
-        self.links.joins(lane, wire);
-        if P::ON {
-            self.probe.joins(self.now, link, wire, self.input_of_waiting(link, slot));
-        }
-        self.give_out(link);
-    }
-
-    /// The event that an output may be idle.
-    pub fn on_free(&mut self, link: u32) {
-        let turn = &mut self.arbiter.turns[link as usize];
-        if turn.due == self.now {
-            turn.due = NEVER;
-            self.give_out(link);
-        }
-    }
-
-    /// Gives the output to the next packet if it is idle; sees to it that somebody asks again.
-    pub fn give_out(&mut self, link: u32) {
-        if self.arbiter.turns[link as usize].waiting == 0 {
-            return;
-        }
-        let mut again = self.links.free_at(link);
-        if again <= self.now {
-            again = self.serve(link);
-        }
-        let turn = &mut self.arbiter.turns[link as usize];
-        if turn.waiting > 0 && again < turn.due {
-            turn.due = again;
-            self.queue.push(Event::new(again, Class::Free, link, 0));
-        }
-    }
-
-    /// Serves one packet of the first lane in turn that has one to send. Returns when to ask again,
-    /// [`NEVER`] if credit will tell.
-    fn serve(&mut self, link: u32) -> u64 {
-        let lanes = self.links.lanes_of(link);
-        let n = (lanes.end - lanes.start) as u8;
-        let mut again = NEVER;
-        for step in 0..=n {
-            let turn = &self.arbiter.turns[link as usize];
-            // The lane served last goes on while its weight lasts; then the others, then itself.
-            if step == 0 && turn.left == 0 {
-                continue;
-            }
-            let which = if step == 0 { turn.lane } else { (turn.lane + step) % n };
-            let lane = lanes.start + u32::from(which);
-            match self.next_in(lane) {
-                Ok(slot) => {
-                    let wire = self.packets[slot].wire;
-                    let weight = self.world.settings.weight_bytes(which);
-                    let turn = &mut self.arbiter.turns[link as usize];
-                    let left = if step == 0 { turn.left } else { weight };
-                    (turn.lane, turn.left) = (which, left.saturating_sub(wire));
-                    turn.waiting -= 1;
-                    let ready = self.packets[slot].ready;
-                    let since = ready.max(self.links.free_at(link));
-                    self.take_input(link, slot);
-                    let input = self.input_of_waiting(link, slot);
-                    let cable = self.links.wire(self.links.lane(lane));
-                    let sending = (cable, cable.serialization(wire));
-                    let stall_ps = self.now.saturating_sub(since);
-                    self.depart(Output { link, lane }, slot, sending, stall_ps, input);
-                    return self.links.free_at(link);
-                }
-                Err(time) => again = again.min(time),
-            }
-        }
-        again
-    }
-
-    /// Takes the next packet of a lane out of its line, with its credit; or says when to ask again.
-    fn next_in(&mut self, lane: u32) -> Result<u32, u64> {
-        let waiting = &self.arbiter.waiting[lane as usize];
-        let n = waiting.lines.len();
-        let first = waiting.lines.partition_point(|line| line.input <= waiting.last);
-        let mut again = NEVER;
-        for place in (0..n).map(|k| (first + k) % n) {
-            let line = self.arbiter.waiting[lane as usize].lines[place];
-            let packet = &self.packets[line.head];
-            let (wire, next) = (packet.wire, packet.next);
-            let busy_until = self.input_free(lane, line.head);
-            if busy_until > self.now {
-                again = again.min(busy_until);
-                continue;
-            }
-            let now = self.now;
-            if !self.links.take(lane, wire, now) {
-                self.starve(lane);
-                return Err(again);
-            }
-            let waiting = &mut self.arbiter.waiting[lane as usize];
-            waiting.last = line.input;
-            match next {
-                NIL => drop(waiting.lines.remove(place)),
-                next => waiting.lines[place].head = next,
-            }
-            self.links.leaves(lane, wire);
-            if P::ON {
-                let link = self.links.link_of(lane);
-                let input = self.input_of_waiting(link, line.head);
-                self.probe.leaves(self.now, link, wire, input);
-            }
-            return Ok(line.head);
-        }
-        Err(again)
-    }
-
-    /// Number within the shard of the link that runs back along the packet's input port.
-    pub fn input_of(&self, link: u32, slot: u32) -> u32 {
-        self.first_port(link) + u32::from(self.packets[slot].input)
-    }
-
-    /// Number within the shard of the first link of the switch that `link` leaves.
-    pub fn first_port(&self, link: u32) -> u32 {
-        self.world.first_port(self.world.fabric.link_src[self.links.global(link) as usize])
-    }
-
-    fn input_free(&self, lane: u32, slot: u32) -> u64 {
-        if self.world.settings.crossbar_speedup == 0.0 {
-            return 0;
-        }
-        self.arbiter.input_free[self.input_of(self.links.link_of(lane), slot) as usize]
-    }
-
-    /// Occupies the packet's input port for as long as the crossbar takes to read it.
-    fn take_input(&mut self, link: u32, slot: u32) {
-        let speedup = self.world.settings.crossbar_speedup;
-        if speedup == 0.0 {
-            return;
-        }
-        let input = self.input_of(link, slot);
-        let wire = f64::from(self.packets[slot].wire) / speedup;
-        let busy = self.arbiter.inputs[input as usize].serialization(wire.ceil() as u32);
-        self.arbiter.input_free[input as usize] = self.now + busy;
     }
 }

@@ -18,24 +18,7 @@ use crate::network::cable::Wire;
 use crate::parallel::exchange::Credit;
 use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
 use crate::shard::Shard;
-
-/// Where a packet goes on, numbered within the shard: a link, and the lane of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Output {
-    pub link: u32,
-    pub lane: u32,
-}
-
-/// What does not depend on load of a packet's way on.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Route {
-    /// Neighbouring candidates, numbered within the shard: the first and how many; none where only the
-    /// rule can tell.
-    start: u32,
-    n: u16,
-    /// Which of them is looked at first.
-    first: u16,
-}
+use crate::switch::route::{Output, Route};
 
 impl<P: Probe> Shard<'_, P> {
     /// A packet is ready to leave a switch: its head came by `link` and is through the switch delay.
