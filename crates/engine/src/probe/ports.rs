@@ -16,8 +16,8 @@ use crate::settings::Probes;
 
 use super::input::Input;
 use super::readings::{Counted, INQ_PS, Queued};
-use super::sampled::{OfShards, Reading, Sampled, Table};
-use super::{Arrival, Hop, Probe, Probed, Sent, Slot};
+use super::sampled::{OfShards, Reading, Rows, Sampled, Table};
+use super::{Arrival, Hop, Probe, Sent, Slot};
 
 /// Packets of one size that the transmitter has taken on, one after the other.
 #[derive(Debug, Clone, Copy)]
@@ -229,6 +229,14 @@ impl Shown {
     }
 }
 
+/// What the ports of all shards showed, and the intervals in the end.
+pub(super) struct PortTables {
+    pub counters_ps: u64,
+    pub counters: Rows<Counted>,
+    pub queues_ps: u64,
+    pub queues: Rows<Queued>,
+}
+
 /// Counters and queues of all links of a shard.
 #[derive(Debug)]
 pub struct Ports {
@@ -342,15 +350,14 @@ impl Ports {
         told.next = time;
     }
 
-    /// Adds what the shards of a run that ended at `end` showed, with the numbers of their links over the
-    /// whole fabric, to `all`; `reverse` is the way back of each link of the fabric. Uses so many threads.
+    /// The tables of what the shards of a run that ended at `end` showed, with the numbers of their links over
+    /// the whole fabric; `reverse` is the way back of each link of the fabric. Uses so many threads.
     pub(super) fn join(
         shards: Vec<(Self, Vec<u32>)>,
         end: u64,
         reverse: &[u32],
         threads: usize,
-        all: &mut Probed,
-    ) {
+    ) -> PortTables {
         let finish = |_, share: Vec<(Self, Vec<u32>)>| -> Vec<_> {
             share.into_iter().map(|(ports, global)| (ports.finish(end), global)).collect()
         };
@@ -373,8 +380,9 @@ impl Ports {
                 table.touch(reverse[link as usize])[INQ_PS] += inq_ps;
             })
         };
-        ((all.queues_ps, all.queues), (all.counters_ps, all.counters)) =
+        let ((queues_ps, queues), (counters_ps, counters)) =
             side_by_side(threads, queues, counters);
+        PortTables { counters_ps, counters, queues_ps, queues }
     }
 
     /// What a shard of a run that ends at `end` leaves behind, its end being the last instant.
@@ -568,8 +576,7 @@ mod tests {
         queued.dedup_by_key(|row| row.1);
         let Counted { stall_ps, queue_ps, inq_ps, .. } = stepped.counted;
         assert!(stall_ps > 500 && queue_ps > 500 && inq_ps > stall_ps + 500);
-        let mut all = Probed::default();
-        Ports::join(vec![(ports, vec![0])], end, &[0], 2, &mut all);
+        let all = Ports::join(vec![(ports, vec![0])], end, &[0], 2);
         let rows = all.counters.iter().map(|row| (row.instant.into(), row.value));
         assert_eq!(rows.collect::<Vec<_>>(), expected[1..]);
         let rows = all.queues.iter().map(|row| (row.instant.into(), row.value));

@@ -215,7 +215,9 @@ impl Probed {
                 all.packets.extend(carried.finish());
             }
         }
-        Ports::join(shards, end, reverse, threads, &mut all);
+        let ports = Ports::join(shards, end, reverse, threads);
+        (all.counters_ps, all.counters) = (ports.counters_ps, ports.counters);
+        (all.queues_ps, all.queues) = (ports.queues_ps, ports.queues);
         all.packets.sort_unstable_by_key(|record| record.packet);
         all
     }
