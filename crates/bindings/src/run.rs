@@ -6,8 +6,8 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_engine::probe::{Probed, Rows};
-use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
+use tailback_engine::probe::{ProbeTables, Rows};
+use tailback_engine::{Outcome, Parallelism, Placement, Program, Progress, Settings};
 
 use tailback_telemetry::Column;
 
@@ -52,7 +52,7 @@ pub fn simulate<'py>(
                 ControlFlow::Break(())
             }
         };
-        let work = Work { threads, shards: None };
+        let work = Parallelism { threads, shards: None };
         let fabric = &network.fabric;
         tailback_engine::simulate(fabric, plan, &settings, &program, &placement, work, &mut look)
     });
@@ -135,8 +135,13 @@ fn in_columns<'py, T>(
 }
 
 /// What further probes saw; nothing where they were not asked for.
-fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, probed: Probed, end_ps: u64) -> PyResult<()> {
-    let Probed { counters_ps, counters, queues_ps, queues, .. } = probed;
+fn probed(
+    py: Python<'_>,
+    out: &Bound<'_, PyDict>,
+    probed: ProbeTables,
+    end_ps: u64,
+) -> PyResult<()> {
+    let ProbeTables { counters_ps, counters, queues_ps, queues, .. } = probed;
     let names = ["data_bytes", "packets", "busy_ps", "stall_ps", "queue_ps", "inq_ps"];
     out.set_item("counters_ps", counters_ps)?;
     out.set_item("counters", in_columns(py, &names, counters, (counters_ps, end_ps))?)?;

@@ -23,13 +23,13 @@ pub(crate) fn prefetch<T>(items: &[T], index: u32) {
 }
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+const CACHE_LINE_BYTES: usize = 64;
 
 /// The same of all items.
 #[inline]
 pub(crate) fn prefetch_all<T>(items: &[T]) {
-    let in_a_line = (LINE / size_of::<T>()).max(1);
-    for index in (0..items.len()).step_by(in_a_line) {
+    let per_line = (CACHE_LINE_BYTES / size_of::<T>()).max(1);
+    for index in (0..items.len()).step_by(per_line) {
         prefetch(items, index as u32);
     }
 }
@@ -37,11 +37,11 @@ pub(crate) fn prefetch_all<T>(items: &[T]) {
 /// Starts to fetch the first items of a list, as far as there is room for them, for writing: a line that another
 /// core has read must be heard of there first, and what is written after it waits for that.
 #[inline]
-pub(crate) fn own<T>(list: &Vec<T>, items: usize) {
+pub(crate) fn prefetch_for_write<T>(list: &Vec<T>, items: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         let bytes = items.min(list.capacity()) * size_of::<T>();
-        for at in (0..bytes).step_by(LINE) {
+        for at in (0..bytes).step_by(CACHE_LINE_BYTES) {
             let address = list.as_ptr().wrapping_byte_add(at);
             // SAFETY: as with other prefetches, nothing happens as far as the program can tell. Processors
             // that do not know it yet do nothing at all.
@@ -56,15 +56,15 @@ pub(crate) fn own<T>(list: &Vec<T>, items: usize) {
 }
 
 /// Bytes of a list from which on it is to be in large pages: two of those that x86-64 has.
-const LONG: usize = 4 << 20;
+const HUGE_PAGE_THRESHOLD_BYTES: usize = 4 << 20;
 
 /// An empty list with room for so many items; a long one is in large pages where the system has them for who
 /// asks. A core knows by heart where some thousand pages are, and looks up the others: with pages of 4 KiB
 /// most of those of a large network.
-pub(crate) fn roomy<T>(items: usize) -> Vec<T> {
+pub(crate) fn with_huge_pages<T>(items: usize) -> Vec<T> {
     let list: Vec<T> = Vec::with_capacity(items);
     #[cfg(target_os = "linux")]
-    if items.saturating_mul(size_of::<T>()) >= LONG {
+    if items.saturating_mul(size_of::<T>()) >= HUGE_PAGE_THRESHOLD_BYTES {
         const PAGE: usize = 1 << 12;
         let before = list.as_ptr().addr().wrapping_neg() % PAGE;
         let bytes = items * size_of::<T>() - before;
@@ -79,9 +79,9 @@ pub(crate) fn roomy<T>(items: usize) -> Vec<T> {
     list
 }
 
-/// Appends an item; a list that has no room left moves to one with twice as much, as [`roomy`] says.
+/// Appends an item; a list that has no room left moves to one with twice as much, as [`with_huge_pages`] says.
 #[inline]
-pub(crate) fn push<T>(list: &mut Vec<T>, item: T) {
+pub(crate) fn push_with_huge_pages<T>(list: &mut Vec<T>, item: T) {
     if list.len() == list.capacity() {
         grow(list);
     }
@@ -90,24 +90,24 @@ pub(crate) fn push<T>(list: &mut Vec<T>, item: T) {
 
 #[cold]
 fn grow<T>(list: &mut Vec<T>) {
-    let mut larger = roomy(2 * list.len().max(32));
+    let mut larger = with_huge_pages(2 * list.len().max(32));
     larger.append(list);
     *list = larger;
 }
 
-/// So many items in a list as [`roomy`] says.
-pub(crate) fn collected<T>(n: usize, items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut list = roomy(n);
+/// So many items in a list as [`with_huge_pages`] says.
+pub(crate) fn collect_with_huge_pages<T>(n: usize, items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list = with_huge_pages(n);
     list.extend(items);
     list
 }
 
 /// Numbers that are compared at once.
-pub(crate) const LOOKS: usize = 8;
+pub(crate) const SIMD_LANES: usize = 8;
 
 /// Which of the numbers are at most `limit`: a bit each, that of the first lowest.
 #[inline(always)]
-pub(crate) fn at_most(numbers: &[i32; LOOKS], limit: i32) -> u32 {
+pub(crate) fn at_most_bits(numbers: &[i32; SIMD_LANES], limit: i32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{
@@ -138,15 +138,15 @@ mod tests {
 
     #[test]
     fn long_lists_hold_what_they_are_given_and_grow() {
-        let numbers = 0..2 * LONG as u32 / 4;
-        let mut list = collected(numbers.len(), numbers.clone());
-        assert!(list.capacity() == list.len() && roomy::<u32>(9).capacity() == 9);
+        let numbers = 0..2 * HUGE_PAGE_THRESHOLD_BYTES as u32 / 4;
+        let mut list = collect_with_huge_pages(numbers.len(), numbers.clone());
+        assert!(list.capacity() == list.len() && with_huge_pages::<u32>(9).capacity() == 9);
         let place = list.as_ptr();
-        push(&mut list, numbers.end);
+        push_with_huge_pages(&mut list, numbers.end);
         assert!(list.capacity() == 2 * numbers.end as usize && list.as_ptr() != place);
         assert!(list.into_iter().eq(0..=numbers.end));
         let mut short = Vec::new();
-        (0..100).for_each(|number| push(&mut short, number));
+        (0..100).for_each(|number| push_with_huge_pages(&mut short, number));
         assert!(short.into_iter().eq(0..100));
     }
 
@@ -156,11 +156,11 @@ mod tests {
             numbers in proptest::array::uniform8(prop_oneof![any::<i32>(), -2..3, Just(i32::MAX)]),
             limit in prop_oneof![any::<i32>(), -2..3, Just(i32::MAX), Just(i32::MIN)],
         ) {
-            let bits = at_most(&numbers, limit);
+            let bits = at_most_bits(&numbers, limit);
             for (place, number) in numbers.into_iter().enumerate() {
                 prop_assert_eq!(bits >> place & 1 == 1, number <= limit);
             }
-            prop_assert!(bits < 1 << LOOKS);
+            prop_assert!(bits < 1 << SIMD_LANES);
         }
     }
 }

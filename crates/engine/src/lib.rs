@@ -12,6 +12,7 @@ pub mod events;
 mod host;
 mod intrinsics;
 mod limits;
+mod model;
 mod network;
 mod outcome;
 mod parallel;
@@ -23,14 +24,13 @@ mod settings;
 mod shard;
 mod simulation;
 mod switch;
-mod world;
 
 pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
 pub use progress::{Progress, Watch};
 pub use settings::{
     Arbitration, Buffering, CongestionControl, CongestionScheme, Detour, Injection, MIN_WIRE_BYTES,
-    Offset, Pacing, Routing, Rule, Settings, Switching, When,
+    MarkingPoint, MarkingRule, Pacing, PacingOffset, Routing, Settings, Switching,
 };
-pub use simulation::{Work, simulate};
+pub use simulation::{Parallelism, simulate};
 pub use tailback_program::{Placement, Program, ProgramError};

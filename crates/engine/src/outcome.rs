@@ -3,10 +3,10 @@
 use tailback_program::Rank;
 use tailback_telemetry::Samples;
 
+use crate::model::Model;
 use crate::network::link::NEVER;
-use crate::probe::{Probed, Truths};
+use crate::probe::{ProbeTables, TruthTable};
 use crate::shard::Shard;
-use crate::world::World;
 
 /// Everything a run produced.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -34,9 +34,9 @@ pub struct Outcome {
     /// Sums of the receivers.
     pub samples: Samples,
     /// What really crossed links.
-    pub truth: Truths,
+    pub truth: TruthTable,
     /// What further probes saw.
-    pub probed: Probed,
+    pub probed: ProbeTables,
 }
 
 /// When a rank finished and what it did until then.
@@ -99,13 +99,13 @@ impl MessageLog {
         }
     }
 
-    pub(crate) fn new<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> Self {
-        let mut log = Self::with_capacity(world.program.messages.len());
-        for (number, message) in (0..).zip(&world.program.messages) {
-            let sender = &shards[world.shard_of_rank(message.src)];
-            let sending = &sender.sends[world.send_of(number) as usize];
-            let receiver = &shards[world.shard_of_rank(message.dst)];
-            let receiving = &receiver.receives[world.receive_of(number) as usize];
+    pub(crate) fn new<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) -> Self {
+        let mut log = Self::with_capacity(model.program.messages.len());
+        for (number, message) in (0..).zip(&model.program.messages) {
+            let sender = &shards[model.shard_of_rank(message.src)];
+            let sending = &sender.sends[model.send_of(number) as usize];
+            let receiver = &shards[model.shard_of_rank(message.dst)];
+            let receiving = &receiver.receives[model.receive_of(number) as usize];
             log.src.push(message.src);
             log.dst.push(message.dst);
             log.bytes.push(message.bytes);

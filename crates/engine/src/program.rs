@@ -21,14 +21,17 @@ pub(crate) struct Envelope {
 const _: () = assert!(size_of::<Envelope>() == 32);
 
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledProgram {
     pub rank_start: Vec<usize>,
     pub ops: Vec<Op>,
     pub messages: Vec<Envelope>,
 }
 
 /// Pairs up and resolves `program`, and numbers its packets.
-pub(crate) fn compile(program: &Program, packet_bytes: u32) -> Result<Compiled, ProgramError> {
+pub(crate) fn compile(
+    program: &Program,
+    packet_bytes: u32,
+) -> Result<CompiledProgram, ProgramError> {
     let compiled = program.compile()?;
     let mut first_packet = 0;
     let envelope = |message: Message| {
@@ -38,7 +41,7 @@ pub(crate) fn compile(program: &Program, packet_bytes: u32) -> Result<Compiled, 
         Envelope { src, dst, label, bytes, first_packet: first, pace_mbps }
     };
     let messages = compiled.messages.into_iter().map(envelope).collect();
-    Ok(Compiled { rank_start: compiled.rank_start, ops: compiled.ops, messages })
+    Ok(CompiledProgram { rank_start: compiled.rank_start, ops: compiled.ops, messages })
 }
 
 impl Envelope {

@@ -22,9 +22,9 @@ pub enum Stream {
 
 /// Random numbers for one purpose.
 #[derive(Debug, Clone, Copy)]
-pub struct Source(u64);
+pub struct RandomSource(u64);
 
-impl Source {
+impl RandomSource {
     /// The source of a run with this seed.
     #[inline]
     pub fn new(seed: u64, stream: Stream) -> Self {
@@ -44,5 +44,5 @@ impl Source {
 /// The same where there is no source at hand.
 #[inline]
 pub fn random(seed: u64, stream: Stream, packet: u64, hop: u64) -> u64 {
-    Source::new(seed, stream).draw(packet, hop)
+    RandomSource::new(seed, stream).draw(packet, hop)
 }

@@ -116,7 +116,8 @@ fn lights_keep_the_queue_short_and_the_root_busy() {
         let mut settings = with(control);
         settings.probes.queues_ps = 5_000_000;
         let outcome = case.run(&settings, &program);
-        let queued = |row: &tailback_engine::probe::Queued| row.waiting_bytes + row.booked_bytes;
+        let queued =
+            |row: &tailback_engine::probe::QueueLengths| row.waiting_bytes + row.booked_bytes;
         (outcome.probed.queues.iter().map(|row| queued(&row.value)).max().unwrap(), outcome.end_ps)
     };
     let (full, none) = longest(None);

@@ -11,7 +11,7 @@ mod fabrics;
 
 use common::*;
 use fabrics::*;
-use tailback_engine::probe::Truths;
+use tailback_engine::probe::TruthTable;
 use tailback_engine::{Arbitration, Injection, Outcome, Program, Settings};
 
 const PACKET: u64 = 4096;
@@ -246,7 +246,7 @@ fn a_victim_flow_gets_no_more_than_the_flow_that_congests() {
 
 /// Stalled time over all time of a link, in the middle half of the run's windows.
 fn stall_fraction(outcome: &Outcome, link: u32) -> f64 {
-    let Truths { window, link: links, stall_ps, .. } = &outcome.truth;
+    let TruthTable { window, link: links, stall_ps, .. } = &outcome.truth;
     let end = window.iter().max().unwrap();
     let middle = end / 4..3 * end / 4;
     let rows = window.iter().zip(links.iter()).zip(stall_ps.iter());

@@ -11,7 +11,7 @@
 //! wait, so neither can be part of a cycle.
 
 use crate::room::zeros;
-use crate::rules::{Plan, Rule};
+use crate::rules::{Plan, RoutingRule};
 use crate::{Fabric, FabricError, RouteState};
 
 /// For every channel the channels it waits for, as bits over (port, lane) at the far end of its
@@ -41,20 +41,21 @@ impl Plan {
     /// [`FabricError::Deadlock`] with a shortest cycle through one of its buffers; [`FabricError::Room`]
     /// where switches have too many ports to look at.
     pub fn check(&self, fabric: &Fabric) -> Result<(), FabricError> {
-        if let Rule::Table(routes) = &self.rule
+        if let RoutingRule::Table(routes) = &self.rule
             && routes.is_arithmetic()
         {
             return Ok(());
         }
         let mut waits = Waits::new(fabric, self.lanes().into())?;
         let exits = self.follow_detours(&mut waits);
-        let by_node = matches!(&self.rule, Rule::Table(routes) if routes.columns == fabric.n_nodes);
+        let by_node =
+            matches!(&self.rule, RoutingRule::Table(routes) if routes.columns == fabric.n_nodes);
         let mut seen = vec![false; fabric.n_switches as usize];
         let mut walk = Walk::default();
         for node in 0..fabric.n_nodes {
-            let home = self.home[node as usize] as usize;
-            if !seen[home] || by_node {
-                seen[home] = true;
+            let node_switch = self.node_switch[node as usize] as usize;
+            if !seen[node_switch] || by_node {
+                seen[node_switch] = true;
                 self.follow(&mut waits, &mut walk, node, &exits);
             }
         }
@@ -67,7 +68,7 @@ impl Plan {
         let mut walk = Walk::default();
         for via in 0..self.detours() {
             walk.clear(waits.fabric.n_switches);
-            for &switch in &self.home {
+            for &switch in &self.node_switch {
                 let state = self.settle(switch, via, RouteState::START.towards_detour());
                 if state.detouring() {
                     walk.reach((switch, state));
@@ -98,11 +99,11 @@ impl Plan {
     /// Follows every route to `node` that is on no detour.
     fn follow(&self, waits: &mut Waits<'_>, walk: &mut Walk, node: u32, exits: &Exits) {
         const NO_DETOUR: u32 = u32::MAX;
-        let goal = self.home[node as usize];
+        let goal = self.node_switch[node as usize];
         let fabric = waits.fabric;
         let leads = |switch: u32| self.leads(fabric, switch, node);
         walk.clear(fabric.n_switches);
-        for &switch in &self.home {
+        for &switch in &self.node_switch {
             if switch != goal && leads(switch) {
                 walk.reach((switch, RouteState::START));
             }

@@ -56,9 +56,9 @@ impl Routes {
         const ARRIVES: u8 = 2;
         const LOST: u8 = 3;
         let columns = self.columns as usize;
-        let home = fabric.link_dst[self.injection[node as usize] as usize] - fabric.n_nodes;
+        let node_switch = fabric.link_dst[self.injection[node as usize] as usize] - fabric.n_nodes;
         let mut fate = vec![UNKNOWN; fabric.n_switches as usize];
-        fate[home as usize] = ARRIVES;
+        fate[node_switch as usize] = ARRIVES;
         let mut walk = Vec::new();
         for start in 0..fabric.n_switches {
             let mut switch = start;
@@ -102,8 +102,9 @@ impl Routes {
         routes.table = filled(TABLE, switches.saturating_mul(columns), NONE)?;
         let mut known: HashMap<&[u32], u32> = HashMap::new();
         for (column, &node) in bearer.iter().enumerate() {
-            let home = fabric.link_dst[routes.injection[node as usize] as usize] - fabric.n_nodes;
-            for switch in (0..fabric.n_switches).filter(|&s| s != home) {
+            let node_switch =
+                fabric.link_dst[routes.injection[node as usize] as usize] - fabric.n_nodes;
+            for switch in (0..fabric.n_switches).filter(|&s| s != node_switch) {
                 let links = step(switch, node);
                 if links.is_empty() {
                     continue;

@@ -216,8 +216,8 @@ pub(crate) fn compare(fabric: &Fabric) -> Result<bool, FabricError> {
     let table = Routes::table(fabric)?;
     let Some(tree) = Routes::arithmetic(fabric)? else { return Ok(false) };
     for node in 0..fabric.n_nodes {
-        let home = fabric.link_dst[table.injection[node as usize] as usize] - fabric.n_nodes;
-        for switch in (0..fabric.n_switches).filter(|&s| s != home) {
+        let node_switch = fabric.link_dst[table.injection[node as usize] as usize] - fabric.n_nodes;
+        for switch in (0..fabric.n_switches).filter(|&s| s != node_switch) {
             let leads = table.leads(fabric, switch, node);
             assert_eq!(leads, tree.leads(fabric, switch, node), "switch {switch} node {node}");
             if leads {

@@ -28,7 +28,7 @@ impl Victims {
 
     /// A packet arrives at `switch` whose output is above the threshold (`over`), and has credit or is
     /// sending (`root`): whether victims are being created, for `hold` after the last sign of one.
-    pub fn look(
+    pub fn observe(
         &mut self,
         switch: u32,
         flags: Flags,
@@ -56,7 +56,8 @@ mod tests {
         let (mut stalled, mut told) = (Flags::default(), Flags::default());
         stalled.set(Flags::STALLED, true);
         told.set(Flags::VICTIMS, true);
-        let mut look = |switch, flags, output, now| victims.look(switch, flags, output, now, 100);
+        let mut look =
+            |switch, flags, output, now| victims.observe(switch, flags, output, now, 100);
         // Who waited for a congested output contributes; who did not wait is fine.
         assert!(!look(0, stalled, root, 10));
         assert!(!look(0, stalled, branch, 20));

@@ -18,9 +18,9 @@ impl CongestionControl {
 
 /// Packets that passed each lane unmarked since the last marked one.
 #[derive(Debug, Default)]
-pub(crate) struct Marking(Vec<u32>);
+pub(crate) struct MarkingCounters(Vec<u32>);
 
-impl Marking {
+impl MarkingCounters {
     /// For so many lanes.
     pub fn new(lanes: usize) -> Self {
         // The first packet over the threshold is marked.

@@ -12,36 +12,36 @@ mod infiniband;
 mod rgbcc;
 
 pub(crate) use infiniband::Throttle;
-pub(crate) use rgbcc::Stops;
+pub(crate) use rgbcc::KnownLights;
 
 use crate::settings::{CongestionControl, CongestionScheme};
 use dcms::Victims;
-use infiniband::Marking;
-use rgbcc::Lights;
+use infiniband::MarkingCounters;
+use rgbcc::LightTable;
 
 /// What the switches of a shard remember.
 #[derive(Debug, Default)]
-pub(crate) struct Congestion {
-    pub marking: Marking,
+pub(crate) struct CongestionState {
+    pub marking: MarkingCounters,
     pub victims: Victims,
-    pub lights: Lights,
+    pub lights: LightTable,
     /// Packets marked.
     pub marked: u64,
 }
 
-impl Congestion {
+impl CongestionState {
     /// For so many lanes and switches.
     pub fn new(control: Option<&CongestionControl>, lanes: usize, switches: usize) -> Self {
         let Some(control) = control else { return Self::default() };
         Self {
-            marking: Marking::new(lanes),
+            marking: MarkingCounters::new(lanes),
             victims: match control.scheme {
                 CongestionScheme::Dcms { .. } => Victims::new(switches),
                 _ => Victims::default(),
             },
             lights: match control.scheme {
-                CongestionScheme::Rgbcc { .. } => Lights::new(lanes),
-                _ => Lights::default(),
+                CongestionScheme::Rgbcc { .. } => LightTable::new(lanes),
+                _ => LightTable::default(),
             },
             marked: 0,
         }

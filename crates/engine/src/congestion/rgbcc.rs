@@ -20,34 +20,34 @@ use crate::network::packet::Light;
 
 /// An output as a light.
 #[derive(Debug, Default, Clone)]
-struct Output {
+struct LightState {
     turn: u32,
     red: bool,
     /// Nodes it has marked packets of since it is red, in order, each with one of its messages.
-    told: Vec<(u32, u32)>,
+    notified: Vec<(u32, u32)>,
 }
 
 /// The lights of a shard, and what is written on its packets.
 #[derive(Debug, Default)]
-pub(crate) struct Lights {
-    outputs: Vec<Output>,
+pub(crate) struct LightTable {
+    outputs: Vec<LightState>,
     /// By slot: the light on a packet that is marked. Apart from the packets, which are to stay small.
     carried: Vec<Light>,
 }
 
-impl Lights {
+impl LightTable {
     /// For so many lanes.
     pub fn new(lanes: usize) -> Self {
-        Self { outputs: vec![Output::default(); lanes], carried: Vec::new() }
+        Self { outputs: vec![LightState::default(); lanes], carried: Vec::new() }
     }
 
     /// The light on the packet in `slot`; none in particular where there are no lights.
-    pub fn carried(&self, slot: u32) -> Light {
+    pub fn on_packet(&self, slot: u32) -> Light {
         self.carried.get(slot as usize).copied().unwrap_or_default()
     }
 
     /// Writes a light on the packet in `slot`, if there are lights.
-    pub fn carry(&mut self, slot: u32, light: Light) {
+    pub fn attach(&mut self, slot: u32, light: Light) {
         if self.outputs.is_empty() {
             return;
         }
@@ -66,8 +66,8 @@ impl Lights {
             output.red = true;
             output.turn += 1;
         }
-        if let Err(place) = output.told.binary_search_by_key(&node, |told| told.0) {
-            output.told.insert(place, (node, message));
+        if let Err(place) = output.notified.binary_search_by_key(&node, |notified| notified.0) {
+            output.notified.insert(place, (node, message));
         }
         (output.turn, turned)
     }
@@ -76,7 +76,7 @@ impl Lights {
     pub fn turn_green(&mut self, lane: u32) -> (u32, Vec<(u32, u32)>) {
         let output = &mut self.outputs[lane as usize];
         output.red = false;
-        (output.turn, std::mem::take(&mut output.told))
+        (output.turn, std::mem::take(&mut output.notified))
     }
 
     /// Whether nobody waits for a light any more.
@@ -87,14 +87,14 @@ impl Lights {
 
 /// The lights one adapter knows.
 #[derive(Debug, Default)]
-pub(crate) struct Stops {
+pub(crate) struct KnownLights {
     /// By output: the last turn that is over.
     green: BTreeMap<u32, u32>,
 }
 
-impl Stops {
+impl KnownLights {
     /// Whether a notification of `light` is still of use; then it is added to those of its queue.
-    pub fn stop(&self, red: &mut Vec<Light>, light: Light) {
+    pub fn add(&self, red: &mut Vec<Light>, light: Light) {
         let over = self.green.get(&light.output).is_some_and(|&turn| light.turn <= turn);
         if !(over || red.contains(&light)) {
             red.push(light);
@@ -102,13 +102,13 @@ impl Stops {
     }
 
     /// A light is green: what it says to a queue that waits for the lights in `red`.
-    pub fn go(&mut self, light: Light) {
+    pub fn turn_green(&mut self, light: Light) {
         let turn = self.green.entry(light.output).or_default();
         *turn = light.turn.max(*turn);
     }
 
     /// Removes from `red` what is green.
-    pub fn clear(&self, red: &mut Vec<Light>) {
+    pub fn remove_green(&self, red: &mut Vec<Light>) {
         red.retain(|l| self.green.get(&l.output).is_none_or(|&turn| l.turn > turn));
     }
 }
@@ -123,26 +123,26 @@ mod tests {
 
     #[test]
     fn a_green_light_that_overtakes_the_red_ones_counts() {
-        let (mut stops, mut red) = (Stops::default(), Vec::new());
-        stops.stop(&mut red, light(7, 1));
-        stops.stop(&mut red, light(9, 1));
-        stops.stop(&mut red, light(7, 1));
+        let (mut stops, mut red) = (KnownLights::default(), Vec::new());
+        stops.add(&mut red, light(7, 1));
+        stops.add(&mut red, light(9, 1));
+        stops.add(&mut red, light(7, 1));
         assert_eq!(red, [light(7, 1), light(9, 1)]);
-        stops.go(light(7, 1));
-        stops.clear(&mut red);
+        stops.turn_green(light(7, 1));
+        stops.remove_green(&mut red);
         assert_eq!(red, [light(9, 1)]);
         // Late news of the first turn; then the light is red again.
-        stops.stop(&mut red, light(7, 1));
+        stops.add(&mut red, light(7, 1));
         assert_eq!(red, [light(9, 1)]);
-        stops.stop(&mut red, light(7, 2));
-        stops.go(light(9, 1));
-        stops.clear(&mut red);
+        stops.add(&mut red, light(7, 2));
+        stops.turn_green(light(9, 1));
+        stops.remove_green(&mut red);
         assert_eq!(red, [light(7, 2)]);
     }
 
     #[test]
     fn a_light_tells_everybody_it_marked_once() {
-        let mut lights = Lights::new(2);
+        let mut lights = LightTable::new(2);
         assert_eq!(lights.mark(1, 5, 50), (1, true));
         assert_eq!(lights.mark(1, 3, 30), (1, false));
         assert_eq!(lights.mark(1, 5, 51), (1, false));

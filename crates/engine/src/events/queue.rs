@@ -19,7 +19,7 @@ use crate::events::ring::{Clock, Ring, WINDOWS};
 /// What happens, in the order it happens at equal times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Class {
+pub enum EventKind {
     /// Credit came back to a link that waits for it.
     Credit = 0,
     /// A packet's head leaves through a link (scheduled only for marking at departure).
@@ -27,7 +27,7 @@ pub enum Class {
     /// A packet's head reaches a switch, or its tail a node.
     Arrival = 2,
     /// The last byte of a message has left its adapter.
-    Sent = 3,
+    MessageSent = 3,
     /// A message is ready for its adapter.
     Message = 4,
     /// An adapter may send its next packet.
@@ -35,9 +35,9 @@ pub enum Class {
     /// A rank goes on after computing.
     Rank = 6,
     /// An output is idle again and packets wait in line for it.
-    Free = 7,
+    OutputFree = 7,
     /// A packet that came by a slower link may leave.
-    Ready = 8,
+    HeadReady = 8,
     /// The queue behind a red light may have subsided.
     Light = 9,
     /// Nothing.
@@ -53,7 +53,7 @@ const ENTITY_BITS: u32 = 28;
 impl Event {
     /// An event of `class` at `entity` (link, node, rank or message; below 2^28).
     #[inline]
-    pub fn new(time: u64, class: Class, entity: u32, packet: u32) -> Self {
+    pub fn new(time: u64, class: EventKind, entity: u32, packet: u32) -> Self {
         debug_assert!(entity < 1 << ENTITY_BITS);
         let key = (class as u64) << 60 | u64::from(entity) << 32 | u64::from(packet);
         Self(u128::from(time) << 64 | u128::from(key))
@@ -67,25 +67,25 @@ impl Event {
 
     /// Its class.
     #[inline]
-    pub fn class(self) -> Class {
+    pub fn class(self) -> EventKind {
         match self.0 as u64 >> 60 {
-            0 => Class::Credit,
-            1 => Class::Departure,
-            2 => Class::Arrival,
-            3 => Class::Sent,
-            4 => Class::Message,
-            5 => Class::Adapter,
-            6 => Class::Rank,
-            7 => Class::Free,
-            8 => Class::Ready,
-            9 => Class::Light,
-            _ => Class::None,
+            0 => EventKind::Credit,
+            1 => EventKind::Departure,
+            2 => EventKind::Arrival,
+            3 => EventKind::MessageSent,
+            4 => EventKind::Message,
+            5 => EventKind::Adapter,
+            6 => EventKind::Rank,
+            7 => EventKind::OutputFree,
+            8 => EventKind::HeadReady,
+            9 => EventKind::Light,
+            _ => EventKind::None,
         }
     }
 
     /// Whether it is of `class`.
     #[inline]
-    pub fn is(self, class: Class) -> bool {
+    pub fn is(self, class: EventKind) -> bool {
         self.0 as u64 >> 60 == class as u64
     }
 
@@ -131,18 +131,18 @@ pub struct EventQueue {
     /// Events pushed into the open window, last one first.
     late: Vec<Key>,
     /// The first of them, [`END`] if there is none.
-    first_late: Key,
+    earliest_late: Key,
     /// Group that is being served.
     group: u32,
     /// Where each group's events begin, while they are put in order.
-    places: Vec<u32>,
+    group_starts: Vec<u32>,
     by_time: Vec<Key>,
     /// The windows after the open one.
     ring: Ring<Key>,
     /// What comes later still.
     far: BinaryHeap<Reverse<(Event, u32)>>,
     /// Window of the first event in `far`.
-    first_far: u64,
+    first_far_window: u64,
 }
 
 impl EventQueue {
@@ -157,13 +157,13 @@ impl EventQueue {
             stop: 0,
             end: 0,
             late: Vec::new(),
-            first_late: END,
+            earliest_late: END,
             group: 0,
-            places: vec![0; groups + 1],
+            group_starts: vec![0; groups + 1],
             by_time: Vec::new(),
             ring: Ring::new(),
             far: BinaryHeap::new(),
-            first_far: u64::MAX,
+            first_far_window: u64::MAX,
         }
     }
 
@@ -197,7 +197,7 @@ impl EventQueue {
 
     /// How many windows after the open one `window` is; 0 for itself.
     #[inline]
-    fn ahead_of(&self, window: u64) -> u64 {
+    fn windows_ahead(&self, window: u64) -> u64 {
         window.wrapping_sub(self.window)
     }
 
@@ -213,24 +213,24 @@ impl EventQueue {
         let (window, offset) = self.clock.split(event.time());
         let high = u64::from(group) << 32 | u64::from(offset);
         let key = Key::from(high) << 64 | Key::from(event.0 as u64);
-        let ahead = self.ahead_of(window);
+        let ahead = self.windows_ahead(window);
         debug_assert!(ahead < 1 << 63, "{event:?} comes too late");
         if ahead.wrapping_sub(1) < WINDOWS as u64 - 1 {
             self.ring.push(window, key);
         } else {
-            self.push_elsewhere(group, event, window, key);
+            self.push_late_or_far(group, event, window, key);
         }
     }
 
     #[inline(never)]
-    fn push_elsewhere(&mut self, group: u32, event: Event, window: u64, key: Key) {
+    fn push_late_or_far(&mut self, group: u32, event: Event, window: u64, key: Key) {
         if window == self.window {
             let at = self.late.partition_point(|other| *other > key);
             self.late.insert(at, key);
-            self.first_late = self.late.last().copied().unwrap_or(END);
+            self.earliest_late = self.late.last().copied().unwrap_or(END);
         } else {
             self.far.push(Reverse((event, group)));
-            self.first_far = self.first_far.min(window);
+            self.first_far_window = self.first_far_window.min(window);
         }
     }
 
@@ -239,7 +239,7 @@ impl EventQueue {
     #[inline]
     pub fn pop(&mut self) -> Option<(Event, bool)> {
         let mut key = self.ordered[self.next];
-        let late = self.first_late < key;
+        let late = self.earliest_late < key;
         if late {
             key = self.pop_late();
         } else if self.next == self.stop {
@@ -256,22 +256,22 @@ impl EventQueue {
     fn pop_late(&mut self) -> Key {
         self.late.pop();
         let next = self.late.last().copied().unwrap_or(END);
-        std::mem::replace(&mut self.first_late, next)
+        std::mem::replace(&mut self.earliest_late, next)
     }
 
     /// Stops the open window, of which nothing is taken, before `group` and those after it.
-    pub fn stop_before(&mut self, group: u32) {
+    pub fn pause_before(&mut self, group: u32) {
         let before = |&key: &Key| (key >> 96) < Key::from(group);
         self.stop = self.ordered[..self.end].partition_point(before);
     }
 
     /// Stops the open window at its end.
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         self.stop = self.end;
     }
 
     /// Whether there is more of the open window than where it stops.
-    pub fn stops_early(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.stop < self.end
     }
 
@@ -292,22 +292,22 @@ impl EventQueue {
     /// The next window that holds something, [`u64::MAX`] if there is none.
     pub fn next_window(&self) -> u64 {
         // Whatever is far lies beyond all windows of the ring.
-        self.ring.next_after(self.window).min(self.first_far)
+        self.ring.next_after(self.window).min(self.first_far_window)
     }
 
     /// Makes `window`, which comes after the open one, whose events are all taken, and not after the
     /// next one that holds something, the one that comes next.
-    pub fn go_before(&mut self, window: u64) {
+    pub fn advance_to(&mut self, window: u64) {
         debug_assert!(self.next == self.end && self.late.is_empty());
         self.window = window.wrapping_sub(1);
-        while self.first_far < window.saturating_add(WINDOWS as u64 - 1) {
-            self.draw_near();
+        while self.first_far_window < window.saturating_add(WINDOWS as u64 - 1) {
+            self.pull_from_far();
         }
     }
 
     /// Opens `window`, as [`EventQueue::go_before`] says.
-    pub fn open(&mut self, window: u64) {
-        self.go_before(window);
+    pub fn open_window(&mut self, window: u64) {
+        self.advance_to(window);
         self.window = window;
         self.start = self.clock.start(window);
         self.next = 0;
@@ -318,7 +318,7 @@ impl EventQueue {
                 keys.resize(2 * n + 1, END);
             }
         }
-        if 4 * n < self.places.len() {
+        if 4 * n < self.group_starts.len() {
             let all = self.ring.of(window).flatten();
             self.ordered.iter_mut().zip(all).for_each(|(place, &key)| *place = key);
             self.ordered[..n].sort_unstable();
@@ -332,35 +332,35 @@ impl EventQueue {
     /// Puts the events of a window in order: roughly by time, then by group, both by counting; what is
     /// left to do within a group is next to nothing.
     fn order_by_group(&mut self, window: u64) {
-        let Self { clock, ring, places, by_time, ordered, end, .. } = self;
+        let Self { clock, ring, group_starts, by_time, ordered, end, .. } = self;
         let shift = clock.shift(SLICES as u64);
         let slice = |key: Key| usize::from(((key >> 64) as u32 >> shift) as u8);
         let group = |key: Key| (key >> 96) as usize;
         let mut slices = [0u32; SLICES];
-        places.fill(0);
+        group_starts.fill(0);
         for keys in ring.of(window) {
             for &key in keys {
                 slices[slice(key)] += 1;
-                places[group(key)] += 1;
+                group_starts[group(key)] += 1;
             }
         }
-        add_up(&mut slices);
-        add_up(places);
+        exclusive_sums(&mut slices);
+        exclusive_sums(group_starts);
         for keys in ring.of(window) {
-            put(keys, by_time, &mut slices, slice);
+            distribute(keys, by_time, &mut slices, slice);
         }
-        put(&by_time[..*end], ordered, places, group);
-        sort_nearly(&mut ordered[..*end]);
+        distribute(&by_time[..*end], ordered, group_starts, group);
+        sort_almost_sorted(&mut ordered[..*end]);
     }
 
     /// Moves the first far event into its window, which has come within the horizon.
-    fn draw_near(&mut self) {
+    fn pull_from_far(&mut self) {
         if let Some(Reverse((event, group))) = self.far.pop() {
             self.push_for(group, event);
         }
         let first = self.far.peek();
         let window = |&Reverse((event, _)): &Reverse<(Event, u32)>| self.window_of(event.time()).0;
-        self.first_far = first.map_or(u64::MAX, window);
+        self.first_far_window = first.map_or(u64::MAX, window);
     }
 }
 
@@ -369,16 +369,21 @@ const SLICES: usize = 1 << u8::BITS;
 
 /// Puts each key in its place: the next of its kind.
 #[inline]
-fn put(keys: &[Key], ordered: &mut [Key], places: &mut [u32], kind: impl Fn(Key) -> usize) {
+fn distribute(
+    keys: &[Key],
+    ordered: &mut [Key],
+    group_starts: &mut [u32],
+    kind: impl Fn(Key) -> usize,
+) {
     for &key in keys {
-        let place = &mut places[kind(key)];
+        let place = &mut group_starts[kind(key)];
         ordered[*place as usize] = key;
         *place += 1;
     }
 }
 
 /// Replaces numbers by the sum of those before them.
-fn add_up(counts: &mut [u32]) {
+fn exclusive_sums(counts: &mut [u32]) {
     let mut before = 0;
     for count in counts {
         before += std::mem::replace(count, before);
@@ -386,7 +391,7 @@ fn add_up(counts: &mut [u32]) {
 }
 
 /// Sorts by insertion what is in order but for neighbours here and there; anything else in another way.
-fn sort_nearly(keys: &mut [Key]) {
+fn sort_almost_sorted(keys: &mut [Key]) {
     const FAR: usize = 64;
     for at in 1..keys.len() {
         let key = keys[at];
@@ -414,7 +419,7 @@ mod tests {
     ) -> Result<(), TestCaseError> {
         let window = queue.next_window();
         prop_assert_eq!(Some(window), model.first().map(|first| first.0));
-        queue.open(window);
+        queue.open_window(window);
         while let Some((event, _)) = queue.pop() {
             let first = model.pop_first();
             prop_assert_eq!(first, Some((window, queue.group, event)));
@@ -446,7 +451,7 @@ mod tests {
                     _ => (other % groups, 2 * width.max(2)),
                 };
                 let time = now + least + ahead % (1 << (ahead % 28));
-                let event = Event::new(time, Class::Arrival, entity, packet);
+                let event = Event::new(time, EventKind::Arrival, entity, packet);
                 let place = (queue.window_of(time).0, group, event);
                 queue.push_for(group, event);
                 Some(place)
@@ -467,12 +472,12 @@ mod tests {
     #[test]
     fn a_window_stops_before_a_group_and_goes_on() {
         let mut queue = EventQueue::new(1000, 4);
-        let event = |time, link| Event::new(time, Class::Arrival, link, 0);
+        let event = |time, link| Event::new(time, EventKind::Arrival, link, 0);
         for group in 0..4 {
             queue.push_for(group, event(100, group));
         }
-        queue.open(0);
-        queue.stop_before(2);
+        queue.open_window(0);
+        queue.pause_before(2);
         let mut links = Vec::new();
         while let Some((taken, late)) = queue.pop() {
             links.push((taken.entity(), late));
@@ -482,30 +487,35 @@ mod tests {
             }
         }
         assert_eq!(links, [(0, false), (1, false), (9, true)]);
-        assert!(queue.stops_early() && queue.len() == 2);
-        queue.go_on();
+        assert!(queue.is_paused() && queue.len() == 2);
+        queue.resume();
         let rest = std::iter::from_fn(|| queue.pop()).map(|(taken, _)| taken.entity());
-        assert!(rest.eq([2, 3]) && queue.is_empty() && !queue.stops_early());
+        assert!(rest.eq([2, 3]) && queue.is_empty() && !queue.is_paused());
     }
 
     #[test]
     fn equal_times_come_in_class_entity_packet_order() {
         let mut queue = EventQueue::new(64, 1);
         let events = [
-            Event::new(5, Class::Rank, 0, 0),
-            Event::new(5, Class::Arrival, 2, 1),
-            Event::new(5, Class::Arrival, 1, 9),
-            Event::new(5, Class::Credit, 7, 0),
+            Event::new(5, EventKind::Rank, 0, 0),
+            Event::new(5, EventKind::Arrival, 2, 1),
+            Event::new(5, EventKind::Arrival, 1, 9),
+            Event::new(5, EventKind::Credit, 7, 0),
         ];
         for event in events {
             queue.push(event);
         }
-        queue.open(0);
+        queue.open_window(0);
         let order: Vec<_> =
             std::iter::from_fn(|| queue.pop()).map(|(e, _)| (e.class(), e.entity())).collect();
         assert_eq!(
             order,
-            [(Class::Credit, 7), (Class::Arrival, 1), (Class::Arrival, 2), (Class::Rank, 0)]
+            [
+                (EventKind::Credit, 7),
+                (EventKind::Arrival, 1),
+                (EventKind::Arrival, 2),
+                (EventKind::Rank, 0)
+            ]
         );
     }
 }

@@ -1,7 +1,7 @@
 //! What is pending for each window of time to come, in no order.
 
 use crate::events::epoch::Epoch;
-use crate::intrinsics::{prefetch, push};
+use crate::intrinsics::{prefetch, push_with_huge_pages};
 
 /// Windows that are kept apart.
 pub(crate) const WINDOWS: usize = 1 << 10;
@@ -53,9 +53,9 @@ impl Clock {
 /// Some of what is pending for a window.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Chunk<T>([T; ROOM]);
+struct Chunk<T>([T; CHUNK_ITEMS]);
 
-const ROOM: usize = 32;
+const CHUNK_ITEMS: usize = 32;
 
 /// The chunk of a window that is not full; all behind it are.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +127,7 @@ impl<T: Copy + Default> Ring<T> {
             pending.chunk = index;
         } else {
             self.next.push(std::mem::replace(&mut pending.chunk, self.chunks.len() as u32));
-            push(&mut self.chunks, Chunk([T::default(); ROOM]));
+            push_with_huge_pages(&mut self.chunks, Chunk([T::default(); CHUNK_ITEMS]));
         }
         self.chunks[pending.chunk as usize].0[0] = item;
         pending.used = 1;
@@ -142,9 +142,9 @@ impl<T: Copy + Default> Ring<T> {
             let Chunk(items) = self.chunks.get(chunk as usize)?;
             chunk = self.next[chunk as usize];
             if let Some(Chunk(next)) = self.chunks.get(chunk as usize) {
-                (0..ROOM as u32).step_by(4).for_each(|place| prefetch(next, place));
+                (0..CHUNK_ITEMS as u32).step_by(4).for_each(|place| prefetch(next, place));
             }
-            Some(&items[..std::mem::replace(&mut used, ROOM as u32) as usize])
+            Some(&items[..std::mem::replace(&mut used, CHUNK_ITEMS as u32) as usize])
         })
     }
 
@@ -155,7 +155,7 @@ impl<T: Copy + Default> Ring<T> {
             std::mem::replace(&mut self.slots[slot], Pending::NONE);
         self.occupied[slot / 64] &= !(1 << (slot % 64));
         while chunk != NIL {
-            self.len -= std::mem::replace(&mut used, ROOM as u32) as usize;
+            self.len -= std::mem::replace(&mut used, CHUNK_ITEMS as u32) as usize;
             let next = std::mem::replace(&mut self.next[chunk as usize], self.free);
             self.free = std::mem::replace(&mut chunk, next);
         }
@@ -210,8 +210,9 @@ mod tests {
             let mut items: Vec<_> = ring.of(window).flatten().copied().collect();
             ring.clear(window);
             items.sort_unstable();
-            let own = (0..1000u32).filter(|item| u64::from(item % 7) + 1020 == window);
-            assert_eq!(items, own.collect::<Vec<_>>());
+            let prefetch_for_write =
+                (0..1000u32).filter(|item| u64::from(item % 7) + 1020 == window);
+            assert_eq!(items, prefetch_for_write.collect::<Vec<_>>());
         }
         assert_eq!((ring.len(), ring.next_after(1026)), (0, u64::MAX));
     }

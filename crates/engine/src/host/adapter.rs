@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use crate::host::flows::Flows;
 use crate::network::link::NIL;
-use crate::network::packet::{Content, Light};
+use crate::network::packet::{Light, PacketKind};
 
 /// Messages an adapter has to send; what every packet touches lies on one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Adapter {
     /// Handshake packets and notifications: they go first.
-    pub(super) control: VecDeque<(u32, Content, Light)>,
+    pub(super) control: VecDeque<(u32, PacketKind, Light)>,
     /// Messages with packets left by destination, where injection is of that kind.
     flows: Option<Box<Flows>>,
     /// Otherwise: the first of them, and the others.
@@ -68,7 +68,7 @@ impl Adapter {
 
     /// Whether an event must be made for the time when it may send again; one will come from now on.
     #[inline]
-    pub(super) fn goes_on(&mut self) -> bool {
+    pub(super) fn needs_event(&mut self) -> bool {
         !(self.is_idle() || std::mem::replace(&mut self.pending, true))
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::congestion::{Stops, Throttle};
+use crate::congestion::{KnownLights, Throttle};
 use crate::host::pacing::Timetable;
 use crate::network::link::NEVER;
 use crate::network::packet::Light;
@@ -31,10 +31,10 @@ pub(crate) struct Flows {
     of_node: BTreeMap<u32, u32>,
     flows: Vec<Flow>,
     /// Lines with messages, the next to be served first.
-    turn: VecDeque<u32>,
-    stops: Stops,
+    order: VecDeque<u32>,
+    known_lights: KnownLights,
     /// When the earliest event is due that was asked for by a line that had to wait.
-    pub alarm: u64,
+    pub wake_at: u64,
 }
 
 impl Flows {
@@ -47,7 +47,7 @@ impl Flows {
             flow.waiting = true;
             flow.timetable.begin(begin);
             flow.next_at = flow.next_at.max(begin);
-            self.turn.push_back(number);
+            self.order.push_back(number);
         }
     }
 
@@ -59,14 +59,14 @@ impl Flows {
     }
 
     /// The line for `node`.
-    pub fn of(&mut self, node: u32) -> &mut Flow {
+    pub fn flow(&mut self, node: u32) -> &mut Flow {
         let number = self.number(node);
         &mut self.flows[number as usize]
     }
 
     /// Whether no line has a message.
     pub fn is_empty(&self) -> bool {
-        self.turn.is_empty()
+        self.order.is_empty()
     }
 
     /// The first place in the turn from `from` on whose line may send at `now`.
@@ -75,14 +75,14 @@ impl Flows {
             let flow = &self.flows[number as usize];
             flow.next_at <= now && flow.red.is_empty()
         };
-        let place = from + self.turn.iter().skip(from).position(ready)?;
-        let message = self.flows[self.turn[place] as usize].messages.front()?;
+        let place = from + self.order.iter().skip(from).position(ready)?;
+        let message = self.flows[self.order[place] as usize].messages.front()?;
         Some((place, *message))
     }
 
     /// When the next line may send that may not at `now` and has not stopped.
     pub fn next_at(&self, now: u64) -> u64 {
-        let moving = self.turn.iter().map(|&number| &self.flows[number as usize]);
+        let moving = self.order.iter().map(|&number| &self.flows[number as usize]);
         let times = moving.filter(|flow| flow.red.is_empty()).map(|flow| flow.next_at);
         times.filter(|&time| time > now).min().unwrap_or(NEVER)
     }
@@ -90,15 +90,15 @@ impl Flows {
     /// The line for `node` stops until `light` is green.
     pub fn stop(&mut self, node: u32, light: Light) {
         let number = self.number(node);
-        self.stops.stop(&mut self.flows[number as usize].red, light);
+        self.known_lights.add(&mut self.flows[number as usize].red, light);
     }
 
     /// A light is green: whether a line may go on.
-    pub fn go(&mut self, light: Light) -> bool {
-        self.stops.go(light);
+    pub fn turn_green(&mut self, light: Light) -> bool {
+        self.known_lights.turn_green(light);
         let mut any = false;
         for flow in self.flows.iter_mut().filter(|flow| !flow.red.is_empty()) {
-            self.stops.clear(&mut flow.red);
+            self.known_lights.remove_green(&mut flow.red);
             any |= flow.red.is_empty();
         }
         any
@@ -106,8 +106,8 @@ impl Flows {
 
     /// The line at `place` has sent a packet, the `last` one of its message or not, and may send
     /// the next at `next_at`: it goes to the end of the turn.
-    pub fn served(&mut self, place: usize, last: bool, pause: impl FnOnce(&mut Flow) -> u64) {
-        let Some(number) = self.turn.remove(place) else { return };
+    pub fn packet_sent(&mut self, place: usize, last: bool, pause: impl FnOnce(&mut Flow) -> u64) {
+        let Some(number) = self.order.remove(place) else { return };
         let flow = &mut self.flows[number as usize];
         flow.next_at = pause(flow);
         if last {
@@ -115,7 +115,7 @@ impl Flows {
         }
         flow.waiting = !flow.messages.is_empty();
         if flow.waiting {
-            self.turn.push_back(number);
+            self.order.push_back(number);
         }
     }
 }
@@ -131,14 +131,14 @@ mod tests {
             flows.push(node, message, 0);
         }
         assert_eq!(flows.ready(0, 0), Some((0, 0)));
-        flows.served(0, true, |_| 50);
+        flows.packet_sent(0, true, |_| 50);
         assert_eq!(flows.ready(0, 0), Some((0, 2)));
-        flows.served(0, false, |_| 30);
+        flows.packet_sent(0, false, |_| 30);
         assert_eq!((flows.ready(0, 10), flows.next_at(10)), (None, 30));
         assert_eq!(flows.ready(0, 40), Some((1, 2)));
         assert_eq!(flows.ready(0, 60), Some((0, 1)));
-        flows.served(0, true, |_| 0);
-        flows.served(0, true, |_| 0);
+        flows.packet_sent(0, true, |_| 0);
+        flows.packet_sent(0, true, |_| 0);
         assert!(flows.is_empty());
     }
 }

@@ -1,77 +1,77 @@
 //! What an adapter does: it makes packets of messages and puts them on its link, one at a time.
 
-use crate::events::queue::{Class, Event};
+use crate::events::queue::{Event, EventKind};
 use crate::host::adapter::{Adapter, Outgoing};
 use crate::host::pacing::interval;
 use crate::intrinsics::prefetch;
 use crate::network::link::{Lane, NEVER, NIL};
-use crate::network::packet::{Content, Flags, Light};
-use crate::probe::{Hop, Probe, Sent, Slot};
+use crate::network::packet::{Flags, Light, PacketKind};
+use crate::probe::{Hop, Probe, SentPacket, Transmission};
 use crate::settings::{CongestionControl, CongestionScheme, Injection, Switching};
 use crate::shard::Shard;
 
 impl<P: Probe> Shard<'_, P> {
     /// Gives the adapter of `node` something to send.
-    pub fn enqueue(&mut self, node: u32, message: u32, content: Content) {
-        let world = self.world;
-        let by_destination = world.settings.injection == Injection::PerDestination;
-        let begin = self.now + world.pacing_offset(message);
+    pub fn enqueue(&mut self, node: u32, message: u32, content: PacketKind) {
+        let model = self.model;
+        let by_destination = model.settings.injection == Injection::PerDestination;
+        let begin = self.now + model.pacing_offset(message);
         let outgoing = self.outgoing(message);
         let adapter = self.adapter(node);
         match content {
-            Content::Data if by_destination => {
-                let dst = world.program.messages[message as usize].dst;
-                adapter.flows().push(world.placement.node[dst as usize], message, begin);
+            PacketKind::Data if by_destination => {
+                let dst = model.program.messages[message as usize].dst;
+                adapter.flows().push(model.placement.node[dst as usize], message, begin);
             }
-            Content::Data => adapter.push(outgoing),
+            PacketKind::Data => adapter.push(outgoing),
             _ => adapter.control.push_back((message, content, Light::default())),
         }
         if !adapter.pending {
-            self.adapter_send(node);
+            self.send_next(node);
         }
     }
 
     /// Lets `node` tell the sender of `message` that its packets meet congestion.
-    pub fn send_notice(&mut self, node: u32, message: u32, light: Light) {
+    pub fn send_notification(&mut self, node: u32, message: u32, light: Light) {
         let adapter = self.adapter(node);
-        adapter.control.push_back((message, Content::Congestion, light));
+        adapter.control.push_back((message, PacketKind::Congestion, light));
         if !adapter.pending {
-            self.adapter_send(node);
+            self.send_next(node);
         }
     }
 
     /// A message that begins here.
     fn outgoing(&self, message: u32) -> Outgoing {
-        Outgoing { message, send: self.world.send_of(message) }
+        Outgoing { message, send: self.model.send_of(message) }
     }
 
     /// Starts to fetch the adapter of `node`.
     #[inline]
-    pub fn fetch_adapter(&self, node: u32) {
-        prefetch(&self.adapters, self.world.cut.local_node(node));
+    pub fn prefetch_adapter(&self, node: u32) {
+        prefetch(&self.adapters, self.model.partition.local_node(node));
     }
 
     /// Starts to fetch what the next packet of `node` will need besides.
     #[inline]
-    pub fn fetch_next(&self, node: u32) {
+    pub fn prefetch_next_send(&self, node: u32) {
         let Adapter { link, first, .. } = self.adapters[self.local(node)];
-        self.links.fetch_whole(self.links.lane_of(link, 0));
+        self.links.prefetch_lane_and_load(self.links.lane_of(link, 0));
         prefetch(&self.sends, first.send);
         if P::ON {
-            self.probe.fetch(link, NIL);
+            self.probe.prefetch(link, NIL);
         }
     }
 
     /// The adapter's link is free again.
     pub fn on_adapter(&mut self, node: u32) {
         self.adapter(node).pending = false;
-        self.adapter_send(node);
+        self.send_next(node);
     }
 
     /// Number of a node within the shard.
     #[inline]
     fn local(&self, node: u32) -> usize {
-        self.world.cut.local_node(node) as usize
+        self.model.partition.local_node(node) as usize
     }
 
     pub fn adapter(&mut self, node: u32) -> &mut Adapter {
@@ -81,62 +81,62 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Sends the next packet of `node` if link and credit allow; otherwise sees to it that an event
     /// comes when they do.
-    pub fn adapter_send(&mut self, node: u32) {
+    pub fn send_next(&mut self, node: u32) {
         let local = self.local(node);
         let adapter = &mut self.adapters[local];
         let link = adapter.link;
         let (message, content, light) = match (adapter.control.front(), adapter.first) {
             (Some(&(message, content, light)), _) => (self.outgoing(message), content, light),
             (None, Outgoing::NONE) if adapter.is_idle() => return,
-            (None, Outgoing::NONE) => return self.flow_send(node, link),
-            (None, message) => (message, Content::Data, Light::default()),
+            (None, Outgoing::NONE) => return self.send_from_flows(node, link),
+            (None, message) => (message, PacketKind::Data, Light::default()),
         };
         if self.links.free_at(link) > self.now {
-            return self.call_again(node, link);
+            return self.schedule_retry(node, link);
         }
-        let Some((slot, last)) = self.next_packet(message, content, link) else { return };
+        let Some((slot, last)) = self.make_packet(message, content, link) else { return };
         let adapter = &mut self.adapters[local];
-        if content != Content::Data {
+        if content != PacketKind::Data {
             adapter.control.pop_front();
         } else if last {
             adapter.pop();
-        } else if self.world.settings.injection == Injection::RoundRobin {
+        } else if self.model.settings.injection == Injection::RoundRobin {
             adapter.rotate();
         }
-        let goes_on = adapter.goes_on();
+        let needs_event = adapter.needs_event();
         let free = self.inject(link, slot, light, last);
-        if goes_on {
-            self.queue.push(Event::new(free, Class::Adapter, node, 0));
+        if needs_event {
+            self.queue.push(Event::new(free, EventKind::Adapter, node, 0));
         }
     }
 
     /// Sees to it that the adapter goes on when its link is free, if it has more to send.
-    fn call_again(&mut self, node: u32, link: u32) {
-        if self.adapter(node).goes_on() {
+    fn schedule_retry(&mut self, node: u32, link: u32) {
+        if self.adapter(node).needs_event() {
             let free = self.links.free_at(link);
-            self.queue.push(Event::new(free, Class::Adapter, node, 0));
+            self.queue.push(Event::new(free, EventKind::Adapter, node, 0));
         }
     }
 
     /// Sends the next packet of the first line whose time has come and whose lane has credit.
     #[inline(never)]
-    fn flow_send(&mut self, node: u32, link: u32) {
+    fn send_from_flows(&mut self, node: u32, link: u32) {
         let now = self.now;
         if self.links.free_at(link) > now {
-            return self.call_again(node, link);
+            return self.schedule_retry(node, link);
         }
         let mut place = 0;
         while let Some((at, message)) = self.adapter(node).flows().ready(place, now) {
             let outgoing = self.outgoing(message);
-            let Some((slot, last)) = self.next_packet(outgoing, Content::Data, link) else {
+            let Some((slot, last)) = self.make_packet(outgoing, PacketKind::Data, link) else {
                 place = at + 1;
                 continue;
             };
             let wire = self.packets[slot].wire;
-            let busy = self.links.wire_of(link).serialization(wire);
-            let settings = &self.world.settings;
-            let pace = self.world.program.messages[message as usize].pace_mbps;
-            self.adapter(node).flows().served(at, last, |flow| {
+            let busy = self.links.cable_of(link).serialization_ps(wire);
+            let settings = &self.model.settings;
+            let pace = self.model.program.messages[message as usize].pace_mbps;
+            self.adapter(node).flows().packet_sent(at, last, |flow| {
                 let control = settings.congestion_control.as_ref();
                 let pause =
                     |c: &CongestionControl| c.pause(flow.throttle.index(now, c), busy) + busy;
@@ -148,27 +148,27 @@ impl<P: Probe> Shard<'_, P> {
                 rested.max(flow.timetable.sent(settings.pacing, now, interval, wire))
             });
             self.inject(link, slot, Light::default(), last);
-            return self.call_again(node, link);
+            return self.schedule_retry(node, link);
         }
         let flows = self.adapter(node).flows();
         let next = flows.next_at(now);
-        if next != NEVER && (flows.alarm <= now || next < flows.alarm) {
-            flows.alarm = next;
-            self.queue.push(Event::new(next, Class::Adapter, node, 0));
+        if next != NEVER && (flows.wake_at <= now || next < flows.wake_at) {
+            flows.wake_at = next;
+            self.queue.push(Event::new(next, EventKind::Adapter, node, 0));
         }
     }
 
     /// A notification of congestion on the way to where `message` goes has come back to `node`.
-    pub fn throttle(&mut self, node: u32, message: u32, light: Light) {
-        let (world, now) = (self.world, self.now);
-        let dst = world.program.messages[message as usize].dst;
+    pub fn on_congestion_notice(&mut self, node: u32, message: u32, light: Light) {
+        let (model, now) = (self.model, self.now);
+        let dst = model.program.messages[message as usize].dst;
         let flows = self.adapter(node).flows();
-        let to = world.placement.node[dst as usize];
-        match &world.settings.congestion_control {
+        let to = model.placement.node[dst as usize];
+        match &model.settings.congestion_control {
             Some(CongestionControl { scheme: CongestionScheme::Rgbcc { .. }, .. }) => {
                 flows.stop(to, light)
             }
-            Some(control) => flows.of(to).throttle.notified(now, control),
+            Some(control) => flows.flow(to).throttle.notified(now, control),
             None => {}
         }
     }
@@ -176,30 +176,30 @@ impl<P: Probe> Shard<'_, P> {
     /// Makes the next packet of a message and says in which slot, and whether it is the last; or waits for
     /// credit and returns nothing.
     #[inline(always)]
-    fn next_packet(
+    fn make_packet(
         &mut self,
         Outgoing { message, send }: Outgoing,
-        content: Content,
+        content: PacketKind,
         link: u32,
     ) -> Option<(u32, bool)> {
-        let (world, now) = (self.world, self.now);
-        let data = content == Content::Data;
+        let (model, now) = (self.model, self.now);
+        let data = content == PacketKind::Data;
         let (payload, service) = if data {
             let state = &self.sends[send as usize];
-            let full = world.settings.packet_bytes.into();
+            let full = model.settings.packet_bytes.into();
             (state.bytes_unsent.min(full) as u32, state.service)
         } else {
-            (0, world.service(&world.program.messages[message as usize]))
+            (0, model.service(&model.program.messages[message as usize]))
         };
-        let wire = world.settings.wire_bytes(payload);
+        let wire = model.settings.wire_bytes(payload);
         let lane = self.links.lane_of(link, service);
         let brief = self.links.present(now);
         let state = self.links.lane_mut(lane);
-        let waited = state.satisfy();
-        if world.settings.contention && !state.take(wire, brief) {
+        let waited = state.clear_starving();
+        if model.settings.contention && !state.take(wire, brief) {
             self.starve(lane);
             if P::ON {
-                self.probe.holds(self.now, link, wire);
+                self.probe.blocked(self.now, link, wire);
             }
             return None;
         }
@@ -209,11 +209,11 @@ impl<P: Probe> Shard<'_, P> {
         (packet.from, packet.service) = (self.number, service);
         packet.flags.set(Flags::STALLED, waited);
         if !data {
-            let envelope = &world.program.messages[message as usize];
-            let back = matches!(content, Content::ClearToSend | Content::Congestion);
+            let envelope = &model.program.messages[message as usize];
+            let back = matches!(content, PacketKind::ClearToSend | PacketKind::Congestion);
             let to = if back { envelope.src } else { envelope.dst };
             packet.id = content.numbered(envelope.first_packet);
-            packet.node = world.placement.node[to as usize];
+            packet.node = model.placement.node[to as usize];
             return Some((slot, false));
         }
         let state = &mut self.sends[send as usize];
@@ -231,19 +231,19 @@ impl<P: Probe> Shard<'_, P> {
     /// that its message is sent with it. Returns when the link is free again.
     #[inline(always)]
     fn inject(&mut self, link: u32, slot: u32, light: Light, last: bool) -> u64 {
-        let world = self.world;
-        self.moves += 1;
+        let model = self.model;
+        self.transmissions += 1;
         let packet = &mut self.packets[slot];
         let (message, wire, observed) = (packet.message, packet.wire, packet.observed());
-        let cable = self.links.wire_of(link);
-        let busy = cable.serialization(wire);
+        let cable = self.links.cable_of(link);
+        let busy = cable.serialization_ps(wire);
         let (end, delay) = (self.now + busy, u64::from(cable.delay));
         self.links.book(link, self.now, busy);
         if P::ON {
-            let sending = Slot { start: self.now, busy_ps: busy, stall_ps: 0 };
-            self.probe.sent(self.now, link, sending, Sent { wire, observed, input: NIL });
-            if world.settings.count_injection {
-                let bits = world.reservoir.draw(packet.id, 0xff);
+            let sending = Transmission { start: self.now, busy_ps: busy, stall_ps: 0 };
+            self.probe.sent(self.now, link, sending, SentPacket { wire, observed, input: NIL });
+            if model.settings.count_injection {
+                let bits = model.reservoir.draw(packet.id, 0xff);
                 let hop = Hop {
                     local: link,
                     link: self.links.global(link),
@@ -256,37 +256,37 @@ impl<P: Probe> Shard<'_, P> {
             }
         }
         if last {
-            self.queue.push(Event::new(end, Class::Sent, message, 0));
+            self.queue.push(Event::new(end, EventKind::MessageSent, message, 0));
         }
-        if !world.settings.contention {
-            self.send_alone(link, slot, end + delay, light);
+        if !model.settings.contention {
+            self.send_uncontended(link, slot, end + delay, light);
             return end;
         }
         let &Lane { global, dst, port, .. } = self.links.lane(self.links.lane_of(link, 0));
         (packet.hops, packet.next, packet.input) = (1, dst, port);
-        let switch_delay = world.settings.switch_delay_ps;
+        let switch_delay = model.settings.switch_delay_ps;
         packet.tail_ready = end + delay + switch_delay;
-        packet.ready = match world.settings.switching {
+        packet.ready = match model.settings.switching {
             Switching::CutThrough => self.now + delay + switch_delay,
             Switching::StoreAndForward => packet.tail_ready,
         };
-        let arrival = Event::new(packet.ready, Class::Arrival, global, slot);
-        self.congestion.lights.carry(slot, light);
+        let arrival = Event::new(packet.ready, EventKind::Arrival, global, slot);
+        self.congestion.lights.attach(slot, light);
         self.queue.push(arrival);
         end
     }
 
     /// Hands a packet that is at its first switch at `time` to its node, as if nobody else were on its way.
     #[inline(never)]
-    fn send_alone(&mut self, link: u32, slot: u32, time: u64, light: Light) {
-        let world = self.world;
+    fn send_uncontended(&mut self, link: u32, slot: u32, time: u64, light: Light) {
+        let model = self.model;
         let mut packet = self.packets[slot];
         self.packets.remove(slot);
-        let (latency, hops) = world.uncontended(self.links.global(link), packet.node);
+        let (latency, hops) = model.uncontended(self.links.global(link), packet.node);
         (packet.hops, packet.next, packet.ready) = (hops, packet.node, time + latency);
         self.packet_hops += u64::from(hops);
-        let out = world.plan.ejection[packet.node as usize];
-        let shard = world.cut.of_node[packet.node as usize];
-        self.hand_over(shard, out, &packet, light);
+        let out = model.plan.ejection[packet.node as usize];
+        let shard = model.partition.of_node[packet.node as usize];
+        self.send_packet(shard, out, &packet, light);
     }
 }

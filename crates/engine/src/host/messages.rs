@@ -6,7 +6,7 @@ use crate::program::Envelope;
 /// The sending side of a message: a cache line with all that its packets are made of.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
-pub(crate) struct Sending {
+pub(crate) struct SendState {
     pub post_ps: u64,
     pub start_ps: u64,
     /// Number of its next packet over the whole run.
@@ -23,7 +23,7 @@ pub(crate) struct Sending {
     pub(super) sent: bool,
 }
 
-impl Sending {
+impl SendState {
     /// That of a message to `node`.
     pub fn new(message: &Envelope, packets: u32, node: u32, service: u8, observed: bool) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Sending {
 /// The receiving side of a message.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
-pub(crate) struct Receiving {
+pub(crate) struct ReceiveState {
     pub arrival_ps: u64,
     pub packets_left: u32,
     pub received: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Receiving {
     pub(super) requested: bool,
 }
 
-impl Receiving {
+impl ReceiveState {
     pub fn new(packets: u32) -> Self {
         Self {
             arrival_ps: 0,
@@ -68,4 +68,4 @@ impl Receiving {
     }
 }
 
-const _: () = assert!(size_of::<Sending>() == 64 && size_of::<Receiving>() == 32);
+const _: () = assert!(size_of::<SendState>() == 64 && size_of::<ReceiveState>() == 32);

@@ -6,29 +6,29 @@ const RATE_BITS: u32 = 16;
 
 /// Rate and delay of a cable; most links share them with many others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Wire {
+pub(crate) struct Cable {
     /// Picoseconds a byte, in units of 2^-16.
     rate: u32,
     /// Cable delay.
     pub delay: u32,
 }
 
-impl Wire {
+impl Cable {
     pub fn new(gbps: f64, delay: u64) -> Self {
         let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
         let rate = rate.clamp(1.0, f64::from(u32::MAX)) as u32;
-        Self { rate, delay: delay.min(Self::MOST_DELAY_PS) as u32 }
+        Self { rate, delay: delay.min(Self::MAX_DELAY_PS) as u32 }
     }
 
     /// Longest delay a cable can have, in picoseconds.
-    pub const MOST_DELAY_PS: u64 = u32::MAX as u64;
+    pub const MAX_DELAY_PS: u64 = u32::MAX as u64;
 
     /// Slowest rate a link can have, in gigabits per second.
     pub const MIN_GBPS: f64 = 0.125;
 
     /// Time `bytes` take on the wire, at least one picosecond.
     #[inline]
-    pub fn serialization(&self, bytes: u32) -> u64 {
+    pub fn serialization_ps(&self, bytes: u32) -> u64 {
         ((u64::from(bytes) * u64::from(self.rate)) >> RATE_BITS).max(1)
     }
 
@@ -40,11 +40,11 @@ impl Wire {
 }
 
 /// The different ones among `wires`, and for each of them the number of its like.
-pub(crate) fn different(wires: impl Iterator<Item = Wire>) -> (Vec<Wire>, Vec<u32>) {
+pub(crate) fn distinct(wires: impl Iterator<Item = Cable>) -> (Vec<Cable>, Vec<u32>) {
     let mut numbers = HashMap::new();
     let (mut all, mut last) = (Vec::new(), None);
     // A link is mostly like the one before.
-    let mut number = |wire: Wire| match last {
+    let mut number = |wire: Cable| match last {
         Some((before, number)) if before == wire => number,
         _ => {
             let number = *numbers.entry(wire).or_insert_with(|| {
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn rates_are_exact_to_a_byte() {
         for (gbps, ps) in [(100.0, 327_680), (200.0, 163_840), (25.0, 1_310_720)] {
-            assert_eq!(Wire::new(gbps, 0).serialization(4096), ps);
+            assert_eq!(Cable::new(gbps, 0).serialization_ps(4096), ps);
         }
         let rate = 54.545_454_545_454_55;
-        let fdr = Wire::new(rate, 0);
-        assert!((fdr.serialization(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
-        assert_eq!(fdr.bytes_in(fdr.serialization(4096)), 4095);
+        let fdr = Cable::new(rate, 0);
+        assert!((fdr.serialization_ps(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
+        assert_eq!(fdr.bytes_in(fdr.serialization_ps(4096)), 4095);
     }
 }

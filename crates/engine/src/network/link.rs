@@ -5,8 +5,8 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::events::epoch::Epoch;
-use crate::intrinsics::{collected, prefetch};
-use crate::network::cable::{Wire, different};
+use crate::intrinsics::{collect_with_huge_pages, prefetch};
+use crate::network::cable::{Cable, distinct};
 use crate::network::load::Loads;
 
 /// No packet, no link, no message.
@@ -18,7 +18,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// A directed link to be simulated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
-    pub wire: Wire,
+    pub cable: Cable,
     /// Number over the whole fabric.
     pub global: u32,
     /// The vertex it leads to, and its shard.
@@ -27,7 +27,7 @@ pub(crate) struct Link {
     /// Its place at the switch it leads to: that of the link that runs back, among those that leave there.
     pub port: u16,
     /// Group of the vertex it comes from.
-    pub home: u32,
+    pub src_group: u32,
     /// The vertex it leads to is a node.
     pub to_node: bool,
     /// The one it comes from is.
@@ -35,7 +35,7 @@ pub(crate) struct Link {
 }
 
 /// Notes of credit on its way back that a lane has room for, of less than 64 KiB each.
-const NOTES: usize = 4;
+const CREDIT_NOTES: usize = 4;
 
 /// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
 ///
@@ -47,7 +47,7 @@ pub(crate) struct Lane {
     /// The vertex it leads to.
     pub dst: u32,
     /// Group of the vertex it comes from.
-    pub home: u32,
+    pub src_group: u32,
     /// Number of the link over the whole fabric.
     pub global: u32,
     /// First and last packet that wait for credit, in order of arrival, each but the last knowing the next one;
@@ -55,19 +55,19 @@ pub(crate) struct Lane {
     first_waiting: u32,
     last_waiting: u32,
     /// Which of the shard's wires it has.
-    wire: u16,
+    cable: u16,
     /// As of its [`Link`].
     pub port: u16,
     /// No packet that waits has less bytes; for more than there are numbers for, the most.
-    least: u16,
+    smallest_waiting: u16,
     /// Shard of the vertex it leads to.
     pub shard: u8,
     flags: u8,
     /// Bytes that may be sent, without what is noted.
     credit: u32,
     /// Bytes that come back, and when.
-    noted: [u16; NOTES],
-    times: [i32; NOTES],
+    note_bytes: [u16; CREDIT_NOTES],
+    note_times: [i32; CREDIT_NOTES],
     /// When the link has sent everything it took on; of its first lane.
     free_at: u64,
 }
@@ -82,22 +82,22 @@ const FROM_NODE: u8 = 4;
 const OLDEST: u8 = 8;
 
 impl Lane {
-    fn new(link: &Link, wire: u16, credit: u32) -> Self {
-        let Link { global, dst, shard, port, home, to_node, from_node, .. } = *link;
+    fn new(link: &Link, cable: u16, credit: u32) -> Self {
+        let Link { global, dst, shard, port, src_group, to_node, from_node, .. } = *link;
         Self {
             dst,
-            home,
+            src_group,
             global,
             first_waiting: NIL,
             last_waiting: NIL,
-            wire,
+            cable,
             port,
-            least: u16::MAX,
+            smallest_waiting: u16::MAX,
             shard,
             flags: (TO_NODE * u8::from(to_node)) | (FROM_NODE * u8::from(from_node)),
             credit,
-            noted: [0; NOTES],
-            times: [0; NOTES],
+            note_bytes: [0; CREDIT_NOTES],
+            note_times: [0; CREDIT_NOTES],
             free_at: 0,
         }
     }
@@ -116,26 +116,26 @@ impl Lane {
 
     /// First and last packet that wait for credit, if any do.
     #[inline]
-    pub fn line(&self) -> Option<(u32, u32)> {
+    pub fn waiting_ends(&self) -> Option<(u32, u32)> {
         (self.last_waiting != NIL).then_some((self.first_waiting, self.last_waiting))
     }
 
     /// The packet in `slot`, of so many bytes, waits from now on: behind the one returned, or alone.
     #[inline]
-    pub fn joins(&mut self, slot: u32, bytes: u32) -> Option<u32> {
+    pub fn enqueue(&mut self, slot: u32, bytes: u32) -> Option<u32> {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         let before = std::mem::replace(&mut self.last_waiting, slot);
         if before == NIL {
-            (self.first_waiting, self.least) = (slot, bytes);
+            (self.first_waiting, self.smallest_waiting) = (slot, bytes);
             return None;
         }
-        self.least = self.least.min(bytes);
+        self.smallest_waiting = self.smallest_waiting.min(bytes);
         Some(before)
     }
 
     /// The first packet waits no longer, but the `next` one, if there is one.
     #[inline]
-    pub fn leaves(&mut self, next: u32) {
+    pub fn dequeue(&mut self, next: u32) {
         if self.first_waiting == self.last_waiting {
             self.last_waiting = NIL;
         }
@@ -144,20 +144,20 @@ impl Lane {
 
     /// Whether there is too little credit for any packet that waits: without a look at them.
     #[inline]
-    pub fn serves_nobody(&self) -> bool {
-        self.credit < self.least.into()
+    pub fn credit_below_smallest(&self) -> bool {
+        self.credit < self.smallest_waiting.into()
     }
 
     /// Whether somebody waits for credit here.
     #[inline]
-    pub fn starving(&self) -> bool {
+    pub fn is_starving(&self) -> bool {
         self.flags & STARVING != 0
     }
 
     /// Nobody waits any more; returns whether somebody did.
     #[inline]
-    pub fn satisfy(&mut self) -> bool {
-        let starving = self.starving();
+    pub fn clear_starving(&mut self) -> bool {
+        let starving = self.is_starving();
         self.flags &= !STARVING;
         starving
     }
@@ -176,15 +176,15 @@ impl Lane {
     #[inline]
     pub fn has(&mut self, bytes: u32, now: i32) -> bool {
         self.credit >= bytes || {
-            self.count(now);
+            self.collect_notes(now);
             self.credit >= bytes
         }
     }
 
     /// Counts the notes whose time has come.
     #[inline]
-    fn count(&mut self, now: i32) {
-        for (bytes, &time) in self.noted.iter_mut().zip(&self.times) {
+    fn collect_notes(&mut self, now: i32) {
+        for (bytes, &time) in self.note_bytes.iter_mut().zip(&self.note_times) {
             if time <= now {
                 self.credit += u32::from(std::mem::take(bytes));
             }
@@ -200,26 +200,26 @@ impl Lane {
     /// Notes credit that comes back at `time`, unless that must be an event: where somebody waits for it,
     /// or there is no room. Nobody will ask any more about a time before `since`.
     #[inline(always)]
-    fn expect(&mut self, time: i32, bytes: u16, since: i32) -> bool {
+    fn note_credit(&mut self, time: i32, bytes: u16, since: i32) -> bool {
         // Mostly the oldest note is out of date by now.
-        let place = usize::from(self.flags / OLDEST) % NOTES;
-        if self.starving() || self.times[place] > since {
-            return !self.starving() && self.squeeze_in(time, bytes, since);
+        let place = usize::from(self.flags / OLDEST) % CREDIT_NOTES;
+        if self.is_starving() || self.note_times[place] > since {
+            return !self.is_starving() && self.note_credit_in_any_slot(time, bytes, since);
         }
-        self.credit += u32::from(std::mem::replace(&mut self.noted[place], bytes));
-        self.times[place] = time;
-        let next = (place as u8 + 1) % NOTES as u8;
+        self.credit += u32::from(std::mem::replace(&mut self.note_bytes[place], bytes));
+        self.note_times[place] = time;
+        let next = (place as u8 + 1) % CREDIT_NOTES as u8;
         self.flags = (self.flags % OLDEST) | (next * OLDEST);
         true
     }
 
     /// The same where the oldest note is still needed.
     #[inline(never)]
-    fn squeeze_in(&mut self, time: i32, bytes: u16, since: i32) -> bool {
-        let old = self.times.iter().position(|&time| time <= since);
+    fn note_credit_in_any_slot(&mut self, time: i32, bytes: u16, since: i32) -> bool {
+        let old = self.note_times.iter().position(|&time| time <= since);
         if let Some(place) = old {
-            self.credit += u32::from(std::mem::replace(&mut self.noted[place], bytes));
-            self.times[place] = time;
+            self.credit += u32::from(std::mem::replace(&mut self.note_bytes[place], bytes));
+            self.note_times[place] = time;
         }
         old.is_some()
     }
@@ -227,14 +227,14 @@ impl Lane {
     /// Somebody waits from now on: takes out what is noted, times and bytes, which all lies ahead.
     fn starve(&mut self) -> impl Iterator<Item = (i32, u32)> + use<> {
         self.flags |= STARVING;
-        let times = std::mem::take(&mut self.times).into_iter();
-        let noted = std::mem::take(&mut self.noted).into_iter().map(u32::from);
-        times.zip(noted).filter(|&(_, bytes)| bytes > 0)
+        let note_times = std::mem::take(&mut self.note_times).into_iter();
+        let note_bytes = std::mem::take(&mut self.note_bytes).into_iter().map(u32::from);
+        note_times.zip(note_bytes).filter(|&(_, bytes)| bytes > 0)
     }
 }
 
 /// More lanes than a core's own caches hold.
-const MANY: usize = 1 << 16;
+const CACHED_LANES: usize = 1 << 16;
 
 /// All links of a shard with their lanes.
 ///
@@ -243,32 +243,32 @@ const MANY: usize = 1 << 16;
 pub(crate) struct Links {
     lanes: Vec<Lane>,
     pub loads: Loads,
-    wires: Vec<Wire>,
+    cables: Vec<Cable>,
     per_link: u32,
     /// Nobody will ask any more about a time before.
-    opened: i32,
+    window_start: i32,
 }
 
 impl Links {
     /// `lanes` virtual lanes a link, each with `buffer` bytes at the far end.
     ///
     /// # Panics
-    /// If there are more than [`Links::MOST_WIRES`] different wires.
+    /// If there are more than [`Links::MAX_CABLES`] different wires.
     pub fn new(links: &[Link], lanes: u8, buffer: u32) -> Self {
         let (n, per_link) = (usize::from(lanes), lanes.into());
-        let (wires, numbers) = different(links.iter().map(|link| link.wire));
+        let (cables, numbers) = distinct(links.iter().map(|link| link.cable));
         let wire = numbers.iter().flat_map(|&wire| {
             let wire = u16::try_from(wire).expect("wires are counted before the run");
             std::iter::repeat_n(wire, n)
         });
         let of_lanes = links.iter().flat_map(|link| std::iter::repeat_n(link, n)).zip(wire);
         let of_lanes = of_lanes.map(|(link, wire)| Lane::new(link, wire, buffer));
-        let lanes = collected(links.len() * n, of_lanes);
-        Self { lanes, loads: Loads::new(links.len() * n), wires, per_link, opened: 0 }
+        let lanes = collect_with_huge_pages(links.len() * n, of_lanes);
+        Self { lanes, loads: Loads::new(links.len() * n), cables, per_link, window_start: 0 }
     }
 
     /// Most different wires there can be.
-    pub const MOST_WIRES: usize = 1 << 16;
+    pub const MAX_CABLES: usize = 1 << 16;
 
     /// Number of lane `lane` of `link`.
     #[inline]
@@ -304,14 +304,14 @@ impl Links {
 
     /// Wire of a lane.
     #[inline]
-    pub fn wire(&self, lane: &Lane) -> Wire {
-        self.wires[usize::from(lane.wire)]
+    pub fn cable(&self, lane: &Lane) -> Cable {
+        self.cables[usize::from(lane.cable)]
     }
 
     /// Wire of a link.
     #[inline]
-    pub fn wire_of(&self, link: u32) -> Wire {
-        self.wire(self.lane(self.lane_of(link, 0)))
+    pub fn cable_of(&self, link: u32) -> Cable {
+        self.cable(self.lane(self.lane_of(link, 0)))
     }
 
     /// The lane.
@@ -328,23 +328,23 @@ impl Links {
 
     /// Starts to fetch a lane.
     #[inline]
-    pub fn fetch_lane(&self, lane: u32) {
+    pub fn prefetch_lane(&self, lane: u32) {
         prefetch(&self.lanes, lane);
     }
 
     /// Starts to fetch a lane that something is booked on, or where something waits, without a choice.
     #[inline]
-    pub fn fetch_whole(&self, lane: u32) {
+    pub fn prefetch_lane_and_load(&self, lane: u32) {
         prefetch(&self.lanes, lane);
-        if self.are_many() {
-            self.loads.fetch_lane(lane);
+        if self.exceed_cache() {
+            self.loads.prefetch_lane(lane);
         }
     }
 
     /// Whether there are more than the cache holds.
     #[inline]
-    pub fn are_many(&self) -> bool {
-        self.lanes.len() > MANY
+    pub fn exceed_cache(&self) -> bool {
+        self.lanes.len() > CACHED_LANES
     }
 
     /// Time a packet would wait at a lane before its own transmission: the adaptive measure.
@@ -359,7 +359,7 @@ impl Links {
     /// Time a lane's link takes for so many bytes.
     #[inline(never)]
     fn sending_ps(&self, lane: u32, bytes: u32) -> u64 {
-        self.wire(self.lane(lane)).serialization(bytes)
+        self.cable(self.lane(lane)).serialization_ps(bytes)
     }
 
     /// The first of `links` (numbers over the fabric, `shift` more than the shard's) with a backlog
@@ -388,17 +388,18 @@ impl Links {
     /// among equals the one that comes first from place `first` on, round the row. The only one of one,
     /// whatever lanes it has.
     #[inline(always)]
-    pub fn least_loaded_of(&self, start: u32, n: u32, first: u32, now: u64) -> u32 {
-        let least = || self.least_busy_of([start + first..start + n, start..start + first], now);
-        self.loads.idle_of(start, n, first, now).unwrap_or_else(least)
+    pub fn least_loaded_in_range(&self, start: u32, n: u32, first: u32, now: u64) -> u32 {
+        let smallest_waiting =
+            || self.least_backlog_in_ranges([start + first..start + n, start..start + first], now);
+        self.loads.first_idle(start, n, first, now).unwrap_or_else(smallest_waiting)
     }
 
     /// The same where none of the first few is idle.
     #[inline(never)]
-    fn least_busy_of(&self, parts: [Range<u32>; 2], now: u64) -> u32 {
+    fn least_backlog_in_ranges(&self, parts: [Range<u32>; 2], now: u64) -> u32 {
         let mut best = (NIL, NEVER);
         for links in parts {
-            for (link, brief) in links.clone().zip(self.loads.in_brief(links, now)) {
+            for (link, brief) in links.clone().zip(self.loads.time_until_idle(links, now)) {
                 let backlog = brief.unwrap_or_else(|| self.backlog(link, 0, now));
                 // Which one is the least nobody could guess.
                 let less = backlog < best.1;
@@ -427,32 +428,32 @@ impl Links {
     }
 
     /// A packet of `wire` bytes waits at `lane`.
-    pub fn joins(&mut self, lane: u32, wire: u32) {
-        self.loads.joins(lane, wire);
+    pub fn enqueue(&mut self, lane: u32, wire: u32) {
+        self.loads.enqueue(lane, wire);
     }
 
     /// A packet of `wire` bytes no longer waits at `lane`.
-    pub fn leaves(&mut self, lane: u32, wire: u32) {
-        self.loads.leaves(lane, wire, self.lanes[lane as usize].free_at);
+    pub fn dequeue(&mut self, lane: u32, wire: u32) {
+        self.loads.dequeue(lane, wire, self.lanes[lane as usize].free_at);
     }
 
     /// Nothing happens before `now` any more.
     #[inline]
-    pub fn opens(&mut self, now: u64) {
+    pub fn begin_window(&mut self, now: u64) {
         if self.loads.epoch.is_over(now) {
-            self.move_on(now);
+            self.begin_epoch(now);
         }
-        self.opened = self.present(now);
+        self.window_start = self.present(now);
     }
 
     /// Begins another epoch.
     #[cold]
-    fn move_on(&mut self, now: u64) {
+    fn begin_epoch(&mut self, now: u64) {
         let (before, next) = (self.loads.epoch, Epoch::new(now));
-        for time in self.lanes.iter_mut().flat_map(|lane| &mut lane.times) {
+        for time in self.lanes.iter_mut().flat_map(|lane| &mut lane.note_times) {
             *time = next.since(before.time(*time));
         }
-        self.loads.move_on(next, self.lanes.iter().map(|lane| lane.free_at));
+        self.loads.begin_epoch(next, self.lanes.iter().map(|lane| lane.free_at));
     }
 
     /// The present in the times of lanes.
@@ -484,12 +485,12 @@ impl Links {
     /// Gives a lane back buffer space that is free at `freed`: when it has the credit, and whether that
     /// must be an event.
     #[inline(always)]
-    pub fn give_back(&mut self, lane: u32, freed: u64, bytes: u32) -> (u64, bool) {
+    pub fn return_credit(&mut self, lane: u32, freed: u64, bytes: u32) -> (u64, bool) {
         let lane = &mut self.lanes[lane as usize];
-        let time = freed + u64::from(self.wires[usize::from(lane.wire)].delay);
+        let time = freed + u64::from(self.cables[usize::from(lane.cable)].delay);
         let brief = self.loads.epoch.since(time);
         let small = u16::try_from(bytes).ok().filter(|_| brief != Epoch::FAR);
-        (time, small.is_none_or(|bytes| !lane.expect(brief, bytes, self.opened)))
+        (time, small.is_none_or(|bytes| !lane.note_credit(brief, bytes, self.window_start)))
     }
 
     /// Number of a link over the whole fabric.
@@ -499,14 +500,14 @@ impl Links {
     }
 
     /// Number over the whole fabric of each link.
-    pub fn numbers(&self) -> Vec<u32> {
+    pub fn global_numbers(&self) -> Vec<u32> {
         (0..self.n_links()).map(|link| self.global(link)).collect()
     }
 
     /// Credit of each lane: the whole buffer when the network is empty.
     pub fn credit(&self) -> impl Iterator<Item = u32> {
-        let noted = |lane: &Lane| lane.noted.iter().copied().map(u32::from).sum::<u32>();
-        self.lanes.iter().map(move |lane| lane.credit + noted(lane))
+        let note_bytes = |lane: &Lane| lane.note_bytes.iter().copied().map(u32::from).sum::<u32>();
+        self.lanes.iter().map(move |lane| lane.credit + note_bytes(lane))
     }
 }
 
@@ -516,60 +517,63 @@ mod tests {
 
     impl Link {
         /// A link between switches of which only number and cable matter.
-        pub fn lone(global: u32, wire: Wire) -> Self {
+        pub fn isolated(global: u32, cable: Cable) -> Self {
             let (to_node, from_node) = (false, false);
-            let (dst, shard, port, home) = (0, 0, 0, 0);
-            Self { wire, global, dst, shard, port, home, to_node, from_node }
+            let (dst, shard, port, src_group) = (0, 0, 0, 0);
+            Self { cable: wire, global, dst, shard, port, src_group, to_node, from_node }
         }
     }
 
     #[test]
     fn credit_is_taken_whole_or_not_at_all() {
-        let link = Link::lone(7, Wire::new(100.0, 0));
+        let link = Link::isolated(7, Cable::new(100.0, 0));
         let mut links = Links::new(&[link], 2, 100);
         let lane = links.lane_mut(1);
         assert!(!lane.take(101, 0));
         assert!(lane.take(100, 0));
         for time in [20, 10, 30, 30] {
-            assert!(lane.expect(time, 5, 1));
+            assert!(lane.note_credit(time, 5, 1));
         }
         assert!(!lane.take(6, 19));
         assert!(lane.take(5, 10));
-        assert!(!lane.expect(60, 5, 9) && lane.expect(50, 5, 10), "of five one must have come");
+        assert!(
+            !lane.note_credit(60, 5, 9) && lane.note_credit(50, 5, 10),
+            "of five one must have come"
+        );
         assert!(!lane.has(6, 29) && lane.has(15, 30));
         assert_eq!(lane.starve().collect::<Vec<_>>(), [(50, 5)]);
         assert_eq!(lane.starve().count(), 0);
-        assert!(!lane.expect(70, 50, 50), "somebody waits for it");
-        assert_eq!([lane.joins(3, 80), lane.joins(4, 16)], [None, Some(3)]);
-        assert!(lane.serves_nobody(), "15 are there");
-        assert_eq!(lane.joins(5, 15), Some(4));
-        assert!(!lane.serves_nobody());
+        assert!(!lane.note_credit(70, 50, 50), "somebody waits for it");
+        assert_eq!([lane.enqueue(3, 80), lane.enqueue(4, 16)], [None, Some(3)]);
+        assert!(lane.credit_below_smallest(), "15 are there");
+        assert_eq!(lane.enqueue(5, 15), Some(4));
+        assert!(!lane.credit_below_smallest());
         for (line, next) in [((3, 5), 4), ((4, 5), 5), ((5, 5), 9)] {
-            assert_eq!(lane.line(), Some(line));
-            lane.leaves(next);
+            assert_eq!(lane.waiting_ends(), Some(line));
+            lane.dequeue(next);
         }
-        assert_eq!((lane.line(), lane.joins(6, 1 << 16)), (None, None));
-        assert!(lane.serves_nobody(), "the others have gone");
-        assert!(lane.satisfy() && !lane.satisfy());
+        assert_eq!((lane.waiting_ends(), lane.enqueue(6, 1 << 16)), (None, None));
+        assert!(lane.credit_below_smallest(), "the others have gone");
+        assert!(lane.clear_starving() && !lane.clear_starving());
         assert_eq!(links.credit().collect::<Vec<_>>(), [100, 15]);
         assert_eq!((links.lane_of(0, 1), links.link_of(1), links.link_and_lane(1)), (1, 0, (7, 1)));
     }
 
     #[test]
     fn notes_and_loads_outlast_their_epoch() {
-        let link = Link::lone(0, Wire::new(100.0, 7));
+        let link = Link::isolated(0, Cable::new(100.0, 7));
         let mut links = Links::new(&[link], 1, 10);
         assert!(links.take(0, 10, 0));
         let late = (1 << 30) + 100;
-        assert_eq!(links.give_back(0, late, 4), (late + 7, false));
-        assert_eq!(links.give_back(0, 3 << 30, 1), ((3 << 30) + 7, true), "beyond the epoch");
+        assert_eq!(links.return_credit(0, late, 4), (late + 7, false));
+        assert_eq!(links.return_credit(0, 3 << 30, 1), ((3 << 30) + 7, true), "beyond the epoch");
         assert_eq!(links.book(0, late, 9), late);
-        links.opens(1 << 30);
+        links.begin_window(1 << 30);
         assert!(!links.has(0, 4, late + 6) && links.has(0, 4, late + 7));
-        assert_eq!(links.give_back(0, late, 1 << 16), (late + 7, true), "too much for a note");
-        let idle = |links: &Links, now| links.loads.in_brief(0..1, now).next().flatten();
+        assert_eq!(links.return_credit(0, late, 1 << 16), (late + 7, true), "too much for a note");
+        let idle = |links: &Links, now| links.loads.time_until_idle(0..1, now).next().flatten();
         assert_eq!([late, late + 20].map(|now| idle(&links, now)), [Some(9), Some(0)]);
-        assert_eq!(links.give_back(0, late + 30, 2), (late + 37, false));
+        assert_eq!(links.return_credit(0, late + 30, 2), (late + 37, false));
         assert_eq!(links.starve(0).collect::<Vec<_>>(), [(late + 37, 2)]);
     }
 }

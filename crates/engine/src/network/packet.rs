@@ -3,11 +3,11 @@
 use tailback_fabric::RouteState;
 use tailback_telemetry::Mark;
 
-use crate::intrinsics::{prefetch, push};
+use crate::intrinsics::{prefetch, push_with_huge_pages};
 
 /// What a packet is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum PacketKind {
     /// Part of a message.
     Data = 0,
     /// "I have a message for you": the first step of a rendezvous.
@@ -31,7 +31,7 @@ impl Flags {
     pub const STALLED: Self = Self(4);
     /// Others wait behind its kind who want to go elsewhere (see `congestion/dcms.rs`).
     pub const VICTIMS: Self = Self(8);
-    /// Of a [`Content::Congestion`]: that it is over (see `congestion/rgbcc.rs`).
+    /// Of a [`PacketKind::Congestion`]: that it is over (see `congestion/rgbcc.rs`).
     pub const GREEN: Self = Self(16);
 
     #[inline]
@@ -58,7 +58,7 @@ pub(crate) struct Light {
 #[repr(align(64))]
 pub(crate) struct Packet {
     /// Number over the whole run: what random numbers are drawn by. Its two highest bits are the
-    /// [`Content`].
+    /// [`PacketKind`].
     pub id: u64,
     /// When its head is (or was) ready to leave the switch it is in.
     pub ready: u64,
@@ -111,7 +111,7 @@ impl Packet {
     };
 
     /// A packet that is no data, about `message`, at its `node`.
-    pub fn notice(content: Content, message: u32, node: u32, wire: u32) -> Self {
+    pub fn notice(content: PacketKind, message: u32, node: u32, wire: u32) -> Self {
         Self { id: content.numbered(0), message, node, wire, next: node, ..Self::EMPTY }
     }
 
@@ -123,17 +123,17 @@ impl Packet {
 
     /// What it is for.
     #[inline]
-    pub fn content(&self) -> Content {
+    pub fn content(&self) -> PacketKind {
         match self.id >> 62 {
-            0 => Content::Data,
-            1 => Content::RequestToSend,
-            2 => Content::ClearToSend,
-            _ => Content::Congestion,
+            0 => PacketKind::Data,
+            1 => PacketKind::RequestToSend,
+            2 => PacketKind::ClearToSend,
+            _ => PacketKind::Congestion,
         }
     }
 }
 
-impl Content {
+impl PacketKind {
     /// Number of a packet of this content that belongs to data packet `number` of the run: handshakes
     /// draw their random numbers beyond all data packets.
     #[inline]
@@ -144,20 +144,20 @@ impl Content {
 
 /// All packets in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Packets {
+pub(crate) struct PacketPool {
     slots: Vec<Packet>,
     /// Slots without a packet: in a list of their own, for their memory may be far away.
     free: Vec<u32>,
 }
 
-impl Packets {
+impl PacketPool {
     #[inline]
     pub fn insert(&mut self, packet: Packet) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = packet;
             return slot;
         }
-        push(&mut self.slots, packet);
+        push_with_huge_pages(&mut self.slots, packet);
         self.slots.len() as u32 - 1
     }
 
@@ -176,7 +176,7 @@ impl Packets {
 
     /// Starts to fetch a packet.
     #[inline]
-    pub fn fetch(&self, slot: u32) {
+    pub fn prefetch(&self, slot: u32) {
         prefetch(&self.slots, slot);
     }
 
@@ -185,7 +185,7 @@ impl Packets {
     }
 }
 
-impl std::ops::Index<u32> for Packets {
+impl std::ops::Index<u32> for PacketPool {
     type Output = Packet;
     #[inline]
     fn index(&self, slot: u32) -> &Packet {
@@ -193,7 +193,7 @@ impl std::ops::Index<u32> for Packets {
     }
 }
 
-impl std::ops::IndexMut<u32> for Packets {
+impl std::ops::IndexMut<u32> for PacketPool {
     #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut Packet {
         &mut self.slots[slot as usize]

@@ -8,31 +8,31 @@ use std::time::Duration;
 
 /// Turns of waiting, some 30 ns each, after which a thread looks for something to do: by now all threads
 /// that run have begun.
-const GRACE: u32 = 1 << 7;
+const SPINS_BEFORE_HELP: u32 = 1 << 7;
 
 /// Turns after which it sleeps, so that a thread that does not run may have its core: windows are
 /// microseconds long, and a thread that was taken off its core stays away for milliseconds.
-const PATIENCE: u32 = 1 << 11;
+const SPIN_LIMIT: u32 = 1 << 11;
 
 /// How long it sleeps at most: nobody waits for its own message to be seen before it looks who sleeps, so a bell
 /// may be missed.
-const NAP: Duration = Duration::from_micros(500);
+const PARK_TIMEOUT: Duration = Duration::from_micros(500);
 
 /// Where threads wait until a round is over, which all of them can see for themselves.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Gate {
-    sleepers: AtomicU32,
-    broken: AtomicBool,
-    bed: Mutex<()>,
-    bell: Condvar,
+pub(crate) struct Barrier {
+    parked: AtomicU32,
+    poisoned: AtomicBool,
+    mutex: Mutex<()>,
+    condvar: Condvar,
 }
 
-impl Gate {
+impl Barrier {
     /// Wakes those who sleep, after something that may end the round.
-    pub fn ring(&self) {
-        if self.sleepers.load(Relaxed) > 0 {
-            self.wake();
+    pub fn notify(&self) {
+        if self.parked.load(Relaxed) > 0 {
+            self.wake_all();
         }
     }
 
@@ -42,45 +42,48 @@ impl Gate {
     /// If another thread has panicked: the round will never end.
     pub fn wait(&self, is_over: impl Fn() -> bool, help: impl FnOnce()) {
         let mut help = Some(help);
-        for turn in 0..PATIENCE {
-            if self.lets_through(&is_over) {
+        for turn in 0..SPIN_LIMIT {
+            if self.is_open(&is_over) {
                 return;
             }
             std::hint::spin_loop();
-            if turn == GRACE
+            if turn == SPINS_BEFORE_HELP
                 && let Some(help) = help.take()
             {
                 help();
             }
         }
-        self.sleepers.fetch_add(1, Relaxed);
-        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
-        while !self.lets_through(&is_over) {
-            (bed, _) = self.bell.wait_timeout(bed, NAP).unwrap_or_else(PoisonError::into_inner);
+        self.parked.fetch_add(1, Relaxed);
+        let mut mutex = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_open(&is_over) {
+            (mutex, _) = self
+                .condvar
+                .wait_timeout(mutex, PARK_TIMEOUT)
+                .unwrap_or_else(PoisonError::into_inner);
         }
-        drop(bed);
-        self.sleepers.fetch_sub(1, Relaxed);
+        drop(mutex);
+        self.parked.fetch_sub(1, Relaxed);
     }
 
-    fn lets_through(&self, is_over: impl Fn() -> bool) -> bool {
-        assert!(!self.broken.load(Relaxed), "another thread has panicked");
+    fn is_open(&self, is_over: impl Fn() -> bool) -> bool {
+        assert!(!self.poisoned.load(Relaxed), "another thread has panicked");
         is_over()
     }
 
-    fn wake(&self) {
-        drop(self.bed.lock().unwrap_or_else(PoisonError::into_inner));
-        self.bell.notify_all();
+    fn wake_all(&self) {
+        drop(self.mutex.lock().unwrap_or_else(PoisonError::into_inner));
+        self.condvar.notify_all();
     }
 }
 
 /// Breaks the gate when a thread panics, so that the others end too.
-pub(crate) struct Alarm<'a>(pub &'a Gate);
+pub(crate) struct PanicGuard<'a>(pub &'a Barrier);
 
-impl Drop for Alarm<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.broken.store(true, Relaxed);
-            self.0.wake();
+            self.0.poisoned.store(true, Relaxed);
+            self.0.wake_all();
         }
     }
 }
@@ -92,45 +95,46 @@ mod tests {
     use std::time::Duration;
 
     /// Two threads wait until long after they have gone to sleep.
-    fn with_sleepers(then: impl FnOnce(&Gate, &AtomicBool)) -> (u32, Vec<bool>) {
-        let (gate, helped, over) = (Gate::default(), AtomicU32::new(0), AtomicBool::new(false));
+    fn with_sleepers(then: impl FnOnce(&Barrier, &AtomicBool)) -> (u32, Vec<bool>) {
+        let (barrier, helped, over) =
+            (Barrier::default(), AtomicU32::new(0), AtomicBool::new(false));
         let help = || {
             helped.fetch_add(1, Relaxed);
         };
-        let wait = || gate.wait(|| over.load(Relaxed), help);
+        let wait = || barrier.wait(|| over.load(Relaxed), help);
         let through = std::thread::scope(|scope| {
             let waiting = [scope.spawn(wait), scope.spawn(wait)];
-            while gate.sleepers.load(Relaxed) < 2 {
+            while barrier.parked.load(Relaxed) < 2 {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            then(&gate, &over);
+            then(&barrier, &over);
             waiting.map(|thread| thread.join().is_ok()).to_vec()
         });
-        assert_eq!(gate.sleepers.into_inner() == 0, through == [true; 2]);
+        assert_eq!(barrier.parked.into_inner() == 0, through == [true; 2]);
         (helped.into_inner(), through)
     }
 
     #[test]
     fn who_waits_helps_once_then_sleeps_and_is_woken() {
-        let end = |gate: &Gate, over: &AtomicBool| {
+        let end = |barrier: &Barrier, over: &AtomicBool| {
             over.store(true, Relaxed);
-            gate.ring();
-            gate.wait(|| true, || panic!("that round is over"));
+            barrier.notify();
+            barrier.wait(|| true, || panic!("that round is over"));
         };
         assert_eq!(with_sleepers(end), (2, vec![true; 2]));
     }
 
     #[test]
     fn a_missed_bell_is_no_matter() {
-        let end = |_: &Gate, over: &AtomicBool| over.store(true, Relaxed);
+        let end = |_: &Barrier, over: &AtomicBool| over.store(true, Relaxed);
         assert_eq!(with_sleepers(end), (2, vec![true; 2]));
     }
 
     #[test]
     fn who_waits_for_one_that_has_panicked_panics_too() {
-        let panic = |gate: &Gate, _: &AtomicBool| {
+        let panic = |barrier: &Barrier, _: &AtomicBool| {
             let alarm = || {
-                let _alarm = Alarm(gate);
+                let _alarm = PanicGuard(barrier);
                 panic!("on purpose");
             };
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(alarm)).is_err());

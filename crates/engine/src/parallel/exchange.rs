@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::intrinsics::{own, prefetch_all};
+use crate::intrinsics::{prefetch_all, prefetch_for_write};
 use crate::network::packet::{Light, Packet};
 
 /// Buffer space given back to a link of another shard.
@@ -17,7 +17,7 @@ pub(crate) struct Credit {
 
 /// All that one shard has for another.
 #[derive(Debug, Default)]
-pub(crate) struct Mail {
+pub(crate) struct Handoff {
     /// Packets on their way, each to the vertex `next`, where it is ready at `ready`; and room for more.
     packets: Vec<Packet>,
     /// The link that each comes by, numbered over the whole fabric: apart from the packets, which fill a cache
@@ -28,7 +28,7 @@ pub(crate) struct Mail {
     pub credits: Vec<Credit>,
 }
 
-impl Mail {
+impl Handoff {
     pub fn is_empty(&self) -> bool {
         self.links.is_empty() && self.credits.is_empty()
     }
@@ -36,10 +36,10 @@ impl Mail {
     /// Adds a packet that comes by `link`: the one returned, which is to be written there. On its way into a
     /// list it would be written piece by piece and then read as a whole, and wait for that.
     #[inline(always)]
-    pub fn packet(&mut self, link: u32, light: Light) -> &mut Packet {
+    pub fn add_packet(&mut self, link: u32, light: Light) -> &mut Packet {
         let place = self.links.len();
         if place == self.packets.len() {
-            self.make_room();
+            self.grow();
         }
         self.links.push(link);
         if light != Light::default() {
@@ -50,56 +50,56 @@ impl Mail {
     }
 
     #[cold]
-    fn make_room(&mut self) {
+    fn grow(&mut self) {
         self.packets.resize(2 * self.packets.len().max(16), Packet::EMPTY);
     }
 
     /// Takes out all packets, with the links they come by and what is on them.
-    pub fn packets(&mut self) -> impl Iterator<Item = (&Packet, (u32, Light))> {
+    pub fn drain_packets(&mut self) -> impl Iterator<Item = (&Packet, (u32, Light))> {
         let lights = self.lights.drain(..).chain(std::iter::repeat(Light::default()));
         self.packets.iter().zip(self.links.drain(..).zip(lights))
     }
 
     /// Starts to fetch all that is there.
-    pub fn fetch(&self) {
+    pub fn prefetch(&self) {
         prefetch_all(&self.packets[..self.links.len()]);
         prefetch_all(&self.links);
         prefetch_all(&self.credits);
     }
 
     /// Asks for the memory of about as many packets and credits.
-    fn expect(&self, packets: usize, credits: usize) {
+    fn prefetch_capacity(&self, packets: usize, credits: usize) {
         let some_more = |n: usize| n + n / 4;
-        own(&self.packets, some_more(packets));
-        own(&self.links, some_more(packets));
-        own(&self.credits, some_more(credits));
+        prefetch_for_write(&self.packets, some_more(packets));
+        prefetch_for_write(&self.links, some_more(packets));
+        prefetch_for_write(&self.credits, some_more(credits));
     }
 }
 
 /// Boxes from every shard to every other.
 #[derive(Debug)]
-pub(crate) struct PostOffice {
-    boxes: Vec<Mutex<Mail>>,
+pub(crate) struct Exchange {
+    handoffs: Vec<Mutex<Handoff>>,
     shards: usize,
 }
 
-impl PostOffice {
+impl Exchange {
     pub fn new(shards: usize) -> Self {
-        let boxes = (0..shards * shards).map(|_| Mutex::default()).collect();
-        Self { boxes, shards }
+        let handoffs = (0..shards * shards).map(|_| Mutex::default()).collect();
+        Self { handoffs, shards }
     }
 
     /// Puts what `from` has for `to` into its box, which is empty, and takes the empty lists out. They have been
     /// read on another core, which must hear that they are written again.
-    pub fn post(&self, from: usize, to: usize, mail: &mut Mail) {
-        let (packets, credits) = (mail.links.len(), mail.credits.len());
-        std::mem::swap(&mut *self.open(from, to), mail);
-        mail.expect(packets, credits);
+    pub fn swap(&self, from: usize, to: usize, handoff: &mut Handoff) {
+        let (packets, credits) = (handoff.links.len(), handoff.credits.len());
+        std::mem::swap(&mut *self.lock(from, to), handoff);
+        handoff.prefetch_capacity(packets, credits);
     }
 
     /// Opens the box from one shard to another; nobody else has it open between windows.
-    pub fn open(&self, from: usize, to: usize) -> MutexGuard<'_, Mail> {
+    pub fn lock(&self, from: usize, to: usize) -> MutexGuard<'_, Handoff> {
         // A thread that panicked while it held a box ends the run; what it left is not looked at.
-        self.boxes[from * self.shards + to].lock().unwrap_or_else(PoisonError::into_inner)
+        self.handoffs[from * self.shards + to].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! The cut: which switches, with the nodes on them, are simulated together.
 //!
 //! A shard is a set of switches with their nodes. Nothing that happens in one shard can matter to
-//! another sooner than [`Cut::lookahead_ps`]: a packet's head needs the cable and the switch delay to
+//! another sooner than [`Partition::lookahead_ps`]: a packet's head needs the cable and the switch delay to
 //! become ready for its next output, and buffer space is free a switch delay after the decision at
 //! the earliest. So shards can be simulated each on its own for that long (Chandy and Misra, 1979;
 //! the windows are those of Lubachevsky, 1989).
@@ -15,11 +15,11 @@ use tailback_fabric::{Fabric, Plan};
 const MAX_SHARDS: usize = 255;
 
 /// With a shorter lookahead handing over takes longer than what is done in between.
-const WORTH_PS: u64 = 1000;
+const MIN_LOOKAHEAD_PS: u64 = 1000;
 
 /// The switches and nodes of every shard, and where each link's state is.
 #[derive(Debug)]
-pub(crate) struct Cut {
+pub(crate) struct Partition {
     pub shards: u32,
     /// Shard of every switch.
     pub of_switch: Vec<u8>,
@@ -38,20 +38,21 @@ pub(crate) struct Cut {
     pub groups: Vec<u32>,
     /// How many of them, the first ones, are on its border: what happens in the others matters to other shards
     /// only by way of those.
-    pub border: Vec<u32>,
+    pub boundary: Vec<u32>,
     /// Shortest time from a cause in one group to its effect in another.
     pub lookahead_ps: u64,
 }
 
-impl Cut {
+impl Partition {
     /// Cuts `fabric` into `wanted` shards, fewer if it has too few switches or no delays.
     pub fn new(fabric: &Fabric, plan: &Plan, switch_delay_ps: u64, wanted: u32) -> Self {
         let lookahead_ps = lookahead(fabric, switch_delay_ps);
         let most = (fabric.n_switches as usize).clamp(1, MAX_SHARDS);
-        let worth = lookahead_ps >= WORTH_PS;
+        let worth = lookahead_ps >= MIN_LOOKAHEAD_PS;
         let shards = if worth { (wanted as usize).clamp(1, most) } else { 1 };
-        let of_switch = group(fabric, plan, shards);
-        let of_node: Vec<u8> = plan.home.iter().map(|&home| of_switch[home as usize]).collect();
+        let of_switch = partition_switches(fabric, plan, shards);
+        let of_node: Vec<u8> =
+            plan.node_switch.iter().map(|&switch| of_switch[switch as usize]).collect();
         Self::number(fabric, shards, of_switch, of_node, lookahead_ps)
     }
 
@@ -83,7 +84,7 @@ impl Cut {
                 switches[shard] += 1;
             }
         }
-        let apart = lookahead_ps >= WORTH_PS;
+        let apart = lookahead_ps >= MIN_LOOKAHEAD_PS;
         Self {
             shards: shards as u32,
             of_switch,
@@ -92,14 +93,14 @@ impl Cut {
             local_nodes: if shards == 1 { Vec::new() } else { local_nodes },
             group: if apart { local_switch.clone() } else { vec![0; local_switch.len()] },
             groups: if apart { switches } else { vec![1; shards] },
-            border: vec![0; shards],
+            boundary: vec![0; shards],
             local_switch,
             lookahead_ps,
         }
     }
 
     /// Makes one group of each pair of switches, which are in one shard, and of what follows from that.
-    pub fn join(&mut self, pairs: &[(u32, u32)]) {
+    pub fn merge_groups(&mut self, pairs: &[(u32, u32)]) {
         let mut first: Vec<u32> = (0..self.group.len() as u32).collect();
         let find = |first: &mut [u32], mut at: u32| {
             while first[at as usize] != at {
@@ -119,28 +120,28 @@ impl Cut {
 
     /// Numbers the groups of each shard so that those on its border come first: those with a link from or to
     /// another shard, or `all` of them.
-    pub fn put_border_first(&mut self, fabric: &Fabric, plan: &Plan, all: bool) {
-        let switch_of = |vertex: u32| match plan.home.get(vertex as usize) {
-            Some(&home) => home as usize,
+    pub fn number_boundary_first(&mut self, fabric: &Fabric, plan: &Plan, all: bool) {
+        let switch_of = |vertex: u32| match plan.node_switch.get(vertex as usize) {
+            Some(&switch) => switch as usize,
             None => vertex as usize - self.of_node.len(),
         };
-        let mut on_border: Vec<Vec<bool>> =
+        let mut on_boundary: Vec<Vec<bool>> =
             self.groups.iter().map(|&groups| vec![all; groups as usize]).collect();
         for (&src, &dst) in fabric.link_src.iter().zip(&fabric.link_dst) {
             if self.of_vertex(src) != self.of_vertex(dst) {
                 for switch in [src, dst].map(switch_of) {
                     let shard = usize::from(self.of_switch[switch]);
-                    on_border[shard][self.group[switch] as usize] = true;
+                    on_boundary[shard][self.group[switch] as usize] = true;
                 }
             }
         }
         let mut numbers = Vec::new();
-        for (on_border, border) in on_border.iter().zip(&mut self.border) {
-            let groups = 0..on_border.len() as u32;
+        for (on_boundary, boundary) in on_boundary.iter().zip(&mut self.boundary) {
+            let groups = 0..on_boundary.len() as u32;
             let (first, rest): (Vec<u32>, Vec<u32>) =
-                groups.partition(|&group| on_border[group as usize]);
-            *border = first.len() as u32;
-            let mut number = vec![0; on_border.len()];
+                groups.partition(|&group| on_boundary[group as usize]);
+            *boundary = first.len() as u32;
+            let mut number = vec![0; on_boundary.len()];
             let in_order = (0..).zip(first.into_iter().chain(rest));
             in_order.for_each(|(new, old): (u32, u32)| number[old as usize] = new);
             numbers.push(number);
@@ -165,7 +166,7 @@ impl Cut {
     }
 
     /// The same with one shard alone.
-    pub fn merged(self, fabric: &Fabric) -> Self {
+    pub fn into_single_shard(self, fabric: &Fabric) -> Self {
         let (switches, nodes) = (self.of_switch.len(), self.of_node.len());
         Self::number(fabric, 1, vec![0; switches], vec![0; nodes], self.lookahead_ps)
     }
@@ -183,13 +184,13 @@ fn lookahead(fabric: &Fabric, switch_delay_ps: u64) -> u64 {
 /// Switches in `shards` groups of about the same number of ports: leaves in their order, every other
 /// switch where most of its cables lead that still has room. Every level is shared out evenly, for a
 /// port of one is not as busy as a port of another.
-fn group(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
+fn partition_switches(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
     let n = fabric.n_switches as usize;
     if shards == 1 {
         return vec![0; n];
     }
     let mut hosts = vec![0usize; n];
-    plan.home.iter().for_each(|&home| hosts[home as usize] += 1);
+    plan.node_switch.iter().for_each(|&switch| hosts[switch as usize] += 1);
     let total: usize = hosts.iter().sum();
     let mut shard = vec![NONE; n];
     let mut load = vec![0usize; shards];
@@ -209,7 +210,7 @@ fn group(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
         if level.is_empty() {
             break;
         }
-        place(fabric, level, &mut shard, &mut load);
+        assign_level(fabric, level, &mut shard, &mut load);
     }
     shard.into_iter().map(|s| if s == NONE { 0 } else { s }).collect()
 }
@@ -218,7 +219,7 @@ fn group(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
 const NONE: u8 = u8::MAX;
 
 /// Gives the switches of a level their shards; those that know best where they belong come first.
-fn place(fabric: &Fabric, mut level: Vec<usize>, shard: &mut [u8], load: &mut [usize]) {
+fn assign_level(fabric: &Fabric, mut level: Vec<usize>, shard: &mut [u8], load: &mut [usize]) {
     let of_level: usize = level.iter().map(|&switch| ports(fabric, switch)).sum();
     let room = (load.iter().sum::<usize>() + of_level).div_ceil(load.len());
     let shards = load.len();
@@ -258,11 +259,12 @@ fn neighbours(fabric: &Fabric, switch: usize) -> impl Iterator<Item = usize> + '
 mod tests {
     use super::*;
     use tailback_fabric::fat_tree::{Shape, build};
-    use tailback_fabric::{Routes, Rule};
+    use tailback_fabric::{Routes, RoutingRule};
 
     fn tapered() -> (Fabric, Plan) {
         let fabric = build(&Shape::TAPERED).expect("a preset");
-        let plan = Plan::new(&fabric, Rule::Table(Routes::up_down(&fabric).expect("a tree")));
+        let plan =
+            Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).expect("a tree")));
         (fabric, plan.expect("a tree"))
     }
 
@@ -270,12 +272,12 @@ mod tests {
     fn shards_are_of_one_size_and_links_numbered_without_gaps() {
         let (fabric, plan) = tapered();
         for shards in [1, 2, 7, 12, 48] {
-            let cut = Cut::new(&fabric, &plan, 60_000, shards);
+            let partition = Partition::new(&fabric, &plan, 60_000, shards);
             let mut local = vec![Vec::new(); shards as usize];
             for link in 0..fabric.n_links() as u32 {
                 let src = fabric.link_src[link as usize];
-                let number = link.wrapping_sub(cut.link_shift[src as usize]);
-                local[usize::from(cut.of_vertex(src))].push(number);
+                let number = link.wrapping_sub(partition.link_shift[src as usize]);
+                local[usize::from(partition.of_vertex(src))].push(number);
             }
             let sizes: Vec<usize> = local.iter().map(Vec::len).collect();
             let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
@@ -285,7 +287,10 @@ mod tests {
                 assert!(numbers.iter().enumerate().all(|(i, &n)| i == n as usize));
             }
             for node in 0..fabric.n_nodes as usize {
-                assert_eq!(cut.of_node[node], cut.of_switch[plan.home[node] as usize]);
+                assert_eq!(
+                    partition.of_node[node],
+                    partition.of_switch[plan.node_switch[node] as usize]
+                );
             }
         }
     }
@@ -294,14 +299,15 @@ mod tests {
     fn every_level_is_shared_out_and_pods_stay_together() {
         let (fabric, plan) = tapered();
         for (shards, most) in [(2, 2304), (3, 3072), (4, 3840)] {
-            let cut = Cut::new(&fabric, &plan, 60_000, shards);
+            let partition = Partition::new(&fabric, &plan, 60_000, shards);
             let mut count = vec![[0; 3]; shards as usize];
-            for (&shard, &tier) in cut.of_switch.iter().zip(&fabric.switch_tier) {
+            for (&shard, &tier) in partition.of_switch.iter().zip(&fabric.switch_tier) {
                 count[usize::from(shard)][tier as usize] += 1;
             }
             assert_eq!(count, vec![[144, 96, 48].map(|n| n / shards); shards as usize]);
             let ends = fabric.link_src.iter().zip(&fabric.link_dst);
-            let apart = ends.filter(|&(&a, &b)| cut.of_vertex(a) != cut.of_vertex(b)).count();
+            let apart =
+                ends.filter(|&(&a, &b)| partition.of_vertex(a) != partition.of_vertex(b)).count();
             assert!(apart <= most, "{apart} links between {shards} shards");
         }
     }
@@ -309,34 +315,35 @@ mod tests {
     #[test]
     fn groups_on_the_border_come_first() {
         let (fabric, plan) = tapered();
-        let mut cut = Cut::new(&fabric, &plan, 60_000, 4);
-        cut.put_border_first(&fabric, &plan, false);
+        let mut partition = Partition::new(&fabric, &plan, 60_000, 4);
+        partition.number_boundary_first(&fabric, &plan, false);
         // Two of six pods are in two shards: a third of the leaves are on a border.
-        assert_eq!(cut.border, [(144 / 3 + 96 + 48) / 4; 4]);
-        for switch in 0..cut.group.len() {
-            let shard = cut.of_switch[switch];
-            let apart = neighbours(&fabric, switch).any(|other| cut.of_switch[other] != shard);
-            let border = cut.border[usize::from(shard)];
-            assert_eq!(cut.group[switch] < border, apart, "switch {switch}");
+        assert_eq!(partition.boundary, [(144 / 3 + 96 + 48) / 4; 4]);
+        for switch in 0..partition.group.len() {
+            let shard = partition.of_switch[switch];
+            let apart =
+                neighbours(&fabric, switch).any(|other| partition.of_switch[other] != shard);
+            let boundary = partition.boundary[usize::from(shard)];
+            assert_eq!(partition.group[switch] < boundary, apart, "switch {switch}");
         }
-        let numbers = cut.of_switch.iter().zip(&cut.group);
+        let numbers = partition.of_switch.iter().zip(&partition.group);
         assert_eq!(numbers.collect::<std::collections::BTreeSet<_>>().len(), 144 + 96 + 48);
 
         // Where one of a pair is on the border, the pair is.
-        let mut cut = Cut::new(&fabric, &plan, 60_000, 4);
-        cut.join(&[(0, cut.of_switch.len() as u32 - 1)]);
-        cut.put_border_first(&fabric, &plan, false);
-        assert!(cut.group[0] < cut.border[usize::from(cut.of_switch[0])]);
+        let mut partition = Partition::new(&fabric, &plan, 60_000, 4);
+        partition.merge_groups(&[(0, partition.of_switch.len() as u32 - 1)]);
+        partition.number_boundary_first(&fabric, &plan, false);
+        assert!(partition.group[0] < partition.boundary[usize::from(partition.of_switch[0])]);
 
-        cut.put_border_first(&fabric, &plan, true);
-        assert_eq!(cut.border, cut.groups);
+        partition.number_boundary_first(&fabric, &plan, true);
+        assert_eq!(partition.boundary, partition.groups);
     }
 
     #[test]
     fn without_any_delay_there_is_one_shard() {
         let (mut fabric, plan) = tapered();
         fabric.link_delay_ps.fill(0);
-        assert_eq!(Cut::new(&fabric, &plan, 0, 8).shards, 1);
-        assert_eq!(Cut::new(&fabric, &plan, 2000, 8).shards, 8);
+        assert_eq!(Partition::new(&fabric, &plan, 0, 8).shards, 1);
+        assert_eq!(Partition::new(&fabric, &plan, 2000, 8).shards, 8);
     }
 }

@@ -5,7 +5,7 @@ use tailback_telemetry::Mark;
 /// Hooks into the life of a packet. They must not change anything the engine decides by.
 ///
 /// `now` is the time of the shard and never goes back; links are numbered within the shard. What
-/// [`joins`](Probe::joins) a line [`leaves`](Probe::leaves) it as it is [`sent`](Probe::sent); a packet
+/// [`enqueued`](Probe::enqueued) a line [`dequeued`](Probe::dequeued) it as it is [`sent`](Probe::sent); a packet
 /// that need not wait is sent at once.
 pub trait Probe {
     /// Whether the engine should work out what the hooks are told.
@@ -23,42 +23,42 @@ pub trait Probe {
         false
     }
 
-    /// Whether [`Sent::input`] is wanted.
+    /// Whether [`SentPacket::input`] is wanted.
     #[inline]
     fn wants_inputs(&self) -> bool {
         false
     }
 
-    /// A packet that came in by `input`, as of [`Sent`], is likely to go on by `link`: starts to fetch what that
+    /// A packet that came in by `input`, as of [`SentPacket`], is likely to go on by `link`: starts to fetch what that
     /// needs.
     #[inline]
-    fn fetch(&self, _link: u32, _input: u32) {}
+    fn prefetch(&self, _link: u32, _input: u32) {}
 
     /// Nothing happens before `now` any more.
     #[inline]
-    fn opens(&mut self, _now: u64) {}
+    fn begin_window(&mut self, _now: u64) {}
 
     /// A packet goes through a link.
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64);
 
-    /// A packet of `wire` bytes that is ready for a link gets in line for it; `input` as of [`Sent`].
+    /// A packet of `wire` bytes that is ready for a link gets in line for it; `input` as of [`SentPacket`].
     #[inline]
-    fn joins(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
+    fn enqueued(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
 
     /// A packet of `wire` bytes gets out of the line; it is sent next.
     #[inline]
-    fn leaves(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
+    fn dequeued(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
 
     /// The adapter behind an injection link has a packet of `wire` bytes and no credit for it, until it sends
     /// one. May be told more than once.
     #[inline]
-    fn holds(&mut self, _now: u64, _link: u32, _wire: u32) {}
+    fn blocked(&mut self, _now: u64, _link: u32, _wire: u32) {}
 
     /// A link takes on a packet.
-    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent);
+    fn sent(&mut self, now: u64, link: u32, slot: Transmission, packet: SentPacket);
 
     /// A packet arrives at its node at `time`, which may lie ahead.
-    fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark);
+    fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark);
 }
 
 /// A link on a packet's way.
@@ -80,7 +80,7 @@ pub struct Hop {
 
 /// When a link sends a packet.
 #[derive(Debug, Clone, Copy)]
-pub struct Slot {
+pub struct Transmission {
     /// Its first byte.
     pub start: u64,
     /// How long.
@@ -91,7 +91,7 @@ pub struct Slot {
 
 /// What a link sends, as far as probes need to know.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub struct SentPacket {
     /// Bytes on the wire.
     pub wire: u32,
     /// Of an observed job.
@@ -103,7 +103,7 @@ pub struct Sent {
 
 /// A data packet at its node.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival {
+pub struct DeliveredPacket {
     /// Number of the packet over the whole run.
     pub packet: u64,
     /// Label of its message.
@@ -122,14 +122,14 @@ pub struct Arrival {
 
 /// Measures nothing and costs nothing.
 #[derive(Debug, Default)]
-pub struct Silent;
+pub struct NullProbe;
 
-impl Probe for Silent {
+impl Probe for NullProbe {
     const ON: bool = false;
     #[inline]
     fn hop(&mut self, _: u64, _: Hop, _: bool, _: &mut Mark, _: u64) {}
     #[inline]
-    fn sent(&mut self, _: u64, _: u32, _: Slot, _: Sent) {}
+    fn sent(&mut self, _: u64, _: u32, _: Transmission, _: SentPacket) {}
     #[inline]
-    fn delivered(&mut self, _: u64, _: Arrival, _: Mark) {}
+    fn delivered(&mut self, _: u64, _: DeliveredPacket, _: Mark) {}
 }

@@ -1,26 +1,27 @@
 //! Probes see packets and decide nothing.
 //!
-//! The engine is generic over [`Probe`]; with [`Silent`] every hook compiles to nothing. One probe a
-//! file: [`Measure`] (samples and truth by window), [`Ports`] (counters and queue lengths at fixed
-//! instants), [`Carried`] (what single packets carry); [`Several`] joins those asked for.
+//! The engine is generic over [`Probe`]; with [`NullProbe`] every hook compiles to nothing. One probe a
+//! file: [`WindowProbe`] (samples and truth by window), [`PortProbe`] (counters and queue lengths at fixed
+//! instants), [`HeaderProbe`] (what single packets carry); [`CombinedProbe`] joins those asked for.
 
-mod carried;
+mod combined;
+mod headers;
 mod hooks;
-mod input;
-mod measure;
+mod input_buffer;
 mod ports;
 mod readings;
-mod sampled;
-mod several;
+mod series;
+mod windows;
+
 mod truth;
 
-pub use crate::settings::{Carry, HeaderScheme, Probes};
-pub use carried::{Carried, Record};
-pub use hooks::{Arrival, Hop, Probe, Sent, Silent, Slot};
-pub use measure::Measure;
-pub use ports::Ports;
-pub use readings::{Counted, Queued};
-pub use sampled::{Reading, Row, Rows};
-pub(crate) use several::Part;
-pub use several::{Probed, Several};
-pub use truth::Truths;
+pub use crate::settings::{HeaderScheme, HeaderSettings, Probes};
+pub(crate) use combined::ShardProbes;
+pub use combined::{CombinedProbe, ProbeTables};
+pub use headers::{HeaderProbe, PacketRecord};
+pub use hooks::{DeliveredPacket, Hop, NullProbe, Probe, SentPacket, Transmission};
+pub use ports::PortProbe;
+pub use readings::{PortCounters, QueueLengths};
+pub use series::{Reading, Row, Rows};
+pub use truth::TruthTable;
+pub use windows::WindowProbe;

@@ -10,25 +10,25 @@ use std::collections::VecDeque;
 
 use tailback_telemetry::{Mark, in_shares, side_by_side};
 
-use crate::intrinsics::{collected, prefetch};
+use crate::intrinsics::{collect_with_huge_pages, prefetch};
 use crate::network::link::NIL;
 use crate::settings::Probes;
 
-use super::input::Input;
-use super::readings::{Counted, INQ_PS, Queued};
-use super::sampled::{OfShards, Reading, Rows, Sampled, Table};
-use super::{Arrival, Hop, Probe, Sent, Slot};
+use super::input_buffer::InputBuffer;
+use super::readings::{INQ_PS, PortCounters, QueueLengths};
+use super::series::{Reading, Rows, SampledSeries, ShardSeries, Table};
+use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission};
 
 /// Packets of one size that the transmitter has taken on, one after the other.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct PacketRun {
     packets: u64,
     /// Time and bytes of each.
     packet_ps: u64,
     wire: u32,
 }
 
-impl Run {
+impl PacketRun {
     fn bytes(&self) -> u64 {
         self.packets * u64::from(self.wire)
     }
@@ -54,7 +54,7 @@ struct Port {
     until: u64,
     /// Time it sends with other packets behind. While packets are in line, all until then is counted.
     queue_ps: u64,
-    /// What it has taken on since the last packet of another size: see [`Run`].
+    /// What it has taken on since the last packet of another size: see [`PacketRun`].
     packets: u64,
     packet_ps: u64,
     wire: u32,
@@ -70,7 +70,7 @@ const _: () = assert!(size_of::<Port>() == 64);
 
 /// What else there is of a port: of packets that are not of one size.
 #[derive(Debug, Default)]
-struct Past {
+struct PortHistory {
     /// When a packet left the line last.
     left_at: u64,
     /// Bytes, packets and time before the run that goes on.
@@ -78,17 +78,17 @@ struct Past {
     packets: u64,
     busy_ps: u64,
     /// Runs before it that may not be over, and when they are.
-    runs: VecDeque<(u64, Run)>,
+    runs: VecDeque<(u64, PacketRun)>,
 }
 
 /// What is told of a port.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     /// All instants before.
     next: u64,
-    /// What its last rows said, [`Counted::inq_ps`] that of its own input.
-    counted: [u64; Counted::NUMBERS],
-    queued: [u64; Queued::NUMBERS],
+    /// What its last rows said, [`PortCounters::inq_ps`] that of its own input.
+    counted: [u64; PortCounters::NUMBERS],
+    queued: [u64; QueueLengths::NUMBERS],
 }
 
 impl Port {
@@ -104,8 +104,8 @@ impl Port {
         stall_ps: 0,
     };
 
-    fn run(&self) -> Run {
-        Run { packets: self.packets, packet_ps: self.packet_ps, wire: self.wire }
+    fn run(&self) -> PacketRun {
+        PacketRun { packets: self.packets, packet_ps: self.packet_ps, wire: self.wire }
     }
 
     /// When the last packet it has taken on begins: what counts as time with others behind ends there.
@@ -133,7 +133,13 @@ impl Port {
     }
 
     /// A packet is taken on that begins at `start`, with others in line or of another size than the last.
-    fn take_on(&mut self, past: &mut Past, now: u64, start: u64, (wire, packet_ps): (u32, u64)) {
+    fn take_on(
+        &mut self,
+        past: &mut PortHistory,
+        now: u64,
+        start: u64,
+        (wire, packet_ps): (u32, u64),
+    ) {
         self.settle(now);
         let counted = if self.waiting > 0 { self.counted_until } else { self.last_start() };
         self.queue_ps += start.saturating_sub(counted.max(now));
@@ -145,7 +151,7 @@ impl Port {
     }
 
     /// The run is over that went on until `now`.
-    fn change(&mut self, past: &mut Past, now: u64) {
+    fn change(&mut self, past: &mut PortHistory, now: u64) {
         let run = self.run();
         past.bytes += run.bytes();
         past.packets += run.packets;
@@ -160,7 +166,7 @@ impl Port {
     }
 
     /// Bytes and packets taken on and not sent at `time`.
-    fn left(&self, past: &Past, time: u64) -> (u64, u64) {
+    fn left(&self, past: &PortHistory, time: u64) -> (u64, u64) {
         let mut left = (0, 0);
         let runs = past.runs.iter().rev().copied();
         for (end, run) in std::iter::once((self.until, self.run())).chain(runs) {
@@ -174,14 +180,19 @@ impl Port {
     }
 
     /// What it shows at `time`, nothing having happened since.
-    fn at(&mut self, past: &Past, input: &Input, time: u64) -> (Counted, Queued) {
+    fn at(
+        &mut self,
+        past: &PortHistory,
+        input: &InputBuffer,
+        time: u64,
+    ) -> (PortCounters, QueueLengths) {
         self.settle(time);
         let (bytes, packets) = self.left(past, time);
         let run = self.run();
         // What lies ahead is one stretch.
         let ahead = |until: u64| until.saturating_sub(time);
         let queued_until = if self.waiting > 0 { self.counted_until } else { self.last_start() };
-        let counted = Counted {
+        let counted = PortCounters {
             bytes: past.bytes + run.bytes() - bytes,
             packets: past.packets + run.packets - packets,
             busy_ps: past.busy_ps + run.packets * run.packet_ps - ahead(self.until),
@@ -189,7 +200,7 @@ impl Port {
             queue_ps: self.queue_ps.saturating_sub(ahead(queued_until)),
             inq_ps: input.at(time),
         };
-        let queued = Queued {
+        let queued = QueueLengths {
             waiting_bytes: self.waiting_bytes,
             booked_bytes: bytes,
             packets: self.waiting + packets as u32,
@@ -206,16 +217,16 @@ impl Port {
 
 /// What the ports of a shard showed.
 #[derive(Debug)]
-struct Shown {
-    /// The last one, [`Counted::inq_ps`], is of the link that runs back.
-    counters: Sampled<{ Counted::NUMBERS }>,
-    queues: Sampled<{ Queued::NUMBERS }>,
+struct PortSeries {
+    /// The last one, [`PortCounters::inq_ps`], is of the link that runs back.
+    counters: SampledSeries<{ PortCounters::NUMBERS }>,
+    queues: SampledSeries<{ QueueLengths::NUMBERS }>,
 }
 
-impl Shown {
+impl PortSeries {
     /// The first instant after `time`.
     fn after(&mut self, time: u64) -> u64 {
-        self.counters.look(time).after.min(self.queues.look(time).after)
+        self.counters.position(time).after.min(self.queues.position(time).after)
     }
 
     /// The last instant not after `time` of those that are the fewest, if it is one of all.
@@ -232,52 +243,52 @@ impl Shown {
 /// What the ports of all shards showed, and the intervals in the end.
 pub(super) struct PortTables {
     pub counters_ps: u64,
-    pub counters: Rows<Counted>,
+    pub counters: Rows<PortCounters>,
     pub queues_ps: u64,
-    pub queues: Rows<Queued>,
+    pub queues: Rows<QueueLengths>,
 }
 
 /// Counters and queues of all links of a shard.
 #[derive(Debug)]
-pub struct Ports {
+pub struct PortProbe {
     /// The first instant that is not told of all ports.
     next: u64,
     /// What has been quiet since then is told.
     quiet: u64,
     ports: Vec<Port>,
     /// The input buffers of the same ports.
-    inputs: Vec<Input>,
-    pasts: Vec<Past>,
-    told: Vec<Told>,
-    shown: Shown,
+    inputs: Vec<InputBuffer>,
+    pasts: Vec<PortHistory>,
+    reported: Vec<Reported>,
+    series: PortSeries,
 }
 
 /// Rows of a table at most: the instants are thinned out to stay below.
-const MOST_ROWS: usize = 1 << 26;
+const MAX_ROWS: usize = 1 << 26;
 
-impl Ports {
+impl PortProbe {
     /// Those that a run asks for, of a shard with so many of `all` links.
     pub(crate) fn of_shard(probes: &Probes, links: usize, all: usize) -> Self {
-        let most = (MOST_ROWS / all.max(1)).clamp(64, 1 << 24) as u32;
+        let most = (MAX_ROWS / all.max(1)).clamp(64, 1 << 24) as u32;
         Self::new(links, probes.counters_ps, probes.queues_ps, most)
     }
 
     /// For `links` links: counters every `counters_ps`, queues every `queues_ps` (0 for never), at `most`
     /// instants each.
     pub fn new(links: usize, counters_ps: u64, queues_ps: u64, most: u32) -> Self {
-        let mut shown = Shown {
-            counters: Sampled::new(counters_ps, most),
-            queues: Sampled::new(queues_ps, most),
+        let mut series = PortSeries {
+            counters: SampledSeries::new(counters_ps, most),
+            queues: SampledSeries::new(queues_ps, most),
         };
         Self {
             // Nothing is sent before the first instant is over: time 0 shows nothing.
-            next: shown.after(0),
+            next: series.after(0),
             quiet: 0,
-            ports: collected(links, (0..links).map(|_| Port::IDLE)),
-            inputs: collected(links, (0..links).map(|_| Input::EMPTY)),
-            pasts: collected(links, (0..links).map(|_| Past::default())),
-            told: collected(links, (0..links).map(|_| Told::default())),
-            shown,
+            ports: collect_with_huge_pages(links, (0..links).map(|_| Port::IDLE)),
+            inputs: collect_with_huge_pages(links, (0..links).map(|_| InputBuffer::EMPTY)),
+            pasts: collect_with_huge_pages(links, (0..links).map(|_| PortHistory::default())),
+            reported: collect_with_huge_pages(links, (0..links).map(|_| Reported::default())),
+            series,
         }
     }
 
@@ -301,7 +312,7 @@ impl Ports {
 
     /// The same of its input buffer.
     #[inline]
-    fn input(&mut self, now: u64, link: u32) -> &mut Input {
+    fn input(&mut self, now: u64, link: u32) -> &mut InputBuffer {
         if now >= self.next {
             self.sample(link, now);
         }
@@ -322,32 +333,32 @@ impl Ports {
                 self.sample(link as u32, now);
             }
         }
-        self.next = self.shown.after(now);
-        self.quiet = self.shown.all_at(now).unwrap_or(self.quiet);
+        self.next = self.series.after(now);
+        self.quiet = self.series.all_at(now).unwrap_or(self.quiet);
     }
 
     /// Works out what a port showed at every instant up to `now`.
     fn sample(&mut self, link: u32, now: u64) {
         let (port, past) = (&mut self.ports[link as usize], &self.pasts[link as usize]);
         let input = &self.inputs[link as usize];
-        let (told, shown) = (&mut self.told[link as usize], &mut self.shown);
-        let mut time = told.next.max(self.next);
+        let (reported, series) = (&mut self.reported[link as usize], &mut self.series);
+        let mut time = reported.next.max(self.next);
         while time <= now {
             let (counted, queued) = port.at(past, input, time);
-            let (count, queue) = (shown.counters.look(time), shown.queues.look(time));
+            let (count, queue) = (series.counters.position(time), series.queues.position(time));
             if count.due {
-                shown.counters.tell(count, link, counted.numbers(), &mut told.counted);
+                series.counters.record(count, link, counted.numbers(), &mut reported.counted);
             }
             if queue.due {
-                shown.queues.tell(queue, link, queued.numbers(), &mut told.queued);
+                series.queues.record(queue, link, queued.numbers(), &mut reported.queued);
             }
             let (count, queue) = (count.due, queue.due);
-            let all = (count || shown.counters.interval() == 0)
-                && (queue || shown.queues.interval() == 0);
+            let all = (count || series.counters.interval() == 0)
+                && (queue || series.queues.interval() == 0);
             time =
-                shown.after(if all && port.quiet(time) && input.quiet(time) { now } else { time });
+                series.after(if all && port.quiet(time) && input.quiet(time) { now } else { time });
         }
-        told.next = time;
+        reported.next = time;
     }
 
     /// The tables of what the shards of a run that ended at `end` showed, with the numbers of their links over
@@ -361,20 +372,20 @@ impl Ports {
         let finish = |_, share: Vec<(Self, Vec<u32>)>| -> Vec<_> {
             share.into_iter().map(|(ports, global)| (ports.finish(end), global)).collect()
         };
-        let shown = in_shares(shards, threads, |_| 1, finish).into_iter().flatten();
+        let series = in_shares(shards, threads, |_| 1, finish).into_iter().flatten();
         let (mut counters, mut queues) = (Vec::new(), Vec::new());
-        for (shown, global) in shown {
-            queues.push((shown.queues, global.clone()));
-            counters.push((shown.counters, global));
+        for (series, global) in series {
+            queues.push((series.queues, global.clone()));
+            counters.push((series.counters, global));
         }
         let links = reverse.len();
         let queues = move || {
             let change = |link, change, table: &mut Table<_>| table.change(link, change);
-            OfShards(queues).in_order(links, 1, change)
+            ShardSeries(queues).in_order(links, 1, change)
         };
         // An input belongs to the link that runs back.
         let counters = move || {
-            OfShards(counters).in_order(links, 2, |link, mut change, table| {
+            ShardSeries(counters).in_order(links, 2, |link, mut change, table| {
                 let inq_ps = std::mem::take(&mut change[INQ_PS]);
                 table.change(link, change);
                 table.touch(reverse[link as usize])[INQ_PS] += inq_ps;
@@ -386,30 +397,30 @@ impl Ports {
     }
 
     /// What a shard of a run that ends at `end` leaves behind, its end being the last instant.
-    fn finish(mut self, end: u64) -> Shown {
-        Probe::opens(&mut self, end);
+    fn finish(mut self, end: u64) -> PortSeries {
+        Probe::begin_window(&mut self, end);
         for link in 0..self.ports.len() {
-            let (port, past, told) =
-                (&mut self.ports[link], &self.pasts[link], &mut self.told[link]);
+            let (port, past, reported) =
+                (&mut self.ports[link], &self.pasts[link], &mut self.reported[link]);
             let input = &self.inputs[link];
             // In a run broken off the last packets may have gone by credit that came after its end.
             let (counted, queued) = port.at(past, input, end.max(past.left_at));
-            let counted = Counted { inq_ps: input.at(end), ..counted };
-            let Shown { counters, queues } = &mut self.shown;
+            let counted = PortCounters { inq_ps: input.at(end), ..counted };
+            let PortSeries { counters, queues } = &mut self.series;
             if counters.interval() > 0 {
-                let last = counters.look(end);
-                counters.tell(last, link as u32, counted.numbers(), &mut told.counted);
+                let last = counters.position(end);
+                counters.record(last, link as u32, counted.numbers(), &mut reported.counted);
             }
             if queues.interval() > 0 {
-                let last = queues.look(end);
-                queues.tell(last, link as u32, queued.numbers(), &mut told.queued);
+                let last = queues.position(end);
+                queues.record(last, link as u32, queued.numbers(), &mut reported.queued);
             }
         }
-        self.shown
+        self.series
     }
 }
 
-impl Probe for Ports {
+impl Probe for PortProbe {
     const ON: bool = true;
 
     #[inline]
@@ -424,19 +435,19 @@ impl Probe for Ports {
 
     /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
     #[inline]
-    fn fetch(&self, link: u32, input: u32) {
+    fn prefetch(&self, link: u32, input: u32) {
         prefetch(&self.ports, link);
         prefetch(&self.inputs, input);
     }
 
     #[inline]
-    fn opens(&mut self, now: u64) {
+    fn begin_window(&mut self, now: u64) {
         if now >= self.next {
             self.sample_all(now);
         }
     }
 
-    fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+    fn enqueued(&mut self, now: u64, link: u32, wire: u32, input: u32) {
         let input = self.input(now, input);
         input.wait(now, input.waiting + 1);
         let port = self.port(now, link);
@@ -444,7 +455,7 @@ impl Probe for Ports {
         port.waiting_bytes += u64::from(wire);
     }
 
-    fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+    fn dequeued(&mut self, now: u64, link: u32, wire: u32, input: u32) {
         let input = self.input(now, input);
         input.wait(now, input.waiting - 1);
         let port = self.port(now, link);
@@ -454,7 +465,7 @@ impl Probe for Ports {
     }
 
     #[inline]
-    fn holds(&mut self, now: u64, link: u32, wire: u32) {
+    fn blocked(&mut self, now: u64, link: u32, wire: u32) {
         let port = self.port(now, link);
         port.wait(now, u32::from(wire > 0));
         port.waiting_bytes = wire.into();
@@ -463,14 +474,14 @@ impl Probe for Ports {
 
     /// The transmitter takes on a packet: it begins now, or as the last one ends.
     #[inline(always)]
-    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
-        let Slot { start, busy_ps, .. } = slot;
+    fn sent(&mut self, now: u64, link: u32, slot: Transmission, packet: SentPacket) {
+        let Transmission { start, busy_ps, .. } = slot;
         if now >= self.next {
             self.catch_up(now, link, packet.input);
         }
         if packet.input == NIL && self.ports[link as usize].waiting > 0 {
             // An adapter that had no credit has it now.
-            self.holds(now, link, 0);
+            self.blocked(now, link, 0);
         }
         let port = &mut self.ports[link as usize];
         debug_assert_eq!(start, port.until.max(now));
@@ -491,7 +502,7 @@ impl Probe for Ports {
     fn hop(&mut self, _: u64, _: Hop, _: bool, _: &mut Mark, _: u64) {}
 
     #[inline]
-    fn delivered(&mut self, _: u64, _: Arrival, _: Mark) {}
+    fn delivered(&mut self, _: u64, _: DeliveredPacket, _: Mark) {}
 }
 
 #[cfg(test)]
@@ -504,7 +515,7 @@ mod tests {
         /// First and last picosecond and bytes of what it has taken on.
         bookings: Vec<(u64, u64, u64)>,
         waiting: u64,
-        counted: Counted,
+        counted: PortCounters,
     }
 
     impl Stepped {
@@ -517,19 +528,19 @@ mod tests {
             self.counted.inq_ps += u64::from(booked || self.waiting > 0);
         }
 
-        fn show(&mut self, time: u64) -> (Counted, Queued) {
+        fn show(&mut self, time: u64) -> (PortCounters, QueueLengths) {
             let part = |&(start, end, wire): &(u64, u64, u64)| {
                 wire * (time.clamp(start, end) - start) / (end - start)
             };
             let sent = self.bookings.iter().map(part).sum();
             let over = self.bookings.iter().filter(|booking| booking.1 <= time).count();
             let taken: u64 = self.bookings.iter().map(|booking| booking.2).sum();
-            let queued = Queued {
+            let queued = QueueLengths {
                 waiting_bytes: 7 * self.waiting,
                 booked_bytes: taken - sent,
                 packets: (self.bookings.len() - over) as u32 + self.waiting as u32,
             };
-            (Counted { bytes: sent, packets: over as u64, ..self.counted }, queued)
+            (PortCounters { bytes: sent, packets: over as u64, ..self.counted }, queued)
         }
     }
 
@@ -537,25 +548,25 @@ mod tests {
     fn closed_forms_show_what_stepping_through_time_shows() {
         const EVERY: [u64; 2] = [13, 8];
         let (mut ports, mut stepped) =
-            (Ports::new(1, EVERY[0], EVERY[1], 9999), Stepped::default());
+            (PortProbe::new(1, EVERY[0], EVERY[1], 9999), Stepped::default());
         let (mut expected, mut queued) = (Vec::new(), Vec::new());
         let (mut free, mut draw) = (0, 1u64);
         for time in 0..20_000u64 {
-            let shown = stepped.show(time);
-            expected.extend(time.is_multiple_of(EVERY[0]).then_some((time / EVERY[0], shown.0)));
-            queued.extend(time.is_multiple_of(EVERY[1]).then_some((time / EVERY[1], shown.1)));
+            let series = stepped.show(time);
+            expected.extend(time.is_multiple_of(EVERY[0]).then_some((time / EVERY[0], series.0)));
+            queued.extend(time.is_multiple_of(EVERY[1]).then_some((time / EVERY[1], series.1)));
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let dice = draw >> 40;
             // Quiet times, busy times, and a window now and then.
             if dice % 5 == 0 {
-                ports.opens(time);
+                ports.begin_window(time);
             }
             if time / 500 % 3 > 0 && dice % 11 == 0 {
                 stepped.waiting += 1;
-                ports.joins(time, 0, 7, 0);
+                ports.enqueued(time, 0, 7, 0);
             } else if stepped.waiting > 0 && dice % 7 == 0 {
                 stepped.waiting -= 1;
-                ports.leaves(time, 0, 7, 0);
+                ports.dequeued(time, 0, 7, 0);
             }
             if time / 500 % 3 > 0 && dice % 13 < 2 {
                 // Mostly of one size, which takes the same time always.
@@ -564,8 +575,8 @@ mod tests {
                 let start = time.max(free);
                 free = start + busy_ps;
                 stepped.bookings.push((start, free, wire.into()));
-                let slot = Slot { start, busy_ps, stall_ps: 0 };
-                ports.sent(time, 0, slot, Sent { wire, observed: true, input: 0 });
+                let slot = Transmission { start, busy_ps, stall_ps: 0 };
+                ports.sent(time, 0, slot, SentPacket { wire, observed: true, input: 0 });
             }
             stepped.step(time);
         }
@@ -574,9 +585,9 @@ mod tests {
         queued.push((end.div_ceil(EVERY[1]), stepped.show(end).1));
         expected.dedup_by_key(|row| row.1);
         queued.dedup_by_key(|row| row.1);
-        let Counted { stall_ps, queue_ps, inq_ps, .. } = stepped.counted;
+        let PortCounters { stall_ps, queue_ps, inq_ps, .. } = stepped.counted;
         assert!(stall_ps > 500 && queue_ps > 500 && inq_ps > stall_ps + 500);
-        let all = Ports::join(vec![(ports, vec![0])], end, &[0], 2);
+        let all = PortProbe::join(vec![(ports, vec![0])], end, &[0], 2);
         let rows = all.counters.iter().map(|row| (row.instant.into(), row.value));
         assert_eq!(rows.collect::<Vec<_>>(), expected[1..]);
         let rows = all.queues.iter().map(|row| (row.instant.into(), row.value));

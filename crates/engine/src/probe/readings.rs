@@ -1,10 +1,10 @@
 //! What ports show at an instant.
 
-use super::sampled::Reading;
+use super::series::Reading;
 
 /// What a port has counted since the start of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct PortCounters {
     /// Bytes sent, those of a packet under way included.
     pub bytes: u64,
     /// Packets sent whole.
@@ -22,7 +22,7 @@ pub struct Counted {
 
 /// What a port has to send.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Queued {
+pub struct QueueLengths {
     /// Bytes in line.
     pub waiting_bytes: u64,
     /// Bytes the transmitter has taken on and not sent yet: they have their credit.
@@ -31,10 +31,10 @@ pub struct Queued {
     pub packets: u32,
 }
 
-/// The place of [`Counted::inq_ps`] among the numbers.
+/// The place of [`PortCounters::inq_ps`] among the numbers.
 pub(super) const INQ_PS: usize = 5;
 
-impl Counted {
+impl PortCounters {
     /// Its numbers, in the order of the table.
     pub(super) fn numbers(&self) -> [u64; Self::NUMBERS] {
         let Self { bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps } = *self;
@@ -42,7 +42,7 @@ impl Counted {
     }
 }
 
-impl Reading for Counted {
+impl Reading for PortCounters {
     const NUMBERS: usize = 6;
 
     fn of(number: impl Fn(usize) -> u64) -> Self {
@@ -57,7 +57,7 @@ impl Reading for Counted {
     }
 }
 
-impl Queued {
+impl QueueLengths {
     /// Its numbers, in the order of the table.
     pub(super) fn numbers(&self) -> [u64; Self::NUMBERS] {
         let Self { waiting_bytes, booked_bytes, packets } = *self;
@@ -65,7 +65,7 @@ impl Queued {
     }
 }
 
-impl Reading for Queued {
+impl Reading for QueueLengths {
     const NUMBERS: usize = 3;
 
     fn of(number: impl Fn(usize) -> u64) -> Self {

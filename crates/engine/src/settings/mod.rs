@@ -5,8 +5,8 @@ mod pacing;
 mod probes;
 
 pub use congestion::{CongestionControl, CongestionScheme};
-pub use pacing::{Offset, Pacing};
-pub use probes::{Carry, HeaderScheme, Probes};
+pub use pacing::{Pacing, PacingOffset};
+pub use probes::{HeaderScheme, HeaderSettings, Probes};
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use crate::EngineError;
 #[serde(rename_all = "kebab-case")]
 pub enum Buffering {
     /// InfiniBand: the packet stays in the input buffer until its tail has left the switch.
-    Input,
+    InputBuffer,
     /// An output buffer takes the packet as soon as there is credit for its next hop, and the
     /// input space is free at once. CODES' fat tree, which the thesis used, is of this kind.
     Output,
@@ -46,7 +46,8 @@ pub enum Routing {
     /// D-mod-k: by destination (Zahavi et al., 2010), the same for every packet.
     Deterministic,
     /// VC routing: by the first packet of each message, where the fewest messages go (document 004).
-    Vc,
+    #[serde(rename = "vc")]
+    VirtualCircuit,
 }
 
 /// Who is next at an output.
@@ -98,7 +99,7 @@ impl fmt::Display for Injection {
 /// When a port counts as congested (thesis §3.2 and §5.10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rule {
+pub enum MarkingRule {
     /// Its queue, the packet included, exceeds its available credit (§3.2).
     QueueExceedsCredit,
     /// Its queue exceeds a threshold.
@@ -112,7 +113,7 @@ pub enum Rule {
 /// When a port is looked at (thesis §5.10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum When {
+pub enum MarkingPoint {
     /// As the packet arrives and its output is known.
     Arrival,
     /// As it is inserted in the output queue, credit in hand.
@@ -147,9 +148,9 @@ pub struct Settings {
     /// See [`Pacing`].
     #[serde(default)]
     pub pacing: Pacing,
-    /// See [`Offset`].
+    /// See [`PacingOffset`].
     #[serde(default)]
-    pub pacing_offset: Offset,
+    pub pacing_offset: PacingOffset,
     /// See [`Detour`].
     pub detour: Detour,
     /// See [`Arbitration`].
@@ -183,12 +184,12 @@ pub struct Settings {
     pub contention: bool,
     /// Sample packets and count links.
     pub measure: bool,
-    /// See [`Rule`].
-    pub rule: Rule,
+    /// See [`MarkingRule`].
+    pub rule: MarkingRule,
     /// Threshold of the rules that have one.
     pub rule_bytes: u64,
-    /// See [`When`].
-    pub when: When,
+    /// See [`MarkingPoint`].
+    pub when: MarkingPoint,
     /// Count the injection link as a hop.
     pub count_injection: bool,
     /// Time windows: at least so many, at most twice as many (fewer if the run is very short).
@@ -207,13 +208,13 @@ impl Default for Settings {
             packet_bytes: 4096,
             header_bytes: 0,
             buffer_bytes: 65536,
-            buffering: Buffering::Input,
+            buffering: Buffering::InputBuffer,
             switching: Switching::CutThrough,
             switch_delay_ps: 60_000,
             routing: Routing::Adaptive,
             vc_entries: 0,
             pacing: Pacing::Off,
-            pacing_offset: Offset::None,
+            pacing_offset: PacingOffset::None,
             detour: Detour::Never,
             arbitration: Arbitration::Fcfs,
             crossbar_speedup: 0.0,
@@ -227,9 +228,9 @@ impl Default for Settings {
             local_delay_ps: 500_000,
             contention: true,
             measure: false,
-            rule: Rule::QueueExceedsCredit,
+            rule: MarkingRule::QueueExceedsCredit,
             rule_bytes: 16384,
-            when: When::Arrival,
+            when: MarkingPoint::Arrival,
             count_injection: false,
             windows: 64,
             probes: Probes::default(),
@@ -253,16 +254,16 @@ impl Settings {
 
     /// Whether packets of a message arrive in the order they were sent in.
     pub(crate) fn in_order(&self) -> bool {
-        matches!(self.routing, Routing::Deterministic | Routing::Vc)
+        matches!(self.routing, Routing::Deterministic | Routing::VirtualCircuit)
             && self.detour == Detour::Never
             && self.contention
     }
 
     /// Whether a packet that arrives meets congestion just where it has to wait for credit: all that is in the
     /// queue waits for it.
-    pub(crate) fn marks_as_taken(&self) -> bool {
-        let by_credit = self.rule == Rule::QueueExceedsCredit;
-        by_credit && self.when == When::Arrival && !self.arbitrated()
+    pub(crate) fn marks_on_grant(&self) -> bool {
+        let by_credit = self.rule == MarkingRule::QueueExceedsCredit;
+        by_credit && self.when == MarkingPoint::Arrival && !self.arbitrated()
     }
 
     /// Whether what happens at a switch may matter at once to nodes that are not its neighbours: on an ideal
@@ -329,7 +330,7 @@ impl Settings {
         {
             return wrong("pacing percent", percent.to_string(), "1 to 100".into());
         }
-        if self.routing == Routing::Vc && self.detour != Detour::Never {
+        if self.routing == Routing::VirtualCircuit && self.detour != Detour::Never {
             let valid = "never where routing is vc".into();
             return wrong("detour", format!("{:?}", self.detour), valid);
         }
@@ -346,7 +347,7 @@ impl Settings {
         if self.windows == 0 {
             return wrong("windows", "0".into(), "at least 1".into());
         }
-        if self.rule == Rule::Proportional && self.rule_bytes == 0 {
+        if self.rule == MarkingRule::Proportional && self.rule_bytes == 0 {
             return wrong("rule_bytes", "0".into(), "above 0 for rule proportional".into());
         }
         Ok(())

@@ -27,7 +27,7 @@ pub enum Pacing {
 /// otherwise, and so do their collisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Offset {
+pub enum PacingOffset {
     /// At once.
     #[default]
     None,

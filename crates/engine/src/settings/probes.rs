@@ -13,7 +13,7 @@ pub struct Probes {
     /// Time between two looks at the queues, 0 for none.
     pub queues_ps: u64,
     /// What packets carry, and how many of them are kept one by one.
-    pub carry: Option<Carry>,
+    pub carry: Option<HeaderSettings>,
 }
 
 impl Probes {
@@ -27,7 +27,7 @@ impl Probes {
     /// # Errors
     /// [`EngineError::Setting`] names the field, the value and the valid range.
     pub fn check(&self) -> Result<(), EngineError> {
-        self.carry.as_ref().map_or(Ok(()), Carry::check)
+        self.carry.as_ref().map_or(Ok(()), HeaderSettings::check)
     }
 
     /// Whether counters or queues of ports are asked for.
@@ -61,7 +61,7 @@ pub enum HeaderScheme {
 /// A scheme with its parameters, and how many packets are kept.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Carry {
+pub struct HeaderSettings {
     /// What packets carry.
     pub scheme: HeaderScheme,
     /// Bits b of a link hash.
@@ -78,7 +78,7 @@ pub struct Carry {
     pub one_in: u64,
 }
 
-impl Carry {
+impl HeaderSettings {
     /// Checks values.
     ///
     /// # Errors

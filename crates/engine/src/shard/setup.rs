@@ -3,21 +3,21 @@
 use tailback_program::Rank;
 
 use super::Shard;
-use super::upcoming::Ahead;
-use crate::congestion::Congestion;
-use crate::events::queue::{Class, Event};
+use super::upcoming::Upcoming;
+use crate::congestion::CongestionState;
+use crate::events::queue::{Event, EventKind};
 use crate::host::adapter::Adapter;
-use crate::host::messages::{Receiving, Sending};
-use crate::intrinsics::{collected, roomy};
-use crate::network::cable::Wire;
+use crate::host::messages::{ReceiveState, SendState};
+use crate::intrinsics::{collect_with_huge_pages, with_huge_pages};
+use crate::model::{EndpointIndex, Model, packets_of};
+use crate::network::cable::Cable;
 use crate::network::link::{Link, Links};
-use crate::network::packet::Packets;
+use crate::network::packet::PacketPool;
 use crate::settings::Routing;
 use crate::switch::arbiter::Arbiter;
-use crate::switch::virtual_circuits::Circuits;
-use crate::world::{Sides, World, packets_of};
+use crate::switch::virtual_circuits::VirtualCircuits;
 
-impl World<'_> {
+impl Model<'_> {
     /// Shard `number` as it is before anything happens; `probe` makes its probe for its links.
     pub fn shard<P>(&self, number: u8, probe: impl Fn(&[Link]) -> P) -> Shard<'_, P> {
         let mut shard = self.idle(number, probe);
@@ -25,7 +25,7 @@ impl World<'_> {
             shard.ranks.push(Rank::new(self.program.rank_start[rank as usize]));
             let start = self.placement.start_ps[rank as usize];
             let group = self.group(self.placement.node[rank as usize]);
-            shard.queue.push_for(group, Event::new(start, Class::Rank, rank, 0));
+            shard.queue.push_for(group, Event::new(start, EventKind::Rank, rank, 0));
         }
         for message in &self.program.messages {
             let packets = packets_of(message, &self.settings);
@@ -33,10 +33,10 @@ impl World<'_> {
                 let node = self.placement.node[message.dst as usize];
                 let observed = self.placement.label_observed[message.label as usize];
                 let service = self.service(message);
-                shard.sends.push(Sending::new(message, packets, node, service, observed));
+                shard.sends.push(SendState::new(message, packets, node, service, observed));
             }
             if self.shard_of_rank(message.dst) == usize::from(number) {
-                shard.receives.push(Receiving::new(packets));
+                shard.receives.push(ReceiveState::new(packets));
             }
         }
         shard
@@ -45,8 +45,9 @@ impl World<'_> {
     /// The links of a shard, in order.
     fn links_of(&self, shard: u8) -> Vec<Link> {
         let vertices = 0..self.fabric.n_vertices() as u32;
-        let own = vertices.filter(|&vertex| self.cut.of_vertex(vertex) == shard);
-        let links = own.flat_map(|vertex| self.fabric.out_links(vertex));
+        let prefetch_for_write =
+            vertices.filter(|&vertex| self.partition.of_vertex(vertex) == shard);
+        let links = prefetch_for_write.flat_map(|vertex| self.fabric.out_links(vertex));
         links.map(|link| self.link(link as usize)).collect()
     }
 
@@ -56,49 +57,49 @@ impl World<'_> {
         let arbitrated = settings.arbitrated();
         let control = settings.congestion_control.as_ref();
         let n_lanes = self.lanes() as usize;
-        let nodes = (0..).zip(&self.cut.of_node).filter(|&(_, &shard)| shard == number);
+        let nodes = (0..).zip(&self.partition.of_node).filter(|&(_, &shard)| shard == number);
         let n_nodes = nodes.clone().count();
         let adapters = nodes.map(|(node, _)| Adapter::new(self.injection(node)));
-        let switches = self.cut.of_switch.iter().filter(|&&shard| shard == number).count();
+        let switches = self.partition.of_switch.iter().filter(|&&shard| shard == number).count();
         let links = self.links_of(number);
-        let Sides { send, receive } = self.n_sides[usize::from(number)];
-        let groups = self.cut.groups[usize::from(number)] as usize;
+        let EndpointIndex { send, receive } = self.endpoint_counts[usize::from(number)];
+        let groups = self.partition.groups[usize::from(number)] as usize;
         Shard {
-            world: self,
+            model: self,
             number,
-            border: self.cut.border[usize::from(number)],
+            boundary: self.partition.boundary[usize::from(number)],
             arbitrated,
-            marks_as_taken: settings.marks_as_taken(),
-            by_load: settings.routing == Routing::Adaptive && self.lanes() == 1,
-            controlled: control.is_some(),
+            marks_on_grant: settings.marks_on_grant(),
+            adaptive_single_lane: settings.routing == Routing::Adaptive && self.lanes() == 1,
+            has_congestion_control: control.is_some(),
             arbiter: if arbitrated {
                 let back = |link: &Link| self.fabric.link_reverse[link.global as usize] as usize;
-                let wire = |link| Wire::new(self.fabric.link_gbps[link], 0);
+                let wire = |link| Cable::new(self.fabric.link_gbps[link], 0);
                 Arbiter::new(links.iter().map(|link| wire(back(link))).collect(), n_lanes)
             } else {
                 Arbiter::default()
             },
-            circuits: if settings.routing == Routing::Vc {
-                Circuits::new(switches, links.len(), settings.vc_entries)
+            virtual_circuits: if settings.routing == Routing::VirtualCircuit {
+                VirtualCircuits::new(switches, links.len(), settings.vc_entries)
             } else {
-                Circuits::default()
+                VirtualCircuits::default()
             },
-            congestion: Congestion::new(control, links.len() * n_lanes, switches),
+            congestion: CongestionState::new(control, links.len() * n_lanes, switches),
             now: 0,
             end: 0,
             queue: self.queue(groups),
             probe: probe(&links),
             links: Links::new(&links, self.lanes(), settings.buffer_bytes),
-            packets: Packets::default(),
-            ahead: Ahead::default(),
-            adapters: collected(n_nodes, adapters),
-            sends: roomy(send as usize),
-            receives: roomy(receive as usize),
-            ranks: roomy(self.ranks_of(number).len()),
-            outbox: (0..self.cut.shards).map(|_| Default::default()).collect(),
-            first_mail: u64::MAX,
+            packets: PacketPool::default(),
+            upcoming: Upcoming::default(),
+            adapters: collect_with_huge_pages(n_nodes, adapters),
+            sends: with_huge_pages(send as usize),
+            receives: with_huge_pages(receive as usize),
+            ranks: with_huge_pages(self.ranks_of(number).len()),
+            outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
+            first_handoff_ps: u64::MAX,
             events: 0,
-            moves: 0,
+            transmissions: 0,
             delivered: 0,
             packet_hops: 0,
         }
@@ -108,13 +109,13 @@ impl World<'_> {
         let (src, dst) = (self.fabric.link_src[link], self.fabric.link_dst[link]);
         let back = self.fabric.link_reverse[link] - self.fabric.out_links(dst).start;
         Link {
-            wire: Wire::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link]),
+            cable: Cable::new(self.fabric.link_gbps[link], self.fabric.link_delay_ps[link]),
             global: link as u32,
             dst,
-            shard: self.cut.of_vertex(dst),
+            shard: self.partition.of_vertex(dst),
             // Ports of switches are counted before the run; those of nodes name nothing.
             port: back as u16,
-            home: self.group(src),
+            src_group: self.group(src),
             to_node: self.fabric.is_node(dst),
             from_node: self.fabric.is_node(src),
         }

@@ -9,24 +9,24 @@ pub(super) const BLOCK: usize = 16;
 pub(super) const BLOCKS: usize = 8;
 
 /// Events of them.
-pub(super) const ROOM: usize = BLOCKS * BLOCK;
+pub(super) const LOOKAHEAD_EVENTS: usize = BLOCKS * BLOCK;
 
 /// Something that some events of each block name, in the order of the events.
 #[derive(Debug)]
-pub(super) struct Names {
-    items: [u32; ROOM],
+pub(super) struct EntityBlocks {
+    items: [u32; LOOKAHEAD_EVENTS],
     /// How many there have been, up to the end of each block.
     ends: [usize; BLOCKS],
     n: usize,
 }
 
-impl Default for Names {
+impl Default for EntityBlocks {
     fn default() -> Self {
-        Self { items: [0; ROOM], ends: [0; BLOCKS], n: 0 }
+        Self { items: [0; LOOKAHEAD_EVENTS], ends: [0; BLOCKS], n: 0 }
     }
 }
 
-impl Names {
+impl EntityBlocks {
     pub fn clear(&mut self) {
         (self.ends, self.n) = ([0; BLOCKS], 0);
     }
@@ -34,7 +34,7 @@ impl Names {
     /// Adds `name` if it is one of those `wanted`.
     #[inline(always)]
     pub fn note(&mut self, name: u32, wanted: bool) {
-        self.items[self.n % ROOM] = name;
+        self.items[self.n % LOOKAHEAD_EVENTS] = name;
         self.n += usize::from(wanted);
     }
 
@@ -52,46 +52,46 @@ impl Names {
 
     #[inline(always)]
     pub fn at(&self, place: usize) -> u32 {
-        self.items[place % ROOM]
+        self.items[place % LOOKAHEAD_EVENTS]
     }
 }
 
 /// What is known of the events that come next.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Upcoming {
     /// Packets that arrive, and nodes whose adapters go on.
-    pub(super) arrivals: Names,
-    pub(super) adapters: Names,
+    pub(super) arrivals: EntityBlocks,
+    pub(super) adapters: EntityBlocks,
     /// Lanes whose credit comes back as an event.
-    pub(super) credits: Names,
+    pub(super) credits: EntityBlocks,
     /// Messages whose packets come to their nodes.
-    pub(super) received: Names,
+    pub(super) received: EntityBlocks,
     /// Routes of packets in the order of their arrivals, and how many have been used.
-    pub(super) routes: [Route; ROOM],
-    pub(super) used: usize,
+    pub(super) routes: [Route; LOOKAHEAD_EVENTS],
+    pub(super) routes_used: usize,
     /// Events of the window up to which all blocks have been begun.
-    pub(super) begun: usize,
+    pub(super) events_begun: usize,
 }
 
-impl Default for Ahead {
+impl Default for Upcoming {
     fn default() -> Self {
         Self {
-            arrivals: Names::default(),
-            adapters: Names::default(),
-            credits: Names::default(),
-            received: Names::default(),
-            routes: [Route::default(); ROOM],
-            used: 0,
-            begun: 0,
+            arrivals: EntityBlocks::default(),
+            adapters: EntityBlocks::default(),
+            credits: EntityBlocks::default(),
+            received: EntityBlocks::default(),
+            routes: [Route::default(); LOOKAHEAD_EVENTS],
+            routes_used: 0,
+            events_begun: 0,
         }
     }
 }
 
-impl Ahead {
+impl Upcoming {
     /// What is known of the route of the next packet whose arrival has been looked at.
     #[inline(always)]
     pub fn next_route(&mut self) -> Route {
-        self.used += 1;
-        self.routes[(self.used - 1) % ROOM]
+        self.routes_used += 1;
+        self.routes[(self.routes_used - 1) % LOOKAHEAD_EVENTS]
     }
 }

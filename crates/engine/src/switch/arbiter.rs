@@ -1,11 +1,11 @@
 //! Packets that wait at outputs that are given out one packet at a time, and whose turn it is.
 
-use crate::network::cable::Wire;
+use crate::network::cable::Cable;
 use crate::network::link::NEVER;
 
 /// Packets from one input that wait for one lane.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line {
+pub(super) struct InputQueue {
     pub(super) input: u16,
     pub(super) head: u32,
     pub(super) tail: u32,
@@ -13,16 +13,16 @@ pub(super) struct Line {
 
 /// Packets that wait for one lane.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Waiting {
+pub(super) struct LaneQueues {
     /// Inputs with packets, in order of their number.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<InputQueue>,
     /// Input served last.
     pub(super) last: u16,
 }
 
 /// Whose turn it is at one output.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Turn {
+pub(super) struct OutputTurn {
     /// Lane served last, and what is left of its weight in bytes.
     pub(super) lane: u8,
     pub(super) left: u32,
@@ -35,20 +35,20 @@ pub(super) struct Turn {
 /// All lines of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Arbiter {
-    pub(super) waiting: Vec<Waiting>,
-    pub(super) turns: Vec<Turn>,
+    pub(super) waiting: Vec<LaneQueues>,
+    pub(super) turns: Vec<OutputTurn>,
     /// When the crossbar has taken what it is taking from each input, and the link that leads there.
     pub(super) input_free: Vec<u64>,
-    pub(super) inputs: Vec<Wire>,
+    pub(super) inputs: Vec<Cable>,
 }
 
 impl Arbiter {
     /// For links with so many lanes each; `inputs` are those that run back.
-    pub fn new(inputs: Vec<Wire>, lanes: usize) -> Self {
+    pub fn new(inputs: Vec<Cable>, lanes: usize) -> Self {
         let links = inputs.len();
         Self {
-            waiting: vec![Waiting::default(); links * lanes],
-            turns: vec![Turn { due: NEVER, ..Turn::default() }; links],
+            waiting: vec![LaneQueues::default(); links * lanes],
+            turns: vec![OutputTurn { due: NEVER, ..OutputTurn::default() }; links],
             input_free: vec![0; links],
             inputs,
         }

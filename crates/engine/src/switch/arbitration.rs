@@ -6,12 +6,12 @@
 //! until the output is idle; then lanes are asked in their turn, and in a lane the inputs in theirs.
 //! That costs an event for each packet that had to wait.
 
-use crate::events::queue::{Class, Event};
+use crate::events::queue::{Event, EventKind};
 use crate::network::link::{NEVER, NIL};
 use crate::probe::Probe;
 use crate::settings::Arbitration;
 use crate::shard::Shard;
-use crate::switch::arbiter::Line;
+use crate::switch::arbiter::InputQueue;
 use crate::switch::route::Output;
 
 impl<P: Probe> Shard<'_, P> {
@@ -20,7 +20,7 @@ impl<P: Probe> Shard<'_, P> {
         let link = self.links.link_of(lane);
         let (input, wire) = (self.packets[slot].input, self.packets[slot].wire);
         self.packets[slot].next = NIL;
-        let by_input = self.world.settings.arbitration == Arbitration::RoundRobin;
+        let by_input = self.model.settings.arbitration == Arbitration::RoundRobin;
         let key = if by_input { input } else { 0 };
         let lines = &mut self.arbiter.waiting[lane as usize].lines;
         match lines.binary_search_by_key(&key, |line| line.input) {
@@ -28,12 +28,12 @@ impl<P: Probe> Shard<'_, P> {
                 let tail = std::mem::replace(&mut lines[at].tail, slot);
                 self.packets[tail].next = slot;
             }
-            Err(at) => lines.insert(at, Line { input: key, head: slot, tail: slot }),
+            Err(at) => lines.insert(at, InputQueue { input: key, head: slot, tail: slot }),
         }
         self.arbiter.turns[link as usize].waiting += 1;
-        self.links.joins(lane, wire);
+        self.links.enqueue(lane, wire);
         if P::ON {
-            self.probe.joins(self.now, link, wire, self.input_of_waiting(link, slot));
+            self.probe.enqueued(self.now, link, wire, self.input_link_of_waiting(link, slot));
         }
         self.give_out(link);
     }
@@ -59,7 +59,7 @@ impl<P: Probe> Shard<'_, P> {
         let turn = &mut self.arbiter.turns[link as usize];
         if turn.waiting > 0 && again < turn.due {
             turn.due = again;
-            self.queue.push(Event::new(again, Class::Free, link, 0));
+            self.queue.push(Event::new(again, EventKind::OutputFree, link, 0));
         }
     }
 
@@ -80,7 +80,7 @@ impl<P: Probe> Shard<'_, P> {
             match self.next_in(lane) {
                 Ok(slot) => {
                     let wire = self.packets[slot].wire;
-                    let weight = self.world.settings.weight_bytes(which);
+                    let weight = self.model.settings.weight_bytes(which);
                     let turn = &mut self.arbiter.turns[link as usize];
                     let left = if step == 0 { turn.left } else { weight };
                     (turn.lane, turn.left) = (which, left.saturating_sub(wire));
@@ -88,9 +88,9 @@ impl<P: Probe> Shard<'_, P> {
                     let ready = self.packets[slot].ready;
                     let since = ready.max(self.links.free_at(link));
                     self.take_input(link, slot);
-                    let input = self.input_of_waiting(link, slot);
-                    let cable = self.links.wire(self.links.lane(lane));
-                    let sending = (cable, cable.serialization(wire));
+                    let input = self.input_link_of_waiting(link, slot);
+                    let cable = self.links.cable(self.links.lane(lane));
+                    let sending = (cable, cable.serialization_ps(wire));
                     let stall_ps = self.now.saturating_sub(since);
                     self.depart(Output { link, lane }, slot, sending, stall_ps, input);
                     return self.links.free_at(link);
@@ -127,11 +127,11 @@ impl<P: Probe> Shard<'_, P> {
                 NIL => drop(waiting.lines.remove(place)),
                 next => waiting.lines[place].head = next,
             }
-            self.links.leaves(lane, wire);
+            self.links.dequeue(lane, wire);
             if P::ON {
                 let link = self.links.link_of(lane);
-                let input = self.input_of_waiting(link, line.head);
-                self.probe.leaves(self.now, link, wire, input);
+                let input = self.input_link_of_waiting(link, line.head);
+                self.probe.dequeued(self.now, link, wire, input);
             }
             return Ok(line.head);
         }
@@ -139,31 +139,31 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Number within the shard of the link that runs back along the packet's input port.
-    pub fn input_of(&self, link: u32, slot: u32) -> u32 {
+    pub fn input_link_of(&self, link: u32, slot: u32) -> u32 {
         self.first_port(link) + u32::from(self.packets[slot].input)
     }
 
     /// Number within the shard of the first link of the switch that `link` leaves.
     pub fn first_port(&self, link: u32) -> u32 {
-        self.world.first_port(self.world.fabric.link_src[self.links.global(link) as usize])
+        self.model.first_port(self.model.fabric.link_src[self.links.global(link) as usize])
     }
 
     fn input_free(&self, lane: u32, slot: u32) -> u64 {
-        if self.world.settings.crossbar_speedup == 0.0 {
+        if self.model.settings.crossbar_speedup == 0.0 {
             return 0;
         }
-        self.arbiter.input_free[self.input_of(self.links.link_of(lane), slot) as usize]
+        self.arbiter.input_free[self.input_link_of(self.links.link_of(lane), slot) as usize]
     }
 
     /// Occupies the packet's input port for as long as the crossbar takes to read it.
     fn take_input(&mut self, link: u32, slot: u32) {
-        let speedup = self.world.settings.crossbar_speedup;
+        let speedup = self.model.settings.crossbar_speedup;
         if speedup == 0.0 {
             return;
         }
-        let input = self.input_of(link, slot);
+        let input = self.input_link_of(link, slot);
         let wire = f64::from(self.packets[slot].wire) / speedup;
-        let busy = self.arbiter.inputs[input as usize].serialization(wire.ceil() as u32);
+        let busy = self.arbiter.inputs[input as usize].serialization_ps(wire.ceil() as u32);
         self.arbiter.input_free[input as usize] = self.now + busy;
     }
 }

@@ -7,16 +7,16 @@
 
 use std::hint::select_unpredictable;
 
-use crate::events::queue::{Class, Event};
+use crate::events::queue::{Event, EventKind};
 use crate::network::link::{Lane, NEVER, NIL};
-use crate::network::packet::{Content, Flags, Packet};
-use crate::probe::{Hop, Probe, Sent, Slot};
+use crate::network::packet::{Flags, Packet, PacketKind};
+use crate::probe::{Hop, Probe, SentPacket, Transmission};
 use crate::rng::{Stream, below, random};
 use tailback_fabric::{RouteState, Step};
 
-use crate::network::cable::Wire;
+use crate::network::cable::Cable;
 use crate::parallel::exchange::Credit;
-use crate::settings::{Buffering, Detour, Routing, Rule, Switching, When};
+use crate::settings::{Buffering, Detour, MarkingPoint, MarkingRule, Routing, Switching};
 use crate::shard::Shard;
 use crate::switch::route::{Output, Route};
 
@@ -24,34 +24,41 @@ impl<P: Probe> Shard<'_, P> {
     /// A packet is ready to leave a switch: its head came by `link` and is through the switch delay.
     /// Or, on an ideal network, its tail reaches its node.
     pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<Route>) {
-        let world = self.world;
+        let model = self.model;
         let packet = &self.packets[slot];
         let Packet { next: dst, service, wire, tail_ready, input, .. } = *packet;
-        if world.is_node(dst) {
+        if model.is_node(dst) {
             return self.deliver(slot, self.now);
         }
         let route = route.unwrap_or_else(|| self.route(packet).0);
-        let out = self.choose(dst - world.n_nodes, slot, service, route);
+        let out = self.choose_output(dst - model.n_nodes, slot, service, route);
         self.packet_hops += 1;
-        if self.controlled {
-            self.control(dst, out.lane, slot);
+        if self.has_congestion_control {
+            self.control_congestion(dst, out.lane, slot);
         }
-        if P::ON && !self.marks_as_taken && world.settings.when == When::Arrival {
+        if P::ON && !self.marks_on_grant && model.settings.when == MarkingPoint::Arrival {
             self.mark(out, slot, wire);
         }
         // On a faster link the head holds back, so that the tail is there when it is due.
-        let cable = self.links.wire(self.links.lane(out.lane));
-        let busy = cable.serialization(wire);
+        let cable = self.links.cable(self.links.lane(out.lane));
+        let busy = cable.serialization_ps(wire);
         if tail_ready > self.now + busy {
-            if P::ON && self.marks_as_taken {
+            if P::ON && self.marks_on_grant {
                 self.mark(out, slot, wire);
             }
             self.packets[slot].next = out.lane;
             let time = tail_ready - busy;
-            self.queue.push(Event::new(time, Class::Ready, link, slot));
+            self.queue.push(Event::new(time, EventKind::HeadReady, link, slot));
         } else {
-            let input = self.input(dst, input);
-            self.claim(out, slot, wire, (cable, busy), input, P::ON && self.marks_as_taken);
+            let input = self.input_link(dst, input);
+            self.request_output(
+                out,
+                slot,
+                wire,
+                (cable, busy),
+                input,
+                P::ON && self.marks_on_grant,
+            );
         }
     }
 
@@ -61,35 +68,35 @@ impl<P: Probe> Shard<'_, P> {
         packet.ready = self.now;
         let (lane, wire) = (packet.next, packet.wire);
         let out = Output { link: self.links.link_of(lane), lane };
-        let cable = self.links.wire(self.links.lane(lane));
-        let input = self.input_of_waiting(out.link, slot);
-        self.claim(out, slot, wire, (cable, cable.serialization(wire)), input, false);
+        let cable = self.links.cable(self.links.lane(lane));
+        let input = self.input_link_of_waiting(out.link, slot);
+        self.request_output(out, slot, wire, (cable, cable.serialization_ps(wire)), input, false);
     }
 
     /// Where a packet came in that came by a port of `switch`: the link that runs back, numbered within the
     /// shard; [`NIL`] where no probe wants to know.
     #[inline(always)]
-    fn input(&self, switch: u32, port: u16) -> u32 {
+    fn input_link(&self, switch: u32, port: u16) -> u32 {
         if P::ON && self.probe.wants_inputs() {
-            self.world.first_port(switch) + u32::from(port)
+            self.model.first_port(switch) + u32::from(port)
         } else {
             NIL
         }
     }
 
     /// The same of a packet that waits for `link`.
-    pub fn input_of_waiting(&self, link: u32, slot: u32) -> u32 {
-        if P::ON && self.probe.wants_inputs() { self.input_of(link, slot) } else { NIL }
+    pub fn input_link_of_waiting(&self, link: u32, slot: u32) -> u32 {
+        if P::ON && self.probe.wants_inputs() { self.input_link_of(link, slot) } else { NIL }
     }
 
     /// A packet of `wire` bytes takes its output, or waits for it; its mark is shown, or has been.
     #[inline(always)]
-    fn claim(
+    fn request_output(
         &mut self,
         out: Output,
         slot: u32,
         wire: u32,
-        sending: (Wire, u64),
+        sending: (Cable, u64),
         input: u32,
         marks: bool,
     ) {
@@ -99,33 +106,38 @@ impl<P: Probe> Shard<'_, P> {
         }
         let now = self.links.present(self.now);
         let state = self.links.lane_mut(out.lane);
-        if !state.starving() && state.take(wire, now) {
+        if !state.is_starving() && state.take(wire, now) {
             if marks {
-                self.show(out, slot, wire, false);
+                self.report_hop(out, slot, wire, false);
             }
             self.depart(out, slot, sending, 0, input);
         } else {
             if marks {
                 // There is too little for this packet, or for the first of those who wait.
                 debug_assert!(self.congested(out.lane, slot, wire));
-                self.show(out, slot, wire, true);
+                self.report_hop(out, slot, wire, true);
             }
-            self.wait(out.lane, slot, input);
+            self.wait_for_credit(out.lane, slot, input);
         }
     }
 
     /// Congestion control of a packet that is at `switch` and goes on by `lane`.
     #[inline(never)]
-    fn control(&mut self, switch: u32, lane: u32, slot: u32) {
-        if let Some(control) = &self.world.settings.congestion_control {
-            let switch = switch - self.world.n_nodes;
-            self.notify(control, self.world.cut.local_switch[switch as usize], lane, slot);
+    fn control_congestion(&mut self, switch: u32, lane: u32, slot: u32) {
+        if let Some(control) = &self.model.settings.congestion_control {
+            let switch = switch - self.model.n_nodes;
+            self.mark_congestion(
+                control,
+                self.model.partition.local_switch[switch as usize],
+                lane,
+                slot,
+            );
         }
     }
 
     /// Bytes booked on the link of `lane` and waiting for it.
     pub fn queued(&self, lane: u32) -> u64 {
-        let link = self.links.wire(self.links.lane(lane));
+        let link = self.links.cable(self.links.lane(lane));
         let booked = self.links.free_at(self.links.link_of(lane)).saturating_sub(self.now);
         link.bytes_in(booked) + self.links.loads.waiting(lane)
     }
@@ -134,34 +146,34 @@ impl<P: Probe> Shard<'_, P> {
     ///
     /// It counts as an event if it lets a packet go: whether others exist depends on the cut.
     pub fn on_credit(&mut self, lane: u32, bytes: u32) {
-        let before = self.moves;
+        let before = self.transmissions;
         let state = self.links.lane_mut(lane);
         state.add(bytes);
-        if state.starving() {
-            self.go_on_with(lane);
+        if state.is_starving() {
+            self.grant_waiters(lane);
         }
-        self.events -= u64::from(self.moves == before);
+        self.events -= u64::from(self.transmissions == before);
     }
 
     /// Whoever waits at a lane may have credit now.
     #[inline(never)]
-    fn go_on_with(&mut self, lane: u32) {
+    fn grant_waiters(&mut self, lane: u32) {
         let link = self.links.link_of(lane);
         let state = self.links.lane(lane);
         if state.starts_at_node() {
-            return self.adapter_send(self.world.fabric.link_src[state.global as usize]);
+            return self.send_next(self.model.fabric.link_src[state.global as usize]);
         }
         if self.arbitrated {
-            self.links.lane_mut(lane).satisfy();
+            self.links.lane_mut(lane).clear_starving();
             return self.give_out(link);
         }
         loop {
             let state = self.links.lane_mut(lane);
-            let Some((slot, _)) = state.line() else {
-                state.satisfy();
+            let Some((slot, _)) = state.waiting_ends() else {
+                state.clear_starving();
                 return;
             };
-            if state.serves_nobody() {
+            if state.credit_below_smallest() {
                 return;
             }
             let packet = &self.packets[slot];
@@ -171,14 +183,14 @@ impl<P: Probe> Shard<'_, P> {
             if !self.links.take(lane, wire, now) {
                 return;
             }
-            self.links.lane_mut(lane).leaves(next);
-            self.links.leaves(lane, wire);
-            let input = self.input_of_waiting(link, slot);
+            self.links.lane_mut(lane).dequeue(next);
+            self.links.dequeue(lane, wire);
+            let input = self.input_link_of_waiting(link, slot);
             if P::ON {
-                self.probe.leaves(self.now, link, wire, input);
+                self.probe.dequeued(self.now, link, wire, input);
             }
-            let cable = self.links.wire(self.links.lane(lane));
-            let sending = (cable, cable.serialization(wire));
+            let cable = self.links.cable(self.links.lane(lane));
+            let sending = (cable, cable.serialization_ps(wire));
             let stall_ps = self.now.saturating_sub(had_data_since);
             self.depart(Output { link, lane }, slot, sending, stall_ps, input);
         }
@@ -188,45 +200,47 @@ impl<P: Probe> Shard<'_, P> {
     pub fn on_departure(&mut self, lane: u32, slot: u32) {
         let out = Output { link: self.links.link_of(lane), lane };
         self.mark_queued(out, slot);
-        let cable = self.links.wire(self.links.lane(lane));
-        let end = self.now + cable.serialization(self.packets[slot].wire);
-        self.pass_on(out, slot, cable, (self.now, end));
+        let cable = self.links.cable(self.links.lane(lane));
+        let end = self.now + cable.serialization_ps(self.packets[slot].wire);
+        self.forward(out, slot, cable, (self.now, end));
     }
 
     /// Gives `lane`, of this shard, back the buffer space of a packet that is free at `freed`.
     #[inline(always)]
     pub fn return_credit(&mut self, lane: u32, freed: u64, wire: u32) {
-        let (time, tell) = self.links.give_back(lane, freed, wire);
+        let (time, tell) = self.links.return_credit(lane, freed, wire);
         if tell {
-            self.tell_of_credit(lane, time, wire);
+            self.schedule_credit(lane, time, wire);
         }
     }
 
     /// Makes an event of credit that comes back.
     #[inline(never)]
-    pub fn tell_of_credit(&mut self, lane: u32, time: u64, bytes: u32) {
-        self.queue
-            .push_for(self.links.lane(lane).home, Event::new(time, Class::Credit, lane, bytes));
+    pub fn schedule_credit(&mut self, lane: u32, time: u64, bytes: u32) {
+        self.queue.push_for(
+            self.links.lane(lane).src_group,
+            Event::new(time, EventKind::Credit, lane, bytes),
+        );
     }
 
     /// Somebody waits for credit of `lane` from now on.
     pub fn starve(&mut self, lane: u32) {
         for (time, bytes) in self.links.starve(lane) {
-            self.queue.push(Event::new(time, Class::Credit, lane, bytes));
+            self.queue.push(Event::new(time, EventKind::Credit, lane, bytes));
         }
     }
 
     /// Puts a packet at the end of the line for `lane`'s credit.
-    fn wait(&mut self, lane: u32, slot: u32, input: u32) {
+    fn wait_for_credit(&mut self, lane: u32, slot: u32, input: u32) {
         self.starve(lane);
         let wire = self.packets[slot].wire;
-        if let Some(before) = self.links.lane_mut(lane).joins(slot, wire) {
+        if let Some(before) = self.links.lane_mut(lane).enqueue(slot, wire) {
             self.packets[before].next = slot;
         }
-        self.links.joins(lane, wire);
+        self.links.enqueue(lane, wire);
         if P::ON {
             let link = self.links.link_of(lane);
-            self.probe.joins(self.now, link, wire, input);
+            self.probe.enqueued(self.now, link, wire, input);
         }
     }
 
@@ -237,36 +251,36 @@ impl<P: Probe> Shard<'_, P> {
         &mut self,
         out: Output,
         slot: u32,
-        (cable, busy_ps): (Wire, u64),
+        (cable, busy_ps): (Cable, u64),
         stall_ps: u64,
         input: u32,
     ) {
-        let world = self.world;
-        self.moves += 1;
+        let model = self.model;
+        self.transmissions += 1;
         let start = self.links.book(out.link, self.now, busy_ps);
         let end = start + busy_ps;
         let packet = &mut self.packets[slot];
         let (wire, tail_ready) = (packet.wire, packet.tail_ready);
         let (in_lane, from, observed) = (packet.lane, packet.from, packet.observed());
-        if self.controlled {
+        if self.has_congestion_control {
             packet.flags.set(Flags::STALLED, stall_ps > 0);
         }
         if P::ON {
-            let sending = Slot { start, busy_ps, stall_ps };
-            self.probe.sent(self.now, out.link, sending, Sent { wire, observed, input });
+            let sending = Transmission { start, busy_ps, stall_ps };
+            self.probe.sent(self.now, out.link, sending, SentPacket { wire, observed, input });
         }
-        let marks = P::ON && !self.marks_as_taken;
-        if marks && world.settings.when == When::Departure {
-            self.queue.push(Event::new(start, Class::Departure, out.lane, slot));
+        let marks = P::ON && !self.marks_on_grant;
+        if marks && model.settings.when == MarkingPoint::Departure {
+            self.queue.push(Event::new(start, EventKind::Departure, out.lane, slot));
         } else {
-            if marks && world.settings.when == When::Insertion {
+            if marks && model.settings.when == MarkingPoint::Insertion {
                 self.mark_queued(out, slot);
             }
-            self.pass_on(out, slot, cable, (start, end));
+            self.forward(out, slot, cable, (start, end));
         }
-        let switch_delay = world.settings.switch_delay_ps;
-        let freed = match world.settings.buffering {
-            Buffering::Input => end,
+        let switch_delay = model.settings.switch_delay_ps;
+        let freed = match model.settings.buffering {
+            Buffering::InputBuffer => end,
             Buffering::Output => tail_ready - switch_delay,
         };
         // A buffer is not given back sooner than a switch delay after the decision.
@@ -276,13 +290,13 @@ impl<P: Probe> Shard<'_, P> {
         } else {
             let credit = Credit { freed, lane: in_lane, bytes: wire };
             self.outbox[usize::from(from)].credits.push(credit);
-            self.first_mail = self.first_mail.min(freed + world.least_cable_ps);
+            self.first_handoff_ps = self.first_handoff_ps.min(freed + model.least_cable_ps);
         }
     }
 
     /// Sends a packet whose head leaves at `start` and its tail at `end` by `cable` to where `out` leads.
     #[inline(always)]
-    fn pass_on(&mut self, out: Output, slot: u32, cable: Wire, (start, end): (u64, u64)) {
+    fn forward(&mut self, out: Output, slot: u32, cable: Cable, (start, end): (u64, u64)) {
         let state = self.links.lane(out.lane);
         if state.leads_to_node() {
             // The node takes everything at line rate: its credit comes back as the tail arrives.
@@ -290,10 +304,10 @@ impl<P: Probe> Shard<'_, P> {
             self.return_credit(out.lane, arrival, self.packets[slot].wire);
             return self.deliver(slot, arrival);
         }
-        let latency = u64::from(cable.delay) + self.world.settings.switch_delay_ps;
+        let latency = u64::from(cable.delay) + self.model.settings.switch_delay_ps;
         let Lane { global, shard, dst, port, .. } = *state;
         let tail_ready = end + latency;
-        let ready = match self.world.settings.switching {
+        let ready = match self.model.settings.switching {
             Switching::CutThrough => start + latency,
             Switching::StoreAndForward => tail_ready,
         };
@@ -303,25 +317,27 @@ impl<P: Probe> Shard<'_, P> {
             (packet.next, packet.input, packet.hops) = (dst, port, hops);
             (packet.ready, packet.tail_ready) = (ready, tail_ready);
             (packet.lane, packet.from) = (lane, from);
-            let arrival = Event::new(ready, Class::Arrival, global, slot);
-            self.queue.push_for(self.world.group(dst), arrival);
+            let arrival = Event::new(ready, EventKind::Arrival, global, slot);
+            self.queue.push_for(self.model.group(dst), arrival);
         } else {
-            let light = self.congestion.lights.carried(slot);
-            let there = self.outbox[usize::from(shard)].packet(global, light);
+            let light = self.congestion.lights.on_packet(slot);
+            let there = self.outbox[usize::from(shard)].add_packet(global, light);
             let input = port;
             *there = Packet { next: dst, input, hops, ready, tail_ready, lane, from, ..*packet };
-            self.first_mail = self.first_mail.min(ready);
+            self.first_handoff_ps = self.first_handoff_ps.min(ready);
             self.packets.remove(slot);
         }
     }
 
     /// Chooses the lane by which a packet goes on towards its node.
     #[inline(always)]
-    fn choose(&mut self, switch: u32, slot: u32, service: u8, route: Route) -> Output {
+    fn choose_output(&mut self, switch: u32, slot: u32, service: u8, route: Route) -> Output {
         let Route { start, n, first } = route;
         let (link, lane) = match n {
             0 => self.choose_by_rule(switch, slot),
-            _ => (self.links.least_loaded_of(start, n.into(), first.into(), self.now), service),
+            _ => {
+                (self.links.least_loaded_in_range(start, n.into(), first.into(), self.now), service)
+            }
         };
         Output { link, lane: self.links.lane_of(link, lane) }
     }
@@ -330,102 +346,102 @@ impl<P: Probe> Shard<'_, P> {
     /// is its node's.
     #[inline(always)]
     fn route(&self, packet: &Packet) -> (Route, bool) {
-        let world = self.world;
-        let place = world.places[packet.node as usize];
-        let switch = packet.next - world.n_nodes;
-        let home = place.home == switch;
-        let Some(links) = world.side_by_side(switch, place) else {
-            return (Route { start: place.ejection, n: home.into(), first: 0 }, home);
+        let model = self.model;
+        let attachment = model.attachments[packet.node as usize];
+        let switch = packet.next - model.n_nodes;
+        let ejects = attachment.switch == switch;
+        let Some(links) = model.candidate_range(switch, attachment) else {
+            return (Route { start: attachment.ejection, n: ejects.into(), first: 0 }, ejects);
         };
         // Up, down or home: nobody could guess it.
-        let elsewhere = links.start.wrapping_sub(world.cut.link_shift[packet.next as usize]);
-        let start = select_unpredictable(home, place.ejection, elsewhere);
-        let n = select_unpredictable(home, 1, links.end - links.start);
-        let route = if self.by_load {
+        let elsewhere = links.start.wrapping_sub(model.partition.link_shift[packet.next as usize]);
+        let start = select_unpredictable(ejects, attachment.ejection, elsewhere);
+        let n = select_unpredictable(ejects, 1, links.end - links.start);
+        let route = if self.adaptive_single_lane {
             let first = self.draw(packet.id, packet.hops, n) as u16;
             Route { start, n: n as u16, first }
         } else {
             self.route_unloaded(packet, start, n)
         };
-        (route, home)
+        (route, ejects)
     }
 
     /// The same where load is not what decides, of `n` links side by side from `start` on.
     #[inline(never)]
     fn route_unloaded(&self, packet: &Packet, start: u32, n: u32) -> Route {
-        let world = self.world;
-        let place = match world.settings.routing {
+        let model = self.model;
+        let attachment = match model.settings.routing {
             _ if n == 1 => 0,
             Routing::Deterministic => {
-                let shift = world.cut.link_shift[packet.next as usize];
-                let link = world.fixed(packet.next - world.n_nodes, packet.node);
+                let shift = model.partition.link_shift[packet.next as usize];
+                let link = model.fixed(packet.next - model.n_nodes, packet.node);
                 link.wrapping_sub(shift).wrapping_sub(start)
             }
             Routing::Random => self.draw(packet.id, packet.hops, n),
-            Routing::Adaptive | Routing::Vc => return Route::default(),
+            Routing::Adaptive | Routing::VirtualCircuit => return Route::default(),
         };
-        Route { start: start + place, n: 1, first: 0 }
+        Route { start: start + attachment, n: 1, first: 0 }
     }
 
     /// Starts to fetch what the arrival of `packet` will read: the lane it is likely to leave by, or, where
     /// the network does not fit the cache, what tells which that is. Returns what is known of its route, and
     /// whether that leads to its node.
     #[inline(always)]
-    pub fn fetch_for(&self, packet: &Packet) -> (Route, bool) {
-        if self.world.is_node(packet.next) {
+    pub fn prefetch_arrival(&self, packet: &Packet) -> (Route, bool) {
+        if self.model.is_node(packet.next) {
             return (Route::default(), false);
         }
-        let (route, home) = self.route(packet);
+        let (route, ejects) = self.route(packet);
         let link = route.start + u32::from(route.first);
-        if self.links.are_many() {
-            self.links.loads.fetch(route.start, route.first.into());
+        if self.links.exceed_cache() {
+            self.links.loads.prefetch(route.start, route.first.into());
         } else {
-            self.links.fetch_lane(self.links.lane_of(link, packet.service));
+            self.links.prefetch_lane(self.links.lane_of(link, packet.service));
         }
         if P::ON {
-            let input = self.input(packet.next, packet.input);
-            self.probe.fetch(link, input);
+            let input = self.input_link(packet.next, packet.input);
+            self.probe.prefetch(link, input);
         }
-        (route, home)
+        (route, ejects)
     }
 
     /// Starts to fetch the lane that `packet`, which has this route, would take when it arrives if nothing
     /// happened before.
     #[inline]
-    pub fn fetch_likely(&self, packet: &Packet, route: Route) {
+    pub fn prefetch_likely_output(&self, packet: &Packet, route: Route) {
         let Route { start, n, first } = route;
         if n > 0 {
             let (n, first) = (n.into(), first.into());
-            let link = self.links.least_loaded_of(start, n, first, packet.ready);
-            self.links.fetch_lane(self.links.lane_of(link, packet.service));
+            let link = self.links.least_loaded_in_range(start, n, first, packet.ready);
+            self.links.prefetch_lane(self.links.lane_of(link, packet.service));
         }
     }
 
     /// Which of `n` candidates a packet looks at first at the last of so many switches.
     #[inline]
     fn draw(&self, id: u64, hops: u8, n: u32) -> u32 {
-        below(self.world.choice.draw(id, u64::from(hops) - 1), n)
+        below(self.model.choice.draw(id, u64::from(hops) - 1), n)
     }
 
     /// The same for any rule, routing and number of lanes.
     fn choose_by_rule(&mut self, switch: u32, slot: u32) -> (u32, u8) {
-        let world = self.world;
-        let shift = world.cut.link_shift[(world.n_nodes + switch) as usize];
+        let model = self.model;
+        let shift = model.partition.link_shift[(model.n_nodes + switch) as usize];
         let packet = &self.packets[slot];
         let (node, id, hops, service) = (packet.node, packet.id, packet.hops, packet.service);
-        let (via, state) = self.detour(switch, slot);
-        let step = world.plan.next(switch, node, via, state);
-        let lane = step.lane * world.settings.services + service;
+        let (via, state) = self.choose_detour(switch, slot);
+        let step = model.plan.next(switch, node, via, state);
+        let lane = step.lane * model.settings.services + service;
         let links = step.shortest();
         let n = links.len();
         let draw = || self.draw(id, hops, n as u32) as usize;
-        let fixed = || world.plan.fixed(switch, node, via, state, &step);
-        let link = match world.settings.routing {
+        let fixed = || model.plan.fixed(switch, node, via, state, &step);
+        let link = match model.settings.routing {
             Routing::Deterministic => fixed().wrapping_sub(shift),
             Routing::Random => links[draw()].wrapping_sub(shift),
-            Routing::Vc => {
+            Routing::VirtualCircuit => {
                 let default = fixed().wrapping_sub(shift);
-                self.circuit(switch, slot, default, shift, step.links)
+                self.virtual_circuit_link(switch, slot, default, shift, step.links)
             }
             Routing::Adaptive => {
                 if step.links.len() == 1 {
@@ -440,18 +456,25 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// The link of a packet by VC routing; handshakes take the default port.
-    fn circuit(&mut self, switch: u32, slot: u32, default: u32, shift: u32, links: &[u32]) -> u32 {
+    fn virtual_circuit_link(
+        &mut self,
+        switch: u32,
+        slot: u32,
+        default: u32,
+        shift: u32,
+        links: &[u32],
+    ) -> u32 {
         let packet = &self.packets[slot];
-        if packet.content() != Content::Data {
+        if packet.content() != PacketKind::Data {
             return default;
         }
-        let message = &self.world.program.messages[packet.message as usize];
-        let size = u64::from(self.world.settings.packet_bytes);
+        let message = &self.model.program.messages[packet.message as usize];
+        let size = u64::from(self.model.settings.packet_bytes);
         let number = packet.id - message.first_packet;
-        let place = (number == 0, (number + 1) * size >= message.bytes);
+        let attachment = (number == 0, (number + 1) * size >= message.bytes);
         let links = links.iter().map(|link| link.wrapping_sub(shift));
-        let switch = self.world.cut.local_switch[switch as usize];
-        self.circuits.route(switch, packet.message, place, default, links)
+        let switch = self.model.partition.local_switch[switch as usize];
+        self.virtual_circuits.route(switch, packet.message, attachment, default, links)
     }
 
     /// The candidate with the least backlog: among equals the first from place `start` on, round the
@@ -470,8 +493,8 @@ impl<P: Probe> Shard<'_, P> {
         }
         if !aside.is_empty() {
             // A step aside must save what it costs: as much as a full buffer takes to be sent.
-            let buffer = self.world.settings.buffer_bytes;
-            let gain = self.links.wire_of(best.0).serialization(buffer);
+            let buffer = self.model.settings.buffer_bytes;
+            let gain = self.links.cable_of(best.0).serialization_ps(buffer);
             let limit = (best.0, best.1.saturating_sub(gain));
             best = self.links.least_loaded(aside, shift, lane, self.now, limit);
         }
@@ -479,31 +502,31 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     /// Detour and state of a packet at `switch`; decided at its first switch.
-    fn detour(&self, switch: u32, slot: u32) -> (u32, RouteState) {
-        let world = self.world;
+    fn choose_detour(&self, switch: u32, slot: u32) -> (u32, RouteState) {
+        let model = self.model;
         let packet = &self.packets[slot];
-        let detours = world.plan.detours();
-        if detours == 0 || world.settings.detour == Detour::Never {
+        let detours = model.plan.detours();
+        if detours == 0 || model.settings.detour == Detour::Never {
             return (u32::MAX, packet.state);
         }
-        let bits = random(world.settings.seed, Stream::Detour, packet.id, 0);
+        let bits = random(model.settings.seed, Stream::Detour, packet.id, 0);
         let via = below(bits, detours);
         if packet.hops > 1 {
             return (via, packet.state);
         }
-        let state = world.plan.start(switch, packet.node, via);
-        if world.settings.detour == Detour::Valiant || !state.detouring() {
+        let state = model.plan.start(switch, packet.node, via);
+        if model.settings.detour == Detour::Valiant || !state.detouring() {
             return (via, state);
         }
         // UGAL-L (Singh, 2005): queue × hops of both ways, as this switch sees them.
-        let shift = world.cut.link_shift[(world.n_nodes + switch) as usize];
+        let shift = model.partition.link_shift[(model.n_nodes + switch) as usize];
         let cost = |via: u32, state: RouteState| {
-            let step = world.plan.next(switch, packet.node, via, state);
-            let lane = step.lane * world.settings.services + packet.service;
+            let step = model.plan.next(switch, packet.node, via, state);
+            let lane = step.lane * model.settings.services + packet.service;
             let backlog =
                 |&link: &u32| self.links.backlog(link.wrapping_sub(shift), lane, self.now);
             let queue = step.links.iter().map(backlog).min();
-            let hops = world.plan.hops(world.fabric, switch, packet.node, via);
+            let hops = model.plan.hops(model.fabric, switch, packet.node, via);
             queue.unwrap_or(NEVER).saturating_mul(hops.into())
         };
         let minimal = cost(u32::MAX, RouteState::START);
@@ -521,13 +544,13 @@ impl<P: Probe> Shard<'_, P> {
     fn mark(&mut self, out: Output, slot: u32, joining: u32) {
         if self.probe.wants_hops() {
             let congested = self.congested(out.lane, slot, joining);
-            self.show(out, slot, joining, congested);
+            self.report_hop(out, slot, joining, congested);
         }
     }
 
     /// The same of one of which it is known.
     #[inline(always)]
-    fn show(&mut self, out: Output, slot: u32, joining: u32, congested: bool) {
+    fn report_hop(&mut self, out: Output, slot: u32, joining: u32, congested: bool) {
         if !self.probe.wants_hops() {
             return;
         }
@@ -540,9 +563,9 @@ impl<P: Probe> Shard<'_, P> {
             congested,
             queue,
             packet: packet.id,
-            index: packet.hops - 1 + u8::from(self.world.settings.count_injection),
+            index: packet.hops - 1 + u8::from(self.model.settings.count_injection),
         };
-        let bits = self.world.reservoir.draw(packet.id, packet.hops.into());
+        let bits = self.model.reservoir.draw(packet.id, packet.hops.into());
         self.probe.hop(self.now, hop, packet.observed(), &mut packet.mark, bits);
     }
 
@@ -552,24 +575,24 @@ impl<P: Probe> Shard<'_, P> {
     /// exceeds credit": what waits for credit is compared with the credit that is left.
     #[inline(always)]
     fn congested(&mut self, lane: u32, slot: u32, joining: u32) -> bool {
-        if self.world.settings.rule == Rule::QueueExceedsCredit {
-            return self.short_of(lane, self.links.loads.waiting(lane) + u64::from(joining));
+        if self.model.settings.rule == MarkingRule::QueueExceedsCredit {
+            return self.lacks_credit(lane, self.links.loads.waiting(lane) + u64::from(joining));
         }
-        self.congested_otherwise(lane, slot, joining)
+        self.congested_by_other_rules(lane, slot, joining)
     }
 
     /// The other rules.
     #[inline(never)]
-    fn congested_otherwise(&mut self, lane: u32, slot: u32, joining: u32) -> bool {
+    fn congested_by_other_rules(&mut self, lane: u32, slot: u32, joining: u32) -> bool {
         let queued = || self.queued(lane) + u64::from(joining);
-        match self.world.settings.rule {
-            Rule::QueueExceedsCredit => false,
-            Rule::Queue => queued() > self.world.settings.rule_bytes,
-            Rule::Credit => self.short_of(lane, self.world.settings.rule_bytes),
-            Rule::Proportional => {
+        match self.model.settings.rule {
+            MarkingRule::QueueExceedsCredit => false,
+            MarkingRule::Queue => queued() > self.model.settings.rule_bytes,
+            MarkingRule::Credit => self.lacks_credit(lane, self.model.settings.rule_bytes),
+            MarkingRule::Proportional => {
                 let Packet { id, hops, .. } = self.packets[slot];
-                let bits = random(self.world.settings.seed, Stream::Mark, id, hops.into()) >> 32;
-                u128::from(bits) * u128::from(self.world.settings.rule_bytes)
+                let bits = random(self.model.settings.seed, Stream::Mark, id, hops.into()) >> 32;
+                u128::from(bits) * u128::from(self.model.settings.rule_bytes)
                     < u128::from(queued()) << 32
             }
         }
@@ -577,7 +600,7 @@ impl<P: Probe> Shard<'_, P> {
 
     /// Whether `lane` has less than `bytes` of credit.
     #[inline(always)]
-    fn short_of(&mut self, lane: u32, bytes: u64) -> bool {
+    fn lacks_credit(&mut self, lane: u32, bytes: u64) -> bool {
         let now = self.now;
         u32::try_from(bytes).map_or(true, |bytes| !self.links.has(lane, bytes, now))
     }

@@ -14,7 +14,7 @@ struct Switch {
 
 /// Entries of all switches, and the flows on each link of a shard.
 #[derive(Debug, Default)]
-pub(crate) struct Circuits {
+pub(crate) struct VirtualCircuits {
     switches: Vec<Switch>,
     flows: Vec<u32>,
     room: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Circuits {
     pub refused: u64,
 }
 
-impl Circuits {
+impl VirtualCircuits {
     /// For so many switches and links, with `room` entries a switch.
     pub fn new(switches: usize, links: usize, room: u32) -> Self {
         Self {
@@ -88,19 +88,19 @@ mod tests {
 
     #[test]
     fn flows_spread_while_entries_last_and_give_them_back() {
-        let mut circuits = Circuits::new(1, 4, 2);
-        let open = |c: &mut Circuits, flow| c.route(0, flow, (true, false), 1, 0..4);
-        let links: Vec<u32> = (0..5).map(|flow| open(&mut circuits, flow)).collect();
+        let mut virtual_circuits = VirtualCircuits::new(1, 4, 2);
+        let open = |c: &mut VirtualCircuits, flow| c.route(0, flow, (true, false), 1, 0..4);
+        let links: Vec<u32> = (0..5).map(|flow| open(&mut virtual_circuits, flow)).collect();
         // The default port, two with entries, then the default for want of entries.
         assert_eq!(links, [1, 0, 2, 1, 1]);
-        assert_eq!(circuits.refused, 2);
-        assert_eq!(circuits.route(0, 1, (false, false), 1, 0..4), 0);
-        assert_eq!(circuits.route(0, 1, (false, true), 1, 0..4), 0);
-        assert_eq!(open(&mut circuits, 9), 0);
+        assert_eq!(virtual_circuits.refused, 2);
+        assert_eq!(virtual_circuits.route(0, 1, (false, false), 1, 0..4), 0);
+        assert_eq!(virtual_circuits.route(0, 1, (false, true), 1, 0..4), 0);
+        assert_eq!(open(&mut virtual_circuits, 9), 0);
         for (flow, link) in [(0, 1), (2, 2), (3, 1), (4, 1), (9, 0)] {
-            assert!(!circuits.is_empty());
-            assert_eq!(circuits.route(0, flow, (false, true), 1, 0..4), link);
+            assert!(!virtual_circuits.is_empty());
+            assert_eq!(virtual_circuits.route(0, flow, (false, true), 1, 0..4), link);
         }
-        assert!(circuits.is_empty());
+        assert!(virtual_circuits.is_empty());
     }
 }

@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 
 use tailback_engine::{
-    CongestionControl, CongestionScheme, EngineError, Outcome, Placement, Program, Settings, Work,
-    simulate,
+    CongestionControl, CongestionScheme, EngineError, Outcome, Parallelism, Placement, Program,
+    Settings, simulate,
 };
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule};
+use tailback_fabric::{Fabric, Plan, Routes, RoutingRule};
 
 /// Two-level tree: 4 leaves of 4 hosts, 2 spines, 100 Gb/s, 10 ns cables.
 pub const SMALL: Shape = Shape {
@@ -106,9 +106,9 @@ pub fn run_on(
     settings: &Settings,
     program: &Program,
 ) -> Result<Outcome, EngineError> {
-    let plan = Plan::new(fabric, PlanRule::Table(Routes::up_down(fabric)?))?;
+    let plan = Plan::new(fabric, RoutingRule::Table(Routes::up_down(fabric)?))?;
     let placement = in_order(program.n_ranks());
-    simulate(fabric, &plan, settings, program, &placement, Work::default(), &mut |_| {
+    simulate(fabric, &plan, settings, program, &placement, Parallelism::default(), &mut |_| {
         ControlFlow::Continue(())
     })
 }

@@ -142,13 +142,13 @@ impl Sideways {
 mod tests {
     use super::*;
     use crate::modified_tree::{Shape, build};
-    use crate::{Plan, Rule};
+    use crate::{Plan, RoutingRule};
 
     fn tree(arity: u32, levels: u32, width: u32) -> (Fabric, Plan) {
         let shape = Shape { arity, levels, width, gbps: [100.0; 3], delay_ps: [0; 3] };
         let fabric = build(&shape).unwrap();
         let rule = Sideways::new(&fabric, arity, levels, width).unwrap();
-        let plan = Plan::new(&fabric, Rule::Sideways(rule)).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::Sideways(rule)).unwrap();
         (fabric, plan)
     }
 
@@ -185,7 +185,7 @@ mod tests {
         }
         pairs.extend((0..2).map(|digit| (rule.key(3, digit), reverse)));
         rule.down = LinkSets::of((fabric.n_switches * 2) as usize, pairs);
-        let plan = Plan::new(&fabric, Rule::Sideways(rule)).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::Sideways(rule)).unwrap();
         let error = plan.check(&fabric).unwrap_err();
         let FabricError::Deadlock { cycle } = error else { panic!("{error}") };
         assert!(cycle.iter().any(|&(link, _)| link == reverse), "{cycle:?}");
@@ -207,8 +207,8 @@ mod tests {
         let (fabric, plan) = tree(4, 3, 0);
         let mut load = vec![0; fabric.n_links()];
         for to in 16..64 {
-            let mut switch = plan.home[0];
-            while switch != plan.home[to as usize] {
+            let mut switch = plan.node_switch[0];
+            while switch != plan.node_switch[to as usize] {
                 let step = plan.next(switch, to, u32::MAX, RouteState::START);
                 let link = plan.fixed(switch, to, u32::MAX, RouteState::START, &step) as usize;
                 load[link] += 1;

@@ -2,20 +2,20 @@
 
 use std::ops::Range;
 
-use tailback_fabric::{Fabric, FabricError, Plan, RouteState, Rule};
+use tailback_fabric::{Fabric, FabricError, Plan, RouteState, RoutingRule};
 
 use crate::events::queue::EventQueue;
 use crate::host::pacing::interval;
 use crate::intrinsics::prefetch;
-use crate::limits::{self, MOST_PS};
+use crate::limits::{self, MAX_TIME_PS};
 use crate::network::link::NIL;
-use crate::parallel::partition::Cut;
-use crate::program::{Compiled, Envelope, Placement, Program, compile};
-use crate::rng::{Source, Stream, random};
-use crate::settings::{Detour, Offset, Pacing};
+use crate::parallel::partition::Partition;
+use crate::program::{CompiledProgram, Envelope, Placement, Program, compile};
+use crate::rng::{RandomSource, Stream, random};
+use crate::settings::{Detour, Pacing, PacingOffset};
 use crate::{EngineError, Settings};
 
-pub(crate) struct World<'a> {
+pub(crate) struct Model<'a> {
     pub fabric: &'a Fabric,
     pub plan: &'a Plan,
     /// A copy: what every hop looks at is near.
@@ -23,14 +23,14 @@ pub(crate) struct World<'a> {
     /// Vertices below this are nodes, the others switches.
     pub n_nodes: u32,
     pub placement: &'a Placement,
-    pub program: Compiled,
-    /// Where the state of each message is; empty if it is the same for all: see [`World::send_of`].
-    sides: Vec<Sides>,
+    pub program: CompiledProgram,
+    /// Where the state of each message is; empty if it is the same for all: see [`Model::send_of`].
+    endpoints: Vec<EndpointIndex>,
     /// How many of either side every shard has.
-    pub n_sides: Vec<Sides>,
-    pub cut: Cut,
+    pub endpoint_counts: Vec<EndpointIndex>,
+    pub partition: Partition,
     /// Every node's place in the network.
-    pub places: Vec<Place>,
+    pub attachments: Vec<NodeAttachment>,
     /// Group of every vertex within its shard.
     groups: Vec<u32>,
     /// Number of each rank within its shard, unless there is one shard.
@@ -38,8 +38,8 @@ pub(crate) struct World<'a> {
     /// Ranks of every shard, in order.
     ranks: Vec<Vec<u32>>,
     /// Random numbers for the choice among candidates and for reservoirs.
-    pub choice: Source,
-    pub reservoir: Source,
+    pub choice: RandomSource,
+    pub reservoir: RandomSource,
     /// Shortest cable between switches.
     pub least_cable_ps: u64,
     pub total_packets: u64,
@@ -47,7 +47,7 @@ pub(crate) struct World<'a> {
 
 /// Numbers of the two sides of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sides {
+pub(crate) struct EndpointIndex {
     /// The sending one within the sender's shard.
     pub send: u32,
     /// The receiving one within the receiver's shard.
@@ -57,16 +57,16 @@ pub(crate) struct Sides {
 /// Where a node is; all in one place for a packet on its way there.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(16))]
-pub(crate) struct Place {
+pub(crate) struct NodeAttachment {
     /// Its switch.
-    pub home: u32,
+    pub switch: u32,
     /// Number of that switch among those that carry nodes, where routes are a table.
     pub column: u32,
     /// The link to it, numbered within the shard.
     pub ejection: u32,
 }
 
-impl<'a> World<'a> {
+impl<'a> Model<'a> {
     /// Checks everything and numbers it for the shards.
     pub fn new(
         fabric: &'a Fabric,
@@ -79,48 +79,49 @@ impl<'a> World<'a> {
         settings.check()?;
         limits::check(fabric, plan, settings, program, placement)?;
         let compiled = compile(program, settings.packet_bytes)?;
-        let cut = cut_for(fabric, plan, placement, &compiled, settings, shards);
-        let (ranks, local_ranks) = number_ranks(placement, &cut, program.n_ranks() as u32);
-        let (sides, n_sides) = number_sides(placement, &cut, &compiled.messages);
+        let partition = partition_for(fabric, plan, placement, &compiled, settings, shards);
+        let (ranks, local_ranks) = number_ranks(placement, &partition, program.n_ranks() as u32);
+        let (endpoints, endpoint_counts) =
+            number_endpoints(placement, &partition, &compiled.messages);
         let of_packets = |m: &Envelope| u64::from(packets_of(m, settings));
-        let world = Self {
+        let model = Self {
             fabric,
             plan,
             settings: settings.clone(),
             n_nodes: fabric.n_nodes,
             placement,
-            sides,
-            n_sides,
-            least_cable_ps: (cut.lookahead_ps - settings.switch_delay_ps).min(u64::MAX / 4),
-            places: places(fabric, plan, &cut),
-            groups: groups(plan, &cut),
+            endpoints,
+            endpoint_counts,
+            least_cable_ps: (partition.lookahead_ps - settings.switch_delay_ps).min(u64::MAX / 4),
+            attachments: attachments(fabric, plan, &partition),
+            groups: groups(plan, &partition),
             total_packets: compiled.messages.iter().map(of_packets).sum(),
-            choice: Source::new(settings.seed, Stream::Route),
-            reservoir: Source::new(settings.seed, Stream::Reservoir),
+            choice: RandomSource::new(settings.seed, Stream::Route),
+            reservoir: RandomSource::new(settings.seed, Stream::Reservoir),
             program: compiled,
-            cut,
+            partition,
             local_ranks,
             ranks,
         };
-        world.check_paths()?;
-        Ok(world)
+        model.check_paths()?;
+        Ok(model)
     }
 
     /// A queue for so many groups.
     pub fn queue(&self, groups: usize) -> EventQueue {
-        EventQueue::new(window_ps(self.fabric, &self.settings, &self.cut), groups)
+        EventQueue::new(window_ps(self.fabric, &self.settings, &self.partition), groups)
     }
 
-    /// The first window beyond [`MOST_PS`].
+    /// The first window beyond [`MAX_TIME_PS`].
     pub fn last_window(&self) -> u64 {
-        self.queue(0).window_of(MOST_PS).0
+        self.queue(0).window_of(MAX_TIME_PS).0
     }
 
     /// Number within its shard of the first of the links that leave a vertex.
     #[inline]
     pub fn first_port(&self, vertex: u32) -> u32 {
         let first = self.fabric.out_start[vertex as usize];
-        first.wrapping_sub(self.cut.link_shift[vertex as usize])
+        first.wrapping_sub(self.partition.link_shift[vertex as usize])
     }
 
     /// Group of a vertex within its shard.
@@ -150,9 +151,9 @@ impl<'a> World<'a> {
             return 0;
         }
         let part = match settings.pacing_offset {
-            Offset::None => return 0,
-            Offset::Random => random(settings.seed, Stream::Pace, first_packet, 0),
-            Offset::Shift => {
+            PacingOffset::None => return 0,
+            PacingOffset::Random => random(settings.seed, Stream::Pace, first_packet, 0),
+            PacingOffset::Shift => {
                 let node = |rank: u32| u64::from(self.placement.node[rank as usize]);
                 let nodes = u64::from(self.fabric.n_nodes);
                 (nodes + node(dst) - node(src)) % nodes * (u64::MAX / nodes)
@@ -170,25 +171,25 @@ impl<'a> World<'a> {
 
     /// Shard of a rank.
     pub fn shard_of_rank(&self, rank: u32) -> usize {
-        self.cut.of_node[self.placement.node[rank as usize] as usize].into()
+        self.partition.of_node[self.placement.node[rank as usize] as usize].into()
     }
 
     /// Injection link of a node, numbered within its shard.
     pub fn injection(&self, node: u32) -> u32 {
-        let shift = self.cut.link_shift[node as usize];
+        let shift = self.partition.link_shift[node as usize];
         self.plan.injection[node as usize].wrapping_sub(shift)
     }
 
     /// Number of a message's sending side within the sender's shard.
     #[inline]
     pub fn send_of(&self, message: u32) -> u32 {
-        self.sides.get(message as usize).map_or(message, |sides| sides.send)
+        self.endpoints.get(message as usize).map_or(message, |endpoints| endpoints.send)
     }
 
     /// Number of its receiving side within the receiver's shard.
     #[inline]
     pub fn receive_of(&self, message: u32) -> u32 {
-        self.sides.get(message as usize).map_or(message, |sides| sides.receive)
+        self.endpoints.get(message as usize).map_or(message, |endpoints| endpoints.receive)
     }
 
     /// Number of a rank within its shard.
@@ -200,18 +201,18 @@ impl<'a> World<'a> {
     /// Candidates at `switch` towards a node elsewhere, numbered over the fabric, where they are
     /// neighbours by the rule of the routes.
     #[inline]
-    pub fn side_by_side(&self, switch: u32, place: Place) -> Option<Range<u32>> {
+    pub fn candidate_range(&self, switch: u32, attachment: NodeAttachment) -> Option<Range<u32>> {
         match &self.plan.rule {
-            Rule::Table(routes) => routes.range(switch, place.column),
+            RoutingRule::Table(routes) => routes.range(switch, attachment.column),
             _ => None,
         }
     }
 
-    /// The link a fixed route from `switch` to `node` takes, where [`World::side_by_side`] has some.
+    /// The link a fixed route from `switch` to `node` takes, where [`Model::side_by_side`] has some.
     #[inline]
     pub fn fixed(&self, switch: u32, node: u32) -> u32 {
         match &self.plan.rule {
-            Rule::Table(routes) => routes.fixed(switch, node),
+            RoutingRule::Table(routes) => routes.fixed(switch, node),
             _ => NIL,
         }
     }
@@ -224,22 +225,22 @@ impl<'a> World<'a> {
 
     /// Starts to fetch where a node is.
     #[inline]
-    pub fn fetch_place(&self, node: u32) {
-        prefetch(&self.places, node);
+    pub fn prefetch_attachment(&self, node: u32) {
+        prefetch(&self.attachments, node);
     }
 
     /// Starts to fetch a message and where its sides are.
     #[inline]
-    pub fn fetch_message(&self, message: u32) {
+    pub fn prefetch_message(&self, message: u32) {
         prefetch(&self.program.messages, message);
-        self.fetch_sides(message);
+        self.prefetch_endpoints(message);
     }
 
     /// The same without the message itself.
     #[inline]
-    pub fn fetch_sides(&self, message: u32) {
-        if !self.sides.is_empty() {
-            prefetch(&self.sides, message);
+    pub fn prefetch_endpoints(&self, message: u32) {
+        if !self.endpoints.is_empty() {
+            prefetch(&self.endpoints, message);
         }
     }
 
@@ -252,14 +253,14 @@ impl<'a> World<'a> {
     /// Latency beyond the first cable, and switches visited, of a path nobody else is on.
     pub fn uncontended(&self, injection: u32, node: u32) -> (u64, u8) {
         let switch = self.fabric.link_dst[injection as usize] - self.fabric.n_nodes;
-        let (latency, hops) = self.way(switch, node);
+        let (latency, hops) = self.shortest_latency(switch, node);
         (latency + self.settings.switch_delay_ps, hops + 1)
     }
 
     /// Latency from the outputs of `switch` to `node`, and switches visited after it.
-    fn way(&self, mut switch: u32, node: u32) -> (u64, u8) {
+    fn shortest_latency(&self, mut switch: u32, node: u32) -> (u64, u8) {
         let ejection = self.plan.ejection[node as usize];
-        let goal = self.plan.home[node as usize];
+        let goal = self.plan.node_switch[node as usize];
         let (mut latency, mut hops) = (0, 0);
         let mut state = RouteState::START;
         while switch != goal {
@@ -275,11 +276,11 @@ impl<'a> World<'a> {
 
     /// Latency of a notice from `switch` to a `node` that has sent something through it; at least
     /// what the cut needs. Tables that lead only there and not back are taken for one cable's.
-    pub fn way_back(&self, switch: u32, node: u32) -> u64 {
+    pub fn notice_latency(&self, switch: u32, node: u32) -> u64 {
         let leads = self.plan.leads(self.fabric, switch, node);
-        let home = self.plan.home[node as usize] == switch;
-        let latency = if home || leads { self.way(switch, node).0 } else { 0 };
-        if home { latency } else { latency.max(self.cut.lookahead_ps) }
+        let attached = self.plan.node_switch[node as usize] == switch;
+        let latency = if attached || leads { self.shortest_latency(switch, node).0 } else { 0 };
+        if attached { latency } else { latency.max(self.partition.lookahead_ps) }
     }
 
     /// Every pair of ranks that communicates by the network needs a path, no longer than packets can count.
@@ -295,12 +296,12 @@ impl<'a> World<'a> {
         }
         if self.settings.detour != Detour::Never && self.plan.detours() > 0 {
             // There and back again: a detour may lead to the far end of the network.
-            let corner = self.plan.home[0];
+            let corner = self.plan.node_switch[0];
             let to = |node| self.plan.hops(self.fabric, corner, node, NIL);
             longest = 2 * (0..self.n_nodes).map(to).max().unwrap_or(0) + 1;
         }
-        if longest > MOST_SWITCHES {
-            let (value, limit) = (longest.into(), MOST_SWITCHES.into());
+        if longest > MAX_SWITCHES {
+            let (value, limit) = (longest.into(), MAX_SWITCHES.into());
             return Err(EngineError::TooLarge { what: "switches on a path", value, limit });
         }
         Ok(())
@@ -308,7 +309,8 @@ impl<'a> World<'a> {
 
     /// Switches on the way from one node to another.
     fn switches_between(&self, from: u32, to: u32) -> Result<u32, FabricError> {
-        let (here, goal) = (self.plan.home[from as usize], self.plan.home[to as usize]);
+        let (here, goal) =
+            (self.plan.node_switch[from as usize], self.plan.node_switch[to as usize]);
         match self.plan.hops(self.fabric, here, to, NIL) {
             u32::MAX => Err(FabricError::Unconnected { from: here, to: goal }),
             hops => Ok(hops + 1),
@@ -317,86 +319,90 @@ impl<'a> World<'a> {
 }
 
 /// Packets count the switches they visit in a byte.
-const MOST_SWITCHES: u32 = u8::MAX as u32 - 1;
+const MAX_SWITCHES: u32 = u8::MAX as u32 - 1;
 
 /// The cut into so many shards; hosts with several adapters hold switches together, for their ranks talk
 /// without the network.
-fn cut_for(
+fn partition_for(
     fabric: &Fabric,
     plan: &Plan,
     placement: &Placement,
-    program: &Compiled,
+    program: &CompiledProgram,
     settings: &Settings,
     shards: u32,
-) -> Cut {
-    let mut cut = Cut::new(fabric, plan, settings.switch_delay_ps, shards);
-    let home = |rank: u32| plan.home[placement.node[rank as usize] as usize];
+) -> Partition {
+    let mut partition = Partition::new(fabric, plan, settings.switch_delay_ps, shards);
+    let switch_of = |rank: u32| plan.node_switch[placement.node[rank as usize] as usize];
     let host = |rank: u32| placement.host[rank as usize];
     let within = program.messages.iter().filter(|m| host(m.src) == host(m.dst));
-    let pairs = within.map(|m| (home(m.src), home(m.dst))).filter(|(a, b)| a != b);
+    let pairs = within.map(|m| (switch_of(m.src), switch_of(m.dst))).filter(|(a, b)| a != b);
     let pairs: Vec<(u32, u32)> = pairs.collect();
-    if pairs.iter().any(|&(a, b)| cut.of_switch[a as usize] != cut.of_switch[b as usize]) {
-        cut = cut.merged(fabric);
+    if pairs
+        .iter()
+        .any(|&(a, b)| partition.of_switch[a as usize] != partition.of_switch[b as usize])
+    {
+        partition = partition.into_single_shard(fabric);
     }
-    cut.join(&pairs);
-    if cut.shards > 1 {
-        cut.put_border_first(fabric, plan, settings.reaches_far());
+    partition.merge_groups(&pairs);
+    if partition.shards > 1 {
+        partition.number_boundary_first(fabric, plan, settings.reaches_far());
     }
-    cut
+    partition
 }
 
 /// Ranks of every shard, and the number of each within its own. A single shard numbers them as the program
 /// does: no table.
-fn number_ranks(placement: &Placement, cut: &Cut, n: u32) -> (Vec<Vec<u32>>, Vec<u32>) {
-    let mut ranks = vec![Vec::new(); cut.shards as usize];
+fn number_ranks(placement: &Placement, partition: &Partition, n: u32) -> (Vec<Vec<u32>>, Vec<u32>) {
+    let mut ranks = vec![Vec::new(); partition.shards as usize];
     let mut local = Vec::with_capacity(n as usize);
     for rank in 0..n {
-        let here = &mut ranks[usize::from(cut.of_node[placement.node[rank as usize] as usize])];
+        let here =
+            &mut ranks[usize::from(partition.of_node[placement.node[rank as usize] as usize])];
         local.push(here.len() as u32);
         here.push(rank);
     }
-    (ranks, if cut.shards == 1 { Vec::new() } else { local })
+    (ranks, if partition.shards == 1 { Vec::new() } else { local })
 }
 
 /// Numbers of both sides of every message, and how many there are in each shard. A single shard numbers
 /// them as the program does: no table.
-fn number_sides(
+fn number_endpoints(
     placement: &Placement,
-    cut: &Cut,
+    partition: &Partition,
     messages: &[Envelope],
-) -> (Vec<Sides>, Vec<Sides>) {
-    if cut.shards == 1 {
+) -> (Vec<EndpointIndex>, Vec<EndpointIndex>) {
+    if partition.shards == 1 {
         let all = messages.len() as u32;
-        return (Vec::new(), vec![Sides { send: all, receive: all }]);
+        return (Vec::new(), vec![EndpointIndex { send: all, receive: all }]);
     }
-    let shard = |rank: u32| usize::from(cut.of_node[placement.node[rank as usize] as usize]);
-    let mut next = vec![Sides { send: 0, receive: 0 }; cut.shards as usize];
+    let shard = |rank: u32| usize::from(partition.of_node[placement.node[rank as usize] as usize]);
+    let mut next = vec![EndpointIndex { send: 0, receive: 0 }; partition.shards as usize];
     let mut number = |message: &Envelope| {
         let send = &mut next[shard(message.src)].send;
         let send = std::mem::replace(send, *send + 1);
         let receive = &mut next[shard(message.dst)].receive;
-        Sides { send, receive: std::mem::replace(receive, *receive + 1) }
+        EndpointIndex { send, receive: std::mem::replace(receive, *receive + 1) }
     };
     (messages.iter().map(&mut number).collect(), next)
 }
 
 /// Group of every vertex within its shard: that of a node is its switch's.
-fn groups(plan: &Plan, cut: &Cut) -> Vec<u32> {
-    let of_nodes = plan.home.iter().map(|&home| cut.group[home as usize]);
-    of_nodes.chain(cut.group.iter().copied()).collect()
+fn groups(plan: &Plan, partition: &Partition) -> Vec<u32> {
+    let of_nodes = plan.node_switch.iter().map(|&switch| partition.group[switch as usize]);
+    of_nodes.chain(partition.group.iter().copied()).collect()
 }
 
-fn places(fabric: &Fabric, plan: &Plan, cut: &Cut) -> Vec<Place> {
+fn attachments(fabric: &Fabric, plan: &Plan, partition: &Partition) -> Vec<NodeAttachment> {
     let local = |link: u32| {
         let src = fabric.link_src[link as usize];
-        link.wrapping_sub(cut.link_shift[src as usize])
+        link.wrapping_sub(partition.link_shift[src as usize])
     };
-    let place = |node: usize| Place {
-        home: plan.home[node],
-        column: if let Rule::Table(routes) = &plan.rule { routes.column[node] } else { 0 },
+    let attachment = |node: usize| NodeAttachment {
+        switch: plan.node_switch[node],
+        column: if let RoutingRule::Table(routes) = &plan.rule { routes.column[node] } else { 0 },
         ejection: local(plan.ejection[node]),
     };
-    (0..fabric.n_nodes as usize).map(place).collect()
+    (0..fabric.n_nodes as usize).map(attachment).collect()
 }
 
 pub(crate) fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
@@ -405,12 +411,12 @@ pub(crate) fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
 
 /// Length of a window: what groups may be apart, though not much more than a packet needs; a small part
 /// of that where all is one group.
-fn window_ps(fabric: &Fabric, settings: &Settings, cut: &Cut) -> u64 {
+fn window_ps(fabric: &Fabric, settings: &Settings, partition: &Partition) -> u64 {
     const EVENTS: f64 = 4.0;
     let fastest = fabric.link_gbps.iter().copied().fold(1.0, f64::max);
     let packet_ps = f64::from(settings.wire_bytes(settings.packet_bytes)) * 8000.0 / fastest;
-    if cut.groups.iter().any(|&groups| groups > 1) || cut.shards > 1 {
-        return cut.lookahead_ps.min(4 * packet_ps as u64).max(2);
+    if partition.groups.iter().any(|&groups| groups > 1) || partition.shards > 1 {
+        return partition.lookahead_ps.min(4 * packet_ps as u64).max(2);
     }
     let few = packet_ps * EVENTS / f64::from(fabric.n_nodes.max(1));
     few.max(16.0) as u64

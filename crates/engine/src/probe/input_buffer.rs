@@ -6,7 +6,7 @@
 
 /// The input buffer of the port that a link leaves, as what arrives there sees it.
 #[derive(Debug)]
-pub(super) struct Input {
+pub(super) struct InputBuffer {
     /// Time in which a packet was ready to leave it. While packets are in line, all until then is counted.
     stalled_ps: u64,
     /// End of the last stretch, which may lie ahead.
@@ -15,7 +15,7 @@ pub(super) struct Input {
     pub waiting: u32,
 }
 
-impl Input {
+impl InputBuffer {
     pub const EMPTY: Self = Self { stalled_ps: 0, until: 0, waiting: 0 };
 
     /// So many packets are in line from `now` on.
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn overlaps_count_once_and_the_future_not_yet() {
-        let mut input = Input::EMPTY;
+        let mut input = InputBuffer::EMPTY;
         input.leaves(10, 20);
         input.leaves(15, 18);
         input.leaves(16, 30);

@@ -142,19 +142,19 @@ impl<const N: usize> Changes<N> {
 /// What `N` numbers of links were at multiples of an interval. When there would be more than `most` instants,
 /// every other one is dropped and the interval doubles, so the length of a run need not be known beforehand.
 #[derive(Debug)]
-pub(crate) struct Sampled<const N: usize> {
+pub(crate) struct SampledSeries<const N: usize> {
     /// Time between instants, 0 when nothing is sampled.
     interval: u64,
     most: u32,
     /// Since the instant before.
     instants: Vec<Changes<N>>,
     /// Where it looked last: division is slow, and all links are looked at together.
-    looked: Look,
+    last_position: InstantPosition,
 }
 
 /// A time among the instants.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct InstantPosition {
     time: u64,
     /// Whether there is an instant at that time.
     pub due: bool,
@@ -164,9 +164,14 @@ pub(crate) struct Look {
     number: u64,
 }
 
-impl<const N: usize> Sampled<N> {
+impl<const N: usize> SampledSeries<N> {
     pub fn new(interval: u64, most: u32) -> Self {
-        Self { interval, most, instants: Vec::new(), looked: Look::at(0, interval) }
+        Self {
+            interval,
+            most,
+            instants: Vec::new(),
+            last_position: InstantPosition::at(0, interval),
+        }
     }
 
     pub fn interval(&self) -> u64 {
@@ -175,38 +180,45 @@ impl<const N: usize> Sampled<N> {
 
     /// Where `time` is among the instants.
     #[inline]
-    pub fn look(&mut self, time: u64) -> Look {
-        if self.looked.time != time {
-            self.looked = Look::at(time, self.interval);
+    pub fn position(&mut self, time: u64) -> InstantPosition {
+        if self.last_position.time != time {
+            self.last_position = InstantPosition::at(time, self.interval);
         }
-        self.looked
+        self.last_position
     }
 
-    /// Keeps what a link shows at a time, an instant or the end of the run, in place of what it `said`.
+    /// Keeps what a link shows at a time, an instant or the end of the run, in place of what it `reported_value`.
     // Numbers on their way to another function would go through memory, and wait there.
     #[inline(always)]
-    pub fn tell(&mut self, look: Look, link: u32, value: [u64; N], said: &mut [u64; N]) {
-        let change = std::array::from_fn(|number| value[number].wrapping_sub(said[number]));
+    pub fn record(
+        &mut self,
+        look: InstantPosition,
+        link: u32,
+        value: [u64; N],
+        reported_value: &mut [u64; N],
+    ) {
+        let change =
+            std::array::from_fn(|number| value[number].wrapping_sub(reported_value[number]));
         if change.iter().fold(0, |any, number| any | number) == 0 {
             return;
         }
         let mut instant = look.number;
         while instant > u64::from(self.most) {
             self.double();
-            instant = self.look(look.time).number;
+            instant = self.position(look.time).number;
         }
         let instant = instant as usize;
         if instant >= self.instants.len() {
             self.instants.resize_with(instant + 1, Changes::default);
         }
         self.instants[instant].push(link, change);
-        *said = value;
+        *reported_value = value;
     }
 
     /// What changed at an instant that is dropped counts for the next one.
     fn double(&mut self) {
         self.interval *= 2;
-        self.looked = Look::at(0, self.interval);
+        self.last_position = InstantPosition::at(0, self.interval);
         let mut halved: Vec<Changes<N>> = Vec::with_capacity(self.instants.len() / 2 + 1);
         for (instant, changes) in std::mem::take(&mut self.instants).into_iter().enumerate() {
             match halved.get_mut(instant.div_ceil(2)) {
@@ -225,7 +237,7 @@ impl<const N: usize> Sampled<N> {
     }
 }
 
-impl Look {
+impl InstantPosition {
     fn at(time: u64, interval: u64) -> Self {
         let Some(before) = time.checked_div(interval) else {
             return Self { time, due: false, after: u64::MAX, number: 0 };
@@ -237,9 +249,9 @@ impl Look {
 }
 
 /// What the links of all shards showed, each shard with the numbers of its links over the whole fabric.
-pub(super) struct OfShards<const N: usize>(pub Vec<(Sampled<N>, Vec<u32>)>);
+pub(super) struct ShardSeries<const N: usize>(pub Vec<(SampledSeries<N>, Vec<u32>)>);
 
-impl<const N: usize> OfShards<N> {
+impl<const N: usize> ShardSeries<N> {
     /// Makes all intervals as long as the longest; returns that and the number of instants.
     fn lengthen(&mut self) -> (u64, usize) {
         let interval = self.0.iter().map(|(sampled, _)| sampled.interval).max().unwrap_or(0);
@@ -272,7 +284,8 @@ impl<const N: usize> OfShards<N> {
     ) -> (u64, Rows<T>) {
         let (interval, instants) = self.lengthen();
         let touched = vec![0; links.div_ceil(64)];
-        let mut table = Table { now: vec![[0; N]; links], said: vec![[0; N]; links], touched };
+        let mut table =
+            Table { now: vec![[0; N]; links], reported_value: vec![[0; N]; links], touched };
         let mut rows = Rows::with_capacity(most * self.len());
         for instant in 0..instants {
             self.drain(instant, |link, change| each(link, change, &mut table));
@@ -286,7 +299,7 @@ impl<const N: usize> OfShards<N> {
 pub(super) struct Table<const N: usize> {
     now: Vec<[u64; N]>,
     /// What their rows say.
-    said: Vec<[u64; N]>,
+    reported_value: Vec<[u64; N]>,
     /// Links that may have changed, a bit each.
     touched: Vec<u64>,
 }
@@ -309,14 +322,16 @@ impl<const N: usize> Table<N> {
     /// Hands out links that have changed, in order, block by block: its first link, the places of those
     /// that have, and what all its links show.
     fn changed(&mut self, mut each: impl FnMut(usize, &[u8], &[[u64; N]])) {
-        let of_links = self.now.chunks(BLOCK).zip(self.said.chunks_mut(BLOCK));
+        let of_links = self.now.chunks(BLOCK).zip(self.reported_value.chunks_mut(BLOCK));
         let blocks = of_links.zip(self.touched.chunks_mut(BLOCK / 64));
-        for (first, ((now, said), touched)) in (0..).step_by(BLOCK).zip(blocks) {
+        for (first, ((now, reported_value), touched)) in (0..).step_by(BLOCK).zip(blocks) {
             let mut places = [0; BLOCK];
             let places = places_of(touched, &mut places, |place| {
                 let now = now[usize::from(place)];
-                let said = std::mem::replace(&mut said[usize::from(place)], now);
-                (0..N).fold(0, |differ, number| differ | (said[number] ^ now[number])) != 0
+                let reported_value =
+                    std::mem::replace(&mut reported_value[usize::from(place)], now);
+                (0..N).fold(0, |differ, number| differ | (reported_value[number] ^ now[number]))
+                    != 0
             });
             each(first, places, now);
         }
@@ -339,15 +354,15 @@ mod tests {
     fn twice_the_interval_shows_what_every_other_instant_showed() {
         let values = [3, 3, 5, 7, 5, 5, 0, 2, 2, 2, 4, 4];
         let record = |interval: u64, most: u32| {
-            let mut sampled = Sampled::new(interval, most);
-            let mut said = [0];
+            let mut sampled = SampledSeries::new(interval, most);
+            let mut reported_value = [0];
             for (at, &value) in values.iter().enumerate() {
-                let look = sampled.look(10 * (at as u64 + 1));
+                let look = sampled.position(10 * (at as u64 + 1));
                 if look.due {
-                    sampled.tell(look, 8, [value], &mut said);
+                    sampled.record(look, 8, [value], &mut reported_value);
                 }
             }
-            let shards = OfShards(vec![(sampled, (0..9).collect())]);
+            let shards = ShardSeries(vec![(sampled, (0..9).collect())]);
             shards.in_order::<u64>(9, 1, |link, change, table| table.change(link, change))
         };
         assert_eq!(record(10, 6), record(20, 100));

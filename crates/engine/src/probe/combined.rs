@@ -3,44 +3,45 @@
 use tailback_telemetry::Mark;
 
 use super::{
-    Arrival, Carried, Counted, Hop, Measure, Ports, Probe, Queued, Record, Rows, Sent, Slot,
+    DeliveredPacket, HeaderProbe, Hop, PacketRecord, PortCounters, PortProbe, Probe, QueueLengths,
+    Rows, SentPacket, Transmission, WindowProbe,
 };
 
 /// Any of the probes.
 #[derive(Debug, Default)]
-pub struct Several {
+pub struct CombinedProbe {
     /// Samples and truth by window.
-    pub measure: Option<Measure>,
+    pub measure: Option<WindowProbe>,
     /// Counters and queues.
-    pub ports: Option<Ports>,
+    pub ports: Option<PortProbe>,
     /// What single packets carry.
-    pub carried: Option<Carried>,
+    pub carried: Option<HeaderProbe>,
 }
 
-impl Several {
+impl CombinedProbe {
     /// Whether packets carry the published reservoirs, which the samples are made of.
     fn full(&self) -> bool {
-        self.carried.as_ref().is_none_or(Carried::full)
+        self.carried.as_ref().is_none_or(HeaderProbe::full)
     }
 }
 
-impl Probe for Several {
+impl Probe for CombinedProbe {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, link: u32, input: u32) {
+    fn prefetch(&self, link: u32, input: u32) {
         if let Some(ports) = &self.ports {
-            ports.fetch(link, input);
+            ports.prefetch(link, input);
         }
     }
 
     #[inline]
-    fn opens(&mut self, now: u64) {
+    fn begin_window(&mut self, now: u64) {
         if let Some(ports) = &mut self.ports {
-            ports.opens(now);
+            ports.begin_window(now);
         }
         if let Some(measure) = &mut self.measure {
-            measure.opens(now);
+            measure.begin_window(now);
         }
     }
 
@@ -51,7 +52,7 @@ impl Probe for Several {
 
     #[inline]
     fn wants_queue(&self) -> bool {
-        self.carried.as_ref().is_some_and(Carried::wants_queue)
+        self.carried.as_ref().is_some_and(HeaderProbe::wants_queue)
     }
 
     #[inline]
@@ -75,28 +76,28 @@ impl Probe for Several {
     }
 
     #[inline]
-    fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+    fn enqueued(&mut self, now: u64, link: u32, wire: u32, input: u32) {
         if let Some(ports) = &mut self.ports {
-            ports.joins(now, link, wire, input);
+            ports.enqueued(now, link, wire, input);
         }
     }
 
     #[inline]
-    fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+    fn dequeued(&mut self, now: u64, link: u32, wire: u32, input: u32) {
         if let Some(ports) = &mut self.ports {
-            ports.leaves(now, link, wire, input);
+            ports.dequeued(now, link, wire, input);
         }
     }
 
     #[inline]
-    fn holds(&mut self, now: u64, link: u32, wire: u32) {
+    fn blocked(&mut self, now: u64, link: u32, wire: u32) {
         if let Some(ports) = &mut self.ports {
-            ports.holds(now, link, wire);
+            ports.blocked(now, link, wire);
         }
     }
 
     #[inline(always)]
-    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
+    fn sent(&mut self, now: u64, link: u32, slot: Transmission, packet: SentPacket) {
         if let Some(ports) = &mut self.ports {
             ports.sent(now, link, slot, packet);
         }
@@ -106,7 +107,7 @@ impl Probe for Several {
     }
 
     #[inline]
-    fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark) {
+    fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark) {
         if arrival.observed
             && let Some(carried) = &mut self.carried
         {
@@ -121,18 +122,18 @@ impl Probe for Several {
 }
 
 /// Samples and truth, counters and queues: what most runs with several probes ask for.
-impl Probe for (Measure, Ports) {
+impl Probe for (WindowProbe, PortProbe) {
     const ON: bool = true;
 
     #[inline]
-    fn fetch(&self, link: u32, input: u32) {
-        self.1.fetch(link, input);
+    fn prefetch(&self, link: u32, input: u32) {
+        self.1.prefetch(link, input);
     }
 
     #[inline]
-    fn opens(&mut self, now: u64) {
-        self.0.opens(now);
-        self.1.opens(now);
+    fn begin_window(&mut self, now: u64) {
+        self.0.begin_window(now);
+        self.1.begin_window(now);
     }
 
     #[inline]
@@ -146,76 +147,76 @@ impl Probe for (Measure, Ports) {
     }
 
     #[inline]
-    fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
-        self.1.joins(now, link, wire, input);
+    fn enqueued(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+        self.1.enqueued(now, link, wire, input);
     }
 
     #[inline]
-    fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
-        self.1.leaves(now, link, wire, input);
+    fn dequeued(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+        self.1.dequeued(now, link, wire, input);
     }
 
     #[inline]
-    fn holds(&mut self, now: u64, link: u32, wire: u32) {
-        self.1.holds(now, link, wire);
+    fn blocked(&mut self, now: u64, link: u32, wire: u32) {
+        self.1.blocked(now, link, wire);
     }
 
     #[inline(always)]
-    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
+    fn sent(&mut self, now: u64, link: u32, slot: Transmission, packet: SentPacket) {
         self.0.sent(now, link, slot, packet);
         self.1.sent(now, link, slot, packet);
     }
 
     #[inline(always)]
-    fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark) {
+    fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark) {
         self.0.delivered(time, arrival, mark);
     }
 }
 
-impl From<(Measure, Ports)> for Several {
-    fn from((measure, ports): (Measure, Ports)) -> Self {
+impl From<(WindowProbe, PortProbe)> for CombinedProbe {
+    fn from((measure, ports): (WindowProbe, PortProbe)) -> Self {
         Self { measure: Some(measure), ports: Some(ports), carried: None }
     }
 }
 
 /// What the probes besides samples and truth saw.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Probed {
+pub struct ProbeTables {
     /// Time between readings in the end: doubled as often as there would have been too many.
     pub counters_ps: u64,
     /// Port counters, by instant and link; a link without a row has what its last row says.
-    pub counters: Rows<Counted>,
+    pub counters: Rows<PortCounters>,
     /// As `counters_ps`.
     pub queues_ps: u64,
     /// Queues, by instant and link; a link without a row has what its last row says.
-    pub queues: Rows<Queued>,
+    pub queues: Rows<QueueLengths>,
     /// One in so many packets of observed jobs is kept, 0 for none.
     pub one_in: u64,
     /// Packets that arrived, by number.
-    pub packets: Vec<Record>,
+    pub packets: Vec<PacketRecord>,
 }
 
 /// What a shard's probes saw, and the number over the whole fabric of each of its links.
-pub(crate) struct Part {
-    pub ports: Option<Ports>,
-    pub carried: Option<Carried>,
+pub(crate) struct ShardProbes {
+    pub ports: Option<PortProbe>,
+    pub carried: Option<HeaderProbe>,
     pub global: Vec<u32>,
 }
 
-impl Probed {
+impl ProbeTables {
     /// Joins what the shards saw in a run that ended at `end`; `reverse` is the way back of each link of
     /// the fabric. Uses so many threads.
-    pub(crate) fn join(parts: Vec<Part>, end: u64, reverse: &[u32], threads: usize) -> Self {
+    pub(crate) fn join(parts: Vec<ShardProbes>, end: u64, reverse: &[u32], threads: usize) -> Self {
         let mut all = Self::default();
         let mut shards = Vec::new();
-        for Part { ports, carried, global } in parts {
+        for ShardProbes { ports, carried, global } in parts {
             shards.extend(ports.map(|ports| (ports, global)));
             if let Some(carried) = carried {
                 all.one_in = carried.one_in();
                 all.packets.extend(carried.finish());
             }
         }
-        let ports = Ports::join(shards, end, reverse, threads);
+        let ports = PortProbe::join(shards, end, reverse, threads);
         (all.counters_ps, all.counters) = (ports.counters_ps, ports.counters);
         (all.queues_ps, all.queues) = (ports.queues_ps, ports.queues);
         all.packets.sort_unstable_by_key(|record| record.packet);

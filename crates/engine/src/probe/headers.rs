@@ -11,8 +11,8 @@ use tailback_telemetry::scheme::{
 };
 use tailback_telemetry::{Mark, NO_LINK};
 
-use super::{Arrival, Hop};
-use crate::settings::{Carry, HeaderScheme};
+use super::{DeliveredPacket, Hop};
+use crate::settings::{HeaderScheme, HeaderSettings};
 
 /// Bits of a link number and of the packet id: the GF(2^24) hash, and InfiniBand's sequence numbers.
 pub const LINK_BITS: u32 = 24;
@@ -21,7 +21,7 @@ const LEVEL_BITS: u32 = 4;
 
 /// What a packet brought to its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct PacketRecord {
     /// Number of the packet over the whole run; its lower 24 bits are its sequence number.
     pub packet: u64,
     /// When its tail arrived.
@@ -80,19 +80,19 @@ fn link_word(link: Option<(u32, bool)>) -> u64 {
 
 /// Carries samples and keeps what arrives.
 #[derive(Debug)]
-pub struct Carried {
-    carry: Carry,
+pub struct HeaderProbe {
+    carry: HeaderSettings,
     one_in: u64,
     hash: LinkHash,
-    records: Vec<Record>,
+    records: Vec<PacketRecord>,
 }
 
-impl Carried {
+impl HeaderProbe {
     /// For a run of `packets` packets.
     ///
     /// # Panics
     /// Never: GF(2^24) is a field.
-    pub fn new(carry: &Carry, packets: u64) -> Self {
+    pub fn new(carry: &HeaderSettings, packets: u64) -> Self {
         let field = Field::new(LINK_BITS).expect("a field the hash knows");
         Self {
             carry: carry.clone(),
@@ -147,7 +147,7 @@ impl Carried {
 
     /// The header behind a switch.
     fn after(&self, word: u64, visit: &Visit) -> u64 {
-        let Carry { hash_bits: b, count_bits: c, probability, .. } = self.carry;
+        let HeaderSettings { hash_bits: b, count_bits: c, probability, .. } = self.carry;
         let hash = self.hash;
         match self.carry.scheme {
             HeaderScheme::Full => word,
@@ -207,17 +207,17 @@ impl Carried {
 
     /// Keeps what a packet of an observed job brought.
     #[inline]
-    pub fn delivered(&mut self, time_ps: u64, arrival: &Arrival, mark: Mark) {
-        let Arrival { packet, label, bytes, src, dst, hops, .. } = *arrival;
+    pub fn delivered(&mut self, time_ps: u64, arrival: &DeliveredPacket, mark: Mark) {
+        let DeliveredPacket { packet, label, bytes, src, dst, hops, .. } = *arrival;
         if !self.tagged(packet) {
             return;
         }
         let header = if self.full() { full_header(&mark) } else { word(&mark) };
-        self.records.push(Record { packet, time_ps, header, src, dst, label, bytes, hops });
+        self.records.push(PacketRecord { packet, time_ps, header, src, dst, label, bytes, hops });
     }
 
     /// Everything kept.
-    pub fn finish(self) -> Vec<Record> {
+    pub fn finish(self) -> Vec<PacketRecord> {
         self.records
     }
 }
@@ -234,8 +234,8 @@ fn full_header(mark: &Mark) -> u64 {
 mod tests {
     use super::*;
 
-    fn carried(scheme: HeaderScheme) -> Carried {
-        let carry = Carry {
+    fn carried(scheme: HeaderScheme) -> HeaderProbe {
+        let carry = HeaderSettings {
             scheme,
             hash_bits: 4,
             count_bits: 3,
@@ -245,15 +245,15 @@ mod tests {
             one_in: 1,
         };
         carry.check().unwrap();
-        Carried::new(&carry, 1000)
+        HeaderProbe::new(&carry, 1000)
     }
 
-    fn thinned(scheme: HeaderScheme, one_in: u64) -> Carried {
-        Carried::new(&Carry { one_in, ..carried(scheme).carry }, 1000)
+    fn thinned(scheme: HeaderScheme, one_in: u64) -> HeaderProbe {
+        HeaderProbe::new(&HeaderSettings { one_in, ..carried(scheme).carry }, 1000)
     }
 
     /// A packet through links 1 to 5, the second of them congested.
-    fn send(probe: &Carried, packet: u64) -> Mark {
+    fn send(probe: &HeaderProbe, packet: u64) -> Mark {
         let mut mark = Mark::EMPTY;
         for index in 0..5u8 {
             let (link, congested) = (u32::from(index) + 1, index == 1);
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn chances_that_hide_all_but_one_hop_are_refused() {
         for probability in [0.0, 1.0, f64::NAN] {
-            let carry = Carry { probability, ..carried(HeaderScheme::NodeMarking).carry };
+            let carry = HeaderSettings { probability, ..carried(HeaderScheme::NodeMarking).carry };
             let refused = carry.check().unwrap_err().to_string();
             assert!(refused.contains("probability"), "{refused}");
         }
@@ -334,9 +334,9 @@ mod tests {
 
     #[test]
     fn few_enough_packets_are_kept() {
-        let carry = Carry { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
-        assert_eq!(Carried::new(&carry, 1000).one_in(), 34);
-        assert_eq!(Carried::new(&carry, 20).one_in(), 1);
+        let carry = HeaderSettings { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
+        assert_eq!(HeaderProbe::new(&carry, 1000).one_in(), 34);
+        assert_eq!(HeaderProbe::new(&carry, 20).one_in(), 1);
     }
 
     #[test]

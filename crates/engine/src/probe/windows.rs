@@ -2,8 +2,8 @@
 
 use tailback_telemetry::{Mark, Sample, SampleLog, Samples};
 
-use super::truth::Ledger;
-use super::{Arrival, Hop, Probe, Sent, Slot, Truths};
+use super::truth::TruthLog;
+use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission, TruthTable};
 use crate::Settings;
 use crate::network::link::Link;
 
@@ -19,23 +19,23 @@ struct Windows {
 
 /// Samples every packet of observed jobs and counts every link, per time window.
 #[derive(Debug)]
-pub struct Measure {
+pub struct WindowProbe {
     windows: Windows,
     samples: SampleLog,
-    truth: Ledger,
+    truth: TruthLog,
 }
 
-impl Measure {
-    /// For a shard with these links and a run that cannot be shorter than `least_ps`: a good first guess
+impl WindowProbe {
+    /// For a shard with these links and a run that cannot be shorter than `minimum_duration_ps`: a good first guess
     /// saves merging windows over and over.
-    pub(crate) fn new(links: &[Link], settings: &Settings, least_ps: u64) -> Self {
+    pub(crate) fn new(links: &[Link], settings: &Settings, minimum_duration_ps: u64) -> Self {
         let Settings { windows, packet_bytes, .. } = *settings;
-        let width = least_ps / (2 * u64::from(windows));
+        let width = minimum_duration_ps / (2 * u64::from(windows));
         let shift = width.max(FIRST_WINDOW_PS).next_power_of_two().ilog2();
         Self {
             windows: Windows { target: windows, shift },
             samples: SampleLog::new(links.len(), packet_bytes),
-            truth: Ledger::new(links, settings.wire_bytes(packet_bytes)),
+            truth: TruthLog::new(links, settings.wire_bytes(packet_bytes)),
         }
     }
 
@@ -47,11 +47,11 @@ impl Measure {
     /// What the probes of all shards measured: length of a window, all sums by window, label and link,
     /// and all truths by window and link, of a run that ended at `end`. Uses so many threads.
     pub(crate) fn join(
-        mut parts: Vec<Measure>,
+        mut parts: Vec<WindowProbe>,
         end: u64,
         threads: usize,
-    ) -> (u64, Samples, Truths) {
-        let mut window_ps = parts.iter().map(Measure::window_ps).max().unwrap_or(0);
+    ) -> (u64, Samples, TruthTable) {
+        let mut window_ps = parts.iter().map(WindowProbe::window_ps).max().unwrap_or(0);
         // Where hosts were at work among themselves, the last packet may have come long before the end.
         let most = parts.first().map_or(0, |measure| 2 * u64::from(measure.windows.target));
         while window_ps > 0 && end / window_ps >= most {
@@ -59,7 +59,7 @@ impl Measure {
         }
         parts.iter_mut().for_each(|measure| measure.lengthen(window_ps));
         let (logs, ledgers) = parts.into_iter().map(|part| (part.samples, part.truth)).unzip();
-        (window_ps, SampleLog::finish(logs, threads), Ledger::finish(ledgers, threads))
+        (window_ps, SampleLog::finish(logs, threads), TruthLog::finish(ledgers, threads))
     }
 
     #[inline]
@@ -91,14 +91,14 @@ impl Measure {
     #[inline]
     pub(super) fn count(&mut self, now: u64, hop: &Hop, observed: bool) {
         if hop.congested {
-            self.met(now, hop.local, observed);
+            self.count_congested(now, hop.local, observed);
         }
     }
 
     #[inline(never)]
-    fn met(&mut self, now: u64, link: u32, observed: bool) {
+    fn count_congested(&mut self, now: u64, link: u32, observed: bool) {
         let window = self.window(now);
-        self.truth.met(window, link, observed);
+        self.truth.congested(window, link, observed);
     }
 
     /// Makes windows as long as `window_ps`, a power of two times theirs.
@@ -109,12 +109,12 @@ impl Measure {
     }
 }
 
-impl Probe for Measure {
+impl Probe for WindowProbe {
     const ON: bool = true;
 
     #[inline]
-    fn opens(&mut self, now: u64) {
-        self.truth.look_at((now >> self.windows.shift) as usize);
+    fn begin_window(&mut self, now: u64) {
+        self.truth.compact_if_long((now >> self.windows.shift) as usize);
     }
 
     #[inline]
@@ -124,15 +124,15 @@ impl Probe for Measure {
     }
 
     #[inline(always)]
-    fn sent(&mut self, _: u64, link: u32, slot: Slot, packet: Sent) {
+    fn sent(&mut self, _: u64, link: u32, slot: Transmission, packet: SentPacket) {
         let window = self.window(slot.start);
         self.truth.sent(window, link, slot, packet);
     }
 
     #[inline(always)]
-    fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark) {
+    fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark) {
         if arrival.observed {
-            let Arrival { label, bytes, .. } = arrival;
+            let DeliveredPacket { label, bytes, .. } = arrival;
             let window = self.window(time);
             self.samples.push(Sample { window, label, bytes, mark });
         }
@@ -146,18 +146,28 @@ mod tests {
 
     #[test]
     fn windows_double_and_lose_nothing() {
-        let mut measure =
-            Measure::new(&links(0..2, 100.0), &Settings { windows: 4, ..Settings::default() }, 0);
-        let packet = Sent { wire: 10, observed: true, input: 0 };
-        let arrival =
-            Arrival { packet: 0, label: 0, bytes: 10, src: 0, dst: 1, hops: 3, observed: true };
+        let mut measure = WindowProbe::new(
+            &links(0..2, 100.0),
+            &Settings { windows: 4, ..Settings::default() },
+            0,
+        );
+        let packet = SentPacket { wire: 10, observed: true, input: 0 };
+        let arrival = DeliveredPacket {
+            packet: 0,
+            label: 0,
+            bytes: 10,
+            src: 0,
+            dst: 1,
+            hops: 3,
+            observed: true,
+        };
         for step in 0..1000u64 {
             let time = step * FIRST_WINDOW_PS;
-            measure.sent(time, 1, Slot { start: time, busy_ps: 5, stall_ps: 1 }, packet);
+            measure.sent(time, 1, Transmission { start: time, busy_ps: 5, stall_ps: 1 }, packet);
             let mark = Mark { hop_link: 0, hop_count: 3, ..Mark::EMPTY };
             measure.delivered(time, arrival, mark);
         }
-        let (_, samples, truth) = Measure::join(vec![measure], 999 * FIRST_WINDOW_PS, 1);
+        let (_, samples, truth) = WindowProbe::join(vec![measure], 999 * FIRST_WINDOW_PS, 1);
         assert!((4..=8).contains(&truth.link.len()), "{}", truth.link.len());
         assert_eq!(truth.bytes.iter().sum::<u64>(), 10_000);
         assert_eq!(truth.stall_ps.iter().sum::<u64>(), 1000);
