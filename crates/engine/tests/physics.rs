@@ -238,7 +238,7 @@ fn output_buffers_let_senders_finish_sooner() {
         let sent = outcome.ranks[..4].iter().map(|rank| rank.finish_ps).max().unwrap();
         (sent, *outcome.messages.arrival_ps.iter().max().unwrap())
     };
-    let (input, output) = (done(Buffering::InputBuffer), done(Buffering::Output));
+    let (input, output) = (done(Buffering::Input), done(Buffering::Output));
     assert!(output.0 + 8 * WIRE < input.0, "{input:?} {output:?}");
     assert_eq!(input.1, output.1);
 }

@@ -79,7 +79,7 @@ fn buffer_space_comes_back_as_the_buffering_says() {
     let (delay, packets) = (5_000_000, 100);
     let slow_node = [(0, 2, 100.0), (1, 2, 50.0)];
     for (cables, buffering, period) in [
-        ([(0, 2, 100.0), (1, 2, 100.0)], Buffering::InputBuffer, 2 * delay + SWITCH + WIRE),
+        ([(0, 2, 100.0), (1, 2, 100.0)], Buffering::Input, 2 * delay + SWITCH + WIRE),
         ([(0, 2, 100.0), (1, 2, 100.0)], Buffering::Output, 2 * delay + WIRE),
         // The node's link is the slower one, and its loop has no switch in it.
         (slow_node, Buffering::Output, 2 * delay + 2 * WIRE),

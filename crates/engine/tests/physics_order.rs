@@ -50,8 +50,8 @@ fn deterministic_routing_keeps_every_flow_in_order() {
         let program = burst(nodes as usize, &crowd(nodes, 6));
         for arbitration in [Arbitration::Fcfs, Arbitration::RoundRobin] {
             for (buffering, switching) in [
-                (Buffering::InputBuffer, Switching::CutThrough),
-                (Buffering::InputBuffer, Switching::StoreAndForward),
+                (Buffering::Input, Switching::CutThrough),
+                (Buffering::Input, Switching::StoreAndForward),
                 (Buffering::Output, Switching::CutThrough),
             ] {
                 let settings = Settings {

@@ -14,7 +14,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         0u64..1000,
         prop_oneof![Just(256u32), Just(2048), Just(4096)],
         1u32..20,
-        prop_oneof![Just(Buffering::InputBuffer), Just(Buffering::Output)],
+        prop_oneof![Just(Buffering::Input), Just(Buffering::Output)],
         prop_oneof![Just(Switching::CutThrough), Just(Switching::StoreAndForward)],
         prop_oneof![Just(Routing::Adaptive), Just(Routing::Random), Just(Routing::Deterministic)],
         prop_oneof![Just(Injection::Fifo), Just(Injection::RoundRobin)],

@@ -219,7 +219,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
                     packet_bytes,
                     header_bytes: if flag(0) { 30 } else { 0 },
                     buffer_bytes: (packet_bytes + 30) * packets,
-                    buffering: if flag(1) { Buffering::InputBuffer } else { Buffering::Output },
+                    buffering: if flag(1) { Buffering::Input } else { Buffering::Output },
                     switching: if flag(2) {
                         Switching::CutThrough
                     } else {

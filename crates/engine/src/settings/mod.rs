@@ -19,7 +19,7 @@ use crate::EngineError;
 #[serde(rename_all = "kebab-case")]
 pub enum Buffering {
     /// InfiniBand: the packet stays in the input buffer until its tail has left the switch.
-    InputBuffer,
+    Input,
     /// An output buffer takes the packet as soon as there is credit for its next hop, and the
     /// input space is free at once. CODES' fat tree, which the thesis used, is of this kind.
     Output,
@@ -208,7 +208,7 @@ impl Default for Settings {
             packet_bytes: 4096,
             header_bytes: 0,
             buffer_bytes: 65536,
-            buffering: Buffering::InputBuffer,
+            buffering: Buffering::Input,
             switching: Switching::CutThrough,
             switch_delay_ps: 60_000,
             routing: Routing::Adaptive,

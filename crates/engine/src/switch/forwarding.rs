@@ -280,7 +280,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let switch_delay = model.settings.switch_delay_ps;
         let freed = match model.settings.buffering {
-            Buffering::InputBuffer => end,
+            Buffering::Input => end,
             Buffering::Output => tail_ready - switch_delay,
         };
         // A buffer is not given back sooner than a switch delay after the decision.
