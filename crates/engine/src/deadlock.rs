@@ -1,4 +1,4 @@
-//! What to say when nothing happens any more and ranks have not finished.
+//! Diagnosis of a run that stopped before all ranks finished.
 
 use tailback_program::ProgramError;
 
@@ -7,13 +7,13 @@ use crate::model::Model;
 use crate::network::link::NIL;
 use crate::shard::Shard;
 
-/// A circle of buffers, if there is one; otherwise who waits for what.
+/// Reports a cycle of buffers if there is one; otherwise what each rank waits for.
 pub(crate) fn explain<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) -> EngineError {
     let time_ps = shards.iter().map(|shard| shard.end).max().unwrap_or(0);
     circle(model, shards, time_ps).unwrap_or_else(|| stuck(model, shards, time_ps))
 }
 
-/// Packets in the buffer of lane A that wait for credit of lane B make A wait for B.
+/// Lane A waits for lane B if packets in the buffer of A wait for credit of B.
 fn circle<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option<EngineError> {
     let per_link = u32::from(model.lanes());
     let number = |shard: &Shard<'_, P>, lane: u32| {

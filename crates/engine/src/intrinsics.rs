@@ -1,18 +1,19 @@
-//! What the machine has instructions for and the language has no words: asking memory for what will be
-//! needed soon, having it in large pages, and comparing several numbers at once.
+//! Processor and system features that the language does not expose: prefetching, huge pages, and
+//! SIMD comparison.
 //!
-//! All `unsafe` of this crate. What it is worth: `cargo bench -p tailback-engine` and docs/engine.md.
+//! All `unsafe` code of this crate is here. For what each of them gains, see `cargo bench -p
+//! tailback-engine` and docs/engine.md.
 
-/// Starts to fetch the cache line on which an item begins, where the machine has an instruction for it; that
-/// of an index beyond the end is asked for in vain.
+/// Prefetches the cache line on which an item begins, where the processor has an instruction for
+/// it. An index beyond the end is harmless.
 #[inline(always)]
 pub(crate) fn prefetch<T>(items: &[T], index: u32) {
     let address = items.as_ptr().wrapping_add(index as usize);
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch neither reads nor writes memory as far as the program can tell, and faults at
-        // no address; SSE is part of every x86-64.
+        // SAFETY: a prefetch has no effect that the program can observe and never faults;
+        // SSE is part of every x86-64.
         #[allow(unsafe_code)]
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(address.cast());
@@ -25,7 +26,7 @@ pub(crate) fn prefetch<T>(items: &[T], index: u32) {
 /// Bytes of a cache line.
 const CACHE_LINE_BYTES: usize = 64;
 
-/// The same of all items.
+/// Prefetches all items.
 #[inline]
 pub(crate) fn prefetch_all<T>(items: &[T]) {
     let per_line = (CACHE_LINE_BYTES / size_of::<T>()).max(1);
@@ -34,8 +35,9 @@ pub(crate) fn prefetch_all<T>(items: &[T]) {
     }
 }
 
-/// Starts to fetch the first items of a list, as far as there is room for them, for writing: a line that another
-/// core has read must be heard of there first, and what is written after it waits for that.
+/// Prefetches the first items of a list, as far as its capacity goes, for writing. A line that
+/// another core has read must be invalidated there first; requesting ownership early hides that
+/// latency.
 #[inline]
 pub(crate) fn prefetch_for_write<T>(list: &Vec<T>, items: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -43,8 +45,8 @@ pub(crate) fn prefetch_for_write<T>(list: &Vec<T>, items: usize) {
         let bytes = items.min(list.capacity()) * size_of::<T>();
         for at in (0..bytes).step_by(CACHE_LINE_BYTES) {
             let address = list.as_ptr().wrapping_byte_add(at);
-            // SAFETY: as with other prefetches, nothing happens as far as the program can tell. Processors
-            // that do not know it yet do nothing at all.
+            // SAFETY: as with other prefetches, there is no effect that the program can
+            // observe. Older processors treat it as a no-op.
             #[allow(unsafe_code)]
             unsafe {
                 std::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags));
@@ -55,12 +57,12 @@ pub(crate) fn prefetch_for_write<T>(list: &Vec<T>, items: usize) {
     let _ = (list, items);
 }
 
-/// Bytes of a list from which on it is to be in large pages: two of those that x86-64 has.
+/// Lists of this many bytes or more use huge pages: two pages of 2 MiB on x86-64.
 const HUGE_PAGE_THRESHOLD_BYTES: usize = 4 << 20;
 
-/// An empty list with room for so many items; a long one is in large pages where the system has them for who
-/// asks. A core knows by heart where some thousand pages are, and looks up the others: with pages of 4 KiB
-/// most of those of a large network.
+/// An empty list with room for `items`. A long list asks the system for huge pages (`madvise`): the
+/// TLB covers only a few thousand pages, and with pages of 4 KiB most accesses to a large network
+/// would miss it.
 pub(crate) fn with_huge_pages<T>(items: usize) -> Vec<T> {
     let list: Vec<T> = Vec::with_capacity(items);
     #[cfg(target_os = "linux")]
@@ -68,8 +70,8 @@ pub(crate) fn with_huge_pages<T>(items: usize) -> Vec<T> {
         const PAGE: usize = 1 << 12;
         let before = list.as_ptr().addr().wrapping_neg() % PAGE;
         let bytes = items * size_of::<T>() - before;
-        // SAFETY: memory stays as it is, that of the list and whatever else is on its last page: this only
-        // says what it will be used for. Where the system has no large pages nothing happens.
+        // SAFETY: the contents of the memory do not change; this only tells the system how
+        // it will be used. Systems without huge pages ignore it.
         #[allow(unsafe_code)]
         unsafe {
             let start = list.as_ptr().cast_mut().cast::<libc::c_void>().wrapping_byte_add(before);
@@ -79,7 +81,8 @@ pub(crate) fn with_huge_pages<T>(items: usize) -> Vec<T> {
     list
 }
 
-/// Appends an item; a list that has no room left moves to one with twice as much, as [`with_huge_pages`] says.
+/// Appends an item; a full list moves to one of twice the capacity, allocated by
+/// [`with_huge_pages`].
 #[inline]
 pub(crate) fn push_with_huge_pages<T>(list: &mut Vec<T>, item: T) {
     if list.len() == list.capacity() {
@@ -95,17 +98,17 @@ fn grow<T>(list: &mut Vec<T>) {
     *list = larger;
 }
 
-/// So many items in a list as [`with_huge_pages`] says.
+/// Collects `n` items into a list allocated by [`with_huge_pages`].
 pub(crate) fn collect_with_huge_pages<T>(n: usize, items: impl Iterator<Item = T>) -> Vec<T> {
     let mut list = with_huge_pages(n);
     list.extend(items);
     list
 }
 
-/// Numbers that are compared at once.
+/// Numbers compared at once.
 pub(crate) const SIMD_LANES: usize = 8;
 
-/// Which of the numbers are at most `limit`: a bit each, that of the first lowest.
+/// A bit for each number that is at most `limit`, the first in the lowest bit.
 #[inline(always)]
 pub(crate) fn at_most_bits(numbers: &[i32; SIMD_LANES], limit: i32) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -115,8 +118,8 @@ pub(crate) fn at_most_bits(numbers: &[i32; SIMD_LANES], limit: i32) -> u32 {
             _mm_set1_epi32,
         };
         let [a, b, c, d, e, f, g, h] = *numbers;
-        // What the compiler makes of the loop below has four times the instructions.
-        // SAFETY: nothing but values; SSE2 is part of every x86-64.
+        // The loop below compiles to four times as many instructions. SAFETY: operates on
+        // values only; SSE2 is part of every x86-64.
         #[allow(unsafe_code)]
         let beyond = unsafe {
             let limit = _mm_set1_epi32(limit);

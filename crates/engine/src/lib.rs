@@ -1,9 +1,9 @@
-//! The engine room: a discrete-event packet simulator of lossless, credit-flow-controlled networks.
+//! A discrete-event packet simulator of lossless networks with credit flow control.
 //!
 //! Time is integer picoseconds. The same fabric, settings and program give the same outcome bit for
-//! bit: events at equal time have a fixed order, and random numbers are a function of the seed, the
-//! purpose and the packet; the number of threads does not show. In free flow a packet costs one event
-//! a hop (see `hop.rs`).
+//! bit on any number of threads: events at the same time have a fixed order, and random numbers are
+//! a function of the seed, the stream and the packet. Without congestion a packet costs one event
+//! per hop (see `switch/forwarding.rs`).
 
 mod congestion;
 mod deadlock;

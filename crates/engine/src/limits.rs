@@ -1,4 +1,4 @@
-//! What the engine has numbers for; more is refused before the run.
+//! Limits of the engine's number formats; larger inputs are refused before the run.
 
 use tailback_fabric::{Fabric, Plan};
 use tailback_program::ProgramError;
@@ -8,7 +8,7 @@ use crate::network::link::{Links, NIL};
 use crate::program::{Placement, Program};
 use crate::{EngineError, Settings};
 
-/// Checks sizes, messages and times against each other's limits.
+/// Checks the sizes, messages and times of a run.
 pub(crate) fn check(
     fabric: &Fabric,
     plan: &Plan,
@@ -22,7 +22,7 @@ pub(crate) fn check(
     check_times(program, placement)
 }
 
-/// A link travels in 24 bits of a packet that is kept.
+/// A recorded packet carries the link in 24 bits.
 fn check_carried(fabric: &Fabric, settings: &Settings) -> Result<(), EngineError> {
     const LIMIT: u64 = (1 << 24) - 2;
     let value = fabric.n_links() as u64;
@@ -33,7 +33,7 @@ fn check_carried(fabric: &Fabric, settings: &Settings) -> Result<(), EngineError
     Ok(())
 }
 
-/// Packets of a message are counted in four bytes.
+/// Packets of a message are counted in 32 bits.
 fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineError> {
     const LIMIT: u64 = u32::MAX as u64;
     let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
@@ -46,11 +46,11 @@ fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineEr
     }
 }
 
-/// Times that the engine has numbers for, in picoseconds: 53 days. Nothing lasts longer, and no window begins later;
-/// so no sum of two is too large for a table.
+/// The latest time that the engine can represent, in picoseconds: 53 days. No duration is longer
+/// and no window begins later, so the sum of two never overflows.
 pub(crate) const MAX_TIME_PS: u64 = 1 << 62;
 
-/// No rank starts later or computes longer at once than there are times for.
+/// No rank starts, and no computation lasts, beyond [`MAX_TIME_PS`].
 fn check_times(program: &Program, placement: &Placement) -> Result<(), EngineError> {
     let computing = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 0);
     let times = computing.map(|(_, &ps)| ("picoseconds that a rank computes", ps));
@@ -61,7 +61,7 @@ fn check_times(program: &Program, placement: &Placement) -> Result<(), EngineErr
     }
 }
 
-/// Ports of a switch are numbered in two bytes.
+/// Ports of a switch are numbered in 16 bits.
 const MAX_PORTS: usize = u16::MAX as usize;
 
 fn check_sizes(

@@ -1,4 +1,5 @@
-//! What all shards read and none changes: fabric, routes, settings, program, placement, the cut.
+//! The immutable model that all shards share: fabric, routes, settings, program, placement,
+//! partition.
 
 use std::ops::Range;
 
@@ -18,22 +19,22 @@ use crate::{EngineError, Settings};
 pub(crate) struct Model<'a> {
     pub fabric: &'a Fabric,
     pub plan: &'a Plan,
-    /// A copy: what every hop looks at is near.
+    /// A copy, so that what every hop reads is close by.
     pub settings: Settings,
-    /// Vertices below this are nodes, the others switches.
+    /// Vertices below this are nodes, the rest are switches.
     pub n_nodes: u32,
     pub placement: &'a Placement,
     pub program: CompiledProgram,
-    /// Where the state of each message is; empty if it is the same for all: see [`Model::send_of`].
+    /// Indices of the state of each message; empty with one shard: see [`Model::send_of`].
     endpoints: Vec<EndpointIndex>,
-    /// How many of either side every shard has.
+    /// Send and receive states of each shard.
     pub endpoint_counts: Vec<EndpointIndex>,
     pub partition: Partition,
-    /// Every node's place in the network.
+    /// Attachment of each node.
     pub attachments: Vec<NodeAttachment>,
     /// Group of every vertex within its shard.
     groups: Vec<u32>,
-    /// Number of each rank within its shard, unless there is one shard.
+    /// Index of each rank within its shard; empty with one shard.
     local_ranks: Vec<u32>,
     /// Ranks of every shard, in order.
     ranks: Vec<Vec<u32>>,
@@ -45,29 +46,29 @@ pub(crate) struct Model<'a> {
     pub total_packets: u64,
 }
 
-/// Numbers of the two sides of a message.
+/// Indices of a message's state at both endpoints.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndpointIndex {
-    /// The sending one within the sender's shard.
+    /// Index of the send state in the sender's shard.
     pub send: u32,
-    /// The receiving one within the receiver's shard.
+    /// Index of the receive state in the receiver's shard.
     pub receive: u32,
 }
 
-/// Where a node is; all in one place for a packet on its way there.
+/// Where a node is attached; together for a packet on its way there.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(16))]
 pub(crate) struct NodeAttachment {
     /// Its switch.
     pub switch: u32,
-    /// Number of that switch among those that carry nodes, where routes are a table.
+    /// Column of that switch in the routing table, if routes are a table.
     pub column: u32,
-    /// The link to it, numbered within the shard.
+    /// The link to it, shard index.
     pub ejection: u32,
 }
 
 impl<'a> Model<'a> {
-    /// Checks everything and numbers it for the shards.
+    /// Checks all inputs and numbers them for the shards.
     pub fn new(
         fabric: &'a Fabric,
         plan: &'a Plan,
@@ -107,7 +108,7 @@ impl<'a> Model<'a> {
         Ok(model)
     }
 
-    /// A queue for so many groups.
+    /// An event queue for `groups` groups.
     pub fn queue(&self, groups: usize) -> EventQueue {
         EventQueue::new(window_ps(self.fabric, &self.settings, &self.partition), groups)
     }
@@ -117,7 +118,7 @@ impl<'a> Model<'a> {
         self.queue(0).window_of(MAX_TIME_PS).0
     }
 
-    /// Number within its shard of the first of the links that leave a vertex.
+    /// Shard index of the first link that leaves a vertex.
     #[inline]
     pub fn first_port(&self, vertex: u32) -> u32 {
         let first = self.fabric.out_start[vertex as usize];
@@ -130,7 +131,7 @@ impl<'a> Model<'a> {
         self.groups[vertex as usize]
     }
 
-    /// Virtual lanes of every link: what the routing rule needs, for each service level.
+    /// Virtual lanes of each link: those of the routing rule times the service levels.
     pub fn lanes(&self) -> u8 {
         self.plan.lanes().saturating_mul(self.settings.services)
     }
@@ -142,7 +143,7 @@ impl<'a> Model<'a> {
         service.copied().unwrap_or(0).min(self.settings.services - 1)
     }
 
-    /// How long a paced message waits before its first packet.
+    /// Delay of the first packet of a paced message.
     pub fn pacing_offset(&self, message: u32) -> u64 {
         let settings = &self.settings;
         let Envelope { src, dst, bytes, first_packet, pace_mbps, .. } =
@@ -174,32 +175,32 @@ impl<'a> Model<'a> {
         self.partition.of_node[self.placement.node[rank as usize] as usize].into()
     }
 
-    /// Injection link of a node, numbered within its shard.
+    /// Injection link of a node, shard index.
     pub fn injection(&self, node: u32) -> u32 {
         let shift = self.partition.link_shift[node as usize];
         self.plan.injection[node as usize].wrapping_sub(shift)
     }
 
-    /// Number of a message's sending side within the sender's shard.
+    /// Index of a message's send state in the sender's shard.
     #[inline]
     pub fn send_of(&self, message: u32) -> u32 {
         self.endpoints.get(message as usize).map_or(message, |endpoints| endpoints.send)
     }
 
-    /// Number of its receiving side within the receiver's shard.
+    /// Index of a message's receive state in the receiver's shard.
     #[inline]
     pub fn receive_of(&self, message: u32) -> u32 {
         self.endpoints.get(message as usize).map_or(message, |endpoints| endpoints.receive)
     }
 
-    /// Number of a rank within its shard.
+    /// Index of a rank in its shard.
     #[inline]
     pub fn local_rank(&self, rank: u32) -> u32 {
         self.local_ranks.get(rank as usize).copied().unwrap_or(rank)
     }
 
-    /// Candidates at `switch` towards a node elsewhere, numbered over the fabric, where they are
-    /// neighbours by the rule of the routes.
+    /// Candidates at `switch` towards a node at another switch as a range of fabric links, if
+    /// the routing table has them consecutive.
     #[inline]
     pub fn candidate_range(&self, switch: u32, attachment: NodeAttachment) -> Option<Range<u32>> {
         match &self.plan.rule {
@@ -208,7 +209,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The link a fixed route from `switch` to `node` takes, where [`Model::side_by_side`] has some.
+    /// The link that a deterministic route from `switch` to `node` takes, where
+    /// [`Model::candidate_range`] has candidates.
     #[inline]
     pub fn fixed(&self, switch: u32, node: u32) -> u32 {
         match &self.plan.rule {
@@ -223,20 +225,20 @@ impl<'a> Model<'a> {
         vertex < self.n_nodes
     }
 
-    /// Starts to fetch where a node is.
+    /// Prefetches the attachment of a node.
     #[inline]
     pub fn prefetch_attachment(&self, node: u32) {
         prefetch(&self.attachments, node);
     }
 
-    /// Starts to fetch a message and where its sides are.
+    /// Prefetches a message and the indices of its endpoints.
     #[inline]
     pub fn prefetch_message(&self, message: u32) {
         prefetch(&self.program.messages, message);
         self.prefetch_endpoints(message);
     }
 
-    /// The same without the message itself.
+    /// Prefetches the indices of a message's endpoints.
     #[inline]
     pub fn prefetch_endpoints(&self, message: u32) {
         if !self.endpoints.is_empty() {
@@ -244,20 +246,21 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Whether both ends of a message are on one host.
+    /// Whether both endpoints of a message are on one host.
     pub fn same_host(&self, message: &Envelope) -> bool {
         let host = &self.placement.host;
         host[message.src as usize] == host[message.dst as usize]
     }
 
-    /// Latency beyond the first cable, and switches visited, of a path nobody else is on.
+    /// Latency beyond the first cable, and switches visited, of a path without contention.
     pub fn uncontended(&self, injection: u32, node: u32) -> (u64, u8) {
         let switch = self.fabric.link_dst[injection as usize] - self.fabric.n_nodes;
         let (latency, hops) = self.shortest_latency(switch, node);
         (latency + self.settings.switch_delay_ps, hops + 1)
     }
 
-    /// Latency from the outputs of `switch` to `node`, and switches visited after it.
+    /// Latency from the outputs of `switch` to `node` on a minimal path, and switches visited
+    /// after it.
     fn shortest_latency(&self, mut switch: u32, node: u32) -> (u64, u8) {
         let ejection = self.plan.ejection[node as usize];
         let goal = self.plan.node_switch[node as usize];
@@ -274,8 +277,9 @@ impl<'a> Model<'a> {
         (latency + self.fabric.link_delay_ps[ejection as usize], hops)
     }
 
-    /// Latency of a notice from `switch` to a `node` that has sent something through it; at least
-    /// what the cut needs. Tables that lead only there and not back are taken for one cable's.
+    /// Latency of a notice from `switch` to a `node` that has sent through it; at least the
+    /// lookahead of the partition. Where the routing tables do not lead back, one lookahead is
+    /// assumed.
     pub fn notice_latency(&self, switch: u32, node: u32) -> u64 {
         let leads = self.plan.leads(self.fabric, switch, node);
         let attached = self.plan.node_switch[node as usize] == switch;
@@ -283,19 +287,20 @@ impl<'a> Model<'a> {
         if attached { latency } else { latency.max(self.partition.lookahead_ps) }
     }
 
-    /// Every pair of ranks that communicates by the network needs a path, no longer than packets can count.
+    /// Checks that every pair of ranks that communicates has a path no longer than
+    /// [`MAX_SWITCHES`].
     fn check_paths(&self) -> Result<(), EngineError> {
         let node = |rank: u32| self.placement.node[rank as usize];
         let (mut before, mut longest) = ((NIL, NIL), 0);
         for message in self.program.messages.iter().filter(|message| !self.same_host(message)) {
             let pair = (node(message.src), node(message.dst));
-            // Messages of one rank to another often follow each other.
+            // Messages between the same ranks are often adjacent.
             if pair != std::mem::replace(&mut before, pair) {
                 longest = longest.max(self.switches_between(pair.0, pair.1)?);
             }
         }
         if self.settings.detour != Detour::Never && self.plan.detours() > 0 {
-            // There and back again: a detour may lead to the far end of the network.
+            // A detour may lead to the far end of the network and back.
             let corner = self.plan.node_switch[0];
             let to = |node| self.plan.hops(self.fabric, corner, node, NIL);
             longest = 2 * (0..self.n_nodes).map(to).max().unwrap_or(0) + 1;
@@ -307,7 +312,7 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Switches on the way from one node to another.
+    /// Switches on a minimal path between two nodes.
     fn switches_between(&self, from: u32, to: u32) -> Result<u32, FabricError> {
         let (here, goal) =
             (self.plan.node_switch[from as usize], self.plan.node_switch[to as usize]);
@@ -318,11 +323,11 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Packets count the switches they visit in a byte.
+/// Packets count the switches they visit in 8 bits.
 const MAX_SWITCHES: u32 = u8::MAX as u32 - 1;
 
-/// The cut into so many shards; hosts with several adapters hold switches together, for their ranks talk
-/// without the network.
+/// Partitions the fabric into `shards`. The switches of a host with several adapters stay together,
+/// because ranks of a host communicate without the network.
 fn partition_for(
     fabric: &Fabric,
     plan: &Plan,
@@ -350,8 +355,8 @@ fn partition_for(
     partition
 }
 
-/// Ranks of every shard, and the number of each within its own. A single shard numbers them as the program
-/// does: no table.
+/// Ranks of each shard, and the index of each rank in its shard; a single shard needs no index
+/// table.
 fn number_ranks(placement: &Placement, partition: &Partition, n: u32) -> (Vec<Vec<u32>>, Vec<u32>) {
     let mut ranks = vec![Vec::new(); partition.shards as usize];
     let mut local = Vec::with_capacity(n as usize);
@@ -364,8 +369,8 @@ fn number_ranks(placement: &Placement, partition: &Partition, n: u32) -> (Vec<Ve
     (ranks, if partition.shards == 1 { Vec::new() } else { local })
 }
 
-/// Numbers of both sides of every message, and how many there are in each shard. A single shard numbers
-/// them as the program does: no table.
+/// Endpoint indices of every message, and the number of endpoints in each shard; a single shard
+/// needs no index table.
 fn number_endpoints(
     placement: &Placement,
     partition: &Partition,
@@ -386,7 +391,7 @@ fn number_endpoints(
     (messages.iter().map(&mut number).collect(), next)
 }
 
-/// Group of every vertex within its shard: that of a node is its switch's.
+/// Group of each vertex within its shard; a node has that of its switch.
 fn groups(plan: &Plan, partition: &Partition) -> Vec<u32> {
     let of_nodes = plan.node_switch.iter().map(|&switch| partition.group[switch as usize]);
     of_nodes.chain(partition.group.iter().copied()).collect()
@@ -409,8 +414,8 @@ pub(crate) fn packets_of(message: &Envelope, settings: &Settings) -> u32 {
     message.bytes.div_ceil(settings.packet_bytes.into()).max(1) as u32
 }
 
-/// Length of a window: what groups may be apart, though not much more than a packet needs; a small part
-/// of that where all is one group.
+/// Length of a window: the lookahead between groups, but not much more than the time of a packet; a
+/// small part of that with only one group.
 fn window_ps(fabric: &Fabric, settings: &Settings, partition: &Partition) -> u64 {
     const EVENTS: f64 = 4.0;
     let fastest = fabric.link_gbps.iter().copied().fold(1.0, f64::max);

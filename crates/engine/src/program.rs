@@ -1,10 +1,10 @@
-//! Rank programs as the engine numbers them.
+//! Rank programs in the engine's numbering.
 
 use tailback_program::{Message, Op, ProgramError};
 
 pub(crate) use tailback_program::{Placement, Program};
 
-/// One message: what does not change while it travels.
+/// The envelope of a message: everything that stays the same while it is sent.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 pub(crate) struct Envelope {
@@ -12,9 +12,9 @@ pub(crate) struct Envelope {
     pub dst: u32,
     pub label: u32,
     pub bytes: u64,
-    /// Number of its first packet over the whole run: what random numbers are drawn by.
+    /// Number of its first packet in the run; random numbers are drawn by packet number.
     pub first_packet: u64,
-    /// Its given rate, 0 if it has none.
+    /// Its assigned rate, 0 if it has none.
     pub pace_mbps: u32,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct CompiledProgram {
     pub messages: Vec<Envelope>,
 }
 
-/// Pairs up and resolves `program`, and numbers its packets.
+/// Matches sends with receives, resolves requests, and numbers the packets.
 pub(crate) fn compile(
     program: &Program,
     packet_bytes: u32,
@@ -45,7 +45,7 @@ pub(crate) fn compile(
 }
 
 impl Envelope {
-    /// As the program has it.
+    /// The message as the program defines it.
     pub fn message(&self) -> Message {
         let Self { src, dst, label, bytes, pace_mbps, .. } = *self;
         Message { src, dst, label, bytes, pace_mbps }

@@ -1,8 +1,8 @@
-//! Progress of a run, for whoever watches it.
+//! Progress reports of a run.
 
 use std::ops::ControlFlow;
 
-/// How far a run is, for whoever watches it.
+/// How far a run has advanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Simulated time.
@@ -15,5 +15,5 @@ pub struct Progress {
     pub events: u64,
 }
 
-/// Called now and then; breaking stops the run.
+/// Callback for progress reports; returning `Break` interrupts the run.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;

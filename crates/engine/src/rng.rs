@@ -4,7 +4,7 @@ use tailback_random::splitmix;
 
 pub(crate) use tailback_random::below;
 
-/// What a random number is for; streams never share numbers.
+/// Purpose of a random number; streams are independent.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 pub enum Stream {
@@ -16,7 +16,7 @@ pub enum Stream {
     Reservoir = 0xd1b5_4a32_d192_ed03,
     /// Probabilistic congestion marks.
     Mark = 0x8cb9_2ba7_2f3d_8dd7,
-    /// Where in its interval a paced flow begins.
+    /// Offset of a paced flow within its first interval.
     Pace = 0xe703_7ed1_a0b4_28db,
 }
 
@@ -41,7 +41,7 @@ impl RandomSource {
     }
 }
 
-/// The same where there is no source at hand.
+/// Draws from a source made on the spot.
 #[inline]
 pub fn random(seed: u64, stream: Stream, packet: u64, hop: u64) -> u64 {
     RandomSource::new(seed, stream).draw(packet, hop)

@@ -1,4 +1,4 @@
-//! The simulation: start, windows, end.
+//! Runs a simulation from start to results.
 
 use tailback_fabric::{Fabric, Plan};
 use tailback_telemetry::Samples;
@@ -17,12 +17,12 @@ use crate::progress::Watch;
 use crate::shard::Shard;
 use crate::{EngineError, Settings, deadlock};
 
-/// How a machine shares the work. Results do not depend on it.
+/// Threads and shards of a run. Results do not depend on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parallelism {
     /// Threads to use.
     pub threads: usize,
-    /// Shards to cut the fabric into; none: one a thread.
+    /// Shards to partition the fabric into; one per thread by default.
     pub shards: Option<u32>,
 }
 
@@ -38,12 +38,12 @@ impl Default for Parallelism {
     }
 }
 
-/// Runs `program` placed by `placement` on `fabric`.
+/// Simulates `program`, placed by `placement`, on `fabric`.
 ///
 /// # Errors
-/// Settings out of range, a program that does not pair up, ranks without a path between them, or
-/// ranks that block for ever. A run that `watch` breaks off is no error: its outcome says that it is
-/// not complete.
+/// Settings out of range, a program whose sends and receives do not match, ranks without a path
+/// between them, or ranks that block forever. A run that `watch` interrupts is not an error: its
+/// outcome is marked incomplete.
 pub fn simulate(
     fabric: &Fabric,
     plan: &Plan,
@@ -69,7 +69,7 @@ pub fn simulate(
     Ok(outcome)
 }
 
-/// The same with every probe that is asked for.
+/// Simulates with the probes that the settings ask for.
 fn simulate_probed(
     model: &Model<'_>,
     least: u64,
@@ -92,7 +92,7 @@ fn simulate_probed(
     probed(model, probe, work, watch)
 }
 
-/// The same with the probes that `probe` makes.
+/// Simulates with the probes that `probe` makes for each shard.
 fn probed<P: Probe + Send + Into<CombinedProbe>>(
     model: &Model<'_>,
     probe: impl Fn(&[Link]) -> P + Sync,
@@ -133,7 +133,7 @@ fn run<'w, P: Probe + Send>(
     Ok((outcome(model, &shards, end == End::Complete), shards))
 }
 
-/// Every packet delivered once, every credit back home.
+/// Asserts that every packet was delivered once and every credit returned.
 fn assert_conserved<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) {
     let delivered: u64 = shards.iter().map(|shard| shard.delivered).sum();
     assert_eq!(delivered, model.total_packets, "packets delivered");
@@ -171,8 +171,8 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
     }
 }
 
-/// A run is at least as long as its busiest rank computes and sends, and its busiest node receives, at
-/// line rate.
+/// A lower bound on the length of a run: its busiest rank computes and sends, and its busiest node
+/// receives, at line rate.
 fn minimum_duration_ps(model: &Model<'_>, program: &Program) -> u64 {
     let Model { plan, placement, .. } = model;
     let ps_per_byte = |link: u32| (8000.0 / model.fabric.link_gbps[link as usize]) as u64;
@@ -197,7 +197,7 @@ fn minimum_duration_ps(model: &Model<'_>, program: &Program) -> u64 {
         *node = node.saturating_add(message.bytes);
     }
     let receiving = received.into_iter().zip(&plan.ejection).map(|(bytes, &link)| {
-        // What counts is when the last packet begins.
+        // The last packet counts from its start.
         bytes.saturating_sub(model.settings.packet_bytes.into()).saturating_mul(ps_per_byte(link))
     });
     let receiving = receiving.filter(|_| model.settings.contention);
@@ -210,7 +210,8 @@ mod tests {
     use crate::settings::Routing;
     use tailback_fabric::{Routes, RoutingRule, fat_tree};
 
-    /// What is said of a network where nothing happened but what `happens` to its only shard.
+    /// The message of the conservation check after `happens` has changed the only shard of an
+    /// idle network.
     fn said(happens: impl FnOnce(&mut Shard<'_, NullProbe>)) -> Option<String> {
         let shape =
             fat_tree::Shape { pods: 0, cores: 0, aggregation_uplinks: 0, ..fat_tree::Shape::FULL };

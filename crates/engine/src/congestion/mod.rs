@@ -1,11 +1,11 @@
-//! Congestion control: what switches mark and what senders do about it, by one of three schemes.
+//! State of congestion control in switches and senders, for three schemes.
 //!
 //! A switch marks packets (FECN) that join a queue above a threshold; the receiver returns a
-//! notification (BECN) for each; what follows depends on the scheme:
+//! notification (BECN) for each. What follows depends on the scheme:
 //!
-//! * [`infiniband`]: the sender pauses after each packet to that destination, by a table;
-//! * [`dcms`]: the same, and a switch marks more while it creates victims;
-//! * [`rgbcc`]: the sender stops until the switch says that its queue has subsided.
+//! * [`infiniband`]: the sender pauses after each packet to that destination, according to a table;
+//! * [`dcms`]: the same, and a switch marks more packets while it creates victims;
+//! * [`rgbcc`]: the sender stops until the switch reports that its queue has drained.
 
 mod dcms;
 mod infiniband;
@@ -19,7 +19,7 @@ use dcms::Victims;
 use infiniband::MarkingCounters;
 use rgbcc::LightTable;
 
-/// What the switches of a shard remember.
+/// Congestion control state of the switches of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct CongestionState {
     pub marking: MarkingCounters,
@@ -30,7 +30,7 @@ pub(crate) struct CongestionState {
 }
 
 impl CongestionState {
-    /// For so many lanes and switches.
+    /// For `lanes` lanes and `switches` switches.
     pub fn new(control: Option<&CongestionControl>, lanes: usize, switches: usize) -> Self {
         let Some(control) = control else { return Self::default() };
         Self {

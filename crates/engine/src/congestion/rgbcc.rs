@@ -1,37 +1,41 @@
-//! Red and green lights (RGBCC; Liu and Russell, PDP 2016, as document 000, section 2.2, tells it).
+//! Red and green lights (RGBCC; Liu and Russell, PDP 2016, as described by Taffet 2019, section
+//! 2.2).
 //!
-//! Told there: a sender that gets a notification pauses; when the congestion in the switch "has
-//! subsided beyond a second threshold" the switch notifies those who may have got one, and they go on;
-//! a switch copies its id into every packet it marks, so that several hot spots can be told apart.
-//! The paper itself was not at hand. Ours:
+//! From that description: a sender that receives a notification pauses; when the congestion in the
+//! switch "has subsided beyond a second threshold" the switch notifies the senders that may have
+//! received one, and they resume; a switch copies its id into every packet it marks, so that
+//! several hot spots can be told apart. The paper itself was not available. Choices of this
+//! implementation:
 //!
-//! * A light is an output (a lane of a link), not a switch. It turns red with the first packet it marks
-//!   and remembers the nodes whose packets it has marked since.
-//! * What pauses is the queue to one destination; it goes on when every light it knows red is green.
-//! * A green light overtakes notifications: those are still on their way through the queue and back.
-//!   So lights count how often they turned red, a mark carries the count, and a sender that knows the
-//!   light green since then ignores it.
-//! * Green lights travel as InfiniBand's management does (virtual lane 15): by the shortest latency,
-//!   without waiting for credit, and take no bandwidth.
+//! * A light is an output (a lane of a link), not a switch. It turns red with the first packet it
+//!   marks and records the nodes whose packets it has marked since.
+//! * What pauses is the queue to one destination; it resumes when every light it knows to be red is
+//!   green.
+//! * A green light overtakes notifications that are still on their way through the queue and back.
+//!   So lights count how often they have turned red, a mark carries the count, and a sender that
+//!   knows the light to be green since then ignores it.
+//! * Green lights travel like InfiniBand's management packets (virtual lane 15): on the path of
+//!   lowest latency, without waiting for credit, and they use no bandwidth.
 
 use std::collections::BTreeMap;
 
 use crate::network::packet::Light;
 
-/// An output as a light.
+/// The light of an output.
 #[derive(Debug, Default, Clone)]
 struct LightState {
     turn: u32,
     red: bool,
-    /// Nodes it has marked packets of since it is red, in order, each with one of its messages.
+    /// Nodes whose packets it has marked since it turned red, in order, each with one of its
+    /// messages.
     notified: Vec<(u32, u32)>,
 }
 
-/// The lights of a shard, and what is written on its packets.
+/// The lights of a shard, and the lights that marked packets carry.
 #[derive(Debug, Default)]
 pub(crate) struct LightTable {
     outputs: Vec<LightState>,
-    /// By slot: the light on a packet that is marked. Apart from the packets, which are to stay small.
+    /// By slot: the light that a marked packet carries. Kept apart to keep packets small.
     carried: Vec<Light>,
 }
 
@@ -41,12 +45,12 @@ impl LightTable {
         Self { outputs: vec![LightState::default(); lanes], carried: Vec::new() }
     }
 
-    /// The light on the packet in `slot`; none in particular where there are no lights.
+    /// The light that the packet in `slot` carries; the default where there are none.
     pub fn on_packet(&self, slot: u32) -> Light {
         self.carried.get(slot as usize).copied().unwrap_or_default()
     }
 
-    /// Writes a light on the packet in `slot`, if there are lights.
+    /// Attaches a light to the packet in `slot`, if lights are in use.
     pub fn attach(&mut self, slot: u32, light: Light) {
         if self.outputs.is_empty() {
             return;
@@ -57,8 +61,8 @@ impl LightTable {
         self.carried[slot as usize] = light;
     }
 
-    /// A packet of `node` is marked at `lane`: how often its light has been red, and whether it only
-    /// now turned.
+    /// A packet of `node` is marked at `lane`: how often its light has turned red, and whether
+    /// it turned only now.
     pub fn mark(&mut self, lane: u32, node: u32, message: u32) -> (u32, bool) {
         let output = &mut self.outputs[lane as usize];
         let turned = !output.red;
@@ -72,28 +76,28 @@ impl LightTable {
         (output.turn, turned)
     }
 
-    /// `lane` turns green: its count, and whom to tell.
+    /// The light of `lane` turns green: its count, and the nodes to notify.
     pub fn turn_green(&mut self, lane: u32) -> (u32, Vec<(u32, u32)>) {
         let output = &mut self.outputs[lane as usize];
         output.red = false;
         (output.turn, std::mem::take(&mut output.notified))
     }
 
-    /// Whether nobody waits for a light any more.
+    /// Whether all lights are green.
     pub fn all_green(&self) -> bool {
         self.outputs.iter().all(|output| !output.red)
     }
 }
 
-/// The lights one adapter knows.
+/// The lights that an adapter knows.
 #[derive(Debug, Default)]
 pub(crate) struct KnownLights {
-    /// By output: the last turn that is over.
+    /// By output: the last red phase that is over.
     green: BTreeMap<u32, u32>,
 }
 
 impl KnownLights {
-    /// Whether a notification of `light` is still of use; then it is added to those of its queue.
+    /// Adds `light` to those that stop a queue, unless it is known to be green again.
     pub fn add(&self, red: &mut Vec<Light>, light: Light) {
         let over = self.green.get(&light.output).is_some_and(|&turn| light.turn <= turn);
         if !(over || red.contains(&light)) {
@@ -101,13 +105,13 @@ impl KnownLights {
         }
     }
 
-    /// A light is green: what it says to a queue that waits for the lights in `red`.
+    /// Records that a light is green.
     pub fn turn_green(&mut self, light: Light) {
         let turn = self.green.entry(light.output).or_default();
         *turn = light.turn.max(*turn);
     }
 
-    /// Removes from `red` what is green.
+    /// Removes green lights from `red`.
     pub fn remove_green(&self, red: &mut Vec<Light>) {
         red.retain(|l| self.green.get(&l.output).is_none_or(|&turn| l.turn > turn));
     }
@@ -131,7 +135,7 @@ mod tests {
         stops.turn_green(light(7, 1));
         stops.remove_green(&mut red);
         assert_eq!(red, [light(9, 1)]);
-        // Late news of the first turn; then the light is red again.
+        // A late notification of the first red phase; then the light is red again.
         stops.add(&mut red, light(7, 1));
         assert_eq!(red, [light(9, 1)]);
         stops.add(&mut red, light(7, 2));

@@ -1,39 +1,41 @@
-//! Times of 31 bits.
+//! Compact times of 31 bits.
 
-/// Times of 31 bits: picoseconds since a moment that moves on with time.
+/// A time base for 31-bit times: picoseconds since the start of the epoch, which advances with the
+/// simulation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Epoch(u64);
 
 impl Epoch {
-    /// After whatever an epoch has times for.
+    /// Later than any time the epoch can represent.
     pub const FAR: i32 = i32::MAX;
 
-    /// How long one lasts; half of what it has times for. No window is longer than half of that.
+    /// Length of an epoch: half its representable range. No window is longer than half an
+    /// epoch.
     pub const LONG: u64 = 1 << 30;
 
     pub fn new(start: u64) -> Self {
         Self(start)
     }
 
-    /// Whether it is time for another.
+    /// Whether a new epoch should begin.
     #[inline]
     pub fn is_over(self, now: u64) -> bool {
         now - self.0 >= Self::LONG
     }
 
-    /// `time`, but the start for what was before, and [`Epoch::FAR`] for what is too far.
+    /// `time` relative to the start, clamped to 0 below and [`Epoch::FAR`] above.
     #[inline(always)]
     pub fn since(self, time: u64) -> i32 {
         time.saturating_sub(self.0).min(Self::FAR as u64) as i32
     }
 
-    /// The same of the present, which lies within.
+    /// The current time relative to the start; it is always in range.
     #[inline(always)]
     pub fn present(self, now: u64) -> i32 {
         (now - self.0) as i32
     }
 
-    /// The time that it is so long after the start.
+    /// The absolute time of a relative one.
     #[inline]
     pub fn time(self, since: i32) -> u64 {
         self.0 + since as u64

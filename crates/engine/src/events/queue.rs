@@ -1,22 +1,23 @@
-//! The event queue: windows of time, and within a window one group after the other.
+//! The event queue: time windows, and within a window one group after the other.
 //!
-//! A *group* is a part of the network nothing outside of which can matter to sooner than a window is
-//! long: a switch with its nodes (`cut.rs`). So within a window the order of groups is free,
-//! and all of a group's events come together: what one has fetched the next finds in the cache, and what
-//! comes next is known, so it can be fetched ahead.
+//! A *group* is a part of the network that nothing outside can affect within the length of a
+//! window: a switch with its nodes (`parallel/partition.rs`). So within a window the groups are
+//! independent, and all events of a group are processed together: data that one event has fetched
+//! is in the cache for the next, and upcoming events are known, so their data can be prefetched.
 //!
-//! Contract: windows are opened in ascending order; within a window events come out by group and within
-//! a group in ascending [`Event`] order, that is by time, then class, then entity, then packet; the order
-//! of pushing never shows. An event for the window that is open must be for the group that is being
-//! served. Pushing is O(1) within the horizon (1024 windows) and O(log n) beyond; opening a window
-//! of n events and g groups is O(n + g), or O(n log n) where they are few. Memory: 16 bytes an event.
+//! Contract: windows are opened in ascending order. Within a window events come out by group, and
+//! within a group in ascending [`Event`] order: by time, kind, entity, packet. The order of
+//! insertion never matters. An event for the open window must be for the group that is being
+//! processed. Insertion takes O(1) within the horizon (1024 windows) and O(log n) beyond; opening a
+//! window of n events and g groups takes O(n + g), or O(n log n) for small n. Memory: 16 bytes per
+//! event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::events::ring::{Clock, Ring, WINDOWS};
 
-/// What happens, in the order it happens at equal times.
+/// Kind of an event. At equal times, events are processed in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventKind {
@@ -24,7 +25,7 @@ pub enum EventKind {
     Credit = 0,
     /// A packet's head leaves through a link (scheduled only for marking at departure).
     Departure = 1,
-    /// A packet's head reaches a switch, or its tail a node.
+    /// A packet is ready to leave a switch, or its tail has reached a node.
     Arrival = 2,
     /// The last byte of a message has left its adapter.
     MessageSent = 3,
@@ -32,26 +33,26 @@ pub enum EventKind {
     Message = 4,
     /// An adapter may send its next packet.
     Adapter = 5,
-    /// A rank goes on after computing.
+    /// A rank has finished computing.
     Rank = 6,
-    /// An output is idle again and packets wait in line for it.
+    /// An output is idle and packets wait for it.
     OutputFree = 7,
-    /// A packet that came by a slower link may leave.
+    /// A packet from a slower link may leave.
     HeadReady = 8,
     /// The queue behind a red light may have subsided.
     Light = 9,
-    /// Nothing.
+    /// Unused.
     None = 15,
 }
 
-/// An event: when, and what to whom. Its order is that of one number: time, class, entity, packet.
+/// An event, ordered as one number: time, kind, entity, packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event(u128);
 
 const ENTITY_BITS: u32 = 28;
 
 impl Event {
-    /// An event of `class` at `entity` (link, node, rank or message; below 2^28).
+    /// An event of `kind` at `entity` (link, node, rank or message; below 2^28).
     #[inline]
     pub fn new(time: u64, class: EventKind, entity: u32, packet: u32) -> Self {
         debug_assert!(entity < 1 << ENTITY_BITS);
@@ -65,7 +66,7 @@ impl Event {
         (self.0 >> 64) as u64
     }
 
-    /// Its class.
+    /// Its kind.
     #[inline]
     pub fn class(self) -> EventKind {
         match self.0 as u64 >> 60 {
@@ -83,7 +84,7 @@ impl Event {
         }
     }
 
-    /// Whether it is of `class`.
+    /// Whether it is of `kind`.
     #[inline]
     pub fn is(self, class: EventKind) -> bool {
         self.0 as u64 >> 60 == class as u64
@@ -109,44 +110,44 @@ impl std::fmt::Debug for Event {
     }
 }
 
-/// An event of a window, in the order it is taken: group, time since the window's start, and the rest.
+/// Sort key of an event within a window: group, time since the start of the window, and the rest.
 type Key = u128;
 
-/// What comes after all events.
+/// Sentinel behind all events.
 const END: Key = Key::MAX;
 
 /// Pending events.
 #[derive(Debug)]
 pub struct EventQueue {
     clock: Clock,
-    /// The window that is open; before the first it is the one before 0.
+    /// The open window; -1 before the first.
     window: u64,
     start: u64,
-    /// Its events in order, [`END`], and whatever was there before.
+    /// Its events in order, [`END`], then leftovers of earlier windows.
     ordered: Vec<Key>,
     next: usize,
-    /// Where to stop, and where they end.
+    /// Where processing pauses, and where the events end.
     stop: usize,
     end: usize,
-    /// Events pushed into the open window, last one first.
+    /// Events added to the open window, latest first.
     late: Vec<Key>,
-    /// The first of them, [`END`] if there is none.
+    /// The earliest of them, [`END`] if there is none.
     earliest_late: Key,
-    /// Group that is being served.
+    /// The group that is being processed.
     group: u32,
-    /// Where each group's events begin, while they are put in order.
+    /// Where each group's events begin, used while sorting.
     group_starts: Vec<u32>,
     by_time: Vec<Key>,
     /// The windows after the open one.
     ring: Ring<Key>,
-    /// What comes later still.
+    /// Events beyond the ring's horizon.
     far: BinaryHeap<Reverse<(Event, u32)>>,
     /// Window of the first event in `far`.
     first_far_window: u64,
 }
 
 impl EventQueue {
-    /// A queue for so many groups, with windows of `width_ps` picoseconds.
+    /// A queue for `groups` groups, with windows of `width_ps`.
     pub fn new(width_ps: u64, groups: usize) -> Self {
         Self {
             clock: Clock::new(width_ps),
@@ -189,19 +190,19 @@ impl EventQueue {
         self.window
     }
 
-    /// When the open window began.
+    /// Start of the open window.
     #[inline]
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// How many windows after the open one `window` is; 0 for itself.
+    /// How many windows `window` lies after the open one.
     #[inline]
     fn windows_ahead(&self, window: u64) -> u64 {
         window.wrapping_sub(self.window)
     }
 
-    /// Adds an event for the group that is being served.
+    /// Adds an event for the group that is being processed.
     #[inline]
     pub fn push(&mut self, event: Event) {
         self.push_for(self.group, event);
@@ -234,8 +235,8 @@ impl EventQueue {
         }
     }
 
-    /// Takes the next event of the open window before the place where it stops, and says whether it is a late
-    /// one: added after the window was opened.
+    /// Takes the next event of the open window, up to the pause, and says whether it is late:
+    /// added after the window was opened.
     #[inline]
     pub fn pop(&mut self) -> Option<(Event, bool)> {
         let mut key = self.ordered[self.next];
@@ -259,44 +260,44 @@ impl EventQueue {
         std::mem::replace(&mut self.earliest_late, next)
     }
 
-    /// Stops the open window, of which nothing is taken, before `group` and those after it.
+    /// Pauses the open window before `group`. No event of the window may have been taken yet.
     pub fn pause_before(&mut self, group: u32) {
         let before = |&key: &Key| (key >> 96) < Key::from(group);
         self.stop = self.ordered[..self.end].partition_point(before);
     }
 
-    /// Stops the open window at its end.
+    /// Processes the rest of the open window.
     pub fn resume(&mut self) {
         self.stop = self.end;
     }
 
-    /// Whether there is more of the open window than where it stops.
+    /// Whether events of the open window remain behind the pause.
     pub fn is_paused(&self) -> bool {
         self.stop < self.end
     }
 
-    /// Events taken of the open window, without the late ones.
+    /// Events taken from the open window, not counting late ones.
     #[inline]
     pub fn taken(&self) -> usize {
         self.next
     }
 
-    /// What `n` events of the open window are about, from place `from` on, fewer at its end: without
-    /// their times. Late ones have no place.
+    /// Up to `n` events of the open window from position `from` on, without their times. Late
+    /// events are not included.
     #[inline]
     pub fn upcoming(&self, from: usize, n: usize) -> impl Iterator<Item = Event> + '_ {
         let (from, to) = (from.min(self.end), (from + n).min(self.end));
         self.ordered[from..to].iter().map(|&key| Event(u128::from(key as u64)))
     }
 
-    /// The next window that holds something, [`u64::MAX`] if there is none.
+    /// The next window with events, [`u64::MAX`] if there is none.
     pub fn next_window(&self) -> u64 {
-        // Whatever is far lies beyond all windows of the ring.
+        // Far events lie beyond all windows of the ring.
         self.ring.next_after(self.window).min(self.first_far_window)
     }
 
-    /// Makes `window`, which comes after the open one, whose events are all taken, and not after the
-    /// next one that holds something, the one that comes next.
+    /// Moves the horizon so that `window` is next. All events of the open window must have been
+    /// taken, and no event may lie before `window`.
     pub fn advance_to(&mut self, window: u64) {
         debug_assert!(self.next == self.end && self.late.is_empty());
         self.window = window.wrapping_sub(1);
@@ -305,7 +306,7 @@ impl EventQueue {
         }
     }
 
-    /// Opens `window`, as [`EventQueue::go_before`] says.
+    /// Opens `window`, under the conditions of [`EventQueue::advance_to`].
     pub fn open_window(&mut self, window: u64) {
         self.advance_to(window);
         self.window = window;
@@ -329,8 +330,8 @@ impl EventQueue {
         self.ordered[n] = END;
     }
 
-    /// Puts the events of a window in order: roughly by time, then by group, both by counting; what is
-    /// left to do within a group is next to nothing.
+    /// Sorts the events of a window: two counting sorts, by time slice and by group, then an
+    /// insertion sort that has almost nothing left to move.
     fn order_by_group(&mut self, window: u64) {
         let Self { clock, ring, group_starts, by_time, ordered, end, .. } = self;
         let shift = clock.shift(SLICES as u64);
@@ -353,7 +354,7 @@ impl EventQueue {
         sort_almost_sorted(&mut ordered[..*end]);
     }
 
-    /// Moves the first far event into its window, which has come within the horizon.
+    /// Moves the first far event into its window, which is now within the horizon.
     fn pull_from_far(&mut self) {
         if let Some(Reverse((event, group))) = self.far.pop() {
             self.push_for(group, event);
@@ -364,10 +365,10 @@ impl EventQueue {
     }
 }
 
-/// Slices of a window by which its events are put in order roughly, at most: as many as a byte tells apart.
+/// Time slices of a window for the counting sort, at most: what a byte can distinguish.
 const SLICES: usize = 1 << u8::BITS;
 
-/// Puts each key in its place: the next of its kind.
+/// One pass of a counting sort: puts each key at the next position of its bucket.
 #[inline]
 fn distribute(
     keys: &[Key],
@@ -382,7 +383,7 @@ fn distribute(
     }
 }
 
-/// Replaces numbers by the sum of those before them.
+/// Exclusive prefix sums, in place.
 fn exclusive_sums(counts: &mut [u32]) {
     let mut before = 0;
     for count in counts {
@@ -390,7 +391,7 @@ fn exclusive_sums(counts: &mut [u32]) {
     }
 }
 
-/// Sorts by insertion what is in order but for neighbours here and there; anything else in another way.
+/// Insertion sort for almost sorted keys; falls back to a general sort.
 fn sort_almost_sorted(keys: &mut [Key]) {
     const FAR: usize = 64;
     for at in 1..keys.len() {
@@ -411,7 +412,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Opens the next window of a queue and of the model, and compares what comes out.
+    /// Opens the next window of the queue and compares its events with the model's.
     fn compare_window(
         queue: &mut EventQueue,
         model: &mut std::collections::BTreeSet<(u64, u32, Event)>,
@@ -431,7 +432,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is pushed when, events come out as from a sorted list.
+        /// Events come out as from a sorted list, whatever the order of insertion.
         #[test]
         fn order_is_by_window_group_and_event(
             width in 1u64..5_000,
@@ -482,7 +483,7 @@ mod tests {
         while let Some((taken, late)) = queue.pop() {
             links.push((taken.entity(), late));
             if taken.entity() == 1 {
-                // Of the group that is served: before the place where it stops.
+                // An event of the current group comes before the pause.
                 queue.push(event(200, 9));
             }
         }

@@ -1,15 +1,15 @@
-//! What is pending for each window of time to come, in no order.
+//! Pending items of each of the next time windows, unordered.
 
 use crate::events::epoch::Epoch;
 use crate::intrinsics::{prefetch, push_with_huge_pages};
 
-/// Windows that are kept apart.
+/// Number of windows of the ring.
 pub(crate) const WINDOWS: usize = 1 << 10;
 
 /// No chunk.
 const NIL: u32 = u32::MAX;
 
-/// Times in windows of equal length.
+/// Division of time into windows of equal length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     width: u64,
@@ -19,21 +19,20 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub fn new(width: u64) -> Self {
-        // Whatever happens in a window that begins in an epoch is among the times of that.
+        // Every time in a window that begins in an epoch is representable in that epoch.
         let width = width.clamp(2, Epoch::LONG / 2);
         Self { width, inverse: ((1u128 << 64) / u128::from(width)) as u64 }
     }
 
-    /// By how many bits a time since the start of a window must be shortened to be below `parts`, a power
-    /// of two.
+    /// Right shift that brings an offset within a window below `parts`, a power of two.
     pub fn shift(&self, parts: u64) -> u32 {
         self.width.div_ceil(parts).next_power_of_two().ilog2()
     }
 
-    /// Window of `time`, and the time since its start.
+    /// The window of `time`, and the offset within it.
     #[inline]
     pub fn split(&self, time: u64) -> (u64, u32) {
-        // The quotient by the inverse, which is rounded down, is at most one too small.
+        // The inverse is rounded down, so the quotient is at most one too small.
         let window = ((u128::from(time) * u128::from(self.inverse)) >> 64) as u64;
         let rest = time - window * self.width;
         if rest < self.width {
@@ -50,14 +49,14 @@ impl Clock {
     }
 }
 
-/// Some of what is pending for a window.
+/// Some of the pending items of a window.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Chunk<T>([T; CHUNK_ITEMS]);
 
 const CHUNK_ITEMS: usize = 32;
 
-/// The chunk of a window that is not full; all behind it are.
+/// The first chunk of a window; all chunks linked behind it are full.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     chunk: u32,
@@ -68,19 +67,19 @@ impl Pending {
     const NONE: Self = Self { chunk: NIL, used: 0 };
 }
 
-/// A list for each of the [`WINDOWS`] windows that come next. Adding is O(1); memory is that of what is
-/// pending, and a few chunks.
+/// A list for each of the next [`WINDOWS`] windows. Insertion is O(1); memory is proportional to
+/// the pending items, plus a few chunks.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     slots: Box<[Pending; WINDOWS]>,
-    /// Chunks of all windows; the one last given back is the first to be used again, so as much is in
-    /// the cache as there is pending.
+    /// Chunks of all windows. The most recently freed chunk is reused first, which keeps the
+    /// working set in the cache.
     chunks: Vec<Chunk<T>>,
-    /// For each of them the next one: a full chunk of the same window, or a free one. Apart from them, for
-    /// their memory may be far away.
+    /// Link of each chunk to the next one of the same window or of the free list; apart from
+    /// the chunks, so that following it does not touch their memory.
     next: Vec<u32>,
     free: u32,
-    /// A bit for every window that holds something.
+    /// A bit for every window with items.
     occupied: [u64; WINDOWS / 64],
     len: usize,
 }
@@ -102,7 +101,7 @@ impl<T: Copy + Default> Ring<T> {
         self.len
     }
 
-    /// Adds an item for `window`, which is among those that come next.
+    /// Adds an item for `window`, which must be within the ring.
     #[inline]
     pub fn push(&mut self, window: u64, item: T) {
         let slot = window as usize % WINDOWS;
@@ -135,7 +134,7 @@ impl<T: Copy + Default> Ring<T> {
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// All items of `window`, piece by piece.
+    /// All items of `window`, chunk by chunk.
     pub fn of(&self, window: u64) -> impl Iterator<Item = &[T]> {
         let Pending { mut chunk, mut used } = self.slots[window as usize % WINDOWS];
         std::iter::from_fn(move || {
@@ -148,7 +147,7 @@ impl<T: Copy + Default> Ring<T> {
         })
     }
 
-    /// Takes all items of `window` out.
+    /// Removes all items of `window`.
     pub fn clear(&mut self, window: u64) {
         let slot = window as usize % WINDOWS;
         let Pending { mut chunk, mut used } =
@@ -161,7 +160,7 @@ impl<T: Copy + Default> Ring<T> {
         }
     }
 
-    /// The first window after `window` that holds something, [`u64::MAX`] if there is none.
+    /// The first window after `window` with items, [`u64::MAX`] if there is none.
     pub fn next_after(&self, window: u64) -> u64 {
         if self.len == 0 {
             return u64::MAX;

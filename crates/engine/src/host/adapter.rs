@@ -1,4 +1,4 @@
-//! The adapter of a node: messages that wait to be sent.
+//! The adapter of a node: the messages it has to send.
 
 use std::collections::VecDeque;
 
@@ -6,24 +6,24 @@ use crate::host::flows::Flows;
 use crate::network::link::NIL;
 use crate::network::packet::{Light, PacketKind};
 
-/// Messages an adapter has to send; what every packet touches lies on one cache line.
+/// Send queues of an adapter; what every packet touches is on one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Adapter {
-    /// Handshake packets and notifications: they go first.
+    /// Handshake packets and notifications, which go first.
     pub(super) control: VecDeque<(u32, PacketKind, Light)>,
-    /// Messages with packets left by destination, where injection is of that kind.
+    /// Messages by destination, with per-destination injection.
     flows: Option<Box<Flows>>,
-    /// Otherwise: the first of them, and the others.
+    /// Otherwise the message at the head of the queue; the rest are in `others`.
     pub(super) first: Outgoing,
-    /// Its link, numbered within the shard.
+    /// Its link, shard index.
     pub(super) link: u32,
-    /// An event will come when it may send again.
+    /// An event is pending for when it may send again.
     pub(super) pending: bool,
     others: VecDeque<Outgoing>,
 }
 
-/// A message and the number of its sending side within the shard.
+/// A message and the index of its send state in the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outgoing {
     pub message: u32,
@@ -35,7 +35,7 @@ impl Outgoing {
 }
 
 impl Adapter {
-    /// That of a node with this link.
+    /// The adapter of a node with this injection link.
     pub fn new(link: u32) -> Self {
         let (control, others) = (VecDeque::new(), VecDeque::new());
         Self { control, flows: None, first: Outgoing::NONE, link, pending: false, others }
@@ -46,7 +46,7 @@ impl Adapter {
         self.flows.get_or_insert_default()
     }
 
-    /// Adds a message to be sent in its turn.
+    /// Appends a message.
     pub(super) fn push(&mut self, message: Outgoing) {
         if self.first == Outgoing::NONE {
             self.first = message;
@@ -55,24 +55,25 @@ impl Adapter {
         }
     }
 
-    /// The first message is sent: the next one is the first.
+    /// Removes the first message, which has been sent.
     pub(super) fn pop(&mut self) {
         self.first = self.others.pop_front().unwrap_or(Outgoing::NONE);
     }
 
-    /// The first message goes to the end of the line.
+    /// Moves the first message to the end.
     pub(super) fn rotate(&mut self) {
         self.others.push_back(self.first);
         self.pop();
     }
 
-    /// Whether an event must be made for the time when it may send again; one will come from now on.
+    /// Whether an event must be scheduled for when it may send again; if so, marks it as
+    /// pending.
     #[inline]
     pub(super) fn needs_event(&mut self) -> bool {
         !(self.is_idle() || std::mem::replace(&mut self.pending, true))
     }
 
-    /// Whether nothing is to be sent.
+    /// Whether there is nothing to send.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         let flows = self.flows.as_ref().is_none_or(|flows| flows.is_empty());

@@ -1,8 +1,8 @@
-//! Queues of an adapter by destination, and the pace of each.
+//! Per-destination send queues of an adapter, and the pace of each.
 //!
-//! Injection `per-destination` keeps a line of messages for every node (InfiniBand: a queue pair
-//! each) and serves the lines in turn, a packet each. A line may have to wait between its packets:
-//! because congestion control says so (see `congestion.rs`), or because its rate is given.
+//! With injection `per-destination` an adapter has a queue of messages for every node (InfiniBand:
+//! a queue pair each) and serves the queues round-robin, one packet each. A queue may have to wait
+//! between packets because of congestion control, or because its rate is assigned.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,29 +11,29 @@ use crate::host::pacing::Timetable;
 use crate::network::link::NEVER;
 use crate::network::packet::Light;
 
-/// What an adapter has for one destination.
+/// The queue for one destination.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     pub messages: VecDeque<u32>,
-    /// Its next packet goes no earlier.
+    /// Earliest time of its next packet.
     pub next_at: u64,
     pub throttle: Throttle,
-    /// It has stopped for these.
+    /// Red lights it is stopped by.
     red: Vec<Light>,
     pub timetable: Timetable,
-    /// It has its place in the turn.
+    /// It is in the round-robin order.
     waiting: bool,
 }
 
-/// Lines of one adapter.
+/// All queues of an adapter.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     of_node: BTreeMap<u32, u32>,
     flows: Vec<Flow>,
-    /// Lines with messages, the next to be served first.
+    /// Queues with messages in round-robin order, the next one first.
     order: VecDeque<u32>,
     known_lights: KnownLights,
-    /// When the earliest event is due that was asked for by a line that had to wait.
+    /// When the earliest wake-up event for a waiting queue is due.
     pub wake_at: u64,
 }
 
@@ -58,18 +58,18 @@ impl Flows {
         })
     }
 
-    /// The line for `node`.
+    /// The queue for `node`.
     pub fn flow(&mut self, node: u32) -> &mut Flow {
         let number = self.number(node);
         &mut self.flows[number as usize]
     }
 
-    /// Whether no line has a message.
+    /// Whether no queue has a message.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// The first place in the turn from `from` on whose line may send at `now`.
+    /// Position, from `from` on, of the first queue that may send at `now`, and its message.
     pub fn ready(&self, from: usize, now: u64) -> Option<(usize, u32)> {
         let ready = |&number: &u32| {
             let flow = &self.flows[number as usize];
@@ -80,20 +80,20 @@ impl Flows {
         Some((place, *message))
     }
 
-    /// When the next line may send that may not at `now` and has not stopped.
+    /// When the next of the queues that wait for their time may send.
     pub fn next_at(&self, now: u64) -> u64 {
         let moving = self.order.iter().map(|&number| &self.flows[number as usize]);
         let times = moving.filter(|flow| flow.red.is_empty()).map(|flow| flow.next_at);
         times.filter(|&time| time > now).min().unwrap_or(NEVER)
     }
 
-    /// The line for `node` stops until `light` is green.
+    /// Stops the queue for `node` until `light` is green.
     pub fn stop(&mut self, node: u32, light: Light) {
         let number = self.number(node);
         self.known_lights.add(&mut self.flows[number as usize].red, light);
     }
 
-    /// A light is green: whether a line may go on.
+    /// A light has turned green: whether a queue may resume.
     pub fn turn_green(&mut self, light: Light) -> bool {
         self.known_lights.turn_green(light);
         let mut any = false;
@@ -104,8 +104,8 @@ impl Flows {
         any
     }
 
-    /// The line at `place` has sent a packet, the `last` one of its message or not, and may send
-    /// the next at `next_at`: it goes to the end of the turn.
+    /// The queue at position `place` has sent a packet, the `last` one of its message or not;
+    /// `pause` says when it may send the next. It moves to the end of the round-robin order.
     pub fn packet_sent(&mut self, place: usize, last: bool, pause: impl FnOnce(&mut Flow) -> u64) {
         let Some(number) = self.order.remove(place) else { return };
         let flow = &mut self.flows[number as usize];

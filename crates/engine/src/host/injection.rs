@@ -1,4 +1,4 @@
-//! What an adapter does: it makes packets of messages and puts them on its link, one at a time.
+//! Injection: adapters split messages into packets and send them one at a time.
 
 use crate::events::queue::{Event, EventKind};
 use crate::host::adapter::{Adapter, Outgoing};
@@ -11,7 +11,7 @@ use crate::settings::{CongestionControl, CongestionScheme, Injection, Switching}
 use crate::shard::Shard;
 
 impl<P: Probe> Shard<'_, P> {
-    /// Gives the adapter of `node` something to send.
+    /// Queues a message or control packet at the adapter of `node`.
     pub fn enqueue(&mut self, node: u32, message: u32, content: PacketKind) {
         let model = self.model;
         let by_destination = model.settings.injection == Injection::PerDestination;
@@ -31,7 +31,8 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Lets `node` tell the sender of `message` that its packets meet congestion.
+    /// Sends a notification from `node` to the sender of `message` that its packets meet
+    /// congestion.
     pub fn send_notification(&mut self, node: u32, message: u32, light: Light) {
         let adapter = self.adapter(node);
         adapter.control.push_back((message, PacketKind::Congestion, light));
@@ -40,18 +41,18 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// A message that begins here.
+    /// The queue entry of a message that starts in this shard.
     fn outgoing(&self, message: u32) -> Outgoing {
         Outgoing { message, send: self.model.send_of(message) }
     }
 
-    /// Starts to fetch the adapter of `node`.
+    /// Prefetches the adapter of `node`.
     #[inline]
     pub fn prefetch_adapter(&self, node: u32) {
         prefetch(&self.adapters, self.model.partition.local_node(node));
     }
 
-    /// Starts to fetch what the next packet of `node` will need besides.
+    /// Prefetches what the next packet of `node` will need.
     #[inline]
     pub fn prefetch_next_send(&self, node: u32) {
         let Adapter { link, first, .. } = self.adapters[self.local(node)];
@@ -68,7 +69,7 @@ impl<P: Probe> Shard<'_, P> {
         self.send_next(node);
     }
 
-    /// Number of a node within the shard.
+    /// Index of a node in the shard.
     #[inline]
     fn local(&self, node: u32) -> usize {
         self.model.partition.local_node(node) as usize
@@ -79,8 +80,8 @@ impl<P: Probe> Shard<'_, P> {
         &mut self.adapters[local]
     }
 
-    /// Sends the next packet of `node` if link and credit allow; otherwise sees to it that an event
-    /// comes when they do.
+    /// Sends the next packet of `node` if link and credit allow; otherwise schedules an event
+    /// for when they do.
     pub fn send_next(&mut self, node: u32) {
         let local = self.local(node);
         let adapter = &mut self.adapters[local];
@@ -110,7 +111,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Sees to it that the adapter goes on when its link is free, if it has more to send.
+    /// Schedules the adapter for when its link is free, if it has more to send.
     fn schedule_retry(&mut self, node: u32, link: u32) {
         if self.adapter(node).needs_event() {
             let free = self.links.free_at(link);
@@ -118,7 +119,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Sends the next packet of the first line whose time has come and whose lane has credit.
+    /// Sends the next packet of the first queue whose time has come and whose lane has credit.
     #[inline(never)]
     fn send_from_flows(&mut self, node: u32, link: u32) {
         let now = self.now;
@@ -158,7 +159,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// A notification of congestion on the way to where `message` goes has come back to `node`.
+    /// `node` receives a congestion notification for the destination of `message`.
     pub fn on_congestion_notice(&mut self, node: u32, message: u32, light: Light) {
         let (model, now) = (self.model, self.now);
         let dst = model.program.messages[message as usize].dst;
@@ -173,8 +174,8 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Makes the next packet of a message and says in which slot, and whether it is the last; or waits for
-    /// credit and returns nothing.
+    /// Makes the next packet of a message; returns its slot and whether it is the last, or
+    /// `None` if it must wait for credit.
     #[inline(always)]
     fn make_packet(
         &mut self,
@@ -227,8 +228,8 @@ impl<P: Probe> Shard<'_, P> {
         Some((slot, state.packets_unsent == 0))
     }
 
-    /// Puts the packet in `slot` on the wire now, with `light` if it is a notification of one; `last` says
-    /// that its message is sent with it. Returns when the link is free again.
+    /// Puts the packet in `slot` on the wire now, with `light` if it notifies of one; `last`
+    /// says whether it completes its message. Returns when the link is free again.
     #[inline(always)]
     fn inject(&mut self, link: u32, slot: u32, light: Light, last: bool) -> u64 {
         let model = self.model;
@@ -276,7 +277,7 @@ impl<P: Probe> Shard<'_, P> {
         end
     }
 
-    /// Hands a packet that is at its first switch at `time` to its node, as if nobody else were on its way.
+    /// Sends a packet that reaches its first switch at `time` to its node without contention.
     #[inline(never)]
     fn send_uncontended(&mut self, link: u32, slot: u32, time: u64, light: Light) {
         let model = self.model;

@@ -3,15 +3,15 @@
 use crate::network::link::NEVER;
 use crate::program::Envelope;
 
-/// The sending side of a message: a cache line with all that its packets are made of.
+/// Send state of a message: one cache line with everything its packets are made of.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct SendState {
     pub post_ps: u64,
     pub start_ps: u64,
-    /// Number of its next packet over the whole run.
+    /// Number of its next packet in the run.
     pub next_packet: u64,
-    /// Payload of all packets that are not sent.
+    /// Payload bytes not sent yet.
     pub bytes_unsent: u64,
     /// The receiver's node.
     pub node: u32,
@@ -24,7 +24,7 @@ pub(crate) struct SendState {
 }
 
 impl SendState {
-    /// That of a message to `node`.
+    /// The state of a message to `node`.
     pub fn new(message: &Envelope, packets: u32, node: u32, service: u8, observed: bool) -> Self {
         Self {
             post_ps: 0,
@@ -41,7 +41,7 @@ impl SendState {
     }
 }
 
-/// The receiving side of a message.
+/// Receive state of a message.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 pub(crate) struct ReceiveState {

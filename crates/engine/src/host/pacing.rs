@@ -1,37 +1,38 @@
-//! How a flow whose rate is given is sent: when its next packet may go.
+//! Pacing: when the next packet of a flow with an assigned rate may go.
 //!
-//! Document 004 wants bursts suppressed "stronger than leaky bucket", so that computed rates are
-//! realised with small buffers under first come, first served, and leaves the scheme open. Three are
-//! here, to be compared:
+//! Birk and Zdornov (2009, slides) ask for bursts to be suppressed "stronger than leaky bucket", so
+//! that computed rates are realized with small buffers under first come, first served, and leave
+//! the scheme open. Three schemes are implemented for comparison:
 //!
-//! * a leaky bucket: after a pause a flow may send what its bucket holds at once;
-//! * spaced: a packet goes no sooner than its interval after the one before. Nothing bursts, but what
-//!   is once late stays late: a flow never reaches its rate if it is ever held up;
-//! * elastic: packets have a timetable at the flow's rate. One that is late may catch up, but at no
-//!   less than a given part of the interval after the one before. So the rate is realised in the mean
-//!   and a burst never exceeds it by more than that.
+//! * leaky bucket: after a pause a flow may send what its bucket holds in a burst;
+//! * spaced: a packet goes no sooner than one interval after the previous one. There are no bursts,
+//!   but lost time is never recovered: a flow that is ever delayed stays below its rate;
+//! * elastic: packets are scheduled at the flow's rate. A late packet may catch up, but no closer
+//!   than a given fraction of the interval to the previous one. So the mean rate is realized, and a
+//!   burst never exceeds the rate by more than that fraction allows.
 
 use crate::settings::Pacing;
 
-/// Time `wire` bytes take at `mbps` megabits per second, which is not 0.
+/// Time that `wire` bytes take at `mbps` megabits per second; `mbps` is not 0.
 pub(crate) fn interval(wire: u32, mbps: u32) -> u64 {
     u64::from(wire) * 8_000_000 / u64::from(mbps)
 }
 
-/// Where a flow is in its timetable.
+/// Schedule of a paced flow.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Timetable {
-    /// When its next packet is due at the flow's rate.
+    /// When its next packet is due.
     due: u64,
 }
 
 impl Timetable {
-    /// The flow has something to send from `begin` on after it had nothing: it is not late.
+    /// The flow becomes active at `begin` after it was idle, so it is not late.
     pub fn begin(&mut self, begin: u64) {
         self.due = self.due.max(begin);
     }
 
-    /// A packet that takes `interval` at the flow's rate goes at `now`: when the next may.
+    /// A packet that takes `interval` at the flow's rate is sent at `now`; returns when the
+    /// next one may go.
     pub fn sent(&mut self, pacing: Pacing, now: u64, interval: u64, packet: u32) -> u64 {
         match pacing {
             Pacing::Off => now,
@@ -51,7 +52,7 @@ impl Timetable {
     }
 }
 
-/// Intervals a flow may be late by; beyond, it gives up what it missed.
+/// Intervals by which a flow may be late; time lost beyond that is not recovered.
 const LATENESS: u64 = 16;
 
 #[cfg(test)]

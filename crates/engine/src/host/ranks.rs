@@ -1,9 +1,9 @@
-//! Ranks: they execute their programs with MPI's blocking rules.
+//! Ranks execute their programs under MPI's blocking rules.
 //!
-//! A send is complete when its last byte has left the adapter, a receive when its last byte is there
-//! and it has been posted. Messages above the eager limit shake hands first: a request to send, and
-//! a clearance once the receive is posted, both real packets. Ranks of one host exchange messages
-//! through memory, at a rate and latency of their own.
+//! A send is complete when its last byte has left the adapter, a receive when its last byte has
+//! arrived and it has been posted. Messages above the eager limit use a rendezvous: a request to
+//! send, and a clear to send once the receive is posted, both simulated as packets. Ranks on the
+//! same host exchange messages through memory, at a rate and latency of their own.
 
 use tailback_program::{Op, Rank, Request};
 
@@ -14,30 +14,31 @@ use crate::probe::{DeliveredPacket, Probe};
 use crate::program::Envelope;
 use crate::shard::Shard;
 
-/// [`EventKind::Message`] events carry what happens in their packet field.
+/// The packet field of [`EventKind::Message`] events says what happens to the message.
 const READY: u32 = 0;
 const LOCAL_ARRIVAL: u32 = 1;
 const ARRIVED: u32 = 2;
 const REQUESTED: u32 = 3;
 const CLEARED: u32 = 4;
-/// From here on: a packet to be dealt with is in the slot so much beyond.
+/// Values from here on: a control packet in slot `value - NOTICE`.
 const NOTICE: u32 = 5;
 
 impl<P: Probe> Shard<'_, P> {
-    /// Starts to fetch the sending side of a message.
+    /// Prefetches the send state of a message.
     #[inline]
     pub fn prefetch_send(&self, message: u32) {
         prefetch(&self.sends, self.model.send_of(message));
     }
 
-    /// Starts to fetch the receiving side of a message. That of a handshake that goes back is in
-    /// another shard.
+    /// Prefetches the receive state of a message. For a control packet on its way back that
+    /// state is in another shard, and the prefetch is wasted.
     #[inline]
     pub fn prefetch_receive(&self, message: u32) {
         prefetch(&self.receives, self.model.receive_of(message));
     }
 
-    /// Starts to fetch both sides of a message and the ranks at them, as far as they are of this shard.
+    /// Prefetches both states of a message and the ranks at its endpoints, as far as they are
+    /// in this shard.
     #[inline]
     pub fn prefetch_endpoints_and_ranks(&self, message: u32) {
         self.prefetch_send(message);
@@ -49,21 +50,21 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Starts to fetch a rank of this shard.
+    /// Prefetches a rank of this shard.
     #[inline]
     pub fn prefetch_rank(&self, rank: u32) {
         prefetch(&self.ranks, self.model.local_rank(rank));
         prefetch(&self.model.program.rank_start, rank + 1);
     }
 
-    /// Starts to fetch what a rank of this shard does next.
+    /// Prefetches the next operation of a rank of this shard.
     #[inline]
     pub fn prefetch_operation(&self, rank: u32) {
         let next = self.ranks[self.model.local_rank(rank) as usize].next_op();
         prefetch(&self.model.program.ops, next as u32);
     }
 
-    /// Executes `rank` until it blocks, computes or ends.
+    /// Executes `rank` until it blocks, computes or finishes.
     pub fn advance_rank(&mut self, rank: u32) {
         let r = self.model.local_rank(rank) as usize;
         let program = &self.model.program;
@@ -86,7 +87,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Something happens to a message, other than to its packets on their way.
+    /// An event of a message at one of its endpoints.
     pub fn on_message(&mut self, message: u32, what: u32) {
         match what {
             READY => self.on_ready(message),
@@ -115,7 +116,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// A node deals with a packet that has something to say about congestion.
+    /// A node processes a packet that carries a congestion notification or mark.
     fn on_notice(&mut self, slot: u32) {
         let light = self.congestion.lights.on_packet(slot);
         self.packets.remove(slot);
@@ -155,13 +156,13 @@ impl<P: Probe> Shard<'_, P> {
         self.request_completed(envelope.src);
     }
 
-    /// Delivers a packet whose tail reaches its node at `time`, which may lie ahead: nothing can come
-    /// between. The node learns of it by an event only where that matters to it.
+    /// Delivers a packet whose tail reaches its node at `time`, which may lie in the future:
+    /// nothing can intervene. An event is scheduled only if the node has to react.
     pub fn deliver(&mut self, slot: u32, time: u64) {
         let packet = &self.packets[slot];
         let (message, content) = (packet.message, packet.content());
         if content == PacketKind::Congestion || packet.flags.has(Flags::NOTIFIED) {
-            // It stays until the node deals with it.
+            // It keeps its slot until the node processes it.
             self.queue.push(Event::new(time, EventKind::Message, message, NOTICE + slot));
         } else {
             self.packets.remove(slot);
@@ -221,7 +222,7 @@ impl<P: Probe> Shard<'_, P> {
         &mut self.ranks[self.model.local_rank(rank) as usize]
     }
 
-    /// A request of `rank` is complete: it may go on.
+    /// A request of `rank` is complete: the rank may continue.
     fn request_completed(&mut self, rank: u32) {
         let now = self.now;
         if let Some(request) = self.rank(rank).completed()
@@ -264,7 +265,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Tells the sender of `message` to go on.
+    /// Sends the sender of `message` a clear to send.
     fn send_clearance(&mut self, message: u32) {
         let dst = self.model.program.messages[message as usize].dst;
         self.enqueue(self.model.placement.node[dst as usize], message, PacketKind::ClearToSend);

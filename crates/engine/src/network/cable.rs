@@ -1,13 +1,13 @@
-//! Kinds of cables: rate and delay.
+//! Cables: rate and delay.
 
 use std::collections::HashMap;
 
 const RATE_BITS: u32 = 16;
 
-/// Rate and delay of a cable; most links share them with many others.
+/// Rate and delay of a link; many links share the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Cable {
-    /// Picoseconds a byte, in units of 2^-16.
+    /// Picoseconds per byte, in units of 2^-16.
     rate: u32,
     /// Cable delay.
     pub delay: u32,
@@ -32,18 +32,18 @@ impl Cable {
         ((u64::from(bytes) * u64::from(self.rate)) >> RATE_BITS).max(1)
     }
 
-    /// Bytes the transmitter moves in `ps`.
+    /// Bytes sent in `ps`.
     #[inline]
     pub fn bytes_in(&self, ps: u64) -> u64 {
         (ps << RATE_BITS) / u64::from(self.rate)
     }
 }
 
-/// The different ones among `wires`, and for each of them the number of its like.
+/// The distinct cables, and for each given cable the index of its equal among them.
 pub(crate) fn distinct(wires: impl Iterator<Item = Cable>) -> (Vec<Cable>, Vec<u32>) {
     let mut numbers = HashMap::new();
     let (mut all, mut last) = (Vec::new(), None);
-    // A link is mostly like the one before.
+    // Most links are like the one before.
     let mut number = |wire: Cable| match last {
         Some((before, number)) if before == wire => number,
         _ => {

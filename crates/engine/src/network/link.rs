@@ -1,5 +1,5 @@
-//! Directed links: the transmitter; for each virtual lane the credit for its buffer at the far end and
-//! who waits for it.
+//! Directed links: the transmitter, and for each virtual lane the credit for its buffer at the far
+//! end and the packets that wait for it.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -9,76 +9,77 @@ use crate::intrinsics::{collect_with_huge_pages, prefetch};
 use crate::network::cable::{Cable, distinct};
 use crate::network::load::Loads;
 
-/// No packet, no link, no message.
+/// Marks the absence of a packet, link or message.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Time that never comes.
+/// A time that is never reached.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// A directed link to be simulated.
+/// A directed link of a shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
     pub cable: Cable,
-    /// Number over the whole fabric.
+    /// Number in the fabric.
     pub global: u32,
     /// The vertex it leads to, and its shard.
     pub dst: u32,
     pub shard: u8,
-    /// Its place at the switch it leads to: that of the link that runs back, among those that leave there.
+    /// Input port at the switch it leads to: the index of the reverse link among the links that
+    /// leave there.
     pub port: u16,
-    /// Group of the vertex it comes from.
+    /// Group of its source vertex.
     pub src_group: u32,
-    /// The vertex it leads to is a node.
+    /// It leads to a node.
     pub to_node: bool,
-    /// The one it comes from is.
+    /// It comes from a node.
     pub from_node: bool,
 }
 
-/// Notes of credit on its way back that a lane has room for, of less than 64 KiB each.
+/// Notes of returning credit that a lane can hold, of less than 64 KiB each.
 const CREDIT_NOTES: usize = 4;
 
 /// One virtual lane of a link: the credit for its buffer at the far end, and who waits for it.
 ///
-/// Credit on its way back is only noted. It is counted when there is not enough without it, or no room
+/// Returning credit is only noted. It is added up when there is not enough without it, or no room
 /// for another note. Times are those of an [`Epoch`].
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(crate) struct Lane {
     /// The vertex it leads to.
     pub dst: u32,
-    /// Group of the vertex it comes from.
+    /// Group of its source vertex.
     pub src_group: u32,
-    /// Number of the link over the whole fabric.
+    /// Number of the link in the fabric.
     pub global: u32,
-    /// First and last packet that wait for credit, in order of arrival, each but the last knowing the next one;
-    /// none if the last is [`NIL`].
+    /// First and last packet of the linked list that waits for credit, in order of arrival;
+    /// empty if the last is [`NIL`].
     first_waiting: u32,
     last_waiting: u32,
-    /// Which of the shard's wires it has.
+    /// Index of its cable among those of the shard.
     cable: u16,
-    /// As of its [`Link`].
+    /// As in [`Link`].
     pub port: u16,
-    /// No packet that waits has less bytes; for more than there are numbers for, the most.
+    /// A lower bound on the size of waiting packets, saturated.
     smallest_waiting: u16,
     /// Shard of the vertex it leads to.
     pub shard: u8,
     flags: u8,
-    /// Bytes that may be sent, without what is noted.
+    /// Bytes that may be sent, not counting the notes.
     credit: u32,
-    /// Bytes that come back, and when.
+    /// Bytes of returning credit, and when they are available.
     note_bytes: [u16; CREDIT_NOTES],
     note_times: [i32; CREDIT_NOTES],
-    /// When the link has sent everything it took on; of its first lane.
+    /// When the link is free; valid in its first lane only.
     free_at: u64,
 }
 
 const _: () = assert!(size_of::<Lane>() == 64);
 
-/// Somebody waits for credit at a lane: a packet in its line, or the adapter at the source.
+/// A packet of the lane's queue, or the adapter at its source, waits for credit.
 const STARVING: u8 = 1;
 const TO_NODE: u8 = 2;
 const FROM_NODE: u8 = 4;
-/// From this bit on: the place of the oldest note.
+/// From this bit on: index of the oldest note.
 const OLDEST: u8 = 8;
 
 impl Lane {
@@ -120,7 +121,7 @@ impl Lane {
         (self.last_waiting != NIL).then_some((self.first_waiting, self.last_waiting))
     }
 
-    /// The packet in `slot`, of so many bytes, waits from now on: behind the one returned, or alone.
+    /// Appends the packet in `slot` to the queue; returns the packet before it, if any.
     #[inline]
     pub fn enqueue(&mut self, slot: u32, bytes: u32) -> Option<u32> {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
@@ -133,7 +134,7 @@ impl Lane {
         Some(before)
     }
 
-    /// The first packet waits no longer, but the `next` one, if there is one.
+    /// Removes the first packet; `next` is the one behind it, if any.
     #[inline]
     pub fn dequeue(&mut self, next: u32) {
         if self.first_waiting == self.last_waiting {
@@ -142,19 +143,19 @@ impl Lane {
         self.first_waiting = next;
     }
 
-    /// Whether there is too little credit for any packet that waits: without a look at them.
+    /// Whether there is too little credit for any waiting packet, without touching them.
     #[inline]
     pub fn credit_below_smallest(&self) -> bool {
         self.credit < self.smallest_waiting.into()
     }
 
-    /// Whether somebody waits for credit here.
+    /// Whether a packet or an adapter waits for credit.
     #[inline]
     pub fn is_starving(&self) -> bool {
         self.flags & STARVING != 0
     }
 
-    /// Nobody waits any more; returns whether somebody did.
+    /// Clears the waiting state; returns whether it was set.
     #[inline]
     pub fn clear_starving(&mut self) -> bool {
         let starving = self.is_starving();
@@ -181,7 +182,7 @@ impl Lane {
         }
     }
 
-    /// Counts the notes whose time has come.
+    /// Adds up the notes whose time has come.
     #[inline]
     fn collect_notes(&mut self, now: i32) {
         for (bytes, &time) in self.note_bytes.iter_mut().zip(&self.note_times) {
@@ -191,17 +192,18 @@ impl Lane {
         }
     }
 
-    /// Adds credit that is there now.
+    /// Adds credit that is available now.
     #[inline]
     pub fn add(&mut self, bytes: u32) {
         self.credit += bytes;
     }
 
-    /// Notes credit that comes back at `time`, unless that must be an event: where somebody waits for it,
-    /// or there is no room. Nobody will ask any more about a time before `since`.
+    /// Notes credit that returns at `time`. Returns false if it must be an event instead:
+    /// because somebody waits for it, or there is no room. Nothing will query a time before
+    /// `since` any more.
     #[inline(always)]
     fn note_credit(&mut self, time: i32, bytes: u16, since: i32) -> bool {
-        // Mostly the oldest note is out of date by now.
+        // In most cases the oldest note has expired.
         let place = usize::from(self.flags / OLDEST) % CREDIT_NOTES;
         if self.is_starving() || self.note_times[place] > since {
             return !self.is_starving() && self.note_credit_in_any_slot(time, bytes, since);
@@ -213,7 +215,7 @@ impl Lane {
         true
     }
 
-    /// The same where the oldest note is still needed.
+    /// Uses any expired note where the oldest is still pending.
     #[inline(never)]
     fn note_credit_in_any_slot(&mut self, time: i32, bytes: u16, since: i32) -> bool {
         let old = self.note_times.iter().position(|&time| time <= since);
@@ -224,7 +226,7 @@ impl Lane {
         old.is_some()
     }
 
-    /// Somebody waits from now on: takes out what is noted, times and bytes, which all lies ahead.
+    /// Enters the waiting state; takes out the pending notes as (time, bytes).
     fn starve(&mut self) -> impl Iterator<Item = (i32, u32)> + use<> {
         self.flags |= STARVING;
         let note_times = std::mem::take(&mut self.note_times).into_iter();
@@ -233,7 +235,7 @@ impl Lane {
     }
 }
 
-/// More lanes than a core's own caches hold.
+/// Lanes that fit in a core's own caches.
 const CACHED_LANES: usize = 1 << 16;
 
 /// All links of a shard with their lanes.
@@ -245,15 +247,15 @@ pub(crate) struct Links {
     pub loads: Loads,
     cables: Vec<Cable>,
     per_link: u32,
-    /// Nobody will ask any more about a time before.
+    /// Nothing will query an earlier time any more.
     window_start: i32,
 }
 
 impl Links {
-    /// `lanes` virtual lanes a link, each with `buffer` bytes at the far end.
+    /// Links with `lanes` virtual lanes each and buffers of `buffer` bytes at the far end.
     ///
     /// # Panics
-    /// If there are more than [`Links::MAX_CABLES`] different wires.
+    /// If there are more than [`Links::MAX_CABLES`] distinct cables.
     pub fn new(links: &[Link], lanes: u8, buffer: u32) -> Self {
         let (n, per_link) = (usize::from(lanes), lanes.into());
         let (cables, numbers) = distinct(links.iter().map(|link| link.cable));
@@ -267,7 +269,7 @@ impl Links {
         Self { lanes, loads: Loads::new(links.len() * n), cables, per_link, window_start: 0 }
     }
 
-    /// Most different wires there can be.
+    /// Maximum number of distinct cables.
     pub const MAX_CABLES: usize = 1 << 16;
 
     /// Number of lane `lane` of `link`.
@@ -287,7 +289,7 @@ impl Links {
         if self.per_link == 1 { lane } else { lane / self.per_link }
     }
 
-    /// Number over the whole fabric of a lane's link, and which of the link's lanes it is.
+    /// Fabric number of a lane's link, and the lane's index within it.
     pub fn link_and_lane(&self, lane: u32) -> (u32, u8) {
         (self.global(self.link_of(lane)), (lane % self.per_link) as u8)
     }
@@ -302,13 +304,13 @@ impl Links {
         self.n_lanes() / self.per_link
     }
 
-    /// Wire of a lane.
+    /// Cable of a lane.
     #[inline]
     pub fn cable(&self, lane: &Lane) -> Cable {
         self.cables[usize::from(lane.cable)]
     }
 
-    /// Wire of a link.
+    /// Cable of a link.
     #[inline]
     pub fn cable_of(&self, link: u32) -> Cable {
         self.cable(self.lane(self.lane_of(link, 0)))
@@ -320,19 +322,19 @@ impl Links {
         &self.lanes[lane as usize]
     }
 
-    /// The lane, to change.
+    /// The lane, mutable.
     #[inline]
     pub fn lane_mut(&mut self, lane: u32) -> &mut Lane {
         &mut self.lanes[lane as usize]
     }
 
-    /// Starts to fetch a lane.
+    /// Prefetches a lane.
     #[inline]
     pub fn prefetch_lane(&self, lane: u32) {
         prefetch(&self.lanes, lane);
     }
 
-    /// Starts to fetch a lane that something is booked on, or where something waits, without a choice.
+    /// Prefetches a lane with its load.
     #[inline]
     pub fn prefetch_lane_and_load(&self, lane: u32) {
         prefetch(&self.lanes, lane);
@@ -341,13 +343,14 @@ impl Links {
         }
     }
 
-    /// Whether there are more than the cache holds.
+    /// Whether the lanes do not fit in the cache.
     #[inline]
     pub fn exceed_cache(&self) -> bool {
         self.lanes.len() > CACHED_LANES
     }
 
-    /// Time a packet would wait at a lane before its own transmission: the adaptive measure.
+    /// Time a packet would wait at a lane before its own transmission: the measure of adaptive
+    /// routing.
     #[inline(always)]
     pub fn backlog(&self, link: u32, lane: u8, now: u64) -> u64 {
         let lane = self.lane_of(link, lane);
@@ -356,14 +359,14 @@ impl Links {
         self.free_at(link).saturating_sub(now) + line
     }
 
-    /// Time a lane's link takes for so many bytes.
+    /// Transmission time of `bytes` on a lane's link.
     #[inline(never)]
     fn sending_ps(&self, lane: u32, bytes: u32) -> u64 {
         self.cable(self.lane(lane)).serialization_ps(bytes)
     }
 
-    /// The first of `links` (numbers over the fabric, `shift` more than the shard's) with a backlog
-    /// less than that of `best`, and less than all others'; an idle one at once.
+    /// The first of `links` (fabric numbers, `shift` above the shard's) with the smallest
+    /// backlog, if that is smaller than that of `best`; stops at the first idle one.
     pub fn least_loaded(
         &self,
         links: &[u32],
@@ -384,9 +387,9 @@ impl Links {
         best
     }
 
-    /// The link with the least backlog among `n` side by side from `start` on that have one lane each:
-    /// among equals the one that comes first from place `first` on, round the row. The only one of one,
-    /// whatever lanes it has.
+    /// The link with the smallest backlog among `n` consecutive single-lane links from `start`
+    /// on; ties go to the first from position `first` on, cyclically. With `n` = 1, that link,
+    /// whatever its lanes.
     #[inline(always)]
     pub fn least_loaded_in_range(&self, start: u32, n: u32, first: u32, now: u64) -> u32 {
         let smallest_waiting =
@@ -394,14 +397,14 @@ impl Links {
         self.loads.first_idle(start, n, first, now).unwrap_or_else(smallest_waiting)
     }
 
-    /// The same where none of the first few is idle.
+    /// The same when none of the first links is idle.
     #[inline(never)]
     fn least_backlog_in_ranges(&self, parts: [Range<u32>; 2], now: u64) -> u32 {
         let mut best = (NIL, NEVER);
         for links in parts {
             for (link, brief) in links.clone().zip(self.loads.time_until_idle(links, now)) {
                 let backlog = brief.unwrap_or_else(|| self.backlog(link, 0, now));
-                // Which one is the least nobody could guess.
+                // The minimum is unpredictable: select without a branch.
                 let less = backlog < best.1;
                 best.0 = select_unpredictable(less, link, best.0);
                 best.1 = select_unpredictable(less, backlog, best.1);
@@ -410,13 +413,13 @@ impl Links {
         best.0
     }
 
-    /// When `link` has sent everything it took on.
+    /// When `link` is free.
     #[inline]
     pub fn free_at(&self, link: u32) -> u64 {
         self.lane(self.lane_of(link, 0)).free_at
     }
 
-    /// Books `link` for so long, behind what it has taken on; returns from when.
+    /// Books `link` for `busy_ps` behind earlier bookings; returns the start.
     #[inline]
     pub fn book(&mut self, link: u32, now: u64, busy_ps: u64) -> u64 {
         let first = self.lane_of(link, 0);
@@ -427,17 +430,17 @@ impl Links {
         start
     }
 
-    /// A packet of `wire` bytes waits at `lane`.
+    /// Adds a packet of `wire` bytes to those that wait at `lane`.
     pub fn enqueue(&mut self, lane: u32, wire: u32) {
         self.loads.enqueue(lane, wire);
     }
 
-    /// A packet of `wire` bytes no longer waits at `lane`.
+    /// Removes a packet of `wire` bytes from those that wait at `lane`.
     pub fn dequeue(&mut self, lane: u32, wire: u32) {
         self.loads.dequeue(lane, wire, self.lanes[lane as usize].free_at);
     }
 
-    /// Nothing happens before `now` any more.
+    /// A window begins at `now`; nothing happens earlier any more.
     #[inline]
     pub fn begin_window(&mut self, now: u64) {
         if self.loads.epoch.is_over(now) {
@@ -446,7 +449,7 @@ impl Links {
         self.window_start = self.present(now);
     }
 
-    /// Begins another epoch.
+    /// Begins a new epoch.
     #[cold]
     fn begin_epoch(&mut self, now: u64) {
         let (before, next) = (self.loads.epoch, Epoch::new(now));
@@ -456,7 +459,7 @@ impl Links {
         self.loads.begin_epoch(next, self.lanes.iter().map(|lane| lane.free_at));
     }
 
-    /// The present in the times of lanes.
+    /// The current time in the epoch of lanes.
     #[inline(always)]
     pub fn present(&self, now: u64) -> i32 {
         self.loads.epoch.present(now)
@@ -475,15 +478,14 @@ impl Links {
         self.lane_mut(lane).take(bytes, now)
     }
 
-    /// Somebody waits for credit at `lane` from now on: takes out what is noted, times and bytes, which
-    /// all lies ahead.
+    /// Enters the waiting state of `lane`; takes out the pending notes as (time, bytes).
     pub fn starve(&mut self, lane: u32) -> impl Iterator<Item = (u64, u32)> + use<> {
         let epoch = self.loads.epoch;
         self.lane_mut(lane).starve().map(move |(time, bytes)| (epoch.time(time), bytes))
     }
 
-    /// Gives a lane back buffer space that is free at `freed`: when it has the credit, and whether that
-    /// must be an event.
+    /// Returns buffer space that is free at `freed` to a lane: when the credit is available
+    /// there, and whether that must be an event.
     #[inline(always)]
     pub fn return_credit(&mut self, lane: u32, freed: u64, bytes: u32) -> (u64, bool) {
         let lane = &mut self.lanes[lane as usize];
@@ -493,18 +495,18 @@ impl Links {
         (time, small.is_none_or(|bytes| !lane.note_credit(brief, bytes, self.window_start)))
     }
 
-    /// Number of a link over the whole fabric.
+    /// Fabric number of a link.
     #[inline]
     pub fn global(&self, link: u32) -> u32 {
         self.lane(self.lane_of(link, 0)).global
     }
 
-    /// Number over the whole fabric of each link.
+    /// Fabric number of each link.
     pub fn global_numbers(&self) -> Vec<u32> {
         (0..self.n_links()).map(|link| self.global(link)).collect()
     }
 
-    /// Credit of each lane: the whole buffer when the network is empty.
+    /// Credit of each lane, notes included: the whole buffer when the network is empty.
     pub fn credit(&self) -> impl Iterator<Item = u32> {
         let note_bytes = |lane: &Lane| lane.note_bytes.iter().copied().map(u32::from).sum::<u32>();
         self.lanes.iter().map(move |lane| lane.credit + note_bytes(lane))
@@ -516,7 +518,7 @@ mod tests {
     use super::*;
 
     impl Link {
-        /// A link between switches of which only number and cable matter.
+        /// A link between switches of which only the number and cable matter.
         pub fn isolated(global: u32, cable: Cable) -> Self {
             let (to_node, from_node) = (false, false);
             let (dst, shard, port, src_group) = (0, 0, 0, 0);

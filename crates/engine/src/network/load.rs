@@ -1,4 +1,4 @@
-//! Load of links in brief: when each has sent everything it took on, and what waits for credit.
+//! Load of links in compact form: when each is free, and the bytes that wait for credit.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -6,22 +6,22 @@ use std::ops::Range;
 use crate::events::epoch::Epoch;
 use crate::intrinsics::{SIMD_LANES, at_most_bits, collect_with_huge_pages, prefetch};
 
-/// What adaptive routing compares.
+/// The loads that adaptive routing compares.
 #[derive(Debug)]
 pub(crate) struct Loads {
-    /// Bytes that wait for credit at each lane.
+    /// Bytes waiting for credit at each lane.
     waiting: Vec<u64>,
-    /// What several are seen by at once: for each lane [`BUSY`] if packets wait there, and of a link's first
-    /// lane otherwise when the link is free. A few that no lane has follow.
+    /// Compared several at a time: for each lane [`BUSY`] if packets wait there, otherwise, in
+    /// a link's first lane, when the link is free. Padded at the end for SIMD loads.
     compact: Vec<i32>,
     pub epoch: Epoch,
 }
 
-/// Packets wait, or the link is not free for long.
+/// Packets wait, or the link is busy beyond the epoch.
 const BUSY: i32 = Epoch::FAR;
 
 impl Loads {
-    /// Of so many lanes.
+    /// Loads of `lanes` lanes.
     pub fn new(lanes: usize) -> Self {
         Self {
             waiting: collect_with_huge_pages(lanes, std::iter::repeat_n(0, lanes)),
@@ -33,8 +33,7 @@ impl Loads {
         }
     }
 
-    /// Starts to fetch what is looked at of candidates side by side from `start` on, from place `first` on,
-    /// round the row.
+    /// Prefetches the loads of candidates from `start` on, beginning at position `first`.
     #[inline]
     pub fn prefetch(&self, start: u32, first: u32) {
         for link in [start, start + first, start + first + 2 * SIMD_LANES as u32 - 1] {
@@ -42,7 +41,7 @@ impl Loads {
         }
     }
 
-    /// Starts to fetch that of a lane, and what waits there.
+    /// Prefetches the load of a lane.
     #[inline]
     pub fn prefetch_lane(&self, lane: u32) {
         prefetch(&self.compact, lane);
@@ -56,19 +55,20 @@ impl Loads {
         *compact = if *compact == BUSY { BUSY } else { self.epoch.since(time) };
     }
 
-    /// Bytes that wait for credit at `lane`.
+    /// Bytes waiting for credit at `lane`.
     #[inline]
     pub fn waiting(&self, lane: u32) -> u64 {
         if self.compact[lane as usize] == BUSY { self.waiting[lane as usize] } else { 0 }
     }
 
-    /// A packet of `wire` bytes waits at `lane`.
+    /// Adds a packet of `wire` bytes to those that wait at `lane`.
     pub fn enqueue(&mut self, lane: u32, wire: u32) {
         self.waiting[lane as usize] += u64::from(wire);
         self.compact[lane as usize] = BUSY;
     }
 
-    /// A packet of `wire` bytes no longer waits at `lane`, whose link is free at `free_at`.
+    /// Removes a packet of `wire` bytes from those that wait at `lane`, whose link is free at
+    /// `free_at`.
     pub fn dequeue(&mut self, lane: u32, wire: u32, free_at: u64) {
         let waiting = &mut self.waiting[lane as usize];
         *waiting -= u64::from(wire);
@@ -77,7 +77,7 @@ impl Loads {
         }
     }
 
-    /// Begins `epoch`; lanes are free at these times.
+    /// Begins `epoch`; `free_at` says when each lane's link is free.
     pub fn begin_epoch(&mut self, epoch: Epoch, free_at: impl Iterator<Item = u64>) {
         self.epoch = epoch;
         for ((compact, &waiting), free_at) in
@@ -87,7 +87,7 @@ impl Loads {
         }
     }
 
-    /// Time until each of the links, which have one lane, is free; none if more must be looked at.
+    /// Time until each single-lane link is free; `None` if its full state must be read.
     #[inline(always)]
     pub fn time_until_idle(
         &self,
@@ -96,14 +96,15 @@ impl Loads {
     ) -> impl Iterator<Item = Option<u64>> {
         let now = self.epoch.present(now);
         self.compact[links.start as usize..links.end as usize].iter().map(move |&compact| {
-            // Times of an epoch and the present are not negative.
+            // Relative times are not negative.
             let ahead = (compact - now).max(0);
             (compact != BUSY).then_some(ahead as u64)
         })
     }
 
-    /// The first idle link of `n` side by side from `start` on, from place `first` on, round the row, if
-    /// it is one of the first few; of a single one that one.
+    /// The first idle link of `n` consecutive ones from `start` on, beginning at position
+    /// `first` cyclically, if it is among the first 2 × [`SIMD_LANES`]; with `n` = 1, that
+    /// link.
     #[inline(always)]
     pub fn first_idle(&self, start: u32, n: u32, first: u32, now: u64) -> Option<u32> {
         const FEW: u32 = SIMD_LANES as u32;
@@ -113,7 +114,7 @@ impl Loads {
                 self.compact[(start + from) as usize..].split_first_chunk().expect("a few follow");
             at_most_bits(few, now) & ((1 << n.min(FEW)) - 1)
         };
-        // A few, and the next few. Which one it is nobody could guess: so there is no branch on it.
+        // Two vectors of links. The result is unpredictable: select without a branch.
         let ends = n - first <= FEW;
         let next = select_unpredictable(ends, 0, first + FEW);
         let left = select_unpredictable(ends, first, (n - first).wrapping_sub(FEW));
@@ -129,14 +130,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What happens to a link: packets wait, go on, or it is booked for some time.
+    /// Changes of a link: packets wait, leave, or it is booked for some time.
     fn happenings() -> impl Strategy<Value = Vec<(u64, u32, u8, u64)>> {
         proptest::collection::vec((0u64..3 << 28, 0u32..24, 0u8..4, 1u64..1 << 33), 1..200)
     }
 
     proptest! {
-        /// A link that is found is the first that is free and has nobody waiting; if none is found, none
-        /// of the first few is. What is said in brief is right.
+        /// A link that is found is the first that is free with nothing waiting; if none is
+        /// found, none of the first is idle. Compact times are right.
         #[test]
         fn the_first_idle_one_is_found(happenings in happenings(), n in 1u32..=24, turn in 0u32..24) {
             let mut loads = Loads::new(24);
@@ -158,7 +159,7 @@ mod tests {
                         loads.dequeue(link, wire, busy[at]);
                     }
                     _ => {
-                        // Mostly short, now and then beyond what is seen in brief.
+                        // Mostly short, sometimes beyond the epoch.
                         busy[at] = now.max(busy[at]) + (long >> (8 * u32::from(what)));
                         loads.book(link, busy[at]);
                     }

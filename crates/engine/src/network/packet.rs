@@ -5,33 +5,33 @@ use tailback_telemetry::Mark;
 
 use crate::intrinsics::{prefetch, push_with_huge_pages};
 
-/// What a packet is for.
+/// Kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PacketKind {
     /// Part of a message.
     Data = 0,
-    /// "I have a message for you": the first step of a rendezvous.
+    /// Request to send: the first step of a rendezvous.
     RequestToSend,
-    /// "Its receive is posted, go on."
+    /// Clear to send: the receive is posted.
     ClearToSend,
-    /// "Your packets meet congestion" (BECN).
+    /// Backward congestion notification (BECN).
     Congestion,
 }
 
-/// What is noted on a packet with a bit each.
+/// Flags of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Flags(u8);
 
 impl Flags {
-    /// Data of an observed job: what samples are taken of.
+    /// Data of an observed job: it carries samples.
     pub const OBSERVED: Self = Self(1);
     /// Forward congestion notification (FECN).
     pub const NOTIFIED: Self = Self(2);
-    /// It waited for credit on its last link, which was idle.
+    /// It waited for credit while its last link was idle.
     pub const STALLED: Self = Self(4);
-    /// Others wait behind its kind who want to go elsewhere (see `congestion/dcms.rs`).
+    /// It leads to congestion that creates victims (see `congestion/dcms.rs`).
     pub const VICTIMS: Self = Self(8);
-    /// Of a [`PacketKind::Congestion`]: that it is over (see `congestion/rgbcc.rs`).
+    /// For [`PacketKind::Congestion`]: the congestion is over (see `congestion/rgbcc.rs`).
     pub const GREEN: Self = Self(16);
 
     #[inline]
@@ -45,39 +45,39 @@ impl Flags {
     }
 }
 
-/// A red light: which, and how often it had turned red by then.
+/// A red light: its output, and how often it had turned red by then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Light {
-    /// Lane over the whole fabric.
+    /// Lane number in the fabric.
     pub output: u32,
     pub turn: u32,
 }
 
-/// One packet: a cache line.
+/// A packet; one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Packet {
-    /// Number over the whole run: what random numbers are drawn by. Its two highest bits are the
+    /// Number in the run, by which random numbers are drawn. The two highest bits are the
     /// [`PacketKind`].
     pub id: u64,
     /// When its head is (or was) ready to leave the switch it is in.
     pub ready: u64,
-    /// When its tail is.
+    /// When its tail is ready to leave.
     pub tail_ready: u64,
     pub message: u32,
     /// Destination node.
     pub node: u32,
     /// Bytes on the wire.
     pub wire: u32,
-    /// Lane it came by, whose buffer it holds, numbered within the shard `from`.
+    /// Lane it came by, whose buffer it holds; numbered within shard `from`.
     pub lane: u32,
-    /// On the wire: the vertex it heads for. Afterwards: the lane it will leave by, the next in a
-    /// waiting line.
+    /// On the wire: the vertex it heads for. Later: the lane it will leave by, or the next
+    /// packet of a queue.
     pub next: u32,
     pub mark: Mark,
     /// Switches visited, the one it heads for included.
     pub hops: u8,
-    /// What it remembers of its route.
+    /// Routing state.
     pub state: RouteState,
     /// See [`Flags`].
     pub flags: Flags,
@@ -85,7 +85,7 @@ pub(crate) struct Packet {
     pub from: u8,
     /// Service level: which set of virtual lanes it uses.
     pub service: u8,
-    /// Port it comes by: its number among the links of the switch.
+    /// Input port: index among the links of the switch.
     pub input: u16,
 }
 
@@ -110,18 +110,18 @@ impl Packet {
         input: 0,
     };
 
-    /// A packet that is no data, about `message`, at its `node`.
+    /// A control packet about `message` that has arrived at `node`.
     pub fn notice(content: PacketKind, message: u32, node: u32, wire: u32) -> Self {
         Self { id: content.numbered(0), message, node, wire, next: node, ..Self::EMPTY }
     }
 
-    /// Whether it is data of an observed job.
+    /// Whether it carries data of an observed job.
     #[inline]
     pub fn observed(&self) -> bool {
         self.flags.has(Flags::OBSERVED)
     }
 
-    /// What it is for.
+    /// Its kind.
     #[inline]
     pub fn content(&self) -> PacketKind {
         match self.id >> 62 {
@@ -134,8 +134,8 @@ impl Packet {
 }
 
 impl PacketKind {
-    /// Number of a packet of this content that belongs to data packet `number` of the run: handshakes
-    /// draw their random numbers beyond all data packets.
+    /// Packet id for a packet of this kind that belongs to data packet `number`. Control
+    /// packets draw random numbers apart from all data packets.
     #[inline]
     pub fn numbered(self, number: u64) -> u64 {
         (self as u64) << 62 | number
@@ -146,7 +146,7 @@ impl PacketKind {
 #[derive(Debug, Default)]
 pub(crate) struct PacketPool {
     slots: Vec<Packet>,
-    /// Slots without a packet: in a list of their own, for their memory may be far away.
+    /// Free slots, in a list of their own so that allocating one does not touch the packets.
     free: Vec<u32>,
 }
 
@@ -161,20 +161,20 @@ impl PacketPool {
         self.slots.len() as u32 - 1
     }
 
-    /// An empty packet, to be written where it is: what is written piece by piece cannot be read at once
-    /// as a whole.
+    /// Inserts an empty packet that is filled in place: copying a packet that was just written
+    /// field by field would stall on store forwarding.
     #[inline]
     pub fn make(&mut self) -> u32 {
         self.insert(Packet::EMPTY)
     }
 
-    /// Takes a packet out; it can be read until another is inserted.
+    /// Frees a slot; the packet can be read until another is inserted.
     #[inline]
     pub fn remove(&mut self, slot: u32) {
         self.free.push(slot);
     }
 
-    /// Starts to fetch a packet.
+    /// Prefetches a packet.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
         prefetch(&self.slots, slot);

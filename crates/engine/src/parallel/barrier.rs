@@ -1,4 +1,4 @@
-//! The gate between two windows: who comes there waits until all shards have handed over what they have for
+//! The barrier between two windows: threads wait until all shards have published what they have for
 //! others.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Turns of waiting, some 30 ns each, after which a thread looks for something to do: by now all threads
-/// that run have begun.
+/// Spins, some 30 ns each, after which a waiting thread looks for shards to help with: by then all
+/// threads that are running have begun.
 const SPINS_BEFORE_HELP: u32 = 1 << 7;
 
-/// Turns after which it sleeps, so that a thread that does not run may have its core: windows are
-/// microseconds long, and a thread that was taken off its core stays away for milliseconds.
+/// Spins after which a thread parks and frees its core: windows last microseconds, and a thread
+/// that was preempted stays away for milliseconds.
 const SPIN_LIMIT: u32 = 1 << 11;
 
-/// How long it sleeps at most: nobody waits for its own message to be seen before it looks who sleeps, so a bell
-/// may be missed.
+/// Longest time a thread parks. Notifiers do not wait for their own store to become visible before
+/// they check for parked threads, so a notification may be missed.
 const PARK_TIMEOUT: Duration = Duration::from_micros(500);
 
-/// Where threads wait until a round is over, which all of them can see for themselves.
+/// A barrier at which each thread checks for itself whether the round is over.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Barrier {
@@ -29,7 +29,7 @@ pub(crate) struct Barrier {
 }
 
 impl Barrier {
-    /// Wakes those who sleep, after something that may end the round.
+    /// Wakes parked threads after a change that may end the round.
     pub fn notify(&self) {
         if self.parked.load(Relaxed) > 0 {
             self.wake_all();
@@ -39,7 +39,7 @@ impl Barrier {
     /// Waits until the round `is_over`; calls `help` once if that takes a while.
     ///
     /// # Panics
-    /// If another thread has panicked: the round will never end.
+    /// If another thread has panicked, because the round will then never end.
     pub fn wait(&self, is_over: impl Fn() -> bool, help: impl FnOnce()) {
         let mut help = Some(help);
         for turn in 0..SPIN_LIMIT {
@@ -76,7 +76,7 @@ impl Barrier {
     }
 }
 
-/// Breaks the gate when a thread panics, so that the others end too.
+/// Poisons the barrier when a thread panics, so that the other threads end too.
 pub(crate) struct PanicGuard<'a>(pub &'a Barrier);
 
 impl Drop for PanicGuard<'_> {
@@ -94,7 +94,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
-    /// Two threads wait until long after they have gone to sleep.
+    /// Runs `then` while two threads are parked at the barrier.
     fn with_sleepers(then: impl FnOnce(&Barrier, &AtomicBool)) -> (u32, Vec<bool>) {
         let (barrier, helped, over) =
             (Barrier::default(), AtomicU32::new(0), AtomicBool::new(false));

@@ -1,29 +1,30 @@
-//! What one shard sends another: packets and credit, handed over between windows.
+//! Exchange between shards: packets and credit, handed over between windows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::intrinsics::{prefetch_all, prefetch_for_write};
 use crate::network::packet::{Light, Packet};
 
-/// Buffer space given back to a link of another shard.
+/// Buffer space returned to a link of another shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Credit {
-    /// When the space is free; the cable comes on top.
+    /// When the space is free; the cable delay is added by the receiver.
     pub freed: u64,
-    /// Lane, numbered within the shard it goes to.
+    /// Lane, index in the receiving shard.
     pub lane: u32,
     pub bytes: u32,
 }
 
-/// All that one shard has for another.
+/// Everything that one shard hands over to another.
 #[derive(Debug, Default)]
 pub(crate) struct Handoff {
-    /// Packets on their way, each to the vertex `next`, where it is ready at `ready`; and room for more.
+    /// Packets, each for vertex `next`, where it is ready at `ready`; longer than `links`, so
+    /// that slots can be reused.
     packets: Vec<Packet>,
-    /// The link that each comes by, numbered over the whole fabric: apart from the packets, which fill a cache
+    /// The link (fabric number) that each comes by; kept apart because a packet fills a cache
     /// line.
     links: Vec<u32>,
-    /// What is on each, up to the last that is marked.
+    /// The light that each carries, up to the last one that carries any.
     lights: Vec<Light>,
     pub credits: Vec<Credit>,
 }
@@ -33,8 +34,8 @@ impl Handoff {
         self.links.is_empty() && self.credits.is_empty()
     }
 
-    /// Adds a packet that comes by `link`: the one returned, which is to be written there. On its way into a
-    /// list it would be written piece by piece and then read as a whole, and wait for that.
+    /// Adds a packet that comes by `link`; the caller fills in the returned slot. Copying a
+    /// packet that was just written field by field would stall on store forwarding.
     #[inline(always)]
     pub fn add_packet(&mut self, link: u32, light: Light) -> &mut Packet {
         let place = self.links.len();
@@ -54,20 +55,20 @@ impl Handoff {
         self.packets.resize(2 * self.packets.len().max(16), Packet::EMPTY);
     }
 
-    /// Takes out all packets, with the links they come by and what is on them.
+    /// Removes all packets, with the links they come by and the lights they carry.
     pub fn drain_packets(&mut self) -> impl Iterator<Item = (&Packet, (u32, Light))> {
         let lights = self.lights.drain(..).chain(std::iter::repeat(Light::default()));
         self.packets.iter().zip(self.links.drain(..).zip(lights))
     }
 
-    /// Starts to fetch all that is there.
+    /// Prefetches the contents.
     pub fn prefetch(&self) {
         prefetch_all(&self.packets[..self.links.len()]);
         prefetch_all(&self.links);
         prefetch_all(&self.credits);
     }
 
-    /// Asks for the memory of about as many packets and credits.
+    /// Prefetches, for writing, the memory for about as many packets and credits.
     fn prefetch_capacity(&self, packets: usize, credits: usize) {
         let some_more = |n: usize| n + n / 4;
         prefetch_for_write(&self.packets, some_more(packets));
@@ -76,7 +77,7 @@ impl Handoff {
     }
 }
 
-/// Boxes from every shard to every other.
+/// One handoff from every shard to every other.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     handoffs: Vec<Mutex<Handoff>>,
@@ -89,17 +90,17 @@ impl Exchange {
         Self { handoffs, shards }
     }
 
-    /// Puts what `from` has for `to` into its box, which is empty, and takes the empty lists out. They have been
-    /// read on another core, which must hear that they are written again.
+    /// Swaps what `from` has for `to` with the emptied lists of an earlier round. Those were
+    /// read on another core, so they are prefetched for writing.
     pub fn swap(&self, from: usize, to: usize, handoff: &mut Handoff) {
         let (packets, credits) = (handoff.links.len(), handoff.credits.len());
         std::mem::swap(&mut *self.lock(from, to), handoff);
         handoff.prefetch_capacity(packets, credits);
     }
 
-    /// Opens the box from one shard to another; nobody else has it open between windows.
+    /// Locks the handoff from one shard to another; it is never contended between windows.
     pub fn lock(&self, from: usize, to: usize) -> MutexGuard<'_, Handoff> {
-        // A thread that panicked while it held a box ends the run; what it left is not looked at.
+        // A thread that panicked with the lock held ends the run; its data are not used.
         self.handoffs[from * self.shards + to].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,5 @@
-//! Parallel simulation: the partition into shards, the threads that run them, what shards hand one another.
+//! Parallel simulation: the partition into shards, the threads that run them, and the exchange
+//! between shards.
 
 pub(crate) mod barrier;
 pub(crate) mod exchange;

@@ -1,12 +1,12 @@
-//! The cut: which switches, with the nodes on them, are simulated together.
+//! The partition of a fabric into shards.
 //!
-//! A shard is a set of switches with their nodes. Nothing that happens in one shard can matter to
-//! another sooner than [`Partition::lookahead_ps`]: a packet's head needs the cable and the switch delay to
-//! become ready for its next output, and buffer space is free a switch delay after the decision at
-//! the earliest. So shards can be simulated each on its own for that long (Chandy and Misra, 1979;
+//! A shard is a set of switches with their nodes. Nothing in one shard can affect another sooner
+//! than [`Partition::lookahead_ps`]: a packet's head needs the cable and the switch delay until it
+//! is ready for its next output, and buffer space is returned a switch delay after the decision at
+//! the earliest. So shards can be simulated independently for that long (Chandy and Misra, 1979;
 //! the windows are those of Lubachevsky, 1989).
 //!
-//! The outcome does not depend on the cut, so there is a shard for every thread.
+//! Results do not depend on the partition, so there is one shard per thread.
 
 use std::cmp::Reverse;
 
@@ -14,10 +14,10 @@ use tailback_fabric::{Fabric, Plan};
 
 const MAX_SHARDS: usize = 255;
 
-/// With a shorter lookahead handing over takes longer than what is done in between.
+/// With a shorter lookahead the exchange would take longer than the work in between.
 const MIN_LOOKAHEAD_PS: u64 = 1000;
 
-/// The switches and nodes of every shard, and where each link's state is.
+/// The switches and nodes of every shard, and the shard index of each link.
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub shards: u32,
@@ -25,26 +25,28 @@ pub(crate) struct Partition {
     pub of_switch: Vec<u8>,
     /// Shard of every node: that of its switch.
     pub of_node: Vec<u8>,
-    /// Number of a link of a vertex within its shard is the link's number minus this.
+    /// By vertex: fabric number minus shard index of its links.
     pub link_shift: Vec<u32>,
-    /// Number of each node within its shard. A single shard numbers them as the fabric does: no table.
+    /// Index of each node in its shard; empty with one shard.
     local_nodes: Vec<u32>,
-    /// Number of a switch within its shard.
+    /// Index of each switch in its shard.
     pub local_switch: Vec<u32>,
-    /// Group of every switch and its nodes, within its shard: what happens there follows the order of
-    /// time. Every switch is one by itself, unless its hosts are at others too.
+    /// Group of every switch and its nodes, in its shard. Events of a group are processed in
+    /// order of time. Every switch is its own group, unless its hosts are also attached to
+    /// other switches.
     pub group: Vec<u32>,
-    /// Groups of every shard.
+    /// Number of groups of each shard.
     pub groups: Vec<u32>,
-    /// How many of them, the first ones, are on its border: what happens in the others matters to other shards
-    /// only by way of those.
+    /// How many of them, the first ones, are on the shard's boundary. The others affect other
+    /// shards only through those.
     pub boundary: Vec<u32>,
-    /// Shortest time from a cause in one group to its effect in another.
+    /// Shortest time in which one group can affect another.
     pub lookahead_ps: u64,
 }
 
 impl Partition {
-    /// Cuts `fabric` into `wanted` shards, fewer if it has too few switches or no delays.
+    /// Partitions `fabric` into `wanted` shards, or fewer if it has too few switches or no
+    /// delays.
     pub fn new(fabric: &Fabric, plan: &Plan, switch_delay_ps: u64, wanted: u32) -> Self {
         let lookahead_ps = lookahead(fabric, switch_delay_ps);
         let most = (fabric.n_switches as usize).clamp(1, MAX_SHARDS);
@@ -99,7 +101,7 @@ impl Partition {
         }
     }
 
-    /// Makes one group of each pair of switches, which are in one shard, and of what follows from that.
+    /// Merges the groups of each pair of switches, transitively. Both must be in one shard.
     pub fn merge_groups(&mut self, pairs: &[(u32, u32)]) {
         let mut first: Vec<u32> = (0..self.group.len() as u32).collect();
         let find = |first: &mut [u32], mut at: u32| {
@@ -118,8 +120,8 @@ impl Partition {
         }
     }
 
-    /// Numbers the groups of each shard so that those on its border come first: those with a link from or to
-    /// another shard, or `all` of them.
+    /// Renumbers the groups of each shard so that those on its boundary come first: groups with
+    /// a link from or to another shard, or `all` groups.
     pub fn number_boundary_first(&mut self, fabric: &Fabric, plan: &Plan, all: bool) {
         let switch_of = |vertex: u32| match plan.node_switch.get(vertex as usize) {
             Some(&switch) => switch as usize,
@@ -151,7 +153,7 @@ impl Partition {
         }
     }
 
-    /// Number of a node within its shard.
+    /// Index of a node in its shard.
     #[inline]
     pub fn local_node(&self, node: u32) -> u32 {
         self.local_nodes.get(node as usize).copied().unwrap_or(node)
@@ -165,14 +167,14 @@ impl Partition {
         }
     }
 
-    /// The same with one shard alone.
+    /// The same partition with all switches in a single shard.
     pub fn into_single_shard(self, fabric: &Fabric) -> Self {
         let (switches, nodes) = (self.of_switch.len(), self.of_node.len());
         Self::number(fabric, 1, vec![0; switches], vec![0; nodes], self.lookahead_ps)
     }
 }
 
-/// The shortest cable between switches and the switch delay behind it.
+/// Delay of the shortest cable between switches, plus the switch delay.
 fn lookahead(fabric: &Fabric, switch_delay_ps: u64) -> u64 {
     let between = (0..fabric.n_links()).filter(|&link| {
         !fabric.is_node(fabric.link_src[link]) && !fabric.is_node(fabric.link_dst[link])
@@ -181,9 +183,9 @@ fn lookahead(fabric: &Fabric, switch_delay_ps: u64) -> u64 {
     shortest.map_or(u64::MAX, |delay| delay + switch_delay_ps)
 }
 
-/// Switches in `shards` groups of about the same number of ports: leaves in their order, every other
-/// switch where most of its cables lead that still has room. Every level is shared out evenly, for a
-/// port of one is not as busy as a port of another.
+/// Assigns switches to `shards` shards with about equal numbers of ports: leaves in their order,
+/// every other switch to the shard with space left that most of its cables lead to. Every level is
+/// divided evenly, because ports of different levels are not equally busy.
 fn partition_switches(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
     let n = fabric.n_switches as usize;
     if shards == 1 {
@@ -201,7 +203,7 @@ fn partition_switches(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
         shard[switch] = here as u8;
         load[here] += ports(fabric, switch);
     }
-    // Switches next to grouped ones first, level by level.
+    // Switches adjacent to assigned ones first, level by level.
     loop {
         let level: Vec<usize> = (0..n)
             .filter(|&s| shard[s] == NONE)
@@ -218,7 +220,7 @@ fn partition_switches(fabric: &Fabric, plan: &Plan, shards: usize) -> Vec<u8> {
 /// No shard.
 const NONE: u8 = u8::MAX;
 
-/// Gives the switches of a level their shards; those that know best where they belong come first.
+/// Assigns the switches of a level; those with the clearest preference come first.
 fn assign_level(fabric: &Fabric, mut level: Vec<usize>, shard: &mut [u8], load: &mut [usize]) {
     let of_level: usize = level.iter().map(|&switch| ports(fabric, switch)).sum();
     let room = (load.iter().sum::<usize>() + of_level).div_ceil(load.len());
@@ -317,7 +319,8 @@ mod tests {
         let (fabric, plan) = tapered();
         let mut partition = Partition::new(&fabric, &plan, 60_000, 4);
         partition.number_boundary_first(&fabric, &plan, false);
-        // Two of six pods are in two shards: a third of the leaves are on a border.
+        // Two of six pods are split between two shards: a third of the leaves are on a
+        // boundary.
         assert_eq!(partition.boundary, [(144 / 3 + 96 + 48) / 4; 4]);
         for switch in 0..partition.group.len() {
             let shard = partition.of_switch[switch];
@@ -329,7 +332,7 @@ mod tests {
         let numbers = partition.of_switch.iter().zip(&partition.group);
         assert_eq!(numbers.collect::<std::collections::BTreeSet<_>>().len(), 144 + 96 + 48);
 
-        // Where one of a pair is on the border, the pair is.
+        // If one switch of a pair is on the boundary, both are.
         let mut partition = Partition::new(&fabric, &plan, 60_000, 4);
         partition.merge_groups(&[(0, partition.of_switch.len() as u32 - 1)]);
         partition.number_boundary_first(&fabric, &plan, false);

@@ -1,16 +1,15 @@
-//! The loop: shards go through a window of time side by side, hand over what they have for one another,
-//! and go on.
+//! The main loop: threads run the shards through windows of time in parallel and exchange packets and
+//! credit in between.
 //!
-//! A window is at most as long as the lookahead of the cut, so nothing a shard does within it can matter
-//! to another before its end; windows without any event are left out. A round of the loop is one window.
-//! Each shard serves its border first: what happens further inside cannot reach another shard before it has
-//! reached the border, in a later window. So it hands over what it has, and does the rest while others get
-//! that far: who is a little slower in one window holds nobody up.
+//! A window is at most as long as the lookahead of the partition, so nothing a shard does within it can
+//! affect another shard before its end. Windows without events are skipped. A round of the loop is one
+//! window. Each shard processes its boundary groups first: groups further inside cannot affect another
+//! shard before they have affected the boundary, in a later window. So the shard publishes its handoffs
+//! and processes the rest while others catch up; a shard that is a little slower delays nobody.
 //!
-//! Every thread serves its own shards, and then those of threads that have not come to it: where other
-//! work takes a core away, nobody waits for the thread that had it. What a shard does depends on its own
-//! events alone and those of a group have a fixed order, so the outcome is the same on any number of
-//! threads.
+//! Every thread runs its own shards, and then those of threads that have not started on theirs: when a
+//! core is busy with other work, nobody waits for its thread. What a shard does depends on its own events
+//! alone, and events of a group have a fixed order, so the results are the same on any number of threads.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -27,13 +26,13 @@ use crate::shard::Shard;
 
 const EVENTS_BETWEEN_REPORTS: u64 = 1 << 17;
 
-/// What others tell is not looked at each round: who tells must wait then until it may write there again.
+/// Progress is not read in every round: reading makes the next write of the owner slower.
 const ROUNDS_BETWEEN_REPORTS: u64 = 1 << 4;
 
 /// After all windows: nothing is pending.
 const NEVER: u64 = u64::MAX;
 
-/// In place of a next window: the watcher has asked to stop.
+/// In place of a next window: the progress callback asked to stop.
 const STOP: u64 = 0;
 
 /// How a run ended.
@@ -41,13 +40,14 @@ const STOP: u64 = 0;
 pub(crate) enum End {
     /// Nothing is pending.
     Complete,
-    /// The watcher has broken it off.
+    /// Interrupted by the progress callback.
     BrokenOff,
-    /// There are no times for what is left.
+    /// The remaining events exceed the representable time.
     TooLong,
 }
 
-/// Makes the shards of `model`, each with the probe that `probe` makes for so many links, and runs them.
+/// Makes the shards of `model`, each with the probe that `probe` makes for its links, and runs
+/// them.
 pub(crate) fn run_windows<'w, P: Probe + Send>(
     model: &'w Model<'w>,
     probe: impl Fn(&[Link]) -> P + Sync,
@@ -89,12 +89,12 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
 
 type Guard<'g, S> = MutexGuard<'g, Option<S>>;
 
-/// A shard, and what it tells of itself.
+/// A shard and its published progress.
 struct ShardSlot<S> {
-    /// Rounds in which a thread has taken the shard: each round one.
+    /// Number of rounds for which a thread has claimed the shard: one thread per round.
     claimed: CachePadded<AtomicU64>,
     progress: CachePadded<ShardProgress>,
-    /// Made in the first round.
+    /// Created in the first round.
     shard: CachePadded<Mutex<Option<S>>>,
 }
 
@@ -103,13 +103,14 @@ struct ShardSlot<S> {
 #[repr(align(128))]
 struct CachePadded<T>(T);
 
-/// What a shard tells when it has handed over what it has for others.
+/// What a shard publishes after it has handed over everything for other shards.
 #[derive(Default)]
 struct ShardProgress {
-    /// Rounds in which it has.
+    /// Completed rounds.
     rounds: AtomicU64,
-    /// One more than the first window in which something happens after this one, [`STOP`] or [`NEVER`]; of even
-    /// and of odd rounds, for who is ahead tells of the next round while others read what is told of this one.
+    /// One more than the first window with events after this one, [`STOP`] or [`NEVER`]; for
+    /// even and odd rounds, because a shard that is ahead publishes the next round while others
+    /// still read this one.
     next: [AtomicU64; 2],
     events: AtomicU64,
     delivered: AtomicU64,
@@ -127,20 +128,20 @@ impl<S> Default for ShardSlot<S> {
 }
 
 impl<S> ShardSlot<S> {
-    /// Whether nobody has taken the shard in `round`.
+    /// Whether no thread has claimed the shard for `round`.
     fn is_free(&self, round: u64) -> bool {
         self.claimed.0.load(Relaxed) == round
     }
 
-    /// Whether the shard is the caller's in `round`.
+    /// Claims the shard for `round`; returns whether the caller has it.
     fn claim(&self, round: u64) -> bool {
         let claimed = &self.claimed.0;
         self.is_free(round) && claimed.compare_exchange(round, round + 1, Relaxed, Relaxed).is_ok()
     }
 }
 
-/// Lets the only shard go on, not into the `end_window` window: through many windows at once, for there may be but one event
-/// in each.
+/// Runs a single shard, up to `end_window`: through many windows at once, because each may hold
+/// only one event.
 fn run_single_shard<P: Probe>(shard: &mut Shard<'_, P>, end_window: u64) {
     let until = shard.events + EVENTS_BETWEEN_REPORTS / 32;
     while shard.events < until && shard.next_window() < end_window {
@@ -154,18 +155,18 @@ struct WorkerPool<'w, P, F> {
     probe: F,
     threads: usize,
     slots: Vec<ShardSlot<Shard<'w, P>>>,
-    /// Written in one round and read in the next, by turns.
+    /// Written in one round and read in the next, alternating.
     exchanges: [Exchange; 2],
     barrier: Barrier,
-    /// The first window that there are no times for; whether all that is left is there or later.
+    /// The first window beyond the representable time; whether the run has reached it.
     end_window: u64,
     too_long: AtomicBool,
-    /// The watcher has asked to stop.
+    /// The progress callback asked to stop.
     stop: AtomicBool,
 }
 
 impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
-    /// The life of a thread.
+    /// Body of a worker thread.
     fn run_thread(&self, thread: usize, mut watch: Option<Watch<'_>>) {
         let _alarm = PanicGuard(&self.barrier);
         let (mut watched, mut window) = (0, 0);
@@ -184,8 +185,8 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
             };
             self.barrier.wait(|| self.is_over(round), try_run_shard);
             let next = self.next_window(round);
-            // Where others have done this thread's part of the next round already, that may be of a later one;
-            // and there is nothing to do for it in the next.
+            // If other threads have completed the next round meanwhile, `next` may
+            // belong to a later one; and nothing is left to do in that round.
             fence(Acquire);
             if self.is_over(round + 1) {
                 continue;
@@ -201,17 +202,17 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         }
     }
 
-    /// Whether all shards have handed over what they have for others in `round`.
+    /// Whether all shards have published their handoffs of `round`.
     fn is_over(&self, round: u64) -> bool {
         self.slots.iter().all(|slot| slot.progress.0.rounds.load(Acquire) > round)
     }
 
-    /// The least of what shards have told of what comes after `round`, which is over: the same for all threads.
+    /// The first window with events after `round`, which is over; the same for all threads.
     fn next_window(&self, round: u64) -> u64 {
         self.progress(|progress| &progress.next[round as usize % 2]).min().unwrap_or(NEVER)
     }
 
-    /// Does what a shard has to do in a round and its window, unless another thread has taken it.
+    /// Runs a shard for a round and its window, unless another thread has claimed it.
     fn run_shard(&self, number: usize, (round, window): (u64, u64)) {
         let slot = &self.slots[number];
         if self.threads == 1 || slot.claim(round) {
@@ -220,7 +221,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         }
     }
 
-    /// The same for a shard that nobody is busy with.
+    /// Runs a shard for a round if it is free and unlocked.
     fn try_run_shard(&self, number: usize, (round, window): (u64, u64)) {
         let slot = &self.slots[number];
         if slot.is_free(round)
@@ -231,7 +232,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         }
     }
 
-    /// The same for one that is the caller's.
+    /// Runs a shard that the caller has claimed.
     fn run_claimed(
         &self,
         number: usize,
@@ -261,7 +262,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         served.run_interior();
     }
 
-    /// Calls the watcher if enough has happened since.
+    /// Calls the progress callback if enough events have been processed since.
     fn report_progress(&self, watched: &mut u64, watch: &mut Watch<'_>) -> ControlFlow<()> {
         let events = self.progress(|progress| &progress.events).sum();
         if events - *watched < EVENTS_BETWEEN_REPORTS {
@@ -273,7 +274,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         watch(Progress { time_ps, delivered, packets: self.model.total_packets, events })
     }
 
-    /// What each shard has told last.
+    /// A value that each shard has published last.
     fn progress<'o>(
         &'o self,
         what: impl Fn(&'o ShardProgress) -> &'o AtomicU64,

@@ -1,4 +1,4 @@
-//! Several probes at once: those a run asks for.
+//! Combination of the probes that a run asks for.
 
 use tailback_telemetry::Mark;
 
@@ -7,19 +7,19 @@ use super::{
     Rows, SentPacket, Transmission, WindowProbe,
 };
 
-/// Any of the probes.
+/// Any combination of probes.
 #[derive(Debug, Default)]
 pub struct CombinedProbe {
-    /// Samples and truth by window.
+    /// Samples and ground truth per window.
     pub measure: Option<WindowProbe>,
-    /// Counters and queues.
+    /// Port counters and queue lengths.
     pub ports: Option<PortProbe>,
-    /// What single packets carry.
+    /// Headers of single packets.
     pub carried: Option<HeaderProbe>,
 }
 
 impl CombinedProbe {
-    /// Whether packets carry the published reservoirs, which the samples are made of.
+    /// Whether packets carry the full reservoirs, from which samples are made.
     fn full(&self) -> bool {
         self.carried.as_ref().is_none_or(HeaderProbe::full)
     }
@@ -121,7 +121,7 @@ impl Probe for CombinedProbe {
     }
 }
 
-/// Samples and truth, counters and queues: what most runs with several probes ask for.
+/// Samples, truth, counters and queues: the most common combination.
 impl Probe for (WindowProbe, PortProbe) {
     const ON: bool = true;
 
@@ -179,24 +179,26 @@ impl From<(WindowProbe, PortProbe)> for CombinedProbe {
     }
 }
 
-/// What the probes besides samples and truth saw.
+/// Tables of the optional probes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProbeTables {
-    /// Time between readings in the end: doubled as often as there would have been too many.
+    /// Final time between readings: doubled whenever there would have been too many.
     pub counters_ps: u64,
-    /// Port counters, by instant and link; a link without a row has what its last row says.
+    /// Port counters, by instant and link; a link without a row is unchanged since its last
+    /// one.
     pub counters: Rows<PortCounters>,
-    /// As `counters_ps`.
+    /// Final time between readings of queue lengths.
     pub queues_ps: u64,
-    /// Queues, by instant and link; a link without a row has what its last row says.
+    /// Queue lengths, by instant and link; a link without a row is unchanged since its last
+    /// one.
     pub queues: Rows<QueueLengths>,
-    /// One in so many packets of observed jobs is kept, 0 for none.
+    /// One in this many packets of observed jobs is recorded, 0 for none.
     pub one_in: u64,
-    /// Packets that arrived, by number.
+    /// Recorded packets, by number.
     pub packets: Vec<PacketRecord>,
 }
 
-/// What a shard's probes saw, and the number over the whole fabric of each of its links.
+/// The probes of a shard, and the fabric numbers of its links.
 pub(crate) struct ShardProbes {
     pub ports: Option<PortProbe>,
     pub carried: Option<HeaderProbe>,
@@ -204,8 +206,8 @@ pub(crate) struct ShardProbes {
 }
 
 impl ProbeTables {
-    /// Joins what the shards saw in a run that ended at `end`; `reverse` is the way back of each link of
-    /// the fabric. Uses so many threads.
+    /// Merges the tables of all shards of a run that ended at `end`; `reverse` is the reverse
+    /// link of each link of the fabric. Uses `threads` threads.
     pub(crate) fn join(parts: Vec<ShardProbes>, end: u64, reverse: &[u32], threads: usize) -> Self {
         let mut all = Self::default();
         let mut shards = Vec::new();

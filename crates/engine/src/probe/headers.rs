@@ -1,7 +1,8 @@
-//! What single packets carry: the switch side of a telemetry scheme, and the headers that arrive.
+//! Headers of single packets: the switch side of a telemetry scheme, and a record of the headers
+//! that arrive.
 //!
-//! A packet has [`Mark`] for what it carries. The published scheme keeps its two reservoirs there; any
-//! other keeps its header field there as one word, from the least bit (see [`HeaderScheme`]).
+//! A packet's header is in its [`Mark`]. The full scheme keeps its two reservoirs there; the others
+//! keep their header fields there as one word, from the lowest bit (see [`HeaderScheme`]).
 
 use tailback_telemetry::congestion::level;
 use tailback_telemetry::hash::{Field, LinkHash};
@@ -19,14 +20,14 @@ pub const LINK_BITS: u32 = 24;
 const DISTANCE_BITS: u32 = 5;
 const LEVEL_BITS: u32 = 4;
 
-/// What a packet brought to its node.
+/// Record of a packet that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketRecord {
-    /// Number of the packet over the whole run; its lower 24 bits are its sequence number.
+    /// Number of the packet in the run; its lower 24 bits are its sequence number.
     pub packet: u64,
     /// When its tail arrived.
     pub time_ps: u64,
-    /// What it carried.
+    /// Its header.
     pub header: u64,
     /// Node it came from.
     pub src: u32,
@@ -40,8 +41,8 @@ pub struct PacketRecord {
     pub hops: u8,
 }
 
-/// Packet id for the linear hash: a fixed bijection of 24 bits that spreads numbers in sequence, as the
-/// decoder's `packet_ids`.
+/// Packet id for the linear hash: a fixed bijection of 24 bits that spreads sequence numbers, equal
+/// to the decoder's `packet_ids`.
 #[inline]
 pub fn packet_id(number: u64) -> u32 {
     const MASK: u32 = (1 << LINK_BITS) - 1;
@@ -53,8 +54,8 @@ pub fn packet_id(number: u64) -> u32 {
     id ^ (id >> half)
 }
 
-/// The header of a packet that does not carry the published reservoirs, kept in [`Mark`] so that a new
-/// packet's is 0.
+/// The header word kept in a [`Mark`], for schemes without reservoirs; encoded so that a new packet
+/// has 0.
 fn word(mark: &Mark) -> u64 {
     u64::from(mark.hop_link ^ NO_LINK) | u64::from(mark.congested_link ^ NO_LINK) << 32
 }
@@ -78,7 +79,7 @@ fn link_word(link: Option<(u32, bool)>) -> u64 {
     link.map_or(0, |(link, congested)| u64::from(link) << 1 | u64::from(congested))
 }
 
-/// Carries samples and keeps what arrives.
+/// Updates headers at switches and records them at nodes.
 #[derive(Debug)]
 pub struct HeaderProbe {
     carry: HeaderSettings,
@@ -102,31 +103,31 @@ impl HeaderProbe {
         }
     }
 
-    /// Packets an observed job sends for each that carries a sample.
+    /// Packets of observed jobs per packet that carries a sample.
     pub fn one_in(&self) -> u64 {
         self.one_in
     }
 
-    /// The published reservoirs travel: not by this probe's doing.
+    /// Whether packets carry the full reservoirs, which this probe does not update.
     #[inline]
     pub fn full(&self) -> bool {
         self.carry.scheme == HeaderScheme::Full
     }
 
-    /// Whether the length of queues travels.
+    /// Whether headers depend on queue lengths.
     #[inline]
     pub fn wants_queue(&self) -> bool {
         self.carry.scheme == HeaderScheme::WorstHop
     }
 
-    /// One of every k packets in sequence, drawn by a hash. Every k-th would keep step with the packets of
-    /// a message, and with whatever else a pattern repeats.
+    /// One of every k consecutive packets, drawn by a hash. Taking every k-th would stay in
+    /// step with the packets of a message, and with anything else that a pattern repeats.
     fn tagged(&self, packet: u64) -> bool {
         let k = self.one_in;
         k == 1 || packet % k == mix(packet / k) % k
     }
 
-    /// A switch's work on a packet of an observed job.
+    /// Updates the header of a packet of an observed job at a switch.
     #[inline]
     pub fn visit(&self, hop: &Hop, mark: &mut Mark, random: u64) {
         if !self.tagged(hop.packet) {
@@ -205,7 +206,7 @@ impl HeaderProbe {
         }
     }
 
-    /// Keeps what a packet of an observed job brought.
+    /// Records the header of a packet of an observed job.
     #[inline]
     pub fn delivered(&mut self, time_ps: u64, arrival: &DeliveredPacket, mark: Mark) {
         let DeliveredPacket { packet, label, bytes, src, dst, hops, .. } = *arrival;
@@ -216,7 +217,7 @@ impl HeaderProbe {
         self.records.push(PacketRecord { packet, time_ps, header, src, dst, label, bytes, hops });
     }
 
-    /// Everything kept.
+    /// All records.
     pub fn finish(self) -> Vec<PacketRecord> {
         self.records
     }
@@ -314,7 +315,7 @@ mod tests {
                 assert_eq!(drawn.len(), 1);
                 chosen[drawn[0] as usize] += 1;
             }
-            // Chi-square over k places: mean k - 1, variance 2 (k - 1).
+            // Chi-square over k positions: mean k - 1, variance 2 (k - 1).
             let expected = 4000.0 / k as f64;
             let off: f64 =
                 chosen.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();

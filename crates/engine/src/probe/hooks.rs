@@ -1,110 +1,111 @@
-//! The hooks that the engine calls, and what it hands them.
+//! The hooks that the engine calls, and their arguments.
 
 use tailback_telemetry::Mark;
 
-/// Hooks into the life of a packet. They must not change anything the engine decides by.
+/// Hooks called as packets move through the network. They must not influence the engine's
+/// decisions.
 ///
-/// `now` is the time of the shard and never goes back; links are numbered within the shard. What
-/// [`enqueued`](Probe::enqueued) a line [`dequeued`](Probe::dequeued) it as it is [`sent`](Probe::sent); a packet
-/// that need not wait is sent at once.
+/// `now` is the time of the shard and never goes back; links are shard indices. A packet that is
+/// [`enqueued`](Probe::enqueued) is later [`dequeued`](Probe::dequeued) and then
+/// [`sent`](Probe::sent); a packet that need not wait is sent at once.
 pub trait Probe {
-    /// Whether the engine should work out what the hooks are told.
+    /// Whether the engine should compute the hooks' arguments.
     const ON: bool;
 
-    /// Whether [`hop`](Probe::hop) is wanted.
+    /// Whether [`hop`](Probe::hop) should be called.
     #[inline]
     fn wants_hops(&self) -> bool {
         true
     }
 
-    /// Whether [`Hop::queue`] is wanted.
+    /// Whether [`Hop::queue`] should be filled in.
     #[inline]
     fn wants_queue(&self) -> bool {
         false
     }
 
-    /// Whether [`SentPacket::input`] is wanted.
+    /// Whether [`SentPacket::input`] should be filled in.
     #[inline]
     fn wants_inputs(&self) -> bool {
         false
     }
 
-    /// A packet that came in by `input`, as of [`SentPacket`], is likely to go on by `link`: starts to fetch what that
-    /// needs.
+    /// A packet that came by `input` (see [`SentPacket`]) is likely to leave by `link`:
+    /// prefetches the state of both.
     #[inline]
     fn prefetch(&self, _link: u32, _input: u32) {}
 
-    /// Nothing happens before `now` any more.
+    /// A window begins at `now`; nothing happens earlier any more.
     #[inline]
     fn begin_window(&mut self, _now: u64) {}
 
-    /// A packet goes through a link.
+    /// A packet chooses a link.
     fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64);
 
-    /// A packet of `wire` bytes that is ready for a link gets in line for it; `input` as of [`SentPacket`].
+    /// A packet of `wire` bytes has to wait for a link; `input` as in [`SentPacket`].
     #[inline]
     fn enqueued(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
 
-    /// A packet of `wire` bytes gets out of the line; it is sent next.
+    /// A packet of `wire` bytes stops waiting; it is sent next.
     #[inline]
     fn dequeued(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
 
-    /// The adapter behind an injection link has a packet of `wire` bytes and no credit for it, until it sends
-    /// one. May be told more than once.
+    /// The adapter at an injection link has a packet of `wire` bytes and no credit for it,
+    /// until it sends one. May be called repeatedly.
     #[inline]
     fn blocked(&mut self, _now: u64, _link: u32, _wire: u32) {}
 
-    /// A link takes on a packet.
+    /// A link is booked for a packet.
     fn sent(&mut self, now: u64, link: u32, slot: Transmission, packet: SentPacket);
 
-    /// A packet arrives at its node at `time`, which may lie ahead.
+    /// A packet arrives at its node at `time`, which may lie in the future.
     fn delivered(&mut self, time: u64, arrival: DeliveredPacket, mark: Mark);
 }
 
-/// A link on a packet's way.
+/// A hop of a packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Hop {
-    /// Its number within the shard.
+    /// The link, shard index.
     pub local: u32,
-    /// Its number over the whole fabric: what a packet carries.
+    /// The link, fabric number, as packets carry it.
     pub link: u32,
-    /// Whether it was congested for this packet.
+    /// Whether the link was congested for this packet.
     pub congested: bool,
-    /// Bytes queued for it, 0 unless the probe wants to know.
+    /// Bytes queued for the link; 0 unless the probe wants it.
     pub queue: u64,
-    /// Number of the packet over the whole run.
+    /// Number of the packet in the run.
     pub packet: u64,
     /// Hops before this one.
     pub index: u8,
 }
 
-/// When a link sends a packet.
+/// The transmission of a packet on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct Transmission {
-    /// Its first byte.
+    /// Start of the first byte.
     pub start: u64,
-    /// How long.
+    /// Duration.
     pub busy_ps: u64,
-    /// How long it had waited at the idle link, without credit.
+    /// How long the packet waited for credit while the link was idle.
     pub stall_ps: u64,
 }
 
-/// What a link sends, as far as probes need to know.
+/// A packet that a link sends.
 #[derive(Debug, Clone, Copy)]
 pub struct SentPacket {
     /// Bytes on the wire.
     pub wire: u32,
     /// Of an observed job.
     pub observed: bool,
-    /// The link that runs back along the port it came by, by its number within the shard; beyond all
-    /// links for what an adapter sends, or unless the probe wants to know.
+    /// The reverse link of the port it came by, shard index. Beyond all links for packets from
+    /// an adapter, or unless the probe wants it.
     pub input: u32,
 }
 
-/// A data packet at its node.
+/// A data packet that has reached its node.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveredPacket {
-    /// Number of the packet over the whole run.
+    /// Number of the packet in the run.
     pub packet: u64,
     /// Label of its message.
     pub label: u32,
@@ -120,7 +121,7 @@ pub struct DeliveredPacket {
     pub observed: bool,
 }
 
-/// Measures nothing and costs nothing.
+/// Observes nothing and costs nothing.
 #[derive(Debug, Default)]
 pub struct NullProbe;
 

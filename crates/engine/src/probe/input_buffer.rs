@@ -1,24 +1,25 @@
 //! Inq stall: time in which an input buffer holds a packet that could leave and has not begun to.
 //!
-//! A packet is ready when it gets in line or, if it need not wait, as it is taken on; from then on it stalls
-//! its input until it begins to leave. All that is told in the order of time, so the stall of an input is
-//! the union of stretches that end with the latest beginning among the packets taken on.
+//! A packet is ready when it starts waiting or, if it need not wait, when its output is booked;
+//! from then on it stalls its input until it begins to leave. Events arrive in order of time, so
+//! the stall of an input is the union of intervals that end with the latest start among the booked
+//! packets.
 
-/// The input buffer of the port that a link leaves, as what arrives there sees it.
+/// The input buffer of the port that a link leaves from.
 #[derive(Debug)]
 pub(super) struct InputBuffer {
-    /// Time in which a packet was ready to leave it. While packets are in line, all until then is counted.
+    /// Time in which a packet was ready to leave. Counted up to `until` while packets wait.
     stalled_ps: u64,
-    /// End of the last stretch, which may lie ahead.
+    /// End of the last interval, which may lie in the future.
     until: u64,
-    /// Packets in line.
+    /// Packets waiting.
     pub waiting: u32,
 }
 
 impl InputBuffer {
     pub const EMPTY: Self = Self { stalled_ps: 0, until: 0, waiting: 0 };
 
-    /// So many packets are in line from `now` on.
+    /// From `now` on, `packets` packets wait.
     pub fn wait(&mut self, now: u64, packets: u32) {
         if self.waiting > 0 {
             self.stalls(0, now);
@@ -27,27 +28,27 @@ impl InputBuffer {
         self.waiting = packets;
     }
 
-    /// A packet that is taken on now begins to leave at `start`.
+    /// A packet booked now begins to leave at `start`.
     #[inline]
     pub fn leaves(&mut self, now: u64, start: u64) {
         self.stalls(if self.waiting > 0 { 0 } else { now }, start);
     }
 
-    /// Adds a stretch that is told as it begins, or that goes on where the last one ends.
+    /// Adds an interval that begins now or continues the last one.
     #[inline]
     fn stalls(&mut self, from: u64, to: u64) {
         self.stalled_ps += to.saturating_sub(self.until.max(from));
         self.until = self.until.max(to);
     }
 
-    /// What it shows at `time`, nothing having happened since.
+    /// The counter at `time`, if nothing has happened since.
     pub fn at(&self, time: u64) -> u64 {
         let more = if self.waiting > 0 { time.saturating_sub(self.until) } else { 0 };
-        // What lies ahead is one stretch.
+        // What lies in the future is one interval.
         self.stalled_ps.saturating_sub(self.until.saturating_sub(time)) + more
     }
 
-    /// Nothing changes after `time` before the next packet comes.
+    /// Whether nothing changes after `time` before the next packet comes.
     #[inline]
     pub fn quiet(&self, time: u64) -> bool {
         self.waiting == 0 && self.until <= time

@@ -1,8 +1,9 @@
-//! Probes see packets and decide nothing.
+//! Probes observe packets and never influence a run.
 //!
-//! The engine is generic over [`Probe`]; with [`NullProbe`] every hook compiles to nothing. One probe a
-//! file: [`WindowProbe`] (samples and truth by window), [`PortProbe`] (counters and queue lengths at fixed
-//! instants), [`HeaderProbe`] (what single packets carry); [`CombinedProbe`] joins those asked for.
+//! The engine is generic over [`Probe`]; with [`NullProbe`] every hook compiles to nothing. Each
+//! probe has a file: [`WindowProbe`] (samples and ground truth per window), [`PortProbe`] (counters
+//! and queue lengths at fixed instants), [`HeaderProbe`] (headers of single packets);
+//! [`CombinedProbe`] combines those that a run asks for.
 
 mod combined;
 mod headers;

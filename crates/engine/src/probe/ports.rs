@@ -1,10 +1,11 @@
 //! Port counters and queue lengths, exact at every instant.
 //!
-//! All that matters to a port are the times at which packets get in line, leave it and are taken on by
-//! the transmitter. A packet that is taken on is counted at once, whole, with the time it will take; what
-//! a port showed at an instant is that less what lay ahead of it. It is worked out for all ports in order
-//! as the next window opens, or for one whose next packet comes sooner. At an instant counts what
-//! happened before it. So neither shards nor threads show.
+//! A port's counters depend only on the times at which packets start waiting, stop waiting and are
+//! booked on the transmitter. A booked packet is counted at once, whole, with its transmission
+//! time; the reading at an instant is that minus what lay in its future. Readings are computed for
+//! all ports in order when the next window opens, or earlier for a port whose next packet comes
+//! sooner. A reading covers what happened before its instant, so it does not depend on shards or
+//! threads.
 
 use std::collections::VecDeque;
 
@@ -19,11 +20,11 @@ use super::readings::{INQ_PS, PortCounters, QueueLengths};
 use super::series::{Reading, Rows, SampledSeries, ShardSeries, Table};
 use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission};
 
-/// Packets of one size that the transmitter has taken on, one after the other.
+/// Consecutive packets of one size that are booked on the transmitter.
 #[derive(Debug, Clone, Copy)]
 struct PacketRun {
     packets: u64,
-    /// Time and bytes of each.
+    /// Transmission time and bytes of each.
     packet_ps: u64,
     wire: u32,
 }
@@ -46,47 +47,48 @@ impl PacketRun {
     }
 }
 
-/// What packets change at a port: a cache line.
+/// The state of a port that packets change; one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Port {
-    /// When the transmitter has sent all that it has taken on.
+    /// When the transmitter is free.
     until: u64,
-    /// Time it sends with other packets behind. While packets are in line, all until then is counted.
+    /// Time it sends while other packets wait behind. Counted up to `counted_until` while
+    /// packets wait.
     queue_ps: u64,
-    /// What it has taken on since the last packet of another size: see [`PacketRun`].
+    /// The current run of packets of one size: see [`PacketRun`].
     packets: u64,
     packet_ps: u64,
     wire: u32,
-    /// Packets in line, and their bytes.
+    /// Packets waiting, and their bytes.
     waiting: u32,
     waiting_bytes: u64,
-    /// While packets are in line: all until then is counted, which may lie ahead.
+    /// While packets wait: everything up to here is counted; it may lie in the future.
     counted_until: u64,
     stall_ps: u64,
 }
 
 const _: () = assert!(size_of::<Port>() == 64);
 
-/// What else there is of a port: of packets that are not of one size.
+/// The history of a port before the current run.
 #[derive(Debug, Default)]
 struct PortHistory {
-    /// When a packet left the line last.
+    /// When a packet last stopped waiting.
     left_at: u64,
-    /// Bytes, packets and time before the run that goes on.
+    /// Bytes, packets and time before the current run.
     bytes: u64,
     packets: u64,
     busy_ps: u64,
-    /// Runs before it that may not be over, and when they are.
+    /// Earlier runs that may not be over, with their ends.
     runs: VecDeque<(u64, PacketRun)>,
 }
 
-/// What is told of a port.
+/// What has been reported of a port.
 #[derive(Debug, Default)]
 struct Reported {
-    /// All instants before.
+    /// All instants before this one.
     next: u64,
-    /// What its last rows said, [`PortCounters::inq_ps`] that of its own input.
+    /// Its last rows, [`PortCounters::inq_ps`] being that of its own input.
     counted: [u64; PortCounters::NUMBERS],
     queued: [u64; QueueLengths::NUMBERS],
 }
@@ -108,12 +110,12 @@ impl Port {
         PacketRun { packets: self.packets, packet_ps: self.packet_ps, wire: self.wire }
     }
 
-    /// When the last packet it has taken on begins: what counts as time with others behind ends there.
+    /// Start of the last booked packet: time with others waiting behind ends there.
     fn last_start(&self) -> u64 {
         self.until.saturating_sub(self.packet_ps)
     }
 
-    /// Counts the time until `now` for the packets that are in line.
+    /// Counts the time until `now` for the waiting packets.
     fn settle(&mut self, now: u64) {
         if self.waiting > 0 {
             let (since, free) = (self.counted_until, self.until);
@@ -123,7 +125,7 @@ impl Port {
         }
     }
 
-    /// So many packets are in line from `now` on.
+    /// From `now` on, `packets` packets wait.
     fn wait(&mut self, now: u64, packets: u32) {
         self.settle(now);
         if self.waiting == 0 {
@@ -132,7 +134,8 @@ impl Port {
         self.waiting = packets;
     }
 
-    /// A packet is taken on that begins at `start`, with others in line or of another size than the last.
+    /// A packet is booked to begin at `start`, while others wait or with another size than the
+    /// last one.
     fn take_on(
         &mut self,
         past: &mut PortHistory,
@@ -150,7 +153,7 @@ impl Port {
         }
     }
 
-    /// The run is over that went on until `now`.
+    /// Ends the current run at `now`.
     fn change(&mut self, past: &mut PortHistory, now: u64) {
         let run = self.run();
         past.bytes += run.bytes();
@@ -165,7 +168,7 @@ impl Port {
         }
     }
 
-    /// Bytes and packets taken on and not sent at `time`.
+    /// Bytes and packets booked but not sent at `time`.
     fn left(&self, past: &PortHistory, time: u64) -> (u64, u64) {
         let mut left = (0, 0);
         let runs = past.runs.iter().rev().copied();
@@ -179,7 +182,7 @@ impl Port {
         left
     }
 
-    /// What it shows at `time`, nothing having happened since.
+    /// The reading at `time`, if nothing has happened since.
     fn at(
         &mut self,
         past: &PortHistory,
@@ -189,7 +192,7 @@ impl Port {
         self.settle(time);
         let (bytes, packets) = self.left(past, time);
         let run = self.run();
-        // What lies ahead is one stretch.
+        // What lies in the future is one interval.
         let ahead = |until: u64| until.saturating_sub(time);
         let queued_until = if self.waiting > 0 { self.counted_until } else { self.last_start() };
         let counted = PortCounters {
@@ -208,17 +211,17 @@ impl Port {
         (counted, queued)
     }
 
-    /// Nothing changes after `time` before the next packet comes.
+    /// Whether nothing changes after `time` before the next packet comes.
     #[inline]
     fn quiet(&self, time: u64) -> bool {
         self.waiting == 0 && self.until <= time
     }
 }
 
-/// What the ports of a shard showed.
+/// Readings of the ports of a shard.
 #[derive(Debug)]
 struct PortSeries {
-    /// The last one, [`PortCounters::inq_ps`], is of the link that runs back.
+    /// The last counter, [`PortCounters::inq_ps`], is that of the reverse link.
     counters: SampledSeries<{ PortCounters::NUMBERS }>,
     queues: SampledSeries<{ QueueLengths::NUMBERS }>,
 }
@@ -229,7 +232,7 @@ impl PortSeries {
         self.counters.position(time).after.min(self.queues.position(time).after)
     }
 
-    /// The last instant not after `time` of those that are the fewest, if it is one of all.
+    /// The last instant of the coarser series not after `time`, if it is an instant of both.
     fn all_at(&mut self, time: u64) -> Option<u64> {
         let (counters, queues) = (self.counters.interval(), self.queues.interval());
         let instant = time - time % counters.max(queues);
@@ -240,7 +243,7 @@ impl PortSeries {
     }
 }
 
-/// What the ports of all shards showed, and the intervals in the end.
+/// Readings of the ports of all shards, and the final intervals.
 pub(super) struct PortTables {
     pub counters_ps: u64,
     pub counters: Rows<PortCounters>,
@@ -248,12 +251,12 @@ pub(super) struct PortTables {
     pub queues: Rows<QueueLengths>,
 }
 
-/// Counters and queues of all links of a shard.
+/// Records counters and queue lengths of all ports of a shard.
 #[derive(Debug)]
 pub struct PortProbe {
-    /// The first instant that is not told of all ports.
+    /// The first instant that has not been recorded for all ports.
     next: u64,
-    /// What has been quiet since then is told.
+    /// Ports that have been quiet since then are up to date.
     quiet: u64,
     ports: Vec<Port>,
     /// The input buffers of the same ports.
@@ -263,25 +266,25 @@ pub struct PortProbe {
     series: PortSeries,
 }
 
-/// Rows of a table at most: the instants are thinned out to stay below.
+/// Maximum rows of a table; instants are thinned out to stay below.
 const MAX_ROWS: usize = 1 << 26;
 
 impl PortProbe {
-    /// Those that a run asks for, of a shard with so many of `all` links.
+    /// The probe that `probes` asks for, of a shard with `links` of `all` links.
     pub(crate) fn of_shard(probes: &Probes, links: usize, all: usize) -> Self {
         let most = (MAX_ROWS / all.max(1)).clamp(64, 1 << 24) as u32;
         Self::new(links, probes.counters_ps, probes.queues_ps, most)
     }
 
-    /// For `links` links: counters every `counters_ps`, queues every `queues_ps` (0 for never), at `most`
-    /// instants each.
+    /// For `links` links: counters every `counters_ps` and queues every `queues_ps` (0 for
+    /// never), with at most `most` instants each.
     pub fn new(links: usize, counters_ps: u64, queues_ps: u64, most: u32) -> Self {
         let mut series = PortSeries {
             counters: SampledSeries::new(counters_ps, most),
             queues: SampledSeries::new(queues_ps, most),
         };
         Self {
-            // Nothing is sent before the first instant is over: time 0 shows nothing.
+            // Nothing is sent before time 0: the first instant is later.
             next: series.after(0),
             quiet: 0,
             ports: collect_with_huge_pages(links, (0..links).map(|_| Port::IDLE)),
@@ -292,7 +295,7 @@ impl PortProbe {
         }
     }
 
-    /// Works out what the two ports of a packet showed until now.
+    /// Records the readings of a packet's two ports up to now.
     #[cold]
     fn catch_up(&mut self, now: u64, link: u32, input: u32) {
         self.sample(link, now);
@@ -301,7 +304,7 @@ impl PortProbe {
         }
     }
 
-    /// The port as it is at `now`, what it showed at every instant until then being told.
+    /// The port at `now`, with all earlier readings recorded.
     #[inline]
     fn port(&mut self, now: u64, link: u32) -> &mut Port {
         if now >= self.next {
@@ -310,7 +313,7 @@ impl PortProbe {
         &mut self.ports[link as usize]
     }
 
-    /// The same of its input buffer.
+    /// Its input buffer at `now`, with all earlier readings recorded.
     #[inline]
     fn input(&mut self, now: u64, link: u32) -> &mut InputBuffer {
         if now >= self.next {
@@ -325,7 +328,7 @@ impl PortProbe {
         self.ports[link].quiet(time) && self.inputs[link].quiet(time)
     }
 
-    /// Works out what all ports showed at every instant up to `now`: in order, as memory likes it.
+    /// Records the readings of all ports up to `now`, in memory order.
     #[cold]
     fn sample_all(&mut self, now: u64) {
         for link in 0..self.ports.len() {
@@ -337,7 +340,7 @@ impl PortProbe {
         self.quiet = self.series.all_at(now).unwrap_or(self.quiet);
     }
 
-    /// Works out what a port showed at every instant up to `now`.
+    /// Records the readings of a port up to `now`.
     fn sample(&mut self, link: u32, now: u64) {
         let (port, past) = (&mut self.ports[link as usize], &self.pasts[link as usize]);
         let input = &self.inputs[link as usize];
@@ -361,8 +364,9 @@ impl PortProbe {
         reported.next = time;
     }
 
-    /// The tables of what the shards of a run that ended at `end` showed, with the numbers of their links over
-    /// the whole fabric; `reverse` is the way back of each link of the fabric. Uses so many threads.
+    /// Merges the readings of all shards of a run that ended at `end`; each comes with the
+    /// fabric numbers of its links, and `reverse` is the reverse link of each link of the
+    /// fabric. Uses `threads` threads.
     pub(super) fn join(
         shards: Vec<(Self, Vec<u32>)>,
         end: u64,
@@ -383,7 +387,7 @@ impl PortProbe {
             let change = |link, change, table: &mut Table<_>| table.change(link, change);
             ShardSeries(queues).in_order(links, 1, change)
         };
-        // An input belongs to the link that runs back.
+        // The counter of an input belongs to the reverse link.
         let counters = move || {
             ShardSeries(counters).in_order(links, 2, |link, mut change, table| {
                 let inq_ps = std::mem::take(&mut change[INQ_PS]);
@@ -396,14 +400,15 @@ impl PortProbe {
         PortTables { counters_ps, counters, queues_ps, queues }
     }
 
-    /// What a shard of a run that ends at `end` leaves behind, its end being the last instant.
+    /// The readings of a shard of a run that ends at `end`, which is the last instant.
     fn finish(mut self, end: u64) -> PortSeries {
         Probe::begin_window(&mut self, end);
         for link in 0..self.ports.len() {
             let (port, past, reported) =
                 (&mut self.ports[link], &self.pasts[link], &mut self.reported[link]);
             let input = &self.inputs[link];
-            // In a run broken off the last packets may have gone by credit that came after its end.
+            // In an interrupted run, credit that came after its end may have released
+            // the last packets.
             let (counted, queued) = port.at(past, input, end.max(past.left_at));
             let counted = PortCounters { inq_ps: input.at(end), ..counted };
             let PortSeries { counters, queues } = &mut self.series;
@@ -433,7 +438,7 @@ impl Probe for PortProbe {
         true
     }
 
-    /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
+    /// Prefetches what a packet changes at a port. The inputs of a switch are adjacent.
     #[inline]
     fn prefetch(&self, link: u32, input: u32) {
         prefetch(&self.ports, link);
@@ -472,7 +477,7 @@ impl Probe for PortProbe {
         self.pasts[link as usize].left_at = now;
     }
 
-    /// The transmitter takes on a packet: it begins now, or as the last one ends.
+    /// The transmitter is booked for a packet, which begins now or when the last one ends.
     #[inline(always)]
     fn sent(&mut self, now: u64, link: u32, slot: Transmission, packet: SentPacket) {
         let Transmission { start, busy_ps, .. } = slot;
@@ -480,13 +485,13 @@ impl Probe for PortProbe {
             self.catch_up(now, link, packet.input);
         }
         if packet.input == NIL && self.ports[link as usize].waiting > 0 {
-            // An adapter that had no credit has it now.
+            // An adapter that lacked credit has it now.
             self.blocked(now, link, 0);
         }
         let port = &mut self.ports[link as usize];
         debug_assert_eq!(start, port.until.max(now));
         if port.waiting == 0 && port.wire == packet.wire {
-            // The last one before it began as long before it, or before now.
+            // The previous packet began one packet time earlier, or before now.
             port.queue_ps += (start - now).min(port.packet_ps);
         } else {
             port.take_on(&mut self.pasts[link as usize], now, start, (packet.wire, busy_ps));
@@ -509,10 +514,11 @@ impl Probe for PortProbe {
 mod tests {
     use super::*;
 
-    /// A port and the input that all its packets come by, stepped through time, a picosecond each.
+    /// A model of a port and the input that all its packets come by, stepped one picosecond at
+    /// a time.
     #[derive(Default)]
     struct Stepped {
-        /// First and last picosecond and bytes of what it has taken on.
+        /// First and last picosecond, and bytes, of each booking.
         bookings: Vec<(u64, u64, u64)>,
         waiting: u64,
         counted: PortCounters,
@@ -569,7 +575,7 @@ mod tests {
                 ports.dequeued(time, 0, 7, 0);
             }
             if time / 500 % 3 > 0 && dice % 13 < 2 {
-                // Mostly of one size, which takes the same time always.
+                // Mostly of one size, which always takes the same time.
                 let (wire, busy_ps) =
                     [(50, 9), (50, 9), (50, 9), (3, 1), (31, 6)][dice as usize % 5];
                 let start = time.max(free);

@@ -1,26 +1,27 @@
-//! Values of links at fixed instants: a row where a value has changed.
+//! Time series of link values at fixed instants, with a row wherever a value has changed.
 
 use std::marker::PhantomData;
 
 use tailback_telemetry::{BLOCK, Column, Log, places_of};
 
-/// What a link showed at an instant.
+/// The value of a link at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<T> {
-    /// Number of the instant: it is at `instant` × the interval, the last one at the end of the run.
+    /// Number of the instant, which is at `instant` × interval; the last one is at the end of
+    /// the run.
     pub instant: u32,
-    /// Link, over the whole fabric.
+    /// Link, fabric number.
     pub link: u32,
-    /// What it showed.
+    /// The value.
     pub value: T,
 }
 
-/// A reading of some numbers.
+/// A reading made of several numbers.
 pub trait Reading: Copy + Default + PartialEq {
-    /// How many numbers it has.
+    /// How many numbers.
     const NUMBERS: usize;
 
-    /// The reading whose numbers are these.
+    /// The reading with these numbers.
     fn of(number: impl Fn(usize) -> u64) -> Self;
 }
 
@@ -29,7 +30,7 @@ pub trait Reading: Copy + Default + PartialEq {
 pub struct Rows<T> {
     /// Number of the instant: see [`Row`].
     pub instant: Column,
-    /// Link, over the whole fabric.
+    /// Link, fabric number.
     pub link: Column,
     /// Each number of the reading.
     pub numbers: Vec<Column>,
@@ -53,7 +54,7 @@ impl<T: Reading> Rows<T> {
         }
     }
 
-    /// Appends those of the links from `first` on that are at so many `places`, and what they show `now`.
+    /// Appends rows for the links `first` + each of `places`, with their values in `now`.
     fn extend<const N: usize>(
         &mut self,
         instant: usize,
@@ -68,17 +69,17 @@ impl<T: Reading> Rows<T> {
         }
     }
 
-    /// How many there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.link.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of them.
+    /// All rows.
     pub fn iter(&self) -> impl Iterator<Item = Row<T>> {
         (0..self.len()).map(|place| Row {
             instant: self.instant.at(place) as u32,
@@ -88,14 +89,14 @@ impl<T: Reading> Rows<T> {
     }
 }
 
-/// By how much `N` numbers of a link have changed: what they are then less what they were before, modulo
-/// 2^64. So the changes of several instants add up.
+/// Change of the `N` numbers of a link, new minus old modulo 2^64, so that changes of several
+/// instants add up.
 type Change<const N: usize> = [u64; N];
 
-/// By how much the numbers of links have changed at an instant.
+/// Changes of links at an instant.
 #[derive(Debug)]
 struct Changes<const N: usize> {
-    /// In half as many bytes, where that suffices.
+    /// Changes that fit in half as many bytes.
     small: Log<(u32, [i32; N])>,
     large: Log<(u32, Change<N>)>,
 }
@@ -124,7 +125,7 @@ impl<const N: usize> Changes<N> {
         self.large.append(other.large);
     }
 
-    /// Hands out all changes; their memory is given back.
+    /// Calls `each` for all changes, and frees their memory.
     fn drain(&mut self, mut each: impl FnMut(u32, Change<N>)) {
         self.small.drain(|changes| {
             for &(link, change) in changes {
@@ -139,28 +140,29 @@ impl<const N: usize> Changes<N> {
     }
 }
 
-/// What `N` numbers of links were at multiples of an interval. When there would be more than `most` instants,
-/// every other one is dropped and the interval doubles, so the length of a run need not be known beforehand.
+/// Values of `N` numbers of each link at multiples of an interval. When there would be more than
+/// `most` instants, every other one is dropped and the interval doubles, so the length of a run
+/// need not be known in advance.
 #[derive(Debug)]
 pub(crate) struct SampledSeries<const N: usize> {
     /// Time between instants, 0 when nothing is sampled.
     interval: u64,
     most: u32,
-    /// Since the instant before.
+    /// Changes since the previous instant.
     instants: Vec<Changes<N>>,
-    /// Where it looked last: division is slow, and all links are looked at together.
+    /// The last position computed: division is slow, and all links are read at the same time.
     last_position: InstantPosition,
 }
 
-/// A time among the instants.
+/// Position of a time among the instants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InstantPosition {
     time: u64,
-    /// Whether there is an instant at that time.
+    /// Whether the time is an instant.
     pub due: bool,
-    /// The first one after it.
+    /// The first instant after it.
     pub after: u64,
-    /// Number of the first one that is not before it.
+    /// Number of the first instant that is not before it.
     number: u64,
 }
 
@@ -178,7 +180,7 @@ impl<const N: usize> SampledSeries<N> {
         self.interval
     }
 
-    /// Where `time` is among the instants.
+    /// The position of `time` among the instants.
     #[inline]
     pub fn position(&mut self, time: u64) -> InstantPosition {
         if self.last_position.time != time {
@@ -187,8 +189,9 @@ impl<const N: usize> SampledSeries<N> {
         self.last_position
     }
 
-    /// Keeps what a link shows at a time, an instant or the end of the run, in place of what it `reported_value`.
-    // Numbers on their way to another function would go through memory, and wait there.
+    /// Records the value of a link at a time, which is an instant or the end of the run,
+    /// replacing its `reported_value`.
+    // Without inlining, the arguments would go through memory and stall.
     #[inline(always)]
     pub fn record(
         &mut self,
@@ -215,7 +218,7 @@ impl<const N: usize> SampledSeries<N> {
         *reported_value = value;
     }
 
-    /// What changed at an instant that is dropped counts for the next one.
+    /// Changes of a dropped instant count for the next one.
     fn double(&mut self) {
         self.interval *= 2;
         self.last_position = InstantPosition::at(0, self.interval);
@@ -229,7 +232,7 @@ impl<const N: usize> SampledSeries<N> {
         self.instants = halved;
     }
 
-    /// Makes the interval as long as `interval`, a power of two times it.
+    /// Lengthens the interval to `interval`, a power of two times as long.
     pub fn lengthen(&mut self, interval: u64) {
         while self.interval > 0 && self.interval < interval {
             self.double();
@@ -248,11 +251,11 @@ impl InstantPosition {
     }
 }
 
-/// What the links of all shards showed, each shard with the numbers of its links over the whole fabric.
+/// Series of all shards, each with the fabric numbers of its links.
 pub(super) struct ShardSeries<const N: usize>(pub Vec<(SampledSeries<N>, Vec<u32>)>);
 
 impl<const N: usize> ShardSeries<N> {
-    /// Makes all intervals as long as the longest; returns that and the number of instants.
+    /// Lengthens all intervals to the longest; returns that and the number of instants.
     fn lengthen(&mut self) -> (u64, usize) {
         let interval = self.0.iter().map(|(sampled, _)| sampled.interval).max().unwrap_or(0);
         self.0.iter_mut().for_each(|(sampled, _)| sampled.lengthen(interval));
@@ -265,7 +268,7 @@ impl<const N: usize> ShardSeries<N> {
         self.0.iter().flat_map(|(sampled, _)| &sampled.instants).map(Changes::len).sum()
     }
 
-    /// Hands out what changed at an instant; its memory is given back.
+    /// Calls `each` for the changes at an instant, and frees their memory.
     fn drain(&mut self, instant: usize, mut each: impl FnMut(u32, Change<N>)) {
         for (sampled, global) in &mut self.0 {
             if let Some(changes) = sampled.instants.get_mut(instant) {
@@ -274,8 +277,8 @@ impl<const N: usize> ShardSeries<N> {
         }
     }
 
-    /// Rows of `links` links at the longest of the shards' intervals, in order of instant and link, and
-    /// that interval. `each` changes the links that a change is of, `most` at most.
+    /// Rows of `links` links at the longest interval of the shards, in order of instant and
+    /// link, and that interval. `each` applies a change to at most `most` links.
     pub fn in_order<T: Reading>(
         mut self,
         links: usize,
@@ -295,17 +298,17 @@ impl<const N: usize> ShardSeries<N> {
     }
 }
 
-/// A table in the making: what links show.
+/// A table under construction: current values of links.
 pub(super) struct Table<const N: usize> {
     now: Vec<[u64; N]>,
-    /// What their rows say.
+    /// Values in their last rows.
     reported_value: Vec<[u64; N]>,
-    /// Links that may have changed, a bit each.
+    /// Links that may have changed, one bit each.
     touched: Vec<u64>,
 }
 
 impl<const N: usize> Table<N> {
-    /// What a link shows, to change.
+    /// The values of a link, mutable.
     #[inline]
     pub fn touch(&mut self, link: u32) -> &mut [u64; N] {
         self.touched[link as usize / 64] |= 1 << (link % 64);
@@ -319,8 +322,8 @@ impl<const N: usize> Table<N> {
         numbers.for_each(|(number, more)| *number = number.wrapping_add(more));
     }
 
-    /// Hands out links that have changed, in order, block by block: its first link, the places of those
-    /// that have, and what all its links show.
+    /// Calls `each` for the links that have changed, in order, block by block: the first link
+    /// of the block, the offsets of those that have changed, and all values of the block.
     fn changed(&mut self, mut each: impl FnMut(usize, &[u8], &[[u64; N]])) {
         let of_links = self.now.chunks(BLOCK).zip(self.reported_value.chunks_mut(BLOCK));
         let blocks = of_links.zip(self.touched.chunks_mut(BLOCK / 64));

@@ -1,8 +1,8 @@
-//! What really crossed links, by window.
+//! Ground truth: traffic of each link, per window.
 //!
-//! Most packets are of one size: in each window a number a link counts them. All else goes to the end of
-//! a log of the window, which the simulator's loop does not read. A window is added up and put in order
-//! of links at the end, its log also when that takes more memory than what becomes of it.
+//! Most packets are of one size: in each window a counter per link counts them. Everything else is
+//! appended to a log of the window, which the event loop never reads. A window is summed and sorted
+//! by link at the end; its log also earlier when it takes more memory than its sums.
 
 use tailback_telemetry::{BLOCK, Block, Log, Sorting, append, in_shares, table};
 
@@ -11,17 +11,17 @@ use crate::network::cable::Cable;
 use crate::network::link::Link;
 
 table! {
-    /// The table of truth: one entry a window and link with traffic, in this order: bytes sent, time
-    /// sending, time with data but no credit, packets sent and those of them of observed jobs, packets
-    /// that met congestion and those of them of observed jobs.
+    /// The table of ground truth, with one row per window and link with traffic, in this order:
+    /// bytes sent, time sending, time with data but no credit, packets sent, those of observed
+    /// jobs, packets that met congestion, those of observed jobs.
     TruthTable: window, link, bytes, busy_ps, stall_ps, packets, observed_packets, congested_packets,
     observed_congested_packets,
 }
 
-/// How many sums a link has.
+/// Number of sums per link.
 const SUMS: usize = 7;
 
-/// Which is which, in the order of the table. After packets come those of observed jobs.
+/// Indices of the sums, in column order. Packets of observed jobs follow all packets.
 const BYTES: usize = 0;
 const BUSY_PS: usize = 1;
 const STALL_PS: usize = 2;
@@ -29,7 +29,7 @@ const PACKETS: usize = 3;
 const CONGESTED: usize = 5;
 
 impl TruthTable {
-    /// Appends sums of a window, of links that follow `first` by so many `places`.
+    /// Appends the sums of a window for the links `first` + each of `places`.
     fn extend(&mut self, window: u32, first: u32, places: &[u8], sums: &[[u64; BLOCK]; SUMS]) {
         self.window.extend(std::iter::repeat_n(window.into(), places.len()));
         self.link.extend(places.iter().map(|&place| u64::from(first) + u64::from(place)));
@@ -46,46 +46,45 @@ impl TruthTable {
     }
 }
 
-/// What happened at a link.
+/// An entry about a link.
 #[derive(Debug, Clone, Copy)]
 struct LinkEntry<T> {
     link: u32,
     what: T,
 }
 
-/// A packet of another size than most was sent, its bytes; or one met congestion, 0. In the highest bit
-/// whether it is of an observed job.
+/// Either the bytes of a packet that is not full-sized, or 0 for a packet that met congestion. The
+/// highest bit says whether it is of an observed job.
 type PacketEntry = LinkEntry<u32>;
 
-/// Packets of a link that a number of the list has room for: short, for all links of a window are to fit a core's
-/// nearest cache.
+/// Counter of full packets: small, because the counters of all links of a window should fit in the
+/// L1 cache.
 type PacketCount = u8;
 
-/// Of a [`PacketEntry`].
+/// The flag bit of a [`PacketEntry`].
 const OBSERVED: u32 = 31;
 
-/// What happened in a window.
+/// The log of a window.
 #[derive(Debug, Default)]
 struct WindowLog {
-    /// For each link how many full packets it sent, of jobs that are not observed and of those that
-    /// are; of no link if there was none yet.
+    /// Full packets that each link sent, of jobs that are not observed and of those that are;
+    /// empty if there were none yet.
     full: [Vec<PacketCount>; 2],
-    /// All else, since it was last added up.
+    /// Other packets since the log was last summed.
     noticed: Log<PacketEntry>,
-    /// Packets that had waited at an idle link: for how long.
+    /// How long packets waited for credit at an idle link.
     stalled: Log<LinkEntry<u64>>,
-    /// Sums of the logs until then, and what there was no room for in `full`; by numbers over the whole
-    /// fabric.
+    /// Earlier sums of the logs, and overflows of `full`; by fabric number.
     rows: Vec<LinkEntry<[u64; SUMS]>>,
 }
 
 impl WindowLog {
-    /// Entries of its logs.
+    /// Number of log entries.
     fn len(&self) -> usize {
         self.noticed.len() + self.stalled.len() + self.rows.len()
     }
 
-    /// The page of the window that it is joined with.
+    /// Merges the log of the window that it is joined with.
     fn join(&mut self, mut other: Self, links: &ShardLinks) {
         for (observed, more) in [false, true].into_iter().zip(other.full) {
             let full = &mut self.full[usize::from(observed)];
@@ -112,7 +111,7 @@ impl WindowLog {
 /// The links of a shard.
 #[derive(Debug)]
 struct ShardLinks {
-    /// Number of each over the whole fabric, in order.
+    /// Fabric number of each, ascending.
     global: Vec<u32>,
     wire: Vec<Cable>,
     /// Bytes of a full packet.
@@ -120,7 +119,7 @@ struct ShardLinks {
 }
 
 impl ShardLinks {
-    /// More full packets of a link than [`WindowLog::full`] has room for.
+    /// The overflow of a counter of [`WindowLog::full`].
     #[cold]
     fn too_many_of(&self, link: u32, observed: bool) -> LinkEntry<[u64; SUMS]> {
         let packets = 1 << PacketCount::BITS;
@@ -131,20 +130,20 @@ impl ShardLinks {
     }
 }
 
-/// What crossed the links of a shard, which numbers them.
+/// Traffic of the links of a shard.
 #[derive(Debug)]
 pub(super) struct TruthLog {
     links: ShardLinks,
     pages: Vec<WindowLog>,
-    /// For logs that are added up before the end.
+    /// Buffers for logs that are summed before the end.
     tally: LogSummer,
 }
 
-/// A log is added up when it has so many entries for each link: they take as much memory as a row.
+/// A log is summed when it has this many entries per link, which take as much memory as a row.
 const MOST: usize = 4;
 
 impl TruthLog {
-    /// For these links, in order of their numbers, where most packets are of `full` bytes.
+    /// For these links, in ascending order, where most packets are of `full` bytes.
     pub fn new(links: &[Link], full: u32) -> Self {
         let (global, wire) = links.iter().map(|link| (link.global, link.cable)).unzip();
         let links = ShardLinks { global, wire, full };
@@ -170,7 +169,7 @@ impl TruthLog {
         }
     }
 
-    /// A full packet that [`WindowLog::full`] has no room for.
+    /// Counts a full packet whose counter overflows or does not exist yet.
     #[cold]
     fn sent_full(&mut self, window: u32, link: u32, observed: bool) {
         let page = &mut self.pages[window as usize];
@@ -197,12 +196,12 @@ impl TruthLog {
         self.pages.len()
     }
 
-    /// Makes it so many.
+    /// Grows to `windows` windows.
     pub fn grow(&mut self, windows: usize) {
         self.pages.resize_with(windows, WindowLog::default);
     }
 
-    /// Counts a window if it has grown long.
+    /// Sums the log of a window if it has grown long.
     #[inline]
     pub fn compact_if_long(&mut self, window: usize) {
         if self.pages.get(window).is_some_and(|page| page.len() > MOST * self.links.global.len()) {
@@ -235,7 +234,8 @@ impl TruthLog {
         }
     }
 
-    /// The table of what the shards' ledgers hold, whose windows are of one length. Uses so many threads.
+    /// The table of the logs of all shards, whose windows are of equal length. Uses `threads`
+    /// threads.
     pub fn finish(ledgers: Vec<Self>, threads: usize) -> TruthTable {
         let windows = ledgers.iter().map(Self::windows).max().unwrap_or(0);
         let all: usize = ledgers.iter().map(|ledger| ledger.links.global.len()).sum();
@@ -261,17 +261,17 @@ impl TruthLog {
     }
 }
 
-/// Adds up what happened in a window, in order of links. Its memory is used for every window.
+/// Sums the logs of a window in order of links. Its buffers are reused for every window.
 #[derive(Debug, Default)]
 struct LogSummer {
-    /// Of each shard.
+    /// Sorting buffers of each shard.
     logs: Vec<(Sorting<PacketEntry>, Sorting<LinkEntry<u64>>)>,
     block: Block<SUMS>,
 }
 
 impl LogSummer {
-    /// Hands out the sums on `pages`, one of each shard with these `links`, block by block and in order:
-    /// the first link of the block, the places of those it has, and all sums.
+    /// Calls `each` for the sums of `pages`, one per shard with its `links`, in order of
+    /// blocks: the first link of the block, the offsets of links with traffic, and all sums.
     fn sum(
         &mut self,
         mut pages: Vec<WindowLog>,
@@ -290,10 +290,10 @@ impl LogSummer {
     }
 }
 
-/// The rest of a page, in order of links.
+/// The unread part of a window's log, in order of links.
 struct SortedLog<'a> {
     links: &'a ShardLinks,
-    /// The first link that is not counted.
+    /// The first link that has not been summed.
     next: usize,
     full: &'a [Vec<PacketCount>; 2],
     noticed: &'a [PacketEntry],
@@ -319,10 +319,10 @@ impl<'a> SortedLog<'a> {
         }
     }
 
-    /// Counts the links of the block that begins with `first`.
+    /// Adds the links of the block that begins with `first`.
     fn count(&mut self, first: u32, block: &mut Block<SUMS>) {
         let ShardLinks { global, wire, .. } = self.links;
-        // Of no more links than the block has.
+        // At most the links of a block.
         let links = &global[self.next..global.len().min(self.next + BLOCK)];
         let begin = self.next;
         self.next += links.partition_point(|&link| link - first < BLOCK as u32);
@@ -382,13 +382,13 @@ pub(super) mod tests {
 
     const LINKS: u32 = 5;
 
-    /// Links with these numbers, of so many gigabits per second.
+    /// Links with these numbers at `gbps`.
     pub fn links(numbers: impl Iterator<Item = u32>, gbps: f64) -> Vec<Link> {
         numbers.map(|number| Link::isolated(number, Cable::new(gbps, 0))).collect()
     }
 
-    /// Sends so many packets of two sizes by `LINKS` links, half of them observed, and merges windows
-    /// three times; returns the ledger and what it should say.
+    /// Sends `packets` packets of two sizes by `LINKS` links, half of them observed, and merges
+    /// windows three times; returns the log and the expected sums.
     fn send(packets: u64, links: &[Link]) -> (TruthLog, BTreeMap<(u32, u32), [u64; SUMS]>) {
         let mut ledger = TruthLog::new(links, 4096);
         let mut expected: BTreeMap<(u32, u32), [u64; SUMS]> = BTreeMap::new();
@@ -437,7 +437,7 @@ pub(super) mod tests {
 
     #[test]
     fn tables_are_the_sums_in_order_of_window_and_link() {
-        // Few packets; windows that are counted before the end; times beyond 32 bits.
+        // Few packets; windows that are summed before the end; times beyond 32 bits.
         for (packets, gbps, threads) in [(300, 100.0, 1), (90_000, 400.0, 2), (600, 0.000_2, 3)] {
             let (even, odd) = (|link| 2 * link, |link| 2 * link + 1);
             let (first, expected) = send(packets, &links((0..LINKS).map(even), gbps));

@@ -1,4 +1,4 @@
-//! Samples of packets and the truth about links, by time window.
+//! Samples of packets and ground truth of links, per time window.
 
 use tailback_telemetry::{Mark, Sample, SampleLog, Samples};
 
@@ -26,8 +26,8 @@ pub struct WindowProbe {
 }
 
 impl WindowProbe {
-    /// For a shard with these links and a run that cannot be shorter than `minimum_duration_ps`: a good first guess
-    /// saves merging windows over and over.
+    /// For a shard with these links and a run that lasts at least `minimum_duration_ps`: a good
+    /// first guess avoids merging windows repeatedly.
     pub(crate) fn new(links: &[Link], settings: &Settings, minimum_duration_ps: u64) -> Self {
         let Settings { windows, packet_bytes, .. } = *settings;
         let width = minimum_duration_ps / (2 * u64::from(windows));
@@ -44,15 +44,17 @@ impl WindowProbe {
         1 << self.windows.shift
     }
 
-    /// What the probes of all shards measured: length of a window, all sums by window, label and link,
-    /// and all truths by window and link, of a run that ended at `end`. Uses so many threads.
+    /// Merges the probes of all shards of a run that ended at `end`: length of a window,
+    /// samples by window, label and link, and ground truth by window and link. Uses `threads`
+    /// threads.
     pub(crate) fn join(
         mut parts: Vec<WindowProbe>,
         end: u64,
         threads: usize,
     ) -> (u64, Samples, TruthTable) {
         let mut window_ps = parts.iter().map(WindowProbe::window_ps).max().unwrap_or(0);
-        // Where hosts were at work among themselves, the last packet may have come long before the end.
+        // Ranks may have communicated within hosts, or computed, long after the last
+        // packet.
         let most = parts.first().map_or(0, |measure| 2 * u64::from(measure.windows.target));
         while window_ps > 0 && end / window_ps >= most {
             window_ps *= 2;
@@ -101,7 +103,7 @@ impl WindowProbe {
         self.truth.congested(window, link, observed);
     }
 
-    /// Makes windows as long as `window_ps`, a power of two times theirs.
+    /// Lengthens windows to `window_ps`, a power of two times theirs.
     fn lengthen(&mut self, window_ps: u64) {
         while self.window_ps() < window_ps {
             self.double();

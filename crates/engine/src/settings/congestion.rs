@@ -2,23 +2,24 @@
 
 use serde::Deserialize;
 
-/// What is done about congestion, and what the scheme needs besides.
+/// The congestion control scheme and its own parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum CongestionScheme {
-    /// As the specification has it.
+    /// As specified by InfiniBand.
     #[default]
     Infiniband,
-    /// The Marking_Rate changes while victims are created.
+    /// DCMS: the Marking_Rate changes while victim flows are created.
     Dcms {
-        /// The Marking_Rate while there are none.
+        /// Marking_Rate while no victims are created.
         calm_marking_rate: u32,
-        /// For how long after the last sign of them there are victims.
+        /// How long after the last sign of a victim the switch still counts as creating
+        /// them.
         hold_ps: u64,
     },
-    /// Senders stop at a notification and go on when the switch says so.
+    /// RGBCC: senders stop at a notification and resume when the switch tells them to.
     Rgbcc {
-        /// Queue at which it does.
+        /// Queue at which the switch tells them to resume.
         green_bytes: u64,
     },
 }
@@ -36,7 +37,8 @@ pub struct CongestionControl {
     pub marking_rate: u32,
     /// Smaller packets are not marked (Packet_Size).
     pub packet_bytes: u32,
-    /// Mark also where the lane has no credit: it suffers from congestion further on (Victim_Mask).
+    /// Also mark at lanes without credit, which are victims of congestion downstream
+    /// (Victim_Mask).
     pub victims: bool,
     /// What a notification adds to the index (CCTI_Increase).
     pub increase: u32,
@@ -49,7 +51,7 @@ pub struct CongestionControl {
 }
 
 impl CongestionControl {
-    /// What is wrong with the values, if anything: the value and what would be right.
+    /// The invalid value and what would be valid, if a value is out of range.
     pub(crate) fn problem(&self) -> Option<(String, &'static str)> {
         let wrong = |value: &str, valid| Some((value.to_owned(), valid));
         match self.scheme {

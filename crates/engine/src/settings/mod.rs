@@ -1,4 +1,4 @@
-//! How switches, cables, adapters and the MPI library behave: every parameter of a run.
+//! Settings of a run: how switches, cables, adapters and the MPI library behave.
 
 mod congestion;
 mod pacing;
@@ -14,62 +14,64 @@ use serde::Deserialize;
 
 use crate::EngineError;
 
-/// Where the buffer space a packet holds is given back.
+/// When the buffer space of a packet is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Buffering {
-    /// InfiniBand: the packet stays in the input buffer until its tail has left the switch.
+    /// As in InfiniBand: when the packet's tail has left the switch.
     Input,
-    /// An output buffer takes the packet as soon as there is credit for its next hop, and the
-    /// input space is free at once. CODES' fat tree, which the thesis used, is of this kind.
+    /// An output buffer takes the packet as soon as there is credit for its next hop, which
+    /// frees the input buffer. CODES' fat-tree model, which Taffet (2019) used, works this way.
     Output,
 }
 
-/// When a packet may leave a switch it is still entering.
+/// Whether a packet may leave a switch before it has entered completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switching {
-    /// Its head leaves while its tail arrives.
+    /// The head may leave while the tail is still arriving.
     CutThrough,
-    /// Its head leaves after its tail has arrived.
+    /// The head leaves after the tail has arrived.
     StoreAndForward,
 }
 
-/// How one link is chosen among the candidates of a route.
+/// How one link is selected among the candidates of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routing {
-    /// Least queue at the switch itself, ties by a random start (per packet).
+    /// The shortest queue at this switch, ties broken by a random start; per packet.
     Adaptive,
     /// Uniformly at random per packet.
     Random,
     /// D-mod-k: by destination (Zahavi et al., 2010), the same for every packet.
     Deterministic,
-    /// VC routing: by the first packet of each message, where the fewest messages go (document 004).
+    /// Virtual-circuit routing: the first packet of each message takes the link with the fewest
+    /// messages (Birk and Zdornov 2009).
     #[serde(rename = "vc")]
     VirtualCircuit,
 }
 
-/// Who is next at an output.
+/// Which packet an output serves next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arbitration {
     /// First come, first served.
     #[default]
     Fcfs,
-    /// The input ports in turn.
+    /// Round-robin over the input ports.
     RoundRobin,
 }
 
-/// Whether packets leave the shortest way, where the routing rule offers detours.
+/// Whether packets take non-minimal routes, where the routing rule offers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Detour {
-    /// Minimal routes.
+    /// Minimal routes only.
     Never,
-    /// By a random intermediate place (Valiant, 1982).
+    /// Through a random intermediate switch or group (Valiant, 1982).
     Valiant,
-    /// Minimal or Valiant, whichever looks cheaper at the first switch (UGAL-L; Singh, 2005).
+    /// Minimal or Valiant, whichever has the lower cost at the first switch (UGAL-L; Singh,
+    /// 2005).
     Ugal,
 }
 
@@ -79,13 +81,13 @@ pub enum Detour {
 pub enum Injection {
     /// One message after the other.
     Fifo,
-    /// A packet of each message in turn.
+    /// One packet of each message in turn.
     RoundRobin,
-    /// A line of messages for each destination, the lines in turn.
+    /// A queue per destination, served round-robin.
     PerDestination,
 }
 
-/// As a scenario says it.
+/// The value as written in a scenario.
 impl fmt::Display for Injection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -96,7 +98,7 @@ impl fmt::Display for Injection {
     }
 }
 
-/// When a port counts as congested (thesis §3.2 and §5.10).
+/// When a port counts as congested (Taffet 2019, §3.2 and §5.10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkingRule {
@@ -110,19 +112,19 @@ pub enum MarkingRule {
     Proportional,
 }
 
-/// When a port is looked at (thesis §5.10).
+/// When the congestion of a port is evaluated (Taffet 2019, §5.10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkingPoint {
-    /// As the packet arrives and its output is known.
+    /// When the packet arrives and its output is known.
     Arrival,
-    /// As it is inserted in the output queue, credit in hand.
+    /// When the packet has credit and enters the output queue.
     Insertion,
-    /// As its head leaves.
+    /// When the packet's head leaves.
     Departure,
 }
 
-/// Every parameter of a run but the fabric and the traffic.
+/// All parameters of a run except the fabric and the traffic.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -130,7 +132,7 @@ pub struct Settings {
     pub seed: u64,
     /// Payload of a full packet.
     pub packet_bytes: u32,
-    /// What a packet costs on the wire on top of its payload.
+    /// Bytes a packet adds to its payload on the wire.
     pub header_bytes: u32,
     /// Buffer at the far end of each link.
     pub buffer_bytes: u32,
@@ -138,11 +140,11 @@ pub struct Settings {
     pub buffering: Buffering,
     /// See [`Switching`].
     pub switching: Switching,
-    /// From a packet's head at the input to its head at the output, nothing in the way.
+    /// Latency from a packet's head at the input to its head at the output, without contention.
     pub switch_delay_ps: u64,
     /// See [`Routing`].
     pub routing: Routing,
-    /// Entries of a switch, of routing `vc`.
+    /// Table entries of a switch, for routing `vc`.
     #[serde(default)]
     pub vc_entries: u32,
     /// See [`Pacing`].
@@ -156,31 +158,32 @@ pub struct Settings {
     /// See [`Arbitration`].
     #[serde(default)]
     pub arbitration: Arbitration,
-    /// How much faster than its link an input port hands packets to the crossbar; 0: no limit.
+    /// Crossbar rate of an input port relative to its link; 0 for no limit.
     #[serde(default)]
     pub crossbar_speedup: f64,
-    /// Service levels: each has the virtual lanes the routing rule needs for its own.
+    /// Service levels, each with its own set of the virtual lanes that the routing rule needs.
     #[serde(default = "one")]
     pub services: u8,
-    /// Bytes a lane may send before the next one's turn, by service level; empty: no arbitration
-    /// between lanes but the order of arrival (or a packet each in turn where outputs are given out
-    /// one packet at a time).
+    /// Bytes that a lane may send before the next lane's turn, by service level. Empty for no
+    /// weights: lanes are served in order of arrival, or one packet each in turn where outputs
+    /// are arbitrated per packet.
     #[serde(default)]
     pub lane_weights: Vec<u32>,
-    /// See [`CongestionControl`]; none: off.
+    /// See [`CongestionControl`]; off when absent.
     #[serde(default)]
     pub congestion_control: Option<CongestionControl>,
     /// See [`Injection`].
     pub injection: Injection,
     /// Software latency between the posting of a send and its first byte at the adapter.
     pub send_delay_ps: u64,
-    /// Messages above this wait for their receive to be posted.
+    /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
     /// Rate between ranks of one host.
     pub local_gbps: f64,
     /// Latency between ranks of one host.
     pub local_delay_ps: u64,
-    /// False: packets meet nobody, only their own adapter's line rate (the ideal network).
+    /// False for the ideal network: packets see no contention, only their own adapter's line
+    /// rate.
     pub contention: bool,
     /// Sample packets and count links.
     pub measure: bool,
@@ -192,7 +195,8 @@ pub struct Settings {
     pub when: MarkingPoint,
     /// Count the injection link as a hop.
     pub count_injection: bool,
-    /// Time windows: at least so many, at most twice as many (fewer if the run is very short).
+    /// Time windows: at least this many and at most twice as many; fewer if the run is very
+    /// short.
     pub windows: u32,
     /// Further probes.
     #[serde(default)]
@@ -242,7 +246,7 @@ fn one() -> u8 {
     1
 }
 
-/// The least a packet occupies on the wire: an InfiniBand header with its checksums, rounded up.
+/// Smallest packet on the wire: an InfiniBand header with its checksums, rounded up.
 pub const MIN_WIRE_BYTES: u32 = 32;
 
 impl Settings {
@@ -259,36 +263,36 @@ impl Settings {
             && self.contention
     }
 
-    /// Whether a packet that arrives meets congestion just where it has to wait for credit: all that is in the
-    /// queue waits for it.
+    /// Whether an arriving packet is marked exactly when it has to wait for credit: then the
+    /// mark is known when the output is requested.
     pub(crate) fn marks_on_grant(&self) -> bool {
         let by_credit = self.rule == MarkingRule::QueueExceedsCredit;
         by_credit && self.when == MarkingPoint::Arrival && !self.arbitrated()
     }
 
-    /// Whether what happens at a switch may matter at once to nodes that are not its neighbours: on an ideal
-    /// network, and where switches tell senders of a red light.
+    /// Whether a switch can affect nodes that are not its neighbours without the lookahead's
+    /// delay: on an ideal network, and where switches notify senders directly (RGBCC).
     pub(crate) fn reaches_far(&self) -> bool {
         let control = self.congestion_control.as_ref();
         !self.contention
             || control.is_some_and(|c| matches!(c.scheme, CongestionScheme::Rgbcc { .. }))
     }
 
-    /// Whether outputs are given out one packet at a time (see `arbiter.rs`).
+    /// Whether outputs are arbitrated one packet at a time (see `switch/arbitration.rs`).
     pub fn arbitrated(&self) -> bool {
         self.arbitration != Arbitration::Fcfs
             || self.crossbar_speedup > 0.0
             || !self.lane_weights.is_empty()
     }
 
-    /// What lane `lane` of a link may send before the next one's turn.
+    /// Bytes that lane `lane` of a link may send before the next lane's turn.
     pub(crate) fn weight_bytes(&self, lane: u8) -> u32 {
         let services = usize::from(self.services.max(1));
         let weight = self.lane_weights.get(usize::from(lane) % services);
         weight.copied().unwrap_or(0)
     }
 
-    /// Checks values against each other.
+    /// Checks the values and their combinations.
     ///
     /// # Errors
     /// [`EngineError::Setting`] names the field, the value and the valid range.

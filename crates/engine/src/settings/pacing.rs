@@ -1,30 +1,31 @@
-//! Pacing of flows that have a rate.
+//! Settings of the pacing of flows that have a rate.
 
 use serde::Deserialize;
 
-/// How flows with a rate are paced.
+/// How flows that have a rate are paced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Pacing {
     /// Rates are ignored.
     #[default]
     Off,
-    /// A leaky bucket of so many bytes on top of one packet (virtual scheduling, ITU-T I.371).
+    /// A leaky bucket of `depth_bytes` on top of one packet (virtual scheduling, ITU-T I.371).
     LeakyBucket {
-        /// What may be sent at once after a pause.
+        /// Bytes that may be sent in a burst after a pause.
         depth_bytes: u32,
     },
     /// At least the interval between any two packets.
     Spaced,
-    /// By timetable; late packets follow each other at `percent` of the interval at least.
+    /// Packets are scheduled at the flow's rate; late packets catch up, but no closer than
+    /// `percent` of the interval apart.
     Elastic {
         /// Percent of the interval, 1 to 100.
         percent: u32,
     },
 }
 
-/// Where in its first interval a paced flow begins. Flows of one rate that start together stay in step
-/// otherwise, and so do their collisions.
+/// Start of a paced flow within its first interval. Flows of equal rate that start together would
+/// otherwise stay in step, and keep colliding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PacingOffset {
@@ -33,7 +34,7 @@ pub enum PacingOffset {
     None,
     /// Anywhere, at random.
     Random,
-    /// By how far its destination is from its source, round the nodes as they are numbered: flows of
-    /// a node one after the other, and flows to a node too.
+    /// Proportional to the distance from source to destination in node numbers, modulo the
+    /// number of nodes: this staggers the flows of a source, and those to a destination.
     Shift,
 }

@@ -1,23 +1,23 @@
-//! Probes that a run can have besides samples and truth.
+//! Settings of the optional probes.
 
 use serde::Deserialize;
 
 use crate::EngineError;
 
-/// Which probes a run has besides samples and truth, none unless asked for.
+/// Optional probes, off by default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Probes {
     /// Time between two readings of the port counters, 0 for none.
     pub counters_ps: u64,
-    /// Time between two looks at the queues, 0 for none.
+    /// Time between two readings of the queue lengths, 0 for none.
     pub queues_ps: u64,
-    /// What packets carry, and how many of them are kept one by one.
+    /// What packet headers carry, and how many packets are recorded; none when absent.
     pub carry: Option<HeaderSettings>,
 }
 
 impl Probes {
-    /// Whether there is any.
+    /// Whether any probe is on.
     pub fn any(&self) -> bool {
         *self != Self::default()
     }
@@ -30,13 +30,14 @@ impl Probes {
         self.carry.as_ref().map_or(Ok(()), HeaderSettings::check)
     }
 
-    /// Whether counters or queues of ports are asked for.
+    /// Whether port counters or queue lengths are recorded.
     pub(crate) fn of_ports(&self) -> bool {
         self.counters_ps > 0 || self.queues_ps > 0
     }
 }
 
-/// What packets carry. Fields from the least bit of the header; links are numbered from 1, 0 is none.
+/// What packet headers carry. Fields are listed from the lowest bit; links are numbered from 1, 0
+/// means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeaderScheme {
@@ -58,7 +59,7 @@ pub enum HeaderScheme {
     EdgeMarking,
 }
 
-/// A scheme with its parameters, and how many packets are kept.
+/// A header scheme with its parameters, and how many packets are recorded.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderSettings {
@@ -68,13 +69,13 @@ pub struct HeaderSettings {
     pub hash_bits: u32,
     /// Bits c of a hop count.
     pub count_bits: u32,
-    /// Chance of a switch to act, for the schemes that have one.
+    /// Probability that a switch acts, for the schemes that use one.
     pub probability: f64,
-    /// Queue of the highest level, for the worst hop.
+    /// Queue length of the highest level, for scheme worst-hop.
     pub level_bytes: u64,
-    /// Packets to keep at most: of more, one in k carries a sample.
+    /// Maximum number of recorded packets; with more packets, one in k carries a sample.
     pub most: u64,
-    /// One in so many packets carries a sample, drawn from each so many in sequence.
+    /// One packet in this many carries a sample, drawn at random from each group of that size.
     pub one_in: u64,
 }
 
@@ -93,7 +94,7 @@ impl HeaderSettings {
         if !(1..=8).contains(&self.count_bits) {
             return wrong("count_bits", self.count_bits.to_string(), "1 to 8");
         }
-        // A switch that always acts hides every hop before it.
+        // A switch that always acts overwrites all earlier hops.
         if !(self.probability > 0.0 && self.probability < 1.0) {
             return wrong("probability", self.probability.to_string(), "above 0, below 1");
         }

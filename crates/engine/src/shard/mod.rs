@@ -1,4 +1,4 @@
-//! A shard: some switches with the nodes on them, and all that happens there.
+//! A shard: a set of switches with their nodes, and the simulation of all events there.
 
 mod prefetch;
 mod setup;
@@ -22,24 +22,25 @@ use crate::switch::virtual_circuits::VirtualCircuits;
 pub(crate) struct Shard<'a, P> {
     pub model: &'a Model<'a>,
     pub number: u8,
-    /// When what happens happens. Goes back where another group is next.
+    /// Current time. Goes back when the next group of a window begins.
     pub now: u64,
-    /// The latest of those times.
+    /// The latest event time.
     pub end: u64,
     pub queue: EventQueue,
-    /// As of [`crate::parallel::partition::Partition`].
+    /// Groups on the boundary: see [`crate::parallel::partition::Partition`].
     pub boundary: u32,
     pub links: Links,
     pub packets: PacketPool,
     pub upcoming: Upcoming,
     pub arbiter: Arbiter,
-    /// Outputs are given out one packet at a time.
+    /// Outputs are arbitrated one packet at a time.
     pub arbitrated: bool,
-    /// Load alone decides among candidates side by side: adaptive routing, one lane a link.
+    /// Adaptive routing with one lane per link: load alone selects among consecutive
+    /// candidates.
     pub adaptive_single_lane: bool,
     /// See [`crate::Settings::marks_on_grant`].
     pub marks_on_grant: bool,
-    /// There is congestion control.
+    /// Congestion control is on.
     pub has_congestion_control: bool,
     pub congestion: CongestionState,
     pub virtual_circuits: VirtualCircuits,
@@ -50,23 +51,24 @@ pub(crate) struct Shard<'a, P> {
     pub probe: P,
     /// What goes to each other shard at the end of the window.
     pub outbox: Vec<Handoff>,
-    /// Nothing in the outboxes matters before this time.
+    /// Nothing in the outboxes takes effect before this time.
     pub first_handoff_ps: u64,
     pub events: u64,
-    /// Packets put on a wire.
+    /// Packets transmitted.
     pub transmissions: u64,
     pub delivered: u64,
     pub packet_hops: u64,
 }
 
 impl<P: Probe> Shard<'_, P> {
-    /// Does all that happens in `window`.
+    /// Processes all events of `window`.
     pub fn run_window(&mut self, window: u64) {
         self.run_boundary(window);
         self.run_interior();
     }
 
-    /// Does what happens in `window` on the border of the shard. All that it has for others is known then.
+    /// Processes the events of `window` in the boundary groups. Everything for other shards is
+    /// known then.
     pub fn run_boundary(&mut self, window: u64) {
         if self.queue.next_window() > window {
             return;
@@ -79,7 +81,7 @@ impl<P: Probe> Shard<'_, P> {
         self.process_events();
     }
 
-    /// Does the rest of what happens in the open window.
+    /// Processes the other events of the open window.
     pub fn run_interior(&mut self) {
         if self.queue.is_paused() {
             self.queue.resume();
@@ -88,7 +90,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Serves events of the open window up to where it stops.
+    /// Processes events of the open window up to its pause.
     fn process_events(&mut self) {
         loop {
             self.continue_prefetch();
@@ -104,12 +106,12 @@ impl<P: Probe> Shard<'_, P> {
             } else {
                 self.handle_event(event);
             }
-            // The last credit comes back later, but nothing happens by it.
+            // The last credit returns later, but has no effect.
             self.end = self.end.max(self.now);
         }
     }
 
-    /// What is neither an arrival nor credit.
+    /// Processes an event other than an arrival or credit.
     fn handle_event(&mut self, event: Event) {
         match event.class() {
             EventKind::Departure => self.on_departure(event.entity(), event.packet()),
@@ -124,8 +126,8 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Puts a packet into the hands of `shard`, which may be this one: it comes by `link`, numbered over
-    /// the whole fabric, and is ready at its next vertex when it says.
+    /// Sends a packet to `shard`, which may be this one. It comes by `link` (fabric number) and
+    /// is ready at its next vertex at `packet.ready`.
     #[inline]
     pub fn send_packet(&mut self, shard: u8, link: u32, packet: &Packet, light: Light) {
         if shard == self.number {
@@ -144,7 +146,7 @@ impl<P: Probe> Shard<'_, P> {
         self.queue.push_for(group, Event::new(packet.ready, EventKind::Arrival, link, slot));
     }
 
-    /// Puts the outboxes into the post.
+    /// Publishes the outboxes for the other shards.
     pub fn publish_handoffs(&mut self, exchange: &Exchange) {
         let from = usize::from(self.number);
         for (to, handoff) in self.outbox.iter_mut().enumerate() {
@@ -155,7 +157,7 @@ impl<P: Probe> Shard<'_, P> {
         self.first_handoff_ps = u64::MAX;
     }
 
-    /// Takes from the post what is for this shard.
+    /// Receives what other shards have published for this one.
     pub fn receive_handoffs(&mut self, exchange: &Exchange) {
         let to = usize::from(self.number);
         let all = 0..self.outbox.len();
@@ -172,7 +174,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Nothing, here or in the post, happens before this window.
+    /// The first window in which an event is pending, here or in the outboxes.
     pub fn next_window(&self) -> u64 {
         if self.queue.is_paused() {
             return self.queue.window() + 1;
@@ -184,7 +186,7 @@ impl<P: Probe> Shard<'_, P> {
         self.queue.next_window().min(handoff)
     }
 
-    /// Ranks that have not finished their programs.
+    /// Number of ranks that have not finished their programs.
     pub fn unfinished(&self) -> usize {
         let ends = &self.model.program.rank_start;
         let ranks = self.model.ranks_of(self.number).iter().zip(&self.ranks);

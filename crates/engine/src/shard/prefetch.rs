@@ -1,9 +1,9 @@
-//! Looking ahead: the memory that the next events of a window will need is asked for, and the routes of
-//! their packets are worked out as far as they do not depend on load.
+//! Prefetching: requests the memory that the next events of a window need, and computes the routes
+//! of their packets as far as they do not depend on load.
 //!
-//! Events pass through this in blocks, each block in stages while others are served before it: every stage
-//! reads what the one before has asked for, and asks for what that names. A block is parted by the kind of
-//! its events once, without a branch on what nothing can predict.
+//! Upcoming events pass through a pipeline in blocks; each time a block has been processed, every
+//! stage advances by one block. A stage reads what the one before has requested, and requests what
+//! that refers to. A block is split by event kind once, without unpredictable branches.
 
 use crate::events::queue::EventKind;
 use crate::network::link::Lane;
@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::shard::upcoming::{BLOCK, LOOKAHEAD_EVENTS, Upcoming};
 
 impl<P: Probe> Shard<'_, P> {
-    /// Begins to look ahead in a window that has been opened.
+    /// Starts the pipeline in a window that has just been opened.
     pub fn begin_prefetch(&mut self) {
         let upcoming = &mut self.upcoming;
         (upcoming.events_begun, upcoming.routes_used) = (0, 0);
@@ -26,7 +26,7 @@ impl<P: Probe> Shard<'_, P> {
         self.prefetch_destinations(0);
     }
 
-    /// Looks further ahead where a block has been served.
+    /// Advances the pipeline when a block has been processed.
     #[inline(always)]
     pub fn continue_prefetch(&mut self) {
         if self.queue.taken() == self.upcoming.events_begun {
@@ -39,7 +39,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// The packets that wait first for the credit that comes back.
+    /// The first packets that wait for the credit that returns.
     #[inline]
     fn first_waiting(&self, block: usize) -> impl Iterator<Item = u32> {
         let credits = &self.upcoming.credits;
@@ -47,7 +47,8 @@ impl<P: Probe> Shard<'_, P> {
         lanes.filter_map(Lane::waiting_ends).map(|(first, _)| first)
     }
 
-    /// Messages that begin, have been sent or have arrived; and ranks that go on.
+    /// Calls `message` for messages that begin, were sent or arrived, and `rank` for ranks that
+    /// continue.
     #[inline]
     fn for_messages_and_ranks(&self, block: usize, message: impl Fn(u32), rank: impl Fn(u32)) {
         for event in self.queue.upcoming(block * BLOCK, BLOCK) {
@@ -59,11 +60,11 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// First stage: asks for what the events name.
+    /// First stage: prefetches what the events refer to.
     fn prefetch_entities(&mut self, block: usize) {
         let Upcoming { arrivals, adapters, credits, .. } = &mut self.upcoming;
         for event in self.queue.upcoming(block * BLOCK, BLOCK) {
-            // What is no arrival names no packet, and this asks for something in vain.
+            // Other events have no packet; the prefetch is then wasted but harmless.
             self.packets.prefetch(event.packet());
             arrivals.note(event.packet(), event.is(EventKind::Arrival));
             adapters.note(event.entity(), event.is(EventKind::Adapter));
@@ -80,8 +81,8 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Second stage, where the network does not fit the cache: asks for what the packets name, and for those
-    /// who wait for credit.
+    /// Second stage, if the network does not fit in the cache: prefetches what the packets
+    /// refer to, and the packets that wait for credit.
     fn prefetch_packets(&self, block: usize) {
         if !self.links.exceed_cache() {
             return;
@@ -99,7 +100,7 @@ impl<P: Probe> Shard<'_, P> {
         );
     }
 
-    /// Third stage: finds the routes; asks for lanes and messages.
+    /// Third stage: computes routes; prefetches lanes and messages.
     fn find_routes(&mut self, block: usize) {
         for attachment in self.upcoming.arrivals.of(block) {
             let packet = &self.packets[self.upcoming.arrivals.at(attachment)];
@@ -133,8 +134,9 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Last stage: asks for the sides of messages; where the network does not fit the cache, for the lanes that
-    /// packets would take if nothing happened before, otherwise for those by which those came who wait.
+    /// Last stage: prefetches endpoint states of messages. If the network does not fit in the
+    /// cache, also the lanes that packets would take if nothing happened before; otherwise the
+    /// lanes that waiting packets came by.
     fn prefetch_destinations(&self, block: usize) {
         let Upcoming { received, arrivals, routes, .. } = &self.upcoming;
         for packet in self.first_waiting(block).map(|slot| &self.packets[slot]) {

@@ -1,4 +1,4 @@
-//! How the shards of a world are made.
+//! Construction of shards from the model.
 
 use tailback_program::Rank;
 
@@ -18,7 +18,7 @@ use crate::switch::arbiter::Arbiter;
 use crate::switch::virtual_circuits::VirtualCircuits;
 
 impl Model<'_> {
-    /// Shard `number` as it is before anything happens; `probe` makes its probe for its links.
+    /// Shard `number` in its initial state; `probe` makes its probe for its links.
     pub fn shard<P>(&self, number: u8, probe: impl Fn(&[Link]) -> P) -> Shard<'_, P> {
         let mut shard = self.idle(number, probe);
         for &rank in self.ranks_of(number) {
@@ -113,7 +113,8 @@ impl Model<'_> {
             global: link as u32,
             dst,
             shard: self.partition.of_vertex(dst),
-            // Ports of switches are counted before the run; those of nodes name nothing.
+            // The ports of switches are checked before the run; ports of nodes are not
+            // used.
             port: back as u16,
             src_group: self.group(src),
             to_node: self.fabric.is_node(dst),

@@ -1,21 +1,21 @@
-//! What is known of the events that come next in a window.
+//! State of the prefetch pipeline: what is known of upcoming events.
 
 use crate::switch::route::Route;
 
-/// Events of a block.
+/// Events per block.
 pub(super) const BLOCK: usize = 16;
 
-/// Blocks that are looked at, the one that is served included.
+/// Blocks in the pipeline, including the one being processed.
 pub(super) const BLOCKS: usize = 8;
 
-/// Events of them.
+/// Events in the pipeline.
 pub(super) const LOOKAHEAD_EVENTS: usize = BLOCKS * BLOCK;
 
-/// Something that some events of each block name, in the order of the events.
+/// Entities that events of each block refer to, in event order.
 #[derive(Debug)]
 pub(super) struct EntityBlocks {
     items: [u32; LOOKAHEAD_EVENTS],
-    /// How many there have been, up to the end of each block.
+    /// Total number of entities up to the end of each block.
     ends: [usize; BLOCKS],
     n: usize,
 }
@@ -31,10 +31,10 @@ impl EntityBlocks {
         (self.ends, self.n) = ([0; BLOCKS], 0);
     }
 
-    /// Adds `name` if it is one of those `wanted`.
+    /// Appends `entity` if it is `wanted`, without a branch.
     #[inline(always)]
-    pub fn note(&mut self, name: u32, wanted: bool) {
-        self.items[self.n % LOOKAHEAD_EVENTS] = name;
+    pub fn note(&mut self, entity: u32, wanted: bool) {
+        self.items[self.n % LOOKAHEAD_EVENTS] = entity;
         self.n += usize::from(wanted);
     }
 
@@ -44,7 +44,7 @@ impl EntityBlocks {
         self.ends[block % BLOCKS] = self.n;
     }
 
-    /// Places of what a block names.
+    /// Positions of the entities of a block.
     #[inline(always)]
     pub fn of(&self, block: usize) -> std::ops::Range<usize> {
         self.ends[block.wrapping_sub(1) % BLOCKS]..self.ends[block % BLOCKS]
@@ -56,20 +56,20 @@ impl EntityBlocks {
     }
 }
 
-/// What is known of the events that come next.
+/// What is known of upcoming events.
 #[derive(Debug)]
 pub(crate) struct Upcoming {
-    /// Packets that arrive, and nodes whose adapters go on.
+    /// Packets that arrive, and nodes whose adapters may send.
     pub(super) arrivals: EntityBlocks,
     pub(super) adapters: EntityBlocks,
-    /// Lanes whose credit comes back as an event.
+    /// Lanes whose credit returns as an event.
     pub(super) credits: EntityBlocks,
-    /// Messages whose packets come to their nodes.
+    /// Messages whose packets reach their nodes.
     pub(super) received: EntityBlocks,
-    /// Routes of packets in the order of their arrivals, and how many have been used.
+    /// Routes of arriving packets in event order, and how many have been used.
     pub(super) routes: [Route; LOOKAHEAD_EVENTS],
     pub(super) routes_used: usize,
-    /// Events of the window up to which all blocks have been begun.
+    /// Events of the window whose blocks have started processing.
     pub(super) events_begun: usize,
 }
 
@@ -88,7 +88,7 @@ impl Default for Upcoming {
 }
 
 impl Upcoming {
-    /// What is known of the route of the next packet whose arrival has been looked at.
+    /// The precomputed route of the next arrival.
     #[inline(always)]
     pub fn next_route(&mut self) -> Route {
         self.routes_used += 1;

@@ -1,9 +1,10 @@
-//! Packets that wait at outputs that are given out one packet at a time, and whose turn it is.
+//! State of outputs that are arbitrated one packet at a time: waiting packets, and whose turn it
+//! is.
 
 use crate::network::cable::Cable;
 use crate::network::link::NEVER;
 
-/// Packets from one input that wait for one lane.
+/// Queue of packets from one input that wait for one lane.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InputQueue {
     pub(super) input: u16,
@@ -11,39 +12,40 @@ pub(super) struct InputQueue {
     pub(super) tail: u32,
 }
 
-/// Packets that wait for one lane.
+/// Queues of packets that wait for one lane.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LaneQueues {
-    /// Inputs with packets, in order of their number.
+    /// Inputs with waiting packets, in order of port number.
     pub(super) lines: Vec<InputQueue>,
     /// Input served last.
     pub(super) last: u16,
 }
 
-/// Whose turn it is at one output.
+/// Whose turn it is at an output.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OutputTurn {
-    /// Lane served last, and what is left of its weight in bytes.
+    /// Lane served last, and the remaining bytes of its weight.
     pub(super) lane: u8,
     pub(super) left: u32,
-    /// Packets that wait for any lane.
+    /// Packets waiting for any lane.
     pub(super) waiting: u32,
-    /// When an event is due that gives the output out again, [`NEVER`] if none is.
+    /// When the next arbitration event is due, [`NEVER`] if none is.
     pub(super) due: u64,
 }
 
-/// All lines of a shard.
+/// Arbitration state of all outputs of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Arbiter {
     pub(super) waiting: Vec<LaneQueues>,
     pub(super) turns: Vec<OutputTurn>,
-    /// When the crossbar has taken what it is taking from each input, and the link that leads there.
+    /// When the crossbar has read the current packet of each input, and the cable of the link
+    /// that leads there.
     pub(super) input_free: Vec<u64>,
     pub(super) inputs: Vec<Cable>,
 }
 
 impl Arbiter {
-    /// For links with so many lanes each; `inputs` are those that run back.
+    /// For links with `lanes` lanes each; `inputs` are the cables of the reverse links.
     pub fn new(inputs: Vec<Cable>, lanes: usize) -> Self {
         let links = inputs.len();
         Self {
@@ -54,7 +56,7 @@ impl Arbiter {
         }
     }
 
-    /// First packet of every line, with the lane waited for.
+    /// First packet of every queue, with the lane it waits for.
     pub fn heads(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let lanes = self.waiting.iter().enumerate();
         lanes.flat_map(|(lane, w)| w.lines.iter().map(move |line| (lane as u32, line.head)))

@@ -1,10 +1,10 @@
-//! Outputs that are given out one packet at a time: round-robin over inputs, arbitration between
-//! virtual lanes, and a crossbar that is not infinitely fast.
+//! Arbitration of outputs one packet at a time: round-robin over inputs, weights between virtual
+//! lanes, and a crossbar of finite speed.
 //!
 //! First come, first served needs none of this: an output is booked ahead as packets arrive
-//! (`hop.rs`). Here a packet waits in a line for its lane, one line for each input port it came by,
-//! until the output is idle; then lanes are asked in their turn, and in a lane the inputs in theirs.
-//! That costs an event for each packet that had to wait.
+//! (`forwarding.rs`). Here a packet waits in a queue for its lane, one queue per input port, until
+//! the output is idle. Then the lanes are served in turn, and within a lane the inputs in turn.
+//! This costs an event for each packet that had to wait.
 
 use crate::events::queue::{Event, EventKind};
 use crate::network::link::{NEVER, NIL};
@@ -15,7 +15,7 @@ use crate::switch::arbiter::InputQueue;
 use crate::switch::route::Output;
 
 impl<P: Probe> Shard<'_, P> {
-    /// A packet asks for `lane`.
+    /// A packet requests `lane`.
     pub fn request(&mut self, lane: u32, slot: u32) {
         let link = self.links.link_of(lane);
         let (input, wire) = (self.packets[slot].input, self.packets[slot].wire);
@@ -38,7 +38,7 @@ impl<P: Probe> Shard<'_, P> {
         self.give_out(link);
     }
 
-    /// The event that an output may be idle.
+    /// An output may be idle.
     pub fn on_free(&mut self, link: u32) {
         let turn = &mut self.arbiter.turns[link as usize];
         if turn.due == self.now {
@@ -47,7 +47,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Gives the output to the next packet if it is idle; sees to it that somebody asks again.
+    /// Grants the output to the next packet if it is idle, and schedules the next attempt.
     pub fn give_out(&mut self, link: u32) {
         if self.arbiter.turns[link as usize].waiting == 0 {
             return;
@@ -63,15 +63,16 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Serves one packet of the first lane in turn that has one to send. Returns when to ask again,
-    /// [`NEVER`] if credit will tell.
+    /// Serves one packet of the first lane in turn that can send. Returns when to try again,
+    /// [`NEVER`] if returning credit will trigger it.
     fn serve(&mut self, link: u32) -> u64 {
         let lanes = self.links.lanes_of(link);
         let n = (lanes.end - lanes.start) as u8;
         let mut again = NEVER;
         for step in 0..=n {
             let turn = &self.arbiter.turns[link as usize];
-            // The lane served last goes on while its weight lasts; then the others, then itself.
+            // The lane served last continues while its weight lasts; then the others in
+            // turn, then itself.
             if step == 0 && turn.left == 0 {
                 continue;
             }
@@ -101,7 +102,7 @@ impl<P: Probe> Shard<'_, P> {
         again
     }
 
-    /// Takes the next packet of a lane out of its line, with its credit; or says when to ask again.
+    /// Dequeues the next packet of a lane and takes its credit; or returns when to try again.
     fn next_in(&mut self, lane: u32) -> Result<u32, u64> {
         let waiting = &self.arbiter.waiting[lane as usize];
         let n = waiting.lines.len();
@@ -138,12 +139,12 @@ impl<P: Probe> Shard<'_, P> {
         Err(again)
     }
 
-    /// Number within the shard of the link that runs back along the packet's input port.
+    /// The reverse link of the packet's input port, shard index.
     pub fn input_link_of(&self, link: u32, slot: u32) -> u32 {
         self.first_port(link) + u32::from(self.packets[slot].input)
     }
 
-    /// Number within the shard of the first link of the switch that `link` leaves.
+    /// The first link of the switch that `link` leaves, shard index.
     pub fn first_port(&self, link: u32) -> u32 {
         self.model.first_port(self.model.fabric.link_src[self.links.global(link) as usize])
     }
@@ -155,7 +156,7 @@ impl<P: Probe> Shard<'_, P> {
         self.arbiter.input_free[self.input_link_of(self.links.link_of(lane), slot) as usize]
     }
 
-    /// Occupies the packet's input port for as long as the crossbar takes to read it.
+    /// Occupies the packet's input port while the crossbar reads it.
     fn take_input(&mut self, link: u32, slot: u32) {
         let speedup = self.model.settings.crossbar_speedup;
         if speedup == 0.0 {

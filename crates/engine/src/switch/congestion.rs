@@ -1,4 +1,4 @@
-//! What switches do about congestion: they mark packets, and show senders red and green lights.
+//! Congestion control in switches: marking packets, and the red and green lights of RGBCC.
 
 use crate::events::queue::{Event, EventKind};
 use crate::network::packet::{Flags, Light, Packet, PacketKind};
@@ -7,8 +7,8 @@ use crate::settings::{CongestionControl, CongestionScheme, MIN_WIRE_BYTES};
 use crate::shard::Shard;
 
 impl<P: Probe> Shard<'_, P> {
-    /// A packet that came to `switch` (numbered within the shard) is to leave by `lane`: marks it
-    /// where the queue is longer than congestion control allows.
+    /// A packet at `switch` (shard index) will leave by `lane`: marks it if the queue exceeds
+    /// the threshold of congestion control.
     pub fn mark_congestion(
         &mut self,
         control: &CongestionControl,
@@ -21,7 +21,8 @@ impl<P: Probe> Shard<'_, P> {
         if packet.content() != PacketKind::Data {
             return;
         }
-        // Where outputs are booked ahead the credit is spent on what is being sent: a root too.
+        // Where outputs are booked ahead, the credit may be spent on what is being sent:
+        // that is a root as well.
         let sending = self.links.free_at(self.links.link_of(lane)) > self.now;
         let now = self.now;
         let root = sending || self.links.has(lane, wire, now);
@@ -35,7 +36,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let lit = matches!(control.scheme, CongestionScheme::Rgbcc { .. });
         let eligible = over && (root || control.victims) && wire >= control.packet_bytes;
-        // A packet has room for one light.
+        // A packet carries at most one light.
         let taken = lit && flags.has(Flags::NOTIFIED);
         if eligible && !taken && self.congestion.marking.due(lane, rate) {
             flags.set(Flags::NOTIFIED, true);
@@ -47,7 +48,8 @@ impl<P: Probe> Shard<'_, P> {
         self.packets[slot].flags = flags;
     }
 
-    /// The packet in `slot` is marked at `lane`: its light is red until the queue is `green` bytes.
+    /// The packet in `slot` is marked at `lane`, whose light stays red until the queue falls to
+    /// `green` bytes.
     pub fn turn_red(&mut self, lane: u32, slot: u32, green: u64) {
         let message = self.packets[slot].message;
         let src = self.model.program.messages[message as usize].src;
@@ -60,14 +62,14 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Number of a lane over the whole fabric.
+    /// Fabric number of a lane.
     fn output_of(&self, lane: u32) -> u32 {
         let (link, lane) = self.links.link_and_lane(lane);
         link * u32::from(self.model.lanes()) + u32::from(lane)
     }
 
-    /// Sees to it that the light of `lane` is looked at when its queue can be down to `green` at the
-    /// earliest, a packet's time from now at least.
+    /// Schedules a check of the light of `lane` for when its queue can be down to `green` at
+    /// the earliest, at least one packet time from now.
     fn schedule_recheck(&mut self, lane: u32, green: u64) {
         let link = self.links.cable(self.links.lane(lane));
         let settings = &self.model.settings;
@@ -77,7 +79,7 @@ impl<P: Probe> Shard<'_, P> {
         self.queue.push(Event::new(time, EventKind::Light, lane, 0));
     }
 
-    /// The queue of a red light may have subsided.
+    /// The queue of a red light may have drained.
     pub fn on_light(&mut self, lane: u32) {
         let control: Option<&CongestionControl> = self.model.settings.congestion_control.as_ref();
         let Some(CongestionScheme::Rgbcc { green_bytes }) = control.map(|control| control.scheme)
@@ -101,10 +103,11 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// `node` learns that a light is green.
+    /// `node` is notified that a light is green.
     pub fn on_green(&mut self, node: u32, light: Light) {
         if self.adapter(node).flows().turn_green(light) {
-            // An event of its own: what else happens to this node now is not to depend on the order.
+            // A separate event, so that other events of this node at this time do not
+            // depend on the order.
             self.queue.push(Event::new(self.now, EventKind::Adapter, node, 0));
         }
     }

@@ -1,9 +1,9 @@
-//! One hop: arrival at a switch, choice of output, credit, departure.
+//! Forwarding: arrival at a switch, choice of output, credit, departure.
 //!
-//! A link serves packets in the order they obtain credit, and credit is given in the order of
-//! arrival. So a packet's departure can be computed the moment it has credit, and nothing happens
-//! between that moment and its arrival at the next switch: one event a hop. Credit on its way
-//! back is noted at its lane; it is an event only where somebody waits or there is no room for the note.
+//! A link serves packets in the order in which they obtain credit, and credit is granted in order
+//! of arrival. So a packet's departure can be computed as soon as it has credit, and nothing
+//! happens until it arrives at the next switch: one event per hop. Returning credit is noted at its
+//! lane; it is an event only where somebody waits for it or there is no room for a note.
 
 use std::hint::select_unpredictable;
 
@@ -21,8 +21,8 @@ use crate::shard::Shard;
 use crate::switch::route::{Output, Route};
 
 impl<P: Probe> Shard<'_, P> {
-    /// A packet is ready to leave a switch: its head came by `link` and is through the switch delay.
-    /// Or, on an ideal network, its tail reaches its node.
+    /// A packet that came by `link` is ready to leave a switch, the switch delay included. On
+    /// an ideal network: its tail reaches its node.
     pub fn on_arrival(&mut self, link: u32, slot: u32, route: Option<Route>) {
         let model = self.model;
         let packet = &self.packets[slot];
@@ -39,7 +39,7 @@ impl<P: Probe> Shard<'_, P> {
         if P::ON && !self.marks_on_grant && model.settings.when == MarkingPoint::Arrival {
             self.mark(out, slot, wire);
         }
-        // On a faster link the head holds back, so that the tail is there when it is due.
+        // Before a faster link the head waits, so that the tail is there when it is due.
         let cable = self.links.cable(self.links.lane(out.lane));
         let busy = cable.serialization_ps(wire);
         if tail_ready > self.now + busy {
@@ -62,7 +62,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// A packet that had to hold back may leave.
+    /// A packet that waited for its tail may leave.
     pub fn on_held_back(&mut self, slot: u32) {
         let packet = &mut self.packets[slot];
         packet.ready = self.now;
@@ -73,8 +73,8 @@ impl<P: Probe> Shard<'_, P> {
         self.request_output(out, slot, wire, (cable, cable.serialization_ps(wire)), input, false);
     }
 
-    /// Where a packet came in that came by a port of `switch`: the link that runs back, numbered within the
-    /// shard; [`NIL`] where no probe wants to know.
+    /// The reverse link of an input port of `switch`, shard index; [`NIL`] if no probe needs
+    /// it.
     #[inline(always)]
     fn input_link(&self, switch: u32, port: u16) -> u32 {
         if P::ON && self.probe.wants_inputs() {
@@ -84,12 +84,14 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// The same of a packet that waits for `link`.
+    /// The reverse link of the input port of a packet that waits for `link`; [`NIL`] if no
+    /// probe needs it.
     pub fn input_link_of_waiting(&self, link: u32, slot: u32) -> u32 {
         if P::ON && self.probe.wants_inputs() { self.input_link_of(link, slot) } else { NIL }
     }
 
-    /// A packet of `wire` bytes takes its output, or waits for it; its mark is shown, or has been.
+    /// A packet of `wire` bytes takes its output or waits for it. `marks` says whether its hop
+    /// is still to be reported.
     #[inline(always)]
     fn request_output(
         &mut self,
@@ -113,7 +115,8 @@ impl<P: Probe> Shard<'_, P> {
             self.depart(out, slot, sending, 0, input);
         } else {
             if marks {
-                // There is too little for this packet, or for the first of those who wait.
+                // There is too little credit for this packet, or for the first that
+                // waits.
                 debug_assert!(self.congested(out.lane, slot, wire));
                 self.report_hop(out, slot, wire, true);
             }
@@ -121,7 +124,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Congestion control of a packet that is at `switch` and goes on by `lane`.
+    /// Applies congestion control to a packet at `switch` that will leave by `lane`.
     #[inline(never)]
     fn control_congestion(&mut self, switch: u32, lane: u32, slot: u32) {
         if let Some(control) = &self.model.settings.congestion_control {
@@ -135,16 +138,17 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Bytes booked on the link of `lane` and waiting for it.
+    /// Bytes booked on the link of `lane` plus those that wait for the lane.
     pub fn queued(&self, lane: u32) -> u64 {
         let link = self.links.cable(self.links.lane(lane));
         let booked = self.links.free_at(self.links.link_of(lane)).saturating_sub(self.now);
         link.bytes_in(booked) + self.links.loads.waiting(lane)
     }
 
-    /// Credit has come back to a lane.
+    /// Credit has returned to a lane.
     ///
-    /// It counts as an event if it lets a packet go: whether others exist depends on the cut.
+    /// It counts as an event only if it lets a packet leave: whether other such events exist
+    /// depends on the partition.
     pub fn on_credit(&mut self, lane: u32, bytes: u32) {
         let before = self.transmissions;
         let state = self.links.lane_mut(lane);
@@ -155,7 +159,7 @@ impl<P: Probe> Shard<'_, P> {
         self.events -= u64::from(self.transmissions == before);
     }
 
-    /// Whoever waits at a lane may have credit now.
+    /// Grants credit to those who wait at a lane, in order.
     #[inline(never)]
     fn grant_waiters(&mut self, lane: u32) {
         let link = self.links.link_of(lane);
@@ -205,7 +209,7 @@ impl<P: Probe> Shard<'_, P> {
         self.forward(out, slot, cable, (self.now, end));
     }
 
-    /// Gives `lane`, of this shard, back the buffer space of a packet that is free at `freed`.
+    /// Returns to `lane`, of this shard, buffer space that is free at `freed`.
     #[inline(always)]
     pub fn return_credit(&mut self, lane: u32, freed: u64, wire: u32) {
         let (time, tell) = self.links.return_credit(lane, freed, wire);
@@ -214,7 +218,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Makes an event of credit that comes back.
+    /// Schedules an event for returning credit.
     #[inline(never)]
     pub fn schedule_credit(&mut self, lane: u32, time: u64, bytes: u32) {
         self.queue.push_for(
@@ -223,14 +227,14 @@ impl<P: Probe> Shard<'_, P> {
         );
     }
 
-    /// Somebody waits for credit of `lane` from now on.
+    /// Marks `lane` as waited for: noted credit becomes events.
     pub fn starve(&mut self, lane: u32) {
         for (time, bytes) in self.links.starve(lane) {
             self.queue.push(Event::new(time, EventKind::Credit, lane, bytes));
         }
     }
 
-    /// Puts a packet at the end of the line for `lane`'s credit.
+    /// Appends a packet to the queue for credit of `lane`.
     fn wait_for_credit(&mut self, lane: u32, slot: u32, input: u32) {
         self.starve(lane);
         let wire = self.packets[slot].wire;
@@ -244,7 +248,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Computes when a packet with credit for `out`, whose link has a `cable` that sends it for so long,
+    /// A packet with credit leaves by `out`, whose cable takes `busy_ps`: computes when it
     /// leaves, arrives, and frees its buffer.
     #[inline(always)]
     pub fn depart(
@@ -283,7 +287,7 @@ impl<P: Probe> Shard<'_, P> {
             Buffering::Input => end,
             Buffering::Output => tail_ready - switch_delay,
         };
-        // A buffer is not given back sooner than a switch delay after the decision.
+        // Buffer space is returned no sooner than a switch delay after the decision.
         let freed = freed.max(self.now + switch_delay);
         if from == self.number {
             self.return_credit(in_lane, freed, wire);
@@ -294,12 +298,13 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Sends a packet whose head leaves at `start` and its tail at `end` by `cable` to where `out` leads.
+    /// Forwards a packet whose head leaves at `start` and whose tail leaves at `end` along
+    /// `cable`.
     #[inline(always)]
     fn forward(&mut self, out: Output, slot: u32, cable: Cable, (start, end): (u64, u64)) {
         let state = self.links.lane(out.lane);
         if state.leads_to_node() {
-            // The node takes everything at line rate: its credit comes back as the tail arrives.
+            // Nodes receive at line rate: credit returns when the tail arrives.
             let arrival = end + u64::from(cable.delay);
             self.return_credit(out.lane, arrival, self.packets[slot].wire);
             return self.deliver(slot, arrival);
@@ -329,7 +334,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Chooses the lane by which a packet goes on towards its node.
+    /// Chooses the lane by which a packet leaves.
     #[inline(always)]
     fn choose_output(&mut self, switch: u32, slot: u32, service: u8, route: Route) -> Output {
         let Route { start, n, first } = route;
@@ -342,8 +347,8 @@ impl<P: Probe> Shard<'_, P> {
         Output { link, lane: self.links.lane_of(link, lane) }
     }
 
-    /// What does not depend on load of the way on of `packet`, which heads for a switch, and whether that
-    /// is its node's.
+    /// The part of the route of `packet`, which heads for a switch, that does not depend on
+    /// load; and whether the next link leads to its node.
     #[inline(always)]
     fn route(&self, packet: &Packet) -> (Route, bool) {
         let model = self.model;
@@ -353,7 +358,7 @@ impl<P: Probe> Shard<'_, P> {
         let Some(links) = model.candidate_range(switch, attachment) else {
             return (Route { start: attachment.ejection, n: ejects.into(), first: 0 }, ejects);
         };
-        // Up, down or home: nobody could guess it.
+        // Up, down or ejection is unpredictable: select without a branch.
         let elsewhere = links.start.wrapping_sub(model.partition.link_shift[packet.next as usize]);
         let start = select_unpredictable(ejects, attachment.ejection, elsewhere);
         let n = select_unpredictable(ejects, 1, links.end - links.start);
@@ -366,7 +371,7 @@ impl<P: Probe> Shard<'_, P> {
         (route, ejects)
     }
 
-    /// The same where load is not what decides, of `n` links side by side from `start` on.
+    /// The route where load alone does not decide, among `n` consecutive links from `start` on.
     #[inline(never)]
     fn route_unloaded(&self, packet: &Packet, start: u32, n: u32) -> Route {
         let model = self.model;
@@ -383,9 +388,9 @@ impl<P: Probe> Shard<'_, P> {
         Route { start: start + attachment, n: 1, first: 0 }
     }
 
-    /// Starts to fetch what the arrival of `packet` will read: the lane it is likely to leave by, or, where
-    /// the network does not fit the cache, what tells which that is. Returns what is known of its route, and
-    /// whether that leads to its node.
+    /// Prefetches what the arrival of `packet` will read: the lane it is likely to leave by or,
+    /// if the network does not fit in the cache, the loads that determine it. Returns the known
+    /// part of its route, and whether the next link leads to its node.
     #[inline(always)]
     pub fn prefetch_arrival(&self, packet: &Packet) -> (Route, bool) {
         if self.model.is_node(packet.next) {
@@ -405,8 +410,8 @@ impl<P: Probe> Shard<'_, P> {
         (route, ejects)
     }
 
-    /// Starts to fetch the lane that `packet`, which has this route, would take when it arrives if nothing
-    /// happened before.
+    /// Prefetches the lane that `packet` would take when it arrives, if nothing happened
+    /// before.
     #[inline]
     pub fn prefetch_likely_output(&self, packet: &Packet, route: Route) {
         let Route { start, n, first } = route;
@@ -417,13 +422,13 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// Which of `n` candidates a packet looks at first at the last of so many switches.
+    /// Random start among `n` candidates, for one hop of a packet.
     #[inline]
     fn draw(&self, id: u64, hops: u8, n: u32) -> u32 {
         below(self.model.choice.draw(id, u64::from(hops) - 1), n)
     }
 
-    /// The same for any rule, routing and number of lanes.
+    /// Chooses link and lane under any routing rule, routing mode and number of lanes.
     fn choose_by_rule(&mut self, switch: u32, slot: u32) -> (u32, u8) {
         let model = self.model;
         let shift = model.partition.link_shift[(model.n_nodes + switch) as usize];
@@ -455,7 +460,8 @@ impl<P: Probe> Shard<'_, P> {
         (link, lane)
     }
 
-    /// The link of a packet by VC routing; handshakes take the default port.
+    /// The link of a packet under virtual-circuit routing; control packets take the default
+    /// port.
     fn virtual_circuit_link(
         &mut self,
         switch: u32,
@@ -477,8 +483,9 @@ impl<P: Probe> Shard<'_, P> {
         self.virtual_circuits.route(switch, packet.message, attachment, default, links)
     }
 
-    /// The candidate with the least backlog: among equals the first from place `start` on, round the
-    /// list; one that does not lead nearer only where it is less loaded by a buffer than all others.
+    /// The candidate with the smallest backlog; ties go to the first from position `start` on,
+    /// cyclically. A candidate that does not lead closer wins only if its backlog is smaller by
+    /// a full buffer.
     #[inline]
     fn least_loaded(&self, step: &Step<'_>, lane: u8, shift: u32, start: usize) -> u32 {
         let shortest = step.shortest();
@@ -492,7 +499,8 @@ impl<P: Probe> Shard<'_, P> {
             }
         }
         if !aside.is_empty() {
-            // A step aside must save what it costs: as much as a full buffer takes to be sent.
+            // A sideways hop must save what it costs: the transmission time of a full
+            // buffer.
             let buffer = self.model.settings.buffer_bytes;
             let gain = self.links.cable_of(best.0).serialization_ps(buffer);
             let limit = (best.0, best.1.saturating_sub(gain));
@@ -501,7 +509,7 @@ impl<P: Probe> Shard<'_, P> {
         best.0
     }
 
-    /// Detour and state of a packet at `switch`; decided at its first switch.
+    /// Detour and routing state of a packet at `switch`; decided at its first switch.
     fn choose_detour(&self, switch: u32, slot: u32) -> (u32, RouteState) {
         let model = self.model;
         let packet = &self.packets[slot];
@@ -518,7 +526,7 @@ impl<P: Probe> Shard<'_, P> {
         if model.settings.detour == Detour::Valiant || !state.detouring() {
             return (via, state);
         }
-        // UGAL-L (Singh, 2005): queue × hops of both ways, as this switch sees them.
+        // UGAL-L (Singh, 2005): queue × hops of both paths, as seen by this switch.
         let shift = model.partition.link_shift[(model.n_nodes + switch) as usize];
         let cost = |via: u32, state: RouteState| {
             let step = model.plan.next(switch, packet.node, via, state);
@@ -533,13 +541,13 @@ impl<P: Probe> Shard<'_, P> {
         if minimal <= cost(via, state) { (via, RouteState::START) } else { (via, state) }
     }
 
-    /// Shows the mark of a packet that is in the queue this hop.
+    /// Reports this hop for a packet that is in the queue.
     #[inline(never)]
     fn mark_queued(&mut self, out: Output, slot: u32) {
         self.mark(out, slot, 0);
     }
 
-    /// Shows the packet's mark this hop: the packet has so many bytes that have yet to join the queue.
+    /// Reports this hop to the probe; `joining` bytes of the packet are not in the queue yet.
     #[inline(always)]
     fn mark(&mut self, out: Output, slot: u32, joining: u32) {
         if self.probe.wants_hops() {
@@ -548,7 +556,7 @@ impl<P: Probe> Shard<'_, P> {
         }
     }
 
-    /// The same of one of which it is known.
+    /// Reports this hop when it is known whether it was congested.
     #[inline(always)]
     fn report_hop(&mut self, out: Output, slot: u32, joining: u32, congested: bool) {
         if !self.probe.wants_hops() {
@@ -569,10 +577,11 @@ impl<P: Probe> Shard<'_, P> {
         self.probe.hop(self.now, hop, packet.observed(), &mut packet.mark, bits);
     }
 
-    /// The congestion rule (thesis §3.2, §5.10).
+    /// The congestion rule (Taffet 2019, §3.2, §5.10).
     ///
-    /// A packet is booked on a link with its credit in hand, so booked bytes cancel out of "queue
-    /// exceeds credit": what waits for credit is compared with the credit that is left.
+    /// A packet is booked on a link only with its credit in hand, so booked bytes cancel out of
+    /// "queue exceeds credit": bytes waiting for credit are compared with the credit that is
+    /// left.
     #[inline(always)]
     fn congested(&mut self, lane: u32, slot: u32, joining: u32) -> bool {
         if self.model.settings.rule == MarkingRule::QueueExceedsCredit {
@@ -581,7 +590,7 @@ impl<P: Probe> Shard<'_, P> {
         self.congested_by_other_rules(lane, slot, joining)
     }
 
-    /// The other rules.
+    /// The other congestion rules.
     #[inline(never)]
     fn congested_by_other_rules(&mut self, lane: u32, slot: u32, joining: u32) -> bool {
         let queued = || self.queued(lane) + u64::from(joining);

@@ -1,19 +1,19 @@
-//! The output that a packet takes, and the candidates among which it is chosen.
+//! Outputs and the candidates among which one is chosen.
 
-/// Where a packet goes on, numbered within the shard: a link, and the lane of it.
+/// The link and lane by which a packet leaves, shard indices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     pub link: u32,
     pub lane: u32,
 }
 
-/// What does not depend on load of a packet's way on.
+/// The part of a routing decision that does not depend on load.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Route {
-    /// Neighbouring candidates, numbered within the shard: the first and how many; none where only the
-    /// rule can tell.
+    /// Consecutive candidates (shard indices): the first and how many; none where only the
+    /// routing rule knows them.
     pub start: u32,
     pub n: u16,
-    /// Which of them is looked at first.
+    /// The candidate that is examined first.
     pub first: u16,
 }

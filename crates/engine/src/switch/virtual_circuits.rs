@@ -1,29 +1,31 @@
-//! VC routing (document 004, "VC routing"): adaptive, and in order.
+//! Virtual-circuit routing (Birk and Zdornov 2009, "VC routing"): adaptive, with the packets of a
+//! flow in order.
 //!
-//! A switch has a default port for every destination and a fixed number of entries, one flow each. A
-//! flow here is a message. Its first packet is sent where the fewest flows go; if that is not the
-//! default port an entry keeps it, and the packets after it follow. The last packet gives the entry
-//! back. Without a free entry, or where no port is better, the flow takes the default port.
+//! A switch has a default port for every destination and a fixed number of table entries, one per
+//! flow. A flow here is a message. Its first packet takes the port with the fewest flows; if that
+//! is not the default port, an entry records it and the following packets use it. The last packet
+//! frees the entry. Without a free entry, or where no port is better, the flow takes the default
+//! port.
 
-/// Entries of one switch, and how many flows go by each of its links.
+/// Table entries of one switch.
 #[derive(Debug, Clone, Default)]
 struct Switch {
     /// (flow, link within the shard).
     entries: Vec<(u32, u32)>,
 }
 
-/// Entries of all switches, and the flows on each link of a shard.
+/// Table entries of all switches of a shard, and the number of flows on each link.
 #[derive(Debug, Default)]
 pub(crate) struct VirtualCircuits {
     switches: Vec<Switch>,
     flows: Vec<u32>,
     room: usize,
-    /// Flows that wanted an entry when there was none free.
+    /// Flows that needed an entry when none was free.
     pub refused: u64,
 }
 
 impl VirtualCircuits {
-    /// For so many switches and links, with `room` entries a switch.
+    /// For `switches` and `links`, with `room` entries per switch.
     pub fn new(switches: usize, links: usize, room: u32) -> Self {
         Self {
             switches: vec![Switch::default(); switches],
@@ -33,8 +35,9 @@ impl VirtualCircuits {
         }
     }
 
-    /// The link that packets of `flow` leave `switch` by: `default`, or one of `links` (numbers
-    /// within the shard). `first` and `last` say where in its flow the packet is.
+    /// The link by which a packet of `flow` leaves `switch`: `default`, or one of `links`
+    /// (shard indices). `first` and `last` say whether it is the first or last packet of its
+    /// flow.
     pub fn route(
         &mut self,
         switch: u32,
@@ -75,7 +78,7 @@ impl VirtualCircuits {
         self.flows[link as usize] += 1;
     }
 
-    /// Whether nothing is left: every flow has come to its end.
+    /// Whether every flow has ended.
     pub fn is_empty(&self) -> bool {
         self.flows.iter().all(|&flows| flows == 0)
             && self.switches.iter().all(|switch| switch.entries.is_empty())
@@ -91,7 +94,7 @@ mod tests {
         let mut virtual_circuits = VirtualCircuits::new(1, 4, 2);
         let open = |c: &mut VirtualCircuits, flow| c.route(0, flow, (true, false), 1, 0..4);
         let links: Vec<u32> = (0..5).map(|flow| open(&mut virtual_circuits, flow)).collect();
-        // The default port, two with entries, then the default for want of entries.
+        // The default port, two with entries, then the default because no entry is free.
         assert_eq!(links, [1, 0, 2, 1, 1]);
         assert_eq!(virtual_circuits.refused, 2);
         assert_eq!(virtual_circuits.route(0, 1, (false, false), 1, 0..4), 0);
