@@ -522,7 +522,7 @@ mod tests {
         pub fn isolated(global: u32, cable: Cable) -> Self {
             let (to_node, from_node) = (false, false);
             let (dst, shard, port, src_group) = (0, 0, 0, 0);
-            Self { cable: wire, global, dst, shard, port, src_group, to_node, from_node }
+            Self { cable, global, dst, shard, port, src_group, to_node, from_node }
         }
     }
 

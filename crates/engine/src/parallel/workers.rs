@@ -16,6 +16,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crossbeam_utils::CachePadded;
+
 use crate::model::Model;
 use crate::network::link::Link;
 use crate::parallel::barrier::{Barrier, PanicGuard};
@@ -82,8 +84,9 @@ pub(crate) fn run_windows<'w, P: Probe + Send>(
         (_, true) => End::BrokenOff,
         _ => End::Complete,
     };
-    let shard =
-        |slot: ShardSlot<_>| slot.shard.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let shard = |slot: ShardSlot<_>| {
+        slot.shard.into_inner().into_inner().unwrap_or_else(PoisonError::into_inner)
+    };
     (pool.slots.into_iter().filter_map(shard).collect(), end)
 }
 
@@ -97,11 +100,6 @@ struct ShardSlot<S> {
     /// Created in the first round.
     shard: CachePadded<Mutex<Option<S>>>,
 }
-
-/// Something on cache lines of its own: written by one thread without waiting for those who read its neighbours.
-#[derive(Default)]
-#[repr(align(128))]
-struct CachePadded<T>(T);
 
 /// What a shard publishes after it has handed over everything for other shards.
 #[derive(Default)]
@@ -122,7 +120,7 @@ impl<S> Default for ShardSlot<S> {
         Self {
             claimed: CachePadded::default(),
             progress: CachePadded::default(),
-            shard: CachePadded(Mutex::new(None)),
+            shard: CachePadded::new(Mutex::new(None)),
         }
     }
 }
@@ -130,12 +128,12 @@ impl<S> Default for ShardSlot<S> {
 impl<S> ShardSlot<S> {
     /// Whether no thread has claimed the shard for `round`.
     fn is_free(&self, round: u64) -> bool {
-        self.claimed.0.load(Relaxed) == round
+        self.claimed.load(Relaxed) == round
     }
 
     /// Claims the shard for `round`; returns whether the caller has it.
     fn claim(&self, round: u64) -> bool {
-        let claimed = &self.claimed.0;
+        let claimed = &self.claimed;
         self.is_free(round) && claimed.compare_exchange(round, round + 1, Relaxed, Relaxed).is_ok()
     }
 }
@@ -204,7 +202,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
 
     /// Whether all shards have published their handoffs of `round`.
     fn is_over(&self, round: u64) -> bool {
-        self.slots.iter().all(|slot| slot.progress.0.rounds.load(Acquire) > round)
+        self.slots.iter().all(|slot| slot.progress.rounds.load(Acquire) > round)
     }
 
     /// The first window with events after `round`, which is over; the same for all threads.
@@ -216,7 +214,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
     fn run_shard(&self, number: usize, (round, window): (u64, u64)) {
         let slot = &self.slots[number];
         if self.threads == 1 || slot.claim(round) {
-            let shard = slot.shard.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = slot.shard.lock().unwrap_or_else(PoisonError::into_inner);
             self.run_claimed(number, shard, (round, window));
         }
     }
@@ -225,7 +223,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
     fn try_run_shard(&self, number: usize, (round, window): (u64, u64)) {
         let slot = &self.slots[number];
         if slot.is_free(round)
-            && let Ok(shard) = slot.shard.0.try_lock()
+            && let Ok(shard) = slot.shard.try_lock()
             && slot.claim(round)
         {
             self.run_claimed(number, shard, (round, window));
@@ -251,7 +249,7 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         let served = shard.get_or_insert_with(|| self.model.shard(number as u8, &self.probe));
         let next = served.next_window().saturating_add(1);
         served.publish_handoffs(exchange(round));
-        let progress = &self.slots[number].progress.0;
+        let progress = &self.slots[number].progress;
         let stop = number == 0 && self.stop.load(Relaxed);
         progress.next[round as usize % 2].store(if stop { STOP } else { next }, Relaxed);
         progress.events.store(served.events, Relaxed);
@@ -279,6 +277,6 @@ impl<'w, P: Probe, F: Fn(&[Link]) -> P> WorkerPool<'w, P, F> {
         &'o self,
         what: impl Fn(&'o ShardProgress) -> &'o AtomicU64,
     ) -> impl Iterator<Item = u64> {
-        self.slots.iter().map(move |slot| what(&slot.progress.0).load(Relaxed))
+        self.slots.iter().map(move |slot| what(&slot.progress).load(Relaxed))
     }
 }

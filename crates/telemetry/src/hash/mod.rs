@@ -11,10 +11,10 @@ mod md5;
 mod mult;
 mod parity;
 
-pub use crc::crc;
+pub use self::crc::crc;
+pub use self::md5::md5;
 pub use double_mult::double_mult;
 pub use gf::{Field, UnknownField};
-pub use md5::{digest, md5};
 pub use mult::{CONSTANT, encode_link, mult, product};
 pub use parity::parity;
 
