@@ -45,7 +45,7 @@ pub fn simulate<'py>(
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let mut raised: Option<PyErr> = None;
     let result = py.detach(|| {
-        let mut look = |progress: Progress| match tell(watch.as_ref(), progress) {
+        let mut look = |progress: Progress| match report_progress(watch.as_ref(), progress) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 raised = Some(error);
@@ -65,7 +65,7 @@ pub fn simulate<'py>(
 }
 
 /// Lets Python see signals and, if there is one, calls the watcher.
-fn tell(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()> {
+fn report_progress(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
         if let Some(watch) = watch {

@@ -3,7 +3,7 @@
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Sideways, Tie};
+use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Horizontal, Tie};
 use tailback_fabric::{
     Arrangement, Fabric, FabricError, Plan, RouteState, Routes, RoutingRule, dragonfly,
     dragonfly_plus, hyperx, modified_tree, pgft, torus, yellowstone,
@@ -263,7 +263,7 @@ impl Routing {
     fn sideways(py: Python<'_>, network: Py<Network>, counts: (u32, u32, u32)) -> PyResult<Self> {
         let (arity, levels, width) = counts;
         Self::make(py, network, move |fabric| {
-            Sideways::new(fabric, arity, levels, width).map(RoutingRule::Sideways)
+            Horizontal::new(fabric, arity, levels, width).map(RoutingRule::Horizontal)
         })
     }
 

@@ -11,7 +11,7 @@ use tailback_engine::{
 };
 
 const PACKET: u64 = 4096;
-/// 8 Gb/s of data, as in the test bed of document 002.
+/// 8 Gb/s of data, as in the test bed of Alali et al. (2017).
 const GBPS: f64 = 8.0;
 
 /// Two switches; nodes 0 and 1 on the first, the others on the second.
@@ -50,7 +50,7 @@ fn gbps(outcome: &Outcome, src: u32) -> f64 {
     log.bytes[message] as f64 * 8000.0 / log.arrival_ps[message] as f64
 }
 
-/// Document 002, section V: "a victim flow's throughput decreased from 8 Gbps to 2.67 Gbps because of
+/// Alali et al. (2017), section V: "a victim flow's throughput decreased from 8 Gbps to 2.67 Gbps because of
 /// congestion at a switch port that the victim flow did not even traverse"; with DCMS it "rebounded
 /// back to 8 Gbps". Three flows meet at node 2, one of them shares a cable with the victim, from 1 to
 /// 3: each gets a third of 8 Gb/s, and so does the victim behind it.

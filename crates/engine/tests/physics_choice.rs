@@ -7,7 +7,7 @@ mod fabrics;
 use common::*;
 use fabrics::*;
 use tailback_engine::{Arbitration, Detour, Outcome, Parallelism, Routing, Settings};
-use tailback_fabric::rules::{AllToAll, Sideways};
+use tailback_fabric::rules::{AllToAll, Horizontal};
 use tailback_fabric::{Fabric, Routes, RoutingRule, fat_tree, hyperx, modified_tree};
 
 const PACKET: u64 = 4096;
@@ -258,8 +258,8 @@ fn a_step_aside_must_save_a_full_buffer() {
     slow.iter().for_each(|&link| fabric.link_gbps[link] = 0.125);
     let down = between(&fabric, 3, 2)[0];
     fabric.link_gbps[down] = 25.0;
-    let rule = Sideways::new(&fabric, 3, 2, 1).unwrap();
-    let case = Case::new("modified tree", fabric, RoutingRule::Sideways(rule));
+    let rule = Horizontal::new(&fabric, 3, 2, 1).unwrap();
+    let case = Case::new("modified tree", fabric, RoutingRule::Horizontal(rule));
     let aside = between(&case.fabric, 3, 4)[0];
     for buffer in [12, 16] {
         let queued = |packet: u64| 7 * (packet / 2) + 4 * (packet % 2);

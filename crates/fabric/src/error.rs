@@ -99,7 +99,7 @@ pub enum FabricError {
     },
     /// Something takes more memory than the machine grants.
     #[error("{what} would take {:.1} GiB of memory, which this machine does not have", *.bytes as f64 / f64::from(1 << 30))]
-    Room {
+    OutOfMemory {
         /// What for.
         what: &'static str,
         /// How much.

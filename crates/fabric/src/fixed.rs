@@ -14,7 +14,7 @@ use crate::routes::{NONE, Routes, tiers};
 
 /// What fixed routes are chosen by.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fixed {
+pub(crate) struct FixedChoice {
     /// D of each switch.
     divisor: Vec<u32>,
     /// All candidate sets (in trees by arithmetic: all links of each switch), dealt over where they lead;
@@ -36,7 +36,7 @@ impl Routes {
         if n == 1 {
             return links[0];
         }
-        let Fixed { divisor, dealt, down, depth, descends } = &self.fixed;
+        let FixedChoice { divisor, dealt, down, depth, descends } = &self.fixed;
         let mut place = (node / divisor[switch as usize]) as usize % n;
         if !down.is_empty() && descends[links[0] as usize] {
             let way = &down[node as usize * depth..(node as usize + 1) * depth];
@@ -52,7 +52,7 @@ impl Routes {
     /// Finds what fixed routes are chosen by; the routes are there already.
     pub(crate) fn fix(&mut self, fabric: &Fabric) {
         let sets = self.choices(fabric);
-        let mut fixed = Fixed { divisor: divisors(fabric, &sets), ..Fixed::default() };
+        let mut fixed = FixedChoice { divisor: divisors(fabric, &sets), ..FixedChoice::default() };
         for &(start, links) in &sets {
             let dealt = deal(fabric, links);
             if dealt != links && fixed.dealt.is_empty() {
@@ -87,7 +87,7 @@ impl Routes {
     }
 }
 
-impl Fixed {
+impl FixedChoice {
     /// By the destination alone, for so many switches.
     pub fn plain(switches: u32) -> Self {
         Self { divisor: vec![1; switches as usize], ..Self::default() }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::room::filled;
+use crate::memory::filled;
 use crate::routes::{NONE, TABLE};
 use crate::{Fabric, FabricError, Routes};
 

@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 
-use crate::fixed::Fixed;
-use crate::room::filled;
+use crate::fixed::FixedChoice;
+use crate::memory::filled;
 use crate::tree::Tree;
 use crate::{Fabric, FabricError};
 
@@ -40,7 +40,7 @@ pub struct Routes {
     /// Links of all candidate sets, ascending within a set.
     pub set_links: Vec<u32>,
     /// What D-mod-k chooses by.
-    pub(crate) fixed: Fixed,
+    pub(crate) fixed: FixedChoice,
     /// Takes the place of the table in large regular trees; the table is empty then.
     pub(crate) tree: Option<Tree>,
 }
@@ -192,7 +192,7 @@ impl Routes {
             table: Vec::new(),
             set_start: vec![0],
             set_links: Vec::new(),
-            fixed: Fixed::plain(fabric.n_switches),
+            fixed: FixedChoice::plain(fabric.n_switches),
             tree: None,
         };
         for node in 0..nodes {
@@ -219,7 +219,7 @@ impl Routes {
     /// switches may well have none: a core that has lost its cable to a pod is no way to that pod.
     ///
     /// # Errors
-    /// [`FabricError::Room`] if there is no memory for the table.
+    /// [`FabricError::OutOfMemory`] if there is no memory for the table.
     fn fill(
         &mut self,
         fabric: &Fabric,

@@ -81,7 +81,7 @@ pub enum PathChoice {
     /// One candidate at random at each switch, once for the flow.
     Random,
     /// The candidate that the fewest active flows use as the flow starts, the one of D-mod-k among
-    /// the best: what VC routing (document 004) does.
+    /// the best: what VC routing (Birk and Zdornov 2009) does.
     LeastFlows,
     /// Eight equal parts, each by the fewest flows: near what per-packet adaptive routing does.
     Split,

@@ -2,7 +2,7 @@
 //!
 //! Flows set up their paths one after the other, in random order, as VC routing does with a flow's
 //! first packet: at each switch by the number of flows on each output, the default port when it is
-//! the best choice (document 004). The congestion a flow *encounters* is the number of flows on the
+//! the best choice (Birk and Zdornov 2009). The congestion a flow *encounters* is the number of flows on the
 //! most used link of its path, itself included.
 
 use crate::rng::{below, permutation, random};

@@ -4,18 +4,18 @@ use crate::{Column, Log};
 
 /// Puts the items of logs in order. Its memory is used for every log.
 #[derive(Debug)]
-pub struct Sorting<T> {
+pub struct RadixSorter<T> {
     items: Vec<T>,
     sorted: Vec<T>,
 }
 
-impl<T> Default for Sorting<T> {
+impl<T> Default for RadixSorter<T> {
     fn default() -> Self {
         Self { items: Vec::new(), sorted: Vec::new() }
     }
 }
 
-impl<T: Copy> Sorting<T> {
+impl<T: Copy> RadixSorter<T> {
     /// All items of a log in order of `key`, those of one key in the order of the log, which is empty
     /// then: by one byte of the key after the other, of those that differ.
     pub fn drain(&mut self, log: &mut Log<T>, key: impl Fn(&T) -> u64) -> &[T] {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn items_come_in_order_of_their_keys_and_as_they_were_logged() {
-        let mut sorting = Sorting::default();
+        let mut sorting = RadixSorter::default();
         for (items, bits) in [(3000, 20), (0, 8), (1, 64), (700, 3), (9000, 64)] {
             let mut log = Log::default();
             let keys = (0..items).map(|at| (mix(at + 1) >> (64 - bits), at));

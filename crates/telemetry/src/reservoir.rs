@@ -1,4 +1,4 @@
-//! Full reservoirs of size one: a hop and a congested hop (Taffet, thesis §3.2, algorithms 2 and 3).
+//! Full reservoirs of size one: a hop and a congested hop (Taffet 2019, §3.2, algorithms 2 and 3).
 
 use std::hint::select_unpredictable;
 

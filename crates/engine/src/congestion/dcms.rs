@@ -1,7 +1,7 @@
 //! Dynamic congestion management (DCMS): a switch changes its Marking_Rate while it creates victim
 //! flows.
 //!
-//! Alali et al. ("A Measurement Study of Congestion in an InfiniBand Network"), section V:
+//! Alali et al. (2017), section V:
 //! "dynamically adjust this parameter based on whether-or-not victim flows are being created by a
 //! congestion event". The abstract of the scheme's own paper (Mizero et al., *Supercomputing
 //! Frontiers and Innovations* 3(2), 2016) adds that port counters suffice, without any knowledge of

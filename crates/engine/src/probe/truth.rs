@@ -4,7 +4,7 @@
 //! appended to a log of the window, which the event loop never reads. A window is summed and sorted
 //! by link at the end; its log also earlier when it takes more memory than its sums.
 
-use tailback_telemetry::{BLOCK, Block, Log, Sorting, append, in_shares, table};
+use tailback_telemetry::{BLOCK, Block, Log, RadixSorter, append, in_shares, table};
 
 use super::{SentPacket, Transmission};
 use crate::network::cable::Cable;
@@ -265,7 +265,7 @@ impl TruthLog {
 #[derive(Debug, Default)]
 struct LogSummer {
     /// Sorting buffers of each shard.
-    logs: Vec<(Sorting<PacketEntry>, Sorting<LinkEntry<u64>>)>,
+    logs: Vec<(RadixSorter<PacketEntry>, RadixSorter<LinkEntry<u64>>)>,
     block: Block<SUMS>,
 }
 
@@ -305,7 +305,7 @@ impl<'a> SortedLog<'a> {
     fn of(
         page: &'a mut WindowLog,
         links: &'a ShardLinks,
-        (noticed, stalled): &'a mut (Sorting<PacketEntry>, Sorting<LinkEntry<u64>>),
+        (noticed, stalled): &'a mut (RadixSorter<PacketEntry>, RadixSorter<LinkEntry<u64>>),
     ) -> Self {
         let block = |link: u32| u64::from(links.global[link as usize]) / BLOCK as u64;
         page.rows.sort_unstable_by_key(|row| row.link);

@@ -489,7 +489,7 @@ impl<P: Probe> Shard<'_, P> {
     #[inline]
     fn least_loaded(&self, step: &Step<'_>, lane: u8, shift: u32, start: usize) -> u32 {
         let shortest = step.shortest();
-        let aside = &step.links[shortest.len()..];
+        let non_minimal = &step.links[shortest.len()..];
         let (before, after) = shortest.split_at(start);
         let mut best = (NIL, NEVER);
         for links in [after, before] {
@@ -498,13 +498,13 @@ impl<P: Probe> Shard<'_, P> {
                 return best.0;
             }
         }
-        if !aside.is_empty() {
+        if !non_minimal.is_empty() {
             // A sideways hop must save what it costs: the transmission time of a full
             // buffer.
             let buffer = self.model.settings.buffer_bytes;
             let gain = self.links.cable_of(best.0).serialization_ps(buffer);
             let limit = (best.0, best.1.saturating_sub(gain));
-            best = self.links.least_loaded(aside, shift, lane, self.now, limit);
+            best = self.links.least_loaded(non_minimal, shift, lane, self.now, limit);
         }
         best.0
     }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use tailback_engine::{EngineError, Outcome, Parallelism, Placement, Program, Settings, simulate};
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Sideways, Tie};
+use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Horizontal, Tie};
 use tailback_fabric::{
     Arrangement, CableList, Fabric, Plan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree,
     hyperx, modified_tree, pgft, torus, yellowstone,
@@ -173,8 +173,8 @@ fn trees() -> Vec<Case> {
         delay_ps: [CABLE; 3],
     };
     let fabric = modified_tree::build(&shape).expect("a modified tree");
-    let rule = Sideways::new(&fabric, 3, 2, 1).expect("its own rule");
-    let sideways = Case::new("modified tree", fabric, RoutingRule::Sideways(rule));
+    let rule = Horizontal::new(&fabric, 3, 2, 1).expect("its own rule");
+    let sideways = Case::new("modified tree", fabric, RoutingRule::Horizontal(rule));
     let shape = yellowstone::Shape {
         hosts_per_tor: 3,
         tors_per_group: 2,

@@ -20,12 +20,12 @@
 mod all_to_all;
 mod dimension_order;
 mod groups;
-mod sideways;
+mod horizontal;
 
 pub use all_to_all::AllToAll;
 pub use dimension_order::{DimensionOrder, Tie};
 pub use groups::Groups;
-pub use sideways::Sideways;
+pub use horizontal::Horizontal;
 
 use crate::{Fabric, FabricError, Routes};
 
@@ -70,23 +70,24 @@ pub struct Step<'a> {
     /// Virtual lane taken on any of them.
     pub lane: u8,
     /// The last so many links do not lead nearer: they are for who finds less load there.
-    pub aside: u8,
+    pub non_minimal: u8,
 }
 
 impl<'a> Step<'a> {
     /// The candidates that lead nearer: all a rule without local load may use.
     #[inline]
     pub fn shortest(&self) -> &'a [u32] {
-        &self.links[..self.links.len() - usize::from(self.aside)]
+        &self.links[..self.links.len() - usize::from(self.non_minimal)]
     }
 
     /// The candidate of least `load`: among equals the first from place `start` on, round the list,
     /// and one that does not lead nearer only where its load is less than all others'.
     #[inline]
     pub fn least<T: PartialOrd>(&self, start: usize, load: impl Fn(u32) -> T) -> u32 {
-        let (shortest, aside) = self.links.split_at(self.links.len() - usize::from(self.aside));
+        let (shortest, non_minimal) =
+            self.links.split_at(self.links.len() - usize::from(self.non_minimal));
         let (before, after) = shortest.split_at(start);
-        let mut around = after.iter().chain(before).chain(aside).copied();
+        let mut around = after.iter().chain(before).chain(non_minimal).copied();
         let mut best = around.next().expect("a candidate");
         let mut least = load(best);
         for link in around {
@@ -111,7 +112,7 @@ pub enum RoutingRule {
     /// Dragonfly and dragonfly+.
     Groups(Groups),
     /// k-ary n-trees with horizontal links.
-    Sideways(Sideways),
+    Horizontal(Horizontal),
 }
 
 /// A rule with where the nodes are.
@@ -145,14 +146,14 @@ impl Plan {
             RoutingRule::DimensionOrder(rule) => rule.lanes(),
             RoutingRule::AllToAll(rule) => rule.lanes(),
             RoutingRule::Groups(rule) => rule.lanes(),
-            RoutingRule::Sideways(_) => 1,
+            RoutingRule::Horizontal(_) => 1,
         }
     }
 
     /// Detours to draw from, 0 where the rule takes none.
     pub fn detours(&self) -> u32 {
         match &self.rule {
-            RoutingRule::Table(_) | RoutingRule::Sideways(_) => 0,
+            RoutingRule::Table(_) | RoutingRule::Horizontal(_) => 0,
             RoutingRule::DimensionOrder(rule) => rule.detours(),
             RoutingRule::AllToAll(rule) => rule.detours(),
             RoutingRule::Groups(rule) => rule.detours(),
@@ -195,7 +196,7 @@ impl Plan {
     pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {
         if let RoutingRule::Table(routes) = &self.rule {
             let links = routes.candidates(switch, node);
-            return Step { links, next: state, lane: 0, aside: 0 };
+            return Step { links, next: state, lane: 0, non_minimal: 0 };
         }
         self.next_by_rule(switch, node, via, state)
     }
@@ -204,13 +205,16 @@ impl Plan {
         let state = self.settle(switch, via, state);
         let goal = self.node_switch[node as usize];
         match &self.rule {
-            RoutingRule::Table(routes) => {
-                Step { links: routes.candidates(switch, node), next: state, lane: 0, aside: 0 }
-            }
+            RoutingRule::Table(routes) => Step {
+                links: routes.candidates(switch, node),
+                next: state,
+                lane: 0,
+                non_minimal: 0,
+            },
             RoutingRule::DimensionOrder(rule) => rule.next(switch, goal, via, state),
             RoutingRule::AllToAll(rule) => rule.next(switch, goal, via, state),
             RoutingRule::Groups(rule) => rule.next(switch, goal, via, state),
-            RoutingRule::Sideways(rule) => rule.next(switch, goal, state),
+            RoutingRule::Horizontal(rule) => rule.next(switch, goal, state),
         }
     }
 
@@ -228,7 +232,7 @@ impl Plan {
     ) -> u32 {
         let divisor = match &self.rule {
             RoutingRule::Table(routes) => return routes.fixed(switch, node),
-            RoutingRule::Sideways(rule) => rule.divisor(switch),
+            RoutingRule::Horizontal(rule) => rule.divisor(switch),
             RoutingRule::Groups(rule) => {
                 let state = self.settle(switch, via, state);
                 rule.divisor(switch, self.node_switch[node as usize], via, state)
@@ -308,7 +312,7 @@ impl Plan {
         if let RoutingRule::Table(routes) = &self.rule {
             return Ok(routes.clone());
         }
-        if let RoutingRule::Sideways(_) = &self.rule {
+        if let RoutingRule::Horizontal(_) = &self.rule {
             let why = "a table does not tell which candidates lead aside".to_owned();
             return Err(FabricError::Unfit { rule: self.name(), why });
         }
@@ -328,7 +332,7 @@ impl Plan {
             RoutingRule::DimensionOrder(_) => "dimension-order",
             RoutingRule::AllToAll(_) => "all-to-all",
             RoutingRule::Groups(_) => "group",
-            RoutingRule::Sideways(_) => "horizontal",
+            RoutingRule::Horizontal(_) => "horizontal",
         }
     }
 }

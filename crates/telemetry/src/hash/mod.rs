@@ -1,4 +1,4 @@
-//! Link hashes: what a switch writes in place of a link, one file each (thesis §5.4).
+//! Link hashes: what a switch writes in place of a link, one file each (Taffet 2019, §5.4).
 //!
 //! The receiver compares what arrived with the hash of every link the packet may have used. Counts
 //! are unbiased when the hash of a wrong link agrees with probability 2^-b, and their variance is

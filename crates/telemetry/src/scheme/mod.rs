@@ -1,27 +1,27 @@
 //! Schemes: what travels in a packet, what a switch does to it, what a receiver concludes.
 //!
 //! One scheme a file. A switch's work is [`Scheme::visit`]; the header bits it needs are declared;
-//! the receiver turns what arrived into [`Evidence`], of which sums are unbiased for every scheme
+//! the receiver turns what arrived into [`HeaderSample`], of which sums are unbiased for every scheme
 //! that says so.
 
 mod compact;
 mod coordinated;
+mod edge_marking;
 mod full;
 mod int;
 mod run;
-mod savage;
 mod single_bit;
-mod worst;
+mod worst_hop;
 mod xor_digest;
 
 pub use compact::{Compact, CompactMark};
 pub use coordinated::{Coordinated, CoordinatedMark};
+pub use edge_marking::{EdgeMark, EdgeMarking, NodeMark, NodeMarking};
 pub use full::{FullMark, FullReservoirs, MAX_SLOTS};
 pub use int::{FullInt, IntMark, MAX_HOPS};
 pub use run::{Columns, Paths, run};
-pub use savage::{EdgeMark, EdgeMarking, NodeMark, NodeMarking};
 pub use single_bit::{SingleBit, SingleBitMark};
-pub use worst::{WorstHop, WorstMark};
+pub use worst_hop::{WorstHop, WorstMark};
 pub use xor_digest::{XorDigest, XorMark};
 
 use tailback_random::splitmix;
@@ -45,7 +45,7 @@ pub struct Visit {
 
 /// What a piece of evidence names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum LinkOrHash {
     /// A link.
     Link(u32),
     /// The hash of a link.
@@ -54,11 +54,11 @@ pub enum Seen {
 
 /// What a receiver learns from a packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Evidence {
+pub struct HeaderSample {
     /// About congested packets (or, if not, all packets) of a link.
     pub congested: bool,
     /// The link or its hash.
-    pub seen: Seen,
+    pub seen: LinkOrHash,
     /// Which hop it was, where that is known.
     pub hop: Option<u8>,
     /// What to charge: the inverse of the probability that this hop is what arrived.
@@ -86,7 +86,7 @@ pub trait Scheme {
     fn visit(&self, mark: &mut Self::Mark, visit: &Visit);
     /// What the receiver concludes; `hops` is the length of the path, known from source,
     /// destination and routing (schemes with a hop counter use the counter).
-    fn receive(&self, mark: &Self::Mark, packet: u32, hops: u8, out: &mut Vec<Evidence>);
+    fn receive(&self, mark: &Self::Mark, packet: u32, hops: u8, out: &mut Vec<HeaderSample>);
 }
 
 /// True with probability 1/(count + 1): a uniform integer of `0..=count` made from `random` is 0.

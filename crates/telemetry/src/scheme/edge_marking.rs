@@ -5,7 +5,7 @@
 //! marking carries the link only, and the receiver takes the hop from the topology; edge marking
 //! carries the distance since the mark as well.
 
-use super::{Evidence, Scheme, Seen, Visit};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
 fn marks(probability: f64, random: u64) -> bool {
     ((random >> 11) as f64) < probability * (1u64 << 53) as f64
@@ -50,7 +50,7 @@ impl Scheme for NodeMarking {
             *mark = NodeMark { link: Some((visit.link, visit.congested)), stage: visit.hop };
         }
     }
-    fn receive(&self, mark: &NodeMark, _: u32, hops: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &NodeMark, _: u32, hops: u8, out: &mut Vec<HeaderSample>) {
         if let Some((link, congested)) = mark.link {
             let distance = hops.saturating_sub(mark.stage + 1);
             conclude(self.probability, link, congested, distance, hops, out);
@@ -101,18 +101,25 @@ impl Scheme for EdgeMarking {
             mark.distance = (mark.distance + 1).min(super::saturation(self.distance_bits));
         }
     }
-    fn receive(&self, mark: &EdgeMark, _: u32, hops: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &EdgeMark, _: u32, hops: u8, out: &mut Vec<HeaderSample>) {
         if let Some((link, congested)) = mark.link {
             conclude(self.probability, link, congested, mark.distance, hops, out);
         }
     }
 }
 
-fn conclude(p: f64, link: u32, congested: bool, distance: u8, hops: u8, out: &mut Vec<Evidence>) {
+fn conclude(
+    p: f64,
+    link: u32,
+    congested: bool,
+    distance: u8,
+    hops: u8,
+    out: &mut Vec<HeaderSample>,
+) {
     let weight = 1.0 / (p * (1.0 - p).powi(i32::from(distance)));
-    let (seen, hop) = (Seen::Link(link), hops.checked_sub(distance + 1));
-    out.push(Evidence { congested: false, seen, hop, weight });
+    let (seen, hop) = (LinkOrHash::Link(link), hops.checked_sub(distance + 1));
+    out.push(HeaderSample { congested: false, seen, hop, weight });
     if congested {
-        out.push(Evidence { congested: true, seen, hop, weight });
+        out.push(HeaderSample { congested: true, seen, hop, weight });
     }
 }

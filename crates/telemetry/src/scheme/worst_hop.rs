@@ -4,7 +4,7 @@
 //! It answers "what is this packet's bottleneck" exactly and says nothing of traffic; as a count of
 //! congested packets it is a lower bound, since a packet reports one hop.
 
-use super::{Evidence, Scheme, Seen, Visit};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
 /// Highest level and its link; the first of equals stays.
 #[derive(Debug, Clone, Copy)]
@@ -51,10 +51,10 @@ impl Scheme for WorstHop {
             *mark = WorstMark { link: visit.link, level: kept as u8 };
         }
     }
-    fn receive(&self, mark: &WorstMark, _: u32, _: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &WorstMark, _: u32, _: u8, out: &mut Vec<HeaderSample>) {
         if mark.level > 0 {
-            let seen = Seen::Link(mark.link);
-            out.push(Evidence { congested: true, seen, hop: None, weight: 1.0 });
+            let seen = LinkOrHash::Link(mark.link);
+            out.push(HeaderSample { congested: true, seen, hop: None, weight: 1.0 });
         }
     }
 }

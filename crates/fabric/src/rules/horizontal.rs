@@ -1,4 +1,4 @@
-//! Routes of the modified k-ary n-tree (document 004): up, down, and sideways on the way down.
+//! Routes of the modified k-ary n-tree (Birk and Zdornov 2009): up, down, and sideways on the way down.
 //!
 //! A packet climbs by any up link to a switch above its destination, then descends by the one link
 //! that leads there. Wherever it could descend it may instead take a horizontal link to the next
@@ -17,7 +17,7 @@ use crate::{Fabric, FabricError};
 
 /// Routes of a modified k-ary n-tree.
 #[derive(Debug, Clone)]
-pub struct Sideways {
+pub struct Horizontal {
     arity: u32,
     per_level: u32,
     width: u8,
@@ -29,7 +29,7 @@ pub struct Sideways {
 
 const RULE: &str = "horizontal";
 
-impl Sideways {
+impl Horizontal {
     /// Finds the routes of `fabric`, built as [`crate::modified_tree::build`] numbers it.
     ///
     /// # Errors
@@ -85,7 +85,8 @@ impl Sideways {
                 let why = format!("switch {switch} has {found} links up, not {ups}");
                 return Err(FabricError::Unfit { rule: RULE, why });
             }
-            let downs = if level > 0 { 1 + usize::from(self.aside(level, number)) } else { 0 };
+            let downs =
+                if level > 0 { 1 + usize::from(self.non_minimal(level, number)) } else { 0 };
             for digit in 0..self.arity {
                 let found = self.down.get(self.key(switch, digit) as usize).len();
                 if found != downs {
@@ -112,7 +113,7 @@ impl Sideways {
 
     /// Horizontal links onwards from a switch; none from the last of its line, or of a leaf.
     #[inline]
-    fn aside(&self, level: u32, number: u32) -> u8 {
+    fn non_minimal(&self, level: u32, number: u32) -> u8 {
         let last = (number + 1).is_multiple_of(line(self.arity, level));
         if last { 0 } else { self.width }
     }
@@ -130,11 +131,11 @@ impl Sideways {
         let unit = line(self.arity, level);
         if level == 0 || number / unit != goal / unit {
             let links = self.up.get(switch as usize);
-            return Step { links, next: state, lane: 0, aside: 0 };
+            return Step { links, next: state, lane: 0, non_minimal: 0 };
         }
         let digit = goal / (unit / self.arity) % self.arity;
         let links = self.down.get(self.key(switch, digit) as usize);
-        Step { links, next: state, lane: 0, aside: self.aside(level, number) }
+        Step { links, next: state, lane: 0, non_minimal: self.non_minimal(level, number) }
     }
 }
 
@@ -147,8 +148,8 @@ mod tests {
     fn tree(arity: u32, levels: u32, width: u32) -> (Fabric, Plan) {
         let shape = Shape { arity, levels, width, gbps: [100.0; 3], delay_ps: [0; 3] };
         let fabric = build(&shape).unwrap();
-        let rule = Sideways::new(&fabric, arity, levels, width).unwrap();
-        let plan = Plan::new(&fabric, RoutingRule::Sideways(rule)).unwrap();
+        let rule = Horizontal::new(&fabric, arity, levels, width).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::Horizontal(rule)).unwrap();
         (fabric, plan)
     }
 
@@ -178,14 +179,14 @@ mod tests {
                 [fabric.link_src[l as usize], fabric.link_dst[l as usize]] == [tops[1], tops[0]]
             })
             .unwrap();
-        let mut rule = Sideways::new(&fabric, 2, 2, 1).unwrap();
+        let mut rule = Horizontal::new(&fabric, 2, 2, 1).unwrap();
         let mut pairs = Vec::new();
         for key in 0..(fabric.n_switches * 2) as usize {
             pairs.extend(rule.down.get(key).iter().map(|&link| (key as u64, link)));
         }
         pairs.extend((0..2).map(|digit| (rule.key(3, digit), reverse)));
         rule.down = LinkSets::of((fabric.n_switches * 2) as usize, pairs);
-        let plan = Plan::new(&fabric, RoutingRule::Sideways(rule)).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::Horizontal(rule)).unwrap();
         let error = plan.check(&fabric).unwrap_err();
         let FabricError::Deadlock { cycle } = error else { panic!("{error}") };
         assert!(cycle.iter().any(|&(link, _)| link == reverse), "{cycle:?}");
@@ -197,7 +198,7 @@ mod tests {
         let path = plan.path(&fabric, 0, 63, u32::MAX, |_| 0).unwrap();
         let top = fabric.link_dst[path[1].0 as usize] - fabric.n_nodes;
         let step = plan.next(top, 63, u32::MAX, RouteState::START);
-        assert_eq!((step.links.len(), step.aside, step.shortest().len()), (3, 2, 1));
+        assert_eq!((step.links.len(), step.non_minimal, step.shortest().len()), (3, 2, 1));
         assert_eq!(step.least(0, |_| 1), step.shortest()[0]);
         assert_eq!(step.least(0, |link| u32::from(link != step.links[2])), step.links[2]);
     }
@@ -223,9 +224,9 @@ mod tests {
     #[test]
     fn another_fabric_is_refused() {
         let (fabric, _) = tree(4, 2, 1);
-        let error = Sideways::new(&fabric, 4, 2, 2).unwrap_err().to_string();
+        let error = Horizontal::new(&fabric, 4, 2, 2).unwrap_err().to_string();
         assert!(error.contains("2 links down to digit 0 or onwards, not 3"), "{error}");
-        let error = Sideways::new(&fabric, 2, 4, 1).unwrap_err().to_string();
+        let error = Horizontal::new(&fabric, 2, 4, 1).unwrap_err().to_string();
         assert!(error.contains("no 2-ary 4-tree"), "{error}");
     }
 }
