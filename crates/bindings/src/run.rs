@@ -57,14 +57,15 @@ pub fn simulate<'py>(
         tailback_engine::simulate(fabric, plan, &settings, &program, &placement, work, &mut look)
     });
     match (result, raised) {
-        // What there was until Ctrl-C is worth having; anything else the watcher raised is an error.
+        // Partial results are kept on Ctrl-C; any other exception of the callback is an
+        // error.
         (_, Some(error)) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
         (Ok(outcome), _) => tables(py, outcome),
         (Err(error), _) => Err(raise(error)),
     }
 }
 
-/// Lets Python see signals and, if there is one, calls the watcher.
+/// Lets Python handle signals and calls the progress callback, if there is one.
 fn report_progress(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
@@ -134,7 +135,7 @@ fn in_columns<'py, T>(
     Ok(table)
 }
 
-/// What further probes saw; nothing where they were not asked for.
+/// Tables of the optional probes; empty for those that are off.
 fn probed(
     py: Python<'_>,
     out: &Bound<'_, PyDict>,

@@ -25,7 +25,7 @@ fn gf(field_bits: u32, bits: u32) -> PyResult<Hash> {
     Ok(Hash { field, bits })
 }
 
-/// What is done with a scheme once its type is known.
+/// An operation on a scheme, generic over its type.
 trait SchemeVisitor {
     type Out;
     fn with<S: Scheme + Sync>(self, scheme: S) -> Self::Out;
@@ -110,7 +110,7 @@ fn scheme_facts(
     dispatch(name, LinkHash::Mult, bits, size, probability, DescribeScheme)
 }
 
-/// Sends packets along given paths; what their receivers conclude, as columns.
+/// Sends packets along given paths; returns the header samples of their receivers, as columns.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (name, ids, hops, links, levels, seed, bits = 1, size = 4, probability = 0.2,

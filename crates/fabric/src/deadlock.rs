@@ -14,8 +14,7 @@ use crate::memory::zeros;
 use crate::rules::{Plan, RoutingRule};
 use crate::{Fabric, FabricError, RouteState};
 
-/// For every channel the channels it waits for, as bits over (port, lane) at the far end of its
-/// link.
+/// The channels that each channel waits for, as bits over (port, lane) at the far end of its link.
 struct BufferDependencies<'a> {
     fabric: &'a Fabric,
     lanes: usize,
@@ -24,10 +23,10 @@ struct BufferDependencies<'a> {
     bits: Vec<u64>,
 }
 
-/// Where a packet can be: a switch and its state there.
+/// A position of a packet: a switch and the routing state there.
 type RouteNode = (u32, RouteState);
 
-/// Channels by which packets come to a place at the end of their detour.
+/// Channels by which packets reach the end of their detour.
 type DetourEnds = std::collections::BTreeMap<(u32, u8), Vec<(u32, u8)>>;
 
 impl Plan {
@@ -139,7 +138,7 @@ impl Plan {
     }
 }
 
-/// Places to go on from, each once.
+/// Positions to continue from, each once.
 #[derive(Default)]
 struct Worklist {
     /// Bit per state, two words for a switch: 64 classes, with and without detour.

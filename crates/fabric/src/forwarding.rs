@@ -1,4 +1,4 @@
-//! Routes given from outside: forwarding tables of real switches, and steps of a rule.
+//! Routes from forwarding tables of real switches, and from the steps of a rule.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Takes away the entries for `node` that lead nowhere.
+    /// Removes the entries for `node` that lead nowhere.
     fn keep_what_arrives(&mut self, fabric: &Fabric, node: u32) -> Result<(), FabricError> {
         const UNKNOWN: u8 = 0;
         const WALKED: u8 = 1;

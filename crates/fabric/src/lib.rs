@@ -1,8 +1,8 @@
-//! The machine room: nodes, switches and directed links as flat arrays, and the routes over them.
+//! Fabrics: nodes, switches and directed links as flat arrays, and routes over them.
 //!
 //! A *vertex* is a node (`0..n_nodes`) or a switch (`n_nodes..n_nodes + n_switches`). A cable is
-//! two directed links. Links are sorted by source vertex and port, so the links that leave one
-//! vertex are contiguous and a route is a short slice of neighbouring link numbers.
+//! two directed links. Links are sorted by source vertex and port, so the links that leave a vertex
+//! are contiguous and a route is a short list of link indices.
 
 mod build;
 mod deadlock;

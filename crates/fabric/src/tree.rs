@@ -16,7 +16,7 @@ use crate::Fabric;
 use crate::FabricError;
 use crate::routes::{NONE, Routes};
 
-/// Where one switch leads.
+/// The subtree below a switch, and its up-links.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 struct Subtree {
@@ -59,7 +59,7 @@ impl Tree {
     #[inline]
     pub fn range(&self, switch: u32, column: u32) -> Range<u32> {
         let Subtree { low, high, inverse, parallel, down, up, ups } = self.reach[switch as usize];
-        // Both are worked out: up or down is what nobody could guess.
+        // Up or down is unpredictable: compute both and select.
         let place = column.wrapping_sub(low);
         let below = place < high - low;
         let into = down.wrapping_add(quotient(place, inverse).wrapping_mul(parallel));

@@ -21,13 +21,13 @@ pub struct Sample {
 }
 
 table! {
-    /// The table of samples: one entry a window, label and link, in this order.
+    /// The table of samples: one row per window, label and link, in this order.
     Samples: window, label, link, hop_samples, hop_weight, hop_variance, hop_bytes,
     congested_samples, congested_weight, congested_variance,
 }
 
 impl Samples {
-    /// Appends sums of a window, whose keys follow `first` by so many `places`.
+    /// Appends sums of a window, for the keys `first` + each of `places`.
     fn extend(&mut self, window: u32, first: u64, places: &[u8], sums: &[[u64; BLOCK]; SUMS]) {
         let (label, link) = (first >> 32, first & u64::from(u32::MAX));
         self.window.extend(std::iter::repeat_n(window.into(), places.len()));
@@ -46,14 +46,14 @@ impl Samples {
     }
 }
 
-/// How many sums a label and a link have: those of the hop reservoir, then those of the congested one.
+/// Number of sums per label and link: those of the hop reservoir, then those of the congested one.
 const SUMS: usize = 7;
 
-/// Of them, the first of the congested reservoir; and that of bytes.
+/// Indices of the first sum of the congested reservoir, and of bytes.
 const CONGESTED: usize = 4;
 const BYTES: usize = 3;
 
-/// Sums of one label and link, in the order of the table.
+/// Sums of a label and link, in column order.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     /// See [`key`].
@@ -61,7 +61,7 @@ struct Row {
     sums: [u64; SUMS],
 }
 
-/// A label and a link as one number, in the order of the table.
+/// A label and link as one number, in table order.
 #[inline]
 fn key(label: u32, link: u32) -> u64 {
     u64::from(label) << 32 | u64::from(link)
@@ -73,7 +73,7 @@ fn block_of(key: u64) -> u64 {
     key / BLOCK as u64
 }
 
-/// What a packet said about a link: one of its reservoirs.
+/// One reservoir of a packet: an observation of a link.
 #[derive(Debug, Clone, Copy)]
 struct Observation {
     /// See [`key`].
@@ -81,7 +81,7 @@ struct Observation {
     bytes: u32,
     /// Hops, or congested hops.
     count: u8,
-    /// Which of the two it is.
+    /// Which of the two reservoirs.
     congested: bool,
 }
 
@@ -114,21 +114,21 @@ impl CompactObservation {
 /// The log of a window.
 #[derive(Debug, Default)]
 struct WindowLog {
-    /// What was said since it was last summed, in short where that may be.
+    /// Observations since it was last summed, in compact form where possible.
     short: Log<CompactObservation>,
     said: Log<Observation>,
-    /// Sums until then, in order.
+    /// Earlier sums, in order.
     rows: Vec<Row>,
 }
 
 impl WindowLog {
-    /// Entries that are not summed.
+    /// Entries that have not been summed.
     #[inline]
     fn unsummed(&self) -> usize {
         self.short.len() + self.said.len()
     }
 
-    /// Takes in the log of the same window, or of the one it is joined with.
+    /// Merges the log of the same window, or of the one it is joined with.
     fn join(&mut self, mut other: WindowLog) {
         self.short.append(other.short);
         self.said.append(other.said);
@@ -136,7 +136,7 @@ impl WindowLog {
             self.rows = other.rows;
         } else if !other.rows.is_empty() {
             self.rows.append(&mut other.rows);
-            // Stable: made of sorted runs, which it finds.
+            // The stable sort finds the sorted runs.
             self.rows.sort_by_key(|row| row.key);
             self.rows.dedup_by(|later, first| {
                 let same = later.key == first.key;
@@ -149,7 +149,7 @@ impl WindowLog {
     }
 }
 
-/// Adds up what a window's log holds. Its memory is used again for every window.
+/// Sums the log of a window; its buffers are reused.
 #[derive(Debug, Default)]
 struct LogSummer {
     short: RadixSorter<CompactObservation>,
@@ -158,8 +158,8 @@ struct LogSummer {
 }
 
 impl LogSummer {
-    /// Hands out the sums of everything, block by block and in order: the first key of the block, the
-    /// places of those it has, and all sums. Most packets have a payload of `full` bytes.
+    /// Calls `each` for all sums, block by block in order: the first key of the block, the
+    /// places of those present, and all sums. Most packets have a payload of `full` bytes.
     fn sum(
         &mut self,
         mut page: WindowLog,
@@ -200,7 +200,7 @@ impl LogSummer {
     }
 }
 
-/// Counts what a packet said, in the block of its key.
+/// Adds an observation to the block of its key.
 #[inline]
 fn count(block: &mut Block<SUMS>, said: &Observation) {
     let (place, count) = (said.key as u8, u64::from(said.count));
@@ -212,7 +212,7 @@ fn count(block: &mut Block<SUMS>, said: &Observation) {
     *block.sum(BYTES, place) += u64::from(!said.congested) * count * u64::from(said.bytes);
 }
 
-/// So much is kept unsummed in any window.
+/// Entries that a window may keep unsummed in any case.
 const LEAST: usize = 1024;
 
 /// Collects samples by window and sums them by label and link.
@@ -221,13 +221,13 @@ pub struct SampleLog {
     pages: Vec<WindowLog>,
     /// Payload of most packets.
     payload: u32,
-    /// A window's log of this length is summed: it takes as much memory as what becomes of it.
+    /// Length at which a window's log is summed: it then takes as much memory as its sums.
     full: usize,
     summing: LogSummer,
 }
 
 impl SampleLog {
-    /// For packets that name one of so many links, most of them with so many bytes of payload.
+    /// For packets that refer to one of `links` links, most of them with `payload` bytes.
     pub fn new(links: usize, payload: u32) -> Self {
         let (full, summing) = (links.max(LEAST), LogSummer::default());
         Self { pages: Vec::new(), payload, full, summing }
@@ -242,7 +242,8 @@ impl SampleLog {
         }
         let hop = (mark.hop_link, mark.hop_count, false);
         let met = (mark.congested_link, mark.congested_count, true);
-        // Whether a packet met congestion nobody could guess: no branch on it. Hops it has.
+        // Whether a packet met congestion is unpredictable, so there is no branch on it;
+        // every packet has hops.
         let any = mark.hop_link != NO_LINK;
         let kept = usize::from(any) + usize::from(mark.congested_link != NO_LINK);
         let both = if any { [hop, met] } else { [met, hop] };
@@ -269,7 +270,7 @@ impl SampleLog {
         }
     }
 
-    /// Sums a window's log if it has grown long.
+    /// Sums the log of a window that has grown long.
     #[cold]
     fn look_at(&mut self, window: u32) {
         if self.pages[window as usize].unsummed() >= self.full {
@@ -305,7 +306,7 @@ impl SampleLog {
         }
     }
 
-    /// The table of what several logs hold, whose windows are of one length. Uses so many threads.
+    /// The table of several logs, whose windows are of equal length. Uses `threads` threads.
     pub fn finish(logs: Vec<SampleLog>, threads: usize) -> Samples {
         let windows = logs.iter().map(|log| log.pages.len()).max().unwrap_or(0);
         let payload = logs.first().map_or(0, |log| log.payload);

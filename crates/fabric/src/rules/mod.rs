@@ -29,7 +29,7 @@ pub use horizontal::Horizontal;
 
 use crate::{Fabric, FabricError, Routes};
 
-/// What a packet remembers of its route: a class (how many stages it is on) and whether it is on a
+/// Routing state of a packet: a class (how many stages it has passed) and whether it is on a
 /// detour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RouteState(pub u8);
@@ -63,18 +63,19 @@ impl RouteState {
 /// One step of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// Candidate links; empty where there is no way.
+    /// Candidate links; empty if there is no route.
     pub links: &'a [u32],
     /// State at the far end of any of them.
     pub next: RouteState,
     /// Virtual lane taken on any of them.
     pub lane: u8,
-    /// The last so many links do not lead nearer: they are for who finds less load there.
+    /// Number of candidates, the last ones, that do not lead closer: for use where they are
+    /// less loaded.
     pub non_minimal: u8,
 }
 
 impl<'a> Step<'a> {
-    /// The candidates that lead nearer: all a rule without local load may use.
+    /// The candidates that lead closer: all that a choice without load may use.
     #[inline]
     pub fn shortest(&self) -> &'a [u32] {
         &self.links[..self.links.len() - usize::from(self.non_minimal)]
@@ -103,7 +104,7 @@ impl<'a> Step<'a> {
 /// A routing rule made for one fabric.
 #[derive(Debug, Clone)]
 pub enum RoutingRule {
-    /// Up/down or forwarding tables: one lane, no memory.
+    /// Up/down or forwarding tables: one lane, no state.
     Table(Routes),
     /// Dimension order on tori and meshes.
     DimensionOrder(DimensionOrder),
@@ -115,7 +116,7 @@ pub enum RoutingRule {
     Horizontal(Horizontal),
 }
 
-/// A rule with where the nodes are.
+/// A routing rule with the attachment of nodes.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Link by which each node injects.
@@ -129,7 +130,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Joins a rule with its fabric.
+    /// Combines a rule with its fabric.
     ///
     /// # Errors
     /// A node without exactly one switch cable.
@@ -243,7 +244,7 @@ impl Plan {
         links[(node / divisor) as usize % links.len()]
     }
 
-    /// Whether there is a way from `switch` to `node`, which hangs off another.
+    /// Whether there is a route from `switch` to `node`, which is attached to another switch.
     pub fn leads(&self, fabric: &Fabric, switch: u32, node: u32) -> bool {
         match &self.rule {
             RoutingRule::Table(routes) => routes.leads(fabric, switch, node),
@@ -337,7 +338,7 @@ impl Plan {
     }
 }
 
-/// Sets of links, each found by a number.
+/// Sets of links, indexed by a key.
 #[derive(Debug, Clone, Default)]
 struct LinkSets {
     start: Vec<u32>,

@@ -14,7 +14,7 @@ fn marks(probability: f64, random: u64) -> bool {
 /// Node marking.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeMarking {
-    /// Chance of a switch to overwrite the mark, above 0.
+    /// Probability that a switch overwrites the mark, above 0.
     pub probability: f64,
     /// Bits of a link in the header.
     pub link_bits: u32,
@@ -25,7 +25,7 @@ pub struct NodeMarking {
 pub struct NodeMark {
     /// Link and congestion.
     pub link: Option<(u32, bool)>,
-    /// Hop of the mark: what a receiver reads off the link's place in the topology.
+    /// Hop of the mark, which a receiver derives from the link's position in the topology.
     stage: u8,
 }
 
@@ -61,7 +61,7 @@ impl Scheme for NodeMarking {
 /// Edge marking.
 #[derive(Debug, Clone, Copy)]
 pub struct EdgeMarking {
-    /// Chance of a switch to overwrite the mark, above 0.
+    /// Probability that a switch overwrites the mark, above 0.
     pub probability: f64,
     /// Bits of a link in the header.
     pub link_bits: u32,

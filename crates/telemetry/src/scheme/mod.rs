@@ -43,7 +43,7 @@ pub struct Visit {
     pub random: u64,
 }
 
-/// What a piece of evidence names.
+/// A link, or the hash of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkOrHash {
     /// A link.
@@ -55,13 +55,13 @@ pub enum LinkOrHash {
 /// What a receiver learns from a packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeaderSample {
-    /// About congested packets (or, if not, all packets) of a link.
+    /// Whether it counts congested packets of a link, or all packets.
     pub congested: bool,
     /// The link or its hash.
     pub seen: LinkOrHash,
     /// Which hop it was, where that is known.
     pub hop: Option<u8>,
-    /// What to charge: the inverse of the probability that this hop is what arrived.
+    /// Weight: the inverse of the probability that this hop is the one that arrives.
     pub weight: f64,
 }
 
@@ -76,7 +76,7 @@ pub trait Scheme {
     fn header_bits(&self) -> u32;
     /// Bits of a link hash; `None` when whole links travel.
     fn hash_bits(&self) -> Option<u32>;
-    /// Whether sums of the evidence are unbiased (under the conditions its file states).
+    /// Whether weighted sums are unbiased, under the conditions stated in its file.
     fn unbiased(&self) -> bool {
         true
     }
@@ -96,7 +96,7 @@ pub fn draw(random: u32, count: u8) -> bool {
     (u64::from(random) * (u64::from(count) + 1)) >> 32 == 0
 }
 
-/// Two steps of splitmix64, one after the other.
+/// Two steps of splitmix64.
 #[inline]
 pub fn mix(value: u64) -> u64 {
     splitmix(splitmix(value))

@@ -17,7 +17,7 @@ pub struct Paths<'a> {
     pub stride: usize,
 }
 
-/// Evidence of all packets.
+/// Header samples of all packets.
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Packet index.

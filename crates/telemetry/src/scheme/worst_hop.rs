@@ -44,7 +44,7 @@ impl Scheme for WorstHop {
     }
     #[inline]
     fn visit(&self, mark: &mut WorstMark, visit: &Visit) {
-        // A congested port has at least the least level there is.
+        // A congested port has at least the lowest level.
         let level = u32::from(visit.level).max(u32::from(visit.congested));
         let kept = if level == 0 { 0 } else { (level >> (8 - self.level_bits.min(8))).max(1) };
         if kept > u32::from(mark.level) {

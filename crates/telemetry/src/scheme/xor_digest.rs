@@ -16,7 +16,7 @@ pub struct XorDigest {
     pub hash: LinkHash,
     /// Its bits.
     pub bits: u32,
-    /// Chance of a hop to act, between 0 and 1.
+    /// Probability that a hop acts, between 0 and 1.
     pub probability: f64,
 }
 
