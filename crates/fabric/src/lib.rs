@@ -2,7 +2,7 @@
 //!
 //! A *vertex* is a node (`0..n_nodes`) or a switch (`n_nodes..n_nodes + n_switches`). A cable is
 //! two directed links. Links are sorted by source vertex and port, so the links that leave a vertex
-//! are contiguous and a route is a short list of link indices.
+//! are contiguous and a route is a short range of consecutive link indices.
 
 mod build;
 mod deadlock;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{OpKind, Program, ProgramError};
 
-/// What a rank can wait for; numbers are of messages.
+/// A request that a rank can wait for; numbers are message numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A send of its own.
@@ -18,7 +18,7 @@ pub enum Request {
 /// One operation, ready to execute; numbers are of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// Occupies the rank for so many picoseconds.
+    /// Computation of this many picoseconds.
     Compute(u64),
     /// Posts a send.
     Send(u32),

@@ -2,7 +2,8 @@
 //! matching sends and receives.
 //!
 //! A program is given in columns ([`Program`]), is checked and resolved once ([`Compiled`]), and is
-//! then executed rank by rank ([`Rank`]).
+//! then executed rank by rank ([`Rank`]). The packet engine and the fluid model execute the same
+//! programs by the same blocking rules; they differ in what a message costs.
 
 mod compile;
 mod error;

@@ -11,9 +11,9 @@ enum Waiting {
 
 /// A rank in execution: its position in the program, what it waits for, and how long it took.
 ///
-/// The caller calls [`Rank::next`] and acts on the operation. After [`Op::Compute`] it calls again
-/// when that time is over; after an [`Op::Wait`] whose request is not complete it calls
-/// [`Rank::block`].
+/// The caller calls [`Rank::next`] and acts on the operation. After [`Op::Compute`] it calls again when
+/// that time is over. After an [`Op::Wait`] whose request is not complete it calls [`Rank::block`], and
+/// continues when [`Rank::completed`] has returned a request that is complete by then.
 #[derive(Debug, Clone)]
 pub struct Rank {
     next_op: usize,
