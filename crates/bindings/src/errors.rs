@@ -1,4 +1,4 @@
-//! What the crates complain of, as Python exceptions that need not be told apart by their wording.
+//! Errors of the crates as Python exceptions, distinguished by type rather than by message.
 
 use std::any::Any;
 use std::fmt::Display;

@@ -3,7 +3,7 @@
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_fluid::permutation::{Default as Table, Evaluation, Rule, random_permutation};
+use tailback_fluid::permutation::{Default as Table, Evaluation, RoutingRule, random_permutation};
 use tailback_fluid::{
     Detour, FlowSet, PathChoice, Paths, Policy, ProtocolSettings, RankSettings, Rounds, Router,
     Tree, Work,
@@ -74,13 +74,13 @@ fn choice_of(name: &str) -> PyResult<PathChoice> {
     }
 }
 
-fn rule_of(table: &str, adaptive: bool, margin: u32) -> PyResult<Rule> {
+fn rule_of(table: &str, adaptive: bool, margin: u32) -> PyResult<RoutingRule> {
     let default = match table {
         "d-mod-k" => Table::DModK,
         "random" => Table::RandomTable,
         _ => return Err(raise(format!("unknown table {table:?}; valid: d-mod-k, random"))),
     };
-    Ok(Rule { default, adaptive, margin })
+    Ok(RoutingRule { default, adaptive, margin })
 }
 
 /// Weighted max-min fair rates in Gb/s.

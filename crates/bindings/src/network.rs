@@ -4,7 +4,7 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, FabricError, Plan, Routes, Rule};
+use tailback_fabric::{Fabric, FabricError, Plan, Routes, RoutingRule};
 
 use crate::errors::raise;
 use crate::table::columns;
@@ -20,7 +20,7 @@ pub struct Network {
 
 impl Network {
     pub fn assemble(fabric: Fabric, routes: Routes) -> Result<Self, FabricError> {
-        let plan = Plan::new(&fabric, Rule::Table(routes.clone()))?;
+        let plan = Plan::new(&fabric, RoutingRule::Table(routes.clone()))?;
         Ok(Self { fabric, routes, plan })
     }
 }

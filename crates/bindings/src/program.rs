@@ -34,7 +34,7 @@ pub fn program_of(columns: &Columns<'_>) -> PyResult<Program> {
     })
 }
 
-/// A placement that says nothing of labels.
+/// A placement without labels.
 pub fn placement_of(places: &Places<'_>) -> PyResult<Placement> {
     let (node, host, start_ps) = places;
     Ok(Placement {

@@ -6,8 +6,8 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_engine::probe::{Probed, Rows};
-use tailback_engine::{Outcome, Placement, Program, Progress, Settings, Work};
+use tailback_engine::probe::{ProbeTables, Rows};
+use tailback_engine::{Outcome, Parallelism, Placement, Program, Progress, Settings};
 
 use tailback_telemetry::Column;
 
@@ -45,27 +45,28 @@ pub fn simulate<'py>(
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let mut raised: Option<PyErr> = None;
     let result = py.detach(|| {
-        let mut look = |progress: Progress| match tell(watch.as_ref(), progress) {
+        let mut look = |progress: Progress| match report_progress(watch.as_ref(), progress) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 raised = Some(error);
                 ControlFlow::Break(())
             }
         };
-        let work = Work { threads, shards: None };
+        let work = Parallelism { threads, shards: None };
         let fabric = &network.fabric;
         tailback_engine::simulate(fabric, plan, &settings, &program, &placement, work, &mut look)
     });
     match (result, raised) {
-        // What there was until Ctrl-C is worth having; anything else the watcher raised is an error.
+        // Partial results are kept on Ctrl-C; any other exception of the callback is an
+        // error.
         (_, Some(error)) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
         (Ok(outcome), _) => tables(py, outcome),
         (Err(error), _) => Err(raise(error)),
     }
 }
 
-/// Lets Python see signals and, if there is one, calls the watcher.
-fn tell(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()> {
+/// Lets Python handle signals and calls the progress callback, if there is one.
+fn report_progress(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
         if let Some(watch) = watch {
@@ -134,9 +135,14 @@ fn in_columns<'py, T>(
     Ok(table)
 }
 
-/// What further probes saw; nothing where they were not asked for.
-fn probed(py: Python<'_>, out: &Bound<'_, PyDict>, probed: Probed, end_ps: u64) -> PyResult<()> {
-    let Probed { counters_ps, counters, queues_ps, queues, .. } = probed;
+/// Tables of the optional probes; empty for those that are off.
+fn probed(
+    py: Python<'_>,
+    out: &Bound<'_, PyDict>,
+    probed: ProbeTables,
+    end_ps: u64,
+) -> PyResult<()> {
+    let ProbeTables { counters_ps, counters, queues_ps, queues, .. } = probed;
     let names = ["data_bytes", "packets", "busy_ps", "stall_ps", "queue_ps", "inq_ps"];
     out.set_item("counters_ps", counters_ps)?;
     out.set_item("counters", in_columns(py, &names, counters, (counters_ps, end_ps))?)?;

@@ -25,13 +25,13 @@ fn gf(field_bits: u32, bits: u32) -> PyResult<Hash> {
     Ok(Hash { field, bits })
 }
 
-/// What is done with a scheme once its type is known.
-trait Use {
+/// An operation on a scheme, generic over its type.
+trait SchemeVisitor {
     type Out;
     fn with<S: Scheme + Sync>(self, scheme: S) -> Self::Out;
 }
 
-fn dispatch<U: Use>(
+fn dispatch<U: SchemeVisitor>(
     name: &str,
     hash: LinkHash,
     bits: u32,
@@ -79,9 +79,9 @@ fn dispatch<U: Use>(
     })
 }
 
-struct Describe;
+struct DescribeScheme;
 
-impl Use for Describe {
+impl SchemeVisitor for DescribeScheme {
     type Out = (u32, Option<u32>, bool);
     fn with<S: Scheme + Sync>(self, scheme: S) -> Self::Out {
         (scheme.header_bits(), scheme.hash_bits(), scheme.unbiased())
@@ -90,7 +90,7 @@ impl Use for Describe {
 
 struct Send<'a, 'py>(Python<'py>, Paths<'a>, u64);
 
-impl Use for Send<'_, '_> {
+impl SchemeVisitor for Send<'_, '_> {
     type Out = Columns;
     fn with<S: Scheme + Sync>(self, scheme: S) -> Columns {
         let Send(py, paths, seed) = self;
@@ -107,10 +107,10 @@ fn scheme_facts(
     size: u32,
     probability: f64,
 ) -> PyResult<(u32, Option<u32>, bool)> {
-    dispatch(name, LinkHash::Mult, bits, size, probability, Describe)
+    dispatch(name, LinkHash::Mult, bits, size, probability, DescribeScheme)
 }
 
-/// Sends packets along given paths; what their receivers conclude, as columns.
+/// Sends packets along given paths; returns the header samples of their receivers, as columns.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (name, ids, hops, links, levels, seed, bits = 1, size = 4, probability = 0.2,
@@ -170,7 +170,7 @@ fn link_hash<'py>(
     Ok(values.into_pyarray(py))
 }
 
-fn way(name: &str) -> Result<Option<Choice>, String> {
+fn decoder_choice(name: &str) -> Result<Option<Choice>, String> {
     match name {
         "auto" => Ok(None),
         "direct" => Ok(Some(Choice::Direct)),
@@ -199,7 +199,7 @@ fn decode<'py>(
     let found = py
         .detach(|| -> Result<Vec<i64>, String> {
             check(hash, &packets, links).map_err(|error| error.to_string())?;
-            Ok(scores(hash, &packets, links, way(how)?))
+            Ok(scores(hash, &packets, links, decoder_choice(how)?))
         })
         .map_err(raise)?;
     Ok(found.into_pyarray(py))
@@ -239,7 +239,7 @@ fn decode_classes<'py>(
     how: &str,
 ) -> PyResult<Column<'py, i64>> {
     let hash = gf(field_bits, bits)?;
-    let how = way(how).map_err(raise)?;
+    let how = decoder_choice(how).map_err(raise)?;
     let packets =
         Packets { ids: ids.as_slice()?, hashes: hashes.as_slice()?, weights: weights.as_slice()? };
     let start: Vec<usize> = class_start.as_slice()?.iter().map(|&x| x as usize).collect();

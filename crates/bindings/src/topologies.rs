@@ -3,10 +3,10 @@
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Sideways, Tie};
+use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Horizontal, Tie};
 use tailback_fabric::{
-    Arrangement, Fabric, FabricError, Plan, RouteState, Routes, Rule, dragonfly, dragonfly_plus,
-    hyperx, modified_tree, pgft, torus, yellowstone,
+    Arrangement, Fabric, FabricError, Plan, RouteState, Routes, RoutingRule, dragonfly,
+    dragonfly_plus, hyperx, modified_tree, pgft, torus, yellowstone,
 };
 
 use crate::errors::raise;
@@ -187,7 +187,7 @@ impl Routing {
     fn make(
         py: Python<'_>,
         network: Py<Network>,
-        rule: impl FnOnce(&Fabric) -> Result<Rule, FabricError> + Send,
+        rule: impl FnOnce(&Fabric) -> Result<RoutingRule, FabricError> + Send,
     ) -> PyResult<Self> {
         let here = network.get();
         let plan = py.detach(|| Plan::new(&here.fabric, rule(&here.fabric)?)).map_err(raise)?;
@@ -212,7 +212,7 @@ impl Routing {
     #[staticmethod]
     fn of_network(py: Python<'_>, network: Py<Network>) -> PyResult<Self> {
         let routes = network.get().routes.clone();
-        Self::make(py, network, |_| Ok(Rule::Table(routes)))
+        Self::make(py, network, |_| Ok(RoutingRule::Table(routes)))
     }
 
     /// Dimension order on a torus or mesh.
@@ -232,7 +232,8 @@ impl Routing {
             _ => return Err(raise(format!("tie = {tie:?}: positive, negative or parity"))),
         };
         Self::make(py, network, move |fabric| {
-            DimensionOrder::new(fabric, &dims, tie, dateline, detour).map(Rule::DimensionOrder)
+            DimensionOrder::new(fabric, &dims, tie, dateline, detour)
+                .map(RoutingRule::DimensionOrder)
         })
     }
 
@@ -245,14 +246,16 @@ impl Routing {
         detour: bool,
     ) -> PyResult<Self> {
         Self::make(py, network, move |fabric| {
-            AllToAll::new(fabric, &dims, detour).map(Rule::AllToAll)
+            AllToAll::new(fabric, &dims, detour).map(RoutingRule::AllToAll)
         })
     }
 
     /// Minimal or Valiant routes of dragonfly and dragonfly+.
     #[staticmethod]
     fn groups(py: Python<'_>, network: Py<Network>, detour: bool, lanes: bool) -> PyResult<Self> {
-        Self::make(py, network, move |fabric| Groups::new(fabric, detour, lanes).map(Rule::Groups))
+        Self::make(py, network, move |fabric| {
+            Groups::new(fabric, detour, lanes).map(RoutingRule::Groups)
+        })
     }
 
     /// Up, down and sideways on the way down, on a k-ary n-tree with horizontal links.
@@ -260,7 +263,7 @@ impl Routing {
     fn sideways(py: Python<'_>, network: Py<Network>, counts: (u32, u32, u32)) -> PyResult<Self> {
         let (arity, levels, width) = counts;
         Self::make(py, network, move |fabric| {
-            Sideways::new(fabric, arity, levels, width).map(Rule::Sideways)
+            Horizontal::new(fabric, arity, levels, width).map(RoutingRule::Horizontal)
         })
     }
 
@@ -279,7 +282,7 @@ impl Routing {
     /// Candidate links at `switch` for `node`, the state after, and the lane.
     fn next(&self, switch: u32, node: u32, via: u32, state: u8) -> PyResult<(Vec<u32>, u8, u8)> {
         self.check_ends(switch, &[node])?;
-        if self.plan.home[node as usize] == switch {
+        if self.plan.node_switch[node as usize] == switch {
             return Err(raise(format!("node {node} hangs off switch {switch}: it has arrived")));
         }
         let fabric = &self.network.get().fabric;
@@ -295,9 +298,9 @@ impl Routing {
     fn fixed<'py>(&self, py: Python<'py>, node: u32) -> PyResult<Bound<'py, PyArray1<u32>>> {
         self.check_ends(0, &[node])?;
         let (fabric, plan) = (&self.network.get().fabric, &self.plan);
-        let home = plan.home[node as usize];
+        let node_switch = plan.node_switch[node as usize];
         let link = |switch| {
-            if switch == home || !plan.leads(fabric, switch, node) {
+            if switch == node_switch || !plan.leads(fabric, switch, node) {
                 return u32::MAX;
             }
             let step = plan.next(switch, node, u32::MAX, RouteState::START);

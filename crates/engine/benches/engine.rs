@@ -5,9 +5,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tailback_engine::queue::{Class, Event, EventQueue};
+use tailback_engine::events::queue::{Event, EventKind, EventQueue};
 use tailback_engine::{Arbitration, Routing, Settings};
-use tailback_fabric::{RouteState, Routes, Rule, fat_tree};
+use tailback_fabric::{RouteState, Routes, RoutingRule, fat_tree};
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -34,18 +34,18 @@ fn event_queue(c: &mut Criterion) {
             (bits >> 33) % horizon
         };
         for entity in 0..pending {
-            queue.push_for(entity % groups, Event::new(later(), Class::Arrival, entity, 0));
+            queue.push_for(entity % groups, Event::new(later(), EventKind::Arrival, entity, 0));
         }
         group.bench_function(format!("{pending} pending"), |b| {
             b.iter(|| {
                 let event = loop {
                     match queue.pop() {
                         Some((event, _)) => break event,
-                        None => queue.open(queue.next_window()),
+                        None => queue.open_window(queue.next_window()),
                     }
                 };
                 let time = event.time() + later();
-                queue.push(Event::new(time, Class::Arrival, event.entity(), 0));
+                queue.push(Event::new(time, EventKind::Arrival, event.entity(), 0));
                 black_box(event)
             });
         });
@@ -60,13 +60,17 @@ fn routing_rules(c: &mut Criterion) {
     let mut cases = every_topology();
     let tapered = fat_tree::build(&fat_tree::Shape::TAPERED).expect("a preset");
     let by_arithmetic = Routes::arithmetic(&tapered).expect("attached").expect("a regular tree");
-    cases.push(Case::new("tapered by arithmetic", tapered.clone(), Rule::Table(by_arithmetic)));
+    cases.push(Case::new(
+        "tapered by arithmetic",
+        tapered.clone(),
+        RoutingRule::Table(by_arithmetic),
+    ));
     cases.push(up_down("tapered by table", tapered));
     for Case { name, fabric, plan } in &cases {
         let nodes = 0..fabric.n_nodes;
         let pairs: Vec<(u32, u32)> = (0..fabric.n_switches)
             .flat_map(|switch| nodes.clone().map(move |node| (switch, node)))
-            .filter(|&(switch, node)| plan.home[node as usize] != switch)
+            .filter(|&(switch, node)| plan.node_switch[node as usize] != switch)
             .filter(|&(switch, node)| plan.leads(fabric, switch, node))
             .collect();
         // In no order, as packets come.

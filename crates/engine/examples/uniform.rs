@@ -5,10 +5,10 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tailback_engine::probe::{Carry, Probes, Scheme};
-use tailback_engine::{Placement, Program, Settings, Work, simulate};
+use tailback_engine::probe::{HeaderScheme, HeaderSettings, Probes};
+use tailback_engine::{Parallelism, Placement, Program, Settings, simulate};
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Plan, Routes, Rule as PlanRule};
+use tailback_fabric::{Plan, Routes, RoutingRule};
 
 const MESSAGE: u64 = 131_072;
 const GAP_PS: u64 = MESSAGE * 80 * 10 / 4; // load 0.4
@@ -88,8 +88,8 @@ fn shape() -> Shape {
 }
 
 fn settings() -> Settings {
-    let carry = Carry {
-        scheme: Scheme::Coordinated,
+    let carry = HeaderSettings {
+        scheme: HeaderScheme::Coordinated,
         hash_bits: 5,
         count_bits: 4,
         probability: 0.2,
@@ -109,7 +109,7 @@ fn settings() -> Settings {
 fn main() {
     let fabric = build(&shape()).expect("a tree");
     let routes = Routes::up_down(&fabric).expect("a tree");
-    let plan = Plan::new(&fabric, PlanRule::Table(routes)).expect("a tree");
+    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).expect("a tree");
     let ranks = fabric.n_nodes;
     let program = program(ranks);
     let placement = Placement {
@@ -125,7 +125,7 @@ fn main() {
     for _ in 0..number("runs").unwrap_or(3) {
         let began = Instant::now();
         let mut watch = |_| ControlFlow::Continue(());
-        let work = Work { threads, shards };
+        let work = Parallelism { threads, shards };
         let outcome = simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch)
             .expect("traffic that ends");
         let seconds = began.elapsed().as_secs_f64();

@@ -1,30 +1,30 @@
-//! What to say when nothing happens any more and ranks have not finished.
+//! Diagnosis of a run that stopped before all ranks finished.
 
 use tailback_program::ProgramError;
 
 use crate::EngineError;
-use crate::link::NIL;
+use crate::model::Model;
+use crate::network::link::NIL;
 use crate::shard::Shard;
-use crate::world::World;
 
-/// A circle of buffers, if there is one; otherwise who waits for what.
-pub(crate) fn explain<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> EngineError {
+/// Reports a cycle of buffers if there is one; otherwise what each rank waits for.
+pub(crate) fn explain<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) -> EngineError {
     let time_ps = shards.iter().map(|shard| shard.end).max().unwrap_or(0);
-    circle(world, shards, time_ps).unwrap_or_else(|| stuck(world, shards, time_ps))
+    circle(model, shards, time_ps).unwrap_or_else(|| stuck(model, shards, time_ps))
 }
 
-/// Packets in the buffer of lane A that wait for credit of lane B make A wait for B.
-fn circle<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option<EngineError> {
-    let per_link = u32::from(world.lanes());
+/// Lane A waits for lane B if packets in the buffer of A wait for credit of B.
+fn circle<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option<EngineError> {
+    let per_link = u32::from(model.lanes());
     let number = |shard: &Shard<'_, P>, lane: u32| {
         let (link, lane) = shard.links.link_and_lane(lane);
         link * per_link + u32::from(lane)
     };
-    let lanes = world.fabric.n_links() * per_link as usize;
+    let lanes = model.fabric.n_links() * per_link as usize;
     let mut waits_for = vec![NIL; lanes];
     for shard in shards {
         for lane in 0..shard.links.n_lanes() {
-            let Some((mut slot, last)) = shard.links.lane(lane).line() else { continue };
+            let Some((mut slot, last)) = shard.links.lane(lane).waiting_ends() else { continue };
             loop {
                 let packet = &shard.packets[slot];
                 let held = number(&shards[usize::from(packet.from)], packet.lane);
@@ -65,11 +65,11 @@ fn circle<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> Option
 }
 
 /// The first few ranks that have not finished and what each waits for.
-fn stuck<P>(world: &World<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> EngineError {
-    let program = &world.program;
-    let ranks = (0..world.placement.node.len() as u32).map(|rank| {
-        let shard = &shards[world.shard_of_rank(rank)];
-        &shard.ranks[world.local_rank(rank) as usize]
+fn stuck<P>(model: &Model<'_>, shards: &[Shard<'_, P>], time_ps: u64) -> EngineError {
+    let program = &model.program;
+    let ranks = (0..model.placement.node.len() as u32).map(|rank| {
+        let shard = &shards[model.shard_of_rank(rank)];
+        &shard.ranks[model.local_rank(rank) as usize]
     });
     let message = |number: u32| program.messages[number as usize].message();
     ProgramError::stuck(time_ps, &program.rank_start, ranks, message).into()

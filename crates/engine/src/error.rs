@@ -1,4 +1,4 @@
-//! What can go wrong with a simulation.
+//! Errors of a simulation.
 
 use tailback_fabric::FabricError;
 use tailback_program::ProgramError;
@@ -15,30 +15,30 @@ pub enum EngineError {
     /// A setting out of range.
     #[error("{field} = {value}: must be {valid}")]
     Setting {
-        /// Setting, as the scenario calls it.
+        /// Name of the setting in the scenario.
         field: &'static str,
         /// Its value.
         value: String,
-        /// What would be valid.
+        /// Valid values.
         valid: String,
     },
     /// The fabric is inconsistent or not connected.
     #[error(transparent)]
     Fabric(#[from] FabricError),
-    /// The rank program or its placement is malformed, or its ranks wait on one another for ever.
+    /// The rank program or its placement is malformed, or its ranks deadlock.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// More of something than the engine can number.
+    /// An input beyond the engine's number formats.
     #[error("{what}: {value} is more than the engine's limit of {limit}")]
     TooLarge {
-        /// What there is too much of.
+        /// The quantity.
         what: &'static str,
-        /// How much.
+        /// Its value.
         value: u64,
         /// Limit.
         limit: u64,
     },
-    /// What happens after the last event lies beyond the times the engine has numbers for.
+    /// The simulated time exceeds what the engine can represent.
     #[error(
         "the run goes on after {time_ps} ps, beyond {limit_ps} ps (53 days), the engine's limit: \
          a compute time may be in the wrong unit"
@@ -46,10 +46,10 @@ pub enum EngineError {
     TooLong {
         /// When the last event happened.
         time_ps: u64,
-        /// The last time there is a number for.
+        /// The latest time the engine can represent.
         limit_ps: u64,
     },
-    /// Buffers wait on one another in a circle.
+    /// Buffers wait for one another in a cycle.
     #[error(
         "the network is deadlocked at {time_ps} ps: links (lane) {} wait on one another in a circle",
         named(cycle)

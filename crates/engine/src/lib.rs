@@ -1,49 +1,36 @@
-//! The engine room: a discrete-event packet simulator of lossless, credit-flow-controlled networks.
+//! A discrete-event packet simulator of lossless networks with credit flow control.
 //!
 //! Time is integer picoseconds. The same fabric, settings and program give the same outcome bit for
-//! bit: events at equal time have a fixed order, and random numbers are a function of the seed, the
-//! purpose and the packet; the number of threads does not show. In free flow a packet costs one event
-//! a hop (see `hop.rs`).
+//! bit on any number of threads: events at the same time have a fixed order, and random numbers are
+//! a function of the seed, the stream and the packet. Without congestion a packet costs one event
+//! per hop (see `switch/forwarding.rs`).
 
-mod adapter;
-mod ahead;
-mod arbiter;
-mod circuits;
 mod congestion;
-mod cut;
 mod deadlock;
 mod error;
-mod flows;
-mod gate;
-mod hop;
+pub mod events;
+mod host;
+mod intrinsics;
 mod limits;
-mod link;
-mod load;
-mod machine;
-mod mail;
+mod model;
+mod network;
 mod outcome;
-mod pacing;
-mod packet;
+mod parallel;
 pub mod probe;
 mod program;
-pub mod queue;
-mod ranks;
-mod ring;
+mod progress;
 mod rng;
 mod settings;
 mod shard;
-mod sim;
-mod windows;
-mod wire;
-mod world;
+mod simulation;
+mod switch;
 
-pub use congestion::{CongestionControl, Scheme};
 pub use error::EngineError;
 pub use outcome::{MessageLog, Outcome, RankLog};
-pub use pacing::{Offset, Pacing};
+pub use progress::{Progress, Watch};
 pub use settings::{
-    Arbitration, Buffering, Detour, Injection, MIN_WIRE_BYTES, Routing, Rule, Settings, Switching,
-    When,
+    Arbitration, Buffering, CongestionControl, CongestionScheme, Detour, Injection, MIN_WIRE_BYTES,
+    MarkingPoint, MarkingRule, Pacing, PacingOffset, Routing, Settings, Switching,
 };
-pub use sim::{Progress, Watch, Work, simulate};
+pub use simulation::{Parallelism, simulate};
 pub use tailback_program::{Placement, Program, ProgramError};

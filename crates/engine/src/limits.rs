@@ -1,14 +1,15 @@
-//! What the engine has numbers for; more is refused before the run.
+//! Limits of the engine's number formats; larger inputs are refused before the run.
 
 use tailback_fabric::{Fabric, Plan};
 use tailback_program::ProgramError;
 
-use crate::link::{Links, NIL};
+use crate::network::cable::{Cable, distinct};
+use crate::network::link::{Links, NIL};
 use crate::program::{Placement, Program};
-use crate::wire::{Wire, different};
+use crate::settings::MAX_TIME_PS;
 use crate::{EngineError, Settings};
 
-/// Checks sizes, messages and times against each other's limits.
+/// Checks the sizes, messages and times of a run.
 pub(crate) fn check(
     fabric: &Fabric,
     plan: &Plan,
@@ -23,7 +24,7 @@ pub(crate) fn check(
     check_times(program, placement)
 }
 
-/// No message takes longer through the memory of a host than there are times for.
+/// No message takes longer than [`MAX_TIME_PS`] through the memory of a host.
 fn check_local(program: &Program, settings: &Settings) -> Result<(), EngineError> {
     let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
     let most = sends.map(|(_, &bytes)| bytes).max().unwrap_or(0);
@@ -37,7 +38,7 @@ fn check_local(program: &Program, settings: &Settings) -> Result<(), EngineError
     }
 }
 
-/// A link travels in 24 bits of a packet that is kept.
+/// A recorded packet carries the link in 24 bits.
 fn check_carried(fabric: &Fabric, settings: &Settings) -> Result<(), EngineError> {
     const LIMIT: u64 = (1 << 24) - 2;
     let value = fabric.n_links() as u64;
@@ -48,7 +49,7 @@ fn check_carried(fabric: &Fabric, settings: &Settings) -> Result<(), EngineError
     Ok(())
 }
 
-/// Packets of a message are counted in four bytes.
+/// Packets of a message are counted in 32 bits.
 fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineError> {
     const LIMIT: u64 = u32::MAX as u64;
     let sends = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 1);
@@ -61,26 +62,19 @@ fn check_messages(program: &Program, settings: &Settings) -> Result<(), EngineEr
     }
 }
 
-/// Times that the engine has numbers for, in picoseconds: 53 days. Nothing lasts longer, and no window begins later;
-/// so no sum of two is too large for a table.
-pub(crate) const MOST_PS: u64 = 1 << 62;
-
-/// The longest delay of a setting, 75 minutes: so many of them as a path has switches add up to a time there is.
-pub(crate) const MOST_DELAY_PS: u64 = MOST_PS >> 10;
-
-/// No rank starts later or computes longer at once than there are times for.
+/// No rank starts, and no computation lasts, beyond [`MAX_TIME_PS`].
 fn check_times(program: &Program, placement: &Placement) -> Result<(), EngineError> {
     let computing = program.kind.iter().zip(&program.amount).filter(|&(&kind, _)| kind == 0);
     let times = computing.map(|(_, &ps)| ("picoseconds that a rank computes", ps));
     let starts = placement.start_ps.iter().map(|&ps| ("picoseconds before a rank starts", ps));
-    match times.chain(starts).find(|&(_, ps)| ps > MOST_PS) {
-        Some((what, value)) => Err(EngineError::TooLarge { what, value, limit: MOST_PS }),
+    match times.chain(starts).find(|&(_, ps)| ps > MAX_TIME_PS) {
+        Some((what, value)) => Err(EngineError::TooLarge { what, value, limit: MAX_TIME_PS }),
         None => Ok(()),
     }
 }
 
-/// Ports of a switch are numbered in two bytes.
-const MOST_PORTS: usize = u16::MAX as usize;
+/// Ports of a switch are numbered in 16 bits.
+const MAX_PORTS: usize = u16::MAX as usize;
 
 fn check_sizes(
     fabric: &Fabric,
@@ -101,29 +95,29 @@ fn check_sizes(
     }
     let ports = |switch: u32| fabric.out_links(fabric.n_nodes + switch).len();
     let most = (0..fabric.n_switches).map(ports).max().unwrap_or(0);
-    if most > MOST_PORTS {
-        let (value, limit) = (most as u64, MOST_PORTS as u64);
+    if most > MAX_PORTS {
+        let (value, limit) = (most as u64, MAX_PORTS as u64);
         return Err(EngineError::TooLarge { what: "ports of a switch", value, limit });
     }
     placement.check(ranks, fabric.n_nodes)?;
-    let wire = |link: usize| Wire::new(fabric.link_gbps[link], fabric.link_delay_ps[link]);
-    let wires = different((0..fabric.n_links()).map(wire)).0.len();
-    if wires > Links::MOST_WIRES {
-        let (value, limit) = (wires as u64, Links::MOST_WIRES as u64);
+    let wire = |link: usize| Cable::new(fabric.link_gbps[link], fabric.link_delay_ps[link]);
+    let wires = distinct((0..fabric.n_links()).map(wire)).0.len();
+    if wires > Links::MAX_CABLES {
+        let (value, limit) = (wires as u64, Links::MAX_CABLES as u64);
         return Err(EngineError::TooLarge { what: "pairs of link rate and delay", value, limit });
     }
-    if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Wire::MIN_GBPS) {
+    if let Some(link) = fabric.link_gbps.iter().position(|&gbps| gbps < Cable::MIN_GBPS) {
         return Err(EngineError::Setting {
             field: "link rate",
             value: format!("{} Gb/s at link {link}", fabric.link_gbps[link]),
-            valid: format!("at least {} Gb/s", Wire::MIN_GBPS),
+            valid: format!("at least {} Gb/s", Cable::MIN_GBPS),
         });
     }
-    if let Some(link) = fabric.link_delay_ps.iter().position(|&ps| ps > Wire::MOST_DELAY_PS) {
+    if let Some(link) = fabric.link_delay_ps.iter().position(|&ps| ps > Cable::MAX_DELAY_PS) {
         return Err(EngineError::Setting {
             field: "link delay",
             value: format!("{} ps at link {link}", fabric.link_delay_ps[link]),
-            valid: format!("at most {} ps", Wire::MOST_DELAY_PS),
+            valid: format!("at most {} ps", Cable::MAX_DELAY_PS),
         });
     }
     if let Some(&label) = program.label.iter().max()

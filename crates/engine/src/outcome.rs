@@ -1,25 +1,25 @@
-//! What a run leaves behind, in columns.
+//! The results of a run, in columns.
 
 use tailback_program::Rank;
 use tailback_telemetry::Samples;
 
-use crate::link::NEVER;
-use crate::probe::{Probed, Truths};
+use crate::model::Model;
+use crate::network::link::NEVER;
+use crate::probe::{ProbeTables, TruthTable};
 use crate::shard::Shard;
-use crate::world::World;
 
 /// Everything a run produced.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Outcome {
-    /// One entry a message, in order of sending rank and operation.
+    /// One entry per message, in order of sending rank and operation.
     pub messages: MessageLog,
-    /// One entry a rank.
+    /// One entry per rank.
     pub ranks: Vec<RankLog>,
     /// Data packets delivered.
     pub packets: u64,
     /// Switches visited by all packets, handshakes included.
     pub packet_hops: u64,
-    /// Flows that found no free entry at a switch, of routing `vc`; once for each switch.
+    /// With routing `vc`: flows that found no free table entry, counted once per switch.
     pub refused: u64,
     /// Packets that congestion control marked.
     pub marked: u64,
@@ -27,19 +27,20 @@ pub struct Outcome {
     pub events: u64,
     /// When the last event happened.
     pub end_ps: u64,
-    /// Whether the run came to its end; otherwise this is what there was when it was broken off.
+    /// Whether the run completed; otherwise the results cover the time until it was
+    /// interrupted.
     pub complete: bool,
     /// Length of a time window; 0 when nothing was measured.
     pub window_ps: u64,
-    /// Sums of the receivers.
+    /// Samples that receivers collected, summed per window, label and link.
     pub samples: Samples,
-    /// What really crossed links.
-    pub truth: Truths,
-    /// What further probes saw.
-    pub probed: Probed,
+    /// Ground truth: traffic of each link per window.
+    pub truth: TruthTable,
+    /// Tables of the other probes.
+    pub probed: ProbeTables,
 }
 
-/// When a rank finished and what it did until then.
+/// When a rank finished and how it spent its time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RankLog {
     /// When its last operation completed.
@@ -51,7 +52,7 @@ pub struct RankLog {
 }
 
 impl RankLog {
-    /// What a rank did in a run that ended, or was broken off, at `end_ps`.
+    /// The log of a rank in a run that ended, or was interrupted, at `end_ps`.
     pub(crate) fn new(state: &Rank, end_ps: u64) -> Self {
         let &Rank { finish_ps, compute_ps, .. } = state;
         Self { finish_ps, compute_ps, wait_ps: state.waited_ps(end_ps) }
@@ -73,13 +74,13 @@ pub struct MessageLog {
     pub post_ps: Vec<u64>,
     /// When its first byte left; [`u64::MAX`] if it has not.
     pub start_ps: Vec<u64>,
-    /// When its last byte arrived; [`u64::MAX`] if it has not, in a run broken off.
+    /// When its last byte arrived; [`u64::MAX`] if it had not when the run was interrupted.
     pub arrival_ps: Vec<u64>,
     /// Data packets.
     pub packets: Vec<u32>,
-    /// Of them, those that have arrived: all, unless the run was broken off.
+    /// Data packets that arrived: all of them unless the run was interrupted.
     pub arrived: Vec<u32>,
-    /// Switches visited by those that have arrived.
+    /// Switches visited by the packets that arrived.
     pub switch_hops: Vec<u32>,
 }
 
@@ -99,13 +100,13 @@ impl MessageLog {
         }
     }
 
-    pub(crate) fn new<P>(world: &World<'_>, shards: &[Shard<'_, P>]) -> Self {
-        let mut log = Self::with_capacity(world.program.messages.len());
-        for (number, message) in (0..).zip(&world.program.messages) {
-            let sender = &shards[world.shard_of_rank(message.src)];
-            let sending = &sender.sends[world.send_of(number) as usize];
-            let receiver = &shards[world.shard_of_rank(message.dst)];
-            let receiving = &receiver.receives[world.receive_of(number) as usize];
+    pub(crate) fn new<P>(model: &Model<'_>, shards: &[Shard<'_, P>]) -> Self {
+        let mut log = Self::with_capacity(model.program.messages.len());
+        for (number, message) in (0..).zip(&model.program.messages) {
+            let sender = &shards[model.shard_of_rank(message.src)];
+            let sending = &sender.sends[model.send_of(number) as usize];
+            let receiver = &shards[model.shard_of_rank(message.dst)];
+            let receiving = &receiver.receives[model.receive_of(number) as usize];
             log.src.push(message.src);
             log.dst.push(message.dst);
             log.bytes.push(message.bytes);
@@ -114,7 +115,7 @@ impl MessageLog {
             log.start_ps.push(sending.start_ps);
             log.arrival_ps.push(if receiving.arrived { receiving.arrival_ps } else { NEVER });
             log.packets.push(sending.packets);
-            // What ranks of one host send each other does not come packet by packet.
+            // Messages within a host are not split into packets.
             log.arrived.push(if receiving.arrived { sending.packets } else { receiving.received });
             log.switch_hops.push(receiving.switch_hops);
         }

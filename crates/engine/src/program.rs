@@ -1,10 +1,10 @@
-//! Rank programs as the engine numbers them.
+//! Rank programs in the engine's numbering.
 
 use tailback_program::{Message, Op, ProgramError};
 
 pub(crate) use tailback_program::{Placement, Program};
 
-/// One message: what does not change while it travels.
+/// The envelope of a message: everything that stays the same while it is sent.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 pub(crate) struct Envelope {
@@ -12,23 +12,26 @@ pub(crate) struct Envelope {
     pub dst: u32,
     pub label: u32,
     pub bytes: u64,
-    /// Number of its first packet over the whole run: what random numbers are drawn by.
+    /// Number of its first packet in the run; random numbers are drawn by packet number.
     pub first_packet: u64,
-    /// Its given rate, 0 if it has none.
+    /// Its assigned rate, 0 if it has none.
     pub pace_mbps: u32,
 }
 
 const _: () = assert!(size_of::<Envelope>() == 32);
 
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledProgram {
     pub rank_start: Vec<usize>,
     pub ops: Vec<Op>,
     pub messages: Vec<Envelope>,
 }
 
-/// Pairs up and resolves `program`, and numbers its packets.
-pub(crate) fn compile(program: &Program, packet_bytes: u32) -> Result<Compiled, ProgramError> {
+/// Matches sends with receives, resolves requests, and numbers the packets.
+pub(crate) fn compile(
+    program: &Program,
+    packet_bytes: u32,
+) -> Result<CompiledProgram, ProgramError> {
     let compiled = program.compile()?;
     let mut first_packet = 0;
     let envelope = |message: Message| {
@@ -38,11 +41,11 @@ pub(crate) fn compile(program: &Program, packet_bytes: u32) -> Result<Compiled, 
         Envelope { src, dst, label, bytes, first_packet: first, pace_mbps }
     };
     let messages = compiled.messages.into_iter().map(envelope).collect();
-    Ok(Compiled { rank_start: compiled.rank_start, ops: compiled.ops, messages })
+    Ok(CompiledProgram { rank_start: compiled.rank_start, ops: compiled.ops, messages })
 }
 
 impl Envelope {
-    /// As the program has it.
+    /// The message as the program defines it.
     pub fn message(&self) -> Message {
         let Self { src, dst, label, bytes, pace_mbps, .. } = *self;
         Message { src, dst, label, bytes, pace_mbps }

@@ -4,7 +4,7 @@ use tailback_random::splitmix;
 
 pub(crate) use tailback_random::below;
 
-/// What a random number is for; streams never share numbers.
+/// Purpose of a random number; streams are independent.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 pub enum Stream {
@@ -16,15 +16,15 @@ pub enum Stream {
     Reservoir = 0xd1b5_4a32_d192_ed03,
     /// Probabilistic congestion marks.
     Mark = 0x8cb9_2ba7_2f3d_8dd7,
-    /// Where in its interval a paced flow begins.
+    /// Offset of a paced flow within its first interval.
     Pace = 0xe703_7ed1_a0b4_28db,
 }
 
 /// Random numbers for one purpose.
 #[derive(Debug, Clone, Copy)]
-pub struct Source(u64);
+pub struct RandomSource(u64);
 
-impl Source {
+impl RandomSource {
     /// The source of a run with this seed.
     #[inline]
     pub fn new(seed: u64, stream: Stream) -> Self {
@@ -41,8 +41,8 @@ impl Source {
     }
 }
 
-/// The same where there is no source at hand.
+/// Draws from a source made on the spot.
 #[inline]
 pub fn random(seed: u64, stream: Stream, packet: u64, hop: u64) -> u64 {
-    Source::new(seed, stream).draw(packet, hop)
+    RandomSource::new(seed, stream).draw(packet, hop)
 }

@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Injection, Offset, Outcome, Pacing, Placement, Routing, Scheme,
-    Settings, Work, simulate,
+    Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Pacing, PacingOffset,
+    Parallelism, Placement, Routing, Settings, simulate,
 };
-use tailback_fabric::{CableList, Fabric, Plan, Routes, Rule as PlanRule};
+use tailback_fabric::{CableList, Fabric, Plan, Routes, RoutingRule};
 
 const PACKET: u64 = 4096;
 const WIRE: u64 = PACKET * 80;
@@ -51,14 +51,15 @@ fn run_row(
             program.label[op as usize] = rank;
         }
     }
-    let plan = Plan::new(fabric, PlanRule::Table(Routes::up_down(fabric).unwrap())).unwrap();
+    let plan = Plan::new(fabric, RoutingRule::Table(Routes::up_down(fabric).unwrap())).unwrap();
     let placement = Placement {
         label_observed: vec![true; fabric.n_nodes as usize],
         label_service: service.to_vec(),
         ..in_order(fabric.n_nodes as usize)
     };
     let mut watch = |_| ControlFlow::Continue(());
-    simulate(fabric, &plan, settings, &program, &placement, Work::default(), &mut watch).unwrap()
+    simulate(fabric, &plan, settings, &program, &placement, Parallelism::default(), &mut watch)
+        .unwrap()
 }
 
 /// Bytes delivered of each sender's message by the time the first of them is complete, as shares of
@@ -203,7 +204,7 @@ fn congestion_control_frees_the_victim_on_one_lane() {
         let victim = outcome.messages.src.iter().position(|&src| src == 5).unwrap();
         (outcome.messages.arrival_ps[victim], outcome.end_ps)
     };
-    let control = control(Scheme::Infiniband, 4 * PACKET, 10_000_000);
+    let control = control(CongestionScheme::Infiniband, 4 * PACKET, 10_000_000);
     let (victim_without, end_without) = run(None);
     let (victim_with, end_with) = run(Some(control));
     assert!(victim_with * 3 < victim_without * 2, "{victim_with} against {victim_without}");
@@ -214,7 +215,7 @@ fn congestion_control_frees_the_victim_on_one_lane() {
 /// within it, for every flow and seed somewhere else.
 fn paced_flows_begin_where_they_are_told() {
     let fabric = row(&[4]);
-    let plan = Plan::new(&fabric, PlanRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     let messages = [(0, 1, 3 * PACKET), (2, 1, 3 * PACKET), (3, 2, 3 * PACKET)];
     let mut program = burst(4, &messages);
     program.pace_mbps = vec![25_000; program.kind.len()];
@@ -222,18 +223,18 @@ fn paced_flows_begin_where_they_are_told() {
         let injection = Injection::PerDestination;
         let pacing = Pacing::Elastic { percent: 25 };
         let settings = Settings { seed, injection, pacing, pacing_offset, ..settings() };
-        let (placement, work) = (in_order(4), Work::default());
+        let (placement, work) = (in_order(4), Parallelism::default());
         let mut watch = |_| ControlFlow::Continue(());
         let run = simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch);
         run.unwrap().messages.start_ps
     };
     let interval = 4 * WIRE;
-    assert_eq!(begins(Offset::None, 1), [0, 0, 0]);
-    let shifted = begins(Offset::Shift, 1);
+    assert_eq!(begins(PacingOffset::None, 1), [0, 0, 0]);
+    let shifted = begins(PacingOffset::Shift, 1);
     for (start, part) in shifted.into_iter().zip([1, 3, 3]) {
         assert!(start.abs_diff(part * interval / 4) <= 1, "{start}");
     }
-    let random: Vec<u64> = (1..4).flat_map(|seed| begins(Offset::Random, seed)).collect();
+    let random: Vec<u64> = (1..4).flat_map(|seed| begins(PacingOffset::Random, seed)).collect();
     assert!(random.iter().all(|&start| start < interval));
     assert!(random.iter().enumerate().all(|(i, start)| !random[..i].contains(start)), "{random:?}");
 }
@@ -244,7 +245,7 @@ fn paced_flows_begin_where_they_are_told() {
 fn paced_flows_keep_their_rate_and_circuits_spread_flows() {
     let fabric = row(&[2]);
     let bytes = 200 * PACKET;
-    let plan = Plan::new(&fabric, PlanRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     for pacing in [
         Pacing::LeakyBucket { depth_bytes: 4 * PACKET as u32 },
         Pacing::Spaced,
@@ -260,7 +261,7 @@ fn paced_flows_keep_their_rate_and_circuits_spread_flows() {
             &settings,
             &program,
             &in_order(2),
-            Work::default(),
+            Parallelism::default(),
             &mut watch,
         );
         let took = run.unwrap().messages.arrival_ps[0] as f64 / (bytes as f64 * 200.0);
@@ -275,9 +276,13 @@ fn paced_flows_keep_their_rate_and_circuits_spread_flows() {
         run_row(&tree, &settings, &messages, &[])
     };
     let time = |routing, vc_entries| run(routing, vc_entries).end_ps as f64;
-    let refused = [0, 1, 4].map(|entries| run(Routing::Vc, entries).refused);
+    let refused = [0, 1, 4].map(|entries| run(Routing::VirtualCircuit, entries).refused);
     assert!(refused[0] > refused[1] && refused[1] > 0 && refused[2] == 0, "{refused:?}");
     let oblivious = time(Routing::Deterministic, 0);
-    assert!((time(Routing::Vc, 0) / oblivious - 1.0).abs() < 1e-9);
-    assert!(time(Routing::Vc, 4) < 0.6 * oblivious, "{}", time(Routing::Vc, 4) / oblivious);
+    assert!((time(Routing::VirtualCircuit, 0) / oblivious - 1.0).abs() < 1e-9);
+    assert!(
+        time(Routing::VirtualCircuit, 4) < 0.6 * oblivious,
+        "{}",
+        time(Routing::VirtualCircuit, 4) / oblivious
+    );
 }

@@ -7,11 +7,11 @@ mod fabrics;
 use common::*;
 use fabrics::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Injection, Outcome, Routing, Scheme, Settings,
+    Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Routing, Settings,
 };
 
 const PACKET: u64 = 4096;
-/// 8 Gb/s of data, as in the test bed of document 002.
+/// 8 Gb/s of data, as in the test bed of Alali et al. (2017).
 const GBPS: f64 = 8.0;
 
 /// Two switches; nodes 0 and 1 on the first, the others on the second.
@@ -25,7 +25,7 @@ fn two_switches() -> Case {
 const HARDLY: u32 = 100_000;
 
 /// Marks from four packets on, forgets slowly.
-fn slow(scheme: Scheme) -> CongestionControl {
+fn slow(scheme: CongestionScheme) -> CongestionControl {
     control(scheme, 4 * PACKET, 150_000_000)
 }
 
@@ -39,8 +39,9 @@ fn with(control: Option<CongestionControl>) -> Settings {
     }
 }
 
-const DCMS: Scheme = Scheme::Dcms { calm_marking_rate: HARDLY, hold_ps: 1_000_000_000 };
-const RGBCC: Scheme = Scheme::Rgbcc { green_bytes: PACKET };
+const DCMS: CongestionScheme =
+    CongestionScheme::Dcms { calm_marking_rate: HARDLY, hold_ps: 1_000_000_000 };
+const RGBCC: CongestionScheme = CongestionScheme::Rgbcc { green_bytes: PACKET };
 
 /// Rate of the flow from `src` in Gb/s.
 fn gbps(outcome: &Outcome, src: u32) -> f64 {
@@ -49,7 +50,7 @@ fn gbps(outcome: &Outcome, src: u32) -> f64 {
     log.bytes[message] as f64 * 8000.0 / log.arrival_ps[message] as f64
 }
 
-/// Document 002, section V: "a victim flow's throughput decreased from 8 Gbps to 2.67 Gbps because of
+/// Alali et al. (2017), section V: "a victim flow's throughput decreased from 8 Gbps to 2.67 Gbps because of
 /// congestion at a switch port that the victim flow did not even traverse"; with DCMS it "rebounded
 /// back to 8 Gbps". Three flows meet at node 2, one of them shares a cable with the victim, from 1 to
 /// 3: each gets a third of 8 Gb/s, and so does the victim behind it.
@@ -61,7 +62,7 @@ fn a_victim_of_a_third_rebounds_as_document_002_has_it() {
     let mut messages = contributors.to_vec();
     messages.push((1, 3, size));
     let program = burst(6, &messages);
-    let victim = |scheme: Option<Scheme>| {
+    let victim = |scheme: Option<CongestionScheme>| {
         let outcome = case.run(&with(scheme.map(slow)), &program);
         (gbps(&outcome, 1), outcome)
     };
@@ -75,12 +76,12 @@ fn a_victim_of_a_third_rebounds_as_document_002_has_it() {
 
     // Nobody else on the cable: nobody suffers, so nobody is slowed down.
     let program = burst(6, &contributors);
-    let end = |scheme: Option<Scheme>| {
+    let end = |scheme: Option<CongestionScheme>| {
         let outcome = case.run(&with(scheme.map(slow)), &program);
         (outcome.end_ps as f64, outcome.marked)
     };
     let none = end(None).0;
-    let (infiniband, dcms) = (end(Some(Scheme::Infiniband)), end(Some(DCMS)));
+    let (infiniband, dcms) = (end(Some(CongestionScheme::Infiniband)), end(Some(DCMS)));
     assert!(infiniband.0 > 1.5 * none, "{} {none}", infiniband.0);
     assert!(dcms.0 < 1.01 * none && dcms.1 <= 2, "{dcms:?} {none}");
 }
@@ -115,7 +116,8 @@ fn lights_keep_the_queue_short_and_the_root_busy() {
         let mut settings = with(control);
         settings.probes.queues_ps = 5_000_000;
         let outcome = case.run(&settings, &program);
-        let queued = |row: &tailback_engine::probe::Queued| row.waiting_bytes + row.booked_bytes;
+        let queued =
+            |row: &tailback_engine::probe::QueueLengths| row.waiting_bytes + row.booked_bytes;
         (outcome.probed.queues.iter().map(|row| queued(&row.value)).max().unwrap(), outcome.end_ps)
     };
     let (full, none) = longest(None);
@@ -140,7 +142,7 @@ fn lights_never_stay_red() {
                 threshold_bytes,
                 packet_bytes: 2000,
                 victims: true,
-                ..slow(Scheme::Rgbcc { green_bytes: 0 })
+                ..slow(CongestionScheme::Rgbcc { green_bytes: 0 })
             };
             let settings = Settings {
                 arbitration,

@@ -8,7 +8,7 @@ mod fabrics;
 use common::*;
 use fabrics::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Injection, Outcome, Pacing, Routing, Scheme, Settings,
+    Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Pacing, Routing, Settings,
 };
 
 const PACKET: u64 = 4096;
@@ -28,7 +28,10 @@ fn with(control: CongestionControl) -> Settings {
 
 /// Marks, but nobody waits.
 fn marks_only(threshold_bytes: u64) -> CongestionControl {
-    CongestionControl { table: vec![0], ..control(Scheme::Infiniband, threshold_bytes, 1 << 40) }
+    CongestionControl {
+        table: vec![0],
+        ..control(CongestionScheme::Infiniband, threshold_bytes, 1 << 40)
+    }
 }
 
 /// Packets marked where nodes 0 and 1 of a star send `pairs` packets of `bytes` each to node 2.
@@ -132,7 +135,7 @@ fn a_light_is_green_as_soon_as_the_queue_is_short_enough() {
     let (delay, packets) = (400_000, 300);
     let wires: Vec<_> = (0..3).map(|node| (node, 3, 100.0)).collect();
     let end = |green_bytes| {
-        let scheme = Scheme::Rgbcc { green_bytes };
+        let scheme = CongestionScheme::Rgbcc { green_bytes };
         let control = control(scheme, 12 * PACKET, 1 << 40);
         let flows = [(0, 2, packets * PACKET), (1, 2, packets * PACKET)];
         let outcome = wired(3, 1, delay, &wires).run(&with(control), &burst(3, &flows));

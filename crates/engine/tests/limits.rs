@@ -5,20 +5,22 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::*;
-use tailback_engine::{Detour, EngineError, Outcome, Placement, Program, Settings, Work, simulate};
+use tailback_engine::{
+    Detour, EngineError, Outcome, Parallelism, Placement, Program, Settings, simulate,
+};
 use tailback_fabric::rules::{DimensionOrder, Tie};
-use tailback_fabric::{CableList, Fabric, Plan, Routes, Rule as PlanRule, fat_tree, torus};
+use tailback_fabric::{CableList, Fabric, Plan, Routes, RoutingRule, fat_tree, torus};
 
 fn run_placed(
     fabric: &Fabric,
-    rule: PlanRule,
+    rule: RoutingRule,
     settings: &Settings,
     program: &Program,
     placement: &Placement,
 ) -> Result<Outcome, EngineError> {
     let plan = Plan::new(fabric, rule)?;
     let mut watch = |_| ControlFlow::Continue(());
-    simulate(fabric, &plan, settings, program, placement, Work::default(), &mut watch)
+    simulate(fabric, &plan, settings, program, placement, Parallelism::default(), &mut watch)
 }
 
 /// A row or a ring of switches with a node each.
@@ -42,7 +44,7 @@ fn end_to_end(size: u32, wrap: bool, detour: Detour) -> Result<Outcome, EngineEr
     let program = burst(size as usize, &[(0, size - 1, 5000)]);
     run_placed(
         &fabric,
-        PlanRule::DimensionOrder(rule),
+        RoutingRule::DimensionOrder(rule),
         &settings,
         &program,
         &in_order(size as usize),
@@ -88,7 +90,7 @@ fn beside(within: usize, bytes: u64, settings: &Settings) -> Outcome {
     (2..6).for_each(|rank: usize| ops[rank].push(Do::WaitAll));
     let host = vec![0, 0, 1, 1, 2, 3];
     let placement = Placement { node: vec![0, 0, 4, 4, 8, 12], host, ..in_order(6) };
-    let rule = PlanRule::Table(Routes::up_down(&fabric).unwrap());
+    let rule = RoutingRule::Table(Routes::up_down(&fabric).unwrap());
     run_placed(&fabric, rule, settings, &program(&ops), &placement).unwrap()
 }
 
@@ -111,7 +113,7 @@ fn a_time_within_a_host_that_has_no_number_is_refused_by_the_name_of_its_setting
     let fabric = fat_tree::build(&SMALL).unwrap();
     let placement = Placement { host: vec![0, 0], node: vec![0, 0], ..in_order(2) };
     let refused = |changed: &Settings| {
-        let rule = PlanRule::Table(Routes::up_down(&fabric).unwrap());
+        let rule = RoutingRule::Table(Routes::up_down(&fabric).unwrap());
         match run_placed(&fabric, rule, changed, &burst(2, &[(0, 1, 8192)]), &placement) {
             Err(EngineError::Setting { field, .. }) => field,
             other => panic!("{:?}", other.map(|outcome| outcome.end_ps)),
@@ -135,7 +137,7 @@ fn ranks_of_a_host_need_no_path_between_its_adapters() {
     }
     let fabric = cables.finish(4, vec![0, 0], vec![0, 0]).unwrap();
     let placement = Placement { host: vec![0, 0, 1, 1], ..in_order(4) };
-    let rule = || PlanRule::Table(Routes::up_down(&fabric).unwrap());
+    let rule = || RoutingRule::Table(Routes::up_down(&fabric).unwrap());
     let within = burst(4, &[(0, 1, 8192), (0, 2, 8192), (1, 3, 8192)]);
     let outcome = run_placed(&fabric, rule(), &settings(), &within, &placement).unwrap();
     assert_eq!(outcome.packets, 6);
@@ -147,14 +149,14 @@ fn ranks_of_a_host_need_no_path_between_its_adapters() {
 fn times_without_a_number_are_refused_before_the_run_or_where_it_comes_to_them() {
     const DAYS_40: u64 = 40 * 24 * 3600 * 1_000_000_000_000;
     let fabric = fat_tree::build(&SMALL).unwrap();
-    let plan = Plan::new(&fabric, PlanRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     let run = |first: u64, second: u64, threads: usize| {
         let ops = [
             vec![Do::Compute(first), Do::Send(1, 8), Do::WaitAll],
             vec![Do::Receive(0, 8), Do::WaitAll, Do::Compute(second), Do::Send(2, 8), Do::WaitAll],
             vec![Do::Receive(1, 8), Do::WaitAll],
         ];
-        let work = Work { threads, shards: None };
+        let work = Parallelism { threads, shards: None };
         let placement = Placement { node: vec![0, 5, 11], ..in_order(3) };
         let mut watch = |_| ControlFlow::Continue(());
         simulate(&fabric, &plan, &settings(), &program(&ops), &placement, work, &mut watch)
@@ -177,7 +179,7 @@ fn times_without_a_number_are_refused_before_the_run_or_where_it_comes_to_them()
 fn a_label_that_does_not_exist_is_refused() {
     let placement = Placement { label_observed: Vec::new(), ..in_order(2) };
     let fabric = fat_tree::build(&SMALL).unwrap();
-    let rule = PlanRule::Table(Routes::up_down(&fabric).unwrap());
+    let rule = RoutingRule::Table(Routes::up_down(&fabric).unwrap());
     let program = burst(2, &[(0, 1, 8)]);
     let refused = run_placed(&fabric, rule, &settings(), &program, &placement).unwrap_err();
     assert!(refused.to_string().contains("label 0 does not exist"), "{refused}");

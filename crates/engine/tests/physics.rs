@@ -4,7 +4,8 @@ mod common;
 
 use common::*;
 use tailback_engine::{
-    Buffering, EngineError, ProgramError, Rule, Settings, Switching, When, Work,
+    Buffering, EngineError, MarkingPoint, MarkingRule, Parallelism, ProgramError, Settings,
+    Switching,
 };
 use tailback_fabric::CableList;
 use tailback_fabric::fat_tree::{Shape, build};
@@ -143,16 +144,23 @@ fn an_unposted_receive_holds_a_rendezvous_back() {
 fn ranks_of_one_host_do_not_use_the_network() {
     use std::ops::ControlFlow;
     use tailback_engine::{Placement, simulate};
-    use tailback_fabric::{Plan, Routes, Rule as PlanRule};
+    use tailback_fabric::{Plan, Routes, RoutingRule};
     let fabric = build(&SMALL).unwrap();
     let routes = Routes::up_down(&fabric).unwrap();
-    let plan = Plan::new(&fabric, PlanRule::Table(routes)).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     let placement = Placement { node: vec![0, 0], host: vec![0, 0], ..in_order(2) };
     let program = burst(2, &[(0, 1, 1 << 20)]);
     let mut watch = |_| ControlFlow::Continue(());
-    let outcome =
-        simulate(&fabric, &plan, &settings(), &program, &placement, Work::default(), &mut watch)
-            .unwrap();
+    let outcome = simulate(
+        &fabric,
+        &plan,
+        &settings(),
+        &program,
+        &placement,
+        Parallelism::default(),
+        &mut watch,
+    )
+    .unwrap();
     assert_eq!(outcome.messages.arrival_ps[0], 500_000 + (1 << 20) * 20);
     assert_eq!(outcome.packet_hops, 0);
 }
@@ -182,17 +190,22 @@ fn a_stalled_link_counts_its_stall() {
 
 #[test]
 fn every_rule_sees_an_incast_and_none_a_lone_message() {
-    let rules = [Rule::QueueExceedsCredit, Rule::Queue, Rule::Credit, Rule::Proportional];
+    let rules = [
+        MarkingRule::QueueExceedsCredit,
+        MarkingRule::Queue,
+        MarkingRule::Credit,
+        MarkingRule::Proportional,
+    ];
     let incast: Vec<_> = (0..12).map(|src| (src, 15, 256 * 4096)).collect();
     for rule in rules {
-        for when in [When::Arrival, When::Insertion, When::Departure] {
+        for when in [MarkingPoint::Arrival, MarkingPoint::Insertion, MarkingPoint::Departure] {
             let settings = Settings { rule, when, rule_bytes: 32768, ..settings() };
             let congested = |messages: &[(u32, u32, u64)]| -> u64 {
                 let outcome = run(&settings, &burst(16, messages));
                 outcome.samples.congested_weight.iter().sum()
             };
             assert!(congested(&incast) > 1000, "{rule:?} {when:?}");
-            if rule != Rule::Proportional {
+            if rule != MarkingRule::Proportional {
                 assert_eq!(congested(&[(0, 15, 64 * 4096)]), 0, "{rule:?} {when:?}");
             }
         }

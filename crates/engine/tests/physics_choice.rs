@@ -6,9 +6,9 @@ mod fabrics;
 
 use common::*;
 use fabrics::*;
-use tailback_engine::{Arbitration, Detour, Outcome, Routing, Settings, Work};
-use tailback_fabric::rules::{AllToAll, Sideways};
-use tailback_fabric::{Fabric, Routes, Rule, fat_tree, hyperx, modified_tree};
+use tailback_engine::{Arbitration, Detour, Outcome, Parallelism, Routing, Settings};
+use tailback_fabric::rules::{AllToAll, Horizontal};
+use tailback_fabric::{Fabric, Routes, RoutingRule, fat_tree, hyperx, modified_tree};
 
 const PACKET: u64 = 4096;
 const WIRE: u64 = PACKET * 80; // at 100 Gb/s, in picoseconds
@@ -33,11 +33,11 @@ fn between(fabric: &Fabric, from: u32, to: u32) -> Vec<usize> {
 /// own.
 fn both_ways(shape: &fat_tree::Shape) -> [Case; 2] {
     let fabric = || fat_tree::build(shape).unwrap();
-    let by_table = Rule::Table(Routes::table(&fabric()).unwrap());
+    let by_table = RoutingRule::Table(Routes::table(&fabric()).unwrap());
     let by_arithmetic = Routes::arithmetic(&fabric()).unwrap().expect("a regular tree");
     [
         Case::new("by table", fabric(), by_table),
-        Case::new("by arithmetic", fabric(), Rule::Table(by_arithmetic)),
+        Case::new("by arithmetic", fabric(), RoutingRule::Table(by_arithmetic)),
     ]
 }
 
@@ -157,7 +157,9 @@ fn arithmetic_runs_as_a_table_does() {
     let crowd: Vec<_> =
         (0..36).flat_map(|n| [1, 5, 17, 30].map(|k| (n, (n + k) % 36, 60_000))).collect();
     let crowd = burst(36, &crowd);
-    for routing in [Routing::Adaptive, Routing::Random, Routing::Deterministic, Routing::Vc] {
+    for routing in
+        [Routing::Adaptive, Routing::Random, Routing::Deterministic, Routing::VirtualCircuit]
+    {
         for (arbitration, services) in [(Arbitration::Fcfs, 1), (Arbitration::RoundRobin, 2)] {
             let buffer_bytes = 3 * PACKET as u32;
             let more = settings();
@@ -165,7 +167,7 @@ fn arithmetic_runs_as_a_table_does() {
                 Settings { routing, arbitration, services, buffer_bytes, vc_entries: 3, ..more };
             let nodes: Vec<u32> = (0..36).collect();
             let run = |case: &Case, threads| {
-                let work = Work { threads, shards: Some(2 * threads as u32 - 1) };
+                let work = Parallelism { threads, shards: Some(2 * threads as u32 - 1) };
                 case.try_run(&settings, &crowd, &nodes, work).unwrap()
             };
             let one = run(&table, 1);
@@ -183,7 +185,7 @@ fn full_mesh(switches: u32, nodes_per_switch: u32, cables: u32) -> Case {
         hyperx::Shape { dimensions, nodes_per_switch, node_gbps: 100.0, node_delay_ps: CABLE };
     let fabric = hyperx::build(&shape).unwrap();
     let rule = AllToAll::new(&fabric, &[switches], true).unwrap();
-    Case::new("full mesh", fabric, Rule::AllToAll(rule))
+    Case::new("full mesh", fabric, RoutingRule::AllToAll(rule))
 }
 
 /// Valiant's place is any switch, each as likely as any other; one of the two ends is no detour. UGAL
@@ -256,8 +258,8 @@ fn a_step_aside_must_save_a_full_buffer() {
     slow.iter().for_each(|&link| fabric.link_gbps[link] = 0.125);
     let down = between(&fabric, 3, 2)[0];
     fabric.link_gbps[down] = 25.0;
-    let rule = Sideways::new(&fabric, 3, 2, 1).unwrap();
-    let case = Case::new("modified tree", fabric, Rule::Sideways(rule));
+    let rule = Horizontal::new(&fabric, 3, 2, 1).unwrap();
+    let case = Case::new("modified tree", fabric, RoutingRule::Horizontal(rule));
     let aside = between(&case.fabric, 3, 4)[0];
     for buffer in [12, 16] {
         let queued = |packet: u64| 7 * (packet / 2) + 4 * (packet % 2);

@@ -8,7 +8,8 @@ mod fabrics;
 use common::*;
 use fabrics::*;
 use tailback_engine::{
-    Arbitration, Buffering, Injection, Outcome, Placement, Routing, Rule, Settings, Work, simulate,
+    Arbitration, Buffering, Injection, MarkingRule, Outcome, Parallelism, Placement, Routing,
+    Settings, simulate,
 };
 
 const PACKET: u64 = 4096;
@@ -104,12 +105,12 @@ fn rules_count_the_packet_that_joins() {
         outcome.truth.congested_packets.iter().sum::<u64>()
     };
     for threshold in 1..n {
-        let found = congested(Rule::Queue, threshold * PACKET, 1);
+        let found = congested(MarkingRule::Queue, threshold * PACKET, 1);
         assert_eq!(found, 2 * (n - threshold) + 1, "{threshold} packets");
     }
     let threshold = 30.0;
     let found: u64 = (0..repeats)
-        .map(|seed| congested(Rule::Proportional, threshold as u64 * PACKET, seed))
+        .map(|seed| congested(MarkingRule::Proportional, threshold as u64 * PACKET, seed))
         .sum();
     let chances =
         (0..n).flat_map(|pair| [pair + 1, pair + 2]).map(|queue| queue as f64 / threshold);
@@ -154,7 +155,7 @@ fn lines_of_other_lanes_pass_one_without_credit() {
         let injection = Injection::PerDestination;
         let settings = Settings { services, injection, buffer_bytes: 4 * 4096, ..settings() };
         let mut watch = |_| std::ops::ControlFlow::Continue(());
-        let (fabric, plan, work) = (&case.fabric, &case.plan, Work::default());
+        let (fabric, plan, work) = (&case.fabric, &case.plan, Parallelism::default());
         let run = simulate(fabric, plan, &settings, &program, &placement, work, &mut watch);
         let log = run.unwrap().messages;
         log.arrival_ps[log.dst.iter().position(|&dst| dst == 2).unwrap()]
@@ -195,7 +196,7 @@ fn a_buffer_below_a_packet_is_refused() {
             ..settings()
         };
         let program = burst(2, &[(0, 1, 3 * PACKET)]);
-        star(2, CABLE).try_run(&settings, &program, &[0, 1], Work::default())
+        star(2, CABLE).try_run(&settings, &program, &[0, 1], Parallelism::default())
     };
     assert!(run(4154).is_ok());
     let error = run(4153).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use common::*;
 use fabrics::*;
-use tailback_engine::{Outcome, Routing, Settings, Work};
+use tailback_engine::{Outcome, Parallelism, Routing, Settings};
 use tailback_fabric::{Fabric, Plan};
 
 const PACKET: u64 = 4096;
@@ -127,7 +127,7 @@ fn blue_waters_has_a_rate_for_every_dimension() {
                 let program = burst(4, &[(0, 2, bytes), (1, 3, bytes)]);
                 let settings = Settings { measure: false, ..deterministic() };
                 // Little happens on a large fabric: one shard costs the least to set up.
-                let work = Work { threads: 1, shards: Some(1) };
+                let work = Parallelism { threads: 1, shards: Some(1) };
                 last(&case.try_run(&settings, &program, &nodes, work).unwrap())
             };
             let n = 150;
@@ -188,7 +188,7 @@ fn credit_limits_a_link_to_buffer_over_round_trip() {
 #[test]
 fn every_lane_has_credit_of_its_own() {
     use tailback_fabric::rules::{DimensionOrder, Tie};
-    use tailback_fabric::{Rule, torus};
+    use tailback_fabric::{RoutingRule, torus};
     let long = 2_000_000;
     let dimension =
         torus::Dimension { size: 6, wrap: true, cables: 1, gbps: vec![100.0], delay_ps: long };
@@ -200,7 +200,7 @@ fn every_lane_has_credit_of_its_own() {
     };
     let fabric = torus::build(&shape).unwrap();
     let rule = DimensionOrder::new(&fabric, &[6], Tie::Positive, true, false).unwrap();
-    let case = Case::new("ring", fabric, Rule::DimensionOrder(rule));
+    let case = Case::new("ring", fabric, RoutingRule::DimensionOrder(rule));
     let settings = Settings { buffer_bytes: 2 * PACKET as u32, ..settings() };
     let period = 2 * long + SWITCH + wire(PACKET, 100.0) as u64;
     let time = |nodes: &[u32; 4]| {
@@ -229,7 +229,7 @@ fn as_many_kinds_of_cables_as_there_are_numbers_for() {
         let cables = (0..kinds).map(|node| (node, kinds + u32::from(node >= half), rate(node)));
         let cables: Vec<_> = cables.chain([(kinds, kinds + 1, rate(0))]).collect();
         let (case, last) = (wired(kinds, 2, 0, &cables), kinds - 1);
-        case.try_run(&settings(), &burst(2, &[(0, 1, PACKET)]), &[0, last], Work::default())
+        case.try_run(&settings(), &burst(2, &[(0, 1, PACKET)]), &[0, last], Parallelism::default())
     };
     let outcome = star(1 << 16).expect("a number for every cable");
     let slowest = wire(PACKET, 8000.0 * 65536.0 / 5_065_535.0);
@@ -247,7 +247,12 @@ fn as_many_ports_as_there_are_numbers_for() {
     let star = |nodes: u32| {
         let cables: Vec<_> = (0..nodes).map(|node| (node, nodes, 100.0)).collect();
         let program = burst(2, &[(0, 1, PACKET)]);
-        wired(nodes, 1, 0, &cables).try_run(&settings(), &program, &[0, nodes - 1], Work::default())
+        wired(nodes, 1, 0, &cables).try_run(
+            &settings(),
+            &program,
+            &[0, nodes - 1],
+            Parallelism::default(),
+        )
     };
     assert_eq!(star(65_535).expect("a number for every port").packets, 1);
     let Err(error) = star(65_536) else { panic!("one port too many") };

@@ -11,7 +11,7 @@ mod fabrics;
 
 use common::*;
 use fabrics::*;
-use tailback_engine::probe::Truths;
+use tailback_engine::probe::TruthTable;
 use tailback_engine::{Arbitration, Injection, Outcome, Program, Settings};
 
 const PACKET: u64 = 4096;
@@ -147,7 +147,7 @@ fn a_parking_lot_halves_the_share_at_every_switch() {
     }
 }
 
-/// The slide "Congestion Spreading" of document 004: outputs serve inputs in turn, flows are of one
+/// The slide "Congestion Spreading" of Birk and Zdornov (2009): outputs serve inputs in turn, flows are of one
 /// size, and whatever the buffers, all is done 25 % later than it could be. (The slide's drawing is not
 /// in the text; this network has its properties.)
 ///
@@ -204,7 +204,7 @@ fn congestion_spreading_costs_a_quarter() {
     assert!((total / optimum - 1.0).abs() < 0.02, "held back: {:.3}", total / optimum);
 }
 
-/// The victim flow of document 002, Fig. 1: F1 goes by port q of switch r to the congested port p of
+/// The victim flow of Alali et al. (2017), Fig. 1: F1 goes by port q of switch r to the congested port p of
 /// switch s, F2 by q to port w, which nobody else uses. With n other senders to p, F1 gets
 /// `1 / (n + 1)` of line rate, and F2, which takes turns with it at q, the same; q, the victim port, is
 /// without credit for the rest: stall fraction `1 - 2 / (n + 1)`. For n = 2 that is the third the
@@ -246,7 +246,7 @@ fn a_victim_flow_gets_no_more_than_the_flow_that_congests() {
 
 /// Stalled time over all time of a link, in the middle half of the run's windows.
 fn stall_fraction(outcome: &Outcome, link: u32) -> f64 {
-    let Truths { window, link: links, stall_ps, .. } = &outcome.truth;
+    let TruthTable { window, link: links, stall_ps, .. } = &outcome.truth;
     let end = window.iter().max().unwrap();
     let middle = end / 4..3 * end / 4;
     let rows = window.iter().zip(links.iter()).zip(stall_ps.iter());

@@ -7,21 +7,22 @@ use std::ops::ControlFlow;
 
 use common::*;
 use tailback_engine::probe::{
-    Carry, Counted, Probed, Probes, Queued, Reading, Rows, Scheme, Truths,
+    HeaderScheme, HeaderSettings, PortCounters, ProbeTables, Probes, QueueLengths, Reading, Rows,
+    TruthTable,
 };
 use tailback_engine::{
-    Arbitration, CongestionControl, Detour, Injection, Outcome, Routing, Scheme as Control,
-    Settings, Work, simulate,
+    Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
+    Routing, Settings, simulate,
 };
 use tailback_fabric::rules::{DimensionOrder, Tie};
-use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule, fat_tree, torus};
+use tailback_fabric::{Fabric, Plan, Routes, RoutingRule, fat_tree, torus};
 
 /// Time of a 4 KiB packet at 100 Gb/s.
 const PACKET: u64 = 327_680;
 
-fn carry(scheme: Scheme) -> Option<Carry> {
+fn carry(scheme: HeaderScheme) -> Option<HeaderSettings> {
     let (most, level_bytes) = (1 << 20, 16384);
-    Some(Carry {
+    Some(HeaderSettings {
         scheme,
         hash_bits: 4,
         count_bits: 4,
@@ -32,7 +33,7 @@ fn carry(scheme: Scheme) -> Option<Carry> {
     })
 }
 
-fn all_probes(scheme: Scheme) -> Probes {
+fn all_probes(scheme: HeaderScheme) -> Probes {
     Probes { counters_ps: 700_000, queues_ps: 450_001, carry: carry(scheme) }
 }
 
@@ -50,7 +51,7 @@ fn tree() -> (Fabric, Plan) {
         delay_ps: [5_000, 5_000, 20_000],
     };
     let fabric = fat_tree::build(&shape).unwrap();
-    let plan = Plan::new(&fabric, PlanRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     (fabric, plan)
 }
 
@@ -66,12 +67,12 @@ fn ring() -> (Fabric, Plan) {
     };
     let fabric = torus::build(&shape).unwrap();
     let rule = DimensionOrder::new(&fabric, &[4, 4], Tie::Parity, true, true).unwrap();
-    let plan = Plan::new(&fabric, PlanRule::DimensionOrder(rule)).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
     (fabric, plan)
 }
 
 /// Everybody sends far and near.
-fn rush((fabric, plan): &(Fabric, Plan), settings: &Settings, work: Work) -> Outcome {
+fn rush((fabric, plan): &(Fabric, Plan), settings: &Settings, work: Parallelism) -> Outcome {
     let n = fabric.n_nodes;
     let to = |src: u32| [(src + 1) % n, (src + n / 2) % n, (src + n / 3) % n];
     let messages: Vec<_> =
@@ -89,14 +90,14 @@ fn tight() -> Settings {
 #[test]
 fn tables_are_the_same_on_any_number_of_threads() {
     let schemes = [
-        Scheme::Full,
-        Scheme::SingleBit,
-        Scheme::Compact,
-        Scheme::Coordinated,
-        Scheme::XorDigest,
-        Scheme::WorstHop,
-        Scheme::NodeMarking,
-        Scheme::EdgeMarking,
+        HeaderScheme::Full,
+        HeaderScheme::SingleBit,
+        HeaderScheme::Compact,
+        HeaderScheme::Coordinated,
+        HeaderScheme::XorDigest,
+        HeaderScheme::WorstHop,
+        HeaderScheme::NodeMarking,
+        HeaderScheme::EdgeMarking,
     ];
     let networks = [tree(), ring()];
     for (number, scheme) in schemes.into_iter().enumerate() {
@@ -107,16 +108,16 @@ fn tables_are_the_same_on_any_number_of_threads() {
             ..tight()
         };
         let network = &networks[number % 2];
-        let one = rush(network, &settings, Work { threads: 1, shards: Some(5) });
-        let Probed { counters, queues, packets, .. } = &one.probed;
+        let one = rush(network, &settings, Parallelism { threads: 1, shards: Some(5) });
+        let ProbeTables { counters, queues, packets, .. } = &one.probed;
         assert!(counters.len() > 500 && queues.len() > 500, "{} {}", counters.len(), queues.len());
         assert_eq!(packets.len() as u64, one.packets);
         for threads in 2..=4 {
-            let again = rush(network, &settings, Work { threads, shards: Some(5) });
+            let again = rush(network, &settings, Parallelism { threads, shards: Some(5) });
             assert!(again == one, "{scheme:?}, {threads} threads");
         }
         for shards in [1, 3] {
-            let again = rush(network, &settings, Work { threads: 2, shards: Some(shards) });
+            let again = rush(network, &settings, Parallelism { threads: 2, shards: Some(shards) });
             assert!(again.probed == one.probed, "{scheme:?}, {shards} shards");
         }
     }
@@ -127,16 +128,17 @@ fn probes_change_nothing() {
     for network in [tree(), ring()] {
         for arbitration in [Arbitration::Fcfs, Arbitration::RoundRobin] {
             let settings = Settings { arbitration, ..tight() };
-            let plain = rush(&network, &settings, Work::default());
-            let probes = all_probes(Scheme::Full);
-            let probed = rush(&network, &Settings { probes, ..settings.clone() }, Work::default());
+            let plain = rush(&network, &settings, Parallelism::default());
+            let probes = all_probes(HeaderScheme::Full);
+            let probed =
+                rush(&network, &Settings { probes, ..settings.clone() }, Parallelism::default());
             assert!(probed.probed.counters.len() > 500);
-            assert!(Outcome { probed: Probed::default(), ..probed } == plain);
+            assert!(Outcome { probed: ProbeTables::default(), ..probed } == plain);
             // Hashed headers take the place of the samples and leave the rest as it was.
-            let probes = all_probes(Scheme::Compact);
-            let hashed = rush(&network, &Settings { probes, ..settings }, Work::default());
+            let probes = all_probes(HeaderScheme::Compact);
+            let hashed = rush(&network, &Settings { probes, ..settings }, Parallelism::default());
             assert!(hashed.samples.window.is_empty());
-            let (probed, samples) = (Probed::default(), plain.samples.clone());
+            let (probed, samples) = (ProbeTables::default(), plain.samples.clone());
             assert!(Outcome { probed, samples, ..hashed } == plain);
         }
     }
@@ -145,15 +147,17 @@ fn probes_change_nothing() {
 /// Lights and marking rates do not depend on who looks.
 #[test]
 fn probes_change_no_congestion_control() {
-    let dcms = Control::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };
-    for scheme in [Control::Infiniband, dcms, Control::Rgbcc { green_bytes: 1000 }] {
+    let dcms = CongestionScheme::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };
+    for scheme in
+        [CongestionScheme::Infiniband, dcms, CongestionScheme::Rgbcc { green_bytes: 1000 }]
+    {
         let control = CongestionControl { victims: true, ..control(scheme, 5000, 1_000_000) };
         let injection = Injection::PerDestination;
         let settings = Settings { congestion_control: Some(control), injection, ..tight() };
-        let probes = all_probes(Scheme::Full);
+        let probes = all_probes(HeaderScheme::Full);
         let silent = Settings { measure: false, ..settings.clone() };
-        let silent = rush(&tree(), &silent, Work::default());
-        let probed = rush(&tree(), &Settings { probes, ..settings }, Work::default());
+        let silent = rush(&tree(), &silent, Parallelism::default());
+        let probed = rush(&tree(), &Settings { probes, ..settings }, Parallelism::default());
         assert!(silent.marked > 100 && probed.marked == silent.marked);
         assert!(probed.messages == silent.messages && probed.end_ps == silent.end_ps);
     }
@@ -172,9 +176,9 @@ fn counters_add_up_to_the_truth() {
     for interval in [100_000, 3_333_333, 1 << 40] {
         let probes = Probes { counters_ps: interval, queues_ps: interval, ..Probes::default() };
         let settings = Settings { probes, routing: Routing::Random, ..tight() };
-        let outcome = rush(&network, &settings, Work { threads: 2, shards: Some(3) });
-        let mut truth = vec![Counted::default(); fabric.n_links()];
-        let Truths { link, bytes, busy_ps, stall_ps, packets, .. } = &outcome.truth;
+        let outcome = rush(&network, &settings, Parallelism { threads: 2, shards: Some(3) });
+        let mut truth = vec![PortCounters::default(); fabric.n_links()];
+        let TruthTable { link, bytes, busy_ps, stall_ps, packets, .. } = &outcome.truth;
         let sent = bytes.iter().zip(packets.iter());
         let times = busy_ps.iter().zip(stall_ps.iter());
         for ((link, (bytes, packets)), (busy_ps, stall_ps)) in link.iter().zip(sent).zip(times) {
@@ -215,7 +219,7 @@ fn counters_add_up_to_the_truth() {
         assert!(stall > 0 && queue > 0 && adapters > 0);
         // In the end nothing is left anywhere.
         let queued = last_of(&outcome.probed.queues, fabric.n_links());
-        assert!(queued.into_iter().flatten().all(|queued| queued == Queued::default()));
+        assert!(queued.into_iter().flatten().all(|queued| queued == QueueLengths::default()));
     }
 }
 
@@ -229,11 +233,11 @@ fn at<T: Reading>(rows: &Rows<T>, link: u32, instant: u32) -> T {
 fn a_lone_packet_is_counted_byte_by_byte() {
     let probes = Probes { counters_ps: 100_000, queues_ps: 100_000, ..Probes::default() };
     let outcome = run(&Settings { probes, ..settings() }, &burst(16, &[(0, 15, 4096)]));
-    let Probed { counters, queues, .. } = &outcome.probed;
+    let ProbeTables { counters, queues, .. } = &outcome.probed;
     // The injection link of node 0 sends 12.5 bytes a nanosecond from time 0.
     for (instant, bytes, packets) in [(1, 1250, 0), (2, 2500, 0), (3, 3750, 0), (4, 4096, 1)] {
         let busy_ps = PACKET.min(100_000 * u64::from(instant));
-        let expected = Counted { bytes, packets, busy_ps, ..Counted::default() };
+        let expected = PortCounters { bytes, packets, busy_ps, ..PortCounters::default() };
         assert_eq!(at(counters, 0, instant), expected);
         let queued = at(queues, 0, instant);
         assert_eq!((queued.booked_bytes, queued.packets), (4096 - bytes, u32::from(packets == 0)));
@@ -326,9 +330,9 @@ fn a_run_broken_off_shows_what_the_whole_one_shows_until_then() {
     let n = fabric.n_nodes;
     let messages: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 8 << 20)).collect();
     let (program, placement) = (burst(n as usize, &messages), in_order(n as usize));
-    let probes = Probes { carry: None, ..all_probes(Scheme::Full) };
+    let probes = Probes { carry: None, ..all_probes(HeaderScheme::Full) };
     let settings = Settings { probes, ..tight() };
-    let work = Work { threads: 2, shards: Some(3) };
+    let work = Parallelism { threads: 2, shards: Some(3) };
     let run = |stop: bool| {
         let mut watch = |_| if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch).unwrap()
@@ -355,14 +359,18 @@ fn one_in_k_packets_is_in_the_samples_of_full_reservoirs() {
     let network = tree();
     let run = |one_in, carry| {
         let probes = Probes { carry, ..Probes::default() };
-        rush(&network, &Settings { one_in, probes, measure: true, ..tight() }, Work::default())
+        rush(
+            &network,
+            &Settings { one_in, probes, measure: true, ..tight() },
+            Parallelism::default(),
+        )
     };
     let sampled = |run: &Outcome| run.samples.hop_samples.iter().sum::<u64>();
     let (all, some) = (run(1, None), run(16, None));
     assert!(sampled(&all) > 1000 && all.truth == some.truth);
     assert!(sampled(&all).div_ceil(16) - sampled(&some) <= 1);
     // Few packets kept one by one leave the samples as they are.
-    let carry = Carry { most: 10, one_in: 16, ..carry(Scheme::Full).unwrap() };
+    let carry = HeaderSettings { most: 10, one_in: 16, ..carry(HeaderScheme::Full).unwrap() };
     let few = run(16, Some(carry));
     assert!(few.samples == some.samples && few.probed.packets.len() <= 10);
     assert_eq!(few.probed.one_in % 16, 0);
@@ -371,11 +379,12 @@ fn one_in_k_packets_is_in_the_samples_of_full_reservoirs() {
 #[test]
 fn one_in_k_packets_is_kept() {
     let probes = |most, one_in| Probes {
-        carry: Some(Carry { most, one_in, ..carry(Scheme::Compact).unwrap() }),
+        carry: Some(HeaderSettings { most, one_in, ..carry(HeaderScheme::Compact).unwrap() }),
         ..Probes::default()
     };
     let network = tree();
-    let kept = |probes| rush(&network, &Settings { probes, ..tight() }, Work::default()).probed;
+    let kept =
+        |probes| rush(&network, &Settings { probes, ..tight() }, Parallelism::default()).probed;
     let all = kept(probes(1 << 20, 1));
     let some = kept(probes(1 << 20, 7));
     let few = kept(probes(all.packets.len() as u64 / 7, 1));

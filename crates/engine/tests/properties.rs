@@ -4,7 +4,9 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use tailback_engine::{Buffering, Injection, Outcome, Routing, Rule, Settings, Switching, When};
+use tailback_engine::{
+    Buffering, Injection, MarkingPoint, MarkingRule, Outcome, Routing, Settings, Switching,
+};
 use tailback_fabric::fat_tree::{Shape, build};
 
 fn any_settings() -> impl Strategy<Value = Settings> {
@@ -17,7 +19,11 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         prop_oneof![Just(Routing::Adaptive), Just(Routing::Random), Just(Routing::Deterministic)],
         prop_oneof![Just(Injection::Fifo), Just(Injection::RoundRobin)],
         prop_oneof![Just(0u64), Just(2000), Just(u64::MAX)],
-        prop_oneof![Just(When::Arrival), Just(When::Insertion), Just(When::Departure)],
+        prop_oneof![
+            Just(MarkingPoint::Arrival),
+            Just(MarkingPoint::Insertion),
+            Just(MarkingPoint::Departure)
+        ],
         any::<bool>(),
     )
         .prop_map(
@@ -44,7 +50,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
                     eager_bytes: eager,
                     when,
                     count_injection: injected,
-                    rule: Rule::QueueExceedsCredit,
+                    rule: MarkingRule::QueueExceedsCredit,
                     ..settings()
                 }
             },
@@ -130,9 +136,9 @@ fn deterministic_routing_keeps_the_order_of_a_flow() {
 mod lanes {
     use super::*;
     use std::ops::ControlFlow;
-    use tailback_engine::{Detour, EngineError, Work, simulate};
+    use tailback_engine::{Detour, EngineError, Parallelism, simulate};
     use tailback_fabric::rules::{AllToAll, DimensionOrder, Tie};
-    use tailback_fabric::{Fabric, Plan, Rule as PlanRule};
+    use tailback_fabric::{Fabric, Plan, RoutingRule};
     use tailback_fabric::{hyperx, torus};
 
     fn ring_of(dims: &[u32]) -> Fabric {
@@ -154,7 +160,7 @@ mod lanes {
     /// Everybody to everybody `steps` ahead, with one packet of buffer a lane.
     fn rush(
         fabric: &Fabric,
-        rule: PlanRule,
+        rule: RoutingRule,
         detour: Detour,
         steps: &[u32],
     ) -> Result<Outcome, EngineError> {
@@ -167,9 +173,15 @@ mod lanes {
         let program = burst(n as usize, &messages);
         let settings = Settings { detour, buffer_bytes: 4096, ..settings() };
         let placement = in_order(n as usize);
-        simulate(fabric, &plan, &settings, &program, &placement, Work::default(), &mut |_| {
-            ControlFlow::Continue(())
-        })
+        simulate(
+            fabric,
+            &plan,
+            &settings,
+            &program,
+            &placement,
+            Parallelism::default(),
+            &mut |_| ControlFlow::Continue(()),
+        )
     }
 
     #[test]
@@ -178,7 +190,7 @@ mod lanes {
         for (detour, way) in [(false, Detour::Never), (true, Detour::Valiant), (true, Detour::Ugal)]
         {
             let rule = DimensionOrder::new(&fabric, &[5, 4], Tie::Positive, true, detour).unwrap();
-            let rule = PlanRule::DimensionOrder(rule);
+            let rule = RoutingRule::DimensionOrder(rule);
             let outcome = rush(&fabric, rule, way, &[1, 2, 3, 7, 11]).unwrap();
             assert_eq!(outcome.packets, 20 * 5 * 20);
         }
@@ -188,7 +200,8 @@ mod lanes {
     fn a_ring_without_datelines_deadlocks_and_the_circle_is_named() {
         let fabric = ring_of(&[8]);
         let rule = DimensionOrder::new(&fabric, &[8], Tie::Positive, false, false).unwrap();
-        let error = rush(&fabric, PlanRule::DimensionOrder(rule), Detour::Never, &[3]).unwrap_err();
+        let error =
+            rush(&fabric, RoutingRule::DimensionOrder(rule), Detour::Never, &[3]).unwrap_err();
         let EngineError::Deadlock { cycle, .. } = error else { panic!("{error}") };
         assert_eq!(cycle.len(), 8);
         for (at, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
@@ -209,7 +222,7 @@ mod lanes {
         let fabric = hyperx::build(&shape).unwrap();
         let time = |detour, way| {
             let rule = AllToAll::new(&fabric, &[8], detour).unwrap();
-            rush(&fabric, PlanRule::AllToAll(rule), way, &[4]).unwrap().end_ps
+            rush(&fabric, RoutingRule::AllToAll(rule), way, &[4]).unwrap().end_ps
         };
         let minimal = time(false, Detour::Never);
         assert!(time(true, Detour::Valiant) < minimal);

@@ -11,12 +11,13 @@ use common::*;
 use fabrics::*;
 use proptest::prelude::*;
 use tailback_engine::{
-    Arbitration, Buffering, CongestionControl, Detour, EngineError, Injection, Offset, Outcome,
-    Pacing, Placement, Program, Routing, Scheme, Settings, Switching, Work, simulate,
+    Arbitration, Buffering, CongestionControl, CongestionScheme, Detour, EngineError, Injection,
+    Outcome, Pacing, PacingOffset, Parallelism, Placement, Program, Routing, Settings, Switching,
+    simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
-    Arrangement, CableList, Fabric, Rule, dragonfly, dragonfly_plus, hyperx, pgft, torus,
+    Arrangement, CableList, Fabric, RoutingRule, dragonfly, dragonfly_plus, hyperx, pgft, torus,
 };
 
 /// More events than any of these runs needs a hundred times over: beyond it a run counts as hung.
@@ -48,7 +49,7 @@ fn dragonflies(n: u32, plus: bool, delay_ps: [u64; 3], detour: bool) -> Case {
     };
     let fabric = fabric.unwrap();
     let rule = Groups::new(&fabric, detour, true).unwrap();
-    Case::new("groups", fabric, Rule::Groups(rule))
+    Case::new("groups", fabric, RoutingRule::Groups(rule))
 }
 
 fn grids(dims: &[u32], wrap: bool, delay_ps: u64, detour: bool) -> Case {
@@ -61,7 +62,7 @@ fn grids(dims: &[u32], wrap: bool, delay_ps: u64, detour: bool) -> Case {
         torus::Shape { dimensions, nodes_per_switch: 1, node_gbps: 83.2, node_delay_ps: delay_ps };
     let fabric = torus::build(&shape).unwrap();
     let rule = DimensionOrder::new(&fabric, dims, Tie::Parity, true, detour).unwrap();
-    Case::new("grid", fabric, Rule::DimensionOrder(rule))
+    Case::new("grid", fabric, RoutingRule::DimensionOrder(rule))
 }
 
 fn hyperxes(dims: &[u32], delay_ps: u64, detour: bool) -> Case {
@@ -73,7 +74,7 @@ fn hyperxes(dims: &[u32], delay_ps: u64, detour: bool) -> Case {
         hyperx::Shape { dimensions, nodes_per_switch: 2, node_gbps: 100.0, node_delay_ps: 0 };
     let fabric = hyperx::build(&shape).unwrap();
     let rule = AllToAll::new(&fabric, dims, detour).unwrap();
-    Case::new("hyperx", fabric, Rule::AllToAll(rule))
+    Case::new("hyperx", fabric, RoutingRule::AllToAll(rule))
 }
 
 /// Switches joined at random: a tree, so that all is connected, and some cables more.
@@ -139,11 +140,12 @@ fn any_case() -> impl Strategy<Value = (Case, bool)> {
 
 fn any_control(packet: u64) -> impl Strategy<Value = CongestionControl> {
     let scheme = prop_oneof![
-        Just(Scheme::Infiniband),
-        (0u32..20, 1u64..10_000_000)
-            .prop_map(|(calm_marking_rate, hold_ps)| Scheme::Dcms { calm_marking_rate, hold_ps }),
-        Just(Scheme::Rgbcc { green_bytes: 0 }),
-        Just(Scheme::Rgbcc { green_bytes: packet / 2 }),
+        Just(CongestionScheme::Infiniband),
+        (0u32..20, 1u64..10_000_000).prop_map(|(calm_marking_rate, hold_ps)| {
+            CongestionScheme::Dcms { calm_marking_rate, hold_ps }
+        }),
+        Just(CongestionScheme::Rgbcc { green_bytes: 0 }),
+        Just(CongestionScheme::Rgbcc { green_bytes: packet / 2 }),
     ];
     (scheme, 0u64..4, 0u32..3, any::<bool>(), any::<bool>(), 1u32..5).prop_map(
         move |(scheme, packets, marking_rate, small, victims, increase)| CongestionControl {
@@ -176,7 +178,11 @@ fn any_extras() -> impl Strategy<Value = Settings> {
             Just(Pacing::LeakyBucket { depth_bytes: 5000 }),
             Just(Pacing::Elastic { percent: 25 }),
         ],
-        prop_oneof![Just(Offset::None), Just(Offset::Random), Just(Offset::Shift)],
+        prop_oneof![
+            Just(PacingOffset::None),
+            Just(PacingOffset::Random),
+            Just(PacingOffset::Shift)
+        ],
         proptest::option::of(0u32..5),
     )
         .prop_map(|((services, lane_weights), control, pacing, pacing_offset, entries)| {
@@ -188,7 +194,7 @@ fn any_extras() -> impl Strategy<Value = Settings> {
                 pacing,
                 pacing_offset,
                 injection: if lines { Injection::PerDestination } else { Injection::Fifo },
-                routing: entries.map_or(Routing::Adaptive, |_| Routing::Vc),
+                routing: entries.map_or(Routing::Adaptive, |_| Routing::VirtualCircuit),
                 vc_entries: entries.unwrap_or(0),
                 ..settings()
             }
@@ -226,8 +232,16 @@ fn any_settings() -> impl Strategy<Value = Settings> {
                     arbitration: either(4),
                     crossbar_speedup: if flag(5) && flag(6) { 1.5 } else { 0.0 },
                     // VC routing knows no detours.
-                    routing: if extras.routing == Routing::Vc { Routing::Vc } else { routing },
-                    detour: if extras.routing == Routing::Vc { Detour::Never } else { detour },
+                    routing: if extras.routing == Routing::VirtualCircuit {
+                        Routing::VirtualCircuit
+                    } else {
+                        routing
+                    },
+                    detour: if extras.routing == Routing::VirtualCircuit {
+                        Detour::Never
+                    } else {
+                        detour
+                    },
                     eager_bytes,
                     switch_delay_ps: delay,
                     send_delay_ps: if flag(7) { 1_000_000 } else { 0 },
@@ -256,7 +270,7 @@ fn run(
     case: &Case,
     settings: &Settings,
     program: &Program,
-    work: Work,
+    work: Parallelism,
 ) -> Result<Outcome, EngineError> {
     let ranks = program.n_ranks();
     let label_observed = vec![true; LABELS];
@@ -291,7 +305,7 @@ proptest! {
         let settings = Settings { detour, ..settings };
         let messages = among(&case.fabric, &raw);
         let program = mixed(burst(case.fabric.n_nodes as usize, &messages));
-        let work = Work { threads: 1, shards: Some(1) };
+        let work = Parallelism { threads: 1, shards: Some(1) };
         let one = run(&case, &settings, &program, work).unwrap();
         prop_assert!(one.complete, "{}: still running at {} ps", case.name, one.end_ps);
 
@@ -314,7 +328,7 @@ proptest! {
         let carried: u64 = one.truth.packets.iter().sum();
         prop_assert!(carried >= data, "{} packets on links, {} switches visited", carried, data);
 
-        let other = run(&case, &settings, &program, Work { threads: 3, shards: Some(shards) });
+        let other = run(&case, &settings, &program, Parallelism { threads: 3, shards: Some(shards) });
         let events = one.events;
         prop_assert_eq!(Outcome { events, ..other.unwrap() }, one);
     }
@@ -331,13 +345,13 @@ proptest! {
     ) {
         let Case { fabric, .. } = grids(&dims, true, 5000, false);
         let rule = DimensionOrder::new(&fabric, &dims, Tie::Positive, false, false).unwrap();
-        let case = Case::new("ring", fabric, Rule::DimensionOrder(rule));
+        let case = Case::new("ring", fabric, RoutingRule::DimensionOrder(rule));
         let arbitration = if turns { Arbitration::RoundRobin } else { Arbitration::Fcfs };
         let settings =
             Settings { buffer_bytes: 4096 * packets, routing, arbitration, ..settings() };
         let messages = among(&case.fabric, &raw);
         let program = burst(case.fabric.n_nodes as usize, &messages);
-        match run(&case, &settings, &program, Work { threads: 2, shards: Some(3) }) {
+        match run(&case, &settings, &program, Parallelism { threads: 2, shards: Some(3) }) {
             Ok(outcome) => prop_assert!(outcome.complete),
             Err(EngineError::Deadlock { cycle, .. }) => {
                 for (at, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, Detour, Injection, Outcome, Progress, Routing, Scheme,
-    Settings, Work, simulate,
+    Arbitration, CongestionControl, CongestionScheme, Detour, Injection, Outcome, Parallelism,
+    Progress, Routing, Settings, simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
-    Arrangement, Fabric, Plan, Routes, Rule as PlanRule, dragonfly, dragonfly_plus, fat_tree,
-    hyperx, pgft, torus,
+    Arrangement, Fabric, Plan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree, hyperx,
+    pgft, torus,
 };
 
 const CABLE: u64 = 5_000;
 
 /// Everybody sends to a few others, near and far, in several sizes; some by rendezvous.
-fn rush(fabric: &Fabric, plan: &Plan, settings: &Settings, work: Work) -> Outcome {
+fn rush(fabric: &Fabric, plan: &Plan, settings: &Settings, work: Parallelism) -> Outcome {
     let n = fabric.n_nodes;
     let steps = [1, 3, n / 3 + 1, n / 2, n - 1];
     let messages: Vec<_> = (0..n)
@@ -37,9 +37,9 @@ fn rush(fabric: &Fabric, plan: &Plan, settings: &Settings, work: Work) -> Outcom
 }
 
 /// Runs with 1 to 4 threads, and with other cuts, and compares everything. Returns what came out.
-fn same_everywhere(fabric: &Fabric, rule: PlanRule, settings: &Settings) -> Outcome {
+fn same_everywhere(fabric: &Fabric, rule: RoutingRule, settings: &Settings) -> Outcome {
     let plan = Plan::new(fabric, rule).unwrap();
-    let run = |threads, shards| rush(fabric, &plan, settings, Work { threads, shards });
+    let run = |threads, shards| rush(fabric, &plan, settings, Parallelism { threads, shards });
     let one = run(1, Some(5));
     assert!(one.complete && one.packet_hops > 0);
     for threads in 2..=4 {
@@ -51,11 +51,11 @@ fn same_everywhere(fabric: &Fabric, rule: PlanRule, settings: &Settings) -> Outc
     one
 }
 
-fn every_setting(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
+fn every_setting(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
     for routing in [Routing::Adaptive, Routing::Random, Routing::Deterministic] {
         for (detour, way) in [(false, Detour::Never), (true, Detour::Valiant), (true, Detour::Ugal)]
         {
-            if detour && matches!(rule(false), PlanRule::Table(_)) {
+            if detour && matches!(rule(false), RoutingRule::Table(_)) {
                 continue;
             }
             let settings = Settings {
@@ -71,7 +71,7 @@ fn every_setting(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
 }
 
 /// What is off by default, all at once and one by one.
-fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
+fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
     let plain = Settings { eager_bytes: 8192, buffer_bytes: 8192, ..settings() };
     let round_robin = Settings { arbitration: Arbitration::RoundRobin, ..plain.clone() };
     let by_destination = Settings { injection: Injection::PerDestination, ..plain.clone() };
@@ -83,16 +83,17 @@ fn every_extra(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
         crossbar_speedup: 1.5,
         services: 3,
         lane_weights: vec![4096, 0, 8192],
-        ..controlled(Scheme::Infiniband)
+        ..controlled(CongestionScheme::Infiniband)
     };
-    let circuits = Settings { routing: Routing::Vc, vc_entries: 3, ..by_destination.clone() };
+    let circuits =
+        Settings { routing: Routing::VirtualCircuit, vc_entries: 3, ..by_destination.clone() };
     for settings in [round_robin, by_destination, slow, weighted, all, circuits, ideal] {
         same_everywhere(fabric, rule(false), &settings);
     }
     every_control(fabric, rule);
 }
 
-fn controlled(scheme: Scheme) -> Settings {
+fn controlled(scheme: CongestionScheme) -> Settings {
     let control =
         CongestionControl { marking_rate: 1, victims: true, ..control(scheme, 4096, 1_000_000) };
     Settings {
@@ -105,17 +106,17 @@ fn controlled(scheme: Scheme) -> Settings {
 }
 
 /// Every scheme of congestion control: notices between shards.
-fn every_control(fabric: &Fabric, rule: impl Fn(bool) -> PlanRule) {
-    let dcms = Scheme::Dcms { calm_marking_rate: 5, hold_ps: 3_000_000 };
-    let rgbcc = Scheme::Rgbcc { green_bytes: 1024 };
-    for scheme in [Scheme::Infiniband, dcms, rgbcc] {
+fn every_control(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
+    let dcms = CongestionScheme::Dcms { calm_marking_rate: 5, hold_ps: 3_000_000 };
+    let rgbcc = CongestionScheme::Rgbcc { green_bytes: 1024 };
+    for scheme in [CongestionScheme::Infiniband, dcms, rgbcc] {
         let marked = same_everywhere(fabric, rule(false), &controlled(scheme)).marked;
         assert!(marked > 100, "{scheme:?} marks {marked} packets: nothing to see");
     }
 }
 
-fn up_down(fabric: &Fabric) -> impl Fn(bool) -> PlanRule {
-    |_| PlanRule::Table(Routes::up_down(fabric).unwrap())
+fn up_down(fabric: &Fabric) -> impl Fn(bool) -> RoutingRule {
+    |_| RoutingRule::Table(Routes::up_down(fabric).unwrap())
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn tori() {
     let fabric = torus::build(&shape).unwrap();
     let rule = |detour| {
         let rule = DimensionOrder::new(&fabric, &dims, Tie::Parity, true, detour);
-        PlanRule::DimensionOrder(rule.unwrap())
+        RoutingRule::DimensionOrder(rule.unwrap())
     };
     every_setting(&fabric, rule);
     every_extra(&fabric, rule);
@@ -194,7 +195,7 @@ fn mesh() -> Fabric {
 fn hyperx_meshes() {
     let fabric = mesh();
     every_setting(&fabric, |detour| {
-        PlanRule::AllToAll(AllToAll::new(&fabric, &[4, 3], detour).unwrap())
+        RoutingRule::AllToAll(AllToAll::new(&fabric, &[4, 3], detour).unwrap())
     });
 }
 
@@ -210,7 +211,9 @@ fn dragonflies() {
         delay_ps: [CABLE, CABLE, 20 * CABLE],
     };
     let fabric = dragonfly::build(&shape).unwrap();
-    every_setting(&fabric, |detour| PlanRule::Groups(Groups::new(&fabric, detour, true).unwrap()));
+    every_setting(&fabric, |detour| {
+        RoutingRule::Groups(Groups::new(&fabric, detour, true).unwrap())
+    });
     let shape = dragonfly_plus::Shape {
         nodes_per_leaf: 2,
         leaves: 4,
@@ -222,7 +225,7 @@ fn dragonflies() {
         delay_ps: [CABLE, CABLE, 20 * CABLE],
     };
     let fabric = dragonfly_plus::build(&shape).unwrap();
-    let rule = |detour| PlanRule::Groups(Groups::new(&fabric, detour, true).unwrap());
+    let rule = |detour| RoutingRule::Groups(Groups::new(&fabric, detour, true).unwrap());
     every_setting(&fabric, rule);
     every_control(&fabric, rule);
 }
@@ -231,7 +234,7 @@ fn dragonflies() {
 #[test]
 fn nobody_waits_for_a_thread_that_is_away() {
     let fabric = mesh();
-    let rule = PlanRule::AllToAll(AllToAll::new(&fabric, &[4, 3], false).unwrap());
+    let rule = RoutingRule::AllToAll(AllToAll::new(&fabric, &[4, 3], false).unwrap());
     let plan = Plan::new(&fabric, rule).unwrap();
     let n = fabric.n_nodes;
     let far: Vec<_> = (0..n).map(|src| (src, (src + n / 2) % n, 2_000_000)).collect();
@@ -247,7 +250,7 @@ fn nobody_waits_for_a_thread_that_is_away() {
             seen.push(progress.events);
             ControlFlow::Continue(())
         };
-        let work = Work { threads: 2, shards: None };
+        let work = Parallelism { threads: 2, shards: None };
         let run = simulate(&fabric, &plan, &settings, &program, &placement, work, &mut watch);
         seen.get(1).unwrap_or(&run.unwrap().events) - seen[0]
     };

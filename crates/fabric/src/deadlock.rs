@@ -10,13 +10,12 @@
 //! accepts unsafe ones. Injection links wait but nothing waits for them, and ejection links never
 //! wait, so neither can be part of a cycle.
 
-use crate::room::zeros;
-use crate::rules::{Plan, Rule};
+use crate::memory::zeros;
+use crate::rules::{Plan, RoutingRule};
 use crate::{Fabric, FabricError, RouteState};
 
-/// For every channel the channels it waits for, as bits over (port, lane) at the far end of its
-/// link.
-struct Waits<'a> {
+/// The channels that each channel waits for, as bits over (port, lane) at the far end of its link.
+struct BufferDependencies<'a> {
     fabric: &'a Fabric,
     lanes: usize,
     /// First word of each link; channels of a link lie side by side.
@@ -24,11 +23,11 @@ struct Waits<'a> {
     bits: Vec<u64>,
 }
 
-/// Where a packet can be: a switch and its state there.
-type Place = (u32, RouteState);
+/// A position of a packet: a switch and the routing state there.
+type RouteNode = (u32, RouteState);
 
-/// Channels by which packets come to a place at the end of their detour.
-type Exits = std::collections::BTreeMap<(u32, u8), Vec<(u32, u8)>>;
+/// Channels by which packets reach the end of their detour.
+type DetourEnds = std::collections::BTreeMap<(u32, u8), Vec<(u32, u8)>>;
 
 impl Plan {
     /// Proves that the routes cannot deadlock, or names a cycle.
@@ -38,23 +37,24 @@ impl Plan {
     /// down tiers, climb before they descend, and so cannot close a cycle.
     ///
     /// # Errors
-    /// [`FabricError::Deadlock`] with a shortest cycle through one of its buffers; [`FabricError::Room`]
+    /// [`FabricError::Deadlock`] with a shortest cycle through one of its buffers; [`FabricError::OutOfMemory`]
     /// where switches have too many ports to look at.
     pub fn check(&self, fabric: &Fabric) -> Result<(), FabricError> {
-        if let Rule::Table(routes) = &self.rule
+        if let RoutingRule::Table(routes) = &self.rule
             && routes.is_arithmetic()
         {
             return Ok(());
         }
-        let mut waits = Waits::new(fabric, self.lanes().into())?;
+        let mut waits = BufferDependencies::new(fabric, self.lanes().into())?;
         let exits = self.follow_detours(&mut waits);
-        let by_node = matches!(&self.rule, Rule::Table(routes) if routes.columns == fabric.n_nodes);
+        let by_node =
+            matches!(&self.rule, RoutingRule::Table(routes) if routes.columns == fabric.n_nodes);
         let mut seen = vec![false; fabric.n_switches as usize];
-        let mut walk = Walk::default();
+        let mut walk = Worklist::default();
         for node in 0..fabric.n_nodes {
-            let home = self.home[node as usize] as usize;
-            if !seen[home] || by_node {
-                seen[home] = true;
+            let node_switch = self.node_switch[node as usize] as usize;
+            if !seen[node_switch] || by_node {
+                seen[node_switch] = true;
                 self.follow(&mut waits, &mut walk, node, &exits);
             }
         }
@@ -62,12 +62,12 @@ impl Plan {
     }
 
     /// Follows every first leg; the second ones start where these end.
-    fn follow_detours(&self, waits: &mut Waits<'_>) -> Exits {
-        let mut exits = Exits::new();
-        let mut walk = Walk::default();
+    fn follow_detours(&self, waits: &mut BufferDependencies<'_>) -> DetourEnds {
+        let mut exits = DetourEnds::new();
+        let mut walk = Worklist::default();
         for via in 0..self.detours() {
             walk.clear(waits.fabric.n_switches);
-            for &switch in &self.home {
+            for &switch in &self.node_switch {
                 let state = self.settle(switch, via, RouteState::START.towards_detour());
                 if state.detouring() {
                     walk.reach((switch, state));
@@ -96,13 +96,19 @@ impl Plan {
     }
 
     /// Follows every route to `node` that is on no detour.
-    fn follow(&self, waits: &mut Waits<'_>, walk: &mut Walk, node: u32, exits: &Exits) {
+    fn follow(
+        &self,
+        waits: &mut BufferDependencies<'_>,
+        walk: &mut Worklist,
+        node: u32,
+        exits: &DetourEnds,
+    ) {
         const NO_DETOUR: u32 = u32::MAX;
-        let goal = self.home[node as usize];
+        let goal = self.node_switch[node as usize];
         let fabric = waits.fabric;
         let leads = |switch: u32| self.leads(fabric, switch, node);
         walk.clear(fabric.n_switches);
-        for &switch in &self.home {
+        for &switch in &self.node_switch {
             if switch != goal && leads(switch) {
                 walk.reach((switch, RouteState::START));
             }
@@ -132,22 +138,22 @@ impl Plan {
     }
 }
 
-/// Places to go on from, each once.
+/// Positions to continue from, each once.
 #[derive(Default)]
-struct Walk {
+struct Worklist {
     /// Bit per state, two words for a switch: 64 classes, with and without detour.
     seen: Vec<[u64; 2]>,
-    open: Vec<Place>,
+    open: Vec<RouteNode>,
 }
 
-impl Walk {
+impl Worklist {
     fn clear(&mut self, switches: u32) {
         self.seen.clear();
         self.seen.resize(switches as usize, [0; 2]);
         self.open.clear();
     }
 
-    fn reach(&mut self, place: Place) {
+    fn reach(&mut self, place: RouteNode) {
         let (switch, state) = place;
         let word = &mut self.seen[switch as usize][usize::from(state.detouring())];
         let bit = 1 << (state.class() & 63);
@@ -157,12 +163,12 @@ impl Walk {
         }
     }
 
-    fn next(&mut self) -> Option<Place> {
+    fn next(&mut self) -> Option<RouteNode> {
         self.open.pop()
     }
 }
 
-impl<'a> Waits<'a> {
+impl<'a> BufferDependencies<'a> {
     fn new(fabric: &'a Fabric, lanes: usize) -> Result<Self, FabricError> {
         let mut start = Vec::with_capacity(fabric.n_links() + 1);
         let mut words = 0usize;

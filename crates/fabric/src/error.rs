@@ -1,4 +1,4 @@
-//! What can be wrong with a fabric.
+//! Errors of fabrics and routes.
 
 use thiserror::Error;
 
@@ -12,7 +12,7 @@ pub enum FabricError {
         name: &'static str,
         /// Its length.
         length: usize,
-        /// What it should be.
+        /// Expected length.
         expected: usize,
     },
     /// A link names a vertex that does not exist.
@@ -69,12 +69,12 @@ pub enum FabricError {
         /// What does not fit, and where.
         why: String,
     },
-    /// Forwarding tables that send packets in circles.
+    /// Forwarding tables that form a loop.
     #[error(
         "the forwarding tables send packets for node {node} in a circle through switch {switch}"
     )]
     Circle {
-        /// Switch index on the circle.
+        /// A switch on the loop.
         switch: u32,
         /// Node the packets are for.
         node: u32,
@@ -91,18 +91,18 @@ pub enum FabricError {
         /// Link.
         link: u32,
     },
-    /// Buffers that wait on one another in a circle.
+    /// Buffers that wait for each other in a cycle.
     #[error("the routes can deadlock: {}", channels(.cycle))]
     Deadlock {
         /// Link and lane of each buffer; each waits for the next, the last for the first.
         cycle: Vec<(u32, u8)>,
     },
-    /// Something takes more memory than the machine grants.
+    /// An allocation fails.
     #[error("{what} would take {:.1} GiB of memory, which this machine does not have", *.bytes as f64 / f64::from(1 << 30))]
-    Room {
-        /// What for.
+    OutOfMemory {
+        /// What is allocated.
         what: &'static str,
-        /// How much.
+        /// Its size.
         bytes: u64,
     },
     /// Parameters of a builder that do not fit together.
@@ -117,7 +117,7 @@ pub enum FabricError {
     },
 }
 
-/// A cycle of buffers in words, shortened in the middle when it is long.
+/// A cycle of buffers as text, with the middle of long ones left out.
 fn channels(cycle: &[(u32, u8)]) -> String {
     const SHOWN: usize = 12;
     let name = |&(link, lane): &(u32, u8)| format!("link {link} lane {lane}");

@@ -12,13 +12,13 @@
 use crate::Fabric;
 use crate::routes::{NONE, Routes, tiers};
 
-/// What fixed routes are chosen by.
+/// Data for choosing fixed routes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fixed {
+pub(crate) struct FixedChoice {
     /// D of each switch.
     divisor: Vec<u32>,
-    /// All candidate sets (in trees by arithmetic: all links of each switch), dealt over where they lead;
-    /// empty where that is their own order.
+    /// All candidate sets (in arithmetic trees: all links of each switch), interleaved over
+    /// their neighbours; empty where that is their own order.
     dealt: Vec<u32>,
     /// For each node `depth` links down, from its own switch upwards; empty where no switch has a choice.
     down: Vec<u32>,
@@ -28,7 +28,8 @@ pub(crate) struct Fixed {
 }
 
 impl Routes {
-    /// The link a fixed route from `switch` to `node`, which hangs off another one, takes.
+    /// The link of the fixed route from `switch` to `node`, which is attached to another
+    /// switch.
     #[inline]
     pub fn fixed(&self, switch: u32, node: u32) -> u32 {
         let (start, links) = self.offered(switch, node);
@@ -36,23 +37,24 @@ impl Routes {
         if n == 1 {
             return links[0];
         }
-        let Fixed { divisor, dealt, down, depth, descends } = &self.fixed;
+        let FixedChoice { divisor, dealt, down, depth, descends } = &self.fixed;
         let mut place = (node / divisor[switch as usize]) as usize % n;
         if !down.is_empty() && descends[links[0] as usize] {
             let way = &down[node as usize * depth..(node as usize + 1) * depth];
             if let Some(&link) = way.iter().find(|link| links.binary_search(link).is_ok()) {
                 return link;
             }
-            // Who came up another way than the node's own switch would: the nodes of a switch in turn.
+            // For packets that climbed another way than the node's own switch would:
+            // the nodes of a switch in turn.
             place = node as usize % n;
         }
         dealt.get(start + place).copied().unwrap_or(links[place])
     }
 
-    /// Finds what fixed routes are chosen by; the routes are there already.
+    /// Prepares the choice of fixed routes; the routes exist already.
     pub(crate) fn fix(&mut self, fabric: &Fabric) {
         let sets = self.choices(fabric);
-        let mut fixed = Fixed { divisor: divisors(fabric, &sets), ..Fixed::default() };
+        let mut fixed = FixedChoice { divisor: divisors(fabric, &sets), ..FixedChoice::default() };
         for &(start, links) in &sets {
             let dealt = deal(fabric, links);
             if dealt != links && fixed.dealt.is_empty() {
@@ -87,8 +89,8 @@ impl Routes {
     }
 }
 
-impl Fixed {
-    /// By the destination alone, for so many switches.
+impl FixedChoice {
+    /// By destination alone, for `switches` switches.
     pub fn plain(switches: u32) -> Self {
         Self { divisor: vec![1; switches as usize], ..Self::default() }
     }

@@ -1,8 +1,8 @@
-//! Routes given from outside: forwarding tables of real switches, and steps of a rule.
+//! Routes from forwarding tables of real switches, and from the steps of a rule.
 
 use std::collections::HashMap;
 
-use crate::room::filled;
+use crate::memory::filled;
 use crate::routes::{NONE, TABLE};
 use crate::{Fabric, FabricError, Routes};
 
@@ -49,16 +49,16 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Takes away the entries for `node` that lead nowhere.
+    /// Removes the entries for `node` that lead nowhere.
     fn keep_what_arrives(&mut self, fabric: &Fabric, node: u32) -> Result<(), FabricError> {
         const UNKNOWN: u8 = 0;
         const WALKED: u8 = 1;
         const ARRIVES: u8 = 2;
         const LOST: u8 = 3;
         let columns = self.columns as usize;
-        let home = fabric.link_dst[self.injection[node as usize] as usize] - fabric.n_nodes;
+        let node_switch = fabric.link_dst[self.injection[node as usize] as usize] - fabric.n_nodes;
         let mut fate = vec![UNKNOWN; fabric.n_switches as usize];
-        fate[home as usize] = ARRIVES;
+        fate[node_switch as usize] = ARRIVES;
         let mut walk = Vec::new();
         for start in 0..fabric.n_switches {
             let mut switch = start;
@@ -102,8 +102,9 @@ impl Routes {
         routes.table = filled(TABLE, switches.saturating_mul(columns), NONE)?;
         let mut known: HashMap<&[u32], u32> = HashMap::new();
         for (column, &node) in bearer.iter().enumerate() {
-            let home = fabric.link_dst[routes.injection[node as usize] as usize] - fabric.n_nodes;
-            for switch in (0..fabric.n_switches).filter(|&s| s != home) {
+            let node_switch =
+                fabric.link_dst[routes.injection[node as usize] as usize] - fabric.n_nodes;
+            for switch in (0..fabric.n_switches).filter(|&s| s != node_switch) {
                 let links = step(switch, node);
                 if links.is_empty() {
                     continue;

@@ -1,8 +1,8 @@
-//! The machine room: nodes, switches and directed links as flat arrays, and the routes over them.
+//! Fabrics: nodes, switches and directed links as flat arrays, and routes over them.
 //!
 //! A *vertex* is a node (`0..n_nodes`) or a switch (`n_nodes..n_nodes + n_switches`). A cable is
-//! two directed links. Links are sorted by source vertex and port, so the links that leave one
-//! vertex are contiguous and a route is a short slice of neighbouring link numbers.
+//! two directed links. Links are sorted by source vertex and port, so the links that leave a vertex
+//! are contiguous and a route is a short range of consecutive link indices.
 
 mod build;
 mod deadlock;
@@ -14,9 +14,9 @@ mod fixed;
 mod forwarding;
 mod global;
 pub mod hyperx;
+mod memory;
 pub mod modified_tree;
 pub mod pgft;
-mod room;
 mod routes;
 pub mod rules;
 pub mod torus;
@@ -27,7 +27,7 @@ pub use build::CableList;
 pub use error::FabricError;
 pub use global::Arrangement;
 pub use routes::Routes;
-pub use rules::{Plan, RouteState, Rule, Step};
+pub use rules::{Plan, RouteState, RoutingRule, Step};
 
 /// Nodes, switches and directed links.
 #[derive(Debug, Clone, Default)]

@@ -1,11 +1,11 @@
-//! The modified k-ary n-tree of document 004: a k-ary n-tree with horizontal links.
+//! The modified k-ary n-tree of Birk and Zdornov (2009): a k-ary n-tree with horizontal links.
 //!
 //! A k-ary n-tree (Petrini and Vanneschi, 1997) has `k^n` nodes and n levels of `k^(n-1)` switches.
 //! A switch is its level and n-1 digits to base k; up port j of level h leads to the switch of level
 //! h+1 whose digit h is j. The `k^h` switches of level h that differ in digits below h reach the same
 //! leaves: together they are one node of the ideal fat tree, and `width` parallel cables join each to
 //! the next of them, in a line (a ring would close a cycle of waiting buffers). They are routed by
-//! [`crate::rules::Sideways`].
+//! [`crate::rules::Horizontal`].
 
 use crate::{CableList, Fabric, FabricError};
 

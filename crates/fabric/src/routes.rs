@@ -9,14 +9,14 @@
 
 use std::collections::HashMap;
 
-use crate::fixed::Fixed;
-use crate::room::filled;
+use crate::fixed::FixedChoice;
+use crate::memory::filled;
 use crate::tree::Tree;
 use crate::{Fabric, FabricError};
 
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What a table of routes is called where there is no memory for one.
+/// Name of a routing table in error messages.
 pub(crate) const TABLE: &str = "a table of routes";
 
 /// Entries up to which a table is kept where arithmetic would do.
@@ -39,9 +39,9 @@ pub struct Routes {
     pub set_start: Vec<u32>,
     /// Links of all candidate sets, ascending within a set.
     pub set_links: Vec<u32>,
-    /// What D-mod-k chooses by.
-    pub(crate) fixed: Fixed,
-    /// Takes the place of the table in large regular trees; the table is empty then.
+    /// Data for D-mod-k.
+    pub(crate) fixed: FixedChoice,
+    /// Replaces the table in large regular trees; the table is then empty.
     pub(crate) tree: Option<Tree>,
 }
 
@@ -105,7 +105,8 @@ impl Routes {
         let missing = routes.fill(fabric, &by_tier, nodes)?;
         if missing > 0 {
             let mut again = Self::attach(fabric)?;
-            // Keep the tiers' routes where a broken fabric leaves pairs apart either way.
+            // Keep the routes by tiers if a broken fabric leaves pairs unconnected
+            // either way.
             if again.fill(fabric, &breadth_first_heights(fabric), nodes)? < missing {
                 routes = again;
             }
@@ -139,7 +140,7 @@ impl Routes {
         self.tree.as_ref().map(|tree| tree.range(switch, column))
     }
 
-    /// Whether routes are computed when asked for, without a table.
+    /// Whether routes are computed on demand, without a table.
     pub fn is_arithmetic(&self) -> bool {
         self.tree.is_some()
     }
@@ -192,7 +193,7 @@ impl Routes {
             table: Vec::new(),
             set_start: vec![0],
             set_links: Vec::new(),
-            fixed: Fixed::plain(fabric.n_switches),
+            fixed: FixedChoice::plain(fabric.n_switches),
             tree: None,
         };
         for node in 0..nodes {
@@ -219,7 +220,7 @@ impl Routes {
     /// switches may well have none: a core that has lost its cable to a pod is no way to that pod.
     ///
     /// # Errors
-    /// [`FabricError::Room`] if there is no memory for the table.
+    /// [`FabricError::OutOfMemory`] if there is no memory for the table.
     fn fill(
         &mut self,
         fabric: &Fabric,

@@ -16,10 +16,10 @@ use crate::Fabric;
 use crate::FabricError;
 use crate::routes::{NONE, Routes};
 
-/// Where one switch leads.
+/// The subtree below a switch, and its up-links.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
-struct Reach {
+struct Subtree {
     /// Columns below the switch: `low..high`.
     low: u32,
     high: u32,
@@ -49,7 +49,7 @@ fn quotient(number: u32, inverse: u64) -> u32 {
 /// Routes of a regular tree.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
-    reach: Vec<Reach>,
+    reach: Vec<Subtree>,
     /// Every link at its own index: slices of it are ranges of links.
     links: Vec<u32>,
 }
@@ -58,8 +58,8 @@ impl Tree {
     /// The candidate links at `switch` towards the switch of `column`, another one.
     #[inline]
     pub fn range(&self, switch: u32, column: u32) -> Range<u32> {
-        let Reach { low, high, inverse, parallel, down, up, ups } = self.reach[switch as usize];
-        // Both are worked out: up or down is what nobody could guess.
+        let Subtree { low, high, inverse, parallel, down, up, ups } = self.reach[switch as usize];
+        // Up or down is unpredictable: compute both and select.
         let place = column.wrapping_sub(low);
         let below = place < high - low;
         let into = down.wrapping_add(quotient(place, inverse).wrapping_mul(parallel));
@@ -90,7 +90,7 @@ impl Tree {
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        self.reach.capacity() * size_of::<Reach>() + 4 * self.links.capacity()
+        self.reach.capacity() * size_of::<Subtree>() + 4 * self.links.capacity()
     }
 
     /// Whether a climb from `switch` comes to a switch that is above more.
@@ -107,7 +107,7 @@ impl Tree {
     /// The links up from `switch`, if there is anything to climb for, and those into each block below it;
     /// no empty ones.
     pub fn sets(&self, fabric: &Fabric, switch: u32) -> impl Iterator<Item = &[u32]> {
-        let Reach { parallel, down, up, ups, low, high, inverse } = self.reach[switch as usize];
+        let Subtree { parallel, down, up, ups, low, high, inverse } = self.reach[switch as usize];
         let ups = if self.leads_beyond(fabric, switch) { ups } else { 0 };
         let blocks = if parallel > 0 { 1 + quotient(high - 1 - low, inverse) } else { 0 };
         let into = (0..blocks).map(move |block| (down + block * parallel, parallel));
@@ -125,7 +125,7 @@ impl Tree {
         let mut order: Vec<u32> = (0..fabric.n_switches).collect();
         order.sort_by_key(|&s| fabric.switch_tier[s as usize]);
         let unknown =
-            Reach { low: 0, high: 0, inverse: inverse(1), parallel: 0, down: 0, up: 0, ups: 0 };
+            Subtree { low: 0, high: 0, inverse: inverse(1), parallel: 0, down: 0, up: 0, ups: 0 };
         let mut reach = vec![unknown; fabric.n_switches as usize];
         for &switch in &order {
             reach[switch as usize] = look(fabric, switch, column[switch as usize], &reach)?;
@@ -136,7 +136,7 @@ impl Tree {
 }
 
 /// What is below and above `switch`, whose children are known; `None` if it is irregular.
-fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Reach]) -> Option<Reach> {
+fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Subtree]) -> Option<Subtree> {
     let tier = |s: u32| fabric.switch_tier[s as usize];
     let (mut down, mut up): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
     for link in fabric.out_links(fabric.n_nodes + switch) {
@@ -157,7 +157,7 @@ fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Reach]) -> Option<Re
     let (first, ups) = (up.first().copied().unwrap_or(0), up.len() as u32);
     if down.is_empty() {
         let high = column + 1;
-        return Some(Reach {
+        return Some(Subtree {
             low: column,
             high,
             inverse: inverse(1),
@@ -184,11 +184,11 @@ fn look(fabric: &Fabric, switch: u32, column: u32, known: &[Reach]) -> Option<Re
         next += block;
     }
     let (down, parallel) = (down[0], parallel as u32);
-    Some(Reach { low, high: next, inverse: inverse(block), parallel, down, up: first, ups })
+    Some(Subtree { low, high: next, inverse: inverse(block), parallel, down, up: first, ups })
 }
 
 /// Checks that all parents of a switch offer the same way up: the same intervals, tier by tier.
-fn same_above(fabric: &Fabric, order: &[u32], reach: &[Reach]) -> Option<()> {
+fn same_above(fabric: &Fabric, order: &[u32], reach: &[Subtree]) -> Option<()> {
     let mut kinds: HashMap<(u32, u32, u32), u32> = HashMap::new();
     let mut kind = vec![NONE; reach.len()];
     for &switch in order.iter().rev() {
@@ -216,8 +216,8 @@ pub(crate) fn compare(fabric: &Fabric) -> Result<bool, FabricError> {
     let table = Routes::table(fabric)?;
     let Some(tree) = Routes::arithmetic(fabric)? else { return Ok(false) };
     for node in 0..fabric.n_nodes {
-        let home = fabric.link_dst[table.injection[node as usize] as usize] - fabric.n_nodes;
-        for switch in (0..fabric.n_switches).filter(|&s| s != home) {
+        let node_switch = fabric.link_dst[table.injection[node as usize] as usize] - fabric.n_nodes;
+        for switch in (0..fabric.n_switches).filter(|&s| s != node_switch) {
             let leads = table.leads(fabric, switch, node);
             assert_eq!(leads, tree.leads(fabric, switch, node), "switch {switch} node {node}");
             if leads {

@@ -1,13 +1,14 @@
 //! Fixed routes: D-mod-k spreads destinations over all links, up and down.
 
 use tailback_fabric::rules::Groups;
-use tailback_fabric::{Arrangement, CableList, Fabric, Plan, RouteState, Routes, Rule};
+use tailback_fabric::{Arrangement, CableList, Fabric, Plan, RouteState, Routes, RoutingRule};
 use tailback_fabric::{dragonfly_plus, fat_tree, pgft, yellowstone};
 
 /// The links of the fixed route between two nodes.
 fn route(fabric: &Fabric, plan: &Plan, from: u32, to: u32) -> Vec<u32> {
-    let (mut switch, mut state, mut links) = (plan.home[from as usize], RouteState::START, vec![]);
-    while switch != plan.home[to as usize] {
+    let (mut switch, mut state, mut links) =
+        (plan.node_switch[from as usize], RouteState::START, vec![]);
+    while switch != plan.node_switch[to as usize] {
         let step = plan.next(switch, to, u32::MAX, state);
         let link = plan.fixed(switch, to, u32::MAX, state, &step);
         assert!(step.links.contains(&link), "link {link} is no candidate");
@@ -29,7 +30,7 @@ fn load(fabric: &Fabric, plan: &Plan, shift: u32) -> Vec<u32> {
 }
 
 fn up_down(fabric: &Fabric) -> Plan {
-    Plan::new(fabric, Rule::Table(Routes::table(fabric).unwrap())).unwrap()
+    Plan::new(fabric, RoutingRule::Table(Routes::table(fabric).unwrap())).unwrap()
 }
 
 fn tree(children: &[u32], parents: &[u32], cables: &[u32]) -> Fabric {
@@ -123,7 +124,7 @@ fn it_does_not_matter_where_cables_are_plugged_in() {
     }
     let fabric = cables.finish(nodes, vec![0, 0, 0, 0, 1, 1, 1, 1], vec![-1; 8]).unwrap();
     for routes in [Routes::table(&fabric).unwrap(), Routes::arithmetic(&fabric).unwrap().unwrap()] {
-        let plan = Plan::new(&fabric, Rule::Table(routes)).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
         for shift in 1..nodes {
             assert_eq!(load(&fabric, &plan, shift).into_iter().max(), Some(1), "shift {shift}");
         }
@@ -168,8 +169,8 @@ fn all_global_cables_of_a_dragonfly_plus_are_used() {
         delay_ps: [0; 3],
     };
     let fabric = dragonfly_plus::build(&shape).unwrap();
-    let plan =
-        Plan::new(&fabric, Rule::Groups(Groups::new(&fabric, false, true).unwrap())).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Groups(Groups::new(&fabric, false, true).unwrap()))
+        .unwrap();
     let load = load(&fabric, &plan, 16);
     let pod = |vertex: u32| fabric.switch_pod[(vertex - fabric.n_nodes) as usize];
     for link in between(&fabric, 0, 0) {

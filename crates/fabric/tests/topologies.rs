@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
-    Arrangement, CableList, Fabric, FabricError, Plan, Routes, Rule, dragonfly, dragonfly_plus,
-    hyperx, pgft, torus, yellowstone,
+    Arrangement, CableList, Fabric, FabricError, Plan, Routes, RoutingRule, dragonfly,
+    dragonfly_plus, hyperx, pgft, torus, yellowstone,
 };
 
 /// What every topology has to be, with its counts by formula.
@@ -39,7 +39,7 @@ fn conforms(fabric: &Fabric, nodes: u64, switches: u64, cables: u64) {
 }
 
 /// Follows routes between all nodes, and all detours where there are few; checks for deadlock.
-fn routes_well(fabric: &Fabric, rule: Rule, most_hops: usize) {
+fn routes_well(fabric: &Fabric, rule: RoutingRule, most_hops: usize) {
     let plan = Plan::new(fabric, rule).unwrap();
     plan.check(fabric).unwrap();
     for from in 0..fabric.n_nodes {
@@ -70,10 +70,10 @@ fn deadlocks(fabric: &Fabric, plan: &Plan) -> bool {
         for via in 0..=plan.detours() {
             let mut seen = HashSet::new();
             let mut open: Vec<_> =
-                plan.home.iter().map(|&s| (None, s, plan.start(s, to, via))).collect();
+                plan.node_switch.iter().map(|&s| (None, s, plan.start(s, to, via))).collect();
             while let Some(place) = open.pop() {
                 let (channel, switch, state) = place;
-                if switch == plan.home[to as usize] || !seen.insert(place) {
+                if switch == plan.node_switch[to as usize] || !seen.insert(place) {
                     continue;
                 }
                 let step = plan.next(switch, to, via, state);
@@ -157,10 +157,10 @@ proptest! {
         let tie = [Tie::Positive, Tie::Negative, Tie::Parity][tie];
         for detour in [false, true] {
             let rule = DimensionOrder::new(&fabric, &dims, tie, true, detour).unwrap();
-            routes_well(&fabric, Rule::DimensionOrder(rule), diameter as usize);
+            routes_well(&fabric, RoutingRule::DimensionOrder(rule), diameter as usize);
         }
         let routes = Routes::up_down(&fabric).unwrap();
-        routes_well(&fabric, Rule::Table(routes), 2 * switches as usize);
+        routes_well(&fabric, RoutingRule::Table(routes), 2 * switches as usize);
     }
 
     #[test]
@@ -183,7 +183,7 @@ proptest! {
         }
         for detour in [false, true] {
             let rule = Groups::new(&fabric, detour, true).unwrap();
-            routes_well(&fabric, Rule::Groups(rule), 3);
+            routes_well(&fabric, RoutingRule::Groups(rule), 3);
         }
     }
 
@@ -206,7 +206,7 @@ proptest! {
         conforms(&fabric, (p * leaves * groups).into(), switches.into(), cables.into());
         for detour in [false, true] {
             let rule = Groups::new(&fabric, detour, true).unwrap();
-            routes_well(&fabric, Rule::Groups(rule), 3);
+            routes_well(&fabric, RoutingRule::Groups(rule), 3);
         }
     }
 
@@ -228,7 +228,7 @@ proptest! {
         let dims: Vec<u32> = sizes.iter().map(|s| s.0).collect();
         for detour in [false, true] {
             let rule = AllToAll::new(&fabric, &dims, detour).unwrap();
-            routes_well(&fabric, Rule::AllToAll(rule), dims.len());
+            routes_well(&fabric, RoutingRule::AllToAll(rule), dims.len());
         }
     }
 
@@ -243,7 +243,7 @@ proptest! {
         let dims: Vec<u32> = sizes.iter().map(|s| s.0).collect();
         let fabric = torus::build(&grid(dimensions, 1)).unwrap();
         let rule = DimensionOrder::new(&fabric, &dims, Tie::Parity, dateline, detour).unwrap();
-        let plan = Plan::new(&fabric, Rule::DimensionOrder(rule)).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
         same_verdict(&fabric, &plan);
         let shape = dragonfly::Shape {
             nodes_per_router: 1, routers: a, global_ports: h, groups: a * h + 1,
@@ -251,7 +251,7 @@ proptest! {
         };
         let fabric = dragonfly::build(&shape).unwrap();
         let plan = Groups::new(&fabric, detour, dateline).unwrap();
-        let plan = Plan::new(&fabric, Rule::Groups(plan)).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::Groups(plan)).unwrap();
         same_verdict(&fabric, &plan);
     }
 
@@ -276,7 +276,7 @@ proptest! {
         let tier = tiers[..switches as usize].to_vec();
         let fabric = cables.finish(switches, tier, vec![-1; switches as usize]).unwrap();
         let routes = Routes::up_down(&fabric).unwrap();
-        routes_well(&fabric, Rule::Table(routes), 2 * switches as usize);
+        routes_well(&fabric, RoutingRule::Table(routes), 2 * switches as usize);
     }
 
     #[test]
@@ -304,7 +304,7 @@ proptest! {
         // With several roots over one leaf, all trees hang together.
         conforms(&fabric, nodes.into(), switches.into(), cables.into());
         let routes = Routes::up_down(&fabric).unwrap();
-        routes_well(&fabric, Rule::Table(routes), 2 * levels);
+        routes_well(&fabric, RoutingRule::Table(routes), 2 * levels);
     }
 }
 
@@ -330,7 +330,7 @@ fn yellowstone_has_the_counts_of_figure_2() {
     assert_eq!(ports(256 + 28), 18 + 8);
     assert!((0..18).all(|spine| ports(256 + 261 + 6 + spine) == 29));
     let routes = Routes::up_down(&fabric).unwrap();
-    let plan = Plan::new(&fabric, Rule::Table(routes)).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     plan.check(&fabric).unwrap();
     // From a compute host to a storage server: ToR, leaf, spine, leaf 29, storage leaf.
     assert_eq!(plan.path(&fabric, 0, 4536, 0, |_| 0).unwrap().len(), 4);
@@ -340,7 +340,7 @@ fn yellowstone_has_the_counts_of_figure_2() {
 fn a_ring_without_lanes_deadlocks_and_the_cycle_is_named() {
     let fabric = torus::build(&grid(vec![ring(5, true)], 1)).unwrap();
     let one_lane = DimensionOrder::new(&fabric, &[5], Tie::Positive, false, false).unwrap();
-    let plan = Plan::new(&fabric, Rule::DimensionOrder(one_lane)).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::DimensionOrder(one_lane)).unwrap();
     let Err(FabricError::Deadlock { cycle }) = plan.check(&fabric) else { panic!("no cycle") };
     assert_eq!(cycle.len(), 5);
     for (index, &(link, _)) in cycle.iter().enumerate() {
@@ -352,9 +352,9 @@ fn a_ring_without_lanes_deadlocks_and_the_cycle_is_named() {
     // A ring of three has no two links on one route, and lanes break the ring of five.
     let three = torus::build(&grid(vec![ring(3, true)], 1)).unwrap();
     let rule = DimensionOrder::new(&three, &[3], Tie::Positive, false, false).unwrap();
-    Plan::new(&three, Rule::DimensionOrder(rule)).unwrap().check(&three).unwrap();
+    Plan::new(&three, RoutingRule::DimensionOrder(rule)).unwrap().check(&three).unwrap();
     let lanes = DimensionOrder::new(&fabric, &[5], Tie::Positive, true, false).unwrap();
-    Plan::new(&fabric, Rule::DimensionOrder(lanes)).unwrap().check(&fabric).unwrap();
+    Plan::new(&fabric, RoutingRule::DimensionOrder(lanes)).unwrap().check(&fabric).unwrap();
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn a_dragonfly_on_one_lane_deadlocks() {
     let fabric = dragonfly::build(&shape).unwrap();
     for detour in [false, true] {
         let rule = Groups::new(&fabric, detour, false).unwrap();
-        let plan = Plan::new(&fabric, Rule::Groups(rule)).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::Groups(rule)).unwrap();
         assert!(matches!(plan.check(&fabric), Err(FabricError::Deadlock { .. })));
     }
 }
@@ -381,7 +381,7 @@ fn the_tie_rule_decides_half_way_round() {
     let fabric = torus::build(&grid(vec![ring(4, true)], 1)).unwrap();
     let first = |tie, from: u32, to: u32| {
         let rule = DimensionOrder::new(&fabric, &[4], tie, true, false).unwrap();
-        let plan = Plan::new(&fabric, Rule::DimensionOrder(rule)).unwrap();
+        let plan = Plan::new(&fabric, RoutingRule::DimensionOrder(rule)).unwrap();
         let path = plan.path(&fabric, from, to, u32::MAX, |_| 0).unwrap();
         assert_eq!(path.len(), 2);
         fabric.link_dst[path[0].0 as usize] - fabric.n_nodes
@@ -414,7 +414,7 @@ fn forwarding_tables_keep_what_arrives_and_refuse_circles() {
     assert_eq!(routes.candidates(0, 2), [link(0, 1)]);
     routes.require(&fabric, 0, 2).unwrap();
     assert!(routes.require(&fabric, 2, 0).is_err());
-    let plan = Plan::new(&fabric, Rule::Table(routes)).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     plan.check(&fabric).unwrap();
     forward[5] = link(1, 0);
     let circle = Routes::forwarding(&fabric, &forward).unwrap_err();
@@ -437,7 +437,7 @@ fn forwarding_tables_round_a_ring_deadlock() {
         }
     }
     let routes = Routes::forwarding(&fabric, &forward).unwrap();
-    let plan = Plan::new(&fabric, Rule::Table(routes)).unwrap();
+    let plan = Plan::new(&fabric, RoutingRule::Table(routes)).unwrap();
     assert_eq!(plan.path(&fabric, 1, 0, 0, |_| 0).unwrap().len(), 3);
     let Err(FabricError::Deadlock { cycle }) = plan.check(&fabric) else { panic!("no cycle") };
     assert_eq!(cycle.len(), 4);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
-    Arrangement, Fabric, Plan, Routes, Rule, dragonfly, dragonfly_plus, fat_tree, hyperx,
+    Arrangement, Fabric, Plan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree, hyperx,
     modified_tree, pgft, torus,
 };
 
@@ -206,9 +206,9 @@ fn dimensions_are_crossed_in_their_order() {
     for (fabric, wrapped) in [(a_torus(), true), (a_hyperx(), false)] {
         let rule = if wrapped {
             let rule = DimensionOrder::new(&fabric, &DIMS, Tie::Positive, true, false);
-            Rule::DimensionOrder(rule.unwrap())
+            RoutingRule::DimensionOrder(rule.unwrap())
         } else {
-            Rule::AllToAll(AllToAll::new(&fabric, &DIMS, false).unwrap())
+            RoutingRule::AllToAll(AllToAll::new(&fabric, &DIMS, false).unwrap())
         };
         let plan = Plan::new(&fabric, rule).unwrap();
         for from in 0..fabric.n_nodes {
@@ -238,7 +238,8 @@ fn dimensions_are_crossed_in_their_order() {
 #[test]
 fn detours_of_groups_go_by_a_third_group() {
     let [(fabric, _), _] = dragonflies(Arrangement::Palmtree);
-    let plan = Plan::new(&fabric, Rule::Groups(Groups::new(&fabric, true, true).unwrap())).unwrap();
+    let plan =
+        Plan::new(&fabric, RoutingRule::Groups(Groups::new(&fabric, true, true).unwrap())).unwrap();
     for to in 0..fabric.n_nodes {
         for via in 0..plan.detours() {
             let path = plan.path(&fabric, 0, to, via, |_| 0).unwrap();

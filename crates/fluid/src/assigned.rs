@@ -1,4 +1,4 @@
-//! Single application assignment (document 004): a flow gets `r(f) = w_f / W_f`, where `W_f` is the
+//! Single application assignment (Birk and Zdornov 2009): a flow gets `r(f) = w_f / W_f`, where `W_f` is the
 //! weight of the heaviest link on its path.
 //!
 //! With capacities, `W_l` is the time link l needs for the weights of its flows. Every link carries

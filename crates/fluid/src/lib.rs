@@ -1,7 +1,7 @@
 //! The fluid view: flows with rates instead of packets, event by flow start and end.
 //!
 //! Rates are max-min fair (weighted) or those of the single application assignment of
-//! document 004, the slides on routing and rate control in InfiniBand clusters: `r(f) = w_f / W_f`. On top: a
+//! Birk and Zdornov (2009, slides): `r(f) = w_f / W_f`. On top: a
 //! simulator of flows and of rank programs, the distributed form of the assignment message by
 //! message, and the static evaluation of permutations on a k-ary n-tree with horizontal links.
 //!

@@ -81,7 +81,7 @@ pub enum PathChoice {
     /// One candidate at random at each switch, once for the flow.
     Random,
     /// The candidate that the fewest active flows use as the flow starts, the one of D-mod-k among
-    /// the best: what VC routing (document 004) does.
+    /// the best: what VC routing (Birk and Zdornov 2009) does.
     LeastFlows,
     /// Eight equal parts, each by the fewest flows: near what per-packet adaptive routing does.
     Split,
@@ -203,7 +203,7 @@ impl<'a> Router<'a> {
             let (value, valid) = (dst.to_string(), "another node than the source");
             return Err(FluidError::Value { name, place, value, valid });
         }
-        let (from, to) = (self.plan.home[src as usize], self.plan.home[dst as usize]);
+        let (from, to) = (self.plan.node_switch[src as usize], self.plan.node_switch[dst as usize]);
         if from != to && !self.plan.leads(self.fabric, from, dst) {
             return Err(FluidError::Unconnected { from: src, to: dst });
         }
@@ -246,7 +246,8 @@ impl<'a> Router<'a> {
     }
 
     fn single(&self, src: u32, dst: u32, flow: u64, out: &mut Vec<(u32, f64)>) {
-        let (mut switch, last) = (self.plan.home[src as usize], self.plan.home[dst as usize]);
+        let (mut switch, last) =
+            (self.plan.node_switch[src as usize], self.plan.node_switch[dst as usize]);
         let (via, mut state) = self.start(switch, dst, flow);
         while switch != last {
             let step = self.plan.next(switch, dst, via, state);
@@ -289,7 +290,8 @@ impl<'a> Router<'a> {
 
     /// Splits equally at each switch, step by step.
     fn spread(&self, src: u32, dst: u32, flow: u64, out: &mut Vec<(u32, f64)>) {
-        let (first, last) = (self.plan.home[src as usize], self.plan.home[dst as usize]);
+        let (first, last) =
+            (self.plan.node_switch[src as usize], self.plan.node_switch[dst as usize]);
         let (via, state) = self.start(first, dst, flow);
         let mut level = vec![((first, state.0), 1.0)];
         let mut all: Vec<(u32, f64)> = Vec::new();

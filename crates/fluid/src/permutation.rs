@@ -2,7 +2,7 @@
 //!
 //! Flows set up their paths one after the other, in random order, as VC routing does with a flow's
 //! first packet: at each switch by the number of flows on each output, the default port when it is
-//! the best choice (document 004). The congestion a flow *encounters* is the number of flows on the
+//! the best choice (Birk and Zdornov 2009). The congestion a flow *encounters* is the number of flows on the
 //! most used link of its path, itself included.
 
 use crate::rng::{below, permutation, random};
@@ -20,7 +20,7 @@ pub enum Default {
 
 /// How flows are routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rule {
+pub struct RoutingRule {
     /// Default ports.
     pub default: Default,
     /// Choose by local load; otherwise every flow takes the default ports.
@@ -45,7 +45,7 @@ pub struct Congestion {
 pub struct Evaluation {
     /// The tree.
     pub tree: Tree,
-    rule: Rule,
+    rule: RoutingRule,
     /// Flows on each link.
     pub load: Vec<u32>,
     path: Vec<u32>,
@@ -59,7 +59,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// A margin of 0.
-    pub fn new(tree: Tree, rule: Rule) -> Result<Self, FluidError> {
+    pub fn new(tree: Tree, rule: RoutingRule) -> Result<Self, FluidError> {
         if rule.margin == 0 {
             let (name, place) = ("margin", "the routing rule".to_owned());
             let (value, valid) = ("0".to_owned(), "1 or more");
@@ -207,17 +207,18 @@ pub fn random_permutation(nodes: u32, seed: u64, number: u64) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn evaluate(tree: Tree, rule: Rule, seed: u64) -> Evaluation {
+    fn evaluate(tree: Tree, rule: RoutingRule, seed: u64) -> Evaluation {
         let mut evaluation = Evaluation::new(tree, rule).unwrap();
         evaluation.add(&random_permutation(tree.nodes, seed, 0), seed).unwrap();
         evaluation
     }
 
-    const ADAPTIVE: Rule = Rule { default: Default::DModK, adaptive: true, margin: 1 };
+    const ADAPTIVE: RoutingRule =
+        RoutingRule { default: Default::DModK, adaptive: true, margin: 1 };
 
     #[test]
     fn d_mod_k_never_meets_on_the_way_down() {
-        let rule = Rule { adaptive: false, ..ADAPTIVE };
+        let rule = RoutingRule { adaptive: false, ..ADAPTIVE };
         let evaluation = evaluate(Tree::new(8, 3, 0).unwrap(), rule, 3);
         let tree = evaluation.tree;
         for link in 0..tree.n_links() {
@@ -231,7 +232,7 @@ mod tests {
     #[test]
     fn a_shift_by_one_leaf_is_free_of_congestion() {
         let tree = Tree::new(4, 3, 0).unwrap();
-        let rule = Rule { adaptive: false, ..ADAPTIVE };
+        let rule = RoutingRule { adaptive: false, ..ADAPTIVE };
         let mut evaluation = Evaluation::new(tree, rule).unwrap();
         let shift: Vec<u32> = (0..64).map(|node| (node + 4) % 64).collect();
         evaluation.add(&shift, 1).unwrap();

@@ -1,4 +1,4 @@
-//! The distributed form of the assignment, message by message (document 004).
+//! The distributed form of the assignment, message by message (Birk and Zdornov 2009).
 //!
 //! Links keep `W_l` and nothing of any flow. A flow *announces* itself as it starts: its packet adds
 //! `w_f` to each link as it passes. It *collects* `W_f`, the heaviest link on its path, by packets

@@ -3,7 +3,7 @@
 //! The fluid view knows neither arbitration nor back-pressure, so "no control" is modelled in
 //! rounds. In a round every link moves at most one cell, to a buffer that has room. Switches have
 //! virtual output queues and infinite speed-up; an output serves its inputs in turn; a node serves
-//! its own flows in turn (document 004: "outputs serve different inputs in Round-Robin"). Cells of a
+//! its own flows in turn (Birk and Zdornov 2009: "outputs serve different inputs in Round-Robin"). Cells of a
 //! flow much smaller than the flow make this the fluid limit of that discipline.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The modified k-ary n-tree of document 004: a k-ary n-tree with horizontal links.
+//! The modified k-ary n-tree of Birk and Zdornov (2009): a k-ary n-tree with horizontal links.
 //!
 //! [`tailback_fabric::modified_tree`] describes and builds it; here are its links by number, in an
 //! order that the static evaluation of a permutation can compute with.

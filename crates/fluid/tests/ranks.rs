@@ -1,7 +1,7 @@
 //! Rank programs in the fluid view, by closed-form answers.
 
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, Plan, Routes, Rule};
+use tailback_fabric::{Fabric, Plan, Routes, RoutingRule};
 use tailback_fluid::{
     Detour, FluidError, PathChoice, Placement, Policy, Program, RankSettings, RankTimes,
     simulate_program,
@@ -21,7 +21,7 @@ fn pairs(leaves: u32, delay_ps: u64) -> (Fabric, Plan) {
         delay_ps: [delay_ps; 3],
     };
     let fabric = build(&shape).unwrap();
-    let rule = Rule::Table(Routes::up_down(&fabric).unwrap());
+    let rule = RoutingRule::Table(Routes::up_down(&fabric).unwrap());
     let plan = Plan::new(&fabric, rule).unwrap();
     (fabric, plan)
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{OpKind, Program, ProgramError};
 
-/// What a rank can wait for; numbers are of messages.
+/// A request that a rank can wait for; numbers are message numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A send of its own.
@@ -18,7 +18,7 @@ pub enum Request {
 /// One operation, ready to execute; numbers are of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// Occupies the rank for so many picoseconds.
+    /// Computation of this many picoseconds.
     Compute(u64),
     /// Posts a send.
     Send(u32),
@@ -120,8 +120,8 @@ impl Program {
         Ok(starts)
     }
 
-    /// Gives every receive the message of its send: rank after rank, for what a rank sends is sooner
-    /// put in order than everything at once.
+    /// Matches every receive with its send, one rank after the other: sorting the sends of a
+    /// rank is faster than sorting everything at once.
     fn pair_up(
         &self,
         mut starts: Vec<usize>,
@@ -187,7 +187,7 @@ impl Program {
     }
 }
 
-/// Refuses what rank `src` sends unless just that is received.
+/// Checks that what rank `src` sends is exactly what is received from it.
 fn check_pairs(src: u32, sends: &[Endpoint], receives: &[Endpoint]) -> Result<(), ProgramError> {
     let key = |e: &Endpoint| (e.dst, e.tag);
     if sends.iter().map(key).eq(receives.iter().map(key)) {

@@ -1,4 +1,4 @@
-//! What can be wrong with a rank program.
+//! Errors of rank programs.
 
 use thiserror::Error;
 
@@ -12,9 +12,9 @@ pub enum ProgramError {
     Length {
         /// Which column.
         name: &'static str,
-        /// What it has.
+        /// Its length.
         length: usize,
-        /// What it should have.
+        /// Expected length.
         expected: usize,
     },
     /// A rank on a node that the fabric does not have.
@@ -34,7 +34,7 @@ pub enum ProgramError {
         rank: u32,
         /// Operation within the rank.
         operation: u64,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// Sends and receives of a pair of ranks do not match.
@@ -60,7 +60,7 @@ pub enum ProgramError {
         blocked: usize,
         /// When the last event happened.
         time_ps: u64,
-        /// The first few and what each waits for.
+        /// The first few ranks and what each waits for.
         examples: String,
     },
 }

@@ -1,8 +1,9 @@
-//! Rank programs: what the ranks of a parallel job do, and the messages their operations pair up to.
+//! Rank programs: the operations of the ranks of a parallel job, and the messages formed by
+//! matching sends and receives.
 //!
-//! A program comes from outside in columns ([`Program`]), is checked and resolved once
-//! ([`Compiled`]), and is then executed rank by rank ([`Rank`]). The packet engine and the fluid view
-//! execute the same programs by the same blocking rules; they differ in what a message costs.
+//! A program is given in columns ([`Program`]), is checked and resolved once ([`Compiled`]), and is
+//! then executed rank by rank ([`Rank`]). The packet engine and the fluid model execute the same
+//! programs by the same blocking rules; they differ in what a message costs.
 
 mod compile;
 mod error;

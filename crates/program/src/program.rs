@@ -1,8 +1,8 @@
-//! What comes from outside: operations in columns, and where ranks run.
+//! Input: operations in columns, and the placement of ranks.
 
 use crate::ProgramError;
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OpKind {

@@ -1,4 +1,4 @@
-//! A rank in execution: MPI's blocking rules, whatever carries the messages.
+//! Execution of a rank under MPI's blocking rules, independent of how messages are transported.
 
 use crate::{Message, Op, Request};
 
@@ -9,11 +9,11 @@ enum Waiting {
     For(Request),
 }
 
-/// A rank in execution: where it is in its program, what it waits for, how long it took.
+/// A rank in execution: its position in the program, what it waits for, and how long it took.
 ///
-/// Whoever executes it calls [`Rank::next`] and acts on the operation; after [`Op::Compute`] it comes
-/// back when that is over, after an [`Op::Wait`] that is not complete it calls [`Rank::block`] and
-/// comes back when [`Rank::completed`] has named a request that now is.
+/// The caller calls [`Rank::next`] and acts on the operation. After [`Op::Compute`] it calls again when
+/// that time is over. After an [`Op::Wait`] whose request is not complete it calls [`Rank::block`], and
+/// continues when [`Rank::completed`] has returned a request that is complete by then.
 #[derive(Debug, Clone)]
 pub struct Rank {
     next_op: usize,
@@ -71,7 +71,7 @@ impl Rank {
         self.open_requests += 1;
     }
 
-    /// A request is complete; returns what the rank is blocked in, if it is.
+    /// A request has completed; returns the request that the rank is blocked on, if any.
     #[inline]
     pub fn completed(&mut self) -> Option<Request> {
         self.open_requests -= 1;
@@ -115,7 +115,7 @@ impl Rank {
         self.waiting != Waiting::No || self.next_op < end
     }
 
-    /// What it waits for, in words.
+    /// What it waits for, as text.
     pub(crate) fn awaits(&self, message: impl Fn(u32) -> Message) -> String {
         match self.waiting {
             Waiting::For(Request::Send(m)) => {

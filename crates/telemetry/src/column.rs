@@ -1,7 +1,7 @@
 //! A column of a table.
 
-/// Whole numbers, each in as few bytes as the largest of them needs: what is handed on is mostly small
-/// numbers, and memory that is not touched costs nothing.
+/// Unsigned integers in as few bytes each as the largest needs: most numbers are small, and memory
+/// that is not touched costs nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Column {
@@ -18,7 +18,7 @@ impl Default for Column {
 }
 
 impl Column {
-    /// An empty column with room for so many numbers.
+    /// An empty column with capacity for `numbers`.
     pub fn with_capacity(numbers: usize) -> Self {
         Self::U8(Vec::with_capacity(numbers))
     }
@@ -38,10 +38,10 @@ impl Column {
         self.len() == 0
     }
 
-    /// A number.
+    /// The number at `place`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If `place` is out of range.
     pub fn at(&self, place: usize) -> u64 {
         match self {
             Self::U8(numbers) => numbers[place].into(),
@@ -58,7 +58,8 @@ impl Column {
 
     /// Appends numbers.
     pub fn extend(&mut self, numbers: impl Iterator<Item = u64> + Clone) {
-        // Bits of any of them: known once they are there, and mostly few enough.
+        // The bits that occur in any number: known once all have been read, and usually
+        // few.
         let mut bits = 0;
         let before = self.len();
         let mut seen = |number| {
@@ -113,7 +114,7 @@ fn widened<A: Copy, B: From<A>>(numbers: &[A], room: usize) -> Vec<B> {
     wide
 }
 
-/// A table of named columns, all of one length.
+/// A table of named columns of equal length.
 #[macro_export]
 macro_rules! table {
     ($(#[$about:meta])* $name:ident: $($column:ident),+ $(,)?) => {

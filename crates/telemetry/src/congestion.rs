@@ -1,4 +1,4 @@
-//! When a port is congested (thesis §5.10): rules for the congestion bit.
+//! When a port is congested (Taffet 2019, §5.10): rules for the congestion bit.
 
 /// A rule; all quantities are bytes of one output port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

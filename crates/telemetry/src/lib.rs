@@ -1,9 +1,9 @@
-//! What a packet carries, and the sums a receiver keeps.
+//! Telemetry: what packets carry, and the sums that receivers keep.
 //!
-//! The switch side ([`Mark`]) is a few bytes a packet and one decision a hop; the receiver side
-//! ([`Samples`]) is a table of weighted counts. Neither knows the simulator. [`scheme`] has every other
-//! way to carry a sample of the path, [`hash`] what stands for a link in a few bits, [`decode`] the
-//! way back from hashes to counts.
+//! The switch side ([`Mark`]) is a few bytes per packet and one decision per hop; the receiver side
+//! ([`Samples`]) is a table of weighted counts. Neither depends on the simulator. [`scheme`] has
+//! the other ways to carry a sample of the path, [`hash`] the hashes that represent a link in a few
+//! bits, [`decode`] the way back from hashes to counts.
 
 mod column;
 pub mod congestion;
@@ -19,7 +19,7 @@ mod sums;
 
 pub use column::Column;
 pub use log::Log;
-pub use order::{BLOCK, Block, Sorting, append, places_of};
+pub use order::{BLOCK, Block, RadixSorter, append, places_of};
 pub use reservoir::{Mark, NO_LINK};
 pub use shares::{in_shares, side_by_side};
 pub use sums::{Sample, SampleLog, Samples};

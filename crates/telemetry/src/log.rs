@@ -1,16 +1,16 @@
-//! A log: what is written once, in sequence, and read once.
+//! An append-only log that is written once and read once.
 
-/// Items in pieces, none of which is ever copied to make room: appending touches new memory alone, and
-/// joining two logs moves their pieces.
+/// Items in chunks that are never copied: appending touches only new memory, and joining two logs
+/// moves their chunks.
 #[derive(Debug, Clone)]
 pub struct Log<T> {
     open: Vec<T>,
     full: Vec<Vec<T>>,
-    /// Items in the pieces that are full.
+    /// Items in full chunks.
     before: usize,
 }
 
-/// Bytes of a piece, but for the first ones, which double up to it.
+/// Bytes of a chunk; the first ones are smaller, each twice the one before.
 const PIECE: usize = 1 << 14;
 
 impl<T> Default for Log<T> {
@@ -40,8 +40,8 @@ impl<T: Copy> Log<T> {
         self.open.push(item);
     }
 
-    /// Appends the first so many of some items, without a branch on how many; returns whether a new piece was
-    /// begun for them.
+    /// Appends the first `n` items without a branch on `n`; returns whether a new chunk was
+    /// begun.
     #[inline]
     pub fn push_first<const N: usize>(&mut self, kept: usize, items: [T; N]) -> bool {
         let turns_over = self.open.capacity() - self.open.len() < N;
@@ -81,7 +81,7 @@ impl<T: Copy> Log<T> {
         self.open = other.open;
     }
 
-    /// Hands out all items, piece by piece; their memory is given back.
+    /// Calls `each` for all items, chunk by chunk, and frees their memory.
     pub fn drain(&mut self, mut each: impl FnMut(&[T])) {
         self.shut();
         self.before = 0;

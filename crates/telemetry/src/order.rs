@@ -1,23 +1,23 @@
-//! Putting things in order by counting, and adding them up, without a branch that nobody could guess.
+//! Radix sorting and summing without unpredictable branches.
 
 use crate::{Column, Log};
 
-/// Puts the items of logs in order. Its memory is used for every log.
+/// Sorts the items of logs; its buffers are reused.
 #[derive(Debug)]
-pub struct Sorting<T> {
+pub struct RadixSorter<T> {
     items: Vec<T>,
     sorted: Vec<T>,
 }
 
-impl<T> Default for Sorting<T> {
+impl<T> Default for RadixSorter<T> {
     fn default() -> Self {
         Self { items: Vec::new(), sorted: Vec::new() }
     }
 }
 
-impl<T: Copy> Sorting<T> {
-    /// All items of a log in order of `key`, those of one key in the order of the log, which is empty
-    /// then: by one byte of the key after the other, of those that differ.
+impl<T: Copy> RadixSorter<T> {
+    /// All items of a log sorted by `key`, stable; the log is empty afterwards. One counting
+    /// pass per byte of the key that differs.
     pub fn drain(&mut self, log: &mut Log<T>, key: impl Fn(&T) -> u64) -> &[T] {
         let Self { items, sorted } = self;
         items.clear();
@@ -45,14 +45,14 @@ impl<T: Copy> Sorting<T> {
     }
 }
 
-/// Numbers that are added up together: few enough for a core's nearest cache.
+/// Entries summed together: few enough for the L1 cache.
 pub const BLOCK: usize = 256;
 
-/// Sums of `N` kinds for as many numbers as a block has.
+/// Sums of `N` kinds for each entry of a block.
 #[derive(Debug)]
 pub struct Block<const N: usize> {
     sums: [[u64; BLOCK]; N],
-    /// A bit for each number that has any.
+    /// A bit for each entry that has sums.
     there: [u64; BLOCK / 64],
 }
 
@@ -63,25 +63,26 @@ impl<const N: usize> Default for Block<N> {
 }
 
 impl<const N: usize> Block<N> {
-    /// The number at `place` has sums, `if_any`.
+    /// Marks the entry at `place` as present, `if_any`.
     #[inline]
     pub fn touch(&mut self, place: u8, if_any: bool) {
         self.there[usize::from(place / 64)] |= u64::from(if_any) << (place % 64);
     }
 
-    /// A sum of the number at `place`.
+    /// A sum of the entry at `place`.
     #[inline]
     pub fn sum(&mut self, kind: usize, place: u8) -> &mut u64 {
         &mut self.sums[kind][usize::from(place)]
     }
 
-    /// Adds sums of each kind to a number.
+    /// Adds sums of each kind to an entry.
     pub fn add(&mut self, place: u8, sums: [u64; N]) {
         self.touch(place, true);
         (0..N).for_each(|kind| *self.sum(kind, place) += sums[kind]);
     }
 
-    /// Hands out the places of numbers that have any, in order, with all sums; they are zero then.
+    /// Calls `each` with the places of present entries, in order, and all sums; then resets
+    /// them to zero.
     pub fn drain(&mut self, each: impl FnOnce(&[u8], &[[u64; BLOCK]; N])) {
         let mut places = [0; BLOCK];
         let places = places_of(&mut self.there, &mut places, |_| true);
@@ -96,14 +97,14 @@ impl<const N: usize> Block<N> {
     }
 }
 
-/// Appends sums of each kind, those at some places, to as many columns.
+/// Appends the sums at `places`, one column per kind.
 pub fn append<const N: usize>(columns: [&mut Column; N], places: &[u8], sums: &[[u64; BLOCK]; N]) {
     for (column, sums) in columns.into_iter().zip(sums) {
         column.extend(places.iter().map(|&place| sums[usize::from(place)]));
     }
 }
 
-/// Takes out the bits of a block; of their places, in order, those that are `kept`.
+/// Takes the bits of a block; returns the places, in order, that are `kept`.
 #[inline]
 pub fn places_of<'a>(
     bits: &mut [u64],
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn items_come_in_order_of_their_keys_and_as_they_were_logged() {
-        let mut sorting = Sorting::default();
+        let mut sorting = RadixSorter::default();
         for (items, bits) in [(3000, 20), (0, 8), (1, 64), (700, 3), (9000, 64)] {
             let mut log = Log::default();
             let keys = (0..items).map(|at| (mix(at + 1) >> (64 - bits), at));

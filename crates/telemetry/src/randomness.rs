@@ -1,9 +1,9 @@
-//! Random decisions as hardware makes them (thesis §5.9): "is this hop's turn", with chance 1/l.
+//! Random decisions as hardware makes them (Taffet 2019, §5.9): "is this hop's turn", with chance 1/l.
 
 use crate::scheme::mix;
 
 /// A source of decisions; each call answers with probability close to 1/l.
-pub trait Decide {
+pub trait DecisionSource {
     /// Whether the packet's hop number `l` (from 1) takes the reservoir.
     fn decide(&mut self, l: u32) -> bool;
 }
@@ -22,7 +22,7 @@ impl Ideal {
     }
 }
 
-impl Decide for Ideal {
+impl DecisionSource for Ideal {
     fn decide(&mut self, l: u32) -> bool {
         self.drawn += 1;
         let random = mix(mix(self.seed) ^ self.drawn) >> 32;
@@ -50,7 +50,7 @@ impl ShiftRegister {
     }
 }
 
-impl Decide for ShiftRegister {
+impl DecisionSource for ShiftRegister {
     fn decide(&mut self, l: u32) -> bool {
         self.noise.drawn += 1;
         let random = mix(mix(self.noise.seed) ^ self.noise.drawn) >> 32;
@@ -89,7 +89,7 @@ impl Lfsr {
     }
 }
 
-impl Decide for Lfsr {
+impl DecisionSource for Lfsr {
     fn decide(&mut self, l: u32) -> bool {
         for _ in 0..self.steps {
             self.state = (self.state >> 1) ^ (self.taps & (self.state & 1).wrapping_neg());
@@ -109,7 +109,7 @@ pub struct SenderBits {
 
 impl SenderBits {
     /// For paths of up to `most` hops (31 at the most).
-    pub fn draw(source: &mut impl Decide, most: u32) -> Self {
+    pub fn draw(source: &mut impl DecisionSource, most: u32) -> Self {
         let width = most.min(31) + 1;
         let field = (1..width).fold(0, |field, l| (field << 1) | u32::from(source.decide(l)));
         Self { field: (field << 1) | 1, width }
@@ -155,12 +155,12 @@ mod tests {
         (worst, (f64::from(pairs) / n - p * p) / (p * (1.0 - p)))
     }
 
-    fn five(mut source: impl Decide) -> (f64, f64) {
+    fn five(mut source: impl DecisionSource) -> (f64, f64) {
         bias(|| std::array::from_fn(|hop| source.decide(hop as u32 + 1)))
     }
 
     /// Switches have sources of their own.
-    fn five_switches<D: Decide>(mut sources: [D; 5]) -> (f64, f64) {
+    fn five_switches<D: DecisionSource>(mut sources: [D; 5]) -> (f64, f64) {
         bias(|| std::array::from_fn(|hop| sources[hop].decide(hop as u32 + 1)))
     }
 

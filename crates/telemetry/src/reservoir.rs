@@ -1,4 +1,4 @@
-//! Full reservoirs of size one: a hop and a congested hop (Taffet, thesis §3.2, algorithms 2 and 3).
+//! Full reservoirs of size one: a hop and a congested hop (Taffet 2019, §3.2, algorithms 2 and 3).
 
 use std::hint::select_unpredictable;
 
@@ -34,7 +34,7 @@ impl Mark {
     /// Algorithm 3: one switch. `random` is 64 fresh bits; the two decisions use its two halves.
     #[inline]
     pub fn visit(&mut self, link: u32, congested: bool, random: u64) {
-        // Without branches: nobody could guess them.
+        // Unpredictable, so computed without branches.
         let hop = draw(random as u32, self.hop_count);
         let met = congested & draw((random >> 32) as u32, self.congested_count);
         self.hop_link = select_unpredictable(hop, link, self.hop_link);

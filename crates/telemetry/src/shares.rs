@@ -1,7 +1,7 @@
-//! Work on windows, in shares of which each thread has one.
+//! Division of windows among threads.
 
-/// What `work` makes of windows in order: each of so many threads has some that follow one another, of
-/// about equal `weight` together. `work` is told the number of the first.
+/// Divides `windows` into consecutive shares of about equal `weight`, one per thread, and returns
+/// what `work` makes of each, in order. `work` is given the index of its first window.
 pub fn in_shares<W: Send, T: Send>(
     mut windows: Vec<W>,
     threads: usize,
@@ -36,7 +36,7 @@ pub fn in_shares<W: Send, T: Send>(
     })
 }
 
-/// What two pieces of work make, at once if there are several threads.
+/// Runs two functions, in parallel if there are several threads.
 pub fn side_by_side<A: Send, B>(
     threads: usize,
     first: impl FnOnce() -> A + Send,

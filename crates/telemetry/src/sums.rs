@@ -1,11 +1,11 @@
-//! The receiver: weighted counts per window, label and link (thesis §3.2, algorithm 4).
+//! The receiver: weighted counts per window, label and link (Taffet 2019, §3.2, algorithm 4).
 //!
 //! What packets say is logged by window as they arrive: the simulator's loop appends, and neither
 //! hashes nor looks for anything. A window's log is put in order and summed when it has grown much
 //! longer than the sums it makes, and at the end. Windows double in length when there are too many of
 //! them: the length of a run need not be known beforehand.
 
-use crate::{BLOCK, Block, Log, Mark, NO_LINK, Sorting, append, in_shares, table};
+use crate::{BLOCK, Block, Log, Mark, NO_LINK, RadixSorter, append, in_shares, table};
 
 /// One received packet.
 #[derive(Debug, Clone, Copy)]
@@ -21,13 +21,13 @@ pub struct Sample {
 }
 
 table! {
-    /// The table of samples: one entry a window, label and link, in this order.
+    /// The table of samples: one row per window, label and link, in this order.
     Samples: window, label, link, hop_samples, hop_weight, hop_variance, hop_bytes,
     congested_samples, congested_weight, congested_variance,
 }
 
 impl Samples {
-    /// Appends sums of a window, whose keys follow `first` by so many `places`.
+    /// Appends sums of a window, for the keys `first` + each of `places`.
     fn extend(&mut self, window: u32, first: u64, places: &[u8], sums: &[[u64; BLOCK]; SUMS]) {
         let (label, link) = (first >> 32, first & u64::from(u32::MAX));
         self.window.extend(std::iter::repeat_n(window.into(), places.len()));
@@ -46,14 +46,14 @@ impl Samples {
     }
 }
 
-/// How many sums a label and a link have: those of the hop reservoir, then those of the congested one.
+/// Number of sums per label and link: those of the hop reservoir, then those of the congested one.
 const SUMS: usize = 7;
 
-/// Of them, the first of the congested reservoir; and that of bytes.
+/// Indices of the first sum of the congested reservoir, and of bytes.
 const CONGESTED: usize = 4;
 const BYTES: usize = 3;
 
-/// Sums of one label and link, in the order of the table.
+/// Sums of a label and link, in column order.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     /// See [`key`].
@@ -61,7 +61,7 @@ struct Row {
     sums: [u64; SUMS],
 }
 
-/// A label and a link as one number, in the order of the table.
+/// A label and link as one number, in table order.
 #[inline]
 fn key(label: u32, link: u32) -> u64 {
     u64::from(label) << 32 | u64::from(link)
@@ -73,26 +73,26 @@ fn block_of(key: u64) -> u64 {
     key / BLOCK as u64
 }
 
-/// What a packet said about a link: one of its reservoirs.
+/// One reservoir of a packet: an observation of a link.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct Observation {
     /// See [`key`].
     key: u64,
     bytes: u32,
     /// Hops, or congested hops.
     count: u8,
-    /// Which of the two it is.
+    /// Which of the two reservoirs.
     congested: bool,
 }
 
-const _: () = assert!(size_of::<Said>() == 16);
+const _: () = assert!(size_of::<Observation>() == 16);
 
 /// The same of a packet with the payload of most, of one of the first labels, in one number: from its lowest
 /// bits on hops (8), reservoir (8), link (32) and label (16).
 #[derive(Debug, Clone, Copy)]
-struct Short(u64);
+struct CompactObservation(u64);
 
-impl Short {
+impl CompactObservation {
     #[inline]
     fn new(label: u16, link: u32, count: u8, congested: bool) -> Self {
         let [label, link] = [u64::from(label) << 48, u64::from(link) << 16];
@@ -105,38 +105,38 @@ impl Short {
     }
 
     #[inline]
-    fn in_full(&self, full: u32) -> Said {
+    fn in_full(&self, full: u32) -> Observation {
         let (count, congested) = (self.0 as u8, self.0 >> 8 & 1 > 0);
-        Said { key: self.key(), bytes: full, count, congested }
+        Observation { key: self.key(), bytes: full, count, congested }
     }
 }
 
 /// The log of a window.
 #[derive(Debug, Default)]
-struct Page {
-    /// What was said since it was last summed, in short where that may be.
-    short: Log<Short>,
-    said: Log<Said>,
-    /// Sums until then, in order.
+struct WindowLog {
+    /// Observations since it was last summed, in compact form where possible.
+    short: Log<CompactObservation>,
+    said: Log<Observation>,
+    /// Earlier sums, in order.
     rows: Vec<Row>,
 }
 
-impl Page {
-    /// Entries that are not summed.
+impl WindowLog {
+    /// Entries that have not been summed.
     #[inline]
     fn unsummed(&self) -> usize {
         self.short.len() + self.said.len()
     }
 
-    /// Takes in the log of the same window, or of the one it is joined with.
-    fn join(&mut self, mut other: Page) {
+    /// Merges the log of the same window, or of the one it is joined with.
+    fn join(&mut self, mut other: WindowLog) {
         self.short.append(other.short);
         self.said.append(other.said);
         if self.rows.is_empty() {
             self.rows = other.rows;
         } else if !other.rows.is_empty() {
             self.rows.append(&mut other.rows);
-            // Stable: made of sorted runs, which it finds.
+            // The stable sort finds the sorted runs.
             self.rows.sort_by_key(|row| row.key);
             self.rows.dedup_by(|later, first| {
                 let same = later.key == first.key;
@@ -149,20 +149,20 @@ impl Page {
     }
 }
 
-/// Adds up what a window's log holds. Its memory is used again for every window.
+/// Sums the log of a window; its buffers are reused.
 #[derive(Debug, Default)]
-struct Summing {
-    short: Sorting<Short>,
-    said: Sorting<Said>,
+struct LogSummer {
+    short: RadixSorter<CompactObservation>,
+    said: RadixSorter<Observation>,
     block: Block<SUMS>,
 }
 
-impl Summing {
-    /// Hands out the sums of everything, block by block and in order: the first key of the block, the
-    /// places of those it has, and all sums. Most packets have a payload of `full` bytes.
+impl LogSummer {
+    /// Calls `each` for all sums, block by block in order: the first key of the block, the
+    /// places of those present, and all sums. Most packets have a payload of `full` bytes.
     fn sum(
         &mut self,
-        mut page: Page,
+        mut page: WindowLog,
         full: u32,
         mut each: impl FnMut(u64, &[u8], &[[u64; BLOCK]; SUMS]),
     ) {
@@ -172,7 +172,7 @@ impl Summing {
         let mut rows = &page.rows[..];
         loop {
             let keys = [
-                short.first().map(Short::key),
+                short.first().map(CompactObservation::key),
                 said.first().map(|said| said.key),
                 rows.first().map(|row| row.key),
             ];
@@ -200,9 +200,9 @@ impl Summing {
     }
 }
 
-/// Counts what a packet said, in the block of its key.
+/// Adds an observation to the block of its key.
 #[inline]
-fn count(block: &mut Block<SUMS>, said: &Said) {
+fn count(block: &mut Block<SUMS>, said: &Observation) {
     let (place, count) = (said.key as u8, u64::from(said.count));
     let first = if said.congested { CONGESTED } else { 0 };
     block.touch(place, true);
@@ -212,24 +212,24 @@ fn count(block: &mut Block<SUMS>, said: &Said) {
     *block.sum(BYTES, place) += u64::from(!said.congested) * count * u64::from(said.bytes);
 }
 
-/// So much is kept unsummed in any window.
+/// Entries that a window may keep unsummed in any case.
 const LEAST: usize = 1024;
 
 /// Collects samples by window and sums them by label and link.
 #[derive(Debug)]
 pub struct SampleLog {
-    pages: Vec<Page>,
+    pages: Vec<WindowLog>,
     /// Payload of most packets.
     payload: u32,
-    /// A window's log of this length is summed: it takes as much memory as what becomes of it.
+    /// Length at which a window's log is summed: it then takes as much memory as its sums.
     full: usize,
-    summing: Summing,
+    summing: LogSummer,
 }
 
 impl SampleLog {
-    /// For packets that name one of so many links, most of them with so many bytes of payload.
+    /// For packets that refer to one of `links` links, most of them with `payload` bytes.
     pub fn new(links: usize, payload: u32) -> Self {
-        let (full, summing) = (links.max(LEAST), Summing::default());
+        let (full, summing) = (links.max(LEAST), LogSummer::default());
         Self { pages: Vec::new(), payload, full, summing }
     }
 
@@ -242,32 +242,35 @@ impl SampleLog {
         }
         let hop = (mark.hop_link, mark.hop_count, false);
         let met = (mark.congested_link, mark.congested_count, true);
-        // Whether a packet met congestion nobody could guess: no branch on it. Hops it has.
+        // Whether a packet met congestion is unpredictable, so there is no branch on it;
+        // every packet has hops.
         let any = mark.hop_link != NO_LINK;
         let kept = usize::from(any) + usize::from(mark.congested_link != NO_LINK);
         let both = if any { [hop, met] } else { [met, hop] };
         if let Ok(label) = u16::try_from(label)
             && bytes == self.payload
         {
-            let short = |(link, count, congested)| Short::new(label, link, count, congested);
+            let short =
+                |(link, count, congested)| CompactObservation::new(label, link, count, congested);
             if self.pages[window as usize].short.push_first(kept, both.map(short)) {
                 self.look_at(window);
             }
         } else {
             let key = |link| key(label, link);
-            let said = |(link, count, congested)| Said { key: key(link), bytes, count, congested };
+            let said =
+                |(link, count, congested)| Observation { key: key(link), bytes, count, congested };
             self.push_long(window, kept, both.map(said));
         }
     }
 
     #[inline(never)]
-    fn push_long(&mut self, window: u32, kept: usize, both: [Said; 2]) {
+    fn push_long(&mut self, window: u32, kept: usize, both: [Observation; 2]) {
         if self.pages[window as usize].said.push_first(kept, both) {
             self.look_at(window);
         }
     }
 
-    /// Sums a window's log if it has grown long.
+    /// Sums the log of a window that has grown long.
     #[cold]
     fn look_at(&mut self, window: u32) {
         if self.pages[window as usize].unsummed() >= self.full {
@@ -277,7 +280,7 @@ impl SampleLog {
 
     #[cold]
     fn grow(&mut self, window: u32) {
-        self.pages.resize_with(window as usize + 1, Page::default);
+        self.pages.resize_with(window as usize + 1, WindowLog::default);
     }
 
     fn sum(&mut self, window: u32) {
@@ -289,7 +292,7 @@ impl SampleLog {
                 sums: sums.map(|sums| sums[usize::from(place)]),
             }));
         });
-        self.full = LEAST.max(rows.len() * size_of::<Row>() / size_of::<Said>());
+        self.full = LEAST.max(rows.len() * size_of::<Row>() / size_of::<Observation>());
         self.pages[window as usize].rows = rows;
     }
 
@@ -303,19 +306,19 @@ impl SampleLog {
         }
     }
 
-    /// The table of what several logs hold, whose windows are of one length. Uses so many threads.
+    /// The table of several logs, whose windows are of equal length. Uses `threads` threads.
     pub fn finish(logs: Vec<SampleLog>, threads: usize) -> Samples {
         let windows = logs.iter().map(|log| log.pages.len()).max().unwrap_or(0);
         let payload = logs.first().map_or(0, |log| log.payload);
-        let mut joined: Vec<Page> = Vec::new();
-        joined.resize_with(windows, Page::default);
+        let mut joined: Vec<WindowLog> = Vec::new();
+        joined.resize_with(windows, WindowLog::default);
         for log in logs {
             joined.iter_mut().zip(log.pages).for_each(|(page, other)| page.join(other));
         }
-        let length = |page: &Page| page.unsummed() + page.rows.len();
+        let length = |page: &WindowLog| page.unsummed() + page.rows.len();
         let tables = in_shares(joined, threads, length, |first, share| {
             let mut table = Samples::with_capacity(share.iter().map(length).sum());
-            let mut summing = Summing::default();
+            let mut summing = LogSummer::default();
             for (window, page) in (first as u32..).zip(share) {
                 summing.sum(page, payload, |first, places, sums| {
                     table.extend(window, first, places, sums);

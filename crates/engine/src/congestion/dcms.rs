@@ -1,34 +1,38 @@
-//! Dynamic congestion management (DCMS): the Marking_Rate of a switch changes while it creates victims.
+//! Dynamic congestion management (DCMS): a switch changes its Marking_Rate while it creates victim
+//! flows.
 //!
-//! Document 002, section V: "dynamically adjust this parameter based on whether-or-not victim flows
-//! are being created by a congestion event". The abstract of the scheme's own paper (Mizero et al.,
-//! *Supercomputing Frontiers and Innovations* 3(2), 2016) adds that port counters tell, without any
-//! knowledge of flows, and that without victims those who contribute to the congestion keep their
-//! rates. How victims are found and what sets which rate is not said there; the rest is ours.
+//! Alali et al. (2017), section V:
+//! "dynamically adjust this parameter based on whether-or-not victim flows are being created by a
+//! congestion event". The abstract of the scheme's own paper (Mizero et al., *Supercomputing
+//! Frontiers and Innovations* 3(2), 2016) adds that port counters suffice, without any knowledge of
+//! flows, and that without victims the flows that contribute to the congestion keep their rates.
+//! Neither says how victims are found or what sets which rate; the rest is this implementation's.
 //!
-//! A packet is a *victim* where it had to wait for credit on its last link (what PortXmitWait counts)
-//! although the output it wants here is neither congested nor short of credit: others filled the
-//! buffer it had to wait for. That switch creates victims, and for a time after. Who causes it may sit
-//! further on: a packet that leaves by a congested output without credit takes the news along to the
-//! switch that withholds the credit, one bit, until the news is where the tree has its root.
+//! A packet is a *victim* where it had to wait for credit on its last link (what PortXmitWait
+//! counts) although the output it wants here is neither congested nor short of credit: other
+//! packets filled the buffer it waited for. That switch counts as creating victims, for some time
+//! after. The cause may be further downstream: a packet that leaves by a congested output without
+//! credit carries this information, in one bit, to the switch that withholds the credit, until it
+//! reaches the root of the congestion tree.
 
-use crate::packet::Flags;
+use crate::network::packet::Flags;
 
-/// Until when each switch counts as one that creates victims.
+/// Until when each switch counts as creating victims.
 #[derive(Debug, Default)]
 pub(crate) struct Victims {
     until: Vec<u64>,
 }
 
 impl Victims {
-    /// For so many switches.
+    /// For `switches` switches.
     pub fn new(switches: usize) -> Self {
         Self { until: vec![0; switches] }
     }
 
-    /// A packet arrives at `switch` whose output is above the threshold (`over`), and has credit or is
-    /// sending (`root`): whether victims are being created, for `hold` after the last sign of one.
-    pub fn look(
+    /// A packet arrives at `switch`; its output is above the threshold (`over`), and has credit
+    /// or is sending (`root`). Returns whether victims are being created; a sign of one counts
+    /// for `hold`.
+    pub fn observe(
         &mut self,
         switch: u32,
         flags: Flags,
@@ -56,15 +60,17 @@ mod tests {
         let (mut stalled, mut told) = (Flags::default(), Flags::default());
         stalled.set(Flags::STALLED, true);
         told.set(Flags::VICTIMS, true);
-        let mut look = |switch, flags, output, now| victims.look(switch, flags, output, now, 100);
-        // Who waited for a congested output contributes; who did not wait is fine.
+        let mut look =
+            |switch, flags, output, now| victims.observe(switch, flags, output, now, 100);
+        // A packet that waited for a congested output contributes to it; one that did not
+        // wait is no victim.
         assert!(!look(0, stalled, root, 10));
         assert!(!look(0, stalled, branch, 20));
         assert!(!look(0, Flags::default(), free, 30));
         assert!(look(0, stalled, free, 40));
         assert!(look(0, stalled, root, 139));
         assert!(!look(0, stalled, root, 140));
-        // The other switch knows nothing of it until it is told.
+        // The other switch does not know until a packet carries the information there.
         assert!(!look(1, stalled, root, 50));
         assert!(look(1, told, root, 60));
     }

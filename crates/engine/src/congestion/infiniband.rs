@@ -1,9 +1,9 @@
 //! InfiniBand congestion control (InfiniBand Architecture Specification, volume 1, annex A10).
 //!
-//! A notification raises the sender's index of that destination into the congestion control table,
-//! whose entry is the pause after each packet; the index falls again as a timer expires.
+//! A notification raises the sender's index for that destination into the congestion control table,
+//! whose entry is the pause after each packet; a timer lowers the index again.
 
-use super::CongestionControl;
+use crate::settings::CongestionControl;
 
 const MULTIPLIER_BITS: u32 = 14;
 
@@ -16,18 +16,18 @@ impl CongestionControl {
     }
 }
 
-/// Packets that passed each lane unmarked since the last marked one.
+/// For each lane, the eligible packets since the last marked one.
 #[derive(Debug, Default)]
-pub(crate) struct Marking(Vec<u32>);
+pub(crate) struct MarkingCounters(Vec<u32>);
 
-impl Marking {
-    /// For so many lanes.
+impl MarkingCounters {
+    /// For `lanes` lanes.
     pub fn new(lanes: usize) -> Self {
         // The first packet over the threshold is marked.
         Self(vec![u32::MAX; lanes])
     }
 
-    /// Whether the next packet of `lane` that could be marked is.
+    /// Whether the next eligible packet of `lane` is marked.
     pub fn due(&mut self, lane: u32, rate: u32) -> bool {
         let passed = &mut self.0[lane as usize];
         let due = *passed >= rate;
@@ -36,11 +36,11 @@ impl Marking {
     }
 }
 
-/// How far a sender holds back towards one destination.
+/// Injection throttling of a sender towards one destination.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Throttle {
     index: u32,
-    /// When the timer last expired, as far as the index knows.
+    /// Up to when timer expirations have been applied to the index.
     eased_at: u64,
 }
 
@@ -57,7 +57,7 @@ impl Throttle {
         self.index
     }
 
-    /// Lowers the index by as many as the timer expired. The timer runs for all destinations alike.
+    /// Lowers the index by the number of timer expirations. One timer serves all destinations.
     fn ease(&mut self, now: u64, control: &CongestionControl) {
         let timer = control.timer_ps.max(1);
         let expired = now / timer - self.eased_at / timer;
@@ -69,11 +69,11 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::Scheme;
+    use crate::settings::CongestionScheme;
 
     fn control() -> CongestionControl {
         CongestionControl {
-            scheme: Scheme::Infiniband,
+            scheme: CongestionScheme::Infiniband,
             threshold_bytes: 0,
             marking_rate: 0,
             packet_bytes: 0,

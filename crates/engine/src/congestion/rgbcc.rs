@@ -1,66 +1,57 @@
-//! Red and green lights (RGBCC; Liu and Russell, PDP 2016, as document 000, section 2.2, tells it).
+//! Red and green lights (RGBCC; Liu and Russell, PDP 2016, as described by Taffet 2019, section
+//! 2.2).
 //!
-//! Told there: a sender that gets a notification pauses; when the congestion in the switch "has
-//! subsided beyond a second threshold" the switch notifies those who may have got one, and they go on;
-//! a switch copies its id into every packet it marks, so that several hot spots can be told apart.
-//! The paper itself was not at hand. Ours:
+//! From that description: a sender that receives a notification pauses; when the congestion in the
+//! switch "has subsided beyond a second threshold" the switch notifies the senders that may have
+//! received one, and they resume; a switch copies its id into every packet it marks, so that
+//! several hot spots can be told apart. The paper itself was not available. Choices of this
+//! implementation:
 //!
-//! * A light is an output (a lane of a link), not a switch. It turns red with the first packet it marks
-//!   and remembers the nodes whose packets it has marked since.
-//! * What pauses is the queue to one destination; it goes on when every light it knows red is green.
-//! * A green light overtakes notifications: those are still on their way through the queue and back.
-//!   So lights count how often they turned red, a mark carries the count, and a sender that knows the
-//!   light green since then ignores it.
-//! * Green lights travel as InfiniBand's management does (virtual lane 15): by the shortest latency,
-//!   without waiting for credit, and take no bandwidth.
+//! * A light is an output (a lane of a link), not a switch. It turns red with the first packet it
+//!   marks and records the nodes whose packets it has marked since.
+//! * What pauses is the queue to one destination; it resumes when every light it knows to be red is
+//!   green.
+//! * A green light overtakes notifications that are still on their way through the queue and back.
+//!   So lights count how often they have turned red, a mark carries the count, and a sender that
+//!   knows the light to be green since then ignores it.
+//! * Green lights travel like InfiniBand's management packets (virtual lane 15): on the path of
+//!   lowest latency, without waiting for credit, and they use no bandwidth.
 
 use std::collections::BTreeMap;
 
-use super::{CongestionControl, Scheme};
-use crate::packet::{Content, Flags, Packet};
-use crate::probe::Probe;
-use crate::queue::{Class, Event};
-use crate::settings::MIN_WIRE_BYTES;
-use crate::shard::Shard;
+use crate::network::packet::Light;
 
-/// A red light: which, and how often it had turned red by then.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Light {
-    /// Lane over the whole fabric.
-    output: u32,
-    turn: u32,
-}
-
-/// An output as a light.
+/// The light of an output.
 #[derive(Debug, Default, Clone)]
-struct Output {
+struct LightState {
     turn: u32,
     red: bool,
-    /// Nodes it has marked packets of since it is red, in order, each with one of its messages.
-    told: Vec<(u32, u32)>,
+    /// Nodes whose packets it has marked since it turned red, in order, each with one of its
+    /// messages.
+    notified: Vec<(u32, u32)>,
 }
 
-/// The lights of a shard, and what is written on its packets.
+/// The lights of a shard, and the lights that marked packets carry.
 #[derive(Debug, Default)]
-pub(crate) struct Lights {
-    outputs: Vec<Output>,
-    /// By slot: the light on a packet that is marked. Apart from the packets, which are to stay small.
+pub(crate) struct LightTable {
+    outputs: Vec<LightState>,
+    /// By slot: the light that a marked packet carries. Kept apart to keep packets small.
     carried: Vec<Light>,
 }
 
-impl Lights {
+impl LightTable {
     /// For so many lanes.
     pub fn new(lanes: usize) -> Self {
-        Self { outputs: vec![Output::default(); lanes], carried: Vec::new() }
+        Self { outputs: vec![LightState::default(); lanes], carried: Vec::new() }
     }
 
-    /// The light on the packet in `slot`; none in particular where there are no lights.
-    pub fn carried(&self, slot: u32) -> Light {
+    /// The light that the packet in `slot` carries; the default where there are none.
+    pub fn on_packet(&self, slot: u32) -> Light {
         self.carried.get(slot as usize).copied().unwrap_or_default()
     }
 
-    /// Writes a light on the packet in `slot`, if there are lights.
-    pub fn carry(&mut self, slot: u32, light: Light) {
+    /// Attaches a light to the packet in `slot`, if lights are in use.
+    pub fn attach(&mut self, slot: u32, light: Light) {
         if self.outputs.is_empty() {
             return;
         }
@@ -70,122 +61,59 @@ impl Lights {
         self.carried[slot as usize] = light;
     }
 
-    /// A packet of `node` is marked at `lane`: how often its light has been red, and whether it only
-    /// now turned.
-    fn mark(&mut self, lane: u32, node: u32, message: u32) -> (u32, bool) {
+    /// A packet of `node` is marked at `lane`: how often its light has turned red, and whether
+    /// it turned only now.
+    pub fn mark(&mut self, lane: u32, node: u32, message: u32) -> (u32, bool) {
         let output = &mut self.outputs[lane as usize];
         let turned = !output.red;
         if turned {
             output.red = true;
             output.turn += 1;
         }
-        if let Err(place) = output.told.binary_search_by_key(&node, |told| told.0) {
-            output.told.insert(place, (node, message));
+        if let Err(place) = output.notified.binary_search_by_key(&node, |notified| notified.0) {
+            output.notified.insert(place, (node, message));
         }
         (output.turn, turned)
     }
 
-    /// `lane` turns green: its count, and whom to tell.
-    fn turn_green(&mut self, lane: u32) -> (u32, Vec<(u32, u32)>) {
+    /// The light of `lane` turns green: its count, and the nodes to notify.
+    pub fn turn_green(&mut self, lane: u32) -> (u32, Vec<(u32, u32)>) {
         let output = &mut self.outputs[lane as usize];
         output.red = false;
-        (output.turn, std::mem::take(&mut output.told))
+        (output.turn, std::mem::take(&mut output.notified))
     }
 
-    /// Whether nobody waits for a light any more.
+    /// Whether all lights are green.
     pub fn all_green(&self) -> bool {
         self.outputs.iter().all(|output| !output.red)
     }
 }
 
-/// The lights one adapter knows.
+/// The lights that an adapter knows.
 #[derive(Debug, Default)]
-pub(crate) struct Stops {
-    /// By output: the last turn that is over.
+pub(crate) struct KnownLights {
+    /// By output: the last red phase that is over.
     green: BTreeMap<u32, u32>,
 }
 
-impl Stops {
-    /// Whether a notification of `light` is still of use; then it is added to those of its queue.
-    pub fn stop(&self, red: &mut Vec<Light>, light: Light) {
+impl KnownLights {
+    /// Adds `light` to those that stop a queue, unless it is known to be green again.
+    pub fn add(&self, red: &mut Vec<Light>, light: Light) {
         let over = self.green.get(&light.output).is_some_and(|&turn| light.turn <= turn);
         if !(over || red.contains(&light)) {
             red.push(light);
         }
     }
 
-    /// A light is green: what it says to a queue that waits for the lights in `red`.
-    pub fn go(&mut self, light: Light) {
+    /// Records that a light is green.
+    pub fn turn_green(&mut self, light: Light) {
         let turn = self.green.entry(light.output).or_default();
         *turn = light.turn.max(*turn);
     }
 
-    /// Removes from `red` what is green.
-    pub fn clear(&self, red: &mut Vec<Light>) {
+    /// Removes green lights from `red`.
+    pub fn remove_green(&self, red: &mut Vec<Light>) {
         red.retain(|l| self.green.get(&l.output).is_none_or(|&turn| l.turn > turn));
-    }
-}
-
-impl<P: Probe> Shard<'_, P> {
-    /// The packet in `slot` is marked at `lane`: its light is red until the queue is `green` bytes.
-    pub fn red(&mut self, lane: u32, slot: u32, green: u64) {
-        let message = self.packets[slot].message;
-        let src = self.world.program.messages[message as usize].src;
-        let node = self.world.placement.node[src as usize];
-        let (turn, turned) = self.congestion.lights.mark(lane, node, message);
-        let light = Light { output: self.output_of(lane), turn };
-        self.congestion.lights.carry(slot, light);
-        if turned {
-            self.look_again(lane, green);
-        }
-    }
-
-    /// Number of a lane over the whole fabric.
-    fn output_of(&self, lane: u32) -> u32 {
-        let (link, lane) = self.links.link_and_lane(lane);
-        link * u32::from(self.world.lanes()) + u32::from(lane)
-    }
-
-    /// Sees to it that the light of `lane` is looked at when its queue can be down to `green` at the
-    /// earliest, a packet's time from now at least.
-    fn look_again(&mut self, lane: u32, green: u64) {
-        let link = self.links.wire(self.links.lane(lane));
-        let settings = &self.world.settings;
-        let packet = settings.wire_bytes(settings.packet_bytes);
-        let above = self.queued(lane).saturating_sub(green).max(packet.into());
-        let time = self.now + link.serialization(above.min(u32::MAX.into()) as u32);
-        self.queue.push(Event::new(time, Class::Light, lane, 0));
-    }
-
-    /// The queue of a red light may have subsided.
-    pub fn on_light(&mut self, lane: u32) {
-        let control: Option<&CongestionControl> = self.world.settings.congestion_control.as_ref();
-        let Some(Scheme::Rgbcc { green_bytes }) = control.map(|control| control.scheme) else {
-            return;
-        };
-        if self.queued(lane) > green_bytes {
-            return self.look_again(lane, green_bytes);
-        }
-        let (turn, told) = self.congestion.lights.turn_green(lane);
-        let light = Light { output: self.output_of(lane), turn };
-        let link = self.links.global(self.links.link_of(lane));
-        let switch = self.world.fabric.link_src[link as usize] - self.world.fabric.n_nodes;
-        for (node, message) in told {
-            let mut packet = Packet::notice(Content::Congestion, message, node, MIN_WIRE_BYTES);
-            packet.flags.set(Flags::GREEN, true);
-            packet.ready = self.now + self.world.way_back(switch, node);
-            let out = self.world.plan.ejection[node as usize];
-            let shard = self.world.cut.of_node[node as usize];
-            self.hand_over(shard, out, &packet, light);
-        }
-    }
-
-    /// `node` learns that a light is green.
-    pub fn green(&mut self, node: u32, light: Light) {
-        if self.adapter(node).flows().go(light) {
-            // An event of its own: what else happens to this node now is not to depend on the order.
-            self.queue.push(Event::new(self.now, Class::Adapter, node, 0));
-        }
     }
 }
 
@@ -199,26 +127,26 @@ mod tests {
 
     #[test]
     fn a_green_light_that_overtakes_the_red_ones_counts() {
-        let (mut stops, mut red) = (Stops::default(), Vec::new());
-        stops.stop(&mut red, light(7, 1));
-        stops.stop(&mut red, light(9, 1));
-        stops.stop(&mut red, light(7, 1));
+        let (mut stops, mut red) = (KnownLights::default(), Vec::new());
+        stops.add(&mut red, light(7, 1));
+        stops.add(&mut red, light(9, 1));
+        stops.add(&mut red, light(7, 1));
         assert_eq!(red, [light(7, 1), light(9, 1)]);
-        stops.go(light(7, 1));
-        stops.clear(&mut red);
+        stops.turn_green(light(7, 1));
+        stops.remove_green(&mut red);
         assert_eq!(red, [light(9, 1)]);
-        // Late news of the first turn; then the light is red again.
-        stops.stop(&mut red, light(7, 1));
+        // A late notification of the first red phase; then the light is red again.
+        stops.add(&mut red, light(7, 1));
         assert_eq!(red, [light(9, 1)]);
-        stops.stop(&mut red, light(7, 2));
-        stops.go(light(9, 1));
-        stops.clear(&mut red);
+        stops.add(&mut red, light(7, 2));
+        stops.turn_green(light(9, 1));
+        stops.remove_green(&mut red);
         assert_eq!(red, [light(7, 2)]);
     }
 
     #[test]
     fn a_light_tells_everybody_it_marked_once() {
-        let mut lights = Lights::new(2);
+        let mut lights = LightTable::new(2);
         assert_eq!(lights.mark(1, 5, 50), (1, true));
         assert_eq!(lights.mark(1, 3, 30), (1, false));
         assert_eq!(lights.mark(1, 5, 51), (1, false));

@@ -1,218 +1,28 @@
-//! Probes see packets and decide nothing.
+//! Probes observe packets and never influence a run.
 //!
-//! The engine is generic over [`Probe`]; with [`Silent`] every hook compiles to nothing. One probe a
-//! file: [`Measure`] (samples and truth by window), [`Ports`] (counters and queue lengths at fixed
-//! instants), [`Carried`] (what single packets carry); [`Several`] joins those asked for.
+//! The engine is generic over [`Probe`]; with [`NullProbe`] every hook compiles to nothing. Each
+//! probe has a file: [`WindowProbe`] (samples and ground truth per window), [`PortProbe`] (counters
+//! and queue lengths at fixed instants), [`HeaderProbe`] (headers of single packets);
+//! [`CombinedProbe`] combines those that a run asks for.
 
-mod carried;
-mod input;
-mod measure;
+mod combined;
+mod headers;
+mod hooks;
+mod input_buffer;
 mod ports;
 mod readings;
-mod sampled;
-mod several;
+mod series;
+mod windows;
+
 mod truth;
 
-pub use carried::{Carried, Carry, Record, Scheme};
-pub use measure::Measure;
-pub use ports::Ports;
-pub use readings::{Counted, Queued};
-pub use sampled::{Reading, Row, Rows};
-pub(crate) use several::Part;
-pub use several::Several;
-pub use truth::Truths;
-
-use serde::Deserialize;
-use tailback_telemetry::Mark;
-
-use crate::EngineError;
-
-/// Hooks into the life of a packet. They must not change anything the engine decides by.
-///
-/// `now` is the time of the shard and never goes back; links are numbered within the shard. What
-/// [`joins`](Probe::joins) a line [`leaves`](Probe::leaves) it as it is [`sent`](Probe::sent); a packet
-/// that need not wait is sent at once.
-pub trait Probe {
-    /// Whether the engine should work out what the hooks are told.
-    const ON: bool;
-
-    /// Whether [`hop`](Probe::hop) is wanted.
-    #[inline]
-    fn wants_hops(&self) -> bool {
-        true
-    }
-
-    /// Whether [`Hop::queue`] is wanted.
-    #[inline]
-    fn wants_queue(&self) -> bool {
-        false
-    }
-
-    /// Whether [`Sent::input`] is wanted.
-    #[inline]
-    fn wants_inputs(&self) -> bool {
-        false
-    }
-
-    /// A packet that came in by `input`, as of [`Sent`], is likely to go on by `link`: starts to fetch what that
-    /// needs.
-    #[inline]
-    fn fetch(&self, _link: u32, _input: u32) {}
-
-    /// Nothing happens before `now` any more.
-    #[inline]
-    fn opens(&mut self, _now: u64) {}
-
-    /// A packet goes through a link.
-    fn hop(&mut self, now: u64, hop: Hop, observed: bool, mark: &mut Mark, random: u64);
-
-    /// A packet of `wire` bytes that is ready for a link gets in line for it; `input` as of [`Sent`].
-    #[inline]
-    fn joins(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
-
-    /// A packet of `wire` bytes gets out of the line; it is sent next.
-    #[inline]
-    fn leaves(&mut self, _now: u64, _link: u32, _wire: u32, _input: u32) {}
-
-    /// The adapter behind an injection link has a packet of `wire` bytes and no credit for it, until it sends
-    /// one. May be told more than once.
-    #[inline]
-    fn holds(&mut self, _now: u64, _link: u32, _wire: u32) {}
-
-    /// A link takes on a packet.
-    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent);
-
-    /// A packet arrives at its node at `time`, which may lie ahead.
-    fn delivered(&mut self, time: u64, arrival: Arrival, mark: Mark);
-}
-
-/// A link on a packet's way.
-#[derive(Debug, Clone, Copy)]
-pub struct Hop {
-    /// Its number within the shard.
-    pub local: u32,
-    /// Its number over the whole fabric: what a packet carries.
-    pub link: u32,
-    /// Whether it was congested for this packet.
-    pub congested: bool,
-    /// Bytes queued for it, 0 unless the probe wants to know.
-    pub queue: u64,
-    /// Number of the packet over the whole run.
-    pub packet: u64,
-    /// Hops before this one.
-    pub index: u8,
-}
-
-/// When a link sends a packet.
-#[derive(Debug, Clone, Copy)]
-pub struct Slot {
-    /// Its first byte.
-    pub start: u64,
-    /// How long.
-    pub busy_ps: u64,
-    /// How long it had waited at the idle link, without credit.
-    pub stall_ps: u64,
-}
-
-/// What a link sends, as far as probes need to know.
-#[derive(Debug, Clone, Copy)]
-pub struct Sent {
-    /// Bytes on the wire.
-    pub wire: u32,
-    /// Of an observed job.
-    pub observed: bool,
-    /// The link that runs back along the port it came by, by its number within the shard; beyond all
-    /// links for what an adapter sends, or unless the probe wants to know.
-    pub input: u32,
-}
-
-/// A data packet at its node.
-#[derive(Debug, Clone, Copy)]
-pub struct Arrival {
-    /// Number of the packet over the whole run.
-    pub packet: u64,
-    /// Label of its message.
-    pub label: u32,
-    /// Payload.
-    pub bytes: u32,
-    /// Node it came from.
-    pub src: u32,
-    /// Node it is at.
-    pub dst: u32,
-    /// Switches visited.
-    pub hops: u8,
-    /// Of an observed job.
-    pub observed: bool,
-}
-
-/// Measures nothing and costs nothing.
-#[derive(Debug, Default)]
-pub struct Silent;
-
-impl Probe for Silent {
-    const ON: bool = false;
-    #[inline]
-    fn hop(&mut self, _: u64, _: Hop, _: bool, _: &mut Mark, _: u64) {}
-    #[inline]
-    fn sent(&mut self, _: u64, _: u32, _: Slot, _: Sent) {}
-    #[inline]
-    fn delivered(&mut self, _: u64, _: Arrival, _: Mark) {}
-}
-
-/// Which probes a run has besides samples and truth, none unless asked for.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Probes {
-    /// Time between two readings of the port counters, 0 for none.
-    pub counters_ps: u64,
-    /// Time between two looks at the queues, 0 for none.
-    pub queues_ps: u64,
-    /// What packets carry, and how many of them are kept one by one.
-    pub carry: Option<Carry>,
-}
-
-/// What the probes besides samples and truth saw.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Probed {
-    /// Time between readings in the end: doubled as often as there would have been too many.
-    pub counters_ps: u64,
-    /// Port counters, by instant and link; a link without a row has what its last row says.
-    pub counters: Rows<Counted>,
-    /// As `counters_ps`.
-    pub queues_ps: u64,
-    /// Queues, by instant and link; a link without a row has what its last row says.
-    pub queues: Rows<Queued>,
-    /// One in so many packets of observed jobs is kept, 0 for none.
-    pub one_in: u64,
-    /// Packets that arrived, by number.
-    pub packets: Vec<Record>,
-}
-
-/// Rows of a table at most: the instants are thinned out to stay below.
-const MOST_ROWS: usize = 1 << 26;
-
-impl Probes {
-    /// Whether there is any.
-    pub fn any(&self) -> bool {
-        *self != Self::default()
-    }
-
-    /// Checks values.
-    ///
-    /// # Errors
-    /// [`EngineError::Setting`] names the field, the value and the valid range.
-    pub fn check(&self) -> Result<(), EngineError> {
-        self.carry.as_ref().map_or(Ok(()), Carry::check)
-    }
-
-    /// Whether counters or queues of ports are asked for.
-    pub(crate) fn of_ports(&self) -> bool {
-        self.counters_ps > 0 || self.queues_ps > 0
-    }
-
-    /// These counters and queues, of a shard with so many of `all` links.
-    pub(crate) fn ports(&self, links: usize, all: usize) -> Ports {
-        let most = (MOST_ROWS / all.max(1)).clamp(64, 1 << 24) as u32;
-        Ports::new(links, self.counters_ps, self.queues_ps, most)
-    }
-}
+pub use crate::settings::{HeaderScheme, HeaderSettings, Probes};
+pub(crate) use combined::ShardProbes;
+pub use combined::{CombinedProbe, ProbeTables};
+pub use headers::{HeaderProbe, PacketRecord};
+pub use hooks::{DeliveredPacket, Hop, NullProbe, Probe, SentPacket, Transmission};
+pub use ports::PortProbe;
+pub use readings::{PortCounters, QueueLengths};
+pub use series::{Reading, Row, Rows};
+pub use truth::TruthTable;
+pub use windows::WindowProbe;

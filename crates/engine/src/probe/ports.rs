@@ -1,33 +1,35 @@
 //! Port counters and queue lengths, exact at every instant.
 //!
-//! All that matters to a port are the times at which packets get in line, leave it and are taken on by
-//! the transmitter. A packet that is taken on is counted at once, whole, with the time it will take; what
-//! a port showed at an instant is that less what lay ahead of it. It is worked out for all ports in order
-//! as the next window opens, or for one whose next packet comes sooner. At an instant counts what
-//! happened before it. So neither shards nor threads show.
+//! A port's counters depend only on the times at which packets start waiting, stop waiting and are
+//! booked on the transmitter. A booked packet is counted at once, whole, with its transmission
+//! time; the reading at an instant is that minus what lay in its future. Readings are computed for
+//! all ports in order when the next window opens, or earlier for a port whose next packet comes
+//! sooner. A reading covers what happened before its instant, so it does not depend on shards or
+//! threads.
 
 use std::collections::VecDeque;
 
 use tailback_telemetry::{Mark, in_shares, side_by_side};
 
-use crate::link::NIL;
-use crate::machine::{collected, prefetch};
+use crate::intrinsics::{collect_with_huge_pages, prefetch};
+use crate::network::link::NIL;
+use crate::settings::Probes;
 
-use super::input::Input;
-use super::readings::{Counted, INQ_PS, Queued};
-use super::sampled::{OfShards, Reading, Sampled, Table};
-use super::{Arrival, Hop, Probe, Probed, Sent, Slot};
+use super::input_buffer::InputBuffer;
+use super::readings::{INQ_PS, PortCounters, QueueLengths};
+use super::series::{Reading, Rows, SampledSeries, ShardSeries, Table};
+use super::{DeliveredPacket, Hop, Probe, SentPacket, Transmission};
 
-/// Packets of one size that the transmitter has taken on, one after the other.
+/// Consecutive packets of one size that are booked on the transmitter.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct PacketRun {
     packets: u64,
-    /// Time and bytes of each.
+    /// Transmission time and bytes of each.
     packet_ps: u64,
     wire: u32,
 }
 
-impl Run {
+impl PacketRun {
     fn bytes(&self) -> u64 {
         self.packets * u64::from(self.wire)
     }
@@ -45,49 +47,50 @@ impl Run {
     }
 }
 
-/// What packets change at a port: a cache line.
+/// The state of a port that packets change; one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Port {
-    /// When the transmitter has sent all that it has taken on.
+    /// When the transmitter is free.
     until: u64,
-    /// Time it sends with other packets behind. While packets are in line, all until then is counted.
+    /// Time it sends while other packets wait behind. Counted up to `counted_until` while
+    /// packets wait.
     queue_ps: u64,
-    /// What it has taken on since the last packet of another size: see [`Run`].
+    /// The current run of packets of one size: see [`PacketRun`].
     packets: u64,
     packet_ps: u64,
     wire: u32,
-    /// Packets in line, and their bytes.
+    /// Packets waiting, and their bytes.
     waiting: u32,
     waiting_bytes: u64,
-    /// While packets are in line: all until then is counted, which may lie ahead.
+    /// While packets wait: everything up to here is counted; it may lie in the future.
     counted_until: u64,
     stall_ps: u64,
 }
 
 const _: () = assert!(size_of::<Port>() == 64);
 
-/// What else there is of a port: of packets that are not of one size.
+/// The history of a port before the current run.
 #[derive(Debug, Default)]
-struct Past {
-    /// When a packet left the line last.
+struct PortHistory {
+    /// When a packet last stopped waiting.
     left_at: u64,
-    /// Bytes, packets and time before the run that goes on.
+    /// Bytes, packets and time before the current run.
     bytes: u64,
     packets: u64,
     busy_ps: u64,
-    /// Runs before it that may not be over, and when they are.
-    runs: VecDeque<(u64, Run)>,
+    /// Earlier runs that may not be over, with their ends.
+    runs: VecDeque<(u64, PacketRun)>,
 }
 
-/// What is told of a port.
+/// What has been reported of a port.
 #[derive(Debug, Default)]
-struct Told {
-    /// All instants before.
+struct Reported {
+    /// All instants before this one.
     next: u64,
-    /// What its last rows said, [`Counted::inq_ps`] that of its own input.
-    counted: [u64; Counted::NUMBERS],
-    queued: [u64; Queued::NUMBERS],
+    /// Its last rows, [`PortCounters::inq_ps`] being that of its own input.
+    counted: [u64; PortCounters::NUMBERS],
+    queued: [u64; QueueLengths::NUMBERS],
 }
 
 impl Port {
@@ -103,16 +106,16 @@ impl Port {
         stall_ps: 0,
     };
 
-    fn run(&self) -> Run {
-        Run { packets: self.packets, packet_ps: self.packet_ps, wire: self.wire }
+    fn run(&self) -> PacketRun {
+        PacketRun { packets: self.packets, packet_ps: self.packet_ps, wire: self.wire }
     }
 
-    /// When the last packet it has taken on begins: what counts as time with others behind ends there.
+    /// Start of the last booked packet: time with others waiting behind ends there.
     fn last_start(&self) -> u64 {
         self.until.saturating_sub(self.packet_ps)
     }
 
-    /// Counts the time until `now` for the packets that are in line.
+    /// Counts the time until `now` for the waiting packets.
     fn settle(&mut self, now: u64) {
         if self.waiting > 0 {
             let (since, free) = (self.counted_until, self.until);
@@ -122,7 +125,7 @@ impl Port {
         }
     }
 
-    /// So many packets are in line from `now` on.
+    /// From `now` on, `packets` packets wait.
     fn wait(&mut self, now: u64, packets: u32) {
         self.settle(now);
         if self.waiting == 0 {
@@ -131,8 +134,15 @@ impl Port {
         self.waiting = packets;
     }
 
-    /// A packet is taken on that begins at `start`, with others in line or of another size than the last.
-    fn take_on(&mut self, past: &mut Past, now: u64, start: u64, (wire, packet_ps): (u32, u64)) {
+    /// A packet is booked to begin at `start`, while others wait or with another size than the
+    /// last one.
+    fn take_on(
+        &mut self,
+        past: &mut PortHistory,
+        now: u64,
+        start: u64,
+        (wire, packet_ps): (u32, u64),
+    ) {
         self.settle(now);
         let counted = if self.waiting > 0 { self.counted_until } else { self.last_start() };
         self.queue_ps += start.saturating_sub(counted.max(now));
@@ -143,8 +153,8 @@ impl Port {
         }
     }
 
-    /// The run is over that went on until `now`.
-    fn change(&mut self, past: &mut Past, now: u64) {
+    /// Ends the current run at `now`.
+    fn change(&mut self, past: &mut PortHistory, now: u64) {
         let run = self.run();
         past.bytes += run.bytes();
         past.packets += run.packets;
@@ -158,8 +168,8 @@ impl Port {
         }
     }
 
-    /// Bytes and packets taken on and not sent at `time`.
-    fn left(&self, past: &Past, time: u64) -> (u64, u64) {
+    /// Bytes and packets booked but not sent at `time`.
+    fn left(&self, past: &PortHistory, time: u64) -> (u64, u64) {
         let mut left = (0, 0);
         let runs = past.runs.iter().rev().copied();
         for (end, run) in std::iter::once((self.until, self.run())).chain(runs) {
@@ -172,15 +182,20 @@ impl Port {
         left
     }
 
-    /// What it shows at `time`, nothing having happened since.
-    fn at(&mut self, past: &Past, input: &Input, time: u64) -> (Counted, Queued) {
+    /// The reading at `time`, if nothing has happened since.
+    fn at(
+        &mut self,
+        past: &PortHistory,
+        input: &InputBuffer,
+        time: u64,
+    ) -> (PortCounters, QueueLengths) {
         self.settle(time);
         let (bytes, packets) = self.left(past, time);
         let run = self.run();
-        // What lies ahead is one stretch.
+        // What lies in the future is one interval.
         let ahead = |until: u64| until.saturating_sub(time);
         let queued_until = if self.waiting > 0 { self.counted_until } else { self.last_start() };
-        let counted = Counted {
+        let counted = PortCounters {
             bytes: past.bytes + run.bytes() - bytes,
             packets: past.packets + run.packets - packets,
             busy_ps: past.busy_ps + run.packets * run.packet_ps - ahead(self.until),
@@ -188,7 +203,7 @@ impl Port {
             queue_ps: self.queue_ps.saturating_sub(ahead(queued_until)),
             inq_ps: input.at(time),
         };
-        let queued = Queued {
+        let queued = QueueLengths {
             waiting_bytes: self.waiting_bytes,
             booked_bytes: bytes,
             packets: self.waiting + packets as u32,
@@ -196,28 +211,28 @@ impl Port {
         (counted, queued)
     }
 
-    /// Nothing changes after `time` before the next packet comes.
+    /// Whether nothing changes after `time` before the next packet comes.
     #[inline]
     fn quiet(&self, time: u64) -> bool {
         self.waiting == 0 && self.until <= time
     }
 }
 
-/// What the ports of a shard showed.
+/// Readings of the ports of a shard.
 #[derive(Debug)]
-struct Shown {
-    /// The last one, [`Counted::inq_ps`], is of the link that runs back.
-    counters: Sampled<{ Counted::NUMBERS }>,
-    queues: Sampled<{ Queued::NUMBERS }>,
+struct PortSeries {
+    /// The last counter, [`PortCounters::inq_ps`], is that of the reverse link.
+    counters: SampledSeries<{ PortCounters::NUMBERS }>,
+    queues: SampledSeries<{ QueueLengths::NUMBERS }>,
 }
 
-impl Shown {
+impl PortSeries {
     /// The first instant after `time`.
     fn after(&mut self, time: u64) -> u64 {
-        self.counters.look(time).after.min(self.queues.look(time).after)
+        self.counters.position(time).after.min(self.queues.position(time).after)
     }
 
-    /// The last instant not after `time` of those that are the fewest, if it is one of all.
+    /// The last instant of the coarser series not after `time`, if it is an instant of both.
     fn all_at(&mut self, time: u64) -> Option<u64> {
         let (counters, queues) = (self.counters.interval(), self.queues.interval());
         let instant = time - time % counters.max(queues);
@@ -228,42 +243,59 @@ impl Shown {
     }
 }
 
-/// Counters and queues of all links of a shard.
+/// Readings of the ports of all shards, and the final intervals.
+pub(super) struct PortTables {
+    pub counters_ps: u64,
+    pub counters: Rows<PortCounters>,
+    pub queues_ps: u64,
+    pub queues: Rows<QueueLengths>,
+}
+
+/// Records counters and queue lengths of all ports of a shard.
 #[derive(Debug)]
-pub struct Ports {
-    /// The first instant that is not told of all ports.
+pub struct PortProbe {
+    /// The first instant that has not been recorded for all ports.
     next: u64,
-    /// What has been quiet since then is told.
+    /// Ports that have been quiet since then are up to date.
     quiet: u64,
     ports: Vec<Port>,
     /// The input buffers of the same ports.
-    inputs: Vec<Input>,
-    pasts: Vec<Past>,
-    told: Vec<Told>,
-    shown: Shown,
+    inputs: Vec<InputBuffer>,
+    pasts: Vec<PortHistory>,
+    reported: Vec<Reported>,
+    series: PortSeries,
 }
 
-impl Ports {
-    /// For `links` links: counters every `counters_ps`, queues every `queues_ps` (0 for never), at `most`
-    /// instants each.
+/// Maximum rows of a table; instants are thinned out to stay below.
+const MAX_ROWS: usize = 1 << 26;
+
+impl PortProbe {
+    /// The probe that `probes` asks for, of a shard with `links` of `all` links.
+    pub(crate) fn of_shard(probes: &Probes, links: usize, all: usize) -> Self {
+        let most = (MAX_ROWS / all.max(1)).clamp(64, 1 << 24) as u32;
+        Self::new(links, probes.counters_ps, probes.queues_ps, most)
+    }
+
+    /// For `links` links: counters every `counters_ps` and queues every `queues_ps` (0 for
+    /// never), with at most `most` instants each.
     pub fn new(links: usize, counters_ps: u64, queues_ps: u64, most: u32) -> Self {
-        let mut shown = Shown {
-            counters: Sampled::new(counters_ps, most),
-            queues: Sampled::new(queues_ps, most),
+        let mut series = PortSeries {
+            counters: SampledSeries::new(counters_ps, most),
+            queues: SampledSeries::new(queues_ps, most),
         };
         Self {
-            // Nothing is sent before the first instant is over: time 0 shows nothing.
-            next: shown.after(0),
+            // Nothing is sent before time 0: the first instant is later.
+            next: series.after(0),
             quiet: 0,
-            ports: collected(links, (0..links).map(|_| Port::IDLE)),
-            inputs: collected(links, (0..links).map(|_| Input::EMPTY)),
-            pasts: collected(links, (0..links).map(|_| Past::default())),
-            told: collected(links, (0..links).map(|_| Told::default())),
-            shown,
+            ports: collect_with_huge_pages(links, (0..links).map(|_| Port::IDLE)),
+            inputs: collect_with_huge_pages(links, (0..links).map(|_| InputBuffer::EMPTY)),
+            pasts: collect_with_huge_pages(links, (0..links).map(|_| PortHistory::default())),
+            reported: collect_with_huge_pages(links, (0..links).map(|_| Reported::default())),
+            series,
         }
     }
 
-    /// Works out what the two ports of a packet showed until now.
+    /// Records the readings of a packet's two ports up to now.
     #[cold]
     fn catch_up(&mut self, now: u64, link: u32, input: u32) {
         self.sample(link, now);
@@ -272,7 +304,7 @@ impl Ports {
         }
     }
 
-    /// The port as it is at `now`, what it showed at every instant until then being told.
+    /// The port at `now`, with all earlier readings recorded.
     #[inline]
     fn port(&mut self, now: u64, link: u32) -> &mut Port {
         if now >= self.next {
@@ -281,9 +313,9 @@ impl Ports {
         &mut self.ports[link as usize]
     }
 
-    /// The same of its input buffer.
+    /// Its input buffer at `now`, with all earlier readings recorded.
     #[inline]
-    fn input(&mut self, now: u64, link: u32) -> &mut Input {
+    fn input(&mut self, now: u64, link: u32) -> &mut InputBuffer {
         if now >= self.next {
             self.sample(link, now);
         }
@@ -296,7 +328,7 @@ impl Ports {
         self.ports[link].quiet(time) && self.inputs[link].quiet(time)
     }
 
-    /// Works out what all ports showed at every instant up to `now`: in order, as memory likes it.
+    /// Records the readings of all ports up to `now`, in memory order.
     #[cold]
     fn sample_all(&mut self, now: u64) {
         for link in 0..self.ports.len() {
@@ -304,94 +336,96 @@ impl Ports {
                 self.sample(link as u32, now);
             }
         }
-        self.next = self.shown.after(now);
-        self.quiet = self.shown.all_at(now).unwrap_or(self.quiet);
+        self.next = self.series.after(now);
+        self.quiet = self.series.all_at(now).unwrap_or(self.quiet);
     }
 
-    /// Works out what a port showed at every instant up to `now`.
+    /// Records the readings of a port up to `now`.
     fn sample(&mut self, link: u32, now: u64) {
         let (port, past) = (&mut self.ports[link as usize], &self.pasts[link as usize]);
         let input = &self.inputs[link as usize];
-        let (told, shown) = (&mut self.told[link as usize], &mut self.shown);
-        let mut time = told.next.max(self.next);
+        let (reported, series) = (&mut self.reported[link as usize], &mut self.series);
+        let mut time = reported.next.max(self.next);
         while time <= now {
             let (counted, queued) = port.at(past, input, time);
-            let (count, queue) = (shown.counters.look(time), shown.queues.look(time));
+            let (count, queue) = (series.counters.position(time), series.queues.position(time));
             if count.due {
-                shown.counters.tell(count, link, counted.numbers(), &mut told.counted);
+                series.counters.record(count, link, counted.numbers(), &mut reported.counted);
             }
             if queue.due {
-                shown.queues.tell(queue, link, queued.numbers(), &mut told.queued);
+                series.queues.record(queue, link, queued.numbers(), &mut reported.queued);
             }
             let (count, queue) = (count.due, queue.due);
-            let all = (count || shown.counters.interval() == 0)
-                && (queue || shown.queues.interval() == 0);
+            let all = (count || series.counters.interval() == 0)
+                && (queue || series.queues.interval() == 0);
             time =
-                shown.after(if all && port.quiet(time) && input.quiet(time) { now } else { time });
+                series.after(if all && port.quiet(time) && input.quiet(time) { now } else { time });
         }
-        told.next = time;
+        reported.next = time;
     }
 
-    /// Adds what the shards of a run that ended at `end` showed, with the numbers of their links over the
-    /// whole fabric, to `all`; `reverse` is the way back of each link of the fabric. Uses so many threads.
+    /// Merges the readings of all shards of a run that ended at `end`; each comes with the
+    /// fabric numbers of its links, and `reverse` is the reverse link of each link of the
+    /// fabric. Uses `threads` threads.
     pub(super) fn join(
         shards: Vec<(Self, Vec<u32>)>,
         end: u64,
         reverse: &[u32],
         threads: usize,
-        all: &mut Probed,
-    ) {
+    ) -> PortTables {
         let finish = |_, share: Vec<(Self, Vec<u32>)>| -> Vec<_> {
             share.into_iter().map(|(ports, global)| (ports.finish(end), global)).collect()
         };
-        let shown = in_shares(shards, threads, |_| 1, finish).into_iter().flatten();
+        let series = in_shares(shards, threads, |_| 1, finish).into_iter().flatten();
         let (mut counters, mut queues) = (Vec::new(), Vec::new());
-        for (shown, global) in shown {
-            queues.push((shown.queues, global.clone()));
-            counters.push((shown.counters, global));
+        for (series, global) in series {
+            queues.push((series.queues, global.clone()));
+            counters.push((series.counters, global));
         }
         let links = reverse.len();
         let queues = move || {
             let change = |link, change, table: &mut Table<_>| table.change(link, change);
-            OfShards(queues).in_order(links, 1, change)
+            ShardSeries(queues).in_order(links, 1, change)
         };
-        // An input belongs to the link that runs back.
+        // The counter of an input belongs to the reverse link.
         let counters = move || {
-            OfShards(counters).in_order(links, 2, |link, mut change, table| {
+            ShardSeries(counters).in_order(links, 2, |link, mut change, table| {
                 let inq_ps = std::mem::take(&mut change[INQ_PS]);
                 table.change(link, change);
                 table.touch(reverse[link as usize])[INQ_PS] += inq_ps;
             })
         };
-        ((all.queues_ps, all.queues), (all.counters_ps, all.counters)) =
+        let ((queues_ps, queues), (counters_ps, counters)) =
             side_by_side(threads, queues, counters);
+        PortTables { counters_ps, counters, queues_ps, queues }
     }
 
-    /// What a shard of a run that ends at `end` leaves behind, its end being the last instant.
-    fn finish(mut self, end: u64) -> Shown {
-        Probe::opens(&mut self, end);
+    /// The readings of a shard of a run that ends at `end`, which is the last instant.
+    fn finish(mut self, end: u64) -> PortSeries {
+        Probe::begin_window(&mut self, end);
         for link in 0..self.ports.len() {
-            let (port, past, told) =
-                (&mut self.ports[link], &self.pasts[link], &mut self.told[link]);
+            let (port, past, reported) =
+                (&mut self.ports[link], &self.pasts[link], &mut self.reported[link]);
             let input = &self.inputs[link];
-            // In a run broken off the last packets may have gone by credit that came after its end.
+            // In an interrupted run, credit that came after its end may have released
+            // the last packets.
             let (counted, queued) = port.at(past, input, end.max(past.left_at));
-            let counted = Counted { inq_ps: input.at(end), ..counted };
-            let Shown { counters, queues } = &mut self.shown;
+            let counted = PortCounters { inq_ps: input.at(end), ..counted };
+            let PortSeries { counters, queues } = &mut self.series;
             if counters.interval() > 0 {
-                let last = counters.look(end);
-                counters.tell(last, link as u32, counted.numbers(), &mut told.counted);
+                let last = counters.position(end);
+                counters.record(last, link as u32, counted.numbers(), &mut reported.counted);
             }
             if queues.interval() > 0 {
-                let last = queues.look(end);
-                queues.tell(last, link as u32, queued.numbers(), &mut told.queued);
+                let last = queues.position(end);
+                queues.record(last, link as u32, queued.numbers(), &mut reported.queued);
             }
         }
-        self.shown
+        self.series
     }
 }
 
-impl Probe for Ports {
+impl Probe for PortProbe {
     const ON: bool = true;
 
     #[inline]
@@ -404,21 +438,21 @@ impl Probe for Ports {
         true
     }
 
-    /// Starts to fetch what a packet changes at a port. Inputs of a switch lie together.
+    /// Prefetches what a packet changes at a port. The inputs of a switch are adjacent.
     #[inline]
-    fn fetch(&self, link: u32, input: u32) {
+    fn prefetch(&self, link: u32, input: u32) {
         prefetch(&self.ports, link);
         prefetch(&self.inputs, input);
     }
 
     #[inline]
-    fn opens(&mut self, now: u64) {
+    fn begin_window(&mut self, now: u64) {
         if now >= self.next {
             self.sample_all(now);
         }
     }
 
-    fn joins(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+    fn enqueued(&mut self, now: u64, link: u32, wire: u32, input: u32) {
         let input = self.input(now, input);
         input.wait(now, input.waiting + 1);
         let port = self.port(now, link);
@@ -426,7 +460,7 @@ impl Probe for Ports {
         port.waiting_bytes += u64::from(wire);
     }
 
-    fn leaves(&mut self, now: u64, link: u32, wire: u32, input: u32) {
+    fn dequeued(&mut self, now: u64, link: u32, wire: u32, input: u32) {
         let input = self.input(now, input);
         input.wait(now, input.waiting - 1);
         let port = self.port(now, link);
@@ -436,28 +470,28 @@ impl Probe for Ports {
     }
 
     #[inline]
-    fn holds(&mut self, now: u64, link: u32, wire: u32) {
+    fn blocked(&mut self, now: u64, link: u32, wire: u32) {
         let port = self.port(now, link);
         port.wait(now, u32::from(wire > 0));
         port.waiting_bytes = wire.into();
         self.pasts[link as usize].left_at = now;
     }
 
-    /// The transmitter takes on a packet: it begins now, or as the last one ends.
+    /// The transmitter is booked for a packet, which begins now or when the last one ends.
     #[inline(always)]
-    fn sent(&mut self, now: u64, link: u32, slot: Slot, packet: Sent) {
-        let Slot { start, busy_ps, .. } = slot;
+    fn sent(&mut self, now: u64, link: u32, slot: Transmission, packet: SentPacket) {
+        let Transmission { start, busy_ps, .. } = slot;
         if now >= self.next {
             self.catch_up(now, link, packet.input);
         }
         if packet.input == NIL && self.ports[link as usize].waiting > 0 {
-            // An adapter that had no credit has it now.
-            self.holds(now, link, 0);
+            // An adapter that lacked credit has it now.
+            self.blocked(now, link, 0);
         }
         let port = &mut self.ports[link as usize];
         debug_assert_eq!(start, port.until.max(now));
         if port.waiting == 0 && port.wire == packet.wire {
-            // The last one before it began as long before it, or before now.
+            // The previous packet began one packet time earlier, or before now.
             port.queue_ps += (start - now).min(port.packet_ps);
         } else {
             port.take_on(&mut self.pasts[link as usize], now, start, (packet.wire, busy_ps));
@@ -473,20 +507,21 @@ impl Probe for Ports {
     fn hop(&mut self, _: u64, _: Hop, _: bool, _: &mut Mark, _: u64) {}
 
     #[inline]
-    fn delivered(&mut self, _: u64, _: Arrival, _: Mark) {}
+    fn delivered(&mut self, _: u64, _: DeliveredPacket, _: Mark) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A port and the input that all its packets come by, stepped through time, a picosecond each.
+    /// A model of a port and the input that all its packets come by, stepped one picosecond at
+    /// a time.
     #[derive(Default)]
     struct Stepped {
-        /// First and last picosecond and bytes of what it has taken on.
+        /// First and last picosecond, and bytes, of each booking.
         bookings: Vec<(u64, u64, u64)>,
         waiting: u64,
-        counted: Counted,
+        counted: PortCounters,
     }
 
     impl Stepped {
@@ -499,19 +534,19 @@ mod tests {
             self.counted.inq_ps += u64::from(booked || self.waiting > 0);
         }
 
-        fn show(&mut self, time: u64) -> (Counted, Queued) {
+        fn show(&mut self, time: u64) -> (PortCounters, QueueLengths) {
             let part = |&(start, end, wire): &(u64, u64, u64)| {
                 wire * (time.clamp(start, end) - start) / (end - start)
             };
             let sent = self.bookings.iter().map(part).sum();
             let over = self.bookings.iter().filter(|booking| booking.1 <= time).count();
             let taken: u64 = self.bookings.iter().map(|booking| booking.2).sum();
-            let queued = Queued {
+            let queued = QueueLengths {
                 waiting_bytes: 7 * self.waiting,
                 booked_bytes: taken - sent,
                 packets: (self.bookings.len() - over) as u32 + self.waiting as u32,
             };
-            (Counted { bytes: sent, packets: over as u64, ..self.counted }, queued)
+            (PortCounters { bytes: sent, packets: over as u64, ..self.counted }, queued)
         }
     }
 
@@ -519,35 +554,35 @@ mod tests {
     fn closed_forms_show_what_stepping_through_time_shows() {
         const EVERY: [u64; 2] = [13, 8];
         let (mut ports, mut stepped) =
-            (Ports::new(1, EVERY[0], EVERY[1], 9999), Stepped::default());
+            (PortProbe::new(1, EVERY[0], EVERY[1], 9999), Stepped::default());
         let (mut expected, mut queued) = (Vec::new(), Vec::new());
         let (mut free, mut draw) = (0, 1u64);
         for time in 0..20_000u64 {
-            let shown = stepped.show(time);
-            expected.extend(time.is_multiple_of(EVERY[0]).then_some((time / EVERY[0], shown.0)));
-            queued.extend(time.is_multiple_of(EVERY[1]).then_some((time / EVERY[1], shown.1)));
+            let series = stepped.show(time);
+            expected.extend(time.is_multiple_of(EVERY[0]).then_some((time / EVERY[0], series.0)));
+            queued.extend(time.is_multiple_of(EVERY[1]).then_some((time / EVERY[1], series.1)));
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let dice = draw >> 40;
             // Quiet times, busy times, and a window now and then.
             if dice % 5 == 0 {
-                ports.opens(time);
+                ports.begin_window(time);
             }
             if time / 500 % 3 > 0 && dice % 11 == 0 {
                 stepped.waiting += 1;
-                ports.joins(time, 0, 7, 0);
+                ports.enqueued(time, 0, 7, 0);
             } else if stepped.waiting > 0 && dice % 7 == 0 {
                 stepped.waiting -= 1;
-                ports.leaves(time, 0, 7, 0);
+                ports.dequeued(time, 0, 7, 0);
             }
             if time / 500 % 3 > 0 && dice % 13 < 2 {
-                // Mostly of one size, which takes the same time always.
+                // Mostly of one size, which always takes the same time.
                 let (wire, busy_ps) =
                     [(50, 9), (50, 9), (50, 9), (3, 1), (31, 6)][dice as usize % 5];
                 let start = time.max(free);
                 free = start + busy_ps;
                 stepped.bookings.push((start, free, wire.into()));
-                let slot = Slot { start, busy_ps, stall_ps: 0 };
-                ports.sent(time, 0, slot, Sent { wire, observed: true, input: 0 });
+                let slot = Transmission { start, busy_ps, stall_ps: 0 };
+                ports.sent(time, 0, slot, SentPacket { wire, observed: true, input: 0 });
             }
             stepped.step(time);
         }
@@ -556,10 +591,9 @@ mod tests {
         queued.push((end.div_ceil(EVERY[1]), stepped.show(end).1));
         expected.dedup_by_key(|row| row.1);
         queued.dedup_by_key(|row| row.1);
-        let Counted { stall_ps, queue_ps, inq_ps, .. } = stepped.counted;
+        let PortCounters { stall_ps, queue_ps, inq_ps, .. } = stepped.counted;
         assert!(stall_ps > 500 && queue_ps > 500 && inq_ps > stall_ps + 500);
-        let mut all = Probed::default();
-        Ports::join(vec![(ports, vec![0])], end, &[0], 2, &mut all);
+        let all = PortProbe::join(vec![(ports, vec![0])], end, &[0], 2);
         let rows = all.counters.iter().map(|row| (row.instant.into(), row.value));
         assert_eq!(rows.collect::<Vec<_>>(), expected[1..]);
         let rows = all.queues.iter().map(|row| (row.instant.into(), row.value));

@@ -1,48 +1,48 @@
-//! What ports show at an instant.
+//! Readings of a port at an instant.
 
-use super::sampled::Reading;
+use super::series::Reading;
 
-/// What a port has counted since the start of the run.
+/// Counters of a port since the start of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Bytes sent, those of a packet under way included.
+pub struct PortCounters {
+    /// Bytes sent, including those of a packet being sent.
     pub bytes: u64,
-    /// Packets sent whole.
+    /// Packets sent completely.
     pub packets: u64,
     /// Time sending.
     pub busy_ps: u64,
-    /// Time with data and an idle transmitter, for want of credit: PortXmitWait.
+    /// Time with data but no credit, the transmitter being idle: PortXmitWait.
     pub stall_ps: u64,
-    /// Time with data that waited while the transmitter sent other data.
+    /// Time in which data waited while the transmitter sent other data.
     pub queue_ps: u64,
-    /// Time the input buffer at the far end, if that is a switch, held a packet that could have left and
-    /// had not begun to: what Cray's routers call an inq stall.
+    /// Time in which the input buffer at the far end, if that is a switch, held a packet that
+    /// could have left and had not begun to: what Cray's routers call an inq stall.
     pub inq_ps: u64,
 }
 
-/// What a port has to send.
+/// Queue lengths of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Queued {
-    /// Bytes in line.
+pub struct QueueLengths {
+    /// Bytes waiting for credit.
     pub waiting_bytes: u64,
-    /// Bytes the transmitter has taken on and not sent yet: they have their credit.
+    /// Bytes booked on the transmitter and not sent yet; they have credit.
     pub booked_bytes: u64,
-    /// Packets of both kinds, one that is being sent included.
+    /// Packets of both kinds, including one that is being sent.
     pub packets: u32,
 }
 
-/// The place of [`Counted::inq_ps`] among the numbers.
+/// Index of [`PortCounters::inq_ps`] among the numbers.
 pub(super) const INQ_PS: usize = 5;
 
-impl Counted {
-    /// Its numbers, in the order of the table.
+impl PortCounters {
+    /// Its numbers, in column order.
     pub(super) fn numbers(&self) -> [u64; Self::NUMBERS] {
         let Self { bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps } = *self;
         [bytes, packets, busy_ps, stall_ps, queue_ps, inq_ps]
     }
 }
 
-impl Reading for Counted {
+impl Reading for PortCounters {
     const NUMBERS: usize = 6;
 
     fn of(number: impl Fn(usize) -> u64) -> Self {
@@ -57,15 +57,15 @@ impl Reading for Counted {
     }
 }
 
-impl Queued {
-    /// Its numbers, in the order of the table.
+impl QueueLengths {
+    /// Its numbers, in column order.
     pub(super) fn numbers(&self) -> [u64; Self::NUMBERS] {
         let Self { waiting_bytes, booked_bytes, packets } = *self;
         [waiting_bytes, booked_bytes, packets.into()]
     }
 }
 
-impl Reading for Queued {
+impl Reading for QueueLengths {
     const NUMBERS: usize = 3;
 
     fn of(number: impl Fn(usize) -> u64) -> Self {

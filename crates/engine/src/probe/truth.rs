@@ -1,35 +1,35 @@
-//! What really crossed links, by window.
+//! Ground truth: traffic of each link, per window.
 //!
-//! Most packets are of one size: in each window a number a link counts them. All else goes to the end of
-//! a log of the window, which the simulator's loop does not read. A window is added up and put in order
-//! of links at the end, its log also when that takes more memory than what becomes of it.
+//! Most packets are of one size: in each window a counter per link counts them. Everything else is
+//! appended to a log of the window, which the event loop never reads. A window is summed and sorted
+//! by link at the end; its log also earlier when it takes more memory than its sums.
 
-use tailback_telemetry::{BLOCK, Block, Log, Sorting, append, in_shares, table};
+use tailback_telemetry::{BLOCK, Block, Log, RadixSorter, append, in_shares, table};
 
-use super::{Sent, Slot};
-use crate::link::Link;
-use crate::wire::Wire;
+use super::{SentPacket, Transmission};
+use crate::network::cable::Cable;
+use crate::network::link::Link;
 
 table! {
-    /// The table of truth: one entry a window and link with traffic, in this order: bytes sent, time
-    /// sending, time with data but no credit, packets sent and those of them of observed jobs, packets
-    /// that met congestion and those of them of observed jobs.
-    Truths: window, link, bytes, busy_ps, stall_ps, packets, observed_packets, congested_packets,
+    /// The table of ground truth, with one row per window and link with traffic, in this order:
+    /// bytes sent, time sending, time with data but no credit, packets sent, those of observed
+    /// jobs, packets that met congestion, those of observed jobs.
+    TruthTable: window, link, bytes, busy_ps, stall_ps, packets, observed_packets, congested_packets,
     observed_congested_packets,
 }
 
-/// How many sums a link has.
+/// Number of sums per link.
 const SUMS: usize = 7;
 
-/// Which is which, in the order of the table. After packets come those of observed jobs.
+/// Indices of the sums, in column order. Packets of observed jobs follow all packets.
 const BYTES: usize = 0;
 const BUSY_PS: usize = 1;
 const STALL_PS: usize = 2;
 const PACKETS: usize = 3;
 const CONGESTED: usize = 5;
 
-impl Truths {
-    /// Appends sums of a window, of links that follow `first` by so many `places`.
+impl TruthTable {
+    /// Appends the sums of a window for the links `first` + each of `places`.
     fn extend(&mut self, window: u32, first: u32, places: &[u8], sums: &[[u64; BLOCK]; SUMS]) {
         self.window.extend(std::iter::repeat_n(window.into(), places.len()));
         self.link.extend(places.iter().map(|&place| u64::from(first) + u64::from(place)));
@@ -46,47 +46,46 @@ impl Truths {
     }
 }
 
-/// What happened at a link.
+/// An entry about a link.
 #[derive(Debug, Clone, Copy)]
-struct Noted<T> {
+struct LinkEntry<T> {
     link: u32,
     what: T,
 }
 
-/// A packet of another size than most was sent, its bytes; or one met congestion, 0. In the highest bit
-/// whether it is of an observed job.
-type Noticed = Noted<u32>;
+/// Either the bytes of a packet that is not full-sized, or 0 for a packet that met congestion. The
+/// highest bit says whether it is of an observed job.
+type PacketEntry = LinkEntry<u32>;
 
-/// Packets of a link that a number of the list has room for: short, for all links of a window are to fit a core's
-/// nearest cache.
-type Few = u8;
+/// Counter of full packets: small, because the counters of all links of a window should fit in the
+/// L1 cache.
+type PacketCount = u8;
 
-/// Of a [`Noticed`].
+/// The flag bit of a [`PacketEntry`].
 const OBSERVED: u32 = 31;
 
-/// What happened in a window.
+/// The log of a window.
 #[derive(Debug, Default)]
-struct Page {
-    /// For each link how many full packets it sent, of jobs that are not observed and of those that
-    /// are; of no link if there was none yet.
-    full: [Vec<Few>; 2],
-    /// All else, since it was last added up.
-    noticed: Log<Noticed>,
-    /// Packets that had waited at an idle link: for how long.
-    stalled: Log<Noted<u64>>,
-    /// Sums of the logs until then, and what there was no room for in `full`; by numbers over the whole
-    /// fabric.
-    rows: Vec<Noted<[u64; SUMS]>>,
+struct WindowLog {
+    /// Full packets that each link sent, of jobs that are not observed and of those that are;
+    /// empty if there were none yet.
+    full: [Vec<PacketCount>; 2],
+    /// Other packets since the log was last summed.
+    noticed: Log<PacketEntry>,
+    /// How long packets waited for credit at an idle link.
+    stalled: Log<LinkEntry<u64>>,
+    /// Earlier sums of the logs, and overflows of `full`; by fabric number.
+    rows: Vec<LinkEntry<[u64; SUMS]>>,
 }
 
-impl Page {
-    /// Entries of its logs.
+impl WindowLog {
+    /// Number of log entries.
     fn len(&self) -> usize {
         self.noticed.len() + self.stalled.len() + self.rows.len()
     }
 
-    /// The page of the window that it is joined with.
-    fn join(&mut self, mut other: Self, links: &Numbered) {
+    /// Merges the log of the window that it is joined with.
+    fn join(&mut self, mut other: Self, links: &ShardLinks) {
         for (observed, more) in [false, true].into_iter().zip(other.full) {
             let full = &mut self.full[usize::from(observed)];
             if full.is_empty() {
@@ -111,66 +110,66 @@ impl Page {
 
 /// The links of a shard.
 #[derive(Debug)]
-struct Numbered {
-    /// Number of each over the whole fabric, in order.
+struct ShardLinks {
+    /// Fabric number of each, ascending.
     global: Vec<u32>,
-    wire: Vec<Wire>,
+    wire: Vec<Cable>,
     /// Bytes of a full packet.
     full: u32,
 }
 
-impl Numbered {
-    /// More full packets of a link than [`Page::full`] has room for.
+impl ShardLinks {
+    /// The overflow of a counter of [`WindowLog::full`].
     #[cold]
-    fn too_many_of(&self, link: u32, observed: bool) -> Noted<[u64; SUMS]> {
-        let packets = 1 << Few::BITS;
-        let busy_ps = packets * self.wire[link as usize].serialization(self.full);
+    fn too_many_of(&self, link: u32, observed: bool) -> LinkEntry<[u64; SUMS]> {
+        let packets = 1 << PacketCount::BITS;
+        let busy_ps = packets * self.wire[link as usize].serialization_ps(self.full);
         let of_observed = if observed { packets } else { 0 };
         let what = [packets * u64::from(self.full), busy_ps, 0, packets, of_observed, 0, 0];
-        Noted { link: self.global[link as usize], what }
+        LinkEntry { link: self.global[link as usize], what }
     }
 }
 
-/// What crossed the links of a shard, which numbers them.
+/// Traffic of the links of a shard.
 #[derive(Debug)]
-pub(super) struct Ledger {
-    links: Numbered,
-    pages: Vec<Page>,
-    /// For logs that are added up before the end.
-    tally: Tally,
+pub(super) struct TruthLog {
+    links: ShardLinks,
+    pages: Vec<WindowLog>,
+    /// Buffers for logs that are summed before the end.
+    tally: LogSummer,
 }
 
-/// A log is added up when it has so many entries for each link: they take as much memory as a row.
+/// A log is summed when it has this many entries per link, which take as much memory as a row.
 const MOST: usize = 4;
 
-impl Ledger {
-    /// For these links, in order of their numbers, where most packets are of `full` bytes.
+impl TruthLog {
+    /// For these links, in ascending order, where most packets are of `full` bytes.
     pub fn new(links: &[Link], full: u32) -> Self {
-        let (global, wire) = links.iter().map(|link| (link.global, link.wire)).unzip();
-        let links = Numbered { global, wire, full };
-        Self { links, pages: Vec::new(), tally: Tally::default() }
+        let (global, wire) = links.iter().map(|link| (link.global, link.cable)).unzip();
+        let links = ShardLinks { global, wire, full };
+        Self { links, pages: Vec::new(), tally: LogSummer::default() }
     }
 
     /// A link sends a packet in a window.
     #[inline(always)]
-    pub fn sent(&mut self, window: u32, link: u32, slot: Slot, packet: Sent) {
-        let Sent { wire, observed, .. } = packet;
+    pub fn sent(&mut self, window: u32, link: u32, slot: Transmission, packet: SentPacket) {
+        let SentPacket { wire, observed, .. } = packet;
         let page = &mut self.pages[window as usize];
         if wire == self.links.full {
             let full = &mut page.full[usize::from(observed)];
             match full.get_mut(link as usize) {
-                Some(&mut Few::MAX) | None => self.sent_full(window, link, observed),
+                Some(&mut PacketCount::MAX) | None => self.sent_full(window, link, observed),
                 Some(packets) => *packets += 1,
             }
         } else {
-            page.noticed.push(Noted { link, what: wire | u32::from(observed) << OBSERVED });
+            page.noticed.push(LinkEntry { link, what: wire | u32::from(observed) << OBSERVED });
         }
         if slot.stall_ps > 0 {
-            self.pages[window as usize].stalled.push(Noted { link, what: slot.stall_ps });
+            self.pages[window as usize].stalled.push(LinkEntry { link, what: slot.stall_ps });
         }
     }
 
-    /// A full packet that [`Page::full`] has no room for.
+    /// Counts a full packet whose counter overflows or does not exist yet.
     #[cold]
     fn sent_full(&mut self, window: u32, link: u32, observed: bool) {
         let page = &mut self.pages[window as usize];
@@ -186,9 +185,9 @@ impl Ledger {
 
     /// A packet met congestion in a window.
     #[inline]
-    pub fn met(&mut self, window: u32, link: u32, observed: bool) {
+    pub fn congested(&mut self, window: u32, link: u32, observed: bool) {
         let what = u32::from(observed) << OBSERVED;
-        self.pages[window as usize].noticed.push(Noted { link, what });
+        self.pages[window as usize].noticed.push(LinkEntry { link, what });
     }
 
     /// Number of windows.
@@ -197,32 +196,32 @@ impl Ledger {
         self.pages.len()
     }
 
-    /// Makes it so many.
+    /// Grows to `windows` windows.
     pub fn grow(&mut self, windows: usize) {
-        self.pages.resize_with(windows, Page::default);
+        self.pages.resize_with(windows, WindowLog::default);
     }
 
-    /// Counts a window if it has grown long.
+    /// Sums the log of a window if it has grown long.
     #[inline]
-    pub fn look_at(&mut self, window: usize) {
+    pub fn compact_if_long(&mut self, window: usize) {
         if self.pages.get(window).is_some_and(|page| page.len() > MOST * self.links.global.len()) {
-            self.count(window);
+            self.compact(window);
         }
     }
 
     #[cold]
-    fn count(&mut self, window: usize) {
+    fn compact(&mut self, window: usize) {
         let page = std::mem::take(&mut self.pages[window]);
-        let logs = Page { full: Default::default(), ..page };
+        let logs = WindowLog { full: Default::default(), ..page };
         let mut rows = Vec::new();
         let links = std::slice::from_ref(&self.links);
         self.tally.sum(vec![logs], links, |first, places, sums| {
-            rows.extend(places.iter().map(|&place| Noted {
+            rows.extend(places.iter().map(|&place| LinkEntry {
                 link: first + u32::from(place),
                 what: sums.map(|sums| sums[usize::from(place)]),
             }));
         });
-        self.pages[window] = Page { full: page.full, rows, ..Page::default() };
+        self.pages[window] = WindowLog { full: page.full, rows, ..WindowLog::default() };
     }
 
     /// Merges windows in pairs.
@@ -231,25 +230,26 @@ impl Ledger {
         while let Some(mut page) = pages.next() {
             page.join(pages.next().unwrap_or_default(), &self.links);
             self.pages.push(page);
-            self.look_at(self.pages.len() - 1);
+            self.compact_if_long(self.pages.len() - 1);
         }
     }
 
-    /// The table of what the shards' ledgers hold, whose windows are of one length. Uses so many threads.
-    pub fn finish(ledgers: Vec<Self>, threads: usize) -> Truths {
+    /// The table of the logs of all shards, whose windows are of equal length. Uses `threads`
+    /// threads.
+    pub fn finish(ledgers: Vec<Self>, threads: usize) -> TruthTable {
         let windows = ledgers.iter().map(Self::windows).max().unwrap_or(0);
         let all: usize = ledgers.iter().map(|ledger| ledger.links.global.len()).sum();
-        let (mut pages, mut links): (Vec<Vec<Page>>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut pages, mut links): (Vec<Vec<WindowLog>>, Vec<_>) = (Vec::new(), Vec::new());
         pages.resize_with(windows, Vec::new);
         for mut ledger in ledgers {
             ledger.grow(windows);
             pages.iter_mut().zip(ledger.pages).for_each(|(pages, page)| pages.push(page));
             links.push(ledger.links);
         }
-        let weight = |pages: &Vec<Page>| all + pages.iter().map(Page::len).sum::<usize>();
+        let weight = |pages: &Vec<WindowLog>| all + pages.iter().map(WindowLog::len).sum::<usize>();
         let tables = in_shares(pages, threads, weight, |first, share| {
-            let mut table = Truths::with_capacity(share.len() * all);
-            let mut tally = Tally::default();
+            let mut table = TruthTable::with_capacity(share.len() * all);
+            let mut tally = LogSummer::default();
             for (window, pages) in (first as u32..).zip(share) {
                 tally.sum(pages, &links, |first, places, sums| {
                     table.extend(window, first, places, sums);
@@ -257,31 +257,31 @@ impl Ledger {
             }
             table
         });
-        Truths::default().append(tables.into_iter())
+        TruthTable::default().append(tables.into_iter())
     }
 }
 
-/// Adds up what happened in a window, in order of links. Its memory is used for every window.
+/// Sums the logs of a window in order of links. Its buffers are reused for every window.
 #[derive(Debug, Default)]
-struct Tally {
-    /// Of each shard.
-    logs: Vec<(Sorting<Noticed>, Sorting<Noted<u64>>)>,
+struct LogSummer {
+    /// Sorting buffers of each shard.
+    logs: Vec<(RadixSorter<PacketEntry>, RadixSorter<LinkEntry<u64>>)>,
     block: Block<SUMS>,
 }
 
-impl Tally {
-    /// Hands out the sums on `pages`, one of each shard with these `links`, block by block and in order:
-    /// the first link of the block, the places of those it has, and all sums.
+impl LogSummer {
+    /// Calls `each` for the sums of `pages`, one per shard with its `links`, in order of
+    /// blocks: the first link of the block, the offsets of links with traffic, and all sums.
     fn sum(
         &mut self,
-        mut pages: Vec<Page>,
-        links: &[Numbered],
+        mut pages: Vec<WindowLog>,
+        links: &[ShardLinks],
         mut each: impl FnMut(u32, &[u8], &[[u64; BLOCK]; SUMS]),
     ) {
         self.logs.resize_with(links.len(), Default::default);
         let shards = self.logs.iter_mut().zip(&mut pages).zip(links);
         let mut rests: Vec<_> =
-            shards.map(|((logs, page), links)| Rest::of(page, links, logs)).collect();
+            shards.map(|((logs, page), links)| SortedLog::of(page, links, logs)).collect();
         let last = links.iter().filter_map(|links| links.global.last()).max();
         for first in (0..last.map_or(0, |last| last + 1)).step_by(BLOCK) {
             rests.iter_mut().for_each(|rest| rest.count(first, &mut self.block));
@@ -290,22 +290,22 @@ impl Tally {
     }
 }
 
-/// The rest of a page, in order of links.
-struct Rest<'a> {
-    links: &'a Numbered,
-    /// The first link that is not counted.
+/// The unread part of a window's log, in order of links.
+struct SortedLog<'a> {
+    links: &'a ShardLinks,
+    /// The first link that has not been summed.
     next: usize,
-    full: &'a [Vec<Few>; 2],
-    noticed: &'a [Noticed],
-    stalled: &'a [Noted<u64>],
-    rows: &'a [Noted<[u64; SUMS]>],
+    full: &'a [Vec<PacketCount>; 2],
+    noticed: &'a [PacketEntry],
+    stalled: &'a [LinkEntry<u64>],
+    rows: &'a [LinkEntry<[u64; SUMS]>],
 }
 
-impl<'a> Rest<'a> {
+impl<'a> SortedLog<'a> {
     fn of(
-        page: &'a mut Page,
-        links: &'a Numbered,
-        (noticed, stalled): &'a mut (Sorting<Noticed>, Sorting<Noted<u64>>),
+        page: &'a mut WindowLog,
+        links: &'a ShardLinks,
+        (noticed, stalled): &'a mut (RadixSorter<PacketEntry>, RadixSorter<LinkEntry<u64>>),
     ) -> Self {
         let block = |link: u32| u64::from(links.global[link as usize]) / BLOCK as u64;
         page.rows.sort_unstable_by_key(|row| row.link);
@@ -319,10 +319,10 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Counts the links of the block that begins with `first`.
+    /// Adds the links of the block that begins with `first`.
     fn count(&mut self, first: u32, block: &mut Block<SUMS>) {
-        let Numbered { global, wire, .. } = self.links;
-        // Of no more links than the block has.
+        let ShardLinks { global, wire, .. } = self.links;
+        // At most the links of a block.
         let links = &global[self.next..global.len().min(self.next + BLOCK)];
         let begin = self.next;
         self.next += links.partition_point(|&link| link - first < BLOCK as u32);
@@ -334,20 +334,20 @@ impl<'a> Rest<'a> {
                     let (place, packets) = (link as u8, u64::from(packets));
                     block.touch(place, packets > 0);
                     *block.sum(BYTES, place) += packets * u64::from(self.links.full);
-                    *block.sum(BUSY_PS, place) += packets * wire.serialization(self.links.full);
+                    *block.sum(BUSY_PS, place) += packets * wire.serialization_ps(self.links.full);
                     *block.sum(PACKETS, place) += packets;
                     *block.sum(PACKETS + 1, place) += if observed { packets } else { 0 };
                 });
             }
         }
-        while let Some((&Noted { link, what }, rest)) = self.noticed.split_first()
+        while let Some((&LinkEntry { link, what }, rest)) = self.noticed.split_first()
             && (link as usize) < self.next
         {
             let (bytes, observed) = (what & !(1 << OBSERVED), what >> OBSERVED);
             let place = global[link as usize] as u8;
             let (kind, busy_ps) = match bytes {
                 0 => (CONGESTED, 0),
-                _ => (PACKETS, wire[link as usize].serialization(bytes)),
+                _ => (PACKETS, wire[link as usize].serialization_ps(bytes)),
             };
             block.touch(place, true);
             *block.sum(BYTES, place) += u64::from(bytes);
@@ -356,7 +356,7 @@ impl<'a> Rest<'a> {
             *block.sum(kind + 1, place) += u64::from(observed);
             self.noticed = rest;
         }
-        while let Some((&Noted { link, what }, rest)) = self.stalled.split_first()
+        while let Some((&LinkEntry { link, what }, rest)) = self.stalled.split_first()
             && (link as usize) < self.next
         {
             let place = global[link as usize] as u8;
@@ -382,15 +382,15 @@ pub(super) mod tests {
 
     const LINKS: u32 = 5;
 
-    /// Links with these numbers, of so many gigabits per second.
+    /// Links with these numbers at `gbps`.
     pub fn links(numbers: impl Iterator<Item = u32>, gbps: f64) -> Vec<Link> {
-        numbers.map(|number| Link::lone(number, Wire::new(gbps, 0))).collect()
+        numbers.map(|number| Link::isolated(number, Cable::new(gbps, 0))).collect()
     }
 
-    /// Sends so many packets of two sizes by `LINKS` links, half of them observed, and merges windows
-    /// three times; returns the ledger and what it should say.
-    fn send(packets: u64, links: &[Link]) -> (Ledger, BTreeMap<(u32, u32), [u64; SUMS]>) {
-        let mut ledger = Ledger::new(links, 4096);
+    /// Sends `packets` packets of two sizes by `LINKS` links, half of them observed, and merges
+    /// windows three times; returns the log and the expected sums.
+    fn send(packets: u64, links: &[Link]) -> (TruthLog, BTreeMap<(u32, u32), [u64; SUMS]>) {
+        let mut ledger = TruthLog::new(links, 4096);
         let mut expected: BTreeMap<(u32, u32), [u64; SUMS]> = BTreeMap::new();
         let mut halvings = 0;
         for number in 0..packets {
@@ -404,14 +404,14 @@ pub(super) mod tests {
             ledger.grow(window as usize + 1);
             let (observed, stall_ps) = (draw & 1 > 0, draw % 7 / 6 * 1000);
             let wire = if draw >> 16 & 3 == 0 { 32 } else { 4096 };
-            let busy_ps = links[0].wire.serialization(wire);
-            let slot = Slot { start: 0, busy_ps, stall_ps };
-            ledger.sent(window, link, slot, Sent { wire, observed, input: 0 });
+            let busy_ps = links[0].cable.serialization_ps(wire);
+            let slot = Transmission { start: 0, busy_ps, stall_ps };
+            ledger.sent(window, link, slot, SentPacket { wire, observed, input: 0 });
             let truth = expected.entry((window << halvings, link)).or_default();
             let row = [wire.into(), busy_ps, stall_ps, 1, observed.into(), 0, 0];
             truth.iter_mut().zip(row).for_each(|(sum, more)| *sum += more);
             if draw >> 8 & 3 == 0 {
-                ledger.met(window, link, observed);
+                ledger.congested(window, link, observed);
                 truth[CONGESTED] += 1;
                 truth[CONGESTED + 1] += u64::from(observed);
             }
@@ -419,7 +419,7 @@ pub(super) mod tests {
         (ledger, expected)
     }
 
-    fn rows(table: &Truths) -> Vec<[u64; 9]> {
+    fn rows(table: &TruthTable) -> Vec<[u64; 9]> {
         let columns = [
             &table.window,
             &table.link,
@@ -437,7 +437,7 @@ pub(super) mod tests {
 
     #[test]
     fn tables_are_the_sums_in_order_of_window_and_link() {
-        // Few packets; windows that are counted before the end; times beyond 32 bits.
+        // Few packets; windows that are summed before the end; times beyond 32 bits.
         for (packets, gbps, threads) in [(300, 100.0, 1), (90_000, 400.0, 2), (600, 0.000_2, 3)] {
             let (even, odd) = (|link| 2 * link, |link| 2 * link + 1);
             let (first, expected) = send(packets, &links((0..LINKS).map(even), gbps));
@@ -449,7 +449,7 @@ pub(super) mod tests {
                     sum.iter_mut().zip(row).for_each(|(sum, more)| *sum += more);
                 }
             }
-            let rows = rows(&Ledger::finish(vec![first, second], threads));
+            let rows = rows(&TruthLog::finish(vec![first, second], threads));
             let expected = sums.into_iter().map(|((window, link), sum)| {
                 std::array::from_fn(|c| {
                     [window, link].get(c).copied().unwrap_or_else(|| sum[c - 2])
@@ -461,33 +461,33 @@ pub(super) mod tests {
 
     #[test]
     fn a_link_may_send_more_packets_than_a_number_has_room_for() {
-        let mut ledger = Ledger::new(&links(0..1, 100.0), 100);
+        let mut ledger = TruthLog::new(&links(0..1, 100.0), 100);
         ledger.grow(2);
-        let slot = Slot { start: 0, busy_ps: 8000, stall_ps: 0 };
+        let slot = Transmission { start: 0, busy_ps: 8000, stall_ps: 0 };
         for (window, packets) in [(0, 40_000), (1, 100_000)] {
             for number in 0..packets {
                 let observed = number % 8 > 0;
-                ledger.sent(window, 0, slot, Sent { wire: 100, observed, input: 0 });
+                ledger.sent(window, 0, slot, SentPacket { wire: 100, observed, input: 0 });
             }
         }
         ledger.double_windows();
         let expected = [0, 0, 14_000_000, 1_120_000_000, 0, 140_000, 122_500, 0, 0];
-        assert_eq!(rows(&Ledger::finish(vec![ledger], 1)), [expected]);
+        assert_eq!(rows(&TruthLog::finish(vec![ledger], 1)), [expected]);
     }
 
     #[test]
     fn merging_windows_keeps_pages_short() {
-        let mut ledger = Ledger::new(&links(0..LINKS, 100.0), 4096);
+        let mut ledger = TruthLog::new(&links(0..LINKS, 100.0), 4096);
         for window in 0..256 {
             ledger.grow(window as usize + 1);
             for link in 0..LINKS {
-                let slot = Slot { start: 0, busy_ps: 1, stall_ps: 1 };
-                ledger.sent(window, link, slot, Sent { wire: 1, observed: true, input: 0 });
+                let slot = Transmission { start: 0, busy_ps: 1, stall_ps: 1 };
+                ledger.sent(window, link, slot, SentPacket { wire: 1, observed: true, input: 0 });
             }
         }
         (0..8).for_each(|_| ledger.double_windows());
         assert!(ledger.pages[0].len() <= 2 * MOST * LINKS as usize);
-        let table = Ledger::finish(vec![ledger], 1);
+        let table = TruthLog::finish(vec![ledger], 1);
         assert!(table.packets.iter().eq([256; LINKS as usize]));
     }
 }

@@ -3,10 +3,10 @@
 
 use std::ops::ControlFlow;
 
-use tailback_engine::{EngineError, Outcome, Placement, Program, Settings, Work, simulate};
-use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Sideways, Tie};
+use tailback_engine::{EngineError, Outcome, Parallelism, Placement, Program, Settings, simulate};
+use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Horizontal, Tie};
 use tailback_fabric::{
-    Arrangement, CableList, Fabric, Plan, Routes, Rule, dragonfly, dragonfly_plus, fat_tree,
+    Arrangement, CableList, Fabric, Plan, Routes, RoutingRule, dragonfly, dragonfly_plus, fat_tree,
     hyperx, modified_tree, pgft, torus, yellowstone,
 };
 
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
-    pub fn new(name: &'static str, fabric: Fabric, rule: Rule) -> Self {
+    pub fn new(name: &'static str, fabric: Fabric, rule: RoutingRule) -> Self {
         let plan = Plan::new(&fabric, rule).expect("a fabric with its own rule");
         Self { name, fabric, plan }
     }
@@ -48,7 +48,7 @@ impl Case {
 
     /// Runs `program`, rank i on `nodes[i]`.
     pub fn run_at(&self, settings: &Settings, program: &Program, nodes: &[u32]) -> Outcome {
-        let work = Work::default();
+        let work = Parallelism::default();
         self.try_run(settings, program, nodes, work)
             .unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
@@ -59,7 +59,7 @@ impl Case {
         settings: &Settings,
         program: &Program,
         nodes: &[u32],
-        work: Work,
+        work: Parallelism,
     ) -> Result<Outcome, EngineError> {
         let placement = Placement {
             node: nodes.to_vec(),
@@ -76,7 +76,7 @@ impl Case {
 /// Up/down routes of a tree or of any fabric.
 pub fn up_down(name: &'static str, fabric: Fabric) -> Case {
     let routes = Routes::up_down(&fabric).expect("a connected fabric");
-    Case::new(name, fabric, Rule::Table(routes))
+    Case::new(name, fabric, RoutingRule::Table(routes))
 }
 
 /// Switches (numbered after the nodes) and cables written down one by one: (a, b, Gb/s).
@@ -121,7 +121,7 @@ pub fn grid(dims: &[(u32, bool, &[f64])], nodes_per_switch: u32, node_gbps: f64)
     let fabric = torus::build(&shape).expect("a torus");
     let sizes: Vec<u32> = dims.iter().map(|d| d.0).collect();
     let rule = DimensionOrder::new(&fabric, &sizes, Tie::Parity, true, false);
-    Case::new("torus", fabric, Rule::DimensionOrder(rule.expect("its own rule")))
+    Case::new("torus", fabric, RoutingRule::DimensionOrder(rule.expect("its own rule")))
 }
 
 /// Every topology once, its links slower the farther they are from the nodes, so that the last link
@@ -138,7 +138,7 @@ pub fn every_topology() -> Vec<Case> {
     };
     let fabric = hyperx::build(&shape).expect("a HyperX");
     let rule = AllToAll::new(&fabric, &[4, 3], false).expect("its own rule");
-    cases.push(Case::new("hyperx", fabric, Rule::AllToAll(rule)));
+    cases.push(Case::new("hyperx", fabric, RoutingRule::AllToAll(rule)));
     cases.extend(groups());
     cases
 }
@@ -173,8 +173,8 @@ fn trees() -> Vec<Case> {
         delay_ps: [CABLE; 3],
     };
     let fabric = modified_tree::build(&shape).expect("a modified tree");
-    let rule = Sideways::new(&fabric, 3, 2, 1).expect("its own rule");
-    let sideways = Case::new("modified tree", fabric, Rule::Sideways(rule));
+    let rule = Horizontal::new(&fabric, 3, 2, 1).expect("its own rule");
+    let sideways = Case::new("modified tree", fabric, RoutingRule::Horizontal(rule));
     let shape = yellowstone::Shape {
         hosts_per_tor: 3,
         tors_per_group: 2,
@@ -205,7 +205,7 @@ fn groups() -> Vec<Case> {
     };
     let fabric = dragonfly::build(&shape).expect("a dragonfly");
     let rule = Groups::new(&fabric, false, true).expect("its own rule");
-    let one = Case::new("dragonfly", fabric, Rule::Groups(rule));
+    let one = Case::new("dragonfly", fabric, RoutingRule::Groups(rule));
     let shape = dragonfly_plus::Shape {
         nodes_per_leaf: 2,
         leaves: 4,
@@ -218,5 +218,5 @@ fn groups() -> Vec<Case> {
     };
     let fabric = dragonfly_plus::build(&shape).expect("a dragonfly+");
     let rule = Groups::new(&fabric, false, true).expect("its own rule");
-    vec![one, Case::new("dragonfly+", fabric, Rule::Groups(rule))]
+    vec![one, Case::new("dragonfly+", fabric, RoutingRule::Groups(rule))]
 }

@@ -4,10 +4,11 @@
 use std::ops::ControlFlow;
 
 use tailback_engine::{
-    CongestionControl, EngineError, Outcome, Placement, Program, Scheme, Settings, Work, simulate,
+    CongestionControl, CongestionScheme, EngineError, Outcome, Parallelism, Placement, Program,
+    Settings, simulate,
 };
 use tailback_fabric::fat_tree::{Shape, build};
-use tailback_fabric::{Fabric, Plan, Routes, Rule as PlanRule};
+use tailback_fabric::{Fabric, Plan, Routes, RoutingRule};
 
 /// Two-level tree: 4 leaves of 4 hosts, 2 spines, 100 Gb/s, 10 ns cables.
 pub const SMALL: Shape = Shape {
@@ -29,7 +30,7 @@ pub fn settings() -> Settings {
 
 /// Congestion control that marks every packet beyond a queue of `threshold_bytes`; a notification costs
 /// a packet time after each packet until the timer takes it back.
-pub fn control(scheme: Scheme, threshold_bytes: u64, timer_ps: u64) -> CongestionControl {
+pub fn control(scheme: CongestionScheme, threshold_bytes: u64, timer_ps: u64) -> CongestionControl {
     CongestionControl {
         scheme,
         threshold_bytes,
@@ -105,9 +106,9 @@ pub fn run_on(
     settings: &Settings,
     program: &Program,
 ) -> Result<Outcome, EngineError> {
-    let plan = Plan::new(fabric, PlanRule::Table(Routes::up_down(fabric)?))?;
+    let plan = Plan::new(fabric, RoutingRule::Table(Routes::up_down(fabric)?))?;
     let placement = in_order(program.n_ranks());
-    simulate(fabric, &plan, settings, program, &placement, Work::default(), &mut |_| {
+    simulate(fabric, &plan, settings, program, &placement, Parallelism::default(), &mut |_| {
         ControlFlow::Continue(())
     })
 }

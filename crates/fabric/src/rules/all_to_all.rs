@@ -88,9 +88,9 @@ impl AllToAll {
             if self.at[here + d] != to {
                 let key = switch as usize * self.width + self.offset[d] + to as usize;
                 let links = self.links.get(key);
-                return Step { links, next: state, lane: state.class(), aside: 0 };
+                return Step { links, next: state, lane: state.class(), non_minimal: 0 };
             }
         }
-        Step { links: &[], next: state, lane: 0, aside: 0 }
+        Step { links: &[], next: state, lane: 0, non_minimal: 0 }
     }
 }

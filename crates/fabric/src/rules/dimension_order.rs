@@ -161,8 +161,8 @@ impl DimensionOrder {
             let lane = if lanes == 2 && self.wrap[d] && !crosses { 1 } else { 0 };
             let links = self.links.get(2 * (here + d) + usize::from(!upwards));
             let lane = lane + lanes * state.class();
-            return Step { links, next: state, lane, aside: 0 };
+            return Step { links, next: state, lane, non_minimal: 0 };
         }
-        Step { links: &[], next: state, lane: 0, aside: 0 }
+        Step { links: &[], next: state, lane: 0, non_minimal: 0 }
     }
 }

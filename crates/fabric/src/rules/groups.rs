@@ -6,7 +6,7 @@
 //! taken, and its lane is its class, so lanes only rise: two lanes, three with detours.
 
 use super::{LinkSets, RouteState, Step};
-use crate::room::filled;
+use crate::memory::filled;
 use crate::{Fabric, FabricError};
 
 /// Routes of a fabric of groups, every pair of which is joined.
@@ -247,13 +247,13 @@ impl Groups {
                 links: self.inward.get(self.inward_key(switch, goal)),
                 next: state,
                 lane,
-                aside: 0,
+                non_minimal: 0,
             };
         }
         let key = self.outward_key(switch, group);
         let links = self.outward.get(key);
         // All candidates are global or none is: a global link is always nearer than a local one.
         let next = if self.across[key] { state.with_class(state.class() + 1) } else { state };
-        Step { links, next, lane, aside: 0 }
+        Step { links, next, lane, non_minimal: 0 }
     }
 }

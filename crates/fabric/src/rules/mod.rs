@@ -9,7 +9,7 @@
 //! 1. At its first switch: `state = plan.start(switch, node, via)` for a detour, or
 //!    [`RouteState::START`] for a minimal route. Valiant draws `via` below [`Plan::detours`] evenly;
 //!    UGAL compares the two (see [`Plan::hops`]).
-//! 2. At every switch: if `plan.home[node] == switch`, it leaves by `plan.ejection[node]`.
+//! 2. At every switch: if `plan.node_switch[node] == switch`, it leaves by `plan.ejection[node]`.
 //!    Otherwise `plan.next(switch, node, via, state)` gives the candidate links, the virtual lane
 //!    whose buffer it takes at their far end, and the state it has there. Any of the links will do:
 //!    the least loaded, a random one, or one by a modulus.
@@ -20,16 +20,16 @@
 mod all_to_all;
 mod dimension_order;
 mod groups;
-mod sideways;
+mod horizontal;
 
 pub use all_to_all::AllToAll;
 pub use dimension_order::{DimensionOrder, Tie};
 pub use groups::Groups;
-pub use sideways::Sideways;
+pub use horizontal::Horizontal;
 
 use crate::{Fabric, FabricError, Routes};
 
-/// What a packet remembers of its route: a class (how many stages it is on) and whether it is on a
+/// Routing state of a packet: a class (how many stages it has passed) and whether it is on a
 /// detour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RouteState(pub u8);
@@ -63,30 +63,32 @@ impl RouteState {
 /// One step of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// Candidate links; empty where there is no way.
+    /// Candidate links; empty if there is no route.
     pub links: &'a [u32],
     /// State at the far end of any of them.
     pub next: RouteState,
     /// Virtual lane taken on any of them.
     pub lane: u8,
-    /// The last so many links do not lead nearer: they are for who finds less load there.
-    pub aside: u8,
+    /// Number of candidates, the last ones, that do not lead closer: for use where they are
+    /// less loaded.
+    pub non_minimal: u8,
 }
 
 impl<'a> Step<'a> {
-    /// The candidates that lead nearer: all a rule without local load may use.
+    /// The candidates that lead closer: all that a choice without load may use.
     #[inline]
     pub fn shortest(&self) -> &'a [u32] {
-        &self.links[..self.links.len() - usize::from(self.aside)]
+        &self.links[..self.links.len() - usize::from(self.non_minimal)]
     }
 
     /// The candidate of least `load`: among equals the first from place `start` on, round the list,
     /// and one that does not lead nearer only where its load is less than all others'.
     #[inline]
     pub fn least<T: PartialOrd>(&self, start: usize, load: impl Fn(u32) -> T) -> u32 {
-        let (shortest, aside) = self.links.split_at(self.links.len() - usize::from(self.aside));
+        let (shortest, non_minimal) =
+            self.links.split_at(self.links.len() - usize::from(self.non_minimal));
         let (before, after) = shortest.split_at(start);
-        let mut around = after.iter().chain(before).chain(aside).copied();
+        let mut around = after.iter().chain(before).chain(non_minimal).copied();
         let mut best = around.next().expect("a candidate");
         let mut least = load(best);
         for link in around {
@@ -101,8 +103,8 @@ impl<'a> Step<'a> {
 
 /// A routing rule made for one fabric.
 #[derive(Debug, Clone)]
-pub enum Rule {
-    /// Up/down or forwarding tables: one lane, no memory.
+pub enum RoutingRule {
+    /// Up/down or forwarding tables: one lane, no state.
     Table(Routes),
     /// Dimension order on tori and meshes.
     DimensionOrder(DimensionOrder),
@@ -111,10 +113,10 @@ pub enum Rule {
     /// Dragonfly and dragonfly+.
     Groups(Groups),
     /// k-ary n-trees with horizontal links.
-    Sideways(Sideways),
+    Horizontal(Horizontal),
 }
 
-/// A rule with where the nodes are.
+/// A routing rule with the attachment of nodes.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Link by which each node injects.
@@ -122,40 +124,40 @@ pub struct Plan {
     /// Link by which each node is reached.
     pub ejection: Vec<u32>,
     /// Switch of each node.
-    pub home: Vec<u32>,
+    pub node_switch: Vec<u32>,
     /// The rule.
-    pub rule: Rule,
+    pub rule: RoutingRule,
 }
 
 impl Plan {
-    /// Joins a rule with its fabric.
+    /// Combines a rule with its fabric.
     ///
     /// # Errors
     /// A node without exactly one switch cable.
-    pub fn new(fabric: &Fabric, rule: Rule) -> Result<Self, FabricError> {
+    pub fn new(fabric: &Fabric, rule: RoutingRule) -> Result<Self, FabricError> {
         let Routes { injection, ejection, .. } = Routes::attach(fabric)?;
-        let home = injection.iter().map(|&l| fabric.link_dst[l as usize] - fabric.n_nodes);
-        Ok(Self { home: home.collect(), injection, ejection, rule })
+        let node_switch = injection.iter().map(|&l| fabric.link_dst[l as usize] - fabric.n_nodes);
+        Ok(Self { node_switch: node_switch.collect(), injection, ejection, rule })
     }
 
     /// Virtual lanes the rule needs.
     pub fn lanes(&self) -> u8 {
         match &self.rule {
-            Rule::Table(_) => 1,
-            Rule::DimensionOrder(rule) => rule.lanes(),
-            Rule::AllToAll(rule) => rule.lanes(),
-            Rule::Groups(rule) => rule.lanes(),
-            Rule::Sideways(_) => 1,
+            RoutingRule::Table(_) => 1,
+            RoutingRule::DimensionOrder(rule) => rule.lanes(),
+            RoutingRule::AllToAll(rule) => rule.lanes(),
+            RoutingRule::Groups(rule) => rule.lanes(),
+            RoutingRule::Horizontal(_) => 1,
         }
     }
 
     /// Detours to draw from, 0 where the rule takes none.
     pub fn detours(&self) -> u32 {
         match &self.rule {
-            Rule::Table(_) | Rule::Sideways(_) => 0,
-            Rule::DimensionOrder(rule) => rule.detours(),
-            Rule::AllToAll(rule) => rule.detours(),
-            Rule::Groups(rule) => rule.detours(),
+            RoutingRule::Table(_) | RoutingRule::Horizontal(_) => 0,
+            RoutingRule::DimensionOrder(rule) => rule.detours(),
+            RoutingRule::AllToAll(rule) => rule.detours(),
+            RoutingRule::Groups(rule) => rule.detours(),
         }
     }
 
@@ -165,9 +167,9 @@ impl Plan {
         if via >= self.detours() {
             return RouteState::START;
         }
-        let goal = self.home[node as usize];
+        let goal = self.node_switch[node as usize];
         let useful = match &self.rule {
-            Rule::Groups(rule) => rule.useful(switch, goal, via),
+            RoutingRule::Groups(rule) => rule.useful(switch, goal, via),
             _ => via != goal && switch != goal,
         };
         let state = if useful { RouteState::START.towards_detour() } else { RouteState::START };
@@ -181,8 +183,10 @@ impl Plan {
             return state;
         }
         match &self.rule {
-            Rule::Groups(rule) if rule.group(switch) == via => RouteState(state.class()),
-            Rule::DimensionOrder(_) | Rule::AllToAll(_) if switch == via => RouteState(1),
+            RoutingRule::Groups(rule) if rule.group(switch) == via => RouteState(state.class()),
+            RoutingRule::DimensionOrder(_) | RoutingRule::AllToAll(_) if switch == via => {
+                RouteState(1)
+            }
             _ => state,
         }
     }
@@ -191,24 +195,27 @@ impl Plan {
     /// not the node's own.
     #[inline]
     pub fn next(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {
-        if let Rule::Table(routes) = &self.rule {
+        if let RoutingRule::Table(routes) = &self.rule {
             let links = routes.candidates(switch, node);
-            return Step { links, next: state, lane: 0, aside: 0 };
+            return Step { links, next: state, lane: 0, non_minimal: 0 };
         }
         self.next_by_rule(switch, node, via, state)
     }
 
     fn next_by_rule(&self, switch: u32, node: u32, via: u32, state: RouteState) -> Step<'_> {
         let state = self.settle(switch, via, state);
-        let goal = self.home[node as usize];
+        let goal = self.node_switch[node as usize];
         match &self.rule {
-            Rule::Table(routes) => {
-                Step { links: routes.candidates(switch, node), next: state, lane: 0, aside: 0 }
-            }
-            Rule::DimensionOrder(rule) => rule.next(switch, goal, via, state),
-            Rule::AllToAll(rule) => rule.next(switch, goal, via, state),
-            Rule::Groups(rule) => rule.next(switch, goal, via, state),
-            Rule::Sideways(rule) => rule.next(switch, goal, state),
+            RoutingRule::Table(routes) => Step {
+                links: routes.candidates(switch, node),
+                next: state,
+                lane: 0,
+                non_minimal: 0,
+            },
+            RoutingRule::DimensionOrder(rule) => rule.next(switch, goal, via, state),
+            RoutingRule::AllToAll(rule) => rule.next(switch, goal, via, state),
+            RoutingRule::Groups(rule) => rule.next(switch, goal, via, state),
+            RoutingRule::Horizontal(rule) => rule.next(switch, goal, state),
         }
     }
 
@@ -225,11 +232,11 @@ impl Plan {
         step: &Step<'_>,
     ) -> u32 {
         let divisor = match &self.rule {
-            Rule::Table(routes) => return routes.fixed(switch, node),
-            Rule::Sideways(rule) => rule.divisor(switch),
-            Rule::Groups(rule) => {
+            RoutingRule::Table(routes) => return routes.fixed(switch, node),
+            RoutingRule::Horizontal(rule) => rule.divisor(switch),
+            RoutingRule::Groups(rule) => {
                 let state = self.settle(switch, via, state);
-                rule.divisor(switch, self.home[node as usize], via, state)
+                rule.divisor(switch, self.node_switch[node as usize], via, state)
             }
             _ => 1,
         };
@@ -237,10 +244,10 @@ impl Plan {
         links[(node / divisor) as usize % links.len()]
     }
 
-    /// Whether there is a way from `switch` to `node`, which hangs off another.
+    /// Whether there is a route from `switch` to `node`, which is attached to another switch.
     pub fn leads(&self, fabric: &Fabric, switch: u32, node: u32) -> bool {
         match &self.rule {
-            Rule::Table(routes) => routes.leads(fabric, switch, node),
+            RoutingRule::Table(routes) => routes.leads(fabric, switch, node),
             _ => true,
         }
     }
@@ -258,7 +265,7 @@ impl Plan {
         via: u32,
         mut pick: impl FnMut(usize) -> usize,
     ) -> Result<Vec<(u32, u8)>, FabricError> {
-        let (mut switch, goal) = (self.home[from as usize], self.home[to as usize]);
+        let (mut switch, goal) = (self.node_switch[from as usize], self.node_switch[to as usize]);
         let lost = FabricError::Unconnected { from: switch, to: goal };
         let mut state = self.start(switch, to, via);
         let mut taken = Vec::new();
@@ -285,7 +292,7 @@ impl Plan {
     pub fn hops(&self, fabric: &Fabric, mut switch: u32, node: u32, via: u32) -> u32 {
         let mut state = self.start(switch, node, via);
         let mut hops = 0;
-        while switch != self.home[node as usize] {
+        while switch != self.node_switch[node as usize] {
             if !self.leads(fabric, switch, node) {
                 return u32::MAX;
             }
@@ -303,10 +310,10 @@ impl Plan {
     /// # Errors
     /// [`FabricError::Unfit`] when the rule needs more than one lane.
     pub fn to_routes(&self, fabric: &Fabric) -> Result<Routes, FabricError> {
-        if let Rule::Table(routes) = &self.rule {
+        if let RoutingRule::Table(routes) = &self.rule {
             return Ok(routes.clone());
         }
-        if let Rule::Sideways(_) = &self.rule {
+        if let RoutingRule::Horizontal(_) = &self.rule {
             let why = "a table does not tell which candidates lead aside".to_owned();
             return Err(FabricError::Unfit { rule: self.name(), why });
         }
@@ -322,16 +329,16 @@ impl Plan {
     /// Name of the rule.
     pub fn name(&self) -> &'static str {
         match &self.rule {
-            Rule::Table(_) => "table",
-            Rule::DimensionOrder(_) => "dimension-order",
-            Rule::AllToAll(_) => "all-to-all",
-            Rule::Groups(_) => "group",
-            Rule::Sideways(_) => "horizontal",
+            RoutingRule::Table(_) => "table",
+            RoutingRule::DimensionOrder(_) => "dimension-order",
+            RoutingRule::AllToAll(_) => "all-to-all",
+            RoutingRule::Groups(_) => "group",
+            RoutingRule::Horizontal(_) => "horizontal",
         }
     }
 }
 
-/// Sets of links, each found by a number.
+/// Sets of links, indexed by a key.
 #[derive(Debug, Clone, Default)]
 struct LinkSets {
     start: Vec<u32>,

@@ -75,7 +75,7 @@ macro_rules! version {
             let mut planes = vec![ids.clone(); bits];
             for first in (0..packets.ids.len()).step_by(BLOCK) {
                 let last = (first + BLOCK).min(packets.ids.len());
-                // What is past the end weighs nothing.
+                // Entries past the end have weight 0.
                 weights.as_flattened_mut().fill(0);
                 for (slot, p) in (first..last).enumerate() {
                     ids.as_flattened_mut()[slot] = packets.ids[p] as $word;

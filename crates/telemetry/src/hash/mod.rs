@@ -1,4 +1,4 @@
-//! Link hashes: what a switch writes in place of a link, one file each (thesis §5.4).
+//! Link hashes: what a switch writes in place of a link, one file each (Taffet 2019, §5.4).
 //!
 //! The receiver compares what arrived with the hash of every link the packet may have used. Counts
 //! are unbiased when the hash of a wrong link agrees with probability 2^-b, and their variance is
@@ -11,10 +11,10 @@ mod md5;
 mod mult;
 mod parity;
 
-pub use crc::crc;
+pub use self::crc::crc;
+pub use self::md5::md5;
 pub use double_mult::double_mult;
 pub use gf::{Field, UnknownField};
-pub use md5::{digest, md5};
 pub use mult::{CONSTANT, encode_link, mult, product};
 pub use parity::parity;
 

@@ -1,4 +1,4 @@
-//! H_mult' (thesis §5.4): bit 31 of 1 846 571 429 × id × d, and the encoding of links.
+//! H_mult' (Taffet 2019, §5.4): bit 31 of 1 846 571 429 × id × d, and the encoding of links.
 
 /// The published random 31-bit prime.
 pub const CONSTANT: u32 = 1_846_571_429;

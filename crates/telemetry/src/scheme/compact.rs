@@ -1,6 +1,6 @@
-//! One reservoir and a congested bit (thesis §5.7, algorithms 8 and 9): 5 or 6 bits.
+//! One reservoir and a congested bit (Taffet 2019, §5.7, algorithms 8 and 9): 5 or 6 bits.
 
-use super::{Evidence, Scheme, Seen, Visit, draw, saturation};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit, draw, saturation};
 use crate::hash::LinkHash;
 
 /// One reservoir of a hash, with the congestion of the hop in it.
@@ -66,14 +66,14 @@ impl Scheme for Compact {
         }
         mark.hops = (mark.hops + 1).min(saturation(self.count_bits));
     }
-    fn receive(&self, mark: &CompactMark, _: u32, _: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &CompactMark, _: u32, _: u8, out: &mut Vec<HeaderSample>) {
         if mark.hops == 0 {
             return;
         }
-        let (seen, weight) = (Seen::Hash(u32::from(mark.hop)), f64::from(mark.hops));
-        out.push(Evidence { congested: false, seen, hop: None, weight });
+        let (seen, weight) = (LinkOrHash::Hash(u32::from(mark.hop)), f64::from(mark.hops));
+        out.push(HeaderSample { congested: false, seen, hop: None, weight });
         if mark.congested {
-            out.push(Evidence { congested: true, seen, hop: None, weight });
+            out.push(HeaderSample { congested: true, seen, hop: None, weight });
         }
     }
 }

@@ -6,7 +6,7 @@
 //! PINT's (Ben Basat et al., SIGCOMM 2020); counting with it needs no fixed path, only a fixed path
 //! *length* between two ends.
 
-use super::{Evidence, Scheme, Seen, Visit, draw, shared};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit, draw, shared};
 use crate::hash::LinkHash;
 
 /// One congested bit and b hash bits.
@@ -67,12 +67,12 @@ impl Scheme for Coordinated {
             mark.congested = visit.congested;
         }
     }
-    fn receive(&self, mark: &CoordinatedMark, packet: u32, hops: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &CoordinatedMark, packet: u32, hops: u8, out: &mut Vec<HeaderSample>) {
         let Some(hop) = Self::survivor(packet, hops) else { return };
-        let (seen, weight) = (Seen::Hash(u32::from(mark.hop)), f64::from(hops));
-        out.push(Evidence { congested: false, seen, hop: Some(hop), weight });
+        let (seen, weight) = (LinkOrHash::Hash(u32::from(mark.hop)), f64::from(hops));
+        out.push(HeaderSample { congested: false, seen, hop: Some(hop), weight });
         if mark.congested {
-            out.push(Evidence { congested: true, seen, hop: Some(hop), weight });
+            out.push(HeaderSample { congested: true, seen, hop: Some(hop), weight });
         }
     }
 }

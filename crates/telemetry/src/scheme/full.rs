@@ -1,6 +1,6 @@
-//! Full reservoirs of any size n ≥ 1 (thesis §3.2, algorithms 2 to 4): whole links travel.
+//! Full reservoirs of any size n ≥ 1 (Taffet 2019, §3.2, algorithms 2 to 4): whole links travel.
 
-use super::{Evidence, Scheme, Seen, Visit};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
 /// Largest reservoir.
 pub const MAX_SLOTS: usize = 8;
@@ -44,12 +44,12 @@ impl FullReservoirs {
         *count = count.saturating_add(1);
     }
 
-    fn conclude(&self, kept: &[u32], count: u8, congested: bool, out: &mut Vec<Evidence>) {
+    fn conclude(&self, kept: &[u32], count: u8, congested: bool, out: &mut Vec<HeaderSample>) {
         let held = count.min(self.slots);
         let weight = f64::from(count) / f64::from(held.max(1));
-        out.extend(kept[..usize::from(held)].iter().map(|&link| Evidence {
+        out.extend(kept[..usize::from(held)].iter().map(|&link| HeaderSample {
             congested,
-            seen: Seen::Link(link),
+            seen: LinkOrHash::Link(link),
             hop: None,
             weight,
         }));
@@ -79,7 +79,7 @@ impl Scheme for FullReservoirs {
             self.offer(&mut mark.congested, &mut mark.congested_hops, visit.link, random);
         }
     }
-    fn receive(&self, mark: &FullMark, _: u32, _: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &FullMark, _: u32, _: u8, out: &mut Vec<HeaderSample>) {
         self.conclude(&mark.hop, mark.hops, false, out);
         self.conclude(&mark.congested, mark.congested_hops, true, out);
     }

@@ -1,6 +1,6 @@
 //! In-band telemetry in full (INT-MD, P4.org): every hop writes its link; the upper bound.
 
-use super::{Evidence, Scheme, Seen, Visit};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit};
 
 /// Longest path carried.
 pub const MAX_HOPS: usize = 16;
@@ -43,12 +43,12 @@ impl Scheme for FullInt {
             mark.hops += 1;
         }
     }
-    fn receive(&self, mark: &IntMark, _: u32, _: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &IntMark, _: u32, _: u8, out: &mut Vec<HeaderSample>) {
         for (hop, &(link, congested)) in mark.links[..usize::from(mark.hops)].iter().enumerate() {
-            let (seen, hop) = (Seen::Link(link), Some(hop as u8));
-            out.push(Evidence { congested: false, seen, hop, weight: 1.0 });
+            let (seen, hop) = (LinkOrHash::Link(link), Some(hop as u8));
+            out.push(HeaderSample { congested: false, seen, hop, weight: 1.0 });
             if congested {
-                out.push(Evidence { congested: true, seen, hop, weight: 1.0 });
+                out.push(HeaderSample { congested: true, seen, hop, weight: 1.0 });
             }
         }
     }

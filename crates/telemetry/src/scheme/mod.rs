@@ -1,27 +1,27 @@
 //! Schemes: what travels in a packet, what a switch does to it, what a receiver concludes.
 //!
 //! One scheme a file. A switch's work is [`Scheme::visit`]; the header bits it needs are declared;
-//! the receiver turns what arrived into [`Evidence`], of which sums are unbiased for every scheme
+//! the receiver turns what arrived into [`HeaderSample`], of which sums are unbiased for every scheme
 //! that says so.
 
 mod compact;
 mod coordinated;
+mod edge_marking;
 mod full;
 mod int;
 mod run;
-mod savage;
 mod single_bit;
-mod worst;
+mod worst_hop;
 mod xor_digest;
 
 pub use compact::{Compact, CompactMark};
 pub use coordinated::{Coordinated, CoordinatedMark};
+pub use edge_marking::{EdgeMark, EdgeMarking, NodeMark, NodeMarking};
 pub use full::{FullMark, FullReservoirs, MAX_SLOTS};
 pub use int::{FullInt, IntMark, MAX_HOPS};
 pub use run::{Columns, Paths, run};
-pub use savage::{EdgeMark, EdgeMarking, NodeMark, NodeMarking};
 pub use single_bit::{SingleBit, SingleBitMark};
-pub use worst::{WorstHop, WorstMark};
+pub use worst_hop::{WorstHop, WorstMark};
 pub use xor_digest::{XorDigest, XorMark};
 
 use tailback_random::splitmix;
@@ -43,9 +43,9 @@ pub struct Visit {
     pub random: u64,
 }
 
-/// What a piece of evidence names.
+/// A link, or the hash of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum LinkOrHash {
     /// A link.
     Link(u32),
     /// The hash of a link.
@@ -54,14 +54,14 @@ pub enum Seen {
 
 /// What a receiver learns from a packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Evidence {
-    /// About congested packets (or, if not, all packets) of a link.
+pub struct HeaderSample {
+    /// Whether it counts congested packets of a link, or all packets.
     pub congested: bool,
     /// The link or its hash.
-    pub seen: Seen,
+    pub seen: LinkOrHash,
     /// Which hop it was, where that is known.
     pub hop: Option<u8>,
-    /// What to charge: the inverse of the probability that this hop is what arrived.
+    /// Weight: the inverse of the probability that this hop is the one that arrives.
     pub weight: f64,
 }
 
@@ -76,7 +76,7 @@ pub trait Scheme {
     fn header_bits(&self) -> u32;
     /// Bits of a link hash; `None` when whole links travel.
     fn hash_bits(&self) -> Option<u32>;
-    /// Whether sums of the evidence are unbiased (under the conditions its file states).
+    /// Whether weighted sums are unbiased, under the conditions stated in its file.
     fn unbiased(&self) -> bool {
         true
     }
@@ -86,7 +86,7 @@ pub trait Scheme {
     fn visit(&self, mark: &mut Self::Mark, visit: &Visit);
     /// What the receiver concludes; `hops` is the length of the path, known from source,
     /// destination and routing (schemes with a hop counter use the counter).
-    fn receive(&self, mark: &Self::Mark, packet: u32, hops: u8, out: &mut Vec<Evidence>);
+    fn receive(&self, mark: &Self::Mark, packet: u32, hops: u8, out: &mut Vec<HeaderSample>);
 }
 
 /// True with probability 1/(count + 1): a uniform integer of `0..=count` made from `random` is 0.
@@ -96,7 +96,7 @@ pub fn draw(random: u32, count: u8) -> bool {
     (u64::from(random) * (u64::from(count) + 1)) >> 32 == 0
 }
 
-/// Two steps of splitmix64, one after the other.
+/// Two steps of splitmix64.
 #[inline]
 pub fn mix(value: u64) -> u64 {
     splitmix(splitmix(value))

@@ -1,6 +1,6 @@
 //! Runs a scheme over given paths: what the receivers of many packets conclude, as columns.
 
-use super::{Scheme, Seen, Visit, mix};
+use super::{LinkOrHash, Scheme, Visit, mix};
 
 /// Paths of packets.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub struct Paths<'a> {
     pub stride: usize,
 }
 
-/// Evidence of all packets.
+/// Header samples of all packets.
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Packet index.
@@ -56,7 +56,7 @@ pub fn run<S: Scheme>(scheme: &S, paths: &Paths<'_>, seed: u64) -> Columns {
         evidence.clear();
         scheme.receive(&mark, id, hops, &mut evidence);
         for piece in &evidence {
-            let (Seen::Link(seen) | Seen::Hash(seen)) = piece.seen;
+            let (LinkOrHash::Link(seen) | LinkOrHash::Hash(seen)) = piece.seen;
             columns.packet.push(packet as u32);
             columns.congested.push(piece.congested);
             columns.seen.push(seen);

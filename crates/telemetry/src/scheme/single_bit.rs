@@ -1,8 +1,8 @@
-//! Single bit, two reservoirs (thesis §5.2, algorithms 5 to 7): a hash of b bits in place of a link.
+//! Single bit, two reservoirs (Taffet 2019, §5.2, algorithms 5 to 7): a hash of b bits in place of a link.
 //!
 //! Unbiased while the hop counts do not saturate. b = 1 is the published scheme.
 
-use super::{Evidence, Scheme, Seen, Visit, draw, saturation};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit, draw, saturation};
 use crate::hash::LinkHash;
 
 /// Two reservoirs of a hash each, and their counts.
@@ -58,12 +58,12 @@ impl Scheme for SingleBit {
             mark.congested_hops = (mark.congested_hops + 1).min(most);
         }
     }
-    fn receive(&self, mark: &SingleBitMark, _: u32, _: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &SingleBitMark, _: u32, _: u8, out: &mut Vec<HeaderSample>) {
         let both = [(false, mark.hop, mark.hops), (true, mark.congested, mark.congested_hops)];
         for (congested, value, count) in both {
             if count > 0 {
-                let seen = Seen::Hash(u32::from(value));
-                out.push(Evidence { congested, seen, hop: None, weight: f64::from(count) });
+                let seen = LinkOrHash::Hash(u32::from(value));
+                out.push(HeaderSample { congested, seen, hop: None, weight: f64::from(count) });
             }
         }
     }

@@ -6,7 +6,7 @@
 //! single hop acted are of use, and that is the evidence here. Congestion: one bit, the OR over the
 //! hops that acted.
 
-use super::{Evidence, Scheme, Seen, Visit, shared};
+use super::{HeaderSample, LinkOrHash, Scheme, Visit, shared};
 use crate::hash::LinkHash;
 
 /// A digest of b bits.
@@ -16,7 +16,7 @@ pub struct XorDigest {
     pub hash: LinkHash,
     /// Its bits.
     pub bits: u32,
-    /// Chance of a hop to act, between 0 and 1.
+    /// Probability that a hop acts, between 0 and 1.
     pub probability: f64,
 }
 
@@ -59,15 +59,15 @@ impl Scheme for XorDigest {
             mark.congested |= visit.congested;
         }
     }
-    fn receive(&self, mark: &XorMark, packet: u32, hops: u8, out: &mut Vec<Evidence>) {
+    fn receive(&self, mark: &XorMark, packet: u32, hops: u8, out: &mut Vec<HeaderSample>) {
         let mut acted = (0..hops).filter(|&hop| self.acts(packet, hop));
         let (Some(hop), None) = (acted.next(), acted.next()) else { return };
         let p = self.probability;
         let weight = 1.0 / (p * (1.0 - p).powi(i32::from(hops) - 1));
-        let seen = Seen::Hash(u32::from(mark.digest));
-        out.push(Evidence { congested: false, seen, hop: Some(hop), weight });
+        let seen = LinkOrHash::Hash(u32::from(mark.digest));
+        out.push(HeaderSample { congested: false, seen, hop: Some(hop), weight });
         if mark.congested {
-            out.push(Evidence { congested: true, seen, hop: Some(hop), weight });
+            out.push(HeaderSample { congested: true, seen, hop: Some(hop), weight });
         }
     }
 }

@@ -1,0 +1,82 @@
+//! The adapter of a node: the messages it has to send.
+
+use std::collections::VecDeque;
+
+use crate::host::flows::Flows;
+use crate::network::link::NIL;
+use crate::network::packet::{Light, PacketKind};
+
+/// Send queues of an adapter; what every packet touches is on one cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Adapter {
+    /// Handshake packets and notifications, which go first.
+    pub(super) control: VecDeque<(u32, PacketKind, Light)>,
+    /// Messages by destination, with per-destination injection.
+    flows: Option<Box<Flows>>,
+    /// Otherwise the message at the head of the queue; the rest are in `others`.
+    pub(super) first: Outgoing,
+    /// Its link, shard index.
+    pub(super) link: u32,
+    /// An event is pending for when it may send again.
+    pub(super) pending: bool,
+    others: VecDeque<Outgoing>,
+}
+
+/// A message and the index of its send state in the shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outgoing {
+    pub message: u32,
+    pub send: u32,
+}
+
+impl Outgoing {
+    pub const NONE: Self = Self { message: NIL, send: NIL };
+}
+
+impl Adapter {
+    /// The adapter of a node with this injection link.
+    pub fn new(link: u32) -> Self {
+        let (control, others) = (VecDeque::new(), VecDeque::new());
+        Self { control, flows: None, first: Outgoing::NONE, link, pending: false, others }
+    }
+
+    /// Messages by destination.
+    pub fn flows(&mut self) -> &mut Flows {
+        self.flows.get_or_insert_default()
+    }
+
+    /// Appends a message.
+    pub(super) fn push(&mut self, message: Outgoing) {
+        if self.first == Outgoing::NONE {
+            self.first = message;
+        } else {
+            self.others.push_back(message);
+        }
+    }
+
+    /// Removes the first message, which has been sent.
+    pub(super) fn pop(&mut self) {
+        self.first = self.others.pop_front().unwrap_or(Outgoing::NONE);
+    }
+
+    /// Moves the first message to the end.
+    pub(super) fn rotate(&mut self) {
+        self.others.push_back(self.first);
+        self.pop();
+    }
+
+    /// Whether an event must be scheduled for when it may send again; if so, marks it as
+    /// pending.
+    #[inline]
+    pub(super) fn needs_event(&mut self) -> bool {
+        !(self.is_idle() || std::mem::replace(&mut self.pending, true))
+    }
+
+    /// Whether there is nothing to send.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        let flows = self.flows.as_ref().is_none_or(|flows| flows.is_empty());
+        self.first == Outgoing::NONE && self.control.is_empty() && flows
+    }
+}

@@ -1,0 +1,293 @@
+//! Injection: adapters split messages into packets and send them one at a time.
+
+use crate::events::queue::{Event, EventKind};
+use crate::host::adapter::{Adapter, Outgoing};
+use crate::host::pacing::interval;
+use crate::intrinsics::prefetch;
+use crate::network::link::{Lane, NEVER, NIL};
+use crate::network::packet::{Flags, Light, PacketKind};
+use crate::probe::{Hop, Probe, SentPacket, Transmission};
+use crate::settings::{CongestionControl, CongestionScheme, Injection, Switching};
+use crate::shard::Shard;
+
+impl<P: Probe> Shard<'_, P> {
+    /// Queues a message or control packet at the adapter of `node`.
+    pub fn enqueue(&mut self, node: u32, message: u32, content: PacketKind) {
+        let model = self.model;
+        let by_destination = model.settings.injection == Injection::PerDestination;
+        let begin = self.now + model.pacing_offset(message);
+        let outgoing = self.outgoing(message);
+        let adapter = self.adapter(node);
+        match content {
+            PacketKind::Data if by_destination => {
+                let dst = model.program.messages[message as usize].dst;
+                adapter.flows().push(model.placement.node[dst as usize], message, begin);
+            }
+            PacketKind::Data => adapter.push(outgoing),
+            _ => adapter.control.push_back((message, content, Light::default())),
+        }
+        if !adapter.pending {
+            self.send_next(node);
+        }
+    }
+
+    /// Sends a notification from `node` to the sender of `message` that its packets meet
+    /// congestion.
+    pub fn send_notification(&mut self, node: u32, message: u32, light: Light) {
+        let adapter = self.adapter(node);
+        adapter.control.push_back((message, PacketKind::Congestion, light));
+        if !adapter.pending {
+            self.send_next(node);
+        }
+    }
+
+    /// The queue entry of a message that starts in this shard.
+    fn outgoing(&self, message: u32) -> Outgoing {
+        Outgoing { message, send: self.model.send_of(message) }
+    }
+
+    /// Prefetches the adapter of `node`.
+    #[inline]
+    pub fn prefetch_adapter(&self, node: u32) {
+        prefetch(&self.adapters, self.model.partition.local_node(node));
+    }
+
+    /// Prefetches what the next packet of `node` will need.
+    #[inline]
+    pub fn prefetch_next_send(&self, node: u32) {
+        let Adapter { link, first, .. } = self.adapters[self.local(node)];
+        self.links.prefetch_lane_and_load(self.links.lane_of(link, 0));
+        prefetch(&self.sends, first.send);
+        if P::ON {
+            self.probe.prefetch(link, NIL);
+        }
+    }
+
+    /// The adapter's link is free again.
+    pub fn on_adapter(&mut self, node: u32) {
+        self.adapter(node).pending = false;
+        self.send_next(node);
+    }
+
+    /// Index of a node in the shard.
+    #[inline]
+    fn local(&self, node: u32) -> usize {
+        self.model.partition.local_node(node) as usize
+    }
+
+    pub fn adapter(&mut self, node: u32) -> &mut Adapter {
+        let local = self.local(node);
+        &mut self.adapters[local]
+    }
+
+    /// Sends the next packet of `node` if link and credit allow; otherwise schedules an event
+    /// for when they do.
+    pub fn send_next(&mut self, node: u32) {
+        let local = self.local(node);
+        let adapter = &mut self.adapters[local];
+        let link = adapter.link;
+        let (message, content, light) = match (adapter.control.front(), adapter.first) {
+            (Some(&(message, content, light)), _) => (self.outgoing(message), content, light),
+            (None, Outgoing::NONE) if adapter.is_idle() => return,
+            (None, Outgoing::NONE) => return self.send_from_flows(node, link),
+            (None, message) => (message, PacketKind::Data, Light::default()),
+        };
+        if self.links.free_at(link) > self.now {
+            return self.schedule_retry(node, link);
+        }
+        let Some((slot, last)) = self.make_packet(message, content, link) else { return };
+        let adapter = &mut self.adapters[local];
+        if content != PacketKind::Data {
+            adapter.control.pop_front();
+        } else if last {
+            adapter.pop();
+        } else if self.model.settings.injection == Injection::RoundRobin {
+            adapter.rotate();
+        }
+        let needs_event = adapter.needs_event();
+        let free = self.inject(link, slot, light, last);
+        if needs_event {
+            self.queue.push(Event::new(free, EventKind::Adapter, node, 0));
+        }
+    }
+
+    /// Schedules the adapter for when its link is free, if it has more to send.
+    fn schedule_retry(&mut self, node: u32, link: u32) {
+        if self.adapter(node).needs_event() {
+            let free = self.links.free_at(link);
+            self.queue.push(Event::new(free, EventKind::Adapter, node, 0));
+        }
+    }
+
+    /// Sends the next packet of the first queue whose time has come and whose lane has credit.
+    #[inline(never)]
+    fn send_from_flows(&mut self, node: u32, link: u32) {
+        let now = self.now;
+        if self.links.free_at(link) > now {
+            return self.schedule_retry(node, link);
+        }
+        let mut place = 0;
+        while let Some((at, message)) = self.adapter(node).flows().ready(place, now) {
+            let outgoing = self.outgoing(message);
+            let Some((slot, last)) = self.make_packet(outgoing, PacketKind::Data, link) else {
+                place = at + 1;
+                continue;
+            };
+            let wire = self.packets[slot].wire;
+            let busy = self.links.cable_of(link).serialization_ps(wire);
+            let settings = &self.model.settings;
+            let pace = self.model.program.messages[message as usize].pace_mbps;
+            self.adapter(node).flows().packet_sent(at, last, |flow| {
+                let control = settings.congestion_control.as_ref();
+                let pause =
+                    |c: &CongestionControl| c.pause(flow.throttle.index(now, c), busy) + busy;
+                let rested = now + control.map_or(0, pause);
+                if pace == 0 {
+                    return rested;
+                }
+                let interval = interval(wire, pace);
+                rested.max(flow.timetable.sent(settings.pacing, now, interval, wire))
+            });
+            self.inject(link, slot, Light::default(), last);
+            return self.schedule_retry(node, link);
+        }
+        let flows = self.adapter(node).flows();
+        let next = flows.next_at(now);
+        if next != NEVER && (flows.wake_at <= now || next < flows.wake_at) {
+            flows.wake_at = next;
+            self.queue.push(Event::new(next, EventKind::Adapter, node, 0));
+        }
+    }
+
+    /// `node` receives a congestion notification for the destination of `message`.
+    pub fn on_congestion_notice(&mut self, node: u32, message: u32, light: Light) {
+        let (model, now) = (self.model, self.now);
+        let dst = model.program.messages[message as usize].dst;
+        let flows = self.adapter(node).flows();
+        let to = model.placement.node[dst as usize];
+        match &model.settings.congestion_control {
+            Some(CongestionControl { scheme: CongestionScheme::Rgbcc { .. }, .. }) => {
+                flows.stop(to, light)
+            }
+            Some(control) => flows.flow(to).throttle.notified(now, control),
+            None => {}
+        }
+    }
+
+    /// Makes the next packet of a message; returns its slot and whether it is the last, or
+    /// `None` if it must wait for credit.
+    #[inline(always)]
+    fn make_packet(
+        &mut self,
+        Outgoing { message, send }: Outgoing,
+        content: PacketKind,
+        link: u32,
+    ) -> Option<(u32, bool)> {
+        let (model, now) = (self.model, self.now);
+        let data = content == PacketKind::Data;
+        let (payload, service) = if data {
+            let state = &self.sends[send as usize];
+            let full = model.settings.packet_bytes.into();
+            (state.bytes_unsent.min(full) as u32, state.service)
+        } else {
+            (0, model.service(&model.program.messages[message as usize]))
+        };
+        let wire = model.settings.wire_bytes(payload);
+        let lane = self.links.lane_of(link, service);
+        let brief = self.links.present(now);
+        let state = self.links.lane_mut(lane);
+        let waited = state.clear_starving();
+        if model.settings.contention && !state.take(wire, brief) {
+            self.starve(lane);
+            if P::ON {
+                self.probe.blocked(self.now, link, wire);
+            }
+            return None;
+        }
+        let slot = self.packets.make();
+        let packet = &mut self.packets[slot];
+        (packet.message, packet.wire, packet.lane) = (message, wire, lane);
+        (packet.from, packet.service) = (self.number, service);
+        packet.flags.set(Flags::STALLED, waited);
+        if !data {
+            let envelope = &model.program.messages[message as usize];
+            let back = matches!(content, PacketKind::ClearToSend | PacketKind::Congestion);
+            let to = if back { envelope.src } else { envelope.dst };
+            packet.id = content.numbered(envelope.first_packet);
+            packet.node = model.placement.node[to as usize];
+            return Some((slot, false));
+        }
+        let state = &mut self.sends[send as usize];
+        packet.id = content.numbered(state.next_packet);
+        packet.node = state.node;
+        packet.flags.set(Flags::OBSERVED, state.observed);
+        state.start_ps = state.start_ps.min(now);
+        state.next_packet += 1;
+        state.bytes_unsent -= u64::from(payload);
+        state.packets_unsent -= 1;
+        Some((slot, state.packets_unsent == 0))
+    }
+
+    /// Puts the packet in `slot` on the wire now, with `light` if it notifies of one; `last`
+    /// says whether it completes its message. Returns when the link is free again.
+    #[inline(always)]
+    fn inject(&mut self, link: u32, slot: u32, light: Light, last: bool) -> u64 {
+        let model = self.model;
+        self.transmissions += 1;
+        let packet = &mut self.packets[slot];
+        let (message, wire, observed) = (packet.message, packet.wire, packet.observed());
+        let cable = self.links.cable_of(link);
+        let busy = cable.serialization_ps(wire);
+        let (end, delay) = (self.now + busy, u64::from(cable.delay));
+        self.links.book(link, self.now, busy);
+        if P::ON {
+            let sending = Transmission { start: self.now, busy_ps: busy, stall_ps: 0 };
+            self.probe.sent(self.now, link, sending, SentPacket { wire, observed, input: NIL });
+            if model.settings.count_injection {
+                let bits = model.reservoir.draw(packet.id, 0xff);
+                let hop = Hop {
+                    local: link,
+                    link: self.links.global(link),
+                    congested: false,
+                    queue: 0,
+                    packet: packet.id,
+                    index: 0,
+                };
+                self.probe.hop(self.now, hop, observed, &mut packet.mark, bits);
+            }
+        }
+        if last {
+            self.queue.push(Event::new(end, EventKind::MessageSent, message, 0));
+        }
+        if !model.settings.contention {
+            self.send_uncontended(link, slot, end + delay, light);
+            return end;
+        }
+        let &Lane { global, dst, port, .. } = self.links.lane(self.links.lane_of(link, 0));
+        (packet.hops, packet.next, packet.input) = (1, dst, port);
+        let switch_delay = model.settings.switch_delay_ps;
+        packet.tail_ready = end + delay + switch_delay;
+        packet.ready = match model.settings.switching {
+            Switching::CutThrough => self.now + delay + switch_delay,
+            Switching::StoreAndForward => packet.tail_ready,
+        };
+        let arrival = Event::new(packet.ready, EventKind::Arrival, global, slot);
+        self.congestion.lights.attach(slot, light);
+        self.queue.push(arrival);
+        end
+    }
+
+    /// Sends a packet that reaches its first switch at `time` to its node without contention.
+    #[inline(never)]
+    fn send_uncontended(&mut self, link: u32, slot: u32, time: u64, light: Light) {
+        let model = self.model;
+        let mut packet = self.packets[slot];
+        self.packets.remove(slot);
+        let (latency, hops) = model.uncontended(self.links.global(link), packet.node);
+        (packet.hops, packet.next, packet.ready) = (hops, packet.node, time + latency);
+        self.packet_hops += u64::from(hops);
+        let out = model.plan.ejection[packet.node as usize];
+        let shard = model.partition.of_node[packet.node as usize];
+        self.send_packet(shard, out, &packet, light);
+    }
+}

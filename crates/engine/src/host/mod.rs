@@ -1,0 +1,8 @@
+//! Hosts: adapters with their flows and pacing, and the ranks that run on them.
+
+pub(crate) mod adapter;
+pub(crate) mod flows;
+mod injection;
+pub(crate) mod messages;
+pub(crate) mod pacing;
+mod ranks;

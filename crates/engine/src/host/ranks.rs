@@ -1,0 +1,274 @@
+//! Ranks execute their programs under MPI's blocking rules.
+//!
+//! A send is complete when its last byte has left the adapter, a receive when its last byte has
+//! arrived and it has been posted. Messages above the eager limit use a rendezvous: a request to
+//! send, and a clear to send once the receive is posted, both simulated as packets. Ranks on the
+//! same host exchange messages through memory, at a rate and latency of their own.
+
+use tailback_program::{Op, Rank, Request};
+
+use crate::events::queue::{Event, EventKind};
+use crate::intrinsics::prefetch;
+use crate::network::packet::{Flags, PacketKind};
+use crate::probe::{DeliveredPacket, Probe};
+use crate::program::Envelope;
+use crate::shard::Shard;
+
+/// The packet field of [`EventKind::Message`] events says what happens to the message.
+const READY: u32 = 0;
+const LOCAL_ARRIVAL: u32 = 1;
+const ARRIVED: u32 = 2;
+const REQUESTED: u32 = 3;
+const CLEARED: u32 = 4;
+/// Values from here on: a control packet in slot `value - NOTICE`.
+const NOTICE: u32 = 5;
+
+impl<P: Probe> Shard<'_, P> {
+    /// Prefetches the send state of a message.
+    #[inline]
+    pub fn prefetch_send(&self, message: u32) {
+        prefetch(&self.sends, self.model.send_of(message));
+    }
+
+    /// Prefetches the receive state of a message. For a control packet on its way back that
+    /// state is in another shard, and the prefetch is wasted.
+    #[inline]
+    pub fn prefetch_receive(&self, message: u32) {
+        prefetch(&self.receives, self.model.receive_of(message));
+    }
+
+    /// Prefetches both states of a message and the ranks at its endpoints, as far as they are
+    /// in this shard.
+    #[inline]
+    pub fn prefetch_endpoints_and_ranks(&self, message: u32) {
+        self.prefetch_send(message);
+        self.prefetch_receive(message);
+        let Envelope { src, dst, .. } = self.model.program.messages[message as usize];
+        for rank in [src, dst] {
+            prefetch(&self.ranks, self.model.local_rank(rank));
+            prefetch(&self.model.placement.host, rank);
+        }
+    }
+
+    /// Prefetches a rank of this shard.
+    #[inline]
+    pub fn prefetch_rank(&self, rank: u32) {
+        prefetch(&self.ranks, self.model.local_rank(rank));
+        prefetch(&self.model.program.rank_start, rank + 1);
+    }
+
+    /// Prefetches the next operation of a rank of this shard.
+    #[inline]
+    pub fn prefetch_operation(&self, rank: u32) {
+        let next = self.ranks[self.model.local_rank(rank) as usize].next_op();
+        prefetch(&self.model.program.ops, next as u32);
+    }
+
+    /// Executes `rank` until it blocks, computes or finishes.
+    pub fn advance_rank(&mut self, rank: u32) {
+        let r = self.model.local_rank(rank) as usize;
+        let program = &self.model.program;
+        let end = program.rank_start[rank as usize + 1];
+        while let Some(op) = self.ranks[r].next(&program.ops, end, self.now) {
+            match op {
+                Op::Compute(ps) => {
+                    self.queue.push(Event::new(self.now + ps, EventKind::Rank, rank, 0));
+                    return;
+                }
+                Op::Send(message) => self.post_send(rank, message),
+                Op::Receive(message) => self.post_receive(rank, message),
+                Op::Wait(request) => {
+                    if !self.is_complete(rank, request) {
+                        self.ranks[r].block(request, self.now);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// An event of a message at one of its endpoints.
+    pub fn on_message(&mut self, message: u32, what: u32) {
+        match what {
+            READY => self.on_ready(message),
+            LOCAL_ARRIVAL => {
+                let receive = self.model.receive_of(message);
+                self.delivered += u64::from(self.receives[receive as usize].packets_left);
+                self.receives[receive as usize].packets_left = 0;
+                self.receives[receive as usize].arrival_ps = self.now;
+                self.on_sent(message);
+                self.message_arrived(message);
+            }
+            ARRIVED => self.message_arrived(message),
+            REQUESTED => {
+                let state = &mut self.receives[self.model.receive_of(message) as usize];
+                state.requested = true;
+                if state.posted {
+                    self.send_clearance(message);
+                }
+            }
+            CLEARED => {
+                let envelope = &self.model.program.messages[message as usize];
+                let node = self.model.placement.node[envelope.src as usize];
+                self.enqueue(node, message, PacketKind::Data);
+            }
+            _ => self.on_notice(what - NOTICE),
+        }
+    }
+
+    /// A node processes a packet that carries a congestion notification or mark.
+    fn on_notice(&mut self, slot: u32) {
+        let light = self.congestion.lights.on_packet(slot);
+        self.packets.remove(slot);
+        let packet = &self.packets[slot];
+        let (node, message) = (packet.node, packet.message);
+        match packet.content() {
+            PacketKind::Congestion if packet.flags.has(Flags::GREEN) => self.on_green(node, light),
+            PacketKind::Congestion => self.on_congestion_notice(node, message, light),
+            _ => self.send_notification(node, message, light),
+        }
+    }
+
+    /// A message's software latency is over.
+    fn on_ready(&mut self, message: u32) {
+        let model = self.model;
+        let envelope = &model.program.messages[message as usize];
+        if model.same_host(envelope) {
+            let duration =
+                model.settings.local_ps(envelope.bytes).expect("limits::check refused longer ones");
+            self.sends[self.model.send_of(message) as usize].start_ps = self.now;
+            let time = self.now.saturating_add(duration);
+            self.queue.push(Event::new(time, EventKind::Message, message, LOCAL_ARRIVAL));
+            return;
+        }
+        let node = model.placement.node[envelope.src as usize];
+        let content = if envelope.bytes > model.settings.eager_bytes {
+            PacketKind::RequestToSend
+        } else {
+            PacketKind::Data
+        };
+        self.enqueue(node, message, content);
+    }
+
+    /// The last byte of a message has left its adapter.
+    pub fn on_sent(&mut self, message: u32) {
+        let envelope = &self.model.program.messages[message as usize];
+        self.sends[self.model.send_of(message) as usize].sent = true;
+        self.request_completed(envelope.src);
+    }
+
+    /// Delivers a packet whose tail reaches its node at `time`, which may lie in the future:
+    /// nothing can intervene. An event is scheduled only if the node has to react.
+    pub fn deliver(&mut self, slot: u32, time: u64) {
+        let packet = &self.packets[slot];
+        let (message, content) = (packet.message, packet.content());
+        if content == PacketKind::Congestion || packet.flags.has(Flags::NOTIFIED) {
+            // It keeps its slot until the node processes it.
+            self.queue.push(Event::new(time, EventKind::Message, message, NOTICE + slot));
+        } else {
+            self.packets.remove(slot);
+        }
+        let packet = &self.packets[slot];
+        let what = match content {
+            PacketKind::RequestToSend => REQUESTED,
+            PacketKind::ClearToSend => CLEARED,
+            PacketKind::Congestion => return,
+            PacketKind::Data => {
+                let envelope = &self.model.program.messages[message as usize];
+                self.delivered += 1;
+                if P::ON {
+                    let size = u64::from(self.model.settings.packet_bytes);
+                    let before = (packet.id - envelope.first_packet) * size;
+                    let bytes = (envelope.bytes - before).min(size) as u32;
+                    let arrival = DeliveredPacket {
+                        packet: packet.id,
+                        label: envelope.label,
+                        bytes,
+                        src: self.model.placement.node[envelope.src as usize],
+                        dst: packet.node,
+                        hops: packet.hops,
+                        observed: packet.observed(),
+                    };
+                    self.probe.delivered(time, arrival, packet.mark);
+                }
+                let state = &mut self.receives[self.model.receive_of(message) as usize];
+                if self.model.settings.in_order() {
+                    let number = (packet.id - envelope.first_packet) as u32;
+                    assert_eq!(number, state.received, "packet of message {message} out of order");
+                }
+                state.received += 1;
+                state.switch_hops += u32::from(packet.hops);
+                state.packets_left -= 1;
+                state.arrival_ps = state.arrival_ps.max(time);
+                if state.packets_left > 0 {
+                    return;
+                }
+                ARRIVED
+            }
+        };
+        self.queue.push(Event::new(time, EventKind::Message, message, what));
+    }
+
+    fn message_arrived(&mut self, message: u32) {
+        let envelope = &self.model.program.messages[message as usize];
+        let state = &mut self.receives[self.model.receive_of(message) as usize];
+        assert!(!state.arrived, "message {message} arrived twice");
+        state.arrived = true;
+        if state.posted {
+            self.request_completed(envelope.dst);
+        }
+    }
+
+    fn rank(&mut self, rank: u32) -> &mut Rank {
+        &mut self.ranks[self.model.local_rank(rank) as usize]
+    }
+
+    /// A request of `rank` is complete: the rank may continue.
+    fn request_completed(&mut self, rank: u32) {
+        let now = self.now;
+        if let Some(request) = self.rank(rank).completed()
+            && self.is_complete(rank, request)
+        {
+            self.rank(rank).unblock(now);
+            self.advance_rank(rank);
+        }
+    }
+
+    fn is_complete(&mut self, rank: u32, request: Request) -> bool {
+        match request {
+            Request::Send(message) => self.sends[self.model.send_of(message) as usize].sent,
+            Request::Receive(message) => {
+                let state = &self.receives[self.model.receive_of(message) as usize];
+                state.arrived && state.posted
+            }
+            Request::All => self.rank(rank).all_complete(),
+        }
+    }
+
+    fn post_send(&mut self, rank: u32, message: u32) {
+        self.rank(rank).opened();
+        let send = self.model.send_of(message);
+        self.sends[send as usize].post_ps = self.now;
+        let time = self.now + self.model.settings.send_delay_ps;
+        self.queue.push(Event::new(time, EventKind::Message, message, READY));
+    }
+
+    fn post_receive(&mut self, rank: u32, message: u32) {
+        let receive = self.model.receive_of(message);
+        let state = &mut self.receives[receive as usize];
+        state.posted = true;
+        let (arrived, requested) = (state.arrived, state.requested);
+        if !arrived {
+            self.rank(rank).opened();
+            if requested {
+                self.send_clearance(message);
+            }
+        }
+    }
+
+    /// Sends the sender of `message` a clear to send.
+    fn send_clearance(&mut self, message: u32) {
+        let dst = self.model.program.messages[message as usize].dst;
+        self.enqueue(self.model.placement.node[dst as usize], message, PacketKind::ClearToSend);
+    }
+}

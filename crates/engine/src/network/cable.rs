@@ -1,0 +1,88 @@
+//! Cables: rate and delay.
+
+use std::collections::HashMap;
+
+const RATE_BITS: u32 = 16;
+
+/// Rate and delay of a link; many links share the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Cable {
+    /// Picoseconds per byte, in units of 2^-16.
+    rate: u32,
+    /// Cable delay.
+    pub delay: u32,
+}
+
+impl Cable {
+    pub fn new(gbps: f64, delay: u64) -> Self {
+        let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
+        let rate = rate.clamp(1.0, f64::from(u32::MAX)) as u32;
+        Self { rate, delay: delay.min(Self::MAX_DELAY_PS) as u32 }
+    }
+
+    /// Longest delay a cable can have, in picoseconds.
+    pub const MAX_DELAY_PS: u64 = u32::MAX as u64;
+
+    /// Slowest rate a link can have, in gigabits per second.
+    pub const MIN_GBPS: f64 = 0.125;
+
+    /// Time `bytes` take on the wire, at least one picosecond.
+    #[inline]
+    pub fn serialization_ps(&self, bytes: u32) -> u64 {
+        ((u64::from(bytes) * u64::from(self.rate)) >> RATE_BITS).max(1)
+    }
+
+    /// Bytes sent in `ps`.
+    #[inline]
+    pub fn bytes_in(&self, ps: u64) -> u64 {
+        if ps >> (u64::BITS - RATE_BITS) == 0 {
+            return (ps << RATE_BITS) / u64::from(self.rate);
+        }
+        // Of a stretch of minutes the shift would lose the upper bits.
+        let bytes = (u128::from(ps) << RATE_BITS) / u128::from(self.rate);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// The distinct cables, and for each given cable the index of its equal among them.
+pub(crate) fn distinct(wires: impl Iterator<Item = Cable>) -> (Vec<Cable>, Vec<u32>) {
+    let mut numbers = HashMap::new();
+    let (mut all, mut last) = (Vec::new(), None);
+    // Most links are like the one before.
+    let mut number = |wire: Cable| match last {
+        Some((before, number)) if before == wire => number,
+        _ => {
+            let number = *numbers.entry(wire).or_insert_with(|| {
+                all.push(wire);
+                all.len() as u32 - 1
+            });
+            last = Some((wire, number));
+            number
+        }
+    };
+    let of_links = wires.map(&mut number).collect();
+    (all, of_links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_exact_to_a_byte() {
+        for (gbps, ps) in [(100.0, 327_680), (200.0, 163_840), (25.0, 1_310_720)] {
+            assert_eq!(Cable::new(gbps, 0).serialization_ps(4096), ps);
+        }
+        let rate = 54.545_454_545_454_55;
+        let fdr = Cable::new(rate, 0);
+        assert!((fdr.serialization_ps(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
+        assert_eq!(fdr.bytes_in(fdr.serialization_ps(4096)), 4095);
+    }
+
+    #[test]
+    fn what_goes_through_in_days_does_not_wrap() {
+        let day_ps = 24 * 3600 * 1_000_000_000_000;
+        assert_eq!(Cable::new(100.0, 0).bytes_in(day_ps), 24 * 3600 * 12_500_000_000);
+        assert_eq!(Cable::new(1e9, 0).bytes_in(u64::MAX), u64::MAX);
+    }
+}

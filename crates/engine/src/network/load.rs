@@ -1,0 +1,181 @@
+//! Load of links in compact form: when each is free, and the bytes that wait for credit.
+
+use std::hint::select_unpredictable;
+use std::ops::Range;
+
+use crate::events::epoch::Epoch;
+use crate::intrinsics::{SIMD_LANES, at_most_bits, collect_with_huge_pages, prefetch};
+
+/// The loads that adaptive routing compares.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    /// Bytes waiting for credit at each lane.
+    waiting: Vec<u64>,
+    /// Compared several at a time: for each lane [`BUSY`] if packets wait there, otherwise, in
+    /// a link's first lane, when the link is free. Padded at the end for SIMD loads.
+    compact: Vec<i32>,
+    pub epoch: Epoch,
+}
+
+/// Packets wait, or the link is busy beyond the epoch.
+const BUSY: i32 = Epoch::FAR;
+
+impl Loads {
+    /// Loads of `lanes` lanes.
+    pub fn new(lanes: usize) -> Self {
+        Self {
+            waiting: collect_with_huge_pages(lanes, std::iter::repeat_n(0, lanes)),
+            compact: collect_with_huge_pages(
+                lanes + SIMD_LANES,
+                std::iter::repeat_n(0, lanes + SIMD_LANES),
+            ),
+            epoch: Epoch::new(0),
+        }
+    }
+
+    /// Prefetches the loads of candidates from `start` on, beginning at position `first`.
+    #[inline]
+    pub fn prefetch(&self, start: u32, first: u32) {
+        for link in [start, start + first, start + first + 2 * SIMD_LANES as u32 - 1] {
+            prefetch(&self.compact, link);
+        }
+    }
+
+    /// Prefetches the load of a lane.
+    #[inline]
+    pub fn prefetch_lane(&self, lane: u32) {
+        prefetch(&self.compact, lane);
+        prefetch(&self.waiting, lane);
+    }
+
+    /// Books the link whose first lane is `lane` until `time`.
+    #[inline]
+    pub fn book(&mut self, lane: u32, time: u64) {
+        let compact = &mut self.compact[lane as usize];
+        *compact = if *compact == BUSY { BUSY } else { self.epoch.since(time) };
+    }
+
+    /// Bytes waiting for credit at `lane`.
+    #[inline]
+    pub fn waiting(&self, lane: u32) -> u64 {
+        if self.compact[lane as usize] == BUSY { self.waiting[lane as usize] } else { 0 }
+    }
+
+    /// Adds a packet of `wire` bytes to those that wait at `lane`.
+    pub fn enqueue(&mut self, lane: u32, wire: u32) {
+        self.waiting[lane as usize] += u64::from(wire);
+        self.compact[lane as usize] = BUSY;
+    }
+
+    /// Removes a packet of `wire` bytes from those that wait at `lane`, whose link is free at
+    /// `free_at`.
+    pub fn dequeue(&mut self, lane: u32, wire: u32, free_at: u64) {
+        let waiting = &mut self.waiting[lane as usize];
+        *waiting -= u64::from(wire);
+        if *waiting == 0 {
+            self.compact[lane as usize] = self.epoch.since(free_at);
+        }
+    }
+
+    /// Begins `epoch`; `free_at` says when each lane's link is free.
+    pub fn begin_epoch(&mut self, epoch: Epoch, free_at: impl Iterator<Item = u64>) {
+        self.epoch = epoch;
+        for ((compact, &waiting), free_at) in
+            self.compact.iter_mut().zip(&self.waiting).zip(free_at)
+        {
+            *compact = if waiting > 0 { BUSY } else { epoch.since(free_at) };
+        }
+    }
+
+    /// Time until each single-lane link is free; `None` if its full state must be read.
+    #[inline(always)]
+    pub fn time_until_idle(
+        &self,
+        links: Range<u32>,
+        now: u64,
+    ) -> impl Iterator<Item = Option<u64>> {
+        let now = self.epoch.present(now);
+        self.compact[links.start as usize..links.end as usize].iter().map(move |&compact| {
+            // Relative times are not negative.
+            let ahead = (compact - now).max(0);
+            (compact != BUSY).then_some(ahead as u64)
+        })
+    }
+
+    /// The first idle link of `n` consecutive ones from `start` on, beginning at position
+    /// `first` cyclically, if it is among the first 2 × [`SIMD_LANES`]; with `n` = 1, that
+    /// link.
+    #[inline(always)]
+    pub fn first_idle(&self, start: u32, n: u32, first: u32, now: u64) -> Option<u32> {
+        const FEW: u32 = SIMD_LANES as u32;
+        let now = self.epoch.present(now);
+        let idle = |from: u32, n: u32| {
+            let (few, _) =
+                self.compact[(start + from) as usize..].split_first_chunk().expect("a few follow");
+            at_most_bits(few, now) & ((1 << n.min(FEW)) - 1)
+        };
+        // Two vectors of links. The result is unpredictable: select without a branch.
+        let ends = n - first <= FEW;
+        let next = select_unpredictable(ends, 0, first + FEW);
+        let left = select_unpredictable(ends, first, (n - first).wrapping_sub(FEW));
+        let found = idle(first, n - first) | u32::from(n == 1) | idle(next, left) << FEW;
+        let place = found.trailing_zeros();
+        let turned = select_unpredictable(place < FEW, first, next.wrapping_sub(FEW));
+        (found != 0).then(|| start + turned.wrapping_add(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Changes of a link: packets wait, leave, or it is booked for some time.
+    fn happenings() -> impl Strategy<Value = Vec<(u64, u32, u8, u64)>> {
+        proptest::collection::vec((0u64..3 << 28, 0u32..24, 0u8..4, 1u64..1 << 33), 1..200)
+    }
+
+    proptest! {
+        /// A link that is found is the first that is free with nothing waiting; if none is
+        /// found, none of the first is idle. Compact times are right.
+        #[test]
+        fn the_first_idle_one_is_found(happenings in happenings(), n in 1u32..=24, turn in 0u32..24) {
+            let mut loads = Loads::new(24);
+            let (mut now, mut busy, mut lines) = (0, [0u64; 24], [0u64; 24]);
+            for (wait, link, what, long) in happenings {
+                now += wait;
+                if loads.epoch.is_over(now) {
+                    loads.begin_epoch(Epoch::new(now), busy.iter().copied());
+                }
+                let at = link as usize;
+                match what {
+                    0 => {
+                        lines[at] += u64::from(long as u32);
+                        loads.enqueue(link, long as u32);
+                    }
+                    1 if lines[at] > 0 => {
+                        let wire = lines[at] as u32;
+                        lines[at] -= u64::from(wire);
+                        loads.dequeue(link, wire, busy[at]);
+                    }
+                    _ => {
+                        // Mostly short, sometimes beyond the epoch.
+                        busy[at] = now.max(busy[at]) + (long >> (8 * u32::from(what)));
+                        loads.book(link, busy[at]);
+                    }
+                }
+                prop_assert_eq!(loads.waiting(link), lines[at]);
+                if let Some(Some(backlog)) = loads.time_until_idle(link..link + 1, now).next() {
+                    prop_assert_eq!((backlog, 0), (busy[at].saturating_sub(now), lines[at]));
+                }
+                let first = turn % n;
+                let idle = |link: u32| busy[link as usize] <= now && lines[link as usize] == 0;
+                let mut row = (first..n).chain(0..first);
+                match loads.first_idle(0, n, first, now) {
+                    Some(found) => prop_assert!(n == 1 || row.find(|&link| idle(link)) == Some(found)),
+                    None => prop_assert!(n > 1 && !row.take(SIMD_LANES).any(idle)),
+                }
+            }
+        }
+    }
+}

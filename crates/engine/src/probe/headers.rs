@@ -1,0 +1,368 @@
+//! Headers of single packets: the switch side of a telemetry scheme, and a record of the headers
+//! that arrive.
+//!
+//! A packet's header is in its [`Mark`]. The full scheme keeps its two reservoirs there; the others
+//! keep their header fields there as one word, from the lowest bit (see [`HeaderScheme`]).
+
+use tailback_telemetry::congestion::level;
+use tailback_telemetry::hash::{Field, LinkHash};
+use tailback_telemetry::scheme::{
+    Compact, Coordinated, EdgeMark, EdgeMarking, NodeMark, NodeMarking, Scheme as _, SingleBit,
+    SingleBitMark, Visit, WorstHop, WorstMark, XorDigest, XorMark, mix,
+};
+use tailback_telemetry::{Mark, NO_LINK};
+
+use super::{DeliveredPacket, Hop};
+use crate::settings::{HeaderScheme, HeaderSettings};
+
+/// Bits of a link number and of the packet id: the GF(2^24) hash, and InfiniBand's sequence numbers.
+pub const LINK_BITS: u32 = 24;
+const DISTANCE_BITS: u32 = 5;
+const LEVEL_BITS: u32 = 4;
+
+/// Record of a packet that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketRecord {
+    /// Number of the packet in the run; its lower 24 bits are its sequence number.
+    pub packet: u64,
+    /// When its tail arrived.
+    pub time_ps: u64,
+    /// Its header.
+    pub header: u64,
+    /// Node it came from.
+    pub src: u32,
+    /// Node it went to.
+    pub dst: u32,
+    /// Label of its message.
+    pub label: u32,
+    /// Payload.
+    pub bytes: u32,
+    /// Switches it visited.
+    pub hops: u8,
+}
+
+/// Packet id for the linear hash: a fixed bijection of 24 bits that spreads sequence numbers, equal
+/// to the decoder's `packet_ids`.
+#[inline]
+pub fn packet_id(number: u64) -> u32 {
+    const MASK: u32 = (1 << LINK_BITS) - 1;
+    let half = LINK_BITS / 2;
+    let mut id = number as u32 & MASK;
+    for factor in [0x9e37_79b1_u32, 0x85eb_ca77] {
+        id = (id ^ (id >> half)).wrapping_mul(factor) & MASK;
+    }
+    id ^ (id >> half)
+}
+
+/// The header word kept in a [`Mark`], for schemes without reservoirs; encoded so that a new packet
+/// has 0.
+fn word(mark: &Mark) -> u64 {
+    u64::from(mark.hop_link ^ NO_LINK) | u64::from(mark.congested_link ^ NO_LINK) << 32
+}
+
+fn set_word(mark: &mut Mark, word: u64) {
+    mark.hop_link = word as u32 ^ NO_LINK;
+    mark.congested_link = (word >> 32) as u32 ^ NO_LINK;
+}
+
+fn bits(word: u64, from: u32, count: u32) -> u32 {
+    ((word >> from) & ((1 << count) - 1)) as u32
+}
+
+/// Link (from bit 1) and congested bit (0) as a value and back.
+fn link_of(word: u64) -> Option<(u32, bool)> {
+    let link = bits(word, 1, LINK_BITS);
+    (link > 0).then_some((link, word & 1 != 0))
+}
+
+fn link_word(link: Option<(u32, bool)>) -> u64 {
+    link.map_or(0, |(link, congested)| u64::from(link) << 1 | u64::from(congested))
+}
+
+/// Updates headers at switches and records them at nodes.
+#[derive(Debug)]
+pub struct HeaderProbe {
+    carry: HeaderSettings,
+    /// One packet in this many carries a sample, and one in `one_kept_in` of those is recorded.
+    one_in: u64,
+    one_kept_in: u64,
+    hash: LinkHash,
+    records: Vec<PacketRecord>,
+}
+
+impl HeaderProbe {
+    /// For a run of `packets` packets.
+    ///
+    /// # Panics
+    /// Never: GF(2^24) is a field.
+    pub fn new(carry: &HeaderSettings, packets: u64) -> Self {
+        let field = Field::new(LINK_BITS).expect("a field the hash knows");
+        let one_in = carry.one_in.max(1);
+        let (one_in, one_kept_in) = if carry.scheme == HeaderScheme::Full {
+            // Samples do not come from the recorded packets: recording few must not mean sampling few.
+            (one_in, packets.div_ceil(one_in).div_ceil(carry.most).max(1))
+        } else {
+            (one_in.max(packets.div_ceil(carry.most)), 1)
+        };
+        Self {
+            carry: carry.clone(),
+            one_in,
+            one_kept_in,
+            hash: LinkHash::Gf(field),
+            records: Vec::new(),
+        }
+    }
+
+    /// Packets of observed jobs per packet that carries a sample.
+    pub fn one_in(&self) -> u64 {
+        self.one_in.saturating_mul(self.one_kept_in)
+    }
+
+    /// Whether packets carry the full reservoirs, which this probe does not update.
+    #[inline]
+    pub fn full(&self) -> bool {
+        self.carry.scheme == HeaderScheme::Full
+    }
+
+    /// Whether headers depend on queue lengths.
+    #[inline]
+    pub fn wants_queue(&self) -> bool {
+        self.carry.scheme == HeaderScheme::WorstHop
+    }
+
+    /// One of every k consecutive packets, drawn by a hash. Taking every k-th would stay in
+    /// step with the packets of a message, and with anything else that a pattern repeats.
+    fn tagged(&self, packet: u64) -> bool {
+        takes(packet, self.one_in) && takes(packet / self.one_in, self.one_kept_in)
+    }
+
+    /// Updates the header of a packet of an observed job at a switch.
+    #[inline]
+    pub fn visit(&self, hop: &Hop, mark: &mut Mark, random: u64) {
+        if !self.tagged(hop.packet) {
+            return;
+        }
+        let queue = if hop.congested { hop.queue } else { 0 };
+        let visit = Visit {
+            link: hop.link + 1,
+            hop: hop.index,
+            congested: hop.congested,
+            level: level(queue, self.carry.level_bytes),
+            packet: packet_id(hop.packet),
+            random,
+        };
+        let after = self.after(word(mark), &visit);
+        set_word(mark, after);
+    }
+
+    /// The header behind a switch.
+    fn after(&self, word: u64, visit: &Visit) -> u64 {
+        let HeaderSettings { hash_bits: b, count_bits: c, probability, .. } = self.carry;
+        let hash = self.hash;
+        match self.carry.scheme {
+            HeaderScheme::Full => word,
+            HeaderScheme::Compact => {
+                let scheme = Compact { hash, bits: b, count_bits: c };
+                let mut mark = scheme.from_wire(word as u32);
+                scheme.visit(&mut mark, visit);
+                scheme.to_wire(mark).into()
+            }
+            HeaderScheme::Coordinated => {
+                let scheme = Coordinated { hash, bits: b };
+                let mut mark = scheme.from_wire(word as u32);
+                scheme.visit(&mut mark, visit);
+                scheme.to_wire(mark).into()
+            }
+            HeaderScheme::SingleBit => {
+                let part = |from, count| bits(word, from, count) as u8;
+                let mut mark = SingleBitMark {
+                    hop: part(0, b),
+                    hops: part(b, c),
+                    congested: part(b + c, b),
+                    congested_hops: part(2 * b + c, c),
+                };
+                SingleBit { hash, bits: b, count_bits: c }.visit(&mut mark, visit);
+                u64::from(mark.hop)
+                    | u64::from(mark.hops) << b
+                    | u64::from(mark.congested) << (b + c)
+                    | u64::from(mark.congested_hops) << (2 * b + c)
+            }
+            HeaderScheme::XorDigest => {
+                let digest = bits(word, 1, b) as u8;
+                let mut mark = XorMark { digest, congested: word & 1 != 0 };
+                XorDigest { hash, bits: b, probability }.visit(&mut mark, visit);
+                u64::from(mark.digest) << 1 | u64::from(mark.congested)
+            }
+            HeaderScheme::WorstHop => {
+                let link = bits(word, LEVEL_BITS, LINK_BITS);
+                let mut mark = WorstMark { link, level: bits(word, 0, LEVEL_BITS) as u8 };
+                let scheme = WorstHop { link_bits: LINK_BITS, level_bits: LEVEL_BITS };
+                scheme.visit(&mut mark, visit);
+                u64::from(mark.link) << LEVEL_BITS | u64::from(mark.level)
+            }
+            HeaderScheme::NodeMarking => {
+                let mut mark = NodeMark::default();
+                NodeMarking { probability, link_bits: LINK_BITS }.visit(&mut mark, visit);
+                if mark.link.is_some() { link_word(mark.link) } else { word }
+            }
+            HeaderScheme::EdgeMarking => {
+                let distance = bits(word, 1 + LINK_BITS, DISTANCE_BITS) as u8;
+                let mut mark = EdgeMark { link: link_of(word), distance };
+                let (link_bits, distance_bits) = (LINK_BITS, DISTANCE_BITS);
+                EdgeMarking { probability, link_bits, distance_bits }.visit(&mut mark, visit);
+                link_word(mark.link) | u64::from(mark.distance) << (1 + LINK_BITS)
+            }
+        }
+    }
+
+    /// Records the header of a packet of an observed job.
+    #[inline]
+    pub fn delivered(&mut self, time_ps: u64, arrival: &DeliveredPacket, mark: Mark) {
+        let DeliveredPacket { packet, label, bytes, src, dst, hops, .. } = *arrival;
+        if !self.tagged(packet) {
+            return;
+        }
+        let header = if self.full() { full_header(&mark) } else { word(&mark) };
+        self.records.push(PacketRecord { packet, time_ps, header, src, dst, label, bytes, hops });
+    }
+
+    /// All records.
+    pub fn finish(self) -> Vec<PacketRecord> {
+        self.records
+    }
+}
+
+/// One of every `k` packets in sequence, drawn by a hash. Every k-th would keep step with the packets of
+/// a message, and with whatever else a pattern repeats.
+#[inline]
+pub(super) fn takes(packet: u64, k: u64) -> bool {
+    k == 1 || packet % k == mix(packet / k) % k
+}
+
+fn full_header(mark: &Mark) -> u64 {
+    let number = |link: u32| u64::from(link.wrapping_add(1));
+    number(mark.hop_link)
+        | u64::from(mark.hop_count) << LINK_BITS
+        | number(mark.congested_link) << (LINK_BITS + 8)
+        | u64::from(mark.congested_count) << (2 * LINK_BITS + 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn carried(scheme: HeaderScheme) -> HeaderProbe {
+        let carry = HeaderSettings {
+            scheme,
+            hash_bits: 4,
+            count_bits: 3,
+            probability: 0.5,
+            level_bytes: 1000,
+            most: 1 << 20,
+            one_in: 1,
+        };
+        carry.check().unwrap();
+        HeaderProbe::new(&carry, 1000)
+    }
+
+    fn thinned(scheme: HeaderScheme, one_in: u64) -> HeaderProbe {
+        HeaderProbe::new(&HeaderSettings { one_in, ..carried(scheme).carry }, 1000)
+    }
+
+    /// A packet through links 1 to 5, the second of them congested.
+    fn send(probe: &HeaderProbe, packet: u64) -> Mark {
+        let mut mark = Mark::EMPTY;
+        for index in 0..5u8 {
+            let (link, congested) = (u32::from(index) + 1, index == 1);
+            let hop = Hop { local: link, link, congested, queue: 900, packet, index };
+            let random = tailback_telemetry::scheme::mix(packet * 16 + u64::from(index));
+            probe.visit(&hop, &mut mark, random);
+        }
+        mark
+    }
+
+    #[test]
+    fn headers_are_what_the_scheme_says() {
+        let field = Field::new(LINK_BITS).unwrap();
+        let hash = |packet: u64, link: u32| field.hash(packet_id(packet), link + 1, 4);
+        for packet in 0..200 {
+            let id = packet_id(packet);
+            let survivor = u32::from(Coordinated::survivor(id, 5).unwrap()) + 1;
+            let header = word(&send(&carried(HeaderScheme::Coordinated), packet));
+            assert_eq!(bits(header, 1, 4), hash(packet, survivor));
+            assert_eq!(header & 1 != 0, survivor == 2);
+            let header = word(&send(&carried(HeaderScheme::Compact), packet));
+            assert_eq!(bits(header, 5, 3), 5);
+            assert!((1..=5).any(|link| hash(packet, link) == bits(header, 1, 4)));
+            let header = word(&send(&carried(HeaderScheme::SingleBit), packet));
+            assert_eq!((bits(header, 4, 3), bits(header, 11, 3)), (5, 1));
+            assert_eq!(bits(header, 7, 4), hash(packet, 2));
+            let header = word(&send(&carried(HeaderScheme::WorstHop), packet));
+            assert_eq!((bits(header, 0, 4), bits(header, 4, 24)), (14, 3));
+            let header = word(&send(&carried(HeaderScheme::EdgeMarking), packet));
+            let since = bits(header, 25, 5);
+            match link_of(header) {
+                Some((link, congested)) => {
+                    assert_eq!((link + since, congested), (6, link == 3));
+                }
+                None => assert_eq!(since, 5),
+            }
+        }
+    }
+
+    #[test]
+    fn packets_that_are_not_chosen_carry_nothing() {
+        for scheme in [HeaderScheme::Compact, HeaderScheme::SingleBit, HeaderScheme::NodeMarking] {
+            let probe = thinned(scheme, 2);
+            for packet in (0..1000).filter(|&packet| !probe.tagged(packet)) {
+                assert_eq!(send(&probe, packet), Mark::EMPTY);
+            }
+        }
+    }
+
+    #[test]
+    fn one_of_each_so_many_is_drawn_and_every_place_as_often() {
+        for k in [2, 4, 7, 16] {
+            let probe = thinned(HeaderScheme::Compact, k);
+            let mut chosen = vec![0_u32; k as usize];
+            for block in 0..4000 {
+                let drawn: Vec<_> =
+                    (0..k).filter(|place| probe.tagged(block * k + place)).collect();
+                assert_eq!(drawn.len(), 1);
+                chosen[drawn[0] as usize] += 1;
+            }
+            // Chi-square over k positions: mean k - 1, variance 2 (k - 1).
+            let expected = 4000.0 / k as f64;
+            let off: f64 =
+                chosen.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
+            let free = (k - 1) as f64;
+            assert!(off < free + 4.0 * (2.0 * free).sqrt(), "one in {k}: {chosen:?}");
+        }
+    }
+
+    #[test]
+    fn chances_that_hide_all_but_one_hop_are_refused() {
+        for probability in [0.0, 1.0, f64::NAN] {
+            let carry = HeaderSettings { probability, ..carried(HeaderScheme::NodeMarking).carry };
+            let refused = carry.check().unwrap_err().to_string();
+            assert!(refused.contains("probability"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn few_enough_packets_are_kept() {
+        let carry = HeaderSettings { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
+        assert_eq!(HeaderProbe::new(&carry, 1000).one_in(), 34);
+        assert_eq!(HeaderProbe::new(&carry, 20).one_in(), 1);
+    }
+
+    #[test]
+    fn ids_are_a_bijection_and_in_no_sequence() {
+        let mut seen = vec![false; 1 << 24];
+        for number in 0..1 << 24 {
+            let id = packet_id(number) as usize;
+            assert!(!std::mem::replace(&mut seen[id], true));
+        }
+        assert!((1..1000).all(|n| packet_id(n).abs_diff(packet_id(n - 1)) > 1));
+    }
+}

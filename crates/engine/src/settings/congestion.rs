@@ -1,0 +1,69 @@
+//! Congestion control: the scheme and its parameters.
+
+use serde::Deserialize;
+
+/// The congestion control scheme and its own parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum CongestionScheme {
+    /// As specified by InfiniBand.
+    #[default]
+    Infiniband,
+    /// DCMS: the Marking_Rate changes while victim flows are created.
+    Dcms {
+        /// Marking_Rate while no victims are created.
+        calm_marking_rate: u32,
+        /// How long after the last sign of a victim the switch still counts as creating
+        /// them.
+        hold_ps: u64,
+    },
+    /// RGBCC: senders stop at a notification and resume when the switch tells them to.
+    Rgbcc {
+        /// Queue at which the switch tells them to resume.
+        green_bytes: u64,
+    },
+}
+
+/// Parameters of congestion control, by the names of the specification.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CongestionControl {
+    /// See [`CongestionScheme`].
+    #[serde(default)]
+    pub scheme: CongestionScheme,
+    /// Queue of an output lane above which packets are marked.
+    pub threshold_bytes: u64,
+    /// Packets that pass unmarked between two marked ones (Marking_Rate).
+    pub marking_rate: u32,
+    /// Smaller packets are not marked (Packet_Size).
+    pub packet_bytes: u32,
+    /// Also mark at lanes without credit, which are victims of congestion downstream
+    /// (Victim_Mask).
+    pub victims: bool,
+    /// What a notification adds to the index (CCTI_Increase).
+    pub increase: u32,
+    /// Highest index (CCTI_Limit).
+    pub limit: u32,
+    /// Time after which the index falls by one (CCTI_Timer).
+    pub timer_ps: u64,
+    /// The table: entry `shift << 14 | multiplier` pauses `(packet time >> shift) × multiplier`.
+    pub table: Vec<u32>,
+}
+
+impl CongestionControl {
+    /// The invalid value and what would be valid, if a value is out of range.
+    pub(crate) fn problem(&self) -> Option<(String, &'static str)> {
+        let wrong = |value: &str, valid| Some((value.to_owned(), valid));
+        match self.scheme {
+            CongestionScheme::Rgbcc { green_bytes } if green_bytes >= self.threshold_bytes => {
+                wrong("green is not below threshold", "green < threshold")
+            }
+            CongestionScheme::Rgbcc { .. } => None,
+            CongestionScheme::Dcms { hold_ps: 0, .. } => wrong("hold is 0", "a hold above 0"),
+            _ if self.table.is_empty() || self.timer_ps == 0 => {
+                wrong("an empty table or timer 0", "a table with entries and a timer above 0")
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Settings of a run: how switches, cables, adapters and the MPI library behave.
+
+mod congestion;
+mod pacing;
+mod probes;
+
+pub use congestion::{CongestionControl, CongestionScheme};
+pub use pacing::{Pacing, PacingOffset};
+pub use probes::{HeaderScheme, HeaderSettings, Probes};
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::EngineError;
+
+/// The latest time that the engine can represent, in picoseconds: 53 days. No duration is longer
+/// and no window begins later, so the sum of two never overflows.
+pub(crate) const MAX_TIME_PS: u64 = 1 << 62;
+
+/// Longest delay of a setting, 75 minutes: the delays of the longest path still add up to less
+/// than [`MAX_TIME_PS`].
+pub(crate) const MAX_DELAY_PS: u64 = MAX_TIME_PS >> 10;
+
+/// When the buffer space of a packet is returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Buffering {
+    /// As in InfiniBand: when the packet's tail has left the switch.
+    Input,
+    /// An output buffer takes the packet as soon as there is credit for its next hop, which
+    /// frees the input buffer. CODES' fat-tree model, which Taffet (2019) used, works this way.
+    Output,
+}
+
+/// Whether a packet may leave a switch before it has entered completely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Switching {
+    /// The head may leave while the tail is still arriving.
+    CutThrough,
+    /// The head leaves after the tail has arrived.
+    StoreAndForward,
+}
+
+/// How one link is selected among the candidates of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routing {
+    /// The shortest queue at this switch, ties broken by a random start; per packet.
+    Adaptive,
+    /// Uniformly at random per packet.
+    Random,
+    /// D-mod-k: by destination (Zahavi et al., 2010), the same for every packet.
+    Deterministic,
+    /// Virtual-circuit routing: the first packet of each message takes the link with the fewest
+    /// messages (Birk and Zdornov 2009).
+    #[serde(rename = "vc")]
+    VirtualCircuit,
+}
+
+/// Which packet an output serves next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arbitration {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Round-robin over the input ports.
+    RoundRobin,
+}
+
+/// Whether packets take non-minimal routes, where the routing rule offers them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detour {
+    /// Minimal routes only.
+    Never,
+    /// Through a random intermediate switch or group (Valiant, 1982).
+    Valiant,
+    /// Minimal or Valiant, whichever has the lower cost at the first switch (UGAL-L; Singh,
+    /// 2005).
+    Ugal,
+}
+
+/// How an adapter shares its link between messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Injection {
+    /// One message after the other.
+    Fifo,
+    /// One packet of each message in turn.
+    RoundRobin,
+    /// A queue per destination, served round-robin.
+    PerDestination,
+}
+
+/// The value as written in a scenario.
+impl fmt::Display for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fifo => "fifo",
+            Self::RoundRobin => "round-robin",
+            Self::PerDestination => "per-destination",
+        })
+    }
+}
+
+/// When a port counts as congested (Taffet 2019, §3.2 and §5.10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MarkingRule {
+    /// Its queue, the packet included, exceeds its available credit (§3.2).
+    QueueExceedsCredit,
+    /// Its queue exceeds a threshold.
+    Queue,
+    /// Its credit falls below a threshold.
+    Credit,
+    /// With a probability that grows with its queue, 1 at the threshold.
+    Proportional,
+}
+
+/// When the congestion of a port is evaluated (Taffet 2019, §5.10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MarkingPoint {
+    /// When the packet arrives and its output is known.
+    Arrival,
+    /// When the packet has credit and enters the output queue.
+    Insertion,
+    /// When the packet's head leaves.
+    Departure,
+}
+
+/// All parameters of a run except the fabric and the traffic.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Payload of a full packet.
+    pub packet_bytes: u32,
+    /// Bytes a packet adds to its payload on the wire.
+    pub header_bytes: u32,
+    /// Buffer at the far end of each link.
+    pub buffer_bytes: u32,
+    /// See [`Buffering`].
+    pub buffering: Buffering,
+    /// See [`Switching`].
+    pub switching: Switching,
+    /// Latency from a packet's head at the input to its head at the output, without contention.
+    pub switch_delay_ps: u64,
+    /// See [`Routing`].
+    pub routing: Routing,
+    /// Table entries of a switch, for routing `vc`.
+    #[serde(default)]
+    pub vc_entries: u32,
+    /// See [`Pacing`].
+    #[serde(default)]
+    pub pacing: Pacing,
+    /// See [`PacingOffset`].
+    #[serde(default)]
+    pub pacing_offset: PacingOffset,
+    /// See [`Detour`].
+    pub detour: Detour,
+    /// See [`Arbitration`].
+    #[serde(default)]
+    pub arbitration: Arbitration,
+    /// Crossbar rate of an input port relative to its link; 0 for no limit.
+    #[serde(default)]
+    pub crossbar_speedup: f64,
+    /// Service levels, each with its own set of the virtual lanes that the routing rule needs.
+    #[serde(default = "one")]
+    pub services: u8,
+    /// Bytes that a lane may send before the next lane's turn, by service level. Empty for no
+    /// weights: lanes are served in order of arrival, or one packet each in turn where outputs
+    /// are arbitrated per packet.
+    #[serde(default)]
+    pub lane_weights: Vec<u32>,
+    /// See [`CongestionControl`]; off when absent.
+    #[serde(default)]
+    pub congestion_control: Option<CongestionControl>,
+    /// See [`Injection`].
+    pub injection: Injection,
+    /// Software latency between the posting of a send and its first byte at the adapter.
+    pub send_delay_ps: u64,
+    /// Larger messages wait until their receive is posted (rendezvous).
+    pub eager_bytes: u64,
+    /// Rate between ranks of one host.
+    pub local_gbps: f64,
+    /// Latency between ranks of one host.
+    pub local_delay_ps: u64,
+    /// False for the ideal network: packets see no contention, only their own adapter's line
+    /// rate.
+    pub contention: bool,
+    /// Sample packets and count links.
+    pub measure: bool,
+    /// See [`MarkingRule`].
+    pub rule: MarkingRule,
+    /// Threshold of the rules that have one.
+    pub rule_bytes: u64,
+    /// See [`MarkingPoint`].
+    pub when: MarkingPoint,
+    /// Count the injection link as a hop.
+    pub count_injection: bool,
+    /// One packet in this many of observed jobs carries a sample, where samples are whole links.
+    #[serde(default = "every_packet")]
+    pub one_in: u64,
+    /// Time windows: at least this many and at most twice as many; fewer if the run is very
+    /// short.
+    pub windows: u32,
+    /// Further probes.
+    #[serde(default)]
+    pub probes: Probes,
+}
+
+impl Default for Settings {
+    /// InfiniBand at 100 Gb/s: 4 KiB packets, 64 KiB buffers, 60 ns switches, adaptive routing; no
+    /// probes.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            packet_bytes: 4096,
+            header_bytes: 0,
+            buffer_bytes: 65536,
+            buffering: Buffering::Input,
+            switching: Switching::CutThrough,
+            switch_delay_ps: 60_000,
+            routing: Routing::Adaptive,
+            vc_entries: 0,
+            pacing: Pacing::Off,
+            pacing_offset: PacingOffset::None,
+            detour: Detour::Never,
+            arbitration: Arbitration::Fcfs,
+            crossbar_speedup: 0.0,
+            services: 1,
+            lane_weights: Vec::new(),
+            congestion_control: None,
+            injection: Injection::Fifo,
+            send_delay_ps: 0,
+            eager_bytes: u64::MAX,
+            local_gbps: 400.0,
+            local_delay_ps: 500_000,
+            contention: true,
+            measure: false,
+            rule: MarkingRule::QueueExceedsCredit,
+            rule_bytes: 16384,
+            when: MarkingPoint::Arrival,
+            count_injection: false,
+            one_in: 1,
+            windows: 64,
+            probes: Probes::default(),
+        }
+    }
+}
+
+fn one() -> u8 {
+    1
+}
+
+fn every_packet() -> u64 {
+    1
+}
+
+/// Smallest packet on the wire: an InfiniBand header with its checksums, rounded up.
+pub const MIN_WIRE_BYTES: u32 = 32;
+
+impl Settings {
+    /// Bytes on the wire of a packet with `payload` bytes.
+    #[inline]
+    pub fn wire_bytes(&self, payload: u32) -> u32 {
+        (payload + self.header_bytes).max(MIN_WIRE_BYTES)
+    }
+
+    /// How long `bytes` take between ranks of one host; `None` when there is no number for it.
+    pub(crate) fn local_ps(&self, bytes: u64) -> Option<u64> {
+        let wire = (bytes as f64 * 8000.0 / self.local_gbps).ceil();
+        // An `f64` below 2^62 is a whole number of picoseconds that fits.
+        let wire = (wire < MAX_TIME_PS as f64).then_some(wire as u64)?;
+        wire.checked_add(self.local_delay_ps).filter(|&ps| ps <= MAX_TIME_PS)
+    }
+
+    /// Whether packets of a message arrive in the order they were sent in.
+    pub(crate) fn in_order(&self) -> bool {
+        matches!(self.routing, Routing::Deterministic | Routing::VirtualCircuit)
+            && self.detour == Detour::Never
+            && self.contention
+    }
+
+    /// Whether an arriving packet is marked exactly when it has to wait for credit: then the
+    /// mark is known when the output is requested.
+    pub(crate) fn marks_on_grant(&self) -> bool {
+        let by_credit = self.rule == MarkingRule::QueueExceedsCredit;
+        by_credit && self.when == MarkingPoint::Arrival && !self.arbitrated()
+    }
+
+    /// Whether a switch can affect nodes that are not its neighbours without the lookahead's
+    /// delay: on an ideal network, and where switches notify senders directly (RGBCC).
+    pub(crate) fn reaches_far(&self) -> bool {
+        let control = self.congestion_control.as_ref();
+        !self.contention
+            || control.is_some_and(|c| matches!(c.scheme, CongestionScheme::Rgbcc { .. }))
+    }
+
+    /// Whether outputs are arbitrated one packet at a time (see `switch/arbitration.rs`).
+    pub fn arbitrated(&self) -> bool {
+        self.arbitration != Arbitration::Fcfs
+            || self.crossbar_speedup > 0.0
+            || !self.lane_weights.is_empty()
+    }
+
+    /// Bytes that lane `lane` of a link may send before the next lane's turn.
+    pub(crate) fn weight_bytes(&self, lane: u8) -> u32 {
+        let services = usize::from(self.services.max(1));
+        let weight = self.lane_weights.get(usize::from(lane) % services);
+        weight.copied().unwrap_or(0)
+    }
+
+    /// Checks the values and their combinations.
+    ///
+    /// # Errors
+    /// [`EngineError::Setting`] names the field, the value and the valid range.
+    pub fn check(&self) -> Result<(), EngineError> {
+        let wrong =
+            |field, value: String, valid: String| Err(EngineError::Setting { field, value, valid });
+        if self.packet_bytes == 0 || self.packet_bytes > 1 << 20 {
+            return wrong("packet", self.packet_bytes.to_string(), "1 B to 1 MiB".into());
+        }
+        if self.header_bytes > 1 << 16 {
+            return wrong("header", self.header_bytes.to_string(), "0 B to 64 KiB".into());
+        }
+        let least = self.wire_bytes(self.packet_bytes);
+        if self.buffer_bytes < least {
+            let valid = format!("at least one packet: {least} B");
+            return wrong("buffer", format!("{} B", self.buffer_bytes), valid);
+        }
+        if !(self.local_gbps > 0.0 && self.local_gbps.is_finite()) {
+            return wrong("local_rate", self.local_gbps.to_string(), "above 0".into());
+        }
+        let timer_ps = self.congestion_control.as_ref().map_or(0, |control| match control.scheme {
+            CongestionScheme::Dcms { hold_ps, .. } => hold_ps.max(control.timer_ps),
+            _ => control.timer_ps,
+        });
+        for (field, ps) in [
+            ("local_delay", self.local_delay_ps),
+            ("send_delay", self.send_delay_ps),
+            ("switch_delay", self.switch_delay_ps),
+            ("congestion_control", timer_ps),
+        ] {
+            if ps > MAX_DELAY_PS {
+                return wrong(field, format!("{ps} ps"), format!("at most {MAX_DELAY_PS} ps"));
+            }
+        }
+        if self.one_in == 0 {
+            return wrong("one_in", "0".into(), "at least 1".into());
+        }
+        if !(1..=8).contains(&self.services) {
+            return wrong("services", self.services.to_string(), "1 to 8".into());
+        }
+        if !(self.crossbar_speedup == 0.0 || (0.1..=1000.0).contains(&self.crossbar_speedup)) {
+            let valid = "0 (no limit) or 0.1 to 1000".into();
+            return wrong("crossbar_speedup", self.crossbar_speedup.to_string(), valid);
+        }
+        if !(self.lane_weights.is_empty() || self.lane_weights.len() == usize::from(self.services))
+        {
+            let valid = format!("as many as services, {}, or none", self.services);
+            return wrong("lane_weights", format!("{} weights", self.lane_weights.len()), valid);
+        }
+        if self.pacing != Pacing::Off && self.injection != Injection::PerDestination {
+            let valid = "per-destination where flows are paced".into();
+            return wrong("injection", self.injection.to_string(), valid);
+        }
+        if let Pacing::Elastic { percent } = self.pacing
+            && !(1..=100).contains(&percent)
+        {
+            return wrong("pacing percent", percent.to_string(), "1 to 100".into());
+        }
+        if self.routing == Routing::VirtualCircuit && self.detour != Detour::Never {
+            let valid = "never where routing is vc".into();
+            return wrong("detour", format!("{:?}", self.detour), valid);
+        }
+        if let Some(control) = &self.congestion_control {
+            if self.injection != Injection::PerDestination {
+                let valid = "per-destination where congestion control is on".into();
+                return wrong("injection", self.injection.to_string(), valid);
+            }
+            if let Some((value, valid)) = control.problem() {
+                return wrong("congestion_control", value, valid.into());
+            }
+        }
+        self.probes.check()?;
+        if self.windows == 0 {
+            return wrong("windows", "0".into(), "at least 1".into());
+        }
+        if self.rule == MarkingRule::Proportional && self.rule_bytes == 0 {
+            return wrong("rule_bytes", "0".into(), "above 0 for rule proportional".into());
+        }
+        Ok(())
+    }
+}

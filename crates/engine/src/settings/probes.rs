@@ -1,0 +1,109 @@
+//! Settings of the optional probes.
+
+use serde::Deserialize;
+
+use crate::EngineError;
+
+/// Optional probes, off by default.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Probes {
+    /// Time between two readings of the port counters, 0 for none.
+    pub counters_ps: u64,
+    /// Time between two readings of the queue lengths, 0 for none.
+    pub queues_ps: u64,
+    /// What packet headers carry, and how many packets are recorded; none when absent.
+    pub carry: Option<HeaderSettings>,
+}
+
+impl Probes {
+    /// Whether any probe is on.
+    pub fn any(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Checks values.
+    ///
+    /// # Errors
+    /// [`EngineError::Setting`] names the field, the value and the valid range.
+    pub fn check(&self) -> Result<(), EngineError> {
+        self.carry.as_ref().map_or(Ok(()), HeaderSettings::check)
+    }
+
+    /// Whether port counters or queue lengths are recorded.
+    pub(crate) fn of_ports(&self) -> bool {
+        self.counters_ps > 0 || self.queues_ps > 0
+    }
+}
+
+/// What packet headers carry. Fields are listed from the lowest bit; links are numbered from 1, 0
+/// means none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeaderScheme {
+    /// Link (24), hops (8), congested link (24), congested hops (8).
+    Full,
+    /// Hash (b), hops (c), hash of a congested hop (b), congested hops (c).
+    SingleBit,
+    /// Congested (1), hash (b), hops (c).
+    Compact,
+    /// Congested (1), hash (b).
+    Coordinated,
+    /// Congested (1), digest (b).
+    XorDigest,
+    /// Level (4), link (24).
+    WorstHop,
+    /// Congested (1), link (24).
+    NodeMarking,
+    /// Congested (1), link (24), switches since (5).
+    EdgeMarking,
+}
+
+/// A header scheme with its parameters, and how many packets are recorded.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeaderSettings {
+    /// What packets carry.
+    pub scheme: HeaderScheme,
+    /// Bits b of a link hash.
+    pub hash_bits: u32,
+    /// Bits c of a hop count.
+    pub count_bits: u32,
+    /// Probability that a switch acts, for the schemes that use one.
+    pub probability: f64,
+    /// Queue length of the highest level, for scheme worst-hop.
+    pub level_bytes: u64,
+    /// Maximum number of recorded packets; with more packets, one in k carries a sample.
+    pub most: u64,
+    /// One packet in this many carries a sample, drawn at random from each group of that size.
+    pub one_in: u64,
+}
+
+impl HeaderSettings {
+    /// Checks values.
+    ///
+    /// # Errors
+    /// [`EngineError::Setting`] names the field, the value and the valid range.
+    pub fn check(&self) -> Result<(), EngineError> {
+        let wrong = |field, value: String, valid: &str| {
+            Err(EngineError::Setting { field, value, valid: valid.into() })
+        };
+        if !(1..=8).contains(&self.hash_bits) {
+            return wrong("hash_bits", self.hash_bits.to_string(), "1 to 8");
+        }
+        if !(1..=8).contains(&self.count_bits) {
+            return wrong("count_bits", self.count_bits.to_string(), "1 to 8");
+        }
+        // A switch that always acts overwrites all earlier hops.
+        if !(self.probability > 0.0 && self.probability < 1.0) {
+            return wrong("probability", self.probability.to_string(), "above 0, below 1");
+        }
+        if self.most == 0 {
+            return wrong("packets", "0".into(), "at least 1");
+        }
+        if self.one_in == 0 {
+            return wrong("one_in", "0".into(), "at least 1");
+        }
+        Ok(())
+    }
+}

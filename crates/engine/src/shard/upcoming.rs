@@ -1,0 +1,97 @@
+//! State of the prefetch pipeline: what is known of upcoming events.
+
+use crate::switch::route::Route;
+
+/// Events per block.
+pub(super) const BLOCK: usize = 16;
+
+/// Blocks in the pipeline, including the one being processed.
+pub(super) const BLOCKS: usize = 8;
+
+/// Events in the pipeline.
+pub(super) const LOOKAHEAD_EVENTS: usize = BLOCKS * BLOCK;
+
+/// Entities that events of each block refer to, in event order.
+#[derive(Debug)]
+pub(super) struct EntityBlocks {
+    items: [u32; LOOKAHEAD_EVENTS],
+    /// Total number of entities up to the end of each block.
+    ends: [usize; BLOCKS],
+    n: usize,
+}
+
+impl Default for EntityBlocks {
+    fn default() -> Self {
+        Self { items: [0; LOOKAHEAD_EVENTS], ends: [0; BLOCKS], n: 0 }
+    }
+}
+
+impl EntityBlocks {
+    pub fn clear(&mut self) {
+        (self.ends, self.n) = ([0; BLOCKS], 0);
+    }
+
+    /// Appends `entity` if it is `wanted`, without a branch.
+    #[inline(always)]
+    pub fn note(&mut self, entity: u32, wanted: bool) {
+        self.items[self.n % LOOKAHEAD_EVENTS] = entity;
+        self.n += usize::from(wanted);
+    }
+
+    /// Ends a block.
+    #[inline(always)]
+    pub fn end(&mut self, block: usize) {
+        self.ends[block % BLOCKS] = self.n;
+    }
+
+    /// Positions of the entities of a block.
+    #[inline(always)]
+    pub fn of(&self, block: usize) -> std::ops::Range<usize> {
+        self.ends[block.wrapping_sub(1) % BLOCKS]..self.ends[block % BLOCKS]
+    }
+
+    #[inline(always)]
+    pub fn at(&self, place: usize) -> u32 {
+        self.items[place % LOOKAHEAD_EVENTS]
+    }
+}
+
+/// What is known of upcoming events.
+#[derive(Debug)]
+pub(crate) struct Upcoming {
+    /// Packets that arrive, and nodes whose adapters may send.
+    pub(super) arrivals: EntityBlocks,
+    pub(super) adapters: EntityBlocks,
+    /// Lanes whose credit returns as an event.
+    pub(super) credits: EntityBlocks,
+    /// Messages whose packets reach their nodes.
+    pub(super) received: EntityBlocks,
+    /// Routes of arriving packets in event order, and how many have been used.
+    pub(super) routes: [Route; LOOKAHEAD_EVENTS],
+    pub(super) routes_used: usize,
+    /// Events of the window whose blocks have started processing.
+    pub(super) events_begun: usize,
+}
+
+impl Default for Upcoming {
+    fn default() -> Self {
+        Self {
+            arrivals: EntityBlocks::default(),
+            adapters: EntityBlocks::default(),
+            credits: EntityBlocks::default(),
+            received: EntityBlocks::default(),
+            routes: [Route::default(); LOOKAHEAD_EVENTS],
+            routes_used: 0,
+            events_begun: 0,
+        }
+    }
+}
+
+impl Upcoming {
+    /// The precomputed route of the next arrival.
+    #[inline(always)]
+    pub fn next_route(&mut self) -> Route {
+        self.routes_used += 1;
+        self.routes[(self.routes_used - 1) % LOOKAHEAD_EVENTS]
+    }
+}

@@ -1,0 +1,114 @@
+//! Congestion control in switches: marking packets, and the red and green lights of RGBCC.
+
+use crate::events::queue::{Event, EventKind};
+use crate::network::packet::{Flags, Light, Packet, PacketKind};
+use crate::probe::Probe;
+use crate::settings::{CongestionControl, CongestionScheme, MIN_WIRE_BYTES};
+use crate::shard::Shard;
+
+impl<P: Probe> Shard<'_, P> {
+    /// A packet at `switch` (shard index) will leave by `lane`: marks it if the queue exceeds
+    /// the threshold of congestion control.
+    pub fn mark_congestion(
+        &mut self,
+        control: &CongestionControl,
+        switch: u32,
+        lane: u32,
+        slot: u32,
+    ) {
+        let packet = &self.packets[slot];
+        let (wire, mut flags) = (packet.wire, packet.flags);
+        if packet.content() != PacketKind::Data {
+            return;
+        }
+        // Where outputs are booked ahead, the credit may be spent on what is being sent:
+        // that is a root as well.
+        let sending = self.links.free_at(self.links.link_of(lane)) > self.now;
+        let now = self.now;
+        let root = sending || self.links.has(lane, wire, now);
+        let over = self.queued(lane) + u64::from(wire) > control.threshold_bytes;
+        let mut rate = control.marking_rate;
+        if let CongestionScheme::Dcms { calm_marking_rate, hold_ps } = control.scheme {
+            let created =
+                self.congestion.victims.observe(switch, flags, (over, root), self.now, hold_ps);
+            flags.set(Flags::VICTIMS, created && over && !root);
+            rate = if created { rate } else { calm_marking_rate };
+        }
+        let lit = matches!(control.scheme, CongestionScheme::Rgbcc { .. });
+        let eligible = over && (root || control.victims) && wire >= control.packet_bytes;
+        // A packet carries at most one light.
+        let taken = lit && flags.has(Flags::NOTIFIED);
+        if eligible && !taken && self.congestion.marking.due(lane, rate) {
+            flags.set(Flags::NOTIFIED, true);
+            self.congestion.marked += 1;
+            if let CongestionScheme::Rgbcc { green_bytes } = control.scheme {
+                self.turn_red(lane, slot, green_bytes);
+            }
+        }
+        self.packets[slot].flags = flags;
+    }
+
+    /// The packet in `slot` is marked at `lane`, whose light stays red until the queue falls to
+    /// `green` bytes.
+    pub fn turn_red(&mut self, lane: u32, slot: u32, green: u64) {
+        let message = self.packets[slot].message;
+        let src = self.model.program.messages[message as usize].src;
+        let node = self.model.placement.node[src as usize];
+        let (turn, turned) = self.congestion.lights.mark(lane, node, message);
+        let light = Light { output: self.output_of(lane), turn };
+        self.congestion.lights.attach(slot, light);
+        if turned {
+            self.schedule_recheck(lane, green);
+        }
+    }
+
+    /// Fabric number of a lane.
+    fn output_of(&self, lane: u32) -> u32 {
+        let (link, lane) = self.links.link_and_lane(lane);
+        link * u32::from(self.model.lanes()) + u32::from(lane)
+    }
+
+    /// Schedules a check of the light of `lane` for when its queue can be down to `green` at
+    /// the earliest, at least one packet time from now.
+    fn schedule_recheck(&mut self, lane: u32, green: u64) {
+        let link = self.links.cable(self.links.lane(lane));
+        let settings = &self.model.settings;
+        let packet = settings.wire_bytes(settings.packet_bytes);
+        let above = self.queued(lane).saturating_sub(green).max(packet.into());
+        let time = self.now + link.serialization_ps(above.min(u32::MAX.into()) as u32);
+        self.queue.push(Event::new(time, EventKind::Light, lane, 0));
+    }
+
+    /// The queue of a red light may have drained.
+    pub fn on_light(&mut self, lane: u32) {
+        let control: Option<&CongestionControl> = self.model.settings.congestion_control.as_ref();
+        let Some(CongestionScheme::Rgbcc { green_bytes }) = control.map(|control| control.scheme)
+        else {
+            return;
+        };
+        if self.queued(lane) > green_bytes {
+            return self.schedule_recheck(lane, green_bytes);
+        }
+        let (turn, notified) = self.congestion.lights.turn_green(lane);
+        let light = Light { output: self.output_of(lane), turn };
+        let link = self.links.global(self.links.link_of(lane));
+        let switch = self.model.fabric.link_src[link as usize] - self.model.fabric.n_nodes;
+        for (node, message) in notified {
+            let mut packet = Packet::notice(PacketKind::Congestion, message, node, MIN_WIRE_BYTES);
+            packet.flags.set(Flags::GREEN, true);
+            packet.ready = self.now + self.model.notice_latency(switch, node);
+            let out = self.model.plan.ejection[node as usize];
+            let shard = self.model.partition.of_node[node as usize];
+            self.send_packet(shard, out, &packet, light);
+        }
+    }
+
+    /// `node` is notified that a light is green.
+    pub fn on_green(&mut self, node: u32, light: Light) {
+        if self.adapter(node).flows().turn_green(light) {
+            // A separate event, so that other events of this node at this time do not
+            // depend on the order.
+            self.queue.push(Event::new(self.now, EventKind::Adapter, node, 0));
+        }
+    }
+}
