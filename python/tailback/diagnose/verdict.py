@@ -109,6 +109,7 @@ def judge(
         top_links=evidence.top_links(TOP_LINKS),
         sampling=_sampling(findings, evidence),
         elapsed_ps=run.elapsed_ps,
+        expected_ps=run.elapsed_ps,
         communication_fraction=evidence.communication_fraction,
         warnings=[*run.notes, *warnings],
         confidence=0.0 if cause == "undetermined" else told.confidence,
