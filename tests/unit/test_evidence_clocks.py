@@ -87,6 +87,16 @@ def test_a_shifted_clock_is_found_and_its_waits_are_those_of_true_clocks(write: 
     assert row["low_ps"] <= 3 * MS <= row["high_ps"]
 
 
+def test_a_rank_may_begin_before_the_first_clock_does(write: Build) -> None:
+    scripts = late_sender()
+    before = [(-1_000_000, *event[1:]) if event[0] == 0 else event for event in scripts[1]]
+    run = measure(write([scripts[0], shifted(before, 7_000_000)]), environment={})
+    assert run.measured.elapsed_ps == pytest.approx(4_004 * US, abs=2 * US)
+    sums = run.tables["split"].group_by("rank").agg(pl.col("value_ps").sum())["value_ps"]
+    assert set(sums.to_list()) == {run.measured.elapsed_ps}
+    assert run.tables["hosts"]["start_ps"].min() == 0
+
+
 def test_no_wait_is_claimed_that_the_clocks_cannot_tell(write: Build) -> None:
     # The barriers leave the clocks open by 0.4 ms; the sender is 0.3 ms late.
     first, last = collective(0, 400_000), collective(800_000, 1_200_000)
