@@ -83,7 +83,9 @@ def diagnose(
     """Say where traffic backs up, why, and what to do about it.
 
     SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
-    scenario (.toml), or the folder of an earlier run or diagnosis.
+    scenario (.toml), or the folder of an earlier run or diagnosis. Of a trace with
+    times the measured run comes first, with where its time went; what the model
+    expects stands beside it.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis

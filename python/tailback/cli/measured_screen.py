@@ -113,4 +113,4 @@ def _hosts(measured: Measured) -> str:
     if hosts is None:
         return "hosts of the ranks: not recorded"
     each = f"up to {hosts.most_ranks} ranks each" if hosts.most_ranks > 1 else "one rank each"
-    return f"hosts: {hosts.hosts} by {hosts.source}, {each}"
+    return f"hosts: {hosts.hosts}, from {hosts.source}, {each}"

@@ -18,7 +18,7 @@ from tailback.traffic.readers.otf2_collectives import agreement, locate
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import fates, implied_waits, point_to_point
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, plain
-from tailback.traffic.readers.otf2_posts import Posts, guess_sources, ordinal, partners
+from tailback.traffic.readers.otf2_posts import Posts, guess_sources, partners
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -424,8 +424,3 @@ def _collectives(trace: Trace, row_of: Ints, file: Path) -> Collectives:
         sent_bytes=m.bytes[row].astype(np.int64),
         received_bytes=m.received[row].astype(np.int64),
     )
-
-
-def occurrence(group: Ints) -> Ints:
-    """How many earlier rows are of the same group, shape like ``group``."""
-    return ordinal(group)

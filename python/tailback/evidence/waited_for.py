@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.recorded import Recorded, occurrence
+from tailback.evidence.recorded import Recorded
 from tailback.evidence.waits import NXN_COMPLETION, Waits
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
 
@@ -62,9 +62,9 @@ def gaps(recorded: Recorded) -> tuple[Ints, Ints]:
 def irregular(recorded: Recorded) -> Ints:
     """How much longer than usual each computation before a call was, shape (C,).
 
-    Usual is the median over the repetitions of the same place of the program on the same rank, plus
-    what that repetition took longer on most ranks. A place is the call before, the call after and
-    its call path.
+    Usual is the median over the repetitions of the same place of the program on the same rank. A
+    place is the call before, the call after and its call path. What a repetition takes longer on
+    both of the ranks that are compared is no reason to wait.
     """
     calls = recorded.calls
     _, length = gaps(recorded)
@@ -74,19 +74,14 @@ def irregular(recorded: Recorded) -> Ints:
         {"rank": calls.rank, "before": previous, "after": calls.name, "path": calls.path,
          "length": length}
     )  # fmt: skip
-    place = pl.struct("before", "after", "path").rank("dense")
-    site = frame.select(place).to_series().to_numpy().astype(np.int64)
-    turn = occurrence(site * (recorded.n_ranks + 1) + calls.rank)
-    frame = frame.with_columns(pl.Series("site", site), pl.Series("turn", turn)).with_columns(
-        usual=pl.col("length").quantile(0.5, "lower").over("rank", "site"),
-        repeats=pl.len().over("rank", "site"),
+    place = ("rank", "before", "after", "path")
+    usual = frame.select(
+        pl.when(pl.len().over(*place) >= _REPEATS)
+        .then(pl.col("length").quantile(0.5, "lower").over(*place))
+        .otherwise(pl.col("length"))
     )
-    frame = frame.with_columns(more=pl.col("length") - pl.col("usual")).with_columns(
-        common=pl.col("more").quantile(0.5, "lower").over("site", "turn")
-    )
-    excess = (frame["more"] - frame["common"]).clip(lower_bound=0).to_numpy()
-    enough = frame["repeats"].to_numpy() >= _REPEATS
-    return np.where(enough, np.minimum(np.rint(excess), length), 0).astype(np.int64)
+    median: Ints = usual.to_series().to_numpy().astype(np.int64)
+    return np.asarray(np.clip(length - median, 0, None))
 
 
 def reasons(recorded: Recorded, waits: Waits) -> Reasons:
