@@ -46,8 +46,10 @@ have counts of zero."""
 _FROM_ROOT = frozenset(("MPI_Bcast", "MPI_Scatter"))
 _TO_ROOT = frozenset(("MPI_Reduce", "MPI_Gather"))
 
-_ALL_PAIRS = 256
-"""Members up to which every pair of a synchronising collective becomes a constraint."""
+_ALL_PAIRS = 10_000_000
+"""Constraints up to which every pair of the members of synchronising collectives becomes one
+(400 MB);
+beyond, the last to enter with all others, and all with the first to leave."""
 _MATRIX = 1024
 """Clocks up to which bounds of every pair are computed; beyond, those by way of the first clock."""
 _LP_ROWS = 40_000
@@ -187,7 +189,7 @@ def _of_collectives(recorded: Recorded) -> list[tuple[Ints, Ints, Ints, Ints]]:
             if not len(chosen):
                 continue
             r, e, l = rank[chosen], enter[chosen], leave[chosen]
-            if direction == 1 and members <= _ALL_PAIRS:
+            if direction == 1 and members * members * len(chosen) <= _ALL_PAIRS:
                 parts += [
                     (r[:, j], np.roll(r, step, axis=1)[:, j], e[:, j],
                      np.roll(l, step, axis=1)[:, j])
