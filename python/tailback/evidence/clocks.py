@@ -47,9 +47,8 @@ _FROM_ROOT = frozenset(("MPI_Bcast", "MPI_Scatter"))
 _TO_ROOT = frozenset(("MPI_Reduce", "MPI_Gather"))
 
 _ALL_PAIRS = 10_000_000
-"""Constraints up to which every pair of the members of synchronising collectives becomes one
-(400 MB);
-beyond, the last to enter with all others, and all with the first to leave."""
+"""Constraints up to which every pair of members of synchronising collectives becomes one (400 MB);
+beyond, the last to enter is compared with all others, and all with the first to leave."""
 _MATRIX = 1024
 """Clocks up to which bounds of every pair are computed; beyond, those by way of the first clock."""
 _LP_ROWS = 40_000

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.recorded import Recorded
-from tailback.evidence.waits import NXN_COMPLETION, Waits
+from tailback.evidence.waits import NXN_COMPLETION, PREFIX, Waits
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
 
 Ints = NDArray[np.int64]
@@ -209,8 +209,8 @@ def _synchronised(
 
 def _in_collectives(recorded: Recorded, own_call: Ints, late_call: Ints) -> tuple[Ints, Ints]:
     c, calls = recorded.collectives, recorded.calls
-    rooted = np.isin(c.operation, [OPERATIONS.index(name) for name in ROOTED])
-    c = c.take(~rooted & (c.call == c.start_call))
+    one_way = np.isin(c.operation, [OPERATIONS.index(name) for name in (*ROOTED, *PREFIX)])
+    c = c.take(~one_way & (c.call == c.start_call))
     own, late = np.full(len(own_call), -1, np.int64), np.full(len(own_call), -1, np.int64)
     if not len(c):
         return own, late

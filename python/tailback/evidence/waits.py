@@ -32,7 +32,8 @@ KINDS = (
 
 _FROM_ROOT = ("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv")
 _TO_ROOT = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
-_PREFIX = ("MPI_Scan", "MPI_Exscan")
+PREFIX = ("MPI_Scan", "MPI_Exscan")
+"""Collectives in which a rank needs the ranks below it only."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _collectives(recorded: Recorded, found: _Candidates) -> _Completions:
     names = np.array([OPERATIONS[op] for op in range(len(OPERATIONS))])[c.operation]
     from_root, to_root = np.isin(names, _FROM_ROOT), np.isin(names, _TO_ROOT)
     barrier = names == "MPI_Barrier"
-    nxn = ~from_root & ~to_root & ~barrier & ~np.isin(names, _PREFIX)
+    nxn = ~from_root & ~to_root & ~barrier & ~np.isin(names, PREFIX)
     for chosen, kind in ((nxn, WAIT_NXN), (barrier, WAIT_BARRIER)):
         mine = np.flatnonzero(chosen)
         by = latest[c.instance[mine]]
