@@ -20,7 +20,12 @@ class Writer:
     """Writes traces with the Python package `otf2`."""
 
     def __init__(
-        self, archive: Any, n_ranks: int, comms: dict[str, list[int]], threads: int
+        self,
+        archive: Any,
+        n_ranks: int,
+        comms: dict[str, list[int]],
+        threads: int,
+        hosts: list[str] | None = None,
     ) -> None:
         from otf2.enums import GroupType, LocationGroupType, LocationType, Paradigm
 
@@ -28,12 +33,16 @@ class Writer:
         self.definitions = d = archive.definitions
         self.paradigm = Paradigm
         tree = d.system_tree_node("machine", class_name="machine")
+        nodes = {
+            host: d.system_tree_node(host, class_name="node", parent=tree)
+            for host in dict.fromkeys(hosts or [])
+        }
         self.locations = []
         for rank in range(n_ranks):
             process = d.location_group(
                 f"rank {rank}",
                 location_group_type=LocationGroupType.PROCESS,
-                system_tree_parent=tree,
+                system_tree_parent=nodes[hosts[rank]] if hosts else tree,
             )
             for thread in range(threads):
                 name = f"thread {thread}"
@@ -66,6 +75,15 @@ class Writer:
                 values = [self.region(arguments[0])]
             getattr(writer, what)(time, *values)
 
+    def clock_offsets(self, location: int, offsets: list[tuple[int, int]]) -> None:
+        """Write `(time of its own clock, what to add to it)` of one location, in ticks."""
+        import _otf2
+
+        # The package numbers locations from 0 in the order of their definition.
+        writer = _otf2.Archive_GetDefWriter(self.archive.handle, location)
+        for time, offset in offsets:
+            _otf2.DefWriter_WriteClockOffset(writer, time, offset, 0.0)
+
 
 Build = Callable[..., Path]
 
@@ -82,6 +100,8 @@ def writing(folder: Path) -> Build:
         threads: int = 1,
         grid: tuple[int, ...] = (),
         creator: str = "",
+        hosts: list[str] | None = None,
+        offsets: list[list[tuple[int, int]]] | None = None,
     ) -> Path:
         path = folder / f"trace{next(number)}"
         n_ranks = len(scripts) // threads
@@ -89,7 +109,7 @@ def writing(folder: Path) -> Build:
         with writer_module.open(str(path), timer_resolution=resolution) as archive:
             if creator:
                 archive.creator = creator
-            writer = Writer(archive, n_ranks, world | (comms or {}), threads)
+            writer = Writer(archive, n_ranks, world | (comms or {}), threads, hosts)
             if grid:
                 sides = tuple(
                     writer.definitions.cart_dimension(f"d{at}", size=side)
@@ -100,6 +120,8 @@ def writing(folder: Path) -> Build:
                 )
             for location, script in enumerate(scripts):
                 writer.play(location, script)
+            for location, recorded in enumerate(offsets or []):
+                writer.clock_offsets(location, recorded)
         return path
 
     return write

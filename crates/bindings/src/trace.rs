@@ -6,7 +6,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tailback_trace::{Definitions, LocationEvents, Trace, TraceError};
+use tailback_trace::{Definitions, LocationEvents, SystemNode, Trace, TraceError};
 
 use crate::table::columns;
 
@@ -52,7 +52,12 @@ fn definitions<'py>(py: Python<'py>, from: &Definitions) -> PyResult<Bound<'py, 
     out.set_item("ticks_per_second", from.ticks_per_second)?;
     out.set_item("start", from.start)?;
     out.set_item("length", from.length)?;
+    out.set_item("realtime_ns", from.realtime_ns)?;
     out.set_item("n_ranks", from.n_ranks)?;
+    let node = |at: &SystemNode| (at.name.clone(), at.class.clone());
+    let system: Vec<Vec<(String, String)>> =
+        from.system.iter().map(|path| path.iter().map(node).collect()).collect();
+    out.set_item("system", system)?;
     out.set_item("locations", from.locations.clone())?;
     out.set_item("regions", from.regions.clone())?;
     out.set_item("region_lines", from.region_lines.clone())?;
@@ -81,11 +86,15 @@ fn location_columns(py: Python<'_>, from: LocationEvents) -> PyResult<Bound<'_, 
     out.set_item("enters", from.enters)?;
     out.set_item("leaves", from.leaves)?;
     let (calls, messages, paths) = (from.calls, from.messages, from.paths);
-    let calls = columns!(py, calls; region, enter, leave, paused, enter_event, leave_event);
+    let calls = columns!(py, calls; region, enter, leave, paused, enter_event, leave_event,
+        path);
     out.set_item("calls", calls)?;
     let messages = columns!(py, messages; kind, time, event, call, phase, path, peer, comm, tag,
         bytes, received, request, message, posted, probed);
     out.set_item("messages", messages)?;
+    let offsets: Vec<(u64, i64)> =
+        from.clock_offsets.iter().map(|at| (at.time, at.offset)).collect();
+    out.set_item("clock_offsets", offsets)?;
     out.set_item("paths", columns!(py, paths; parent, region, site))?;
     Ok(out)
 }

@@ -40,6 +40,15 @@ pub struct Cartesian {
     pub extents: Vec<u32>,
 }
 
+/// A part of the machine, such as a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemNode {
+    /// Name, empty where the trace has none.
+    pub name: String,
+    /// What it is, like `node` or `machine`; empty where the trace does not say.
+    pub class: String,
+}
+
 /// The definitions of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Definitions {
@@ -49,8 +58,12 @@ pub struct Definitions {
     pub start: u64,
     /// Length in ticks.
     pub length: u64,
+    /// Nanoseconds since 1970 UTC at `start`, where the tracer knew.
+    pub realtime_ns: Option<u64>,
     /// Number of ranks.
     pub n_ranks: u32,
+    /// Where the process of each rank ran: what encloses it, the nearest first.
+    pub system: Vec<Vec<SystemNode>>,
     /// Locations that belong to a rank, with the rank, sorted by rank then location.
     pub locations: Vec<(u64, u32)>,
     /// Name of each region by id.
@@ -77,9 +90,11 @@ struct Group {
 /// The definitions as they were read, before ids are resolved.
 #[derive(Default)]
 struct Raw {
-    clock: Option<(u64, u64, u64)>,
+    clock: Option<(u64, u64, u64, u64)>,
     strings: HashMap<u32, String>,
     location_groups: Vec<u32>,
+    system: HashMap<u32, (u32, u32, u32)>,
+    parent_of_group: HashMap<u32, u32>,
     silent: HashSet<u64>,
     locations: BTreeMap<u64, u32>,
     regions: Vec<(u32, u32, u8, u8)>,
@@ -99,13 +114,19 @@ impl Raw {
         let mut raw = Self::default();
         for definition in definitions {
             match definition {
-                Definition::Clock { ticks_per_second, start, length } => {
-                    raw.clock = Some((ticks_per_second, start, length));
+                Definition::Clock { ticks_per_second, start, length, realtime } => {
+                    raw.clock = Some((ticks_per_second, start, length, realtime));
+                }
+                Definition::SystemTreeNode { id, name, class, parent } => {
+                    raw.system.insert(id, (name, class, parent));
                 }
                 Definition::String { id, text } => {
                     raw.strings.insert(id, text);
                 }
-                Definition::LocationGroup { id } => raw.location_groups.push(id),
+                Definition::LocationGroup { id, parent } => {
+                    raw.location_groups.push(id);
+                    raw.parent_of_group.insert(id, parent);
+                }
                 Definition::Location { id, kind, group, events } if kind == LOCATION_CPU_THREAD => {
                     if events == 0 {
                         raw.silent.insert(id);
@@ -157,6 +178,22 @@ impl Raw {
             .collect()
     }
 
+    /// Parts of the machine around the process of a location, the nearest first.
+    fn enclosing(&self, location: u64) -> Vec<SystemNode> {
+        let group = self.locations.get(&location);
+        let mut at = group.and_then(|group| self.parent_of_group.get(group)).copied();
+        let mut out = Vec::new();
+        let text = |id| self.name(id).unwrap_or_default().to_owned();
+        // A damaged tree may have a loop.
+        while let (Some(&(name, class, parent)), true) =
+            (at.and_then(|id| self.system.get(&id)), out.len() < self.system.len())
+        {
+            out.push(SystemNode { name: text(name), class: text(class) });
+            at = Some(parent);
+        }
+        out
+    }
+
     fn name(&self, id: u32) -> Option<&str> {
         self.strings.get(&id).map(String::as_str).filter(|name| !name.is_empty())
     }
@@ -175,7 +212,7 @@ impl Definitions {
             reason,
         };
         let mut raw = Raw::collect(read);
-        let (ticks_per_second, start, length) =
+        let (ticks_per_second, start, length, realtime) =
             raw.clock.filter(|clock| clock.0 > 0).ok_or_else(|| {
                 bad("clock".to_owned(), "the trace has no clock properties".to_owned())
             })?;
@@ -188,6 +225,8 @@ impl Definitions {
             return Err(bad("locations".to_owned(), "the trace has no process".to_owned()));
         }
         let mut out = Self { ticks_per_second, start, length, n_ranks, ..Self::default() };
+        out.realtime_ns = (realtime != u64::MAX).then_some(realtime);
+        out.system = raw.world.iter().map(|location| raw.enclosing(*location)).collect();
         out.silent = std::mem::take(&mut raw.silent);
         out.contexts = std::mem::take(&mut raw.contexts);
         out.region_lines = raw.lines(&raw.region_lines);
@@ -302,7 +341,7 @@ mod tests {
 
     fn small_world() -> Vec<Definition> {
         let mut read = vec![
-            Definition::Clock { ticks_per_second: 1_000, start: 5, length: 9 },
+            Definition::Clock { ticks_per_second: 1_000, start: 5, length: 9, realtime: u64::MAX },
             Definition::String { id: 0, text: "MPI_COMM_WORLD".to_owned() },
             Definition::String { id: 1, text: "rows".to_owned() },
         ];
@@ -311,7 +350,10 @@ mod tests {
             read.push(Definition::Location { id: location, kind: 1, group, events: 1 });
         }
         for group in 0..2 {
-            read.push(Definition::LocationGroup { id: group });
+            read.push(Definition::LocationGroup { id: group, parent: group + 1 });
+        }
+        for (id, parent) in [(0, UNDEFINED), (1, 0), (2, 3), (3, 2)] {
+            read.push(Definition::SystemTreeNode { id, name: 0, class: 1, parent });
         }
         let group = |id, kind, members| Definition::Group { id, kind, paradigm: 4, members };
         read.push(group(0, GROUP_COMM_LOCATIONS, vec![40, 7]));
@@ -338,6 +380,15 @@ mod tests {
         assert_eq!(out.communicators[&3].name, "rows");
         assert!(out.communicators[&4].is_self);
         assert_eq!(out.communicators[&4].name, "communicator 4");
+        assert_eq!(out.realtime_ns, None);
+    }
+
+    #[test]
+    fn a_process_knows_what_encloses_it_even_where_the_tree_has_a_loop() {
+        let out = resolve(small_world()).unwrap();
+        assert_eq!(out.system[0].len(), 2);
+        assert_eq!(out.system[0][0].class, "rows");
+        assert_eq!(out.system[1].len(), 4);
     }
 
     #[test]

@@ -165,6 +165,7 @@ impl<'a> Collector<'a> {
                     self.out.calls.paused.push(std::mem::take(&mut self.paused));
                     self.out.calls.enter_event.push(self.seen);
                     self.call_path = inside.unwrap_or_else(|| self.innermost());
+                    self.out.calls.path.push(self.call_path);
                 }
                 self.mpi_depth += 1;
             }
@@ -418,6 +419,7 @@ mod tests {
         assert_eq!(out.messages.path, [0, NONE]);
         assert_eq!(out.paths.region, [SOLVE]);
         assert_eq!(out.calls.enter, [2, 6]);
+        assert_eq!(out.calls.path, [0, NONE]);
         // The second call is cut off by the end of the trace.
         assert_eq!(out.calls.leave, [4, 7]);
     }

@@ -17,6 +17,7 @@ use std::slice;
 
 use crate::error::TraceError;
 use crate::event::{Event, EventSink};
+use crate::tables::ClockOffset;
 
 type Handle = *mut c_void;
 type Code = c_int;
@@ -29,9 +30,10 @@ const INTERRUPT: Code = 1;
 /// Ids are those of the trace; names are ids of strings, `u32::MAX` where undefined.
 #[derive(Debug)]
 pub(crate) enum Definition {
-    Clock { ticks_per_second: u64, start: u64, length: u64 },
+    Clock { ticks_per_second: u64, start: u64, length: u64, realtime: u64 },
     String { id: u32, text: String },
-    LocationGroup { id: u32 },
+    SystemTreeNode { id: u32, name: u32, class: u32, parent: u32 },
+    LocationGroup { id: u32, parent: u32 },
     Location { id: u64, kind: u8, group: u32, events: u64 },
     Region { id: u32, name: u32, role: u8, paradigm: u8, file: u32, line: u32 },
     SourceLocation { id: u32, file: u32, line: u32 },
@@ -73,6 +75,7 @@ api! {
     def_callbacks_delete = b"OTF2_GlobalDefReaderCallbacks_Delete\0": fn(Handle) -> ();
     on_clock = b"OTF2_GlobalDefReaderCallbacks_SetClockPropertiesCallback\0": fn(Handle, *const c_void) -> Code;
     on_string = b"OTF2_GlobalDefReaderCallbacks_SetStringCallback\0": fn(Handle, *const c_void) -> Code;
+    on_system_tree_node = b"OTF2_GlobalDefReaderCallbacks_SetSystemTreeNodeCallback\0": fn(Handle, *const c_void) -> Code;
     on_location_group = b"OTF2_GlobalDefReaderCallbacks_SetLocationGroupCallback\0": fn(Handle, *const c_void) -> Code;
     on_location = b"OTF2_GlobalDefReaderCallbacks_SetLocationCallback\0": fn(Handle, *const c_void) -> Code;
     on_region = b"OTF2_GlobalDefReaderCallbacks_SetRegionCallback\0": fn(Handle, *const c_void) -> Code;
@@ -88,6 +91,10 @@ api! {
     close_def_files = b"OTF2_Reader_CloseDefFiles\0": fn(Handle) -> Code;
     get_defs = b"OTF2_Reader_GetDefReader\0": fn(Handle, u64) -> Handle;
     close_defs = b"OTF2_Reader_CloseDefReader\0": fn(Handle, Handle) -> Code;
+    register_defs = b"OTF2_Reader_RegisterDefCallbacks\0": fn(Handle, Handle, Handle, Handle) -> Code;
+    local_callbacks_new = b"OTF2_DefReaderCallbacks_New\0": fn() -> Handle;
+    local_callbacks_delete = b"OTF2_DefReaderCallbacks_Delete\0": fn(Handle) -> ();
+    on_clock_offset = b"OTF2_DefReaderCallbacks_SetClockOffsetCallback\0": fn(Handle, *const c_void) -> Code;
     read_defs = b"OTF2_Reader_ReadAllLocalDefinitions\0": fn(Handle, Handle, *mut u64) -> Code;
     open_evt_files = b"OTF2_Reader_OpenEvtFiles\0": fn(Handle) -> Code;
     close_evt_files = b"OTF2_Reader_CloseEvtFiles\0": fn(Handle) -> Code;
@@ -290,6 +297,7 @@ impl Archive<'_> {
             let callbacks = (api.def_callbacks_new)();
             (api.on_clock)(callbacks, define_clock as *const c_void);
             (api.on_string)(callbacks, define_string as *const c_void);
+            (api.on_system_tree_node)(callbacks, define_system_tree_node as *const c_void);
             (api.on_location_group)(callbacks, define_location_group as *const c_void);
             (api.on_location)(callbacks, define_location as *const c_void);
             (api.on_region)(callbacks, define_region as *const c_void);
@@ -328,30 +336,37 @@ impl Archive<'_> {
         Ok(sink)
     }
 
-    /// Announces that `locations` will be read; to be called once, before [`Archive::events`].
+    /// Announces that `location` will be read; to be called once, before [`Archive::events`].
+    ///
+    /// Returns the clock offsets recorded for it. The library interpolates between them, and all
+    /// times that [`Archive::events`] hands over are corrected by them.
     ///
     /// # Errors
     /// [`TraceError::Anchor`] when the event files cannot be opened.
-    pub fn select(&self, locations: &[u64]) -> Result<(), TraceError> {
+    pub fn select(&self, location: u64) -> Result<Vec<ClockOffset>, TraceError> {
         let api = &self.otf2.api;
+        let mut offsets: Vec<ClockOffset> = Vec::new();
         FIRST_ERROR.set(0);
         // SAFETY: `reader` is open. Local definition files are optional, so failing to open them is
         // not an error; they carry the tables from local to global ids and the clock offsets.
+        // `offsets` outlives the reading, `callbacks` is deleted after its last use, and the
+        // callback has the signature of the OTF2 3.x headers.
         let code = unsafe {
-            for &location in locations {
-                (api.select)(self.reader, location);
-            }
+            (api.select)(self.reader, location);
             let local = (api.open_def_files)(self.reader) == 0;
             FIRST_ERROR.set(0);
             let code = (api.open_evt_files)(self.reader);
             if local {
-                for &location in locations {
-                    let defs = (api.get_defs)(self.reader, location);
-                    if !defs.is_null() {
-                        let mut read = 0;
-                        (api.read_defs)(self.reader, defs, &mut read);
-                        (api.close_defs)(self.reader, defs);
-                    }
+                let defs = (api.get_defs)(self.reader, location);
+                if !defs.is_null() {
+                    let callbacks = (api.local_callbacks_new)();
+                    (api.on_clock_offset)(callbacks, clock_offset as *const c_void);
+                    let data = (&raw mut offsets).cast();
+                    (api.register_defs)(self.reader, defs, callbacks, data);
+                    (api.local_callbacks_delete)(callbacks);
+                    let mut read = 0;
+                    (api.read_defs)(self.reader, defs, &mut read);
+                    (api.close_defs)(self.reader, defs);
                 }
                 (api.close_def_files)(self.reader);
             }
@@ -364,7 +379,7 @@ impl Archive<'_> {
             });
         }
         FIRST_ERROR.set(0);
-        Ok(())
+        Ok(offsets)
     }
 
     /// Reads the events of one selected location into `sink`; returns the number of records read.
@@ -471,6 +486,14 @@ unsafe fn text_of(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
+/// Appends a clock offset to the list behind `data`.
+unsafe extern "C" fn clock_offset(data: Handle, time: u64, offset: i64, _deviation: f64) -> Code {
+    // SAFETY: `data` is the pointer `Archive::select` registered; no other reference to the list
+    // is alive while the library reads.
+    unsafe { (*data.cast::<Vec<ClockOffset>>()).push(ClockOffset { time, offset }) };
+    CONTINUE
+}
+
 macro_rules! definition_callbacks {
     ($($name:ident($($arg:ident: $type:ty),*) => $definition:expr;)*) => {$(
         unsafe extern "C" fn $name(data: Handle $(, $arg: $type)*) -> Code {
@@ -482,10 +505,13 @@ macro_rules! definition_callbacks {
 }
 
 definition_callbacks! {
-    define_clock(ticks_per_second: u64, start: u64, length: u64) =>
-        Definition::Clock { ticks_per_second, start, length };
+    define_clock(ticks_per_second: u64, start: u64, length: u64, realtime: u64) =>
+        Definition::Clock { ticks_per_second, start, length, realtime };
     define_string(id: u32, text: *const c_char) => Definition::String { id, text: text_of(text) };
-    define_location_group(id: u32) => Definition::LocationGroup { id };
+    define_system_tree_node(id: u32, name: u32, class: u32, parent: u32) =>
+        Definition::SystemTreeNode { id, name, class, parent };
+    define_location_group(id: u32, _name: u32, _kind: u8, parent: u32) =>
+        Definition::LocationGroup { id, parent };
     define_location(id: u64, _name: u32, kind: u8, events: u64, group: u32) =>
         Definition::Location { id, kind, group, events };
     define_region(id: u32, name: u32, _canonical: u32, _description: u32, role: u8, paradigm: u8,

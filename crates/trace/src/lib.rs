@@ -16,7 +16,7 @@ mod precheck;
 mod reader;
 mod tables;
 
-pub use definitions::{Cartesian, Communicator, Definitions};
+pub use definitions::{Cartesian, Communicator, Definitions, SystemNode};
 pub use error::TraceError;
 pub use reader::{Trace, read};
-pub use tables::{Calls, Kind, LocationEvents, Messages, NO_ID, NONE, Paths};
+pub use tables::{Calls, ClockOffset, Kind, LocationEvents, Messages, NO_ID, NONE, Paths};

@@ -152,7 +152,7 @@ fn read_location(
         check_definitions(&local, layout)?;
     }
     let archive = library.open(anchor)?;
-    archive.select(&[location])?;
+    let clock_offsets = archive.select(location)?;
     // An event takes a byte at the very least.
     let mut collector = Collector::new(location, &definitions.classes, &definitions.contexts, size);
     let outcome = archive.events(location, &mut collector);
@@ -164,7 +164,7 @@ fn read_location(
         TraceError::Events { reason, event, .. } => fault(event.max(collector.seen()), reason),
         other => other,
     })?;
-    Ok(collector.finish(records))
+    Ok(LocationEvents { clock_offsets, ..collector.finish(records) })
 }
 
 #[cfg(test)]

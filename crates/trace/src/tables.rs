@@ -68,6 +68,8 @@ pub struct Calls {
     pub enter_event: Vec<u64>,
     /// Event number of the leave, shape (C,).
     pub leave_event: Vec<u64>,
+    /// Row of [`Paths`]: the regions of the application around it, [`NONE`] without, shape (C,).
+    pub path: Vec<u32>,
 }
 
 /// Message records of one location, in order. Columns that a kind does not have hold 0 or [`NONE`].
@@ -105,6 +107,15 @@ pub struct Messages {
     pub probed: Vec<u32>,
 }
 
+/// A clock of the recording compared with the clock of the whole trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// When, in ticks of the location's own clock.
+    pub time: u64,
+    /// What was added to that clock there, in ticks.
+    pub offset: i64,
+}
+
 /// Everything read from one location.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct LocationEvents {
@@ -120,6 +131,8 @@ pub struct LocationEvents {
     pub calls: Calls,
     /// Message records.
     pub messages: Messages,
-    /// Call paths of the message records.
+    /// Call paths of the calls and of the message records.
     pub paths: Paths,
+    /// Clock offsets that the tracer recorded; the library has applied them to all times.
+    pub clock_offsets: Vec<ClockOffset>,
 }

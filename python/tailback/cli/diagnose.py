@@ -10,12 +10,14 @@ import click
 
 from tailback.cli.candidates import SENSIBLE, check_names, make_candidates
 from tailback.cli.hot_lines import hot_lines
+from tailback.cli.measured_run import another_run, measured_run
 from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import show
 from tailback.cli.source import allow_hosts_option, blaming, plain, scenario_from, source_options
 from tailback.diagnose import Diagnosis, judge
+from tailback.diagnose.measured import with_measured
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError
 from tailback.placement import RankFile
@@ -83,7 +85,9 @@ def diagnose(
     """Say where traffic backs up, why, and what to do about it.
 
     SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
-    scenario (.toml), or the folder of an earlier run or diagnosis.
+    scenario (.toml), or the folder of an earlier run or diagnosis. Of a trace with
+    times the measured run comes first, with where its time went; what the model
+    expects stands beside it.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
@@ -96,14 +100,20 @@ def diagnose(
     with meter(quiet) as progress:
         with blaming(**source, allow_hosts=allow_hosts):
             prepared = prepare(scenario, allow_hosts)
+            progress.step("reading the times of the trace", 0.0)
+            measured = measured_run(prepared)
             progress.step("simulating as it is", 0.0)
             run = received(run_scenario(prepared, progress.watch), prepared.fabric)
         diagnosis, after, files = _diagnose(prepared, run, methods, cures, seeds, progress)
+        if measured is not None:
+            diagnosis = with_measured(diagnosis, measured.measured, another_run(prepared))
         progress.step("charging the stall time", 1.0)
         found = attribute(run)
         progress.step("writing the report", 1.0)
         with fresh_directory(out, force=force) as folder:
             _write(folder, run, after, diagnosis, found, files, figures)
+            if measured is not None:
+                measured.write(folder / "measured")
     code = UNDETERMINED if diagnosis.cause == "undetermined" else 0
     if form == "json":
         return show(diagnosis.model_dump_json(indent=2), code)

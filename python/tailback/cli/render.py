@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tailback.cli.measured_screen import measured_lines
 from tailback.cli.rankfiles import from_here
 from tailback.cli.text import WIDTH, clip, columns, command_lines, safe, short, wrap
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
@@ -33,9 +34,10 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
         folder: Where its report and rank files are.
         hot: Lines to show after the links.
     """
-    lines = [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
+    lines = measured_lines(diagnosis)
+    lines += [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
     lines += wrap(
-        f"{diagnosis.times} {format_time(diagnosis.elapsed_ps)}, "
+        f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}, "
         f"{percent(diagnosis.communication_fraction)} of rank time in communication"
     )
     lines += wrap(diagnosis.times_from)

@@ -7,6 +7,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from tailback.evidence.model import Measured
+
 Cause = Literal[
     "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
     "undetermined",
@@ -291,7 +293,14 @@ class Diagnosis(Model):
         remedy: What to do, None when there is nothing to do.
         top_links: Most congested links, whatever the finding.
         sampling: How sure.
-        elapsed_ps: Time of our job: see ``times``.
+        elapsed_ps: Measured time of our job; where nothing was measured, the expected one.
+        expected_ps: Time of our job as the model expects it; None in results of older versions.
+        measured: What was measured, None where nothing was.
+        changed: What the expected run changes of the measured one; empty where nothing.
+        not_explained_ps: Measured time less the expected one, which replays the recorded
+            computation; None where nothing was measured or the expected run is another one.
+        not_explained_low_ps: At least, by what is known of the clocks.
+        not_explained_high_ps: At most.
         communication_fraction: Share of rank time blocked in communication, 0–1.
         warnings: What readers and rules want the user to know.
         confidence: Chance that ``cause`` is right, 0–1, if the model holds, as calibrated on
@@ -322,6 +331,17 @@ class Diagnosis(Model):
     slow_links: list[str] = []
     times: Times = "expected"
     times_from: str = ""
+    expected_ps: int | None = None
+    measured: Measured | None = None
+    changed: str = ""
+    not_explained_ps: int | None = None
+    not_explained_low_ps: int | None = None
+    not_explained_high_ps: int | None = None
+
+    @property
+    def modelled_ps(self) -> int:
+        """Time that the model expects."""
+        return self.elapsed_ps if self.expected_ps is None else self.expected_ps
 
     @property
     def ideal_ps(self) -> int:

@@ -123,6 +123,7 @@ def judge(
         top_links=evidence.top_links(TOP_LINKS),
         sampling=_sampling(findings, evidence),
         elapsed_ps=run.elapsed_ps,
+        expected_ps=run.elapsed_ps,
         communication_fraction=evidence.communication_fraction,
         warnings=[*recorded_warnings(run), *run.notes, *warnings],
         confidence=0.0 if cause == "undetermined" else told.confidence,

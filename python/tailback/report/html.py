@@ -239,11 +239,11 @@ def _shares(findings: list[Finding]) -> list[tuple[str, float, float]]:
 
 
 def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
-    """The ideal time, and the share of the time of the run that lies above it."""
-    if not diagnosis.waterfall or diagnosis.elapsed_ps <= 0:
+    """The ideal time, and the share of the expected time that lies above it."""
+    if not diagnosis.waterfall or diagnosis.modelled_ps <= 0:
         return None
     ideal = diagnosis.waterfall[0].elapsed_ps
-    return ideal, max(0.0, 1.0 - ideal / diagnosis.elapsed_ps)
+    return ideal, max(0.0, 1.0 - ideal / diagnosis.modelled_ps)
 
 
 def _lines(case: Case) -> list[HotLine]:

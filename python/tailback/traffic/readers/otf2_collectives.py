@@ -21,7 +21,7 @@ from tailback.traffic.readers.otf2_posts import Posts, ordinal
 
 
 @dataclass
-class _Records:
+class Records:
     """Collective records that can be expanded, one for each rank that took part.
 
     ``start`` is the row of the call: that of the record itself, save for a non-blocking call.
@@ -36,8 +36,9 @@ class _Records:
     me: NDArray[np.int64]
     instance: NDArray[np.int64]
 
-    def take(self, rows: NDArray[np.bool_]) -> _Records:
-        return _Records(
+    def take(self, rows: NDArray[np.bool_]) -> Records:
+        """The given rows."""
+        return Records(
             *(getattr(self, column.name)[rows] for column in fields(self)),
         )
 
@@ -64,10 +65,10 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
     Raises:
         TraceError: A rank took part in a collective of a communicator it is not a member of.
     """
-    records = _locate(trace, notes, file)
+    records = locate(trace, notes, file)
     m = trace.messages
     operation = m.tag[records.row]
-    root, agree = _agreement(trace, records)
+    root, agree = agreement(trace, records)
     if not agree.all():
         notes.append(
             f"{len(np.unique(records.instance[~agree]))} collectives that were not recorded by all "
@@ -98,7 +99,7 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
     return Posts.join(tables)
 
 
-def _locate(trace: Trace, notes: list[str], file: Path) -> _Records:
+def locate(trace: Trace, notes: list[str], file: Path) -> Records:
     """Collectives with data on communicators of more than one rank, and who is who there."""
     m = trace.messages
     rows = np.flatnonzero(np.isin(m.kind, (COLLECTIVE, ICOLLECTIVE_COMPLETE)))
@@ -151,12 +152,12 @@ def _locate(trace: Trace, notes: list[str], file: Path) -> _Records:
     position = m.position[begun[rows]]
     early = trace.threaded[m.rank[rows]] & (m.kind[rows] == COLLECTIVE) & (m.call[rows] >= 0)
     position[early] = trace.calls.enter_position[m.call[rows[early]]]
-    return _Records(
+    return Records(
         rows, begun[rows], position, m.comm[rows], size, me, instance.reshape(-1).astype(np.int64)
     )
 
 
-def _agreement(trace: Trace, records: _Records) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def agreement(trace: Trace, records: Records) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Root of each record's collective, and whether all members took part and agree on it."""
     m = trace.messages
     operation, named = m.tag[records.row], m.peer[records.row]
@@ -222,7 +223,7 @@ def _template(values: list[int], creator: str, file: Path) -> _Template:
 
 def _stamp(
     trace: Trace,
-    records: _Records,
+    records: Records,
     chosen: NDArray[np.int64],
     template: _Template,
     label: NDArray[np.int64],

@@ -13,7 +13,7 @@ from tailback.traffic.readers.otf2_links import across_threads, as_receives
 NONE = 2**32 - 1
 """No value, in a column of 32 bits."""
 
-_CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event")
+_CALL_COLUMNS = ("region", "enter", "leave", "paused", "enter_event", "leave_event", "path")
 _MESSAGE_COLUMNS = (
     "kind", "time", "event", "call", "phase", "path", "peer", "comm", "tag", "bytes", "received",
     "request", "message", "posted", "probed",
@@ -50,6 +50,7 @@ class Calls:
         paused: Whether recording was off for a while before the call, shape (C,).
         enter_position: Place of the enter in the order of all events, shape (C,).
         leave_position: Place of the leave, shape (C,).
+        path: Call path around the call, an index into :attr:`Trace.paths`, shape (C,).
     """
 
     rank: NDArray[np.int64]
@@ -60,6 +61,7 @@ class Calls:
     paused: NDArray[np.bool_]
     enter_position: NDArray[np.int64]
     leave_position: NDArray[np.int64]
+    path: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Messages:
         kind: SEND … IMRECV, shape (M,); a receive of a message that a matched probe found is of
             the kind of any other receive, save where the record of the probe is missing.
         position: Place in the order of all events; those of a rank lie together, shape (M,).
+        time: Ticks, shape (M,).
         call: Row of :class:`Calls`, -1 outside of any, shape (M,).
         phase: Region that encloses it, -1 without, shape (M,).
         path: Its call path, an index into :attr:`Trace.paths`, shape (M,).
@@ -90,6 +93,7 @@ class Messages:
     thread: NDArray[np.int64]
     kind: NDArray[np.uint8]
     position: NDArray[np.int64]
+    time: NDArray[np.int64]
     call: NDArray[np.int64]
     phase: NDArray[np.int64]
     path: NDArray[np.int64]
@@ -151,6 +155,11 @@ class Trace:
         creator: The tracer; empty for EZTrace, which does not say.
         n_ranks: Number of ranks.
         ticks_per_second: Resolution of all times.
+        start: Tick of the trace's origin.
+        realtime_ns: Nanoseconds since 1970 UTC at ``start``; None where the tracer did not say.
+        system: Name and class of what encloses the process of each rank, nearest first.
+        clock_offsets: Number of clock offsets recorded for each rank, shape (n_ranks,). The OTF2
+            library has corrected all times by them, interpolating between two.
         records: Records read, of any kind.
         enters: Enter events.
         leaves: Leave events.
@@ -166,6 +175,10 @@ class Trace:
     creator: str
     n_ranks: int
     ticks_per_second: int
+    start: int
+    realtime_ns: int | None
+    system: list[list[tuple[str, str]]]
+    clock_offsets: NDArray[np.int64]
     records: int
     enters: int
     leaves: int
@@ -202,6 +215,14 @@ class Trace:
             creator=raw["creator"],
             n_ranks=definitions["n_ranks"],
             ticks_per_second=definitions["ticks_per_second"],
+            start=definitions["start"],
+            realtime_ns=definitions["realtime_ns"],
+            system=definitions["system"],
+            clock_offsets=np.bincount(
+                ranks,
+                [len(one["clock_offsets"]) for one in raw["locations"]],
+                minlength=definitions["n_ranks"],
+            ).astype(np.int64),
             records=sum(location["records"] for location in raw["locations"]),
             enters=sum(location["enters"] for location in raw["locations"]),
             leaves=sum(location["leaves"] for location in raw["locations"]),
@@ -253,6 +274,7 @@ def _join(
         paused=c["paused"].astype(np.bool_),
         enter_position=enter_position,
         leave_position=leave_position,
+        path=_number_paths(locations, c["path"], n_calls, paths),
     )
     names = np.array([one["location"] for one in locations], np.uint64)
     none = np.zeros(len(of_row), np.int64)
@@ -267,6 +289,7 @@ def _join(
         thread=of_row,
         kind=m["kind"].astype(np.uint8),
         position=position,
+        time=m["time"].astype(np.int64),
         call=_indices(m["call"], first_call[of_row]),
         phase=_indices(m["phase"], none),
         path=_number_paths(locations, m["path"], n_rows, paths),

@@ -97,7 +97,7 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
 
 
 def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> list[Posts]:
-    posts, rows = _point_to_point(trace, notes, file)
+    posts, rows = point_to_point(trace, notes, file)
     guessed, even = guess_sources(posts, trace.n_ranks)
     if guessed:
         notes.append(
@@ -120,11 +120,11 @@ def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> li
     return [posts, expand(trace, labels, len(channels), notes, file)]
 
 
-def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, NDArray[np.int64]]:
+def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, NDArray[np.int64]]:
     """Posts of point-to-point calls in order, and the row each comes from; labels are not set."""
     m = trace.messages
     kind = m.kind
-    completion, cancelled = _fates(trace)
+    completion, cancelled = fates(trace)
     orphan = (kind == IRECV) & (m.posted < 0)
     posting = np.isin(kind, (SEND, ISEND, RECV, IRECV_REQUEST)) | orphan
     if cancelled.any():
@@ -182,7 +182,7 @@ def _point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, 
     return posts, rows
 
 
-def _fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Row that completes each request, -1 without, and whether it was cancelled."""
     m = trace.messages
     completion = np.full(len(m.kind), -1, np.int64)
@@ -295,7 +295,7 @@ def _compute(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArra
     return rank[at][some], calls.enter_position[order][at][some], ps[some]
 
 
-def _implied_waits(
+def _waits_to_add(
     trace: Trace, posts: Posts
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Rank, position and post (-1: all open ones) of waits the trace does not spell out.
@@ -305,6 +305,28 @@ def _implied_waits(
     oldest receive, for a receive that is waited for too early can block its rank for ever. What is
     left is waited for at the end. Where a rank has no such record at all, one WAITALL stands for
     all. Of several threads of a rank each waits for its own requests.
+    """
+    open_, position, together = implied_waits(trace, posts)
+    owner = posts.rank[open_]
+    once = np.unique(np.stack([owner[together], position[together]], axis=1), axis=0)
+    rank = np.concatenate([once[:, 0], owner[~together]])
+    where = np.concatenate([once[:, 1], position[~together]])
+    post = np.concatenate([np.full(len(once), -1), open_[~together]])
+    return rank, where, post
+
+
+def implied_waits(
+    trace: Trace, posts: Posts
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Where requests without a record of their completion are waited for.
+
+    Args:
+        trace: The trace.
+        posts: Sorted by rank and position.
+
+    Returns:
+        Those posts, the position at which the call that waits is left (beyond any event where no
+        call does), and whether the call waits for all that are open, shape (O,) each.
     """
     # One order in which the places of a thread lie together: thread after thread.
     leave = trace.calls.leave_position
@@ -334,11 +356,7 @@ def _implied_waits(
     mixed = trace.threaded.copy()
     mixed[posts.rank[spelt & ~posts.collective & ~blocking_leave]] = True
     together = ~mixed[owner] & ~served
-    once = np.unique(np.stack([owner[together], position[together]], axis=1), axis=0)
-    rank = np.concatenate([once[:, 0], owner[~together]])
-    where = np.concatenate([once[:, 1], position[~together]])
-    post = np.concatenate([np.full(len(once), -1), open_[~together]])
-    return rank, where, post
+    return open_, position, together
 
 
 def _first_free(
@@ -402,7 +420,7 @@ def _assemble(trace: Trace, posts: Posts, name: str) -> Program:
     """Put posts, waits and compute of each rank in order."""
     n = len(posts)
     c_rank, c_position, c_ps = _compute(trace)
-    i_rank, i_position, i_post = _implied_waits(trace, posts)
+    i_rank, i_position, i_post = _waits_to_add(trace, posts)
     told = np.flatnonzero(posts.wait_position != UNKNOWN)
     rank = np.concatenate([posts.rank, posts.rank[told], i_rank, c_rank])
     position = np.concatenate([posts.position, posts.wait_position[told], i_position, c_position])

@@ -1,0 +1,38 @@
+"""The measured run of the job that a command works on."""
+
+from __future__ import annotations
+
+from tailback.evidence import MeasuredRun, has_times, measure
+from tailback.simulate import Prepared
+
+
+def measured_run(prepared: Prepared) -> MeasuredRun | None:
+    """What the trace of the observed job says of times.
+
+    None where nothing was measured: the traffic is made up, its trace has no times, or several jobs
+    are observed, which were recorded one by one.
+
+    Raises:
+        TraceError: The trace is damaged.
+    """
+    job = prepared.observed
+    section = job.section
+    several = sum(one.section.observed for one in prepared.jobs) > 1
+    if section.trace is None or several or not has_times(section.trace):
+        return None
+    hosts = None
+    if section.hosts != "all":
+        fabric = prepared.fabric
+        hosts = [fabric.host_name[host] for host in fabric.node_host[job.node].tolist()]
+    return measure(section.trace, rank_file=section.placement_file, hosts=hosts)
+
+
+def another_run(prepared: Prepared) -> str:
+    """What the scenario changes of the recorded run, as words; empty where nothing."""
+    section = prepared.observed.section
+    changes = []
+    if section.compute_scale != 1:
+        changes.append(f"computation times {section.compute_scale:g}")
+    if section.repeat != 1:
+        changes.append(f"{section.repeat} repetitions")
+    return " and ".join(changes)

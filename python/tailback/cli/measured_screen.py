@@ -1,0 +1,116 @@
+"""The part of the screen that says what was measured."""
+
+from __future__ import annotations
+
+from tailback.cli.text import columns, short, wrap
+from tailback.diagnose.model import Diagnosis
+from tailback.evidence.model import ClockReport, Measured
+from tailback.units import format_time, percent
+
+WORDS = {
+    "computation": "computation",
+    "imbalance": "imbalance of computation",
+    "noise": "noise in computation",
+    "late_sender": "late sender",
+    "late_receiver": "late receiver",
+    "wait_nxn": "wait at N×N collective",
+    "wait_barrier": "wait at barrier",
+    "late_broadcast": "late broadcast",
+    "early_reduce": "early reduce",
+    "nxn_completion": "completion of N×N collective",
+    "barrier_completion": "completion of barrier",
+    "transfer": "transfer (rest inside MPI)",
+    "other_mpi": "MPI calls that move no data",
+    "not_running": "not begun, or over",
+    "not_recorded": "not recorded",
+}
+"""How parts of the measured time are called on screen."""
+
+_SMALL = 0.005
+"""Share below which parts are summed up."""
+
+
+def measured_lines(diagnosis: Diagnosis) -> list[str]:
+    """Measured time, where it went, and what the model expects; nothing without a measurement."""
+    measured = diagnosis.measured
+    if measured is None:
+        return []
+    lines = [
+        f"MEASURED  {format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks"
+        f"{_interval(measured)}; mean over the ranks:",
+        *_parts(measured),
+    ]
+    lines += wrap(_expected(diagnosis))
+    lines += wrap(_clocks(measured.clocks))
+    lines += wrap(_hosts(measured))
+    for note in measured.notes[:1]:
+        lines += wrap(f"note: {short(note, 200)}")
+    if len(measured.notes) > 1:
+        lines += [f"  note: {len(measured.notes) - 1} more in diagnosis.json"]
+    return [*lines, ""]
+
+
+def _interval(measured: Measured) -> str:
+    if measured.high_ps - measured.low_ps < 0.005 * measured.elapsed_ps:
+        return ""
+    return f" ({format_time(measured.low_ps)}–{format_time(measured.high_ps)})"
+
+
+def _parts(measured: Measured) -> list[str]:
+    rows, small = [], 0
+    for part in measured.parts:
+        wide = part.high_ps - part.low_ps >= _SMALL * measured.elapsed_ps
+        if part.share < _SMALL and not wide:
+            small += part.ps
+            continue
+        rows.append(
+            (WORDS[part.name], format_time(part.ps), percent(part.share),
+             f"{format_time(part.low_ps)}–{format_time(part.high_ps)}" if wide else "")
+        )  # fmt: skip
+    if small:
+        rows.append(("smaller parts", format_time(small), percent(small / measured.elapsed_ps), ""))
+    return columns(("where it went", "time", "share", "by the clocks"), rows, " rrr")
+
+
+def _expected(diagnosis: Diagnosis) -> str:
+    rest, whole = diagnosis.not_explained_ps or 0, max(diagnosis.elapsed_ps, 1)
+    text = f"the model expects {format_time(diagnosis.modelled_ps)}"
+    if diagnosis.changed:
+        return f"{text} with {diagnosis.changed}: another run than this one, so not compared"
+    if rest < 0:
+        return f"{text}: {format_time(-rest)} more than was measured"
+    low, high = diagnosis.not_explained_low_ps or 0, diagnosis.not_explained_high_ps or 0
+    between = ""
+    if high - low >= _SMALL * whole:
+        between = f", {format_time(max(low, 0))}–{format_time(max(high, 0))} by the clocks"
+    return f"{text}; not explained: {format_time(rest)} ({percent(rest / whole)}{between})"
+
+
+def _clocks(clocks: ClockReport) -> str:
+    text = {
+        "none": "clocks: as recorded",
+        "host": f"clocks: hosts up to {format_time(clocks.largest_offset_ps)} apart, corrected",
+        "rank": f"clocks: ranks up to {format_time(clocks.largest_offset_ps)} apart, corrected",
+    }[clocks.unit]
+    if clocks.drifting:
+        text += ", drifts too"
+    if clocks.recorded_offsets:
+        text += f" ({clocks.recorded_offsets} offsets of the tracer applied)"
+    if clocks.repaired:
+        text += (
+            f"; {clocks.repaired} messages still received before they were sent, by "
+            f"{format_time(clocks.largest_repair_ps)} at most, repaired"
+        )
+    if clocks.error_ps is None:
+        return f"{text}; most pairs of ranks are not compared by messages both ways"
+    if clocks.error_ps == 0 and clocks.unit == "none":
+        return text
+    return f"{text}; their difference is open by {format_time(clocks.error_ps)} (median of pairs)"
+
+
+def _hosts(measured: Measured) -> str:
+    hosts = measured.hosts
+    if hosts is None:
+        return "hosts of the ranks: not recorded"
+    each = f"up to {hosts.most_ranks} ranks each" if hosts.most_ranks > 1 else "one rank each"
+    return f"hosts: {hosts.hosts}, from {hosts.source}, {each}"

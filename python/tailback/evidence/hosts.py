@@ -1,0 +1,176 @@
+"""Which host each rank ran on, and where that is known from."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailback.errors import PlacementError, TailbackError
+from tailback.placement.hostlist import host_list
+
+_HOST_CLASSES = frozenset(("node", "host", "compute node"))
+"""Classes of an OTF2 system tree that stand for a host; Score-P writes ``node``."""
+
+_RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)", re.ASCII)
+_COUNTS = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Host of each rank.
+
+    Attributes:
+        of_rank: Host of each rank.
+        source: Where that is known from, as a reader of the screen would say it.
+    """
+
+    of_rank: list[str]
+    source: str
+
+    @property
+    def most_ranks(self) -> int:
+        """Ranks on the host with most of them."""
+        return max(self.of_rank.count(host) for host in set(self.of_rank))
+
+
+def find_hosts(
+    system: Sequence[Sequence[tuple[str, str]]],
+    n_ranks: int,
+    *,
+    environment: Mapping[str, str] | None = None,
+    rank_file: Path | None = None,
+    hosts: Sequence[str] | None = None,
+) -> Hosts | None:
+    """Find the host of each rank: the trace first, then environment, rank file, list of hosts.
+
+    Args:
+        system: Name and class of what encloses the process of each rank, nearest first.
+        n_ranks: Number of ranks.
+        environment: Variables of a job (Slurm, PBS); the process's own when None.
+        rank_file: Rank file or list of hosts, one a line, in rank order.
+        hosts: Host of each rank, or of each block of equally many.
+
+    Returns:
+        The hosts, None where nothing tells.
+
+    Raises:
+        PlacementError: The rank file cannot be read.
+    """
+    told = _from_trace(system)
+    if told is not None and len(told) == n_ranks:
+        return Hosts(told, "the trace")
+    variables = os.environ if environment is None else environment
+    for source, found in (
+        ("Slurm's environment", _from_slurm(variables)),
+        ("the PBS node file", _from_pbs(variables)),
+    ):
+        # A shell may be in a job that has nothing to do with the trace.
+        if found is not None and len(found) == n_ranks:
+            return Hosts(found, source)
+    if rank_file is not None:
+        listed = _from_file(rank_file, n_ranks)
+        if listed is not None:
+            return Hosts(listed, f"{rank_file.name}")
+    if hosts and n_ranks % len(hosts) == 0:
+        each = n_ranks // len(hosts)
+        return Hosts([host for host in hosts for _ in range(each)], "the list of hosts")
+    return None
+
+
+def _from_trace(system: Sequence[Sequence[tuple[str, str]]]) -> list[str] | None:
+    out = []
+    for path in system:
+        host = next((name for name, kind in path if kind.lower() in _HOST_CLASSES and name), None)
+        if host is None:
+            return None
+        out.append(host)
+    return out
+
+
+def _from_slurm(variables: Mapping[str, str]) -> list[str] | None:
+    names, counts = variables.get("SLURM_JOB_NODELIST"), variables.get("SLURM_TASKS_PER_NODE")
+    distribution = variables.get("SLURM_DISTRIBUTION", "block")
+    if not names or not counts or not distribution.startswith("block"):
+        return None
+    hosts = expand_hosts(names)
+    tasks: list[int] = []
+    for part in counts.split(","):
+        match = _COUNTS.match(part.strip())
+        if match is None or int(match[2] or 1) > len(hosts):
+            return None
+        tasks += [int(match[1])] * int(match[2] or 1)
+    if len(tasks) != len(hosts) or sum(tasks) > 1 << 24:
+        return None
+    return [host for host, count in zip(hosts, tasks, strict=True) for _ in range(count)]
+
+
+def expand_hosts(text: str) -> list[str]:
+    """Names in a Slurm node list such as ``cn[001-003,7],login1``, in order.
+
+    Raises nothing: what is no list of names gives an empty one.
+    """
+    out: list[str] = []
+    for part in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*)*", text):
+        if not part:
+            continue
+        names = [""]
+        for literal, ranges in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
+            pieces = [literal] if literal else _numbers(ranges)
+            if len(names) * len(pieces) > 1 << 20:
+                return []
+            names = [name + piece for name in names for piece in pieces]
+        out += names
+    return out
+
+
+def _numbers(ranges: str) -> list[str]:
+    out: list[str] = []
+    for item in ranges.split(","):
+        low, dash, high = item.partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()):
+            return []
+        last = int(high) if dash else int(low)
+        if last - int(low) > 1 << 20:
+            return []
+        out += [str(number).zfill(len(low)) for number in range(int(low), last + 1)]
+    return out
+
+
+def _from_pbs(variables: Mapping[str, str]) -> list[str] | None:
+    file = variables.get("PBS_NODEFILE")
+    if not file:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return None
+
+
+def _from_file(path: Path, n_ranks: int) -> list[str] | None:
+    """Hosts by a rank file of Open MPI, a table ``rank,host`` or a list of hosts, else None."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise PlacementError("cannot be read", file=path, remedy="check the path") from error
+    lines = [
+        (number, line.split("#")[0].strip()) for number, line in enumerate(text.split("\n"), 1)
+    ]
+    lines = [(number, line) for number, line in lines if line]
+    if lines and lines[0][1].lower().startswith("rank "):
+        found = {int(m[1]): m[2] for _, line in lines if (m := _RANK.match(line))}
+        complete = all(rank in found for rank in range(n_ranks))
+        return [found[rank] for rank in range(n_ranks)] if complete else None
+    if lines and lines[0][1].lower().replace(" ", "").startswith("rank,host"):
+        rows = [line.split(",") for _, line in lines[1:]]
+        table = {row[0].strip(): row[1].strip() for row in rows if len(row) > 1}
+        complete = all(str(rank) in table for rank in range(n_ranks))
+        return [table[str(rank)] for rank in range(n_ranks)] if complete else None
+    try:
+        listed = host_list(path, lines)
+    except TailbackError:
+        return None
+    out = [one.host for one in listed.lines for _ in range(one.count or 1)]
+    return out[:n_ranks] if len(out) >= n_ranks else None

@@ -1,0 +1,224 @@
+"""From a trace to a measured run: its times by one clock, and where they went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.evidence.causality import Repair, correct
+from tailback.evidence.clocks import Clocks, Latency, constraints, solve
+from tailback.evidence.hosts import Hosts, find_hosts
+from tailback.evidence.model import (
+    ClockReport,
+    Efficiency,
+    HostReport,
+    Latecomer,
+    Measured,
+    Part,
+    PhaseTime,
+)
+from tailback.evidence.recorded import Recorded, record
+from tailback.evidence.split import PARTS, Elapsed, elapsed, split
+from tailback.evidence.tables import make_tables
+from tailback.evidence.waited_for import reasons
+from tailback.evidence.waits import KINDS, find_waits
+from tailback.traffic.readers import otf2
+
+_PHASES = 20
+_LATECOMERS = 5
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A measured run.
+
+    Attributes:
+        measured: It in short.
+        tables: Its tables (:data:`tailback.evidence.tables.TABLES`) by name.
+        origin_unix_ns: UTC of time 0 of the tables, None where the tracer did not say.
+    """
+
+    measured: Measured
+    tables: dict[str, pl.DataFrame]
+    origin_unix_ns: int | None
+
+    def write(self, folder: Path) -> None:
+        """Write the tables as Parquet files into a new folder; raises OSError."""
+        folder.mkdir()
+        for name, frame in self.tables.items():
+            frame.write_parquet(folder / f"{name}.parquet")
+
+
+def has_times(path: Path) -> bool:
+    """Whether a trace is of a format that records times."""
+    return path.exists() and otf2.sniff(path)
+
+
+def measure(
+    path: Path,
+    *,
+    latency: Latency | None = None,
+    ideal_ps: int | None = None,
+    environment: Mapping[str, str] | None = None,
+    rank_file: Path | None = None,
+    hosts: Sequence[str] | None = None,
+) -> MeasuredRun:
+    """Read what a trace says of times.
+
+    Args:
+        path: OTF2 anchor file, or the folder that holds it.
+        latency: Least latency between ranks; 0.1 µs for all where None.
+        ideal_ps: Time of a replay with zero latency and infinite bandwidth, for the efficiencies of
+            serialisation and transfer.
+        environment: Variables that may tell the hosts; the process's own when None.
+        rank_file: File that may tell the hosts.
+        hosts: Hosts in rank order, where nothing else tells.
+
+    Raises:
+        TraceError: The trace is damaged or has no MPI call.
+        PlacementError: The rank file cannot be read.
+    """
+    anchor = otf2.find_anchor(Path(path))
+    recorded = record(otf2.load(anchor), anchor)
+    where = find_hosts(
+        recorded.system, recorded.n_ranks, environment=environment, rank_file=rank_file,
+        hosts=hosts,
+    )  # fmt: skip
+    clocks = solve(
+        constraints(recorded, latency), recorded.n_ranks, where.of_rank if where else None,
+        recorded.resolution_ps,
+    )  # fmt: skip
+    recorded, repair = correct(recorded, clocks, latency)
+    waits = find_waits(recorded, clocks)
+    why = reasons(recorded, waits)
+    whole = elapsed(recorded, clocks)
+    parts = split(recorded, clocks, waits, why, whole)
+    tables = make_tables(
+        recorded, waits, why, parts, where, np.rint(clocks.offset_ps).astype(np.int64),
+        clocks.drift * 1e6,
+    )  # fmt: skip
+    measured = Measured(
+        elapsed_ps=whole.elapsed_ps,
+        low_ps=whole.low_ps,
+        high_ps=whole.high_ps,
+        n_ranks=recorded.n_ranks,
+        parts=_parts(parts, whole, recorded.n_ranks),
+        phases=_phases(parts, recorded.n_ranks),
+        wait_states=_wait_states(tables["waits"], recorded.n_ranks),
+        latecomers=_latecomers(tables["waits"]),
+        efficiency=_efficiency(parts, whole, recorded.n_ranks, ideal_ps),
+        clocks=_clock_report(recorded, clocks, repair),
+        hosts=_host_report(where),
+        notes=recorded.notes,
+    )
+    return MeasuredRun(measured, tables, recorded.origin_unix_ns)
+
+
+def _parts(split: pl.DataFrame, whole: Elapsed, n_ranks: int) -> list[Part]:
+    """Means over the ranks, rounded so that they add up to the measured time."""
+    sums = {
+        name: rest for name, *rest in split.group_by("part").agg(
+            pl.col("value_ps", "low_ps", "high_ps").sum()
+        ).iter_rows()
+    }  # fmt: skip
+    out, before, total = [], 0, 0
+    for name in PARTS:
+        if name not in sums:
+            continue
+        value, low, high = sums[name]
+        total += value
+        ps = total // n_ranks - before
+        before += ps
+        out.append(
+            Part(
+                name=name, ps=ps, low_ps=min(low // n_ranks, ps),
+                high_ps=max(-(-high // n_ranks), ps), share=ps / max(whole.elapsed_ps, 1),
+            )
+        )  # fmt: skip
+    return out
+
+
+def _phases(split: pl.DataFrame, n_ranks: int) -> list[PhaseTime]:
+    by = split.group_by("phase", "part").agg(pl.col("value_ps").sum())
+    order = by.group_by("phase").agg(pl.col("value_ps").sum()).sort("value_ps", "phase")
+    longest = order["phase"].to_list()[::-1][:_PHASES]
+    found: dict[str, dict[str, int]] = {phase: {} for phase in longest}
+    for phase, part, value in by.sort("phase", "part").iter_rows():
+        name = phase if phase in found else f"({len(order) - len(longest)} other phases)"
+        parts = found.setdefault(name, {})
+        parts[part] = parts.get(part, 0) + value
+    return [
+        PhaseTime(
+            phase=phase, ps=sum(parts.values()) // n_ranks,
+            parts={name: parts[name] // n_ranks for name in PARTS if parts.get(name)},
+        )
+        for phase, parts in found.items()
+    ]  # fmt: skip
+
+
+def _wait_states(waits: pl.DataFrame, n_ranks: int) -> dict[str, int]:
+    sums = dict(waits.group_by("kind").agg(pl.col("value_ps").sum()).iter_rows())
+    return {kind: sums[kind] // n_ranks for kind in KINDS if sums.get(kind)}
+
+
+def _latecomers(waits: pl.DataFrame) -> list[Latecomer]:
+    late = (
+        waits.filter(pl.col("computing_rank").is_not_null())
+        .group_by("computing_rank")
+        .agg((pl.col("imbalance_ps") + pl.col("noise_ps")).sum().alias("waited"))
+        .sort("waited", "computing_rank", descending=[True, False])
+    )
+    return [Latecomer(rank=rank, waited_ps=ps) for rank, ps in late.head(_LATECOMERS).iter_rows()]
+
+
+def _efficiency(
+    split: pl.DataFrame, whole: Elapsed, n_ranks: int, ideal_ps: int | None
+) -> Efficiency:
+    useful: NDArray[np.int64] = (
+        split.filter(pl.col("part") == "computation")
+        .group_by("rank")
+        .agg(pl.col("value_ps").sum())["value_ps"]
+        .to_numpy()
+    )
+    most, mean = int(useful.max(initial=0)), float(useful.sum()) / n_ranks
+    total = max(whole.elapsed_ps, 1)
+    return Efficiency(
+        load_balance=mean / most if most else 1.0,
+        communication=most / total,
+        parallel=mean / total,
+        serialisation=None if not ideal_ps else min(most / ideal_ps, 1.0),
+        transfer=None if not ideal_ps else ideal_ps / total,
+    )
+
+
+def _clock_report(recorded: Recorded, clocks: Clocks, repair: Repair) -> ClockReport:
+    pairs = clocks.bounds.widths()
+    known = pairs[np.isfinite(pairs)]
+    median = float(np.median(pairs)) if len(pairs) else 0.0
+    return ClockReport(
+        unit=clocks.unit,
+        drifting=bool(clocks.drift.any()),
+        largest_offset_ps=int(np.ptp(clocks.offset_ps)),
+        recorded_offsets=int(recorded.clock_offsets.sum()),
+        error_ps=int(median) if np.isfinite(median) else None,
+        largest_error_ps=int(known.max(initial=0)),
+        one_way=int(np.isinf(pairs).sum()),
+        violated=clocks.violated,
+        largest_violation_ps=clocks.largest_ps,
+        repaired=clocks.left,
+        largest_repair_ps=clocks.left_largest_ps,
+        left=repair.left,
+    )
+
+
+def _host_report(hosts: Hosts | None) -> HostReport | None:
+    if hosts is None:
+        return None
+    return HostReport(
+        source=hosts.source, hosts=len(set(hosts.of_rank)), most_ranks=hosts.most_ranks
+    )

@@ -1,0 +1,158 @@
+"""What was measured, in short: the same object on the screen and in ``diagnosis.json``."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Model(BaseModel):
+    """A frozen part of what was measured."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Part(Model):
+    """A part of the measured time, as a mean over the ranks.
+
+    Attributes:
+        name: One of ``tailback.evidence.split.PARTS``.
+        ps: How long; those of all parts add up to the measured time.
+        low_ps: At least, by what is known of the clocks.
+        high_ps: At most.
+        share: Share of the measured time, 0–1.
+    """
+
+    name: str
+    ps: int
+    low_ps: int
+    high_ps: int
+    share: float
+
+
+class PhaseTime(Model):
+    """What a phase took, as a mean over the ranks.
+
+    Attributes:
+        phase: Innermost region of the program, or the call.
+        ps: How long.
+        parts: What of it each part took, by name; those that took nothing are left out.
+    """
+
+    phase: str
+    ps: int
+    parts: dict[str, int]
+
+
+class Efficiency(Model):
+    """Efficiencies as the POP project defines them, 0–1 (docs/measured.md).
+
+    Attributes:
+        load_balance: Mean over maximum of the ranks' computation.
+        communication: Maximum of the ranks' computation over the measured time.
+        parallel: Product of the two: mean computation over the measured time.
+        serialisation: Maximum of the computation over the time with an ideal network; None without
+            such a replay.
+        transfer: Time with an ideal network over the measured time; None without such a replay.
+    """
+
+    load_balance: float
+    communication: float
+    parallel: float
+    serialisation: float | None = None
+    transfer: float | None = None
+
+
+class ClockReport(Model):
+    """What was found about the clocks of the ranks.
+
+    Attributes:
+        unit: What was given an offset: ``none``, ``host`` or ``rank``.
+        drifting: Whether drifts were needed too.
+        largest_offset_ps: Largest difference of two offsets.
+        recorded_offsets: Clock offsets that the trace holds; OTF2 has applied them.
+        error_ps: Median over pairs of clocks of how far their difference is open; None where most
+            pairs are not compared by messages of both directions.
+        largest_error_ps: Largest of it, over pairs that messages of both directions compare.
+        one_way: Pairs of clocks that messages of one direction at most compare.
+        violated: Messages received before they were sent, by the clocks as recorded.
+        largest_violation_ps: Most by which one was.
+        repaired: Messages that were so even after the offsets, and were repaired.
+        largest_repair_ps: Most by which one was.
+        left: Messages still so at the end.
+    """
+
+    unit: str
+    drifting: bool
+    largest_offset_ps: int
+    recorded_offsets: int
+    error_ps: int | None
+    largest_error_ps: int
+    one_way: int
+    violated: int
+    largest_violation_ps: int
+    repaired: int
+    largest_repair_ps: int
+    left: int
+
+
+class HostReport(Model):
+    """Where ranks ran.
+
+    Attributes:
+        source: Where that is known from.
+        hosts: Number of hosts.
+        most_ranks: Ranks on the host with most of them.
+    """
+
+    source: str
+    hosts: int
+    most_ranks: int
+
+
+class Latecomer(Model):
+    """A rank whose computation others waited for.
+
+    Attributes:
+        rank: World rank.
+        waited_ps: Time that other ranks waited for it, summed over them.
+    """
+
+    rank: int
+    waited_ps: int
+
+
+class Measured(Model):
+    """The measured run in short.
+
+    Attributes:
+        elapsed_ps: From the first rank's beginning to the last one's end.
+        low_ps: At least, by what is known of the clocks.
+        high_ps: At most.
+        n_ranks: Number of ranks.
+        parts: Where that time went, as a mean over the ranks; adds up to ``elapsed_ps``.
+        phases: The same by phase, longest first; phases beyond the first 20 are summed up.
+        wait_states: Severity of each wait state as Scalasca names it, as a mean over the ranks,
+            whatever was waited for.
+        latecomers: Ranks whose computation was waited for most.
+        efficiency: Efficiencies.
+        clocks: What was found about the clocks.
+        hosts: Where ranks ran, None where unknown.
+        notes: What the trace lacks, and what was done about it.
+    """
+
+    elapsed_ps: int
+    low_ps: int
+    high_ps: int
+    n_ranks: int
+    parts: list[Part]
+    phases: list[PhaseTime]
+    wait_states: dict[str, int]
+    latecomers: list[Latecomer]
+    efficiency: Efficiency
+    clocks: ClockReport
+    hosts: HostReport | None
+    notes: list[str]
+
+    def part(self, name: str) -> int:
+        """Picoseconds of a part, 0 where there is none."""
+        return next((part.ps for part in self.parts if part.name == name), 0)

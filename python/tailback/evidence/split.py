@@ -1,0 +1,196 @@
+"""Where the measured time went: parts that add up to it, for each rank and phase.
+
+Every picosecond of a rank between the beginning and the end of the measured time is in one part.
+Waits are told apart by why the rank waited for was late (:mod:`tailback.evidence.waited_for`): what
+is due to its computation is imbalance or noise, the rest keeps its Scalasca name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.evidence.clocks import Clocks
+from tailback.evidence.recorded import Recorded
+from tailback.evidence.waited_for import Reasons, gaps
+from tailback.evidence.waits import KINDS, Waits
+from tailback.traffic.readers.otf2_names import moves_data, plain
+
+Ints = NDArray[np.int64]
+
+PARTS = (
+    "computation", "imbalance", "noise", "late_sender", "late_receiver", "wait_nxn",
+    "wait_barrier", "late_broadcast", "early_reduce", "nxn_completion", "barrier_completion",
+    "transfer", "other_mpi", "not_running", "not_recorded",
+)  # fmt: skip
+"""Parts of the measured time, in the order they are shown."""
+
+OUTSIDE = "(outside of its calls)"
+"""Phase of the time before a rank's first call and after its last."""
+
+
+@dataclass(frozen=True)
+class Elapsed:
+    """The measured time of the whole job.
+
+    Attributes:
+        start_ps: When the first rank began.
+        end_ps: When the last one ended.
+        low_ps: Least length, by what is known of the clocks.
+        high_ps: Greatest.
+    """
+
+    start_ps: int
+    end_ps: int
+    low_ps: int
+    high_ps: int
+
+    @property
+    def elapsed_ps(self) -> int:
+        """Length."""
+        return self.end_ps - self.start_ps
+
+
+def elapsed(recorded: Recorded, clocks: Clocks) -> Elapsed:
+    """From the first rank's beginning to the last one's end."""
+    ran = np.flatnonzero(recorded.end_ps > recorded.start_ps)
+    ran = ran if len(ran) else np.unique(recorded.calls.rank)
+    first = int(ran[np.argmin(recorded.start_ps[ran])])
+    last = int(ran[np.argmax(recorded.end_ps[ran])])
+    start, end = int(recorded.start_ps[first]), int(recorded.end_ps[last])
+    # By its own clock each rank takes as long as it does: no clock error can undo that.
+    own = int((recorded.end_ps - recorded.start_ps)[ran].max())
+    pair = (np.array([first]), np.array([last]))
+    later = float(clocks.later(*pair)[0]) if first != last else 0.0
+    earlier = float(clocks.later(*pair[::-1])[0]) if first != last else 0.0
+    length = end - start
+    low = max(own, length - int(earlier)) if np.isfinite(earlier) else own
+    high = length + int(later) if np.isfinite(later) else length
+    return Elapsed(start, end, min(low, length), max(high, length))
+
+
+def split(
+    recorded: Recorded, clocks: Clocks, waits: Waits, why: Reasons, whole: Elapsed
+) -> pl.DataFrame:
+    """Split the measured time.
+
+    Returns:
+        A row for each rank, phase and part that is not empty: ``rank``, ``phase``, ``part`` and
+        picoseconds ``value_ps``, ``low_ps``, ``high_ps``. The values of a rank add up to the
+        measured time exactly.
+    """
+    calls = recorded.calls
+    phase, names = phases(recorded)
+    begin, computed = gaps(recorded)
+    out = _Rows()
+    out.add(calls.rank, phase, "computation", computed)
+    unknown = np.where(calls.paused, np.maximum(calls.enter_ps - begin, 0), 0)
+    out.add(calls.rank, phase, "not_recorded", unknown)
+    _add_waits(out, recorded, phase, waits, why)
+    n = len(calls)
+    held, least, most = (np.zeros(n, np.int64) for _ in range(3))
+    for total, column in ((held, waits.value_ps), (least, waits.low_ps), (most, waits.high_ps)):
+        np.add.at(total, waits.call, column)
+    inside = calls.leave_ps - calls.enter_ps
+    rest = inside - held
+    moving = np.array([transfers(name) for name in recorded.names], np.bool_)[calls.name]
+    rest_is = np.where(moving, PARTS.index("transfer"), PARTS.index("other_mpi"))
+    out.add(
+        calls.rank, phase, rest_is, rest,
+        np.clip(inside - most, 0, rest), np.maximum(inside - least, rest),
+    )  # fmt: skip
+    _add_ends(out, recorded, clocks, whole, len(names))
+    return out.frame([*names, OUTSIDE])
+
+
+def transfers(name: str) -> bool:
+    """Whether a call moves data or waits for data, unlike MPI_Cart_create or MPI_Comm_split."""
+    return moves_data(name) or plain(name).startswith(("mpi_wait", "mpi_test", "mpi_probe"))
+
+
+def phases(recorded: Recorded) -> tuple[Ints, list[str]]:
+    """Phase of each call, and of the computation before it, shape (C,), and their names.
+
+    The innermost region of the program around the call or, where none is recorded, the call.
+    """
+    calls = recorded.calls
+    both, index = np.unique(calls.path * len(recorded.names) + calls.name, return_inverse=True)
+    number: dict[str, int] = {}
+    of = []
+    for key in both.tolist():
+        path, name = divmod(key, len(recorded.names))
+        text = recorded.paths[path].rpartition(" > ")[2] or recorded.names[name]
+        of.append(number.setdefault(text, len(number)))
+    return np.array(of, np.int64)[index.reshape(-1)], list(number)
+
+
+class _Rows:
+    def __init__(self) -> None:
+        self._columns: list[tuple[Ints, Ints, Ints, Ints, Ints, Ints]] = []
+
+    def add(
+        self, rank: Ints, phase: Ints, part: str | Ints, value: Ints,
+        low: Ints | None = None, high: Ints | None = None,
+    ) -> None:  # fmt: skip
+        which = np.full(len(rank), PARTS.index(part)) if isinstance(part, str) else part
+        low, high = value if low is None else low, value if high is None else high
+        self._columns.append((rank, phase, which, value, low, high))
+
+    def frame(self, names: list[str]) -> pl.DataFrame:
+        columns = [np.concatenate(one) for one in zip(*self._columns, strict=True)]
+        table = pl.DataFrame(
+            dict(zip(("rank", "phase", "part", "value_ps", "low_ps", "high_ps"), columns,
+                     strict=True))
+        )  # fmt: skip
+        table = table.filter((pl.col("value_ps") > 0) | (pl.col("high_ps") > 0))
+        summed = table.group_by("rank", "phase", "part").agg(
+            pl.col("value_ps", "low_ps", "high_ps").sum()
+        )
+        return summed.sort("rank", "phase", "part").with_columns(
+            pl.col("rank").cast(pl.UInt32),
+            pl.col("phase").replace_strict(dict(enumerate(names)), return_dtype=pl.String),
+            pl.col("part").replace_strict(dict(enumerate(PARTS)), return_dtype=pl.String),
+        )
+
+
+def _add_waits(out: _Rows, recorded: Recorded, phase: Ints, waits: Waits, why: Reasons) -> None:
+    """Each wait as imbalance, noise and the rest, which keeps its kind, each with its interval."""
+    rank, where = recorded.calls.rank[waits.call], phase[waits.call]
+    of_kind = np.array([PARTS.index(kind) for kind in KINDS])[waits.kind]
+    rest = waits.value_ps - why.imbalance_ps - why.noise_ps
+    whole = np.maximum(waits.value_ps, 1)
+    left_low, left_high = waits.low_ps.copy(), waits.high_ps.copy()
+    for part, value in (("imbalance", why.imbalance_ps), ("noise", why.noise_ps)):
+        share = value / whole
+        low = np.minimum(np.floor(waits.low_ps * share).astype(np.int64), value)
+        high = np.maximum(np.ceil(waits.high_ps * share).astype(np.int64), value)
+        high = np.where(value > 0, np.minimum(high, left_high), 0)
+        out.add(rank, where, part, value, low, high)
+        left_low, left_high = left_low - low, left_high - high
+    out.add(rank, where, of_kind, rest, np.clip(left_low, 0, rest), np.maximum(left_high, rest))
+
+
+def _add_ends(out: _Rows, recorded: Recorded, clocks: Clocks, whole: Elapsed, outside: int) -> None:
+    """Time before a rank began and after it ended, and of ranks without any call."""
+    ranks = np.arange(recorded.n_ranks)
+    start = np.where(recorded.start_ps < 0, whole.start_ps, recorded.start_ps)
+    start = np.where(recorded.end_ps > recorded.start_ps, recorded.start_ps, start)
+    last = np.full(recorded.n_ranks, np.iinfo(np.int64).min)
+    np.maximum.at(last, recorded.calls.rank, recorded.calls.leave_ps)
+    called = last > np.iinfo(np.int64).min
+    start = np.where(called, start, whole.end_ps)
+    last = np.where(called, np.maximum(last, start), start)
+    end = np.where(called, np.maximum(recorded.end_ps, last), start)
+    phase = np.full(len(ranks), outside)
+    # Between the last call and MPI_Finalize a rank computes.
+    out.add(ranks, phase, "computation", end - last)
+    value = (start - whole.start_ps) + (whole.end_ps - end)
+    error = np.zeros(len(ranks))
+    first = np.full(len(ranks), int(ranks[np.argmin(start)]))
+    both = clocks.later(first, ranks), clocks.later(ranks, first)
+    error = np.where(ranks == first, 0, np.maximum(*both))
+    wide = np.rint(np.where(np.isfinite(error), error, value)).astype(np.int64)
+    out.add(ranks, phase, "not_running", value, np.maximum(value - wide, 0), value + wide)

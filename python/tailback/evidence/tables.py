@@ -1,0 +1,259 @@
+"""Tables of a measured run: their columns, units and meaning, and how they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.evidence.hosts import Hosts
+from tailback.evidence.recorded import Recorded
+from tailback.evidence.waited_for import Reasons
+from tailback.evidence.waits import KINDS, Waits
+from tailback.schema import Column, Table
+from tailback.traffic.readers.otf2_names import OPERATIONS
+
+Ints = NDArray[np.int64]
+
+MEASURED = "measured"
+"""Source of rows that were recorded."""
+
+INFERRED = "inferred"
+"""Source of rows in which the trace does not say who met whom, or when it was over."""
+
+_SOURCE = ("source", pl.String, "measured, or inferred where the trace lacks the match or its end")
+
+
+def _table(
+    name: str, row: str, *columns: tuple[str, pl.DataType | type[pl.DataType], str]
+) -> Table:
+    return Table(name, row, tuple(Column(*column) for column in columns))
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        _table(
+            "calls", "one MPI call of one rank",
+            ("call", pl.UInt32, "number of the call; calls of a rank follow one another"),
+            ("rank", pl.UInt32, "world rank"),
+            ("name", pl.String, "name of the call"),
+            ("path", pl.String, "regions of the program around it, outermost first; may be empty"),
+            ("enter_ps", pl.Int64, "when it was entered"),
+            ("leave_ps", pl.Int64, "when it was left"),
+            ("communicator", pl.String, "communicator of its first record; null without"),
+            ("sent_bytes", pl.UInt64, "bytes that its records send"),
+            ("received_bytes", pl.UInt64, "bytes that its records receive"),
+            _SOURCE,
+        ),
+        _table(
+            "transfers", "one point-to-point message",
+            ("src_rank", pl.UInt32, "sender"),
+            ("dst_rank", pl.UInt32, "receiver"),
+            ("tag", pl.UInt32, "MPI tag"),
+            ("communicator", pl.String, "communicator"),
+            ("size_bytes", pl.UInt64, "bytes"),
+            ("send_call", pl.UInt32, "call that posted the send"),
+            ("send_enter_ps", pl.Int64, "when that call was entered"),
+            ("send_leave_ps", pl.Int64, "when it was left"),
+            ("send_done_call", pl.UInt32, "call in which the send was over; null where unknown"),
+            ("send_done_ps", pl.Int64, "when that call was left; null where unknown"),
+            ("recv_call", pl.UInt32, "call that posted the receive"),
+            ("recv_post_ps", pl.Int64, "when that call was entered"),
+            ("recv_done_call", pl.UInt32, "call in which the receive was over; null if unknown"),
+            ("recv_enter_ps", pl.Int64, "when that call was entered; null where unknown"),
+            ("recv_done_ps", pl.Int64, "when the receive was over: its record or, without, when "
+             "that call was left; null where unknown"),
+            _SOURCE,
+        ),
+        _table(
+            "collectives", "one rank in one collective",
+            ("instance", pl.UInt32, "number of the collective"),
+            ("operation", pl.String, "MPI call that it is, blocking or not"),
+            ("communicator", pl.String, "communicator"),
+            ("root", pl.UInt32, "world rank of the root; null without"),
+            ("rank", pl.UInt32, "world rank"),
+            ("call", pl.UInt32, "call in which it was over"),
+            ("enter_ps", pl.Int64, "when the call that begins it was entered"),
+            ("leave_ps", pl.Int64, "when the call in which it was over was left"),
+            ("sent_bytes", pl.UInt64, "bytes sent, as recorded"),
+            ("received_bytes", pl.UInt64, "bytes received, as recorded"),
+            _SOURCE,
+        ),
+        _table(
+            "waits", "one wait state",
+            ("call", pl.UInt32, "the call that waited"),
+            ("rank", pl.UInt32, "world rank that waited"),
+            ("kind", pl.String, "late_sender, late_receiver, wait_nxn, wait_barrier, "
+             "late_broadcast, early_reduce, nxn_completion or barrier_completion"),
+            ("partner", pl.UInt32, "world rank waited for"),
+            ("start_ps", pl.Int64, "when it began"),
+            ("value_ps", pl.Int64, "how long; 0 where the clocks cannot tell it from none"),
+            ("low_ps", pl.Int64, "at least, by what is known of the clocks"),
+            ("high_ps", pl.Int64, "at most"),
+            ("imbalance_ps", pl.Int64, "of it, while another rank computed as long as it does"),
+            ("noise_ps", pl.Int64, "of it, while another rank computed longer than it does"),
+            ("communication_ps", pl.Int64, "of it, while that rank was in MPI and did not wait"),
+            ("computing_rank", pl.UInt32, "whose computation was waited for most; null without"),
+            _SOURCE,
+        ),
+        _table(
+            "split", "time of one rank in one phase that has one reason",
+            ("rank", pl.UInt32, "world rank"),
+            ("phase", pl.String, "innermost region of the program, or the call"),
+            ("part", pl.String, "computation, imbalance, noise, a wait state, transfer, "
+             "not_running or not_recorded"),
+            ("value_ps", pl.Int64, "how long; those of a rank add up to the measured time"),
+            ("low_ps", pl.Int64, "at least, by what is known of the clocks"),
+            ("high_ps", pl.Int64, "at most"),
+            _SOURCE,
+        ),
+        _table(
+            "hosts", "one rank",
+            ("rank", pl.UInt32, "world rank"),
+            ("host", pl.String, "host it ran on; null where unknown"),
+            ("offset_ps", pl.Int64, "added to its clock in the middle of the run"),
+            ("drift_ppm", pl.Float64, "and for each million picoseconds from there"),
+            ("start_ps", pl.Int64, "when its measured time begins"),
+            ("end_ps", pl.Int64, "when it ends"),
+            _SOURCE,
+        ),
+    )
+}  # fmt: skip
+"""Tables of a measured run, by name. All times are picoseconds by the common clock."""
+
+
+def make_tables(
+    recorded: Recorded,
+    waits: Waits,
+    why: Reasons,
+    split: pl.DataFrame,
+    hosts: Hosts | None,
+    offset_ps: Ints,
+    drift_ppm: NDArray[np.float64],
+) -> dict[str, pl.DataFrame]:
+    """Frames of all tables, by name."""
+    columns = {
+        "calls": _calls(recorded),
+        "transfers": _transfers(recorded),
+        "collectives": _collectives(recorded),
+        "waits": _waits(recorded, waits, why),
+        "split": {name: split[name] for name in split.columns},
+        "hosts": {
+            "rank": np.arange(recorded.n_ranks),
+            "host": hosts.of_rank if hosts else [None] * recorded.n_ranks,
+            "offset_ps": offset_ps,
+            "drift_ppm": drift_ppm,
+            "start_ps": recorded.start_ps,
+            "end_ps": recorded.end_ps,
+        },
+    }
+    out = {}
+    for name, table in TABLES.items():
+        frame = pl.DataFrame(columns[name], strict=False)
+        if "source" not in frame.columns:
+            frame = frame.with_columns(source=pl.lit(MEASURED))
+        out[name] = frame.select(pl.col(one.name).cast(one.dtype) for one in table.columns)
+    return out
+
+
+def _named(names: Sequence[str], index: Ints) -> pl.Series:
+    """Names by index, null for -1."""
+    known = pl.Series(list(names) or [""], dtype=pl.String)
+    return known.gather(pl.Series(np.maximum(index, 0))).zip_with(
+        pl.Series(index >= 0), pl.Series([None], dtype=pl.String).new_from_index(0, len(index))
+    )
+
+
+def _known(column: Ints, known: NDArray[np.bool_]) -> pl.Series:
+    """A column with nulls where nothing is known."""
+    series = pl.Series(column)
+    return series.zip_with(pl.Series(known), pl.Series([None], dtype=series.dtype).new_from_index(
+        0, len(series)))  # fmt: skip
+
+
+def _communicator(recorded: Recorded, comm: Ints) -> pl.Series:
+    numbers = sorted(recorded.comms)
+    index = np.searchsorted(np.array(numbers, np.int64), comm)
+    index = np.minimum(index, max(len(numbers) - 1, 0))
+    right = np.array(numbers, np.int64)[index] == comm if numbers else np.zeros(len(comm), bool)
+    return _named([recorded.comms[number] for number in numbers], np.where(right, index, -1))
+
+
+def _calls(recorded: Recorded) -> dict[str, Any]:
+    calls = recorded.calls
+    return {
+        "call": np.arange(len(calls)),
+        "rank": calls.rank,
+        "name": _named(recorded.names, calls.name),
+        "path": _named(recorded.paths, calls.path),
+        "enter_ps": calls.enter_ps,
+        "leave_ps": calls.leave_ps,
+        "communicator": _communicator(recorded, calls.comm),
+        "sent_bytes": calls.sent_bytes,
+        "received_bytes": calls.received_bytes,
+    }
+
+
+def _transfers(recorded: Recorded) -> dict[str, Any]:
+    t, calls = recorded.transfers, recorded.calls
+
+    def at(times: Ints, call: Ints) -> pl.Series:
+        return _known(times[np.maximum(call, 0)], call >= 0)
+
+    told = (t.recv_done_ps >= 0) & (t.recv_done_call >= 0)
+    done = np.where(told, t.recv_done_ps, calls.leave_ps[np.maximum(t.recv_done_call, 0)])
+    return {
+        "src_rank": t.src_rank,
+        "dst_rank": t.dst_rank,
+        "tag": t.tag,
+        "communicator": _communicator(recorded, t.comm),
+        "size_bytes": t.size_bytes,
+        "send_call": _known(t.send_call, t.send_call >= 0),
+        "send_enter_ps": at(calls.enter_ps, t.send_call),
+        "send_leave_ps": at(calls.leave_ps, t.send_call),
+        "send_done_call": _known(t.send_done_call, t.send_done_call >= 0),
+        "send_done_ps": at(calls.leave_ps, t.send_done_call),
+        "recv_call": _known(t.recv_call, t.recv_call >= 0),
+        "recv_post_ps": at(calls.enter_ps, t.recv_call),
+        "recv_done_call": _known(t.recv_done_call, t.recv_done_call >= 0),
+        "recv_enter_ps": at(calls.enter_ps, t.recv_done_call),
+        "recv_done_ps": _known(done, t.recv_done_call >= 0),
+        "source": np.where(t.guessed, INFERRED, MEASURED),
+    }
+
+
+def _collectives(recorded: Recorded) -> dict[str, Any]:
+    c, calls = recorded.collectives, recorded.calls
+    return {
+        "instance": c.instance,
+        "operation": _named(OPERATIONS, c.operation),
+        "communicator": _communicator(recorded, c.comm),
+        "root": _known(c.root, c.root >= 0),
+        "rank": c.rank,
+        "call": c.call,
+        "enter_ps": calls.enter_ps[c.start_call],
+        "leave_ps": calls.leave_ps[c.call],
+        "sent_bytes": c.sent_bytes,
+        "received_bytes": c.received_bytes,
+    }
+
+
+def _waits(recorded: Recorded, waits: Waits, why: Reasons) -> dict[str, Any]:
+    return {
+        "call": waits.call,
+        "rank": recorded.calls.rank[waits.call],
+        "kind": _named(KINDS, waits.kind),
+        "partner": waits.partner,
+        "start_ps": waits.start_ps,
+        "value_ps": waits.value_ps,
+        "low_ps": waits.low_ps,
+        "high_ps": waits.high_ps,
+        "imbalance_ps": why.imbalance_ps,
+        "noise_ps": why.noise_ps,
+        "communication_ps": why.communication_ps,
+        "computing_rank": _known(why.computing_rank, why.computing_rank >= 0),
+    }
