@@ -51,8 +51,8 @@ def provenance(run: Run) -> str:
         if scale == 0.0:
             times = "was left out (compute_scale = 0)"
         return (
-            "Times of the verdict are expected, from a simulation: of the trace, the time between calls, "
-            f"{format_time(recorded['between_ps'])} a rank, {times}; the "
+            "Times of the verdict are expected, from a simulation: of the trace, the time between "
+            f"calls, {format_time(recorded['between_ps'])} a rank, {times}; the "
             f"{format_time(recorded['calls_ps'])} a rank inside of calls was not used."
         )
     if any(job.trace is not None for job in run.scenario.job):
