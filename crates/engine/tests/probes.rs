@@ -367,7 +367,8 @@ fn one_in_k_packets_is_in_the_samples_of_full_reservoirs() {
     };
     let sampled = |run: &Outcome| run.samples.hop_samples.iter().sum::<u64>();
     let (all, some) = (run(1, None), run(16, None));
-    assert!(sampled(&all) > 1000 && all.truth == some.truth);
+    assert!(all.truth == some.truth);
+    assert!(sampled(&all) > 500, "{}", sampled(&all));
     assert!(sampled(&all).div_ceil(16) - sampled(&some) <= 1);
     // Few packets kept one by one leave the samples as they are.
     let carry = HeaderSettings { most: 10, one_in: 16, ..carry(HeaderScheme::Full).unwrap() };
