@@ -14,9 +14,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from PIL import Image
 
-from tailback.report.evidence import Evidence
 from tailback.report.export import make_case
 from tailback.report.figure import Options, canvas, draw, render, style
+from tailback.report.figure_data import FigureData
 from tailback.report.figures.congested_fraction import TIER_HEIGHT, draw_links, shading_of
 from tailback.report.scales import FAINT, INK, colormap
 from tailback.run import Run
@@ -91,7 +91,7 @@ def report_figure(drawing: Drawing) -> Figure | None:
     return drawn
 
 
-def crop(axes: Axes, evidence: Evidence, drawing: Drawing) -> None:
+def crop(axes: Axes, evidence: FigureData, drawing: Drawing) -> None:
     """Leave out the pods that the drawing does not show."""
     if not drawing.pods:
         return
@@ -104,7 +104,7 @@ def crop(axes: Axes, evidence: Evidence, drawing: Drawing) -> None:
 
 def tags_figure(drawing: Drawing) -> Figure:
     """The fabric once for each phase, all with the same widths and colours."""
-    evidence = Evidence(drawing.run)
+    evidence = FigureData(drawing.run)
     shown = [panel for row in drawing.phases for panel in row]
     halves = evidence.layout.halves
     most = max(float(evidence.load(name).weight[halves].max(initial=0)) for name, _ in shown)

@@ -12,7 +12,7 @@ from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.run import Run
 from tailback.scenario import load
-from tailback.simulate import Prepared, make_evaluate, prepare, simulate
+from tailback.simulate import PreparedScenario, make_evaluate, prepare, simulate
 from tailback.traffic.program import Label, Op
 from tailback.units import format_time
 
@@ -109,7 +109,7 @@ def seen_by(node: int) -> Run:
     return simulate(prepared)
 
 
-def mark(prepared: Prepared, rank: int) -> None:
+def mark(prepared: PreparedScenario, rank: int) -> None:
     """Give the messages to ``rank`` of the only job a label of their own."""
     program = prepared.program
     number = len(program.labels)

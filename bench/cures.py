@@ -20,12 +20,12 @@ from statistics import median
 from _pages import put
 from diagnosis_suite import LABELS, Case, make
 
-from tailback.cli.candidates import SENSIBLE, make_candidates
-from tailback.diagnose import judge
+from tailback.cli.candidates import DEFAULT_METHODS, make_candidates
+from tailback.diagnose import diagnose_cause
 from tailback.diagnose.model import Candidate, Remedy
-from tailback.remedy import Means, treat
-from tailback.remedy.proof import current_placement, helps
-from tailback.remedy.screening import Screened, screen
+from tailback.remedy import RemedyContext, find_remedy
+from tailback.remedy.proof import current_placement, is_improvement
+from tailback.remedy.screening import Screening, screen
 from tailback.simulate import (
     FluidOptions,
     make_evaluate,
@@ -79,22 +79,22 @@ def look(case: Case) -> Found:
     evaluate = make_evaluate(prepared)
     quantum = max(100_000, run.elapsed_ps // 2000)
     quick = make_fluid_evaluate(prepared, FluidOptions(windows=0, quantum_ps=quantum))
-    made, _ = make_candidates(prepared, SENSIBLE, run, lambda *_: None)
+    made, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
     now = current_placement(run)
-    screened: Screened = screen(made, quick, always=frozenset({now}))
+    screened: Screening = screen(made, quick, always=frozenset({now}))
     rules = other_rules(case.scenario)
-    diagnosis = judge(run, evaluate, placements=screened.kept, rules=rules, seeds=SEEDS)
+    diagnosis = diagnose_cause(run, evaluate, placements=screened.kept, rules=rules, seeds=SEEDS)
     program = prepared.observed.program
-    means = Means(evaluate, quick, screened.kept, screened.estimate_ps, program, rules)
-    remedy = treat(run, diagnosis, means, seeds=SEEDS).remedy
-    whole = Means(evaluate, None, made, {}, program, rules)
-    everything = treat(run, diagnosis, whole, seeds=SEEDS).remedy
+    means = RemedyContext(evaluate, quick, screened.kept, screened.estimate_ps, program, rules)
+    remedy = find_remedy(run, diagnosis, means, seeds=SEEDS).remedy
+    whole = RemedyContext(evaluate, None, made, {}, program, rules)
+    everything = find_remedy(run, diagnosis, whole, seeds=SEEDS).remedy
     if remedy is None or everything is None:
         return Found(case.number, case.label, diagnosis.cause)
     kept, all_ = _proved(remedy), _proved(everything)
     before = next(c for c in kept if c.name == now)
     best = {
-        kind: min((c for c in kept if c.kind == kind and helps(c, before)),
+        kind: min((c for c in kept if c.kind == kind and is_improvement(c, before)),
                   key=lambda c: c.elapsed_ps, default=None)
         for kind in KINDS
     }  # fmt: skip

@@ -39,12 +39,12 @@ from diagnosis_page import Answer
 from diagnosis_suite import LABELS, Case, make
 from scipy.optimize import minimize
 
-from tailback.diagnose import judge
-from tailback.diagnose.confidence import Doubt
+from tailback.diagnose import diagnose_cause
+from tailback.diagnose.confidence import VerdictBasis
 from tailback.run import Run
 from tailback.scenario import EngineSection, Scenario
 from tailback.simulate import prepare
-from tailback.simulate.decoded import received
+from tailback.simulate.decode import decode_samples
 from tailback.units import percent
 
 COUNT = 420
@@ -89,7 +89,7 @@ def answers(number: int, ask: Ask) -> list[Answer]:
         whole = join(runs, carrying(case.as_known(), scheme))
         fabric = prepare(case.as_known()).fabric
         for packets in ask.packets:
-            seen = known_to_user(received(thin(whole, packets, number), fabric))
+            seen = known_to_user(decode_samples(thin(whole, packets, number), fabric))
             for knowledge in ask.knowledge:
                 once = packets == max(ask.packets) and scheme == ask.schemes[0]
                 if knowledge in ONCE and not once:
@@ -106,10 +106,10 @@ def answer(
     run = Run(scenario, seen.tables, seen.summary)
     began = time.perf_counter()
     if knowledge == "samples":
-        diagnosis = judge(run)
+        diagnosis = diagnose_cause(run)
     else:
         evaluate, placements = what_if(scenario, executions)
-        diagnosis = judge(run, evaluate, placements=placements, seeds=SEEDS)
+        diagnosis = diagnose_cause(run, evaluate, placements=placements, seeds=SEEDS)
     return Answer(
         number=case.number,
         label=case.label,
@@ -273,7 +273,7 @@ def restated(saved: Answer) -> Answer:
     """An answer with the confidence that today's curves give its margin."""
     if saved.cause == "undetermined":
         return saved
-    return replace(saved, confidence=Doubt(saved.basis, saved.margin).confidence)  # type: ignore[arg-type]
+    return replace(saved, confidence=VerdictBasis(saved.basis, saved.margin).confidence)  # type: ignore[arg-type]
 
 
 def block(found: list[Answer]) -> str:

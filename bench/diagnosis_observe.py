@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
-from tailback.placement import in_use, place
+from tailback.placement import place, restrict_to_used
 from tailback.run import Run
 from tailback.scenario import Scenario, TelemetrySection
 from tailback.simulate import make_evaluate, prepare
@@ -172,7 +172,7 @@ def what_if(scenario: Scenario, executions: int) -> tuple[Evaluate, dict[str, ND
     job, placements = prepared.observed, {}
     for name in TRIED:
         try:
-            placements[name] = place(name, in_use(job.problem, job.node), {})
+            placements[name] = place(name, restrict_to_used(job.problem, job.node), {})
         except TailbackError:
             continue
     return evaluate, placements

@@ -20,7 +20,7 @@ from tailback.evaluate import Change, Evaluate
 from tailback.placement import place
 from tailback.run import Run
 from tailback.scenario import Scenario, parse
-from tailback.simulate import Prepared, make_evaluate, prepare
+from tailback.simulate import PreparedScenario, make_evaluate, prepare
 
 LABELS = (
     "pattern", "placement", "other-traffic", "routing", "slow-link", "injection", "not-network",
@@ -338,7 +338,7 @@ def make(number: int) -> Case:
     raise RuntimeError(f"scenario {number} ({label}): no draw of {ATTEMPTS} was confirmed")
 
 
-def counterfactuals(prepared: Prepared) -> dict[str, float]:
+def counterfactuals(prepared: PreparedScenario) -> dict[str, float]:
     """Share of the observed time that is saved by taking away one thing alone.
 
     Returns:
@@ -389,7 +389,7 @@ def elapsed(evaluate: Evaluate, **change: Any) -> int:
     return evaluate(Change(**change)).elapsed_ps
 
 
-def wire_time(run: Run, prepared: Prepared) -> int:
+def wire_time(run: Run, prepared: PreparedScenario) -> int:
     """Time the busiest adapter of ours needs to send (or to take) its bytes at line rate."""
     ranks = run.tables["ranks"].select("rank", "node", "job")
     observed = run.tables["jobs"].filter("observed")["job"]
@@ -402,7 +402,7 @@ def wire_time(run: Run, prepared: Prepared) -> int:
     return round(float(most or 0) * 8000.0 / rate)  # type: ignore[arg-type]
 
 
-def best_placement(prepared: Prepared, evaluate: Evaluate, observed: int) -> int:
+def best_placement(prepared: PreparedScenario, evaluate: Evaluate, observed: int) -> int:
     """The shortest time of our job under any placement tried, its own among them."""
     best = observed
     for name in TRIED:
@@ -414,7 +414,7 @@ def best_placement(prepared: Prepared, evaluate: Evaluate, observed: int) -> int
     return best
 
 
-def fast_adapters(prepared: Prepared) -> Evaluate:
+def fast_adapters(prepared: PreparedScenario) -> Evaluate:
     """The same with adapters of twice the rate."""
     fabric = prepared.fabric
     rate = (fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps).copy()

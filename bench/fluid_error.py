@@ -25,7 +25,7 @@ from tailback.placement import place
 from tailback.scenario import Scenario, load
 from tailback.simulate import (
     FluidOptions,
-    Prepared,
+    PreparedScenario,
     make_evaluate,
     make_fluid_evaluate,
     prepare,
@@ -40,7 +40,9 @@ MAPPINGS = ("block", "tile", "metis", "rcm", "random")
 BUFFERS_KIB = (4, 8, 16, 32, 64, 128, 256)
 
 
-def timed(prepared: Prepared, change: Change, fluid: FluidOptions | None) -> tuple[float, float]:
+def timed(
+    prepared: PreparedScenario, change: Change, fluid: FluidOptions | None
+) -> tuple[float, float]:
     """Simulated microseconds, and the processor seconds that took, routes and tables included."""
     evaluate = make_fluid_evaluate(prepared, fluid) if fluid else make_evaluate(prepared)
     began = time.process_time()
@@ -48,7 +50,7 @@ def timed(prepared: Prepared, change: Change, fluid: FluidOptions | None) -> tup
     return run.elapsed_ps / 1e6, time.process_time() - began
 
 
-def cases() -> Iterator[tuple[str, Prepared, Change]]:
+def cases() -> Iterator[tuple[str, PreparedScenario, Change]]:
     """Every example as it is, and the stencil in several mappings."""
     for path in sorted(EXAMPLES.glob("*/*.toml")):
         prepared = prepare(load(path))

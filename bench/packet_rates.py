@@ -27,10 +27,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.errors import TailbackError
-from tailback.fluid import Assignment, FlowPaths, assignment, paths_between
+from tailback.fluid import FlowPaths, RateAssignment, assignment, paths_between
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulate import Prepared, prepare
+from tailback.simulate import PreparedScenario, prepare
 from tailback.simulate.execute import execute
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.threads import use_threads
@@ -96,7 +96,7 @@ class Network:
         paths: Links of each by D-mod-k.
     """
 
-    prepared: Prepared
+    prepared: PreparedScenario
     routes: Routes
     flows: tuple[Flow, ...]
     paths: FlowPaths
@@ -106,7 +106,7 @@ class Network:
         """Bytes of each flow, shape (F,)."""
         return np.array([size for _, _, size in self.flows], np.int64)
 
-    def assigned(self) -> Assignment:
+    def assigned(self) -> RateAssignment:
         """Single application assignment on these paths."""
         return assignment(self.prepared.fabric.link_gbps, self.paths, self.size)
 

@@ -29,7 +29,7 @@ from tailback.evaluate import Change
 from tailback.fluid import (
     KaryTree,
     Routing,
-    Superposition,
+    SuperposedFlows,
     permutations,
     rounds_to_completion,
     simulate_flows,
@@ -79,7 +79,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def program_of(s: Superposition, nodes: int) -> Program:
+def program_of(s: SuperposedFlows, nodes: int) -> Program:
     """The flows as a program: each node posts all its sends at once."""
     builder = ProgramBuilder("superposition", nodes)
     label = builder.label(Label("permutations", "MPI_Isend"))
@@ -92,7 +92,7 @@ def program_of(s: Superposition, nodes: int) -> Program:
     return builder.build()
 
 
-def engine(s: Superposition, topology: dict[str, Any], settings: dict[str, Any]) -> float:
+def engine(s: SuperposedFlows, topology: dict[str, Any], settings: dict[str, Any]) -> float:
     """Time of the flows in the packet engine, by its own routing, in flows at line rate."""
     tree = KaryTree()
     nodes = tree.arity**tree.levels
@@ -113,7 +113,7 @@ def engine(s: Superposition, topology: dict[str, Any], settings: dict[str, Any])
     return make_evaluate(prepared)(Change()).elapsed_ps / line_ps
 
 
-def times(s: Superposition) -> dict[str, float]:
+def times(s: SuperposedFlows) -> dict[str, float]:
     """Time of routed flows by each view, in units of one flow at line rate."""
     size = np.full(s.paths.n_flows, 1000)  # 1 µs at 8 Gb/s
     fair = simulate_flows(np.full(s.n_links, 8.0), s.paths, size)

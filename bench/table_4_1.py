@@ -19,7 +19,7 @@ from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.remedy.proof import congested_hops
 from tailback.scenario import load
-from tailback.simulate import Prepared, make_evaluate, prepare
+from tailback.simulate import PreparedScenario, make_evaluate, prepare
 from tailback.units import percent
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,7 +38,7 @@ ROWS: list[tuple[str, int | None, float, str, dict[str, object], float | None]] 
 ]
 
 
-def rows(prepared: Prepared) -> list[dict[str, Any]]:
+def rows(prepared: PreparedScenario) -> list[dict[str, Any]]:
     """Every row of the table, simulated."""
     evaluate = make_evaluate(prepared)
     out = []

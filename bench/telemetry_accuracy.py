@@ -27,7 +27,7 @@ from telemetry_traffic import FIELD_BITS, NETWORKS, PATTERNS, Traffic, make_traf
 
 from tailback import _core
 from tailback.telemetry.conserve import conserve
-from tailback.telemetry.hashed import Hashed, closed_variance, count_links, spread_evenly
+from tailback.telemetry.hashed import HashedSamples, closed_variance, count_links, spread_evenly
 from tailback.telemetry.likelihood import fit
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "telemetry.md"
@@ -106,7 +106,7 @@ def estimate(traffic: Traffic, entry: Entry, seed: int, tag: int, likely: bool) 
         keep = slice(None) if part is None else weight == part
         of_packet, factor = packet[keep], 1.0 if part is None else float(part)
         sent = weight[keep] if part is None else np.ones(len(of_packet))
-        samples = Hashed(
+        samples = HashedSamples(
             traffic.ids[of_packet], seen[keep].astype(np.uint8), sent.astype(np.uint8), entry.bits,
             FIELD_BITS,
         )  # fmt: skip

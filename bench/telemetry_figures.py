@@ -41,7 +41,13 @@ from tailback.run import Run
 from tailback.scenario import load
 from tailback.simulate import prepare
 from tailback.simulate.execute import execute
-from tailback.telemetry.hashed import Candidates, Counts, Hashed, count_links, packet_ids
+from tailback.telemetry.hashed import (
+    CandidateLinks,
+    HashedCounts,
+    HashedSamples,
+    count_links,
+    packet_ids,
+)
 from tailback.telemetry.stages import fat_tree_stages
 from tailback.traffic.program import Op
 
@@ -188,17 +194,17 @@ def link_values(fabric: Fabric, hash_name: str) -> NDArray[np.uint32]:
 def one_bit(
     samples: Samples, lengths: NDArray[np.uint8], fabric: Fabric, node: NDArray[np.uint32],
     subset: bool, hash_name: str,
-) -> Counts:  # fmt: skip
+) -> HashedCounts:  # fmt: skip
     """Counts from the hash of the link in the reservoir, over all links or the candidates."""
     values, linear = link_values(fabric, hash_name), hash_name == "gf"
     # Consecutive sequence numbers are for the published hash only.
     ids = packet_ids(samples.sequence, FIELD_BITS) if linear else samples.sequence
     hashes = _core.link_hash(hash_name, ids, values[samples.link], 1, FIELD_BITS)
-    arrived = Hashed(ids, hashes, samples.weight, 1, FIELD_BITS)
+    arrived = HashedSamples(ids, hashes, samples.weight, 1, FIELD_BITS)
     decoder = _core if linear else Published()
     if not subset:
         outside = np.flatnonzero(fabric.link_src >= fabric.n_nodes).astype(np.uint32)
-        everything = Candidates(
+        everything = CandidateLinks(
             np.zeros(len(hashes), np.uint32), np.array([0, len(outside)], np.uint64), outside
         )
         return count_links(decoder, arrived, [(np.arange(len(hashes)), everything)], values, False)
@@ -224,7 +230,7 @@ def shown_run(run: Run, hop: Floats, congested: Floats) -> Run:
 
 def counted(
     run: Run, fabric: Fabric, seed: int, hash_name: str
-) -> dict[bool, tuple[Counts, Floats]]:
+) -> dict[bool, tuple[HashedCounts, Floats]]:
     """Counts of packets and of congested packets, over all links and over candidates.
 
     Senders are taken in portions to save memory.
@@ -242,7 +248,7 @@ def counted(
             met = one_bit(congested, lengths, fabric, node, subset, hash_name)
             sums += part.packets, part.variance, part.null_variance, met.packets
     zero = np.zeros(fabric.n_links)
-    return {subset: (Counts(*sums[:3], zero), sums[3]) for subset, sums in total.items()}
+    return {subset: (HashedCounts(*sums[:3], zero), sums[3]) for subset, sums in total.items()}
 
 
 def figures_of(

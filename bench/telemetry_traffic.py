@@ -16,8 +16,13 @@ from tailback import _core
 from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import build
-from tailback.telemetry.candidates import Choices, Pairs, minimal_choices, pair_candidates
-from tailback.telemetry.hashed import Candidates
+from tailback.telemetry.candidates import (
+    ForwardingChoices,
+    PairCandidates,
+    minimal_choices,
+    pair_candidates,
+)
+from tailback.telemetry.hashed import CandidateLinks
 from tailback.telemetry.stages import Stage, fat_tree_stages
 
 FIELD_BITS = 24
@@ -27,7 +32,7 @@ FIXED = 400
 """Packets whose ends and path two fifths of the skewed traffic share."""
 
 Rows = NDArray[np.intp]
-Plan = list[tuple[Rows, Candidates]]
+Plan = list[tuple[Rows, CandidateLinks]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Traffic:
         """Links of the network."""
         return len(self.truth)
 
-    def population(self) -> list[Candidates]:
+    def population(self) -> list[CandidateLinks]:
         """Candidates of all packets at each stage."""
         return [part for _, part in self.stages(np.arange(len(self.ids), dtype=np.uint32), None)]
 
@@ -131,7 +136,10 @@ def tree_paths(
 
 
 def drawn_paths(
-    fabric: Fabric, choices: Choices, ends: NDArray[np.uint32], random: np.random.Generator
+    fabric: Fabric,
+    choices: ForwardingChoices,
+    ends: NDArray[np.uint32],
+    random: np.random.Generator,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
     """Paths drawn link by link: every choice of a switch is equally likely."""
     n, s = fabric.n_nodes, fabric.n_switches
@@ -173,7 +181,7 @@ def tree_plan(
 
 
 def pair_plan(
-    pairs: Pairs, ends: NDArray[np.uint32], hops: NDArray[np.uint8]
+    pairs: PairCandidates, ends: NDArray[np.uint32], hops: NDArray[np.uint8]
 ) -> Callable[[NDArray[np.uint32], NDArray[np.uint8] | None], Plan]:
     """Candidates hop by hop of pairs of switches, and the ejection links."""
 

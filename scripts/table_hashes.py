@@ -41,7 +41,7 @@ from tailback.fluid import (
 from tailback.run import Run
 from tailback.scenario import load, parse
 from tailback.simulate import FluidOptions, prepare, simulate, simulate_fluid
-from tailback.simulate.decoded import received
+from tailback.simulate.decode import decode_samples
 from tailback.simulate.threads import use_threads
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -252,7 +252,7 @@ def runs() -> Iterator[tuple[str, Run]]:
             run = simulate(scenario)
             yield f"{name} threads={threads}", run
         if run.tables["packets"].height and scenario.telemetry.scheme != "single-bit":
-            yield f"{name} received", received(run)
+            yield f"{name} received", decode_samples(run)
     for name in SHORT_EXAMPLES:
         use_threads(1)
         yield f"examples/{name}", simulate(load(EXAMPLES / f"{name}.toml"))

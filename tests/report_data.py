@@ -13,7 +13,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.diagnose.model import (
-    Bar,
     Candidate,
     Diagnosis,
     Estimate,
@@ -21,6 +20,7 @@ from tailback.diagnose.model import (
     LinkEvidence,
     Remedy,
     Sampling,
+    WaterfallBar,
 )
 from tailback.run import Run
 from tailback.scenario import parse
@@ -275,14 +275,15 @@ def _link_tables(
     return pl.concat(samples), pl.concat(truth)
 
 
-def _waterfall(hostile: str) -> list[Bar]:
+def _waterfall(hostile: str) -> list[WaterfallBar]:
     """The bars of the row-major stencil, in microseconds."""
     steps = (("ideal", 41.9), ("pattern", 0.9), ("placement", 15.6), ("routing", 1.6),
              ("other traffic", 1.2), ("observed", 0.0))  # fmt: skip
     bars, total = [], 0.0
     for name, delta in steps:
         total += delta
-        bars.append(Bar(name=name, elapsed_ps=round(total * 1e6), delta_ps=round(delta * 1e6),
+        bars.append(WaterfallBar(name=name,
+                        elapsed_ps=round(total * 1e6), delta_ps=round(delta * 1e6),
                         low_ps=round(delta * 0.9e6), high_ps=round(delta * 1.12e6),
                         meaning=f"the run with {name} made real" + hostile))  # fmt: skip
     return bars
@@ -302,9 +303,11 @@ def _candidates(hostile: str) -> list[Candidate]:
 
 def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
     """A diagnosis that fits ``make_run``; ``hostile`` is put into every text it may hold."""
-    from tailback.report.evidence import Evidence  # deferred: the tables can be made without it
+    from tailback.report.figure_data import (
+        FigureData,  # deferred: the tables can be made without it
+    )
 
-    evidence = Evidence(run)
+    evidence = FigureData(run)
     load = evidence.load()
     order = np.argsort(-np.nan_to_num(load.congested_weight))[:12]
     use = load.utilization(evidence.rate_gbps)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tailback.errors import ScenarioError
 from tailback.units import parse_bytes
 
-VARIABLE = "TAILBACK_MEMORY"
+MEMORY_VARIABLE = "TAILBACK_MEMORY"
 """Environment variable: how much memory a run may count on, in place of what the machine has."""
 
 
@@ -22,13 +22,13 @@ def available_memory() -> int | None:
     Raises:
         ScenarioError: The variable is not a size.
     """
-    text = os.environ.get(VARIABLE)
+    text = os.environ.get(MEMORY_VARIABLE)
     if text is not None:
         try:
             return parse_bytes(text)
         except ValueError as error:
             raise ScenarioError(
-                f"{VARIABLE}: {error}", remedy=f"set {VARIABLE}='16 GiB', say"
+                f"{MEMORY_VARIABLE}: {error}", remedy=f"set {MEMORY_VARIABLE}='16 GiB', say"
             ) from None
     found = [_free_memory(), *_control_groups(), _address_space()]
     known = [size for size in found if size is not None]
@@ -49,7 +49,7 @@ def memory_for_input() -> int | None:
         ScenarioError: As :func:`available_memory`.
     """
     there = available_memory()
-    if there is None or VARIABLE in os.environ:
+    if there is None or MEMORY_VARIABLE in os.environ:
         return there
     return min(there // 2, INPUT_BYTES)
 
@@ -57,7 +57,7 @@ def memory_for_input() -> int | None:
 def raise_it(needed: int) -> str:
     """The remedy for what takes ``needed`` bytes, more than it may."""
     whole = -(-needed // 2**30)
-    return f"allow more memory, if the machine has it: {VARIABLE}='{whole} GiB' tailback …"
+    return f"allow more memory, if the machine has it: {MEMORY_VARIABLE}='{whole} GiB' tailback …"
 
 
 def _free_memory() -> int | None:

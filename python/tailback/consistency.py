@@ -30,10 +30,10 @@ REFERENCES = {
 }
 """Columns that hold numbers of rows of another table; -1 in ``nodes`` stands for no switch."""
 
-WHOLE = ("nodes", "switches", "links", "labels", "windows", "samples")
+NON_EMPTY_TABLES = ("nodes", "switches", "links", "labels", "windows", "samples")
 """Tables in which nothing is ever unknown."""
 
-KEPT = {"packets": ("packet", "sequence", "time_ps", "size_bytes", "header")}
+KEPT_PACKET_COLUMNS = {"packets": ("packet", "sequence", "time_ps", "size_bytes", "header")}
 """Columns of other tables in which nothing is, besides those that refer to other tables."""
 
 
@@ -48,7 +48,9 @@ def check_tables(tables: Mapping[str, pl.DataFrame]) -> None:
     """
     for name, frame in tables.items():
         columns = (
-            frame.columns if name in WHOLE else [*REFERENCES.get(name, ()), *KEPT.get(name, ())]
+            frame.columns
+            if name in NON_EMPTY_TABLES
+            else [*REFERENCES.get(name, ()), *KEPT_PACKET_COLUMNS.get(name, ())]
         )
         for column in columns:
             if frame[column].null_count():

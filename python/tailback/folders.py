@@ -13,19 +13,19 @@ from typing import IO
 import polars as pl
 
 import tailback
+from tailback.atomic_exchange import hidden_name, recover, remove, replace
 from tailback.errors import RunError
-from tailback.exchange import hidden_name, recover, remove, replace
 from tailback.manifest import read_manifest, write_manifest
 
 
-class fresh_directory:  # noqa: N801 - used like a function
+class AtomicDirectory:
     """Context manager: a folder that appears at ``path`` whole, or not at all.
 
     Everything is written to a sibling folder that takes the final name at the end; on any error,
     a full disk or Ctrl-C among them, it is removed and what stood there before is untouched. A
     symbolic link at ``path`` is followed and stays. ``manifest.json`` lists what was written, with
     the SHA-256 of every file. What a process that was killed left there is removed first, and what
-    it was about to put in place is put there (:mod:`tailback.exchange`).
+    it was about to put in place is put there (:mod:`tailback.atomic_exchange`).
 
     Args:
         path: The folder.
@@ -111,20 +111,20 @@ class fresh_directory:  # noqa: N801 - used like a function
         replace(self._part, self._place)
 
 
-def claim(path: Path, *, force: bool = False, sources: Sequence[Path] = ()) -> None:
+def check_writable(path: Path, *, force: bool = False, sources: Sequence[Path] = ()) -> None:
     """Find out, before hours of work, whether a folder could be written at ``path``.
 
     Raises:
-        RunError: As :class:`fresh_directory`.
+        RunError: As :class:`AtomicDirectory`.
     """
-    remove(fresh_directory(path, force=force, sources=sources).__enter__())
+    remove(AtomicDirectory(path, force=force, sources=sources).__enter__())
 
 
 @contextmanager
-def fresh_file(path: str | Path, *, force: bool = False) -> Iterator[IO[bytes]]:
+def atomic_file(path: str | Path, *, force: bool = False) -> Iterator[IO[bytes]]:
     """A binary file that appears at ``path`` whole, or not at all.
 
-    As :class:`fresh_directory`: it is written under another name beside it. What is no ordinary
+    As :class:`AtomicDirectory`: it is written under another name beside it. What is no ordinary
     file, like a pipe, is written as it is.
 
     Raises:

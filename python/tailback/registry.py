@@ -13,7 +13,7 @@ _KINDS: dict[str, Registry[object]] = {}
 
 
 @dataclass(frozen=True)
-class Entry(Generic[T]):
+class RegistryEntry(Generic[T]):
     """One registered part: its name, a one-line summary and the part itself."""
 
     name: str
@@ -27,7 +27,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, summary: str) -> None:
         self.kind = kind
         self.summary = summary
-        self._entries: dict[str, Entry[T]] = {}
+        self._entries: dict[str, RegistryEntry[T]] = {}
         _KINDS[kind] = self  # type: ignore[assignment]
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -37,7 +37,7 @@ class Registry(Generic[T]):
             if name in self._entries:
                 raise RuntimeError(f"{self.kind} {name!r} is registered twice")
             doc = (getattr(part, "__doc__", None) or "").strip().split("\n", 1)[0]
-            self._entries[name] = Entry(name, doc, part)
+            self._entries[name] = RegistryEntry(name, doc, part)
             return part
 
         return add
@@ -51,7 +51,7 @@ class Registry(Generic[T]):
                 f"unknown {self.kind} {name!r}", remedy=nearest(name, self._entries)
             ) from None
 
-    def __iter__(self) -> Iterator[Entry[T]]:
+    def __iter__(self) -> Iterator[RegistryEntry[T]]:
         return iter(sorted(self._entries.values(), key=lambda entry: entry.name))
 
     def __contains__(self, name: object) -> bool:

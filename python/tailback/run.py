@@ -18,17 +18,25 @@ from typing import Any
 import polars as pl
 
 import tailback
+from tailback.atomic_exchange import recover
 from tailback.consistency import check_summary, check_tables
 from tailback.errors import RunError
-from tailback.exchange import recover
-from tailback.folders import claim, fresh_directory, fresh_file, require_utf8
+from tailback.folders import AtomicDirectory, atomic_file, check_writable, require_utf8
 from tailback.manifest import MANIFEST, read_manifest
 from tailback.parquet import read_table
 from tailback.scenario import Scenario
 from tailback.schema import TABLES, conform
 
-__all__ = ["FORMAT", "MANIFEST", "PROBED", "Run", "claim", "fresh_directory", "fresh_file",
-           "run_folder"]  # fmt: skip
+__all__ = [
+    "FORMAT",
+    "MANIFEST",
+    "PROBED",
+    "AtomicDirectory",
+    "Run",
+    "atomic_file",
+    "check_writable",
+    "run_folder",
+]  # fmt: skip
 
 FORMAT = 1
 
@@ -77,7 +85,7 @@ class Run:
         Raises:
             RunError: The directory exists (without ``force``) or cannot be written.
         """
-        with fresh_directory(path, force=force) as part:
+        with AtomicDirectory(path, force=force) as part:
             for name, frame in self.tables.items():
                 conform(name, frame).write_parquet(part / f"{name}.parquet")
             scenario = self.scenario.model_dump_json(indent=2)

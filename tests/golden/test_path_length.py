@@ -15,7 +15,7 @@ import pytest
 from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.model import Fabric
 from tailback.placement import (
-    Problem,
+    PlacementProblem,
     edge_cut,
     hosts_from_spec,
     path_length,
@@ -92,7 +92,7 @@ def program() -> Program:
 
 
 @pytest.fixture(scope="module")
-def problem(fabric: Fabric, program: Program) -> Problem:
+def problem(fabric: Fabric, program: Program) -> PlacementProblem:
     return problem_for(fabric, program, hosts_from_spec("all", fabric), 1, 1)
 
 
@@ -114,7 +114,7 @@ def test_the_allocation_of_section_4_4(fabric: Fabric) -> None:
 
 
 def test_the_preset_has_the_same_distances(
-    fabric: Fabric, program: Program, problem: Problem
+    fabric: Fabric, program: Program, problem: PlacementProblem
 ) -> None:
     """The wiring above is written down a second time, so that one checks the other."""
     preset = fat_tree(PRESETS["tapered"])
@@ -136,7 +136,7 @@ def test_the_preset_has_the_same_distances(
     ],
 )
 def test_exact(
-    fabric: Fabric, program: Program, problem: Problem, name: str,
+    fabric: Fabric, program: Program, problem: PlacementProblem, name: str,
     options: dict[str, object], leaf_cut: int, pod_cut: int, printed: str,
 ) -> None:  # fmt: skip
     nodes = place(name, problem, options)
@@ -147,7 +147,7 @@ def test_exact(
 
 
 def test_tables_lines_hold_on_traces_too(
-    fabric: Fabric, program: Program, problem: Problem
+    fabric: Fabric, program: Program, problem: PlacementProblem
 ) -> None:
     """A trace does not say its grid; the tiles come out the same."""
     blind = dataclasses.replace(problem, grid=())
@@ -156,7 +156,7 @@ def test_tables_lines_hold_on_traces_too(
 
 
 def test_two_level_tiling_is_optimal_and_how_the_thesis_counts_it(
-    fabric: Fabric, program: Program, problem: Problem
+    fabric: Fabric, program: Program, problem: PlacementProblem
 ) -> None:
     """Table 4.1's 1.374 divides by four messages from every rank, those on the rim included.
 
@@ -169,7 +169,7 @@ def test_two_level_tiling_is_optimal_and_how_the_thesis_counts_it(
     assert f"{switches / (4 * NX * NY):.3f}" == "1.374"
 
 
-def test_random(fabric: Fabric, program: Program, problem: Problem) -> None:
+def test_random(fabric: Fabric, program: Program, problem: PlacementProblem) -> None:
     """A random pair is in one leaf with 31/4607, in one pod with 767/4607: 4.654 on average."""
     expected = 5 - 2 * (31 + 767) / 4607
     assert path_length(fabric, program, place("random", problem)) == pytest.approx(
@@ -178,13 +178,13 @@ def test_random(fabric: Fabric, program: Program, problem: Problem) -> None:
     assert expected == pytest.approx(4.657, abs=0.01)
 
 
-def test_reverse_cuthill_mckee(fabric: Fabric, program: Program, problem: Problem) -> None:
+def test_reverse_cuthill_mckee(fabric: Fabric, program: Program, problem: PlacementProblem) -> None:
     nodes = place("rcm", problem)
     # The thesis has 2.967; another start vertex would give another figure.
     assert path_length(fabric, program, nodes) == pytest.approx(2.967, abs=0.02)
 
 
-def test_metis(fabric: Fabric, program: Program, problem: Problem) -> None:
+def test_metis(fabric: Fabric, program: Program, problem: PlacementProblem) -> None:
     """1.474 and an edge cut of 0.19 in the thesis, which neither swaps nor groups leaves."""
     plain = place("metis", problem, {"refine": False, "pods": False})
     assert path_length(fabric, program, plain) == pytest.approx(1.474, abs=0.03)
@@ -194,7 +194,7 @@ def test_metis(fabric: Fabric, program: Program, problem: Problem) -> None:
     assert edge_cut(fabric, program, full) <= edge_cut(fabric, program, plain) + 0.005
 
 
-def test_incremental(fabric: Fabric, program: Program, problem: Problem) -> None:
+def test_incremental(fabric: Fabric, program: Program, problem: PlacementProblem) -> None:
     """1.623 and 0.23 in the thesis; ours is at least as good from the worst start there is."""
     for start in ("block", "random"):
         nodes = place("incremental", problem, {"start": start})

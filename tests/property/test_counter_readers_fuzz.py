@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailback.counters.analysis.places import Places
+from tailback.counters.analysis.places import PortInventory
 from tailback.counters.analysis.sources import load
-from tailback.counters.analysis.survey import Choices, survey
+from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.readers import READERS, read_counters
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, conform
 from tailback.errors import TailbackError
@@ -220,7 +220,7 @@ def test_damaged_archives(data: st.DataObject) -> None:
             content = path.read_bytes()
             path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
         try:
-            survey(load([Path(folder)]), Places(), Choices())
+            analyse(load([Path(folder)]), PortInventory(), AnalysisOptions())
         except TailbackError as error:
             assert error.file is not None
             assert len(str(error)) < 3000

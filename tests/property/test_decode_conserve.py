@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tailback.errors import RunError
 from tailback.telemetry.conserve import conserve, non_negative, simplex
-from tailback.telemetry.hashed import Candidates
+from tailback.telemetry.hashed import CandidateLinks
 from tailback.telemetry.simplex import Groups
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
@@ -53,7 +53,7 @@ def test_it_never_adds_error(width: int, seed: int) -> None:
     packets = random.integers(0, width, 500).astype(np.uint32)
     truth = np.bincount(packets, minlength=width).astype(float)
     noisy = truth + random.normal(0, 100, width)
-    stage = Candidates(
+    stage = CandidateLinks(
         np.zeros(500, np.uint32), np.array([0, width], np.uint64), np.arange(width, dtype=np.uint32)
     )
     found = conserve(noisy, [stage])
@@ -75,7 +75,7 @@ def test_links_shared_by_classes(classes: int, width: int, weighted: bool, seed:
     start = np.concatenate([[0], np.cumsum([len(m) for m in members])]).astype(np.uint64)
     of_packet = np.sort(random.integers(0, classes, 400)).astype(np.uint32)
     parts = np.bincount(of_packet, minlength=classes)
-    stage = Candidates(of_packet, start, np.concatenate(members).astype(np.uint32))
+    stage = CandidateLinks(of_packet, start, np.concatenate(members).astype(np.uint32))
 
     def possible() -> np.ndarray:
         out = np.zeros(width)
@@ -104,7 +104,9 @@ def test_links_shared_by_classes(classes: int, width: int, weighted: bool, seed:
 
 
 def test_mistakes_are_told() -> None:
-    none = Candidates(np.zeros(3, np.uint32), np.array([0, 0], np.uint64), np.zeros(0, np.uint32))
+    none = CandidateLinks(
+        np.zeros(3, np.uint32), np.array([0, 0], np.uint64), np.zeros(0, np.uint32)
+    )
     with pytest.raises(RunError, match="class 0 has 3 packets and no candidate"):
         conserve(np.zeros(2), [none])
     with pytest.raises(RunError, match="must be positive"):

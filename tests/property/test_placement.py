@@ -13,7 +13,7 @@ from tailback.errors import PlacementError
 from tailback.fabric.model import Fabric
 from tailback.placement import (
     PLACEMENTS,
-    Problem,
+    PlacementProblem,
     assign_slots,
     assignment_for,
     hosts_from_spec,
@@ -25,7 +25,7 @@ from tailback.placement.cells import cells_of
 from tailback.placement.graph import Graph
 from tailback.placement.grid import coordinates
 from tailback.placement.partition import partition
-from tailback.placement.swaps import Limits, Swapper
+from tailback.placement.swaps import SearchLimits, SwapSearch
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -43,7 +43,7 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, np.ndarray]:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> PlacementProblem:
     """Unequal leaves, hosts with several adapters and slots, any traffic or a stencil."""
     leaves = draw(st.integers(1, 5))
     leaf = st.integers(0, leaves - 1)
@@ -61,7 +61,7 @@ def problems(draw: st.DrawFn) -> Problem:
     rank = st.integers(0, n - 1)
     sends = draw(st.lists(st.tuples(rank, rank, st.integers(0, 2**50)), max_size=40))
     columns = np.array(sends, np.int64).reshape(-1, 3)
-    return Problem(
+    return PlacementProblem(
         n_ranks=n,
         slot_node=node,
         slot_switch=switch,
@@ -76,7 +76,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 @quick
 @given(problems(), st.sampled_from([n for n in PLACEMENTS.names() if n != "file"]))
-def test_every_placement_is_valid(problem: Problem, name: str) -> None:
+def test_every_placement_is_valid(problem: PlacementProblem, name: str) -> None:
     slots = assign_slots(name, problem, {})
     assert len(np.unique(slots)) == problem.n_ranks
     assert np.array_equal(slots, assign_slots(name, problem, {}))
@@ -84,9 +84,9 @@ def test_every_placement_is_valid(problem: Problem, name: str) -> None:
 
 @quick
 @given(problems())
-def test_incremental_never_worsens_the_leaf_cut(problem: Problem) -> None:
+def test_incremental_never_worsens_the_leaf_cut(problem: PlacementProblem) -> None:
     cells = cells_of(problem)
-    home = problem.slot_home
+    home = problem.slot_leaf
     before = problem.graph.cut(cells.leaf)
     after = problem.graph.cut(home[assign_slots("incremental", problem, {})])
     assert after <= before * (1 + 1e-9)
@@ -107,8 +107,8 @@ def test_swaps_keep_sizes_and_never_worsen(
 ) -> None:
     graph, sizes = case
     part = np.repeat(np.arange(len(sizes)), sizes)
-    swapper = Swapper(graph, part, len(sizes))
-    better = swapper.run(Limits(depth, partners))
+    swapper = SwapSearch(graph, part, len(sizes))
+    better = swapper.run(SearchLimits(depth, partners))
     assert np.bincount(better, minlength=len(sizes)).tolist() == sizes.tolist()
     assert graph.cut(better) <= graph.cut(part) * (1 + 1e-9)
     if swapper.swaps == 0:
@@ -185,7 +185,7 @@ def test_rank_files_read_back(
     hosts = np.repeat(np.arange(n_hosts), per_host)
     local = np.tile(np.arange(per_host), n_hosts)
     none = np.zeros(0, np.int64)
-    problem = Problem(
+    problem = PlacementProblem(
         n_ranks=len(slots),
         slot_node=hosts * adapters + local % adapters,
         slot_switch=np.zeros(len(slots), np.int64),
@@ -220,7 +220,7 @@ def test_host_specs_never_crash(spec: str) -> None:
 @given(st.text(max_size=80))
 def test_files_never_crash(text: str) -> None:
     none = np.zeros(0, np.int64)
-    problem = Problem(
+    problem = PlacementProblem(
         n_ranks=2,
         slot_node=np.arange(2),
         slot_switch=np.zeros(2, np.int64),

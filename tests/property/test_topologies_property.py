@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tailback.errors import FabricError
 from tailback.fabric.builders import network_of, require_deadlock_free
-from tailback.fabric.lft import NO_ENTRY, Tables, _parse
+from tailback.fabric.lft import NO_ENTRY, ForwardingTables, _parse
 from tailback.fabric.topologies import parse
 
 small = st.integers(1, 4)
@@ -90,6 +90,6 @@ def _lengths(options: dict[str, Any]) -> list[int]:
 )
 def test_any_text_is_tables_or_a_fabric_error(lines: list[str]) -> None:
     try:
-        _parse("\n".join(lines), Tables(), {})
+        _parse("\n".join(lines), ForwardingTables(), {})
     except FabricError as error:
         assert error.place is not None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailback.traffic.collectives import CALLS, ROOTED, Step, schedule
+from tailback.traffic.collectives import CALLS, ROOTED, CollectiveStep, schedule
 
 VECTOR = {"MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv", "MPI_Alltoallv", "MPI_Alltoallw"}
 BYTES = st.one_of(
@@ -20,7 +20,7 @@ BYTES = st.one_of(
 class Outcome:
     """What every rank knows and moved after all steps ran with synchronous sends."""
 
-    def __init__(self, schedules: list[list[Step]]) -> None:
+    def __init__(self, schedules: list[list[CollectiveStep]]) -> None:
         self.schedules = schedules
         size = len(schedules)
         self.knows = [{rank} for rank in range(size)]
@@ -46,7 +46,7 @@ class Outcome:
                     break
                 ready.extend(self._post(rank, self.schedules[rank][self._at[rank]]))
 
-    def _post(self, rank: int, step: Step) -> list[int]:
+    def _post(self, rank: int, step: CollectiveStep) -> list[int]:
         """Post one step, match what can be matched; returns ranks that may go on."""
         self._open[rank] = len(step.sends) + len(step.receives)
         woken = []
@@ -163,7 +163,7 @@ def test_vector_calls_fit_together_whatever_each_rank_brings(
 
 
 def test_this_check_notices_a_deadlock_and_a_lost_message() -> None:
-    crossed = Step((), ((1, 8),)), Step(((1, 8),), ())
-    mirror = Step((), ((0, 8),)), Step(((0, 8),), ())
+    crossed = CollectiveStep((), ((1, 8),)), CollectiveStep(((1, 8),), ())
+    mirror = CollectiveStep((), ((0, 8),)), CollectiveStep(((0, 8),), ())
     assert not Outcome([list(crossed), list(mirror)]).finished
-    assert not Outcome([[Step(((1, 8),), ())], []]).finished
+    assert not Outcome([[CollectiveStep(((1, 8),), ())], []]).finished

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tailback.counters.collect import (
-    Board,
     Collection,
-    Exchange,
-    Session,
-    Settings,
+    CollectorSession,
+    CollectorSettings,
+    MadExchange,
+    MetricsBoard,
 )
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect.umad import Answer
@@ -198,16 +198,18 @@ class FakeSubnet:
 
 def session(
     subnet: FakeSubnet,
-    settings: Settings,
+    settings: CollectorSettings,
     collection: Collection,
-    board: Board | None = None,
+    board: MetricsBoard | None = None,
     log: Callable[[str], None] = lambda line: None,
     timeout_ms: int = 5,
-) -> Session:
+) -> CollectorSession:
     """A session on the subnet's clock."""
-    exchange = Exchange(subnet, timeout_ms=timeout_ms, retries=1, clock=subnet.clock)
+    exchange = MadExchange(subnet, timeout_ms=timeout_ms, retries=1, clock=subnet.clock)
     clock = subnet.clock
-    return Session(settings, exchange, collection, board or Board(), log, clock, clock.sleep)
+    return CollectorSession(
+        settings, exchange, collection, board or MetricsBoard(), log, clock, clock.sleep
+    )
 
 
 def row_of_switches(switches: int = 3, hosts: int = 2, **facts: object) -> FakeSubnet:

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from report_data import make_run
 from tailback.cli import run as tailback
 from tailback.cli.hot_lines import hot_lines
-from tailback.report import Attribution, attribute, by_line, to_json, to_table
-from tailback.report.flame import Frame, by_kind, prune
+from tailback.report import Attribution, attribute, by_call_site, to_json, to_table
+from tailback.report.flame import Frame, by_kind, prune_frames
 from tailback.run import Run
 from tailback.schema import DERIVED
 
@@ -73,7 +73,7 @@ def test_the_stall_is_that_of_the_messages(run: Run, found: Attribution) -> None
 
 def test_the_table_sums_to_the_flame(found: Attribution) -> None:
     assert sum(line.stall for line in found.lines) == pytest.approx(found.flame.value, rel=1e-6)
-    joined = by_line(found)
+    joined = by_call_site(found)
     assert sum(line.stall for line in joined) == pytest.approx(found.flame.value, rel=1e-6)
     assert all(0 <= line.share <= 1 + 1e-9 for line in found.lines)
     assert {line.phase for line in joined} <= {"+x", "-x", "+y", "-y"}
@@ -82,7 +82,7 @@ def test_the_table_sums_to_the_flame(found: Attribution) -> None:
 
 def test_a_call_path_is_the_line_of_the_program(run: Run) -> None:
     path = "solve (solve.c:12) > exchange (halo.c:88)"
-    lines = by_line(attribute(with_labels(run, path=path)))
+    lines = by_call_site(attribute(with_labels(run, path=path)))
     assert lines[0].line.startswith(path + " > MPI_Isend, tag ")
 
 
@@ -95,15 +95,15 @@ def test_without_a_message_log_packets_stand_for_time(run: Run) -> None:
     met = run.tables["samples"].filter(pl.col("link").is_in(inner.implode()))
     total = float(met["congested_weight"].sum())
     assert found.flame.value + found.elsewhere == pytest.approx(total, rel=1e-9)
-    assert not by_line(found)[0].ranks
+    assert not by_call_site(found)[0].ranks
 
 
 def test_fewer_frames_keep_the_sums(found: Attribution) -> None:
-    for smaller in (by_kind(found.flame), prune(found.flame, 3, 0.01 * found.flame.value)):
+    for smaller in (by_kind(found.flame), prune_frames(found.flame, 3, 0.01 * found.flame.value)):
         assert smaller.value == pytest.approx(found.flame.value)
         assert sum(child.value for child in smaller.children) == pytest.approx(smaller.value)
     assert len(by_kind(found.flame).children) < len(found.flame.children)
-    assert len(prune(found.flame, 3, 0).children) <= 4
+    assert len(prune_frames(found.flame, 3, 0).children) <= 4
 
 
 def test_json_holds_the_same(found: Attribution) -> None:

@@ -12,24 +12,24 @@ import pytest
 from test_placement_fabrics import fabric_of, pairs
 
 from tailback.cli import run as tailback
-from tailback.cli.candidates import COMPACT, SENSIBLE, make_candidates
+from tailback.cli.candidates import COMPACT, DEFAULT_METHODS, make_candidates
 from tailback.cli.rankfiles import rank_files
-from tailback.diagnose.adapters import adapters
+from tailback.diagnose.adapter_load import adapter_load
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import (
     PLACEMENTS,
-    compact,
     compute_hosts,
+    fewest_switches,
     hosts_from_spec,
-    in_use,
     place,
     problem_for,
+    restrict_to_used,
 )
 from tailback.scenario import parse
 from tailback.simulate import (
     FluidOptions,
-    Prepared,
+    PreparedScenario,
     make_evaluate,
     make_fluid_evaluate,
     prepare,
@@ -40,7 +40,7 @@ TREE = {"hosts_per_leaf": 8, "leaves": 16, "aggregation": 4}
 EVERY = tuple(name for name in PLACEMENTS.names() if name != "file")
 
 
-def prepared(allow_hosts: str | None = None, **job: Any) -> Prepared:
+def prepared(allow_hosts: str | None = None, **job: Any) -> PreparedScenario:
     """32 ranks of a stencil, 8 on each host, on a tree of 128 hosts."""
     section = {
         "pattern": {"kind": "stencil2d", "dims": [8, 4], "size": "64 KiB"}, "ranks_per_host": 8,
@@ -50,7 +50,7 @@ def prepared(allow_hosts: str | None = None, **job: Any) -> Prepared:
     return prepare(scenario, allow_hosts)
 
 
-def ranks_of_hosts(ready: Prepared, node: np.ndarray) -> dict[int, int]:
+def ranks_of_hosts(ready: PreparedScenario, node: np.ndarray) -> dict[int, int]:
     return dict(Counter(ready.fabric.node_host[node].tolist()))
 
 
@@ -99,7 +99,7 @@ def test_no_other_hosts_are_simulated_whoever_asks() -> None:
 def test_allowed_hosts_are_used_as_many_as_before() -> None:
     """Scattered over four leaves; eight hosts of one leaf are allowed as well."""
     ready = prepared("0,8,16,24,40-47", hosts="0,8,16,24")
-    made, errors = make_candidates(ready, SENSIBLE, None, lambda *_: None)
+    made, errors = make_candidates(ready, DEFAULT_METHODS, None, lambda *_: None)
     assert not errors
     where = {name: set(ranks_of_hosts(ready, node)) for name, node in made.items()}
     assert all(set(ranks_of_hosts(ready, node).values()) == {8} for node in made.values())
@@ -111,7 +111,9 @@ def test_allowed_hosts_are_used_as_many_as_before() -> None:
     for name in (ready.fabric.host_name[host] for host in (40, 43)):
         assert all(name in file.text for file in files if file.writer != "cray")
     # Where its own hosts are not allowed, the job leaves them.
-    gone, _ = make_candidates(prepared("40-47", hosts="0,8,16,24"), SENSIBLE, None, lambda *_: None)
+    gone, _ = make_candidates(
+        prepared("40-47", hosts="0,8,16,24"), DEFAULT_METHODS, None, lambda *_: None
+    )
     assert gone and all(name.endswith(COMPACT) for name in gone)
 
 
@@ -135,20 +137,20 @@ def test_allowed_hosts_are_refused_with_the_reason() -> None:
 
 def test_compact_hosts_are_those_under_the_fewest_switches() -> None:
     fabric = fabric_of([(0,), (0,), (1,), (2,), (2,), (2,), (3,), (3,)], [0, 0, 1, 1])
-    assert compact(fabric, range(8), 3) == [3, 4, 5]
-    assert compact(fabric, range(8), 2) == [6, 7]  # the smallest leaf that holds both
-    assert compact(fabric, range(8), 5) == [3, 4, 5, 6, 7]
+    assert fewest_switches(fabric, range(8), 3) == [3, 4, 5]
+    assert fewest_switches(fabric, range(8), 2) == [6, 7]  # the smallest leaf that holds both
+    assert fewest_switches(fabric, range(8), 5) == [3, 4, 5, 6, 7]
     hot = np.zeros(fabric.n_switches, bool)
     hot[[2, 3]] = True
-    assert compact(fabric, range(8), 3, hot) == [0, 1, 2]
+    assert fewest_switches(fabric, range(8), 3, hot) == [0, 1, 2]
 
 
 def storage_fabric() -> Any:
     """Six compute nodes of two adapters, and what else a discovery of a cluster finds."""
     names = ["cn1", "cn2", "cn3", "cn4", "cn5", "cn6", "login1", "stor-01", "stor-02",
              "MT4123 ConnectX6   Mellanox Technologies", "0c42a10300303df7"]  # fmt: skip
-    adapters = [(0, 1)] * 6 + [(0, 1)] + [(0, 1)] * 2 + [(0, 1), (1,)]
-    fabric = fabric_of(adapters, [0, 0], names)
+    adapter_load = [(0, 1)] * 6 + [(0, 1)] + [(0, 1)] * 2 + [(0, 1), (1,)]
+    fabric = fabric_of(adapter_load, [0, 0], names)
     rates = fabric.link_gbps.copy()
     slow = np.isin(fabric.link_src, np.flatnonzero(np.isin(fabric.node_host, [7, 8])))
     rates[slow | slow[fabric.link_reverse]] = 50.0
@@ -256,7 +258,7 @@ def test_slots_of_a_job_are_those_its_ranks_have() -> None:
     fabric = fabric_of([(0, 1), (0, 1), (0, 1)], [0, 0])
     problem = problem_for(fabric, pairs(4, []), [0, 1, 2], 4, 1)
     node = np.array([2, 2, 5, 4], np.uint32)
-    own = in_use(problem, node)
+    own = restrict_to_used(problem, node)
     assert sorted(own.slot_node.tolist()) == [2, 2, 4, 5]
     assert own.slot_host.tolist() == [1, 1, 2, 2]
 
@@ -270,4 +272,4 @@ def test_what_ranks_of_one_host_send_each_other_is_no_adapters_work() -> None:
     away = int(size[host[source] != host[target]].sum())
     assert 0 < away < size.sum()
     header = 64 * run.scenario.engine.header * len(size)
-    assert away <= adapters(run).sent_bytes.sum() <= away + header
+    assert away <= adapter_load(run).sent_bytes.sum() <= away + header

@@ -13,8 +13,13 @@ from tailback.errors import FabricError
 from tailback.fabric.builders import fat_tree, in_port_order, network_of
 from tailback.fabric.topologies import build
 from tailback.scenario import FatTree
-from tailback.telemetry.candidates import Choices, minimal_choices, pair_candidates, routed_choices
-from tailback.telemetry.hashed import Hashed, count_links
+from tailback.telemetry.candidates import (
+    ForwardingChoices,
+    minimal_choices,
+    pair_candidates,
+    routed_choices,
+)
+from tailback.telemetry.hashed import HashedSamples, count_links
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 from telemetry_traffic import drawn_paths, pair_plan
@@ -26,7 +31,7 @@ FABRICS = {
 }  # fmt: skip
 
 
-def drawn(fabric, choices: Choices, packets: int, seed: int):
+def drawn(fabric, choices: ForwardingChoices, packets: int, seed: int):
     random = np.random.default_rng(seed)
     ends = random.integers(0, fabric.n_nodes, (2, packets), dtype=np.uint32)
     return ends, *drawn_paths(fabric, choices, ends, random)
@@ -79,11 +84,13 @@ def test_paths_of_two_lengths_are_refused() -> None:
             counts[goal, at] = len(own)
             links += own
     goals = fabric.node_switch.astype(np.int64), np.arange(4)
-    both = Choices(4, *goals, np.concatenate([[0], np.cumsum(counts.ravel())]), np.array(links))
+    both = ForwardingChoices(
+        4, *goals, np.concatenate([[0], np.cumsum(counts.ravel())]), np.array(links)
+    )
     ends = np.array([[0], [1]], np.uint32)
     with pytest.raises(FabricError, match="of different lengths"):
         pair_candidates(fabric, both, ends[0], ends[1])
-    empty = Choices(4, *goals, np.zeros(17, np.int64), np.zeros(0, np.int64))
+    empty = ForwardingChoices(4, *goals, np.zeros(17, np.int64), np.zeros(0, np.int64))
     with pytest.raises(FabricError, match="missing"):
         pair_candidates(fabric, empty, ends[0], ends[1])
 
@@ -105,7 +112,7 @@ def test_counts_and_their_variance_on_a_torus() -> None:
             2, 1, 0.2, "gf", 24,
         )  # fmt: skip
         packet = found["packet"]
-        samples = Hashed(
+        samples = HashedSamples(
             ids[packet], found["seen"].astype(np.uint8), found["weight"].astype(np.uint8), 2, 24
         )
         plan = pair_plan(pairs, ends, hops)(packet, found["hop"])

@@ -14,12 +14,12 @@ from collect_subnet import row_of_switches
 from tailback.cli import run as tailback
 from tailback.counters import archive, archive_torus
 from tailback.counters.collect import (
-    Board,
     Collection,
-    Exchange,
+    CollectorSession,
+    CollectorSettings,
+    MadExchange,
+    MetricsBoard,
     RoundPlan,
-    Session,
-    Settings,
 )
 from tailback.counters.schema import INTERVALS, conform
 
@@ -171,8 +171,8 @@ def test_a_tick_that_is_given_counts_for_a_collection_and_an_archive_too(
         for device in subnet.devices.values():
             for port in device.ports:
                 subnet.script[device.guid, port] = [1000 * n for n in range(1, 20)]
-        settings = Settings(interval_ns=10**7, sweeps=3, rounds=plan)
-        Session(settings, Exchange(subnet), collection, Board()).run()
+        settings = CollectorSettings(interval_ns=10**7, sweeps=3, rounds=plan)
+        CollectorSession(settings, MadExchange(subnet), collection, MetricsBoard()).run()
         collection.close()
     for what in ("sweep", "sweep/intervals/000001.parquet", "rounds"):
         ports = [

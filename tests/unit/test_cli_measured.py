@@ -13,7 +13,7 @@ from otf2_traces import Build, writing
 from public_data import real
 
 from tailback.cli import run as tailback
-from tailback.diagnose.measured import agreement
+from tailback.diagnose.measured_times import agreement
 from tailback.diagnose.model import Diagnosis
 
 FABRIC = """

@@ -17,7 +17,7 @@ from test_cli import DEMO, ROOT, process, refused, scenario
 from tailback.cli import COMMANDS, cli
 from tailback.cli import run as tailback
 from tailback.cli.text import command_lines, wrap
-from tailback.run import fresh_directory
+from tailback.run import AtomicDirectory
 from tailback.units import percent
 
 MAIN = "from tailback.cli import main; main()"
@@ -98,7 +98,7 @@ def test_what_stood_there_is_back_when_the_new_one_cannot_take_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
-    with fresh_directory(out) as part:
+    with AtomicDirectory(out) as part:
         (part / "run.json").write_text("old")
     rename = Path.rename
 
@@ -108,7 +108,7 @@ def test_what_stood_there_is_back_when_the_new_one_cannot_take_its_name(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(Exception, match="Permission denied"), fresh_directory(out, force=True):
+    with pytest.raises(Exception, match="Permission denied"), AtomicDirectory(out, force=True):
         pass
     assert (out / "run.json").read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["run"]

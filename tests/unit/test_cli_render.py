@@ -9,9 +9,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from report_data import make_diagnosis, make_run
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.text import clip, columns, command_lines, short, wrap
-from tailback.diagnose.model import Bar
-from tailback.diagnose.waterfall import shown
+from tailback.cli.text import align_columns, command_lines, shorten_middle, truncate, wrap
+from tailback.diagnose.model import WaterfallBar
+from tailback.diagnose.waterfall import displayed_bars
 
 
 def wide(line: str) -> int:
@@ -27,10 +27,10 @@ def test_wide_letters_stay_on_the_screen() -> None:
     table = lines[start + 1 : lines.index("", start)]
     assert any("計" in line for line in table)
     assert max(map(wide, table)) < 80
-    rows = columns(("name", "n"), [("節点", "1"), ("node", "22")], " r")
+    rows = align_columns(("name", "n"), [("節点", "1"), ("node", "22")], " r")
     assert len({wide(row) for row in rows}) == 1
-    assert wide(short("節点" * 40, 21)) <= 21 and wide(clip("節 点 " * 40, 21)) <= 21
-    assert short("a-long-name-of-a-host", 11) == "a-lon…-host"
+    assert wide(shorten_middle("節点" * 40, 21)) <= 21 and wide(truncate("節 点 " * 40, 21)) <= 21
+    assert shorten_middle("a-long-name-of-a-host", 11) == "a-lon…-host"
 
 
 def test_lines_of_wide_letters_end_on_the_screen() -> None:
@@ -52,18 +52,20 @@ def test_lines_of_wide_letters_end_on_the_screen() -> None:
     assert all(line.endswith(" \\") for line in command[:-1])
 
 
-def bar(name: str, end: int, delta: int) -> Bar:
-    return Bar(name=name, elapsed_ps=end, delta_ps=delta, low_ps=delta, high_ps=delta, meaning="")
+def bar(name: str, end: int, delta: int) -> WaterfallBar:
+    return WaterfallBar(
+        name=name, elapsed_ps=end, delta_ps=delta, low_ps=delta, high_ps=delta, meaning=""
+    )
 
 
 def test_the_steps_shown_add_up_to_the_observed_time() -> None:
     """What the run differs by from the last re-simulation is a step of its own."""
     bars = [bar("ideal", 2_000_000, 2_000_000), bar("placement", 2_900_000, 900_000),
             bar("observed", 3_000_000, 100_000)]  # fmt: skip
-    steps = shown(bars)
+    steps = displayed_bars(bars)
     assert [step.name for step in steps] == ["ideal", "placement", "remainder", "observed"]
     assert sum(step.delta_ps for step in steps) == steps[-1].elapsed_ps == 3_000_000
-    assert shown(bars[:2]) == bars[:2] and shown([]) == []
+    assert displayed_bars(bars[:2]) == bars[:2] and displayed_bars([]) == []
     told = make_diagnosis(make_run()).model_copy(update={"waterfall": bars})
     lines = diagnosis_lines(told, Path("out"))
     start = lines.index("WHERE THE TIME GOES")

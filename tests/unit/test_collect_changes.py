@@ -17,11 +17,11 @@ from test_collect_session import FILE, MS, after_sweeps, table, unplug_after
 import tailback.cli as command_line
 from tailback.cli.collect import collect
 from tailback.counters.collect import (
-    Board,
     Collection,
-    Exchange,
+    CollectorSettings,
+    MadExchange,
+    MetricsBoard,
     RoundPlan,
-    Settings,
 )
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect import session as sessions
@@ -37,8 +37,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(command_line.cli.commands, "collect", collect)
 
 
-def quick(subnet: FakeSubnet) -> Exchange:
-    return Exchange(subnet, timeout_ms=5, retries=1, clock=subnet.clock)
+def quick(subnet: FakeSubnet) -> MadExchange:
+    return MadExchange(subnet, timeout_ms=5, retries=1, clock=subnet.clock)
 
 
 def test_a_discovery_file_that_is_being_written_does_not_end_a_collector(tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_a_discovery_file_that_is_being_written_does_not_end_a_collector(tmp_pat
     file = tmp_path / "fabric"
     file.write_text(FILE)
     collection, lines = Collection(tmp_path / "c"), []
-    settings = Settings(interval_ns=5 * MS, sweeps=4, fabric=file, rediscover_ns=1)
+    settings = CollectorSettings(interval_ns=5 * MS, sweeps=4, fabric=file, rediscover_ns=1)
     subnet.devices[0x1000].lid, subnet.devices[0x2000].lid = 11, 12
-    board = Board()
+    board = MetricsBoard()
     made = session(subnet, settings, collection, board, lines.append)
     after_sweeps(subnet, board, 1, lambda: file.write_text(FILE.replace("[4] ", "[4 ")))
     assert made.run().sweeps == 4
@@ -106,8 +106,8 @@ def test_an_agent_that_is_busy_is_not_left_out() -> None:
 
 def test_a_change_elsewhere_is_no_gap_in_the_series_of_other_ports(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 1)
-    collection, board = Collection(tmp_path / "c"), Board()
-    settings = Settings(interval_ns=20 * MS, sweeps=8)
+    collection, board = Collection(tmp_path / "c"), MetricsBoard()
+    settings = CollectorSettings(interval_ns=20 * MS, sweeps=8)
     made = session(subnet, settings, collection, board)
     unplug_after(2, made, subnet, board)
     made.run()
@@ -119,8 +119,8 @@ def test_a_change_elsewhere_is_no_gap_in_the_series_of_other_ports(tmp_path: Pat
 
 def test_a_hangup_is_answered_between_sweeps_and_moves_none(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 1)
-    collection, board, lines = Collection(tmp_path / "c"), Board(), []
-    settings = Settings(interval_ns=300 * MS, sweeps=3)
+    collection, board, lines = Collection(tmp_path / "c"), MetricsBoard(), []
+    settings = CollectorSettings(interval_ns=300 * MS, sweeps=3)
     made = session(subnet, settings, collection, board, lines.append)
     unplug_after(1, made, subnet, board)
     made.run()
@@ -146,8 +146,8 @@ def test_readings_reach_the_disk_between_sweeps_too(
     monkeypatch.setattr(SegmentWriter, "sync", counting)
     monkeypatch.setattr(sessions, "SYNC_NS", 100 * MS)
     monkeypatch.setattr(sessions, "FLUSH_NS", 0)
-    collection, board = Collection(tmp_path / "c"), Board()
-    settings = Settings(interval_ns=60_000 * MS)
+    collection, board = Collection(tmp_path / "c"), MetricsBoard()
+    settings = CollectorSettings(interval_ns=60_000 * MS)
     subnet = row_of_switches(2, 1)
     made = session(subnet, settings, collection, board)
 
@@ -162,8 +162,8 @@ def test_readings_reach_the_disk_between_sweeps_too(
 def test_a_port_without_the_counter_has_no_sample(tmp_path: Path) -> None:
     subnet = row_of_switches(1, 1)
     subnet.devices[0x1000].mask = 0x0300
-    collection, board = Collection(tmp_path / "c"), Board()
-    session(subnet, Settings(interval_ns=MS, sweeps=2), collection, board).run()
+    collection, board = Collection(tmp_path / "c"), MetricsBoard()
+    session(subnet, CollectorSettings(interval_ns=MS, sweeps=2), collection, board).run()
     collection.close()
     waits = [line for line in board.metrics().splitlines() if "_wait_ticks_total{" in line]
     assert len(waits) == 1 and 'guid="0x0000000000002000"' in waits[0]
@@ -222,7 +222,7 @@ def test_rounds_are_made_where_management_requests_are_barred(tmp_path: Path) ->
     file = tmp_path / "fabric"
     file.write_text(FILE)
     plan = RoundPlan(sets=2, reads=3, spacing_ns=MS, rounds=6)
-    settings = Settings(rounds=plan, fabric=file, duration_ns=20_000 * MS)
+    settings = CollectorSettings(rounds=plan, fabric=file, duration_ns=20_000 * MS)
     collection, lines = Collection(tmp_path / "c"), []
     summary = session(subnet, settings, collection, None, lines.append).run()
     collection.close()
@@ -241,16 +241,16 @@ def test_a_port_of_the_file_that_says_that_it_is_down_is_not_read(tmp_path: Path
     file.write_text(FILE)
     plan = RoundPlan(sets=2, reads=3, spacing_ns=MS, rounds=4)
     collection = Collection(tmp_path / "c")
-    session(subnet, Settings(rounds=plan, fabric=file), collection).run()
+    session(subnet, CollectorSettings(rounds=plan, fabric=file), collection).run()
     collection.close()
     assert set(table(tmp_path / "c", "readings")["node_guid"]) == {0x2000}
 
 
 def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does() -> None:
-    def ports(board: Board) -> set[str]:
+    def ports(board: MetricsBoard) -> set[str]:
         return set(re.findall(r'tailback_port_stall_ratio\{guid="(0x[0-9a-f]+)"', board.metrics()))
 
-    board = Board()
+    board = MetricsBoard()
     board.begin([PortTarget(g, f"n{g}", True, 1, g, 10.0, 22.0, "given") for g in (1, 2)])
     both, first = {f"0x{g:016x}" for g in (1, 2)}, {f"0x{1:016x}"}
     shown = []
@@ -268,7 +268,7 @@ def test_a_port_that_does_not_answer_any_more_leaves_the_metrics_until_it_does()
 
 
 def test_rounds_keep_the_last_of_each_port() -> None:
-    board = Board()
+    board = MetricsBoard()
     board.begin([PortTarget(1, "n", True, 1, 1, 10.0, 22.0, "given")])
     for sweep in range(2):
         rows = np.zeros(1, RAW)
@@ -291,8 +291,8 @@ def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
 
     monkeypatch.setattr(pl.DataFrame, "write_parquet", writing)
     monkeypatch.setattr(sessions, "FLUSH_NS", 0)
-    collection, board, lines = Collection(tmp_path / "c"), Board(), []
-    settings = Settings(interval_ns=20 * MS, sweeps=12, roll_ns=40 * MS)
+    collection, board, lines = Collection(tmp_path / "c"), MetricsBoard(), []
+    settings = CollectorSettings(interval_ns=20 * MS, sweeps=12, roll_ns=40 * MS)
     subnet = row_of_switches(1, 1)
     made = session(subnet, settings, collection, board, lines.append)
     after_sweeps(subnet, board, 8, full.clear)
@@ -306,8 +306,8 @@ def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
 
 def test_a_dead_device_is_said_once_and_once_more_when_it_answers_again(tmp_path: Path) -> None:
     subnet = row_of_switches(3, 2)
-    board, collection, lines = Board(), Collection(tmp_path / "c"), []
-    made = session(subnet, Settings(interval_ns=500 * MS, sweeps=60), collection, board,
+    board, collection, lines = MetricsBoard(), Collection(tmp_path / "c"), []
+    made = session(subnet, CollectorSettings(interval_ns=500 * MS, sweeps=60), collection, board,
                    lines.append)  # fmt: skip
     dead = subnet.devices[0x1002]
     after_sweeps(subnet, board, 2, lambda: setattr(dead, "dead", True))

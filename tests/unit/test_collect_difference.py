@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect.difference import difference, intervals_frame, pairs
-from tailback.counters.collect.exchange import Exchange, Reply, Request
+from tailback.counters.collect.exchange import MadExchange, Reply, Request
 from tailback.counters.collect.readings import RAW, PortReader, TargetTable, readings_frame
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import INTERVALS, READINGS, Flag
@@ -160,7 +160,7 @@ def test_a_reading_of_two_halves_is_complete_with_both() -> None:
     subnet = row_of_switches(1, 1, clock=Clock())
     port = subnet.devices[0x1000].ports[1]
     port.words, port.packets, port.wait = 2**40, 2**33, 99
-    exchange = Exchange(subnet, clock=subnet.clock)
+    exchange = MadExchange(subnet, clock=subnet.clock)
     near = target(guid=0x1000, port=1, lid=1)
     reader = PortReader([near], exchange, offset_ns=1000)
     reader.ask(0)
@@ -174,7 +174,7 @@ def test_a_reading_of_two_halves_is_complete_with_both() -> None:
     got = [outcome for reply in exchange.results() if (outcome := reader.take(reply)) is not None]
     assert got == ["timeout"], "one failure, not one for each half"
     subnet.devices[0x1000].dead = False
-    exchange.forgive()
+    exchange.reset_unresponsive()
     for expected in (int(Flag.GAP), 0):
         reader.ask(0)
         outcomes = [o for r in exchange.results() if (o := reader.take(r)) is not None]
@@ -188,7 +188,7 @@ def test_of_two_halves_the_wait_and_its_instant_are_the_narrow_ones(narrow_first
     struct.pack_into(">QQQQ", wide, mads.DATA + 8, 2**40, 0, 2**33, 0)
     struct.pack_into(">Q", wide, mads.DATA + 168, 12345)
     struct.pack_into(">IIIII", narrow, mads.DATA + 24, 5, 0, 6, 0, 99)
-    reader = PortReader([target()], Exchange(row_of_switches(1, 1)), offset_ns=10**6)
+    reader = PortReader([target()], MadExchange(row_of_switches(1, 1)), offset_ns=10**6)
 
     def reply(mad: bytearray, sent_ns: int, received_ns: int) -> Reply:
         asked = Request(7, 4, 7, mad, (0, 3, mad is wide), sent_ns=sent_ns)
@@ -212,7 +212,7 @@ def test_64_ones_are_no_top_and_32_are() -> None:
 def test_a_64_bit_wait_takes_one_request() -> None:
     subnet = row_of_switches(1, 1, clock=Clock())
     subnet.devices[0x1000].ports[1].wait = 2**40
-    exchange = Exchange(subnet, clock=subnet.clock)
+    exchange = MadExchange(subnet, clock=subnet.clock)
     near = target(guid=0x1000, port=1, lid=1, extended_wait=True)
     reader = PortReader([near], exchange, offset_ns=0)
     reader.ask(0)

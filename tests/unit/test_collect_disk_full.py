@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from collect_subnet import row_of_switches, session
 
-from tailback.counters.collect import Board, Collection, Settings, segments
+from tailback.counters.collect import Collection, CollectorSettings, MetricsBoard, segments
 from tailback.counters.collect import journal as journals
 from tailback.counters.collect.journal import Journal
 from tailback.counters.collect.readings import RAW, Rows
@@ -50,8 +50,8 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(
     tmp_path: Path, disk: Disk, torn: bool
 ) -> None:
     subnet = row_of_switches(2, 1)
-    board, collection, lines = Board(), Collection(tmp_path / "c"), []
-    settings = Settings(interval_ns=500 * MS, sweeps=12)
+    board, collection, lines = MetricsBoard(), Collection(tmp_path / "c"), []
+    settings = CollectorSettings(interval_ns=500 * MS, sweeps=12)
     made = session(subnet, settings, collection, board, lines.append)
     pages: list[str] = []
 
@@ -84,8 +84,8 @@ def test_a_disk_that_is_full_when_a_new_segment_is_due_is_waited_for(
     tmp_path: Path, disk: Disk
 ) -> None:
     subnet = row_of_switches(2, 1)
-    board, collection = Board(), Collection(tmp_path / "c")
-    made = session(subnet, Settings(interval_ns=500 * MS, sweeps=8), collection, board)
+    board, collection = MetricsBoard(), Collection(tmp_path / "c")
+    made = session(subnet, CollectorSettings(interval_ns=500 * MS, sweeps=8), collection, board)
 
     def unplugged() -> None:
         disk.full = True
@@ -130,8 +130,8 @@ def test_what_waits_is_bounded_and_the_latest_is_kept(tmp_path: Path, disk: Disk
 
 def test_what_cannot_be_written_at_the_end_is_said(tmp_path: Path, disk: Disk) -> None:
     subnet = row_of_switches(1, 1)
-    board, collection = Board(), Collection(tmp_path / "c")
-    made = session(subnet, Settings(interval_ns=500 * MS, sweeps=4), collection, board)
+    board, collection = MetricsBoard(), Collection(tmp_path / "c")
+    made = session(subnet, CollectorSettings(interval_ns=500 * MS, sweeps=4), collection, board)
     subnet.clock.when(lambda: board.sweeps >= 2, lambda: setattr(disk, "full", True))
     with pytest.raises(CounterError, match="4 readings held in memory could not be written"):
         made.run()

@@ -7,19 +7,19 @@ from collect_subnet import Clock, FakeSubnet, row_of_switches
 
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect.discovery import discover
-from tailback.counters.collect.exchange import Exchange, Reply, Request
+from tailback.counters.collect.exchange import MadExchange, Reply, Request
 from tailback.counters.collect.subnet import Subnet, survey
 
 MS = 1_000_000
 
 
-def ask(exchange: Exchange, lid: int, tag: object = None) -> None:
+def ask(exchange: MadExchange, lid: int, tag: object = None) -> None:
     mad = mads.performance_get(mads.PORT_COUNTERS, 1)
     exchange.submit(Request(lid, mads.CLASS_PERFORMANCE, lid, mad, tag))
 
 
-def make(subnet: FakeSubnet, **options: object) -> Exchange:
-    return Exchange(subnet, clock=subnet.clock, **options)  # type: ignore[arg-type]
+def make(subnet: FakeSubnet, **options: object) -> MadExchange:
+    return MadExchange(subnet, clock=subnet.clock, **options)  # type: ignore[arg-type]
 
 
 def by_lid(replies: list[Reply]) -> dict[int, list[str]]:
@@ -64,7 +64,7 @@ def test_a_dead_node_costs_its_own_reads_only(silent: bool) -> None:
     assert last_good <= 2 * took_alive, "nobody else may wait for it"
     # Two requests at once, each sent twice, and the node is given up: 4 of 40 ever leave.
     assert exchange.totals.failed == {"timeout": 2, "given up": 18}
-    assert exchange.given_up == [5]
+    assert exchange.unresponsive_nodes == [5]
 
 
 def test_a_node_that_was_given_up_is_tried_again_with_one_request() -> None:
@@ -76,17 +76,17 @@ def test_a_node_that_was_given_up_is_tried_again_with_one_request() -> None:
         ask(exchange, 4)
     list(exchange.results())
     sent = exchange.totals.sent
-    exchange.forgive()
+    exchange.reset_unresponsive()
     for _ in range(6):
         ask(exchange, 4)
     list(exchange.results())
     assert exchange.totals.sent == sent + 1
     device.dead = False
-    exchange.forgive()
+    exchange.reset_unresponsive()
     for _ in range(6):
         ask(exchange, 4)
     assert [r.problem for r in exchange.results()] == [""] * 6
-    assert exchange.given_up == []
+    assert exchange.unresponsive_nodes == []
 
 
 def test_a_slow_node_holds_nobody_up() -> None:
@@ -118,7 +118,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another() -> None:
     ask(exchange, 1, "late")
     assert [r.problem for r in exchange.results()] == ["timeout"]
     device.delay_ns = 400 * MS
-    exchange.forgive()
+    exchange.reset_unresponsive()
     ask(exchange, 2, "other")
     replies = list(exchange.results())
     while not exchange.totals.late:

@@ -17,13 +17,13 @@ from collect_subnet import FakeSubnet, row_of_switches, session
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.places import from_discovery
 from tailback.counters.collect import (
-    Board,
     Collection,
+    CollectorSession,
+    CollectorSettings,
     Endpoint,
+    MetricsBoard,
     RoundPlan,
-    Session,
-    Settings,
-    Summary,
+    SessionSummary,
 )
 from tailback.counters.collect.endpoint import parse_address
 from tailback.counters.collect.exposition import label
@@ -38,8 +38,8 @@ MS = 1_000_000
 
 
 def collect(
-    subnet: FakeSubnet, out: Path, settings: Settings, board: Board | None = None
-) -> tuple[Summary, list[str]]:
+    subnet: FakeSubnet, out: Path, settings: CollectorSettings, board: MetricsBoard | None = None
+) -> tuple[SessionSummary, list[str]]:
     lines: list[str] = []
     collection = Collection(out)
     try:
@@ -49,12 +49,16 @@ def collect(
         collection.close()
 
 
-def after_sweeps(subnet: FakeSubnet, board: Board, sweeps: int, act: Callable[[], object]) -> None:
+def after_sweeps(
+    subnet: FakeSubnet, board: MetricsBoard, sweeps: int, act: Callable[[], object]
+) -> None:
     """Do something in the pause after so many sweeps."""
     subnet.clock.when(lambda: board.sweeps >= sweeps, act)
 
 
-def unplug_after(sweeps: int, session: Session, subnet: FakeSubnet, board: Board) -> None:
+def unplug_after(
+    sweeps: int, session: CollectorSession, subnet: FakeSubnet, board: MetricsBoard
+) -> None:
     """Take a cable out and discover again in the pause after so many sweeps."""
 
     def unplug() -> None:
@@ -71,7 +75,7 @@ def table(out: Path, name: str) -> pl.DataFrame:
 def test_sweeps_see_what_the_counters_did(tmp_path: Path) -> None:
     subnet = row_of_switches(3, 2)
     subnet.script[0x1001, 3] = [1000, 5000, 5001]
-    settings, board = Settings(interval_ns=20 * MS, sweeps=4), Board()
+    settings, board = CollectorSettings(interval_ns=20 * MS, sweeps=4), MetricsBoard()
     summary, _ = collect(subnet, tmp_path / "c", settings, board)
     assert (summary.sweeps, summary.failed, summary.nodes, summary.ports) == (4, 0, 9, 16)
     readings, intervals = table(tmp_path / "c", "readings"), table(tmp_path / "c", "intervals")
@@ -95,9 +99,9 @@ def test_sweeps_see_what_the_counters_did(tmp_path: Path) -> None:
 
 def test_a_node_that_dies_costs_its_own_readings_and_is_named(tmp_path: Path) -> None:
     subnet = row_of_switches(3, 2)
-    board = Board()
+    board = MetricsBoard()
     after_sweeps(subnet, board, 1, lambda: setattr(subnet.devices[0x1002], "dead", True))
-    settings = Settings(interval_ns=100 * MS, sweeps=6)
+    settings = CollectorSettings(interval_ns=100 * MS, sweeps=6)
     summary, lines = collect(subnet, tmp_path / "c", settings, board)
     readings = table(tmp_path / "c", "readings")
     counts = dict(readings.group_by("node_guid").len().iter_rows())
@@ -116,7 +120,7 @@ def test_a_node_that_dies_costs_its_own_readings_and_is_named(tmp_path: Path) ->
 
 def test_names_that_differ_in_control_characters_only_are_different_samples() -> None:
     names = ["a\x01", "a\x02", "a\u202e", "a\\x01", "a\\u202e", "a\n", "a\\n", "a?"]
-    board = Board()
+    board = MetricsBoard()
     board.failed.update({name: place + 1 for place, name in enumerate(names)})
     found = [line for line in board.metrics().split("\n") if "reads_failed_total{" in line]
     assert len({line.rsplit(" ", 1)[0] for line in found}) == len(names)
@@ -127,7 +131,7 @@ def test_rounds_are_made_as_002_makes_them(tmp_path: Path) -> None:
     subnet = row_of_switches(4, 2)
     subnet.devices[0x1000].ports[1].state = 1
     plan = RoundPlan(sets=3, reads=5, spacing_ns=4 * MS, rounds=9)
-    summary, _ = collect(subnet, tmp_path / "c", Settings(rounds=plan))
+    summary, _ = collect(subnet, tmp_path / "c", CollectorSettings(rounds=plan))
     readings = table(tmp_path / "c", "readings")
     assert summary.rounds == 9 and readings.height == 45
     rounds = readings.group_by("round").agg(
@@ -152,7 +156,7 @@ def test_rounds_are_made_as_002_makes_them(tmp_path: Path) -> None:
 def test_no_more_rounds_are_made_than_asked_for_where_there_are_more_sets(tmp_path: Path) -> None:
     """All drawers ask at once whether their port is up; one of them begins the last round."""
     plan = RoundPlan(sets=3, reads=2, spacing_ns=MS, rounds=1)
-    summary, _ = collect(row_of_switches(4, 2), tmp_path / "c", Settings(rounds=plan))
+    summary, _ = collect(row_of_switches(4, 2), tmp_path / "c", CollectorSettings(rounds=plan))
     assert summary.rounds == 1
     assert table(tmp_path / "c", "readings")["round"].to_list() == [1, 1]
 
@@ -160,11 +164,11 @@ def test_no_more_rounds_are_made_than_asked_for_where_there_are_more_sets(tmp_pa
 def test_a_round_sets_back_its_own_port_when_asked_and_numbers_go_on(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 2)
     plan = RoundPlan(sets=1, reads=2, spacing_ns=MS, rounds=3, reset=True)
-    collect(subnet, tmp_path / "c", Settings(rounds=plan))
+    collect(subnet, tmp_path / "c", CollectorSettings(rounds=plan))
     first = table(tmp_path / "c", "readings").sort("time_ns")
     drawn = first.unique("round", keep="first", maintain_order=True)
     assert subnet.sets == list(drawn.select("node_guid", "port").iter_rows())
-    collect(subnet, tmp_path / "c", Settings(rounds=plan))
+    collect(subnet, tmp_path / "c", CollectorSettings(rounds=plan))
     assert sorted(table(tmp_path / "c", "readings")["round"].unique()) == [1, 2, 3, 4, 5, 6]
 
 
@@ -184,9 +188,9 @@ def test_sets_of_devices_are_disjoint_and_complete() -> None:
 
 def test_changes_are_found_when_asked_and_carry_no_false_interval(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 1)
-    collection, board = Collection(tmp_path / "c"), Board()
+    collection, board = Collection(tmp_path / "c"), MetricsBoard()
     lines: list[str] = []
-    settings = Settings(interval_ns=20 * MS, sweeps=12)
+    settings = CollectorSettings(interval_ns=20 * MS, sweeps=12)
     made = session(subnet, settings, collection, board, lines.append, timeout_ms=20)
     unplug_after(2, made, subnet, board)
     made.run()
@@ -207,7 +211,7 @@ def test_nothing_to_read_is_said(tmp_path: Path) -> None:
     for device in subnet.devices.values():
         device.no_agent = True
     with pytest.raises(CounterError, match="no port to read"):
-        collect(subnet, tmp_path / "c", Settings(sweeps=1))
+        collect(subnet, tmp_path / "c", CollectorSettings(sweeps=1))
 
 
 HOSTILE = 'a"b\\c\nd<script>{}\x1b[31m\u202e'
@@ -218,8 +222,8 @@ def test_no_name_breaks_out_of_a_metric(tmp_path: Path) -> None:
     subnet.devices[0x1000].name = HOSTILE.encode()
     subnet.devices[0x1001].ports[2].wait = 2**32 - 1
     subnet.script[0x1000, 1] = [0, 10**6]
-    board = Board()
-    collect(subnet, tmp_path / "c", Settings(interval_ns=20 * MS, sweeps=3), board)
+    board = MetricsBoard()
+    collect(subnet, tmp_path / "c", CollectorSettings(interval_ns=20 * MS, sweeps=3), board)
     sample = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? [-0-9.e+naN]+')
     page = board.metrics()
     lines = page.rstrip("\n").split("\n")
@@ -341,17 +345,17 @@ def test_a_wrap_and_a_reset_are_told_apart_on_the_board(tmp_path: Path) -> None:
     subnet = row_of_switches(1, 2)
     subnet.devices[0x1000].ports[1].wait = 5_000_000
     subnet.script[0x1000, 1] = [5_000_000, 7]
-    board = Board()
-    collect(subnet, tmp_path / "c", Settings(interval_ns=10 * MS, sweeps=4), board)
+    board = MetricsBoard()
+    collect(subnet, tmp_path / "c", CollectorSettings(interval_ns=10 * MS, sweeps=4), board)
     assert board.resets == 1
     flags = table(tmp_path / "c", "intervals").filter(pl.col("port") == 1)["flags"]
     assert sum(Flag.RESET in Flag(f) for f in flags) == 1
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> None:
-    board = Board()
+    board = MetricsBoard()
     subnet = row_of_switches(1, 1)
-    collect(subnet, tmp_path / "c", Settings(interval_ns=MS, sweeps=2), board)
+    collect(subnet, tmp_path / "c", CollectorSettings(interval_ns=MS, sweeps=2), board)
     served = set(re.findall(r"^# TYPE (\S+)", board.metrics(), re.M))
     docs = Path(__file__).resolve().parents[2] / "docs"
     dashboard = json.loads((docs / "grafana-dashboard.json").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailback.errors import TraceError
-from tailback.traffic.collectives import Step, call_bytes, schedule
+from tailback.traffic.collectives import CollectiveStep, call_bytes, schedule
 
 
 def peers(call: str, size: int, me: int, nbytes: int, root: int = 0) -> list[tuple[int, ...]]:
@@ -28,25 +28,26 @@ def test_small_broadcast_is_the_binomial_tree() -> None:
 
 def test_large_broadcast_scatters_then_collects() -> None:
     steps = schedule("MPI_Bcast", 8, 0, 0, 16_000, 16_000)
-    assert steps[0] == Step(((4, 8000), (2, 4000), (1, 2000)), ())
+    assert steps[0] == CollectiveStep(((4, 8000), (2, 4000), (1, 2000)), ())
     assert steps[1:] == [
-        Step(((peer, size),), ((peer, size),)) for peer, size in ((1, 2000), (2, 4000), (4, 8000))
+        CollectiveStep(((peer, size),), ((peer, size),))
+        for peer, size in ((1, 2000), (2, 4000), (4, 8000))
     ]
     assert len(schedule("MPI_Bcast", 8, 0, 0, 2**20, 2**20)) == 1 + 7
 
 
 def test_reduce_receives_children_nearest_first() -> None:
     assert schedule("MPI_Reduce", 8, 0, 0, 40, 40) == [
-        Step((), ((child, 40),)) for child in (1, 2, 4)
+        CollectiveStep((), ((child, 40),)) for child in (1, 2, 4)
     ]
     assert schedule("MPI_Reduce", 8, 6, 0, 40, 40) == [
-        Step((), ((7, 40),)), Step(((4, 40),), ()),
+        CollectiveStep((), ((7, 40),)), CollectiveStep(((4, 40),), ()),
     ]  # fmt: skip
 
 
 def test_allreduce_folds_the_surplus_over_a_power_of_two() -> None:
     assert schedule("MPI_Allreduce", 6, 0, 0, 80, 80) == [
-        Step(((1, 80),), ()), Step((), ((1, 80),)),
+        CollectiveStep(((1, 80),), ()), CollectiveStep((), ((1, 80),)),
     ]  # fmt: skip
     assert peers("MPI_Allreduce", 6, 1, 80) == [(3,), (4,), (0,)]
     assert peers("MPI_Allreduce", 8, 5, 80) == [(4,), (7,), (1,)]
@@ -82,13 +83,13 @@ def test_allgather_by_size_and_parity() -> None:
 
 def test_gather_by_block_and_ranks() -> None:
     assert schedule("MPI_Gather", 8, 0, 0, 500, 500) == [
-        Step((), tuple((peer, 500) for peer in range(1, 8)))
+        CollectiveStep((), tuple((peer, 500) for peer in range(1, 8)))
     ]
     assert [s.receives[0] for s in schedule("MPI_Gather", 16, 0, 0, 500, 500)] == [
         (1, 500), (2, 1000), (4, 2000), (8, 4000),
     ]  # fmt: skip
     assert schedule("MPI_Gather", 4, 2, 0, 7000, 0) == [
-        Step((), ((0, 0),)), Step(((0, 1024), (0, 5976)), ()),
+        CollectiveStep((), ((0, 0),)), CollectiveStep(((0, 1024), (0, 5976)), ()),
     ]  # fmt: skip
 
 
@@ -147,7 +148,7 @@ def test_sums_of_a_reduction_become_its_vector(size: int) -> None:
     vector = 40
     everyone, others = size * vector, (size - 1) * vector
 
-    def decoded(call: str, sent: int, received: int) -> list[Step]:
+    def decoded(call: str, sent: int, received: int) -> list[CollectiveStep]:
         # Of rank 0, which sends in all but rooted reductions.
         return schedule(call, size, 0, 0, *call_bytes(call, size, sent, received))
 

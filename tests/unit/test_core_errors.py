@@ -11,7 +11,7 @@ import pytest
 from tailback import _core
 from tailback.errors import FabricError, ScenarioError, TailbackError, TraceError
 from tailback.fabric.builders import fat_tree, in_port_order, network_of
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
 from tailback.scenario import FatTree, parse
 from tailback.simulate import prepare, simulate
@@ -35,7 +35,7 @@ def two_islands() -> Fabric:
 def test_places_without_a_path_are_named_as_the_user_knows_them() -> None:
     fabric = two_islands()
     routing = _core.Routing.of_network(network_of(fabric))
-    with pytest.raises(FabricError) as caught, explained("[engine]", fabric=fabric):
+    with pytest.raises(FabricError) as caught, translate_core_error("[engine]", fabric=fabric):
         routing.path(0, 3, 0, 0)
     one, other = fabric.switch_name[:2]
     assert f"no path from switch {one!r} to switch {other!r}" in caught.value.message
@@ -54,7 +54,7 @@ def test_places_without_a_path_are_named_as_the_user_knows_them() -> None:
 def test_the_wording_does_not_matter(kind: type[Exception], becomes: type[TailbackError]) -> None:
     file = Path("fabric.txt")
     text = "rank 3 sends on a network that is not connected, deadlocked, blocked for ever"
-    with pytest.raises(TailbackError) as caught, explained("[engine]", file=file):
+    with pytest.raises(TailbackError) as caught, translate_core_error("[engine]", file=file):
         raise kind(text)
     assert type(caught.value) is becomes
     assert text in caught.value.message and caught.value.remedy

@@ -13,11 +13,11 @@ import pytest
 from tailback.cli import run
 from tailback.counters.analysis.evolution import from_fabric
 from tailback.counters.analysis.intervals import difference
-from tailback.counters.collect import Board
+from tailback.counters.collect import MetricsBoard
 from tailback.counters.collect.readings import RAW, Rows
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.readers import read_series
-from tailback.counters.readers.model import Counters
+from tailback.counters.readers.model import CounterData
 from tailback.counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
 from tailback.fabric.readers import read_fabric
 
@@ -99,7 +99,7 @@ def test_a_simulated_packet_is_booked_at_once_however_short_the_interval() -> No
 def test_derived_intervals_are_bounded_too() -> None:
     row = {"time_ns": [SECOND] * 2, "interval_ns": [SECOND] * 2, "capacity_gbps": [54.5] * 2,
            "stall_fraction": [475.2, 0.5], "utilization": [0.1, 9.0]}  # fmt: skip
-    found = Counters(intervals=conform(INTERVALS, pl.DataFrame(row))).all_intervals()
+    found = CounterData(intervals=conform(INTERVALS, pl.DataFrame(row))).all_intervals()
     assert found["stall_fraction"].to_list() == [None, 0.5]
     assert found["utilization"].to_list() == [0.1, None]
     assert found["flags"].to_list() == [int(Flag.IMPOSSIBLE), int(Flag.DATA_IMPOSSIBLE)]
@@ -112,9 +112,9 @@ def rows(waits: list[int], words: list[int], second: int) -> Rows:
     return out
 
 
-def watched(*sweeps: list[int], words: list[list[int]] | None = None) -> Board:
+def watched(*sweeps: list[int], words: list[list[int]] | None = None) -> MetricsBoard:
     """A board that saw PortXmitWait of each port, sweep by sweep, a second apart."""
-    board = Board()
+    board = MetricsBoard()
     board.begin(
         [
             PortTarget(g, f"n{g}", True, 1, g, 100.0, EDR_TICK_NS, "given", extended=True)
@@ -127,7 +127,7 @@ def watched(*sweeps: list[int], words: list[list[int]] | None = None) -> Board:
     return board
 
 
-def samples(board: Board, name: str) -> dict[str, float]:
+def samples(board: MetricsBoard, name: str) -> dict[str, float]:
     found = re.findall(rf'^{name}{{guid="0x0*(\d+)".*}} (\S+)$', board.metrics(), re.M)
     return {guid: float(value) for guid, value in found}
 

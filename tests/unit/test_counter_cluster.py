@@ -18,9 +18,9 @@ from tailback.counters import archive, archive_torus
 from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import rounds, study, verdict
 from tailback.counters.analysis.cluster import Cluster
-from tailback.counters.analysis.passes import EMBEDDED, Archive, Pass, Piece
+from tailback.counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Piece
 from tailback.counters.analysis.sources import load
-from tailback.counters.analysis.survey import Choices, survey
+from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.schema import CounterError
 
 distributed = pytest.importorskip(
@@ -60,7 +60,7 @@ def test_both_workers_work(tmp_path: Path, address: str) -> None:
     path = split(tmp_path / "a", archive.part(0, 40), list(range(100, 4000, 100)))
     pieces = rounds.archive(path).pieces()
     with Cluster(address) as cluster:
-        (table,) = cluster.add_up(pieces, [Pass(process_of, of_processes)])
+        (table,) = cluster.add_up(pieces, [Aggregate(process_of, of_processes)])
         assert cluster.threads == 2
     assert table["rows"].sum() == 4000
     assert table.height == 2
@@ -109,7 +109,7 @@ def test_the_torus_study_is_the_same(tmp_path: Path, address: str) -> None:
     ports = [verdict.port_table(found.more["ports"]) for found in (here, there)]
     assert_frame_equal(ports[0], ports[1], rel_tol=1e-11, check_row_order=False)
     # and in one process, all rows at once, as they were without any pieces
-    whole = study.torus(rows.rows, where, engine=EMBEDDED, **options)  # type: ignore[arg-type]
+    whole = study.torus(rows.rows, where, engine=LOCAL_ENGINE, **options)  # type: ignore[arg-type]
     assert_frame_equal(whole.tables["ccdf_credit"], here.tables["ccdf_credit"], check_exact=True)
     assert_frame_equal(whole.tables["table_i"], here.tables["table_i"], rel_tol=1e-11)
 
@@ -149,8 +149,8 @@ def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
     folder = collected(tmp_path / "c", 5, rounds=plan == "rounds")
     (tmp_path / "fabric").write_text(FILE)
     places = port_places.from_discovery(tmp_path / "fabric")
-    _, here = survey(load([folder]), places, Choices(tick_ns=3.0))
+    _, here = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0))
     with Cluster(address) as cluster:
-        _, there = survey(load([folder]), places, Choices(tick_ns=3.0), cluster)
+        _, there = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0), cluster)
     assert there.kind == here.kind == "stalls"
     assert_frame_equal(there.ports, here.ports, rel_tol=1e-12)

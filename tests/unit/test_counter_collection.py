@@ -12,9 +12,9 @@ from test_collect_session import FILE
 
 from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import verdict
-from tailback.counters.analysis.places import Places
+from tailback.counters.analysis.places import PortInventory
 from tailback.counters.analysis.sources import Source, load
-from tailback.counters.analysis.survey import Choices, survey
+from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.collect.readings import RAW
 from tailback.counters.collect.store import Collection
 from tailback.counters.collect.subnet import PortTarget
@@ -60,14 +60,14 @@ def test_piece_by_piece_it_says_what_it_says_as_a_whole(
 ) -> None:
     folder = collected(tmp_path / "c", 5)
     (tmp_path / "fabric").write_text(FILE)
-    places = port_places.from_discovery(tmp_path / "fabric") if named else Places()
-    chosen = Choices(tick_ns=tick_ns)
+    places = port_places.from_discovery(tmp_path / "fabric") if named else PortInventory()
+    chosen = AnalysisOptions(tick_ns=tick_ns)
     source = load([folder])
     assert source.counters.intervals.is_empty() and source.archive is not None
     assert [p.rows.collect().height for p in source.archive.pieces()] == [6, 9, 9, 9, 9]
     whole = Source(["umad"], read_counters(folder), files=[folder])
-    found, judged = survey(source, places, chosen)
-    expected, known = survey(whole, places, chosen)
+    found, judged = analyse(source, places, chosen)
+    expected, known = analyse(whole, places, chosen)
     assert source.kinds == whole.kinds and judged.notes == known.notes
     assert (judged.kind, judged.intervals, judged.start_ns) == ("stalls", 42, known.start_ns)
     assert verdict.sentence(judged) == verdict.sentence(known)
@@ -87,7 +87,7 @@ def test_several_collections_are_one_source(tmp_path: Path) -> None:
     folders = [collected(tmp_path / "a", 2), collected(tmp_path / "b", 3, first=100)]
     source = load(folders)
     assert source.archive is not None and len(source.archive.files) == 5
-    _, judged = survey(source, Places(), Choices())
+    _, judged = analyse(source, PortInventory(), AnalysisOptions())
     assert judged.intervals == 15 + 24 and judged.end_ns > 1000 * SECOND
 
 
@@ -95,7 +95,7 @@ def test_a_collection_without_any_table_is_undetermined(tmp_path: Path) -> None:
     collection = Collection(tmp_path / "c")
     collection.begin(list(PORTS), {}).close()
     collection.close()
-    _, judged = survey(load([tmp_path / "c"]), Places(), Choices())
+    _, judged = analyse(load([tmp_path / "c"]), PortInventory(), AnalysisOptions())
     assert judged.kind == "unknown" and judged.intervals == 0
     assert any("1 segment not finished" in note for note in judged.notes)
 
@@ -113,7 +113,7 @@ def test_a_damaged_table_is_named(tmp_path: Path, where: str) -> None:
     else:
         pl.DataFrame({"colour": ["red"]}).write_parquet(file)
     with pytest.raises(CounterError) as caught:
-        survey(load([folder]), Places(), Choices())
+        analyse(load([folder]), PortInventory(), AnalysisOptions())
     assert caught.value.file == file
 
 
@@ -132,7 +132,7 @@ def test_rounds_tell_what_was_used_and_lost_as_sweeps_do(tmp_path: Path) -> None
     collection.close()
     source = load([tmp_path / "c"])
     assert source.kinds == ["collection in rounds"]
-    found, judged = survey(source, Places(), Choices())
+    found, judged = analyse(source, PortInventory(), AnalysisOptions())
     assert found.rounds is not None and found.rounds.height == 2
     ports = {row["node_name"]: row for row in judged.ports.iter_rows(named=True)}
     host, other = ports["host"], ports["elsewhere"]

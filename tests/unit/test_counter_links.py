@@ -16,7 +16,7 @@ from tailback.counters import archive, archive_torus
 from tailback.counters.analysis import evolution, links, study
 from tailback.counters.analysis.dot import dot_text, quoted
 from tailback.counters.analysis.figures import COUNTER_FIGURES, draw, render
-from tailback.counters.analysis.instants import hot_pass
+from tailback.counters.analysis.instants import congested_rows_pass
 from tailback.counters.analysis.passes import Piece
 from tailback.counters.schema import INTERVALS, CounterError, conform
 from tailback.fabric.builders import PRESETS, fat_tree
@@ -89,7 +89,9 @@ def test_whole_percentages_are_what_they_are(millionths: bool) -> None:
         graph = evolution.from_torus(rows, where, "X+", threshold=percent)
         assert graph.features.height == 101 - percent
         # What a study keeps: besides these, one row of the single step that so long intervals make.
-        kept = hot_pass("X+", percent).partial(Piece(rows.with_columns(interval_ns=10**6).lazy()))
+        kept = congested_rows_pass("X+", percent).partial(
+            Piece(rows.with_columns(interval_ns=10**6).lazy())
+        )
         assert kept.collect().height == 101 - percent + 1
     little = rows.head(1).with_columns(stall_fraction=pl.lit(1 / 60e9))
     assert links.share_above(links.ccdf(little.lazy(), "credit"), 0.0) == {"X": 1.0}

@@ -10,7 +10,7 @@ import pytest
 
 from tailback.counters.analysis.classes import classify
 from tailback.counters.analysis.places import (
-    Places,
+    PortInventory,
     fill_ticks,
     from_discovery,
     from_run,
@@ -53,13 +53,13 @@ Ca\t1 "H-0000000000000040"\t\t# "n2 HCA-1"
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> PortInventory:
     path = tmp_path / "net"
     path.write_text(DISCOVERY)
     return from_discovery(path)
 
 
-def named(places: Places, **row: Any) -> dict[str, Any]:
+def named(places: PortInventory, **row: Any) -> dict[str, Any]:
     base = {"time_ns": 0, "xmit_wait_ticks": 5, "port": 1, "node_name": ""}
     frame = conform(READINGS, pl.DataFrame([base | row]))
     out, _ = name_ports(frame, places)
@@ -78,31 +78,33 @@ def named(places: Places, **row: Any) -> dict[str, Any]:
         ({"node_guid": 0x30, "node_name": "mlx5_0"}, "n1 HCA-1", 10.5),
     ],
 )
-def test_a_port_is_found(places: Places, row: dict[str, Any], name: str, tick: float) -> None:
+def test_a_port_is_found(
+    places: PortInventory, row: dict[str, Any], name: str, tick: float
+) -> None:
     out = named(places, **row)
     assert out["node_name"] == name
     assert out["tick_ns"] == pytest.approx(tick, rel=0.01)
     assert out["capacity_gbps"] is not None
 
 
-def test_what_two_ports_are_called_names_neither(places: Places) -> None:
+def test_what_two_ports_are_called_names_neither(places: PortInventory) -> None:
     assert named(places, node_name="sw", port=1)["node_name"] == "sw"
     assert named(places, node_name="sw", port=1)["capacity_gbps"] is None
 
 
-def test_what_the_source_tells_itself_stays(places: Places) -> None:
+def test_what_the_source_tells_itself_stays(places: PortInventory) -> None:
     row = named(places, node_name="lid 4", port=1, capacity_gbps=25.0, tick_ns=7.0)
     assert (row["capacity_gbps"], row["tick_ns"]) == (25.0, 7.0)
 
 
-def test_ports_of_another_fabric_are_told(places: Places) -> None:
+def test_ports_of_another_fabric_are_told(places: PortInventory) -> None:
     rows = pl.DataFrame({"time_ns": [0] * 3, "port": [1, 2, 9], "node_name": ["lid 99"] * 3})
     out, notes = name_ports(conform(READINGS, rows), places)
     assert out["node_name"].to_list() == ["lid 99"] * 3
     assert notes == ["ports that are none of the fabric's: 3, like those of 'lid 99'"]
 
 
-def test_classes_and_peers(places: Places) -> None:
+def test_classes_and_peers(places: PortInventory) -> None:
     table = with_classes(pl.DataFrame(), places)
     found = {(r["node_name"], r["port"]): (r["category"], r["port_type"])
              for r in table.iter_rows(named=True)}  # fmt: skip
@@ -154,6 +156,6 @@ def test_ticks_by_speed_and_by_word() -> None:
 
 def test_without_a_fabric_directions_are_the_classes() -> None:
     rows = pl.DataFrame({"node_name": ["a", "a"], "port": [0, 1], "direction": ["X+", None]})
-    table = with_classes(rows, Places())
+    table = with_classes(rows, PortInventory())
     assert table["port_type"].to_list() == ["X+", "any"]
     assert table["category"].to_list() == ["Port", "Port"]

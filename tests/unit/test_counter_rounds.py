@@ -10,7 +10,7 @@ import pytest
 from public_data import real
 
 from tailback.counters import archive
-from tailback.counters.analysis import classes, passes, rounds, study, tables_002
+from tailback.counters.analysis import classes, passes, rounds, study, yellowstone_tables
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.schema import READINGS, CounterError, Flag
 from tailback.errors import TailbackError
@@ -28,11 +28,14 @@ def test_equation_3_gives_the_example_of_table_iii() -> None:
     found = rounds.forced_idle_fraction(wait, query, answers)
     assert wait[1] - wait[0] == 6656811
     assert found[0] == pytest.approx(1.179, abs=5e-4)
-    least, most = tables_002.explain(found, np.array([interval]), answers[:1], answers[1:])
+    least, most = yellowstone_tables.explain(found, np.array([interval]), answers[:1], answers[1:])
     # The turn-around times alone leave it at 1.004; a tick "of roughly 22 ns" may be 21.9 ns.
     assert least[0] == pytest.approx(1.0045, abs=5e-4)
     exact = found * (21.9 / 22.0)
-    assert tables_002.explain(exact, np.array([interval]), answers[:1], answers[1:])[0][0] < 1.0
+    assert (
+        yellowstone_tables.explain(exact, np.array([interval]), answers[:1], answers[1:])[0][0]
+        < 1.0
+    )
     assert most[0] > found[0]
 
 
@@ -164,18 +167,18 @@ def made(values: list[float]) -> pl.DataFrame:
 def test_boxes_and_outliers_against_numpy() -> None:
     values = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.2, 1.1]
     table = made(values)
-    row = tables_002.boxes(table).row(0, named=True)
+    row = yellowstone_tables.boxes(table).row(0, named=True)
     positive = np.array([v for v in values if v > 0])
     q1, median, q3 = np.quantile(positive, [0.25, 0.5, 0.75])
     assert (row["q1"], row["median"], row["q3"]) == pytest.approx((q1, median, q3))
     out = positive[positive > q3 + 1.5 * (q3 - q1)]
     assert (row["outliers"], row["outlier_min"], row["outlier_max"]) == (len(out), 0.2, 1.1)
     assert row["high"] == 0.06
-    second = tables_002.table_ii(table).row(0, named=True)
+    second = yellowstone_tables.table_ii(table).row(0, named=True)
     assert (second["min"], second["max"], second["at_least_one"]) == (0.2, 1.1, 1)
     assert second["nonzero_rounds"] == 8
     with pytest.raises(CounterError, match="no box plot of 'mean'"):
-        tables_002.boxes(table, "mean")
+        yellowstone_tables.boxes(table, "mean")
 
 
 def test_tables_of_an_archive() -> None:
@@ -210,15 +213,17 @@ def test_table_iii_takes_the_tick_of_the_readings_and_what_the_summary_counts() 
         }
     )  # fmt: skip
     for rows in (frame.lazy(), frame.drop("turnaround_ns").lazy()):
-        table = tables_002.table_iii(rows, rounds.summarise(rows))
+        table = yellowstone_tables.table_iii(rows, rounds.summarise(rows))
         assert table["fraction"].to_list() == [0.5, None]
         assert table["increase_ticks"].to_list() == [10**7, None]
         assert table["least_fraction"][0] <= 0.5 <= table["most_fraction"][0]
     # Without a tick of their own the argument holds; of one reading there is nothing to tell.
     rows = frame.drop("tick_ns").lazy()
-    assert tables_002.table_iii(rows, rounds.summarise(rows, 4.0), 4.0)["fraction"][0] == 0.4
+    assert (
+        yellowstone_tables.table_iii(rows, rounds.summarise(rows, 4.0), 4.0)["fraction"][0] == 0.4
+    )
     one = frame.head(1).lazy()
-    assert tables_002.table_iii(one, rounds.summarise(one)).is_empty()
+    assert yellowstone_tables.table_iii(one, rounds.summarise(one)).is_empty()
 
 
 def test_archive_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
@@ -240,7 +245,7 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(CounterError, match="Parquet"):
         rounds.scan(tmp_path / "y.parquet")
     with pytest.raises(CounterError, match="without the class"):
-        tables_002.table_i(pl.DataFrame({"maximum": [0.1]}))
+        yellowstone_tables.table_i(pl.DataFrame({"maximum": [0.1]}))
 
 
 def test_a_damaged_part_is_an_error_not_a_traceback(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_rounds_count_by_the_intervals_that_were_not_left_out() -> None:
         )
     ]  # fmt: skip
     summary = rounds.summarise(pl.concat(parts).lazy(), 10.0)
-    ports = verdict.of_rounds(summary.with_columns(node_name=pl.col("node_guid").cast(pl.String)))
+    ports = verdict.from_rounds(summary.with_columns(node_name=pl.col("node_guid").cast(pl.String)))
     assert ports["stall_known_intervals"].to_list() == [1, 4]
     group = verdict.by_group(classed(ports)).row(0, named=True)
     assert (group["intervals"], group["utilization"]) == (8, None)

@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 from test_counter_readers import put, run_tables, sysfs
 
-from tailback.counters.analysis.believable import check
 from tailback.counters.analysis.intervals import difference
+from tailback.counters.analysis.timestamp_checks import check
+from tailback.counters.increments import possible
 from tailback.counters.readers import read_counters
 from tailback.counters.readers.engine_run import from_run
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
-from tailback.counters.steps import possible
 from tailback.schema import TABLES
 
 TOP = 2**32 - 1

@@ -14,16 +14,16 @@ from test_diagnose_runs import endpoint_run, other_run, placement_run
 
 from tailback.cli import run as tailback
 from tailback.cli.candidates import KEEP_OFF, make_candidates
-from tailback.diagnose import judge
-from tailback.diagnose.evidence import Evidence
+from tailback.diagnose import diagnose_cause
 from tailback.diagnose.model import Candidate
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.remedy import CURES, Idea, Means, recommend, treat
+from tailback.remedy import REMEDIES, Proposal, RemedyContext, find_remedy, recommend
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.screening import NOT_SIMULATED
-from tailback.remedy.treatment import together
+from tailback.remedy.search import combine_changes
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulate import (
@@ -208,10 +208,10 @@ def test_even_spreading_is_also_asked_where_routes_make_detours(rule: str) -> No
     rules = other_rules(prepared.scenario)
     assert rule not in rules and "minimal" in rules and len(rules) == 2
     run, evaluate = simulate(prepared), make_evaluate(prepared)
-    without = judge(run, evaluate, seeds=1)
+    without = diagnose_cause(run, evaluate, seeds=1)
     routing = next(bar for bar in without.waterfall if bar.name == "routing")
     assert routing.delta_ps == 0 and "already" in routing.meaning
-    asked = judge(run, evaluate, rules=rules, seeds=1)
+    asked = diagnose_cause(run, evaluate, rules=rules, seeds=1)
     bars = {bar.name: bar for bar in asked.waterfall}
     quickest = min(
         evaluate(Change(network="healthy", routing="adaptive", rule=r, background=False)).elapsed_ps
@@ -270,12 +270,12 @@ def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
 
 def test_rates_are_not_proposed_where_the_scenario_states_some() -> None:
     run = placement_run()
-    means = Means(lambda change: run)
-    assert len(CURES["rate-control"](run, judge(run), means)) == 2
+    means = RemedyContext(lambda change: run)
+    assert len(REMEDIES["rate-control"](run, diagnose_cause(run), means)) == 2
     pacing = run.scenario.engine.pacing.model_copy(update={"rates": "max-min"})
     engine = run.scenario.engine.model_copy(update={"pacing": pacing})
     stated = replace(run, scenario=run.scenario.model_copy(update={"engine": engine}))
-    assert CURES["rate-control"](stated, judge(run), means) == []
+    assert REMEDIES["rate-control"](stated, diagnose_cause(run), means) == []
 
 
 def test_only_what_packets_lose_beyond_the_models_error_is_laid_to_buffers() -> None:
@@ -284,7 +284,7 @@ def test_only_what_packets_lose_beyond_the_models_error_is_laid_to_buffers() -> 
 
 
 def test_every_kind_of_cure_is_registered() -> None:
-    assert CURES.names() == ["pattern", "placement", "rate-control", "routing"]
+    assert REMEDIES.names() == ["pattern", "placement", "rate-control", "routing"]
 
 
 def evaluator(run: Run, times: dict[str, int], asked: list[Change]) -> Any:
@@ -311,18 +311,18 @@ def test_two_kinds_that_help_are_proved_together() -> None:
         "fabric": {"preset": "full"},
         "job": [{"pattern": {"kind": "reduce-naive", "ranks": ranks, "arrays": 2}}],
     })).observed.program  # fmt: skip
-    means = Means(
+    means = RemedyContext(
         evaluator(run, times, asked), placements={"tile": np.arange(ranks, dtype=np.uint32)},
         program=program, kinds=frozenset({"placement", "pattern"}),
     )  # fmt: skip
-    found = treat(run, judge(run), means, seeds=1)
+    found = find_remedy(run, diagnose_cause(run), means, seeds=1)
     assert found.remedy is not None and found.change is not None
     assert found.remedy.cure.startswith("tile + ") and found.remedy.placement == "tile"
     assert found.remedy.gain == pytest.approx(0.6)
     assert found.change.placement is not None and found.change.program is not None
     # Not much better than the better of the two: each alone is told.
     times["placement+program"] = 60
-    alone = treat(run, judge(run), means, seeds=1).remedy
+    alone = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
     assert alone is not None and "+" not in alone.cure and alone.after_ps == 60
     assert "Meanwhile use placement tile" in alone.action
 
@@ -336,19 +336,19 @@ def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
     run = placement_run()
     now, tile = cure("block", "placement", 100), cure("tile", "placement", 70)
     rates = cure("max-min-rates", "rate-control", 50)
-    found = recommend(run, judge(run), [rates, tile, now])
+    found = recommend(run, diagnose_cause(run), [rates, tile, now])
     assert found is not None and found.cure == found.placement == "tile"
     assert "Operators of the network could help by max-min-rates" in found.action
-    only = recommend(run, judge(run), [rates, now])
+    only = recommend(run, diagnose_cause(run), [rates, now])
     assert only is not None and only.cure == "max-min-rates" and only.placement == ""
     assert only.after_ps == 50 and "Do max-min-rates." in only.action
 
 
 def test_links_to_avoid_are_named_only_where_they_are_the_cause() -> None:
     others, ours = other_run(), placement_run()
-    found = recommend(others, judge(others), [])
+    found = recommend(others, diagnose_cause(others), [])
     assert found is not None and found.avoid
-    mine = recommend(ours, judge(ours), [cure("block", "placement", 100)])
+    mine = recommend(ours, diagnose_cause(ours), [cure("block", "placement", 100)])
     assert mine is not None and mine.avoid == []
 
 
@@ -357,8 +357,8 @@ def test_estimates_leave_out_what_cannot_win_and_say_so() -> None:
     times = {"now": 100, "routing": 40, "rates": 40, "placement": 40}
     slow = {"now": 100, "routing": 130, "rates": run.elapsed_ps, "placement": 100}
     asked: list[Change] = []
-    means = Means(evaluator(run, times, asked), evaluator(run, slow, []), {}, {"tile": 7})
-    found = treat(run, judge(run), means, seeds=1).remedy
+    means = RemedyContext(evaluator(run, times, asked), evaluator(run, slow, []), {}, {"tile": 7})
+    found = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
     assert found is not None
     out = {c.name: c for c in found.candidates if c.error}
     assert set(out) == {"adaptive-routing", "vc-routing", "max-min-rates", "assignment-rates"}
@@ -370,7 +370,7 @@ def test_estimates_leave_out_what_cannot_win_and_say_so() -> None:
 def test_changes_of_different_things_add_up() -> None:
     one = Change(placement=np.zeros(2, np.uint32), placement_name="tile")
     two = Change(routing="vc", rule="ugal")
-    both = together([one, two])
+    both = combine_changes([one, two])
     assert both.placement is one.placement and both.placement_name == "tile"
     assert (both.routing, both.rule, both.background) == ("vc", "ugal", True)
 
@@ -397,9 +397,9 @@ def test_the_fluid_model_answers_the_same_changes() -> None:
 
 
 def test_an_idea_says_what_it_is() -> None:
-    for entry in CURES:
+    for entry in REMEDIES:
         assert entry.summary
-    assert Idea("routing", "x").refused == ""
+    assert Proposal("routing", "x").refused == ""
 
 
 def test_the_run_with_the_cure_is_no_scenario(
@@ -509,7 +509,7 @@ def test_what_a_job_waits_before_it_starts_is_none_of_its_time() -> None:
     (at_once, _), (later, prepared) = found
     assert later.summary["end_ps"] == at_once.summary["end_ps"] + 10 * 10**9
     assert later.elapsed_ps == at_once.elapsed_ps == later.summary["job_elapsed_ps"]["0"]
-    busy = [Evidence(run).communication_fraction for run in (at_once, later)]
+    busy = [RunAnalysis(run).communication_fraction for run in (at_once, later)]
     assert busy[0] == pytest.approx(busy[1]) and busy[0] > 0.9
     tile = place("tile", prepared.observed.problem)
     cured = make_evaluate(prepared)(Change(placement=tile, placement_name="tile"))

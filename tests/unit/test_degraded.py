@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.diagnose import judge
+from tailback.diagnose import diagnose_cause
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.fabric.degraded import LEAST_GBPS
@@ -72,7 +72,9 @@ def test_healthy_and_slow_are_changes_one_undoes_the_other() -> None:
 def test_a_slow_cable_nobody_knows_of_is_found_with_its_rate() -> None:
     run = simulate(scenario([{"cable": "leaf01[12]", "rate": "20 Gb/s"}]))
     known = prepare(scenario([]))
-    diagnosis = judge(Run(known.scenario, run.tables, run.summary), make_evaluate(known), seeds=1)
+    diagnosis = diagnose_cause(
+        Run(known.scenario, run.tables, run.summary), make_evaluate(known), seeds=1
+    )
     assert diagnosis.cause == "slow-link" and diagnosis.basis == "hypothesis"
     assert "leaf01[12]" in diagnosis.headline or "→ leaf01" in diagnosis.headline
     assert any("One slow cable explains" in warning for warning in diagnosis.warnings)
@@ -80,7 +82,7 @@ def test_a_slow_cable_nobody_knows_of_is_found_with_its_rate() -> None:
 
 def test_a_slow_cable_that_is_known_is_charged() -> None:
     prepared = prepare(scenario([{"cable": "leaf01[12]", "rate": "20 Gb/s"}]))
-    diagnosis = judge(simulate(prepared), make_evaluate(prepared), seeds=1)
+    diagnosis = diagnose_cause(simulate(prepared), make_evaluate(prepared), seeds=1)
     bars = {bar.name: bar.delta_ps for bar in diagnosis.waterfall}
     assert diagnosis.cause == "slow-link" and bars["slow links"] > 0.2 * diagnosis.elapsed_ps
     assert diagnosis.basis == "re-simulation"
@@ -100,7 +102,9 @@ def test_jobs_nobody_knows_of_are_no_slow_cable() -> None:
     data = {"fabric": {"fat_tree": {**TREE, "aggregation": 4}}, "job": [mine, noise]}
     run = simulate(parse(data))
     known = prepare(parse({**data, "job": [mine]}))
-    diagnosis = judge(Run(known.scenario, run.tables, run.summary), make_evaluate(known), seeds=1)
+    diagnosis = diagnose_cause(
+        Run(known.scenario, run.tables, run.summary), make_evaluate(known), seeds=1
+    )
     assert diagnosis.cause == "other-traffic"
 
 

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from test_diagnose_runs import placement_run
 
-from tailback.diagnose.adapters import Adapters, slow_adapter
-from tailback.diagnose.by_rules import cause_of_rules
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.losses import Losses
+from tailback.diagnose.adapter_load import AdapterLoad, slow_adapter
+from tailback.diagnose.message_delays import MessageDelays
 from tailback.diagnose.model import Cause, Finding
+from tailback.diagnose.rule_verdict import cause_of_rules
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.run import Run
 
 CODE: dict[Cause, str] = {
@@ -37,24 +37,24 @@ def fired(**shares: float) -> list[Finding]:
 
 def lost(
     endpoint: float = 0.0, inside: float = 0.2, active: float = 0.9, late: float = 0.2
-) -> Losses:
-    return Losses(endpoint, inside, active, late, pl.DataFrame())
+) -> MessageDelays:
+    return MessageDelays(endpoint, inside, active, late, pl.DataFrame())
 
 
-ADAPTERS = Adapters(np.ones(8), np.ones(8), np.full(8, 0.95), np.full(8, 4))
-SLOW = Adapters(np.ones(8), np.ones(8), np.array([0.3] + [0.95] * 7), np.full(8, 4))
+ADAPTERS = AdapterLoad(np.ones(8), np.ones(8), np.full(8, 0.95), np.full(8, 4))
+SLOW = AdapterLoad(np.ones(8), np.ones(8), np.array([0.3] + [0.95] * 7), np.full(8, 4))
 
 
 @dataclass
 class Known:
     """What the rules' cause looks at. Costs are by cause: burden, and the longest time hot."""
 
-    losses: Losses | None = field(default_factory=lost)
+    losses: MessageDelays | None = field(default_factory=lost)
     one_cable: float = 0.0
     communication_fraction: float = 1.0
     wire_share: float = 0.2
     unsure_share: float = 0.0
-    adapters: Adapters = ADAPTERS
+    adapters: AdapterLoad = ADAPTERS
     costs: dict[Cause, tuple[float, float]] = field(default_factory=dict)
     routing: str = "adaptive"
 
@@ -71,7 +71,7 @@ class Known:
 
 
 def cause(findings: list[Finding], **known: Any) -> Cause:
-    return cause_of_rules(findings, cast(Evidence, Known(**known)))
+    return cause_of_rules(findings, cast(RunAnalysis, Known(**known)))
 
 
 BOTH = {"pattern": (0.5, 0.5), "placement": (0.1, 0.5)}
@@ -85,7 +85,7 @@ BOTH = {"pattern": (0.5, 0.5), "placement": (0.1, 0.5)}
         (lost(0.129, 0.071), "placement"),
     ],
 )
-def test_nodes_are_to_blame_where_most_is_lost_at_them(losses: Losses, told: Cause) -> None:
+def test_nodes_are_to_blame_where_most_is_lost_at_them(losses: MessageDelays, told: Cause) -> None:
     """However much they mark."""
     found = fired(pattern=0.8, placement=0.2)
     assert cause(found, losses=losses, costs=BOTH) == told
@@ -130,7 +130,7 @@ def test_our_own_traffic_must_be_there_to_fill_the_network(
     ],
 )
 def test_one_cable_is_to_blame_where_it_explains_who_is_late(
-    losses: Losses, one: float, told: Cause
+    losses: MessageDelays, one: float, told: Cause
 ) -> None:
     found = fired(pattern=0.5, placement=0.5)
     assert cause(found, losses=losses, one_cable=one, costs=BOTH) == told
@@ -165,7 +165,7 @@ def test_many_late_messages_that_no_cable_explains_are_other_traffic(
     ],
 )
 def test_without_a_tree_the_message_log_alone_tells(
-    losses: Losses, routing: str, told: Cause
+    losses: MessageDelays, routing: str, told: Cause
 ) -> None:
     assert cause([], losses=losses, routing=routing) == told
 

@@ -8,40 +8,40 @@ from typing import get_args
 import pytest
 from test_diagnose_runs import other_run, placement_run, slow_run
 
-from tailback.diagnose import judge
-from tailback.diagnose.confidence import CURVES, Doubt, doubt
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.hidden import Slow
+from tailback.diagnose import diagnose_cause
+from tailback.diagnose.confidence import CONFIDENCE_CURVES, VerdictBasis, assess_confidence
 from tailback.diagnose.model import Basis, Finding
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnose.slow_cables import SlowCableFit
 
 
 def test_there_is_a_curve_for_everything_a_verdict_can_rest_on() -> None:
-    assert set(CURVES) == set(get_args(Basis))
+    assert set(CONFIDENCE_CURVES) == set(get_args(Basis))
 
 
 @pytest.mark.parametrize("basis", get_args(Basis))
 def test_a_clearer_verdict_is_never_less_sure_and_none_is_certain(basis: Basis) -> None:
-    sure = [Doubt(basis, margin / 10).confidence for margin in range(11)]
+    sure = [VerdictBasis(basis, margin / 10).confidence for margin in range(11)]
     assert sure == sorted(sure)
     assert sure[0] > 0.2 and sure[-1] < 0.999
 
 
 def test_re_simulation_is_as_clear_as_the_lead_of_the_heaviest_cause() -> None:
-    evidence = Evidence(placement_run())
+    evidence = RunAnalysis(placement_run())
     cost = {"placement": 0.4, "pattern": 0.1}
-    told = doubt("placement", [], cost, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
+    told = assess_confidence("placement", [], cost, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
     assert told.basis == "re-simulation" and told.margin == pytest.approx(0.75)
     rest = {"placement": 0.01, "pattern": 0.0}
-    told = doubt("not-network", [], rest, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
+    told = assess_confidence("not-network", [], rest, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
     assert told.basis == "re-simulation, at rest" and told.margin == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(("fit", "margin"), [(1.0, 1.0), (0.85, 0.5), (0.7, 0.0), (0.35, 0.5)])
 def test_a_hypothesis_is_as_clear_as_its_fit(fit: float, margin: float) -> None:
     cause = "slow-link" if fit >= 0.7 else "other-traffic"
-    told = doubt(
-        cause, [], {cause: 0.5, "pattern": 0.0}, 0.5, Slow(((1, 10.0),), fit),
-        Evidence(slow_run()), worth=0.05,
+    told = assess_confidence(
+        cause, [], {cause: 0.5, "pattern": 0.0}, 0.5, SlowCableFit(((1, 10.0),), fit),
+        RunAnalysis(slow_run()), worth=0.05,
     )  # type: ignore[arg-type, dict-item]  # fmt: skip
     assert told.basis == "hypothesis" and told.margin == pytest.approx(margin)
 
@@ -69,9 +69,9 @@ def test_samples_alone_are_as_clear_as_the_lead_over_what_is_open(
     findings: dict[str, float], unsure: float, margin: float
 ) -> None:
     evidence = SimpleNamespace(unsure_share=unsure)
-    told = doubt("placement", found(**findings), {}, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
+    told = assess_confidence("placement", found(**findings), {}, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
     assert told.basis == "samples" and told.margin == pytest.approx(margin)
-    rest = doubt("not-network", [], {}, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
+    rest = assess_confidence("not-network", [], {}, 0.0, None, evidence, worth=0.05)  # type: ignore[arg-type]
     assert rest.basis == "samples, at rest" and rest.margin == pytest.approx(1 - unsure)
 
 
@@ -87,15 +87,15 @@ def test_traffic_of_others_that_the_scenario_knows_is_no_hypothesis(
     hidden: float, basis: Basis, margin: float
 ) -> None:
     cost = {"other-traffic": 0.6, "pattern": 0.15}
-    told = doubt("other-traffic", [], cost, hidden, None, None, worth=0.05)  # type: ignore[arg-type]
+    told = assess_confidence("other-traffic", [], cost, hidden, None, None, worth=0.05)  # type: ignore[arg-type]
     assert told.basis == basis and told.margin == pytest.approx(margin)
 
 
 def test_no_verdict_is_surer_than_a_hundred_scenarios_tell() -> None:
-    assert Doubt("re-simulation", 1.0).confidence == 0.99
+    assert VerdictBasis("re-simulation", 1.0).confidence == 0.99
 
 
 def test_samples_alone_are_less_sure_the_more_stays_open() -> None:
-    clear, thin = judge(other_run()), judge(other_run(seed=2, log=False))
+    clear, thin = diagnose_cause(other_run()), diagnose_cause(other_run(seed=2, log=False))
     assert clear.basis == thin.basis == "samples"
     assert 0 < clear.confidence < 1

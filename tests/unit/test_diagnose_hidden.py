@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.diagnose import judge
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.hidden import Slow, find_slow
-from tailback.diagnose.model import Bar, Diagnosis, Share
-from tailback.diagnose.verdict import costs, room
+from tailback.diagnose import diagnose_cause
+from tailback.diagnose.model import CauseShare, Diagnosis, WaterfallBar
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnose.slow_cables import SlowCableFit, find_slow_cables
+from tailback.diagnose.verdict import contention_scale, cost_shares
 from tailback.run import Run
 from tailback.scenario import Scenario, parse
 from tailback.simulate import make_evaluate, prepare, simulate
@@ -52,7 +52,7 @@ def seen_by_user(data: dict[str, Any]) -> tuple[Run, Scenario]:
 
 def diagnosed(data: dict[str, Any]) -> Diagnosis:
     run, known = seen_by_user(data)
-    return judge(run, make_evaluate(prepare(known)), seeds=1)
+    return diagnose_cause(run, make_evaluate(prepare(known)), seeds=1)
 
 
 @pytest.mark.parametrize("routing", ["random", "deterministic"])
@@ -67,10 +67,10 @@ def test_several_slow_cables_are_found_and_named(routing: str) -> None:
 
 def test_one_slow_cable_is_one() -> None:
     run, known = seen_by_user(with_slow(("leaf2[7]", "10 Gb/s"), engine={"routing": "random"}))
-    found = find_slow(Evidence(run), make_evaluate(prepare(known)))
+    found = find_slow_cables(RunAnalysis(run), make_evaluate(prepare(known)))
     assert found is not None and found.explains and len(found.cables) == 1
     link, gbps = found.cables[0]
-    assert Evidence(run).topology.name[link].startswith("leaf2[7]")
+    assert RunAnalysis(run).topology.name[link].startswith("leaf2[7]")
     assert gbps == pytest.approx(10.0, rel=0.2) and found.elapsed == pytest.approx(1.0, abs=0.05)
 
 
@@ -92,17 +92,17 @@ def test_other_traffic_is_not_several_slow_cables() -> None:
 
 
 def test_a_fit_does_not_explain_where_the_time_does_not_agree() -> None:
-    assert Slow(((1, 10.0),), 0.75, 1.1).explains
-    assert not Slow(((1, 10.0),), 0.65, 1.0).explains
-    assert not Slow(((1, 10.0),), 0.95, 0.7).explains
-    assert not Slow(((1, 10.0), (2, 10.0)), 0.8, 1.0).explains
+    assert SlowCableFit(((1, 10.0),), 0.75, 1.1).explains
+    assert not SlowCableFit(((1, 10.0),), 0.65, 1.0).explains
+    assert not SlowCableFit(((1, 10.0),), 0.95, 0.7).explains
+    assert not SlowCableFit(((1, 10.0), (2, 10.0)), 0.8, 1.0).explains
 
 
 def test_messages_that_are_not_late_acquit_a_cable() -> None:
     uniform = {"kind": "uniform", "ranks": 24, "size": "64 KiB", "messages": 40}
     data = with_slow(("leaf3[5]", "5 Gb/s"), job=[{"pattern": uniform}])
     run, _ = seen_by_user({**data, "engine": {"routing": "random"}})
-    evidence = Evidence(run)
+    evidence = RunAnalysis(run)
     assert evidence.losses is not None
     suspects = evidence.ways(evidence.losses.messages).suspects(4)
     names = [evidence.topology.name[link] for link, _ in suspects]
@@ -110,32 +110,34 @@ def test_messages_that_are_not_late_acquit_a_cable() -> None:
     assert evidence.one_cable > 0.3
 
 
-def bars(**elapsed: int) -> list[Bar]:
+def bars(**elapsed: int) -> list[WaterfallBar]:
     return [
-        Bar(name=name.replace("_", " "), elapsed_ps=ps, delta_ps=0, low_ps=0, high_ps=0, meaning="")
+        WaterfallBar(
+            name=name.replace("_", " "), elapsed_ps=ps, delta_ps=0, low_ps=0, high_ps=0, meaning=""
+        )
         for name, ps in elapsed.items()
     ]
 
 
 def test_no_more_is_charged_than_the_observed_time_has_room_for() -> None:
-    share = Share(cause="pattern", charged=0.5, low=0.5, high=0.5)
+    share = CauseShare(cause="pattern", charged=0.5, low=0.5, high=0.5)
     fits = bars(injection=90, other_traffic=99, observed=100)
-    assert room(fits) == 1.0 and room([]) == 1.0
+    assert contention_scale(fits) == 1.0 and contention_scale([]) == 1.0
     beyond = bars(injection=98, other_traffic=148, observed=100)
-    assert room(beyond) == pytest.approx(2 / 50)
-    assert costs([share], beyond, [], None)["pattern"] == pytest.approx(0.02)
+    assert contention_scale(beyond) == pytest.approx(2 / 50)
+    assert cost_shares([share], beyond, [], None)["pattern"] == pytest.approx(0.02)
 
 
 def test_the_message_log_tells_nodes_from_links() -> None:
     naive = {"kind": "reduce-naive", "ranks": 24, "size": "64 KiB", "arrays": 20}
     pattern = simulate(parse(scenario(job=[{"pattern": naive}])))
-    late = Evidence(pattern).losses
-    assert late is not None and late.at_nodes > 0.9 and late.endpoint > 0.5
+    late = RunAnalysis(pattern).losses
+    assert late is not None and late.endpoint_share > 0.9 and late.endpoint > 0.5
     static = simulate(parse(scenario(engine={"routing": "deterministic"})))
-    late = Evidence(static).losses
-    assert late is not None and late.at_nodes < 0.1 and late.inside > 0.05
+    late = RunAnalysis(static).losses
+    assert late is not None and late.endpoint_share < 0.1 and late.inside > 0.05
     ring = {"kind": "ring", "ranks": 24, "size": "1 MiB", "messages": 3}
     alone = simulate(parse(scenario(job=[{"pattern": ring}])))
-    late = Evidence(alone).losses
+    late = RunAnalysis(alone).losses
     assert late is not None and late.inside < 0.02
     assert np.isfinite(late.messages["expected"].to_numpy()).all()

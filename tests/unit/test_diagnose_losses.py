@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 from test_diagnose_runs import HOSTS, NODES, Flow, eject, endpoint_run, make_run
 
-from tailback.diagnose.adapters import Adapters, adapters, slow_adapter
-from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.adapter_load import AdapterLoad, adapter_load, slow_adapter
 from tailback.diagnose.fanin import fan_in
-from tailback.diagnose.losses import Losses, losses
+from tailback.diagnose.message_delays import MessageDelays, message_delays
 from tailback.diagnose.rules import RULES
-from tailback.diagnose.topology import Topology
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnose.topology import LinkTopology
 from tailback.run import Run
 
 PACKET_US = 0.32768
@@ -26,8 +26,8 @@ QUICK = Flow(5, HOSTS + 5, 30, first=0, last=0)
 """Takes what its bytes need and the latency of all ways over three switches: it loses nothing."""
 
 
-def lost(run: Run) -> Losses:
-    found = losses(run, Topology.of(run.tables))
+def lost(run: Run) -> MessageDelays:
+    found = message_delays(run, LinkTopology.of(run.tables))
     assert found is not None
     return found
 
@@ -36,7 +36,7 @@ def test_what_no_node_was_busy_for_is_lost_inside() -> None:
     found = lost(make_run([QUICK, Flow(0, HOSTS, 30, last=3)], {}))
     assert found.active == pytest.approx((10 + 40) / (2 * 200))
     assert found.inside == pytest.approx(found.active * 30 / 50) and found.endpoint == 0
-    assert found.late == 0.5 and found.at_nodes == 0
+    assert found.late == 0.5 and found.endpoint_share == 0
     assert found.messages["expected"].to_list() == pytest.approx([10e6, 10e6])
 
 
@@ -82,14 +82,14 @@ def test_the_slower_of_two_adapters_is_what_a_message_can_reach() -> None:
     links = run.tables["links"]
     rate = pl.when(pl.col("link") == eject(HOSTS)).then(50.0).otherwise(pl.col("rate_gbps"))
     run.tables["links"] = links.with_columns(rate_gbps=rate)
-    found = adapters(run)
+    found = adapter_load(run)
     assert found.fastest[[0, HOSTS]] == pytest.approx(2 * 30 * PACKET_US / 20)
     assert np.isnan(found.fastest[1]) and found.partners[[0, 1, HOSTS]].tolist() == [1, 0, 1]
     assert found.wire_ps[0] == pytest.approx(30 * PACKET_US * 1e6)
     # A header a packet takes its time as well.
     engine = run.scenario.engine.model_copy(update={"header": 1024})
     wide = replace(run, scenario=run.scenario.model_copy(update={"engine": engine}))
-    assert adapters(wide).wire_ps[0] == pytest.approx(1.25 * 30 * PACKET_US * 1e6)
+    assert adapter_load(wide).wire_ps[0] == pytest.approx(1.25 * 30 * PACKET_US * 1e6)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_one_slow_adapter_among_sound_ones(
     fastest: list[float], partners: int, slow: int | None
 ) -> None:
     n = len(fastest)
-    found = Adapters(np.ones(n), np.ones(n), np.array(fastest), np.full(n, partners))
+    found = AdapterLoad(np.ones(n), np.ones(n), np.array(fastest), np.full(n, partners))
     assert slow_adapter(found) == slow
 
 
@@ -130,11 +130,11 @@ def test_receiver_and_call_are_those_of_most_bytes() -> None:
 def test_from_eight_senders_on_it_is_many_to_one(senders: int, advice: str) -> None:
     share = round(20 * 30.5 / senders)
     flows = [Flow(HOSTS + n, 0, share, "sum", "MPI_Send") for n in range(senders)]
-    finding = RULES["TB001"](Evidence(make_run(flows, {eject(0): 0.95})))
+    finding = RULES["TB001"](RunAnalysis(make_run(flows, {eject(0): 0.95})))
     assert finding is not None and advice in finding.advice
 
 
 def test_a_run_without_a_log_has_no_losses() -> None:
     run = endpoint_run(log=False)
-    assert losses(run, Topology.of(run.tables)) is None
-    assert adapters(run).wire_ps.tolist() == [0.0] * NODES
+    assert message_delays(run, LinkTopology.of(run.tables)) is None
+    assert adapter_load(run).wire_ps.tolist() == [0.0] * NODES

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_diagnose_hidden import seen_by_user, with_slow
 
-from tailback.diagnose import judge
+from tailback.diagnose import diagnose_cause
 from tailback.diagnose.model import Finding
 
 TWO_LEVELS = {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 8}
@@ -34,7 +34,7 @@ def shared(tree: dict[str, int], seed: int) -> dict[str, Any]:
 
 def slow_links(data: dict[str, Any]) -> Finding | None:
     """What TB007 says of a bare run: nothing is simulated again."""
-    found = judge(seen_by_user(data)[0]).findings
+    found = diagnose_cause(seen_by_user(data)[0]).findings
     return next((finding for finding in found if finding.code == "TB007"), None)
 
 

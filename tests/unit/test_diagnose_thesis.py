@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.diagnose import judge
-from tailback.diagnose.evidence import Evidence
+from tailback.diagnose import diagnose_cause
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulate import make_evaluate, prepare, simulate
-from tailback.simulate.decoded import received
+from tailback.simulate.decode import decode_samples
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
 RING: list[dict[str, Any]] = [
@@ -47,13 +47,13 @@ def stencil_run() -> Run:
 
 
 def test_row_major_stencil_is_placement_rooted_at_leaf_up_links(stencil_run: Run) -> None:
-    diagnosis = judge(stencil_run)
+    diagnosis = diagnose_cause(stencil_run)
     assert diagnosis.cause == "placement" and diagnosis.sampling.sufficient
     finding = diagnosis.findings[0]
     assert finding.code == "TB002" and finding.share > 0.9
     assert set(finding.phases) == {"+y", "-y"}
     links = stencil_run.tables["links"].select("link", "tier", "direction")
-    roots = Evidence(stencil_run).roots.join(links, on="link")
+    roots = RunAnalysis(stencil_run).roots.join(links, on="link")
     up = roots.filter((pl.col("tier") == 1) & (pl.col("direction") == "up"))
     assert up["weight"].sum() > 0.9 * roots["weight"].sum()
     assert up["link"].n_unique() > 0.95 * 144 * 16
@@ -62,7 +62,7 @@ def test_row_major_stencil_is_placement_rooted_at_leaf_up_links(stencil_run: Run
 def test_naive_reduction_is_pattern_rooted_at_the_receiver() -> None:
     job = {"pattern": {"kind": "reduce-naive", "ranks": 1024, "size": "4 KiB", "arrays": 50}}
     prepared = scenario("full", [job])
-    diagnosis = judge(simulate(prepared), make_evaluate(prepared), seeds=1)
+    diagnosis = diagnose_cause(simulate(prepared), make_evaluate(prepared), seeds=1)
     assert diagnosis.cause == "pattern"
     root = diagnosis.findings[0].links[0]
     assert diagnosis.findings[0].code == "TB001" and root.name.endswith("→ n0000")
@@ -75,8 +75,8 @@ def test_naive_reduction_is_pattern_rooted_at_the_receiver() -> None:
 def test_ring_with_background_is_other_traffic() -> None:
     prepared = scenario("tapered", RING)
     run = simulate(prepared)
-    assert judge(run).cause == "other-traffic"
-    diagnosis = judge(run, make_evaluate(prepared), seeds=1)
+    assert diagnose_cause(run).cause == "other-traffic"
+    diagnosis = diagnose_cause(run, make_evaluate(prepared), seeds=1)
     assert diagnosis.cause == "other-traffic"
     finding = diagnosis.findings[0]
     assert finding.code == "TB003"
@@ -105,13 +105,15 @@ def test_six_bits_a_packet_lead_to_the_same_verdicts(cause: str) -> None:
         )
     )  # fmt: skip
     evaluate = make_evaluate(prepared) if cause == "other-traffic" else None
-    diagnosis = judge(received(simulate(prepared), prepared.fabric), evaluate, seeds=1)
+    diagnosis = diagnose_cause(
+        decode_samples(simulate(prepared), prepared.fabric), evaluate, seeds=1
+    )
     assert diagnosis.cause == diagnosis.findings[0].cause == cause
     assert diagnosis.sampling.header_bits == 6
 
 
 def test_ring_alone_is_the_adapters_own_rate() -> None:
-    diagnosis = judge(simulate(scenario("tapered", RING[:1])))
+    diagnosis = diagnose_cause(simulate(scenario("tapered", RING[:1])))
     assert diagnosis.cause == "injection"
     # Three messages of 128 KiB at 100 Gb/s in 35.2 µs.
     assert "TB008" in {finding.code for finding in diagnosis.findings}

@@ -20,18 +20,18 @@ from test_diagnose_runs import (
     ups,
 )
 
-from tailback.diagnose.activity import Activity
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.topology import DOWN, FLAT, UP, Topology
-from tailback.diagnose.trees import grow
+from tailback.diagnose.activity import MessageActivity
+from tailback.diagnose.congestion_trees import build_forest
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnose.topology import DOWN, FLAT, UP, LinkTopology
 
 
-def drawn(edges: list[tuple[int, int]], direction: int = FLAT) -> Topology:
+def drawn(edges: list[tuple[int, int]], direction: int = FLAT) -> LinkTopology:
     """A graph of switches, all links of one direction; vertex numbers as given."""
     src, dst = (np.array(column, np.int64) for column in zip(*edges, strict=True))
     n, vertices = len(edges), int(max(src.max(), dst.max())) + 1
     none = np.zeros(n, np.bool_)
-    return Topology(
+    return LinkTopology(
         src, dst, np.ones(n, np.int64), np.full(n, direction), none, none, np.full(n, 100.0),
         [str(edge) for edge in edges], np.arange(n), np.zeros(0, np.int64),
         np.concatenate([[0], np.cumsum(np.bincount(src, minlength=vertices))]),
@@ -39,10 +39,10 @@ def drawn(edges: list[tuple[int, int]], direction: int = FLAT) -> Topology:
     )  # fmt: skip
 
 
-def forest_of(topology: Topology, fraction: list[float], traffic: list[float] | None = None):  # type: ignore[no-untyped-def]
+def forest_of(topology: LinkTopology, fraction: list[float], traffic: list[float] | None = None):  # type: ignore[no-untyped-def]
     f = np.array(fraction)
     t = np.full(len(f), 100.0) if traffic is None else np.array(traffic)
-    return grow(topology, f > 0.1, f, t, f * t)
+    return build_forest(topology, f > 0.1, f, t, f * t)
 
 
 def test_a_chain_has_its_root_at_the_end() -> None:
@@ -70,9 +70,9 @@ def test_a_trickle_onto_a_congested_link_does_not_explain_a_dark_one() -> None:
 def test_static_routes_may_all_go_one_way() -> None:
     topology = drawn([(0, 1), (1, 2), (1, 3)])
     f, t = np.array([0.9, 0.9, 0.0]), np.array([10.0, 10.0, 990.0])
-    assert grow(topology, f > 0.1, f, t, f * t).root.tolist() == [True, True]
+    assert build_forest(topology, f > 0.1, f, t, f * t).root.tolist() == [True, True]
     one_way = np.array([True, False, False])
-    assert grow(topology, f > 0.1, f, t, f * t, one_way).root.tolist() == [False, True]
+    assert build_forest(topology, f > 0.1, f, t, f * t, one_way).root.tolist() == [False, True]
 
 
 def test_traffic_does_not_go_back_nor_up_again() -> None:
@@ -95,7 +95,7 @@ def test_nothing_congested_gives_an_empty_forest() -> None:
 
 
 def test_endpoint_tree_reaches_back_to_the_up_links() -> None:
-    evidence = Evidence(endpoint_run())
+    evidence = RunAnalysis(endpoint_run())
     view = evidence.views[0]
     assert view.roots["link"].to_list() == [eject(0)]
     waiting = set(view.forest.waiting(eject(0)).tolist())
@@ -105,7 +105,7 @@ def test_endpoint_tree_reaches_back_to_the_up_links() -> None:
 
 
 def test_bundles_are_what_routing_spreads_over() -> None:
-    t = Topology.of(placement_run().tables)
+    t = LinkTopology.of(placement_run().tables)
     assert len({int(t.bundle[e]) for e in ups(0)}) == 1
     assert len({int(t.bundle[e]) for e in downs(0)}) == 1
     assert t.bundle[ups(0)[0]] != t.bundle[ups(1)[0]]
@@ -115,17 +115,17 @@ def test_bundles_are_what_routing_spreads_over() -> None:
 def test_a_link_with_few_samples_is_judged_with_its_bundle() -> None:
     # About 5 hop samples on each up-link, 20 on the bundle.
     run = make_run([Flow(0, HOSTS, 64)], dict.fromkeys(ups(0), 1.0))
-    whole = Evidence(run).whole
+    whole = RunAnalysis(run).whole
     assert (whole.samples[ups(0)] < 12).all()
     assert whole.congested[ups(0)].sum() >= 3
-    assert Evidence(sparse_run()).whole.congested.sum() == 0
+    assert RunAnalysis(sparse_run()).whole.congested.sum() == 0
 
 
 def test_phases_get_trees_of_their_own() -> None:
     flows = [Flow(n, HOSTS + n, 305, "+y") for n in range(HOSTS)]
     flows += [Flow(16 + n, 24 + n, 305, "-y") for n in range(HOSTS)]
     hot = {("+y", e): 0.8 for e in ups(0)} | {("-y", e): 0.8 for e in ups(2)}
-    evidence = Evidence(make_run(flows, hot))
+    evidence = RunAnalysis(make_run(flows, hot))
     assert {view.name for view in evidence.views} == {"+y", "-y"}
     roots = {view.name: set(view.roots["link"]) for view in evidence.views}
     assert roots == {"+y": set(ups(0)), "-y": set(ups(2))}
@@ -137,14 +137,14 @@ def test_a_phase_may_wait_for_another_phase() -> None:
     flows = [Flow(n, 0, share, "a") for n in range(HOSTS, 32)]
     flows += [Flow(n, 1 + n % 7, 60, "b") for n in range(HOSTS, 16)]
     hot = {eject(0): 0.95, **dict.fromkeys(downs(0), 0.8)}
-    evidence = Evidence(make_run(flows, hot))
+    evidence = RunAnalysis(make_run(flows, hot))
     b = next(view for view in evidence.views if view.name == "b")
     assert b.roots["link"].to_list() == [eject(0)]
 
 
 def test_activity_counts_only_the_time_messages_were_under_way() -> None:
     run = make_run([Flow(0, 8, 20, first=2, last=3), Flow(1, 9, 20, first=6, last=6)], {})
-    activity = Activity(run.tables, Topology.of(run.tables))
+    activity = MessageActivity(run.tables, LinkTopology.of(run.tables))
     links = np.array([eject(8), LINK[leaf(0), spine(0)], eject(5)])
     window = 10_000_000
     whole = activity.time_ps(links, np.zeros(3, np.int64), np.full(3, 20 * window))
@@ -163,9 +163,9 @@ def test_a_short_burst_in_a_long_window_still_fills_the_link() -> None:
         run.tables["windows"].head(1).with_columns(end_ps=pl.lit(end, pl.UInt64))
     )
     run.tables["samples"] = run.tables["samples"].with_columns(window=pl.lit(0, pl.UInt32))
-    assert set(Evidence(run).roots["verdict"]) == {"ours"}
+    assert set(RunAnalysis(run).roots["verdict"]) == {"ours"}
     run.tables["messages"] = run.tables["messages"].clear()
-    assert set(Evidence(run).roots["verdict"]) == {"others"}
+    assert set(RunAnalysis(run).roots["verdict"]) == {"others"}
 
 
 def test_others_are_blamed_only_when_nothing_of_ours_is_in_the_way() -> None:
@@ -177,6 +177,6 @@ def test_others_are_blamed_only_when_nothing_of_ours_is_in_the_way() -> None:
     flows += [Flow(HOSTS + n, 16 + n, fill) for n in range(HOSTS)]
     flows += [Flow(HOSTS + n, 24 + n, fill) for n in range(HOSTS)]
     hot = dict.fromkeys(ups(0), 0.9) | dict.fromkeys(downs(1), 0.2)
-    roots = Evidence(make_run(flows, hot)).roots
+    roots = RunAnalysis(make_run(flows, hot)).roots
     assert set(roots["verdict"]) == {"ours"}
     assert set(roots["link"]) == set(downs(1))

@@ -21,7 +21,7 @@ from test_diagnose_runs import (
     sparse_run,
 )
 
-from tailback.diagnose import diagnose, judge
+from tailback.diagnose import diagnose, diagnose_cause
 from tailback.diagnose.model import Diagnosis
 from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
@@ -82,7 +82,7 @@ def test_rules_alone_give_the_cause(make, cause: str) -> None:  # type: ignore[n
 def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
     run = placement_run()
     evaluate, asked = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
-    bars = judge(run, evaluate, seeds=3).waterfall
+    bars = diagnose_cause(run, evaluate, seeds=3).waterfall
     assert [bar.name for bar in bars] == [
         "ideal", "paths", "injection", "pattern", "placement", "routing", "slow links",
         "other traffic", "observed",
@@ -99,7 +99,7 @@ def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
 def test_all_five_steps_with_static_routing_and_background() -> None:
     run = placement_run(background=True, routing="deterministic")
     evaluate, asked = answers(run, 0.4, 0.45, 0.5, 0.9, 1.0)
-    diagnosis = judge(run, evaluate, seeds=2)
+    diagnosis = diagnose_cause(run, evaluate, seeds=2)
     deltas = {bar.name: bar.delta_ps / TOTAL for bar in diagnosis.waterfall}
     assert deltas["routing"] == pytest.approx(0.4) and deltas["other traffic"] == pytest.approx(0.1)
     assert diagnosis.cause == "routing" and "Static routing" in diagnosis.headline
@@ -109,14 +109,14 @@ def test_all_five_steps_with_static_routing_and_background() -> None:
 
 def test_deltas_are_taken_within_a_repetition() -> None:
     run = placement_run()
-    bars = judge(run, answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)[0], seeds=3).waterfall
+    bars = diagnose_cause(run, answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)[0], seeds=3).waterfall
     placement = next(bar for bar in bars if bar.name == "placement")
     assert placement.low_ps == placement.high_ps == placement.delta_ps
 
 
 def test_shorter_paths_of_the_ideal_switch_are_no_gain() -> None:
     run = placement_run()
-    bars = judge(run, answers(run, 0.5, 0.45, 1.0, 1.0, 1.0)[0], seeds=1).waterfall
+    bars = diagnose_cause(run, answers(run, 0.5, 0.45, 1.0, 1.0, 1.0)[0], seeds=1).waterfall
     step = {bar.name: bar.delta_ps for bar in bars}
     assert step["pattern"] == 0 and step["placement"] == pytest.approx(0.5 * TOTAL)
 
@@ -133,21 +133,21 @@ def test_congestion_that_costs_nothing_is_not_the_network() -> None:
 
 def test_time_decides_where_it_contradicts_the_trees() -> None:
     run = endpoint_run()
-    diagnosis = judge(run, answers(run, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1)
+    diagnosis = diagnose_cause(run, answers(run, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1)
     assert diagnosis.cause == "placement"
     said = next(warning for warning in diagnosis.warnings if "time decides" in warning)
     # What the rules say rests on the message log, where there is one, as much as on trees.
     assert said.startswith("Congestion trees and message log point to pattern first")
     bare = dataclasses.replace(run, tables={**run.tables, "messages": run.tables["messages"][:0]})
-    warnings = judge(bare, answers(bare, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1).warnings
+    warnings = diagnose_cause(bare, answers(bare, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1).warnings
     assert any(text.startswith("Congestion trees point to") for text in warnings), warnings
     assert "50 %" in diagnosis.headline
 
 
 def test_small_losses_without_any_tree_are_not_the_network() -> None:
     run = quiet_run()
-    small = judge(run, answers(run, 0.9, 0.9, 1.0, 1.0, 1.0)[0], seeds=1)
-    large = judge(run, answers(run, 0.6, 0.6, 1.0, 1.0, 1.0)[0], seeds=1)
+    small = diagnose_cause(run, answers(run, 0.9, 0.9, 1.0, 1.0, 1.0)[0], seeds=1)
+    large = diagnose_cause(run, answers(run, 0.6, 0.6, 1.0, 1.0, 1.0)[0], seeds=1)
     assert (small.cause, large.cause) == ("not-network", "placement")
     assert "too short" in small.warnings[0] and "too short" in large.headline
     # Placement costs latency, too, where a path visits more switches.
@@ -157,14 +157,14 @@ def test_small_losses_without_any_tree_are_not_the_network() -> None:
 @pytest.mark.parametrize(("ideal", "cause"), [(0.86, "not-network"), (0.84, "placement")])
 def test_queues_too_short_to_count_cost_at_most_15_percent(ideal: float, cause: str) -> None:
     run = quiet_run()
-    assert judge(run, answers(run, ideal, ideal, 1.0, 1.0, 1.0)[0], seeds=1).cause == cause
+    assert diagnose_cause(run, answers(run, ideal, ideal, 1.0, 1.0, 1.0)[0], seeds=1).cause == cause
 
 
 def test_a_rule_that_sees_no_congestion_is_not_left_beside_a_verdict_that_does() -> None:
     """Where few packets meet congestion TB004 fires, and the time may say otherwise."""
     scenario = load(EXAMPLES / "congestion" / "hot-spot.toml")
     prepared = prepare(scenario)
-    diagnosis = judge(simulate(prepared), make_evaluate(prepared), seeds=1)
+    diagnosis = diagnose_cause(simulate(prepared), make_evaluate(prepared), seeds=1)
     assert diagnosis.cause == "other-traffic"
     # The finding that says so instead names the cause of the headline.
     assert [(f.code, f.cause) for f in diagnosis.findings] == [("TB000", "other-traffic")]
@@ -181,10 +181,10 @@ def test_compute_bound_runs_are_not_the_network() -> None:
 def test_a_small_share_of_the_time_counts_where_it_is_much_of_the_communication() -> None:
     # The miniGhost case: contention takes 4.2 % of a time step that is nearly all computation.
     busy, idle = placement_run(wait=0.1), placement_run(wait=0.9)
-    some = judge(busy, answers(busy, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
-    little = judge(idle, answers(idle, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
+    some = diagnose_cause(busy, answers(busy, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
+    little = diagnose_cause(idle, answers(idle, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
     assert (some.cause, little.cause) == ("placement", "not-network")
-    least = judge(busy, answers(busy, 0.985, 0.985, 1.0, 1.0, 1.0)[0], seeds=1)
+    least = diagnose_cause(busy, answers(busy, 0.985, 0.985, 1.0, 1.0, 1.0)[0], seeds=1)
     assert least.cause == "not-network"
 
 
@@ -200,7 +200,7 @@ def test_the_best_placement_is_a_step_of_its_own() -> None:
         return dataclasses.replace(run, summary=summary)
 
     nodes = np.arange(32, dtype=np.uint32)
-    diagnosis = judge(run, evaluate, placements={"bad": nodes, "good": nodes}, seeds=1)
+    diagnosis = diagnose_cause(run, evaluate, placements={"bad": nodes, "good": nodes}, seeds=1)
     deltas = {bar.name: bar.delta_ps / TOTAL for bar in diagnosis.waterfall}
     assert deltas["network"] == pytest.approx(0.05) and deltas["placement"] == pytest.approx(0.4)
     share = next(share for share in diagnosis.shares if share.cause == "placement")
@@ -218,7 +218,7 @@ def test_a_placement_better_than_all_that_are_tried_is_not_to_blame() -> None:
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(1.2 * TOTAL)})
 
     nodes = np.arange(32, dtype=np.uint32)
-    diagnosis = judge(run, evaluate, placements={"worse": nodes}, seeds=2)
+    diagnosis = diagnose_cause(run, evaluate, placements={"worse": nodes}, seeds=2)
     assert diagnosis.cause == "not-network"
     bars = {bar.name: bar for bar in diagnosis.waterfall}
     assert bars["network"].elapsed_ps == bars["placement"].elapsed_ps
@@ -242,7 +242,7 @@ def test_the_network_itself_is_not_called_the_placement_as_it_is() -> None:
             summary = {**run.summary, "elapsed_ps": round(share * TOTAL)}
             return dataclasses.replace(run, summary=summary)
 
-        diagnosis = judge(run, evaluate, placements={"other": nodes}, seeds=1)
+        diagnosis = diagnose_cause(run, evaluate, placements={"other": nodes}, seeds=1)
         assert diagnosis.cause == "placement" and words in diagnosis.headline
 
 
@@ -250,10 +250,10 @@ def test_the_placement_in_use_is_no_other_that_was_tried() -> None:
     run = placement_run()
     nodes = np.arange(32, dtype=np.uint32)
     evaluate, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
-    only = judge(run, evaluate, placements={"block": nodes}, seeds=1)
+    only = diagnose_cause(run, evaluate, placements={"block": nodes}, seeds=1)
     assert "(no placement but the one in use was tried)" in only.headline
     assert "tried too" not in only.headline
-    both = judge(run, evaluate, placements={"block": nodes, "tile": nodes}, seeds=1)
+    both = diagnose_cause(run, evaluate, placements={"block": nodes, "tile": nodes}, seeds=1)
     assert "under the best placement tried too" in both.headline
 
 
@@ -270,7 +270,7 @@ def test_slow_cables_that_a_scenario_states_are_named() -> None:
         share = 0.6 if change.network != "as-is" else 1.0
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(share * TOTAL)})
 
-    diagnosis = judge(run, evaluate, seeds=1)
+    diagnosis = diagnose_cause(run, evaluate, seeds=1)
     assert diagnosis.cause == "slow-link"
     assert [name.split(" ")[0] for name in diagnosis.slow_links] == ports
     assert "serve less than they should (" in diagnosis.headline
@@ -289,7 +289,7 @@ def test_shares_show_that_the_order_matters() -> None:
         share = {"no-contention": 0.5, "star": 0.5}.get(change.network, 1.0 if both else 0.6)
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(share * TOTAL)})
 
-    shares = {share.cause: share for share in judge(run, evaluate, seeds=1).shares}
+    shares = {share.cause: share for share in diagnose_cause(run, evaluate, seeds=1).shares}
     assert shares["routing"].charged == 0 and shares["routing"].removed == pytest.approx(0.4)
     assert shares["other-traffic"].charged == pytest.approx(0.4)
     assert shares["other-traffic"].removed == pytest.approx(0.4)
@@ -297,34 +297,37 @@ def test_shares_show_that_the_order_matters() -> None:
 
 def test_what_nobody_knows_of_goes_to_what_the_samples_show() -> None:
     run = other_run(log=False)
-    diagnosis = judge(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
+    diagnosis = diagnose_cause(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
     assert diagnosis.cause == "other-traffic" and diagnosis.basis == "hypothesis"
     # Nor is a cable called slow without a message log: others may fill one link of several.
     slow = slow_run(log=False)
-    assert judge(slow, answers(slow, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1).cause == "other-traffic"
+    assert (
+        diagnose_cause(slow, answers(slow, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1).cause
+        == "other-traffic"
+    )
 
 
 def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:
     run = placement_run()
-    slow = judge(run, answers(run, 0.5, 0.55, 1.3, 1.3, 1.3)[0], seeds=2)
+    slow = diagnose_cause(run, answers(run, 0.5, 0.55, 1.3, 1.3, 1.3)[0], seeds=2)
     assert any("30 % longer than the run" in warning for warning in slow.warnings)
     assert slow.waterfall[-1].delta_ps < 0
-    wrong = judge(run, answers(run, 0.5, 0.55, 1.11, 1.11, 1.11)[0], seeds=2)
+    wrong = diagnose_cause(run, answers(run, 0.5, 0.55, 1.11, 1.11, 1.11)[0], seeds=2)
     assert any("11 % longer than the run" in warning for warning in wrong.warnings)
-    good = judge(run, answers(run, 0.5, 0.55, 1.09, 1.09, 1.09)[0], seeds=2)
+    good = diagnose_cause(run, answers(run, 0.5, 0.55, 1.09, 1.09, 1.09)[0], seeds=2)
     assert not any("longer than the run" in warning for warning in good.warnings)
 
 
 def test_time_that_nothing_explains_is_said() -> None:
     run = quiet_run(log=False)
-    diagnosis = judge(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
+    diagnosis = diagnose_cause(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
     assert any("40 % of the time is not explained" in warning for warning in diagnosis.warnings)
 
 
 def test_progress_goes_from_nothing_to_nearly_done() -> None:
     run, seen = placement_run(), []
     evaluate, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
-    judge(run, evaluate, seeds=2, progress=lambda text, share: seen.append((text, share)))
+    diagnose_cause(run, evaluate, seeds=2, progress=lambda text, share: seen.append((text, share)))
     assert seen[0][1] == 0.0 and all(0 <= share < 1 for _, share in seen)
     assert any("placement" in text for text, _ in seen)
 

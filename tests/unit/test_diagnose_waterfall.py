@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 from test_diagnose_runs import LINE_PACKETS, Flow, eject, line_run, make_run, placement_run, ups
 
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.measure import _growth
-from tailback.diagnose.model import Bar, Finding
-from tailback.diagnose.verdict import costs, judge
-from tailback.diagnose.waterfall import _best_rule, build, overshoot, unexplained
+from tailback.diagnose.model import Finding, WaterfallBar
+from tailback.diagnose.root_utilization import _growth
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnose.verdict import cost_shares, diagnose_cause
+from tailback.diagnose.waterfall import (
+    _best_rule,
+    build_waterfall,
+    overshoot_share,
+    unexplained_share,
+)
 from tailback.evaluate import Change, Evaluate
 from tailback.run import Run
 from tailback.scenario import Degraded
@@ -23,17 +28,22 @@ def timed(run: Run, elapsed_ps: int) -> Run:
     return replace(run, summary={**run.summary, "elapsed_ps": elapsed_ps})
 
 
-def observed(low_ps: int, delta_ps: int, high_ps: int) -> list[Bar]:
+def observed(low_ps: int, delta_ps: int, high_ps: int) -> list[WaterfallBar]:
     return [
-        Bar(name="observed", elapsed_ps=100, delta_ps=delta_ps, low_ps=low_ps, high_ps=high_ps,
-            meaning="")
+        WaterfallBar(name="observed", elapsed_ps=100, delta_ps=delta_ps, low_ps=low_ps,
+            high_ps=high_ps, meaning="")
     ]  # fmt: skip
 
 
 def test_what_a_repetition_may_differ_by_is_neither_hidden_nor_a_wrong_model() -> None:
-    assert unexplained(observed(5, 20, 40)) == 0.05 and overshoot(observed(5, 20, 40)) == 0
-    assert overshoot(observed(-40, -20, -10)) == 0.1 and unexplained(observed(-40, -20, -10)) == 0
-    assert unexplained(observed(-5, 20, 40)) == overshoot(observed(-40, -20, 5)) == 0
+    assert (
+        unexplained_share(observed(5, 20, 40)) == 0.05 and overshoot_share(observed(5, 20, 40)) == 0
+    )
+    assert (
+        overshoot_share(observed(-40, -20, -10)) == 0.1
+        and unexplained_share(observed(-40, -20, -10)) == 0
+    )
+    assert unexplained_share(observed(-5, 20, 40)) == overshoot_share(observed(-40, -20, 5)) == 0
 
 
 def test_a_step_shows_its_smallest_and_largest_delta() -> None:
@@ -45,18 +55,20 @@ def test_a_step_shows_its_smallest_and_largest_delta() -> None:
         times = [50, 60, 55] if alone else [110, 130, 150]
         return timed(run, times[change.seed_offset] * unit)
 
-    bars = {bar.name: bar for bar in build(run, evaluate, 3)[0]}
+    bars = {bar.name: bar for bar in build_waterfall(run, evaluate, 3)[0]}
     step = bars["placement"]
     assert (step.low_ps, step.delta_ps, step.high_ps) == (60 * unit, 75 * unit, 95 * unit)
     # The run took 200 units: what is left over is 90, 70 and 50 of them.
     assert (bars["observed"].low_ps, bars["observed"].high_ps) == (50 * unit, 90 * unit)
-    assert unexplained(list(bars.values())) == 0.25
+    assert unexplained_share(list(bars.values())) == 0.25
 
 
 def test_the_busiest_adapters_bytes_are_a_step_before_all_contention() -> None:
     """580 packets of 0.32768 µs each, longer than the ideal network's share of the time."""
     run = line_run()
-    bars = {bar.name: bar for bar in build(run, lambda change: timed(run, 120_000_000), 1)[0]}
+    bars = {
+        bar.name: bar for bar in build_waterfall(run, lambda change: timed(run, 120_000_000), 1)[0]
+    }
     assert bars["ideal"].elapsed_ps == 120_000_000
     assert bars["injection"].elapsed_ps == 580 * 327_680
     assert bars["injection"].delta_ps == 580 * 327_680 - 120_000_000
@@ -78,7 +90,7 @@ def test_what_is_taken_away_alone_is_taken_from_everything() -> None:
         return timed(run, round(share * run.elapsed_ps))
 
     other = {"other": np.arange(32, dtype=np.uint32)}
-    shares = {share.cause: share for share in build(run, evaluate, 1, None, other)[1]}
+    shares = {share.cause: share for share in build_waterfall(run, evaluate, 1, None, other)[1]}
     assert shares["slow-link"].removed == pytest.approx(0.1)
     assert shares["slow-link"].charged == pytest.approx(0.1)
     assert shares["other-traffic"].removed == pytest.approx(0.3)
@@ -115,7 +127,7 @@ def test_what_is_hidden_is_shared_out_once() -> None:
         Finding.model_validate({**blank, "cause": cause, "share": share})
         for cause, share in (("other-traffic", 0.3), ("slow-link", 0.1))
     ]
-    assert costs([], hidden, found, None) == pytest.approx(
+    assert cost_shares([], hidden, found, None) == pytest.approx(
         {"other-traffic": 0.15, "slow-link": 0.05}
     )
 
@@ -123,7 +135,7 @@ def test_what_is_hidden_is_shared_out_once() -> None:
 def test_findings_are_in_the_order_of_their_shares() -> None:
     flows = [Flow(n, 8 + n, 305) for n in range(8)] + [Flow(16 + n, 24, 76) for n in range(8)]
     run = make_run(flows, dict.fromkeys(ups(0), 0.85) | {eject(24): 0.95})
-    found = judge(run).findings
+    found = diagnose_cause(run).findings
     assert [finding.code for finding in found] == ["TB002", "TB001"]
     assert found[0].share > 0.6 > 0.3 > found[1].share
 
@@ -134,7 +146,7 @@ def test_of_the_slow_links_stated_those_of_our_traffic_are_named(
 ) -> None:
     """Leaf 0 sends to leaf 1; where no link that is stated carries that, all of them are named."""
     run = placement_run(log=False)
-    name = Evidence(run).topology.name
+    name = RunAnalysis(run).topology.name
     ports = {leaf: name[ups(leaf)[0]].partition(" ")[0] for leaf in leaves}
     stated = [
         Degraded.model_validate({"cable": port, "rate": "10 Gb/s"}) for port in ports.values()
@@ -145,12 +157,12 @@ def test_of_the_slow_links_stated_those_of_our_traffic_are_named(
     def evaluate(change: Change) -> Run:
         return timed(run, round((1.0 if change.network == "as-is" else 0.5) * run.elapsed_ps))
 
-    diagnosis = judge(run, evaluate, seeds=1)
+    diagnosis = diagnose_cause(run, evaluate, seeds=1)
     assert diagnosis.cause == "slow-link"
     assert diagnosis.slow_links == [name[ups(leaf)[0]] for leaf in named]
 
 
-def filled(shares: list[float], dark: list[int]) -> Evidence:
+def filled(shares: list[float], dark: list[int]) -> RunAnalysis:
     """Up-links of leaf 0 that carry so much of their line rate, some of them congested."""
     flows = [
         Flow(at, 8 + at, round(100 * LINE_PACKETS * share), last=99, spine=at)
@@ -159,7 +171,7 @@ def filled(shares: list[float], dark: list[int]) -> Evidence:
     # Nodes of another leaf are not late.
     quick = round(10 * LINE_PACKETS)
     flows += [Flow(16 + at, 24 + at, quick, last=9, spine=at) for at in range(4)]
-    return Evidence(make_run(flows, {ups(0)[at]: 0.85 for at in dark}, windows=100))
+    return RunAnalysis(make_run(flows, {ups(0)[at]: 0.85 for at in dark}, windows=100))
 
 
 def test_a_link_fuller_than_its_full_bundle_is_no_imbalance() -> None:

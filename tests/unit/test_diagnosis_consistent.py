@@ -17,11 +17,11 @@ from test_diagnose_verdict import TOTAL
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from report_data import make_diagnosis, make_run
 from tailback.cli.render import diagnosis_lines
-from tailback.diagnose import Diagnosis, diagnose, judge
-from tailback.diagnose.decided import CODE
-from tailback.diagnose.model import Candidate, Share
+from tailback.diagnose import Diagnosis, diagnose, diagnose_cause
+from tailback.diagnose.cause_finding import CODE
+from tailback.diagnose.model import Candidate, CauseShare
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy import Means, recommend, treat
+from tailback.remedy import RemedyContext, find_remedy, recommend
 from tailback.run import Run
 
 
@@ -77,7 +77,7 @@ def test_a_remedy_without_a_proof_that_it_helps_is_refused(told: Diagnosis) -> N
 
 def test_what_makes_a_run_slower_takes_no_cause_away() -> None:
     with pytest.raises(ValidationError, match="removing routing cannot save"):
-        Share(cause="routing", charged=0.3, low=0.3, high=0.3, removed=-2.6)
+        CauseShare(cause="routing", charged=0.3, low=0.3, high=0.3, removed=-2.6)
 
 
 def beside_others(run: Run, adaptive: float) -> Evaluate:
@@ -155,10 +155,10 @@ def test_a_proof_below_the_ideal_is_none() -> None:
         elapsed = round(share * TOTAL)
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
 
-    judged = judge(run, evaluate, seeds=1)
+    judged = diagnose_cause(run, evaluate, seeds=1)
     nodes = {"near": np.arange(32, dtype=np.uint32)}
-    means = Means(evaluate, placements=nodes, kinds=frozenset({"placement"}))
-    found = treat(run, judged, means, seeds=1).remedy
+    means = RemedyContext(evaluate, placements=nodes, kinds=frozenset({"placement"}))
+    found = find_remedy(run, judged, means, seeds=1).remedy
     assert found is not None and found.cure == ""
     near = next(c for c in found.candidates if c.name == "near")
     assert near.elapsed_ps == 0 and "less than the ideal" in near.error
@@ -170,7 +170,7 @@ def test_a_run_quicker_than_the_model_bounds_the_ideal() -> None:
     def evaluate(change: Change) -> Run:
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(1.3 * TOTAL)})
 
-    found = judge(run, evaluate, seeds=1)
+    found = diagnose_cause(run, evaluate, seeds=1)
     assert found.ideal_ps == run.elapsed_ps
     assert any("longer than the run" in warning for warning in found.warnings)
 
@@ -184,7 +184,7 @@ def test_a_cause_that_only_the_time_tells_is_listed() -> None:
         elapsed = round(share * TOTAL)
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
 
-    found = judge(run, evaluate, seeds=1)
+    found = diagnose_cause(run, evaluate, seeds=1)
     assert found.cause == "placement"
     assert (found.findings[0].code, found.findings[0].cause) == (CODE, "placement")
     assert "60 % of the time" in found.findings[0].explanation
@@ -199,5 +199,5 @@ def test_other_kinds_that_are_worse_say_nothing_against_a_placement() -> None:
     big = TOTAL
     tried = [cure("block", "placement", big), cure("tile", "placement", round(0.7 * big)),
              cure("adaptive-routing", "routing", 3 * big)]  # fmt: skip
-    remedy = recommend(run, judge(run), tried)
+    remedy = recommend(run, diagnose_cause(run), tried)
     assert remedy is not None and remedy.cure == "tile" and "worse" not in remedy.action

@@ -16,7 +16,7 @@ import diagnosis_observe
 import diagnosis_suite
 
 from tailback.run import Run
-from tailback.simulate.decoded import received
+from tailback.simulate.decode import decode_samples
 from tailback.telemetry.estimate import link_estimates
 
 
@@ -94,7 +94,7 @@ def test_every_scheme_sees_the_same_packets(case: diagnosis_suite.Case, whole: R
         joined = diagnosis_observe.join(runs, known)
         assert joined.elapsed_ps == whole.elapsed_ps
         assert joined.tables["packets"]["packet"].is_unique().all()
-        six = link_estimates(received(joined).tables["samples"])
+        six = link_estimates(decode_samples(joined).tables["samples"])
         both = full.join(six, on="link", suffix="_six").filter(pl.col("packets") > 300)
         off = (both["packets_six"] - both["packets"]) / both["packets_se_six"].clip(lower_bound=1)
         assert both.height > 50 and float(off.abs().median() or 9) < 1.2  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def test_every_scheme_sees_the_same_packets(case: diagnosis_suite.Case, whole: R
         assert total == pytest.approx(1.0, abs=0.02)
         hot = both.filter(pl.col("fraction") > 0.3)
         assert float((hot["fraction"] - hot["fraction_six"]).abs().median() or 0) < 0.15  # type: ignore[arg-type]
-        thin = received(diagnosis_observe.thin(joined, 10_000, 1))
+        thin = decode_samples(diagnosis_observe.thin(joined, 10_000, 1))
         assert thin.tables["samples"]["hop_samples"].sum() == pytest.approx(10_000, rel=0.1)
         less = link_estimates(thin.tables["samples"])["packets"].sum()
         assert less == pytest.approx(float(six["packets"].sum()), rel=0.1)

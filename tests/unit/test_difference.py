@@ -18,17 +18,17 @@ from report_data import make_run
 from tailback.cli import run as tailback
 from tailback.cli.compare import compare_runs
 from tailback.report import (
-    Evidence,
+    FigureData,
     attribute,
+    call_site_changes,
     change_table,
-    line_changes,
     make_case,
     same_fabric,
     scales,
 )
-from tailback.report.course import Course, carried
-from tailback.report.difference import change, flame_change, link_change, pair_changes
+from tailback.report.difference import difference_of, flame_change, link_change, pair_changes
 from tailback.report.figures.change_link_time import aligned, band_changes
+from tailback.report.timeline import Timeline, embedded_samples
 from tailback.run import Run
 from tailback.schema import DERIVED
 
@@ -39,19 +39,19 @@ def runs() -> tuple[Run, Run]:
 
 
 @pytest.fixture(scope="module")
-def both(runs: tuple[Run, Run]) -> tuple[Evidence, Evidence]:
-    return Evidence(runs[0]), Evidence(runs[1])
+def both(runs: tuple[Run, Run]) -> tuple[FigureData, FigureData]:
+    return FigureData(runs[0]), FigureData(runs[1])
 
 
 def test_a_link_unused_in_one_run_counts_as_zero_there() -> None:
     nan = np.nan
-    found = change(np.array([0.5, nan, nan, 0.2]), np.array([nan, 0.25, nan, 0.7]))
+    found = difference_of(np.array([0.5, nan, nan, 0.2]), np.array([nan, 0.25, nan, 0.7]))
     assert found[:2].tolist() == [-0.5, 0.25]
     assert np.isnan(found[2]) and found[3] == pytest.approx(0.5)
 
 
 def test_the_change_is_after_minus_before_with_both_errors(
-    both: tuple[Evidence, Evidence],
+    both: tuple[FigureData, FigureData],
 ) -> None:
     found = link_change(*both, "+y")
     link = int(np.nanargmax(np.where(found.after.weight > 0, found.before.weight, 0)))
@@ -62,13 +62,13 @@ def test_the_change_is_after_minus_before_with_both_errors(
     assert np.allclose(found.value, -turned.value, equal_nan=True)
 
 
-def test_a_run_does_not_differ_from_itself(both: tuple[Evidence, Evidence]) -> None:
+def test_a_run_does_not_differ_from_itself(both: tuple[FigureData, FigureData]) -> None:
     assert np.nanmax(np.abs(link_change(both[0], both[0]).value)) == 0
     pairs = pair_changes(both[0], both[0])
     assert pairs is not None and (pairs["before"] == pairs["after"]).all()
 
 
-def test_the_table_has_every_link_used_in_either_run(both: tuple[Evidence, Evidence]) -> None:
+def test_the_table_has_every_link_used_in_either_run(both: tuple[FigureData, FigureData]) -> None:
     table = change_table(*both)
     assert dict(table.schema) == DERIVED["changes"].polars_schema
     whole = table.filter(pl.col("phase").is_null())
@@ -81,13 +81,13 @@ def test_the_table_has_every_link_used_in_either_run(both: tuple[Evidence, Evide
 
 def test_lines_that_wait_less(runs: tuple[Run, Run]) -> None:
     found = [attribute(run) for run in runs]
-    changes = {line.line: line.after - line.before for line in line_changes(*found)}
+    changes = {line.line: line.after - line.before for line in call_site_changes(*found)}
     totals = [sum(line.stall for line in one.lines) for one in found]
     assert sum(changes.values()) == pytest.approx(totals[1] - totals[0])
     packets = replace(
         runs[0], tables={**runs[0].tables, "messages": runs[0].tables["messages"][:0]}
     )
-    assert line_changes(found[0], attribute(packets)) == []
+    assert call_site_changes(found[0], attribute(packets)) == []
 
 
 def test_two_flame_graphs_in_one_keep_both_sums(runs: tuple[Run, Run]) -> None:
@@ -99,8 +99,8 @@ def test_two_flame_graphs_in_one_keep_both_sums(runs: tuple[Run, Run]) -> None:
     assert below == pytest.approx(merged.change, abs=1e-6 * merged.value)
 
 
-def test_frames_agree_on_shares_of_time(both: tuple[Evidence, Evidence]) -> None:
-    courses = aligned(*(Course(evidence) for evidence in both))
+def test_frames_agree_on_shares_of_time(both: tuple[FigureData, FigureData]) -> None:
+    courses = aligned(*(Timeline(evidence) for evidence in both))
     assert courses[0].frames == courses[1].frames == both[1].windows.height
     for course in courses:
         step = np.diff(course.edges_ps)
@@ -114,14 +114,14 @@ def test_frames_agree_on_shares_of_time(both: tuple[Evidence, Evidence]) -> None
 
 
 def test_frames_hold_all_samples_or_say_whose_they_lack(
-    both: tuple[Evidence, Evidence], monkeypatch: pytest.MonkeyPatch
+    both: tuple[FigureData, FigureData], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    course = Course(both[0], 10)
-    rows, left_out = carried(course)
+    course = Timeline(both[0], 10)
+    rows, left_out = embedded_samples(course)
     assert left_out == 0
     assert rows["hop_weight"].sum() == both[0].samples["hop_weight"].sum()
-    monkeypatch.setattr("tailback.report.course.ROWS", 200)
-    fewer, left_out = carried(course)
+    monkeypatch.setattr("tailback.report.timeline.ROWS", 200)
+    fewer, left_out = embedded_samples(course)
     assert 0 < fewer.height <= 200 and left_out > 0
     met = course.samples.group_by("link").agg(pl.col("congested_weight").sum())
     kept = met.filter(pl.col("link").is_in(fewer["link"].unique().implode()))
@@ -153,7 +153,7 @@ def test_compare_writes_page_table_and_facts(
     facts = json.loads((out / "compare.json").read_text())
     assert facts["elapsed_ps"] == [61_000_000, 44_000_000] and facts["line_unit"] == "ps"
     table = pl.read_parquet(out / "changes.parquet")
-    assert table.equals(change_table(*(Evidence(run) for run in runs)))
+    assert table.equals(change_table(*(FigureData(run) for run in runs)))
     page = (out / "compare.html").read_text()
     assert "after takes 27.9 % less time than before" in page
     assert tailback(words) == 2
@@ -214,7 +214,7 @@ def test_two_wirings_are_two_fabrics(runs: tuple[Run, Run]) -> None:
         pl.when(link=one).then(end.get(other)).when(link=other).then(end.get(one)).otherwise(end)
     )
     rewired = replace(runs[0], tables={**runs[0].tables, "links": swapped})
-    assert not same_fabric(Evidence(runs[0]), Evidence(rewired))
+    assert not same_fabric(FigureData(runs[0]), FigureData(rewired))
     facts = compare_runs(runs[1], rewired)
     assert facts["tiers"] and facts["links"] == [] and facts["lines"] == []
 

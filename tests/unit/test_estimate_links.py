@@ -13,7 +13,7 @@ from tailback.telemetry.estimate import (
     Selection,
     count_interval,
     fraction_interval,
-    held_low,
+    fraction_lower_bound,
     link_estimates,
     link_utilization,
     packets_to_settle,
@@ -88,12 +88,12 @@ def test_too_few_packets_bound_nothing_from_above() -> None:
 
 def test_the_lower_bound_of_hashed_samples_holds_the_variances() -> None:
     z, m, w, var_m, var = 1.959963984540054, 60.0, 200.0, 500.0, 900.0
-    low = held_low(*(np.array([x]) for x in (m, w, var_m, var)))[0]
+    low = fraction_lower_bound(*(np.array([x]) for x in (m, w, var_m, var)))[0]
     assert (m - low * w) ** 2 == pytest.approx(z * z * (var_m + low**2 * var))
     assert 0.0 < low < m / w
     # Ŵ, or W, within chance of 0.
-    assert held_low(*(np.array([x]) for x in (40.0, w, var_m, var)))[0] == 0.0
-    assert held_low(*(np.array([x]) for x in (40.0, 50.0, 1.0, var)))[0] == 0.0
+    assert fraction_lower_bound(*(np.array([x]) for x in (40.0, w, var_m, var)))[0] == 0.0
+    assert fraction_lower_bound(*(np.array([x]) for x in (40.0, 50.0, 1.0, var)))[0] == 0.0
 
 
 def coverage(packets: int, fraction: float, hops: int, met: int, seed: int = 5) -> float:
@@ -170,7 +170,7 @@ def test_packets_of_hashes_settle_it_too(fraction: float) -> None:
     f, a, b = (np.array([x]) for x in (fraction, 12.0, 8.0))
 
     def low(n: np.ndarray) -> float:
-        return float(held_low(f * n, n, f * n * a, n * b)[0])
+        return float(fraction_lower_bound(f * n, n, f * n * a, n * b)[0])
 
     need = packets_to_settle(f, 0.1, a, b, hashed=True)
     assert low(need) >= 0.1 - 1e-9

@@ -16,8 +16,8 @@ from public_data import real
 from tailback.evidence import clocks as clocks_module
 from tailback.evidence import measure
 from tailback.evidence.causality import correct
-from tailback.evidence.clocks import Constraints, constraints, solve
-from tailback.evidence.recorded import Recorded, record
+from tailback.evidence.clocks import ClockConstraints, constraints, solve
+from tailback.evidence.recorded import RecordedRun, record
 from tailback.traffic.readers.otf2 import find_anchor, load
 
 MS = 10**9
@@ -29,12 +29,12 @@ def write(tmp_path: Path) -> Build:
     return writing(tmp_path)
 
 
-def recorded(path: Path) -> Recorded:
+def recorded(path: Path) -> RecordedRun:
     anchor = find_anchor(path)
     return record(load(anchor), anchor)
 
 
-def early(found: Constraints) -> int:
+def early(found: ClockConstraints) -> int:
     """By how much the earliest message is received before it can be, picoseconds."""
     return int(max(-found.slack_ps.min(initial=0), 0))
 

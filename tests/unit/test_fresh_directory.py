@@ -12,12 +12,12 @@ from test_cli import refused, scenario
 
 from tailback.cli import run as tailback
 from tailback.errors import RunError
-from tailback.run import Run, claim, fresh_directory
+from tailback.run import AtomicDirectory, Run, check_writable
 
 
 def results(path: Path, text: str = "old") -> Path:
     """A folder that Tailback wrote."""
-    with fresh_directory(path) as part:
+    with AtomicDirectory(path) as part:
         (part / "run").mkdir()
         (part / "run" / "run.json").write_text(text)
     return path
@@ -34,7 +34,7 @@ def test_a_path_through_a_folder_that_is_not_there_is_checked_where_it_leads(
     (tmp_path / "keep").mkdir()
     (tmp_path / "keep" / "notes.txt").write_text("precious")
     with pytest.raises(RunError, match="notes" if force else "already exists"):
-        claim(tmp_path / "runs" / ".." / "keep", force=force)
+        check_writable(tmp_path / "runs" / ".." / "keep", force=force)
     assert contents(tmp_path) == ["keep", "keep/notes.txt"]
 
 
@@ -42,7 +42,7 @@ def test_a_path_through_a_folder_that_is_not_there_is_checked_where_it_leads(
 def test_what_appears_meanwhile_stays(force: bool, tmp_path: Path) -> None:
     out = tmp_path / "late"
     expected = "thesis" if force else "already exists"
-    with pytest.raises(RunError, match=expected), fresh_directory(out, force=force):
+    with pytest.raises(RunError, match=expected), AtomicDirectory(out, force=force):
         out.mkdir()
         (out / "thesis.txt").write_text("precious")
     assert contents(tmp_path) == ["late", "late/thesis.txt"]
@@ -51,14 +51,14 @@ def test_what_appears_meanwhile_stays(force: bool, tmp_path: Path) -> None:
 def test_a_folder_is_replaced_only_if_its_manifest_lists_all_of_it(tmp_path: Path) -> None:
     out = results(tmp_path / "out")
     assert json.loads((out / "manifest.json").read_text())["files"] == contents(out)
-    with fresh_directory(out, force=True) as part:
+    with AtomicDirectory(out, force=True) as part:
         (part / "new").write_text("")
     assert contents(out) == ["manifest.json", "new"]
     (out / "folder").mkdir()
     with pytest.raises(RunError, match="'folder', which Tailback did not write"):
-        claim(out, force=True)
+        check_writable(out, force=True)
     (out / "folder").rmdir()
-    claim(out, force=True)
+    check_writable(out, force=True)
 
 
 @pytest.mark.parametrize("file", ["run.json", "manifest.json"])
@@ -118,9 +118,9 @@ def test_ctrl_c_between_the_renames_loses_neither_folder(
         return target
 
     # Where the system cannot exchange two names in one step.
-    monkeypatch.setattr("tailback.exchange._exchange", lambda *_: False)
+    monkeypatch.setattr("tailback.atomic_exchange._exchange", lambda *_: False)
     monkeypatch.setattr(Path, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt), fresh_directory(out, force=True) as part:
+    with pytest.raises(KeyboardInterrupt), AtomicDirectory(out, force=True) as part:
         (part / "new").write_text("")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     left = ["manifest.json", "run", "run/run.json"] if behind == 1 else ["manifest.json", "new"]
@@ -139,8 +139,8 @@ def test_ctrl_c_while_the_old_folder_goes_leaves_nothing_of_it(
             raise KeyboardInterrupt
         rmtree(path, ignore_errors)
 
-    monkeypatch.setattr("tailback.exchange.shutil.rmtree", interrupted)
-    with pytest.raises(KeyboardInterrupt), fresh_directory(out, force=True) as part:
+    monkeypatch.setattr("tailback.atomic_exchange.shutil.rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), AtomicDirectory(out, force=True) as part:
         (part / "new").write_text("")
     assert contents(tmp_path) == ["out", "out/manifest.json", "out/new"]
 
@@ -155,7 +155,7 @@ def test_an_old_folder_that_cannot_be_removed_does_not_undo_the_new_one(
         raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr(os, "rmdir", busy)
-    with fresh_directory(out, force=True) as part:
+    with AtomicDirectory(out, force=True) as part:
         (part / "new").write_text("")
     assert contents(out) == ["manifest.json", "new"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_cli import process, refused, simulated
 
-from tailback.run import Run, fresh_file
+from tailback.run import Run, atomic_file
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_what_fails_leaves_what_there_was(
     path = tmp_path / "out"
     if old is not None:
         path.write_bytes(old)
-    with pytest.raises(kind), fresh_file(path, force=True) as file:
+    with pytest.raises(kind), atomic_file(path, force=True) as file:
         file.write(b"half")
         raise kind
     left = {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()}
@@ -43,11 +43,11 @@ def test_a_file_that_appears_meanwhile_stays(
     if not links:
         monkeypatch.setattr(Path, "hardlink_to", refuse)
     path = tmp_path / "out"
-    with fresh_file(path) as file:
+    with atomic_file(path) as file:
         file.write(b"mine")
     assert path.read_bytes() == b"mine"
     path.unlink()
-    with pytest.raises(FileExistsError), fresh_file(path) as file:
+    with pytest.raises(FileExistsError), atomic_file(path) as file:
         path.write_bytes(b"another")
     assert path.read_bytes() == b"another" and len(list(tmp_path.iterdir())) == 1
 
@@ -55,10 +55,10 @@ def test_a_file_that_appears_meanwhile_stays(
 def test_who_may_read_it_and_where_it_really_is(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     link.symlink_to("real")
-    with fresh_file(link) as file:
+    with atomic_file(link) as file:
         file.write(b"new")
     real.chmod(0o600)
-    with fresh_file(link, force=True) as file:
+    with atomic_file(link, force=True) as file:
         file.write(b"newer")
     assert link.is_symlink() and real.read_bytes() == b"newer"
     assert real.stat().st_mode & 0o777 == 0o600
@@ -69,7 +69,7 @@ def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
     reader.start()
-    with fresh_file(pipe, force=True) as file:
+    with atomic_file(pipe, force=True) as file:
         file.write(b"packets")
     reader.join(10)
     assert got == [b"packets"] and pipe.is_fifo()

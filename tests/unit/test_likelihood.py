@@ -8,7 +8,7 @@ import pytest
 from tailback import _core
 from tailback.errors import RunError
 from tailback.telemetry import likelihood
-from tailback.telemetry.hashed import Candidates, Hashed, count_links
+from tailback.telemetry.hashed import CandidateLinks, HashedSamples, count_links
 from tailback.telemetry.likelihood import fit
 
 HOPS, WIDTH, PACKETS, FIELD = 3, 24, 2500, 24
@@ -27,7 +27,7 @@ def case(name: str, bits: int, seed: int):
         name, ids, np.full(PACKETS, HOPS, np.uint8), links + np.uint32(1),
         np.zeros_like(links, np.uint8), seed, bits, 3, 0.2, "gf", FIELD,
     )  # fmt: skip
-    samples = Hashed(
+    samples = HashedSamples(
         ids[found["packet"]], found["seen"].astype(np.uint8), found["weight"].astype(np.uint8),
         bits, FIELD,
     )  # fmt: skip
@@ -36,8 +36,8 @@ def case(name: str, bits: int, seed: int):
         rows = np.flatnonzero((found["hop"] == hop) | (found["hop"] == 255))
         here = np.arange(hop * WIDTH, (hop + 1) * WIDTH, dtype=np.uint32)
         start = np.array([0, WIDTH], np.uint64)
-        stages.append((rows, Candidates(np.zeros(len(rows), np.uint32), start, here)))
-        population.append(Candidates(np.zeros(PACKETS, np.uint32), start, here))
+        stages.append((rows, CandidateLinks(np.zeros(len(rows), np.uint32), start, here)))
+        population.append(CandidateLinks(np.zeros(PACKETS, np.uint32), start, here))
     truth = np.bincount(links.ravel(), minlength=len(VALUES)).astype(float)
     return samples, stages, population, truth
 
@@ -49,7 +49,7 @@ def test_converged_possible_and_better(name: str, bits: int) -> None:
     for seed in range(4):
         samples, stages, population, truth = case(name, bits, seed)
         found = fit(_core, samples, stages, population, VALUES)
-        assert 0 <= found.gap <= 0.01 and found.steps < likelihood.MOST_STEPS
+        assert 0 <= found.gap <= 0.01 and found.steps < likelihood.MAX_STEPS
         assert (found.packets >= 0).all()
         for hop in range(HOPS):
             part = found.packets[hop * WIDTH : (hop + 1) * WIDTH]
@@ -87,10 +87,10 @@ def test_links_shared_by_classes_add_up() -> None:
     ids = random.integers(0, 1 << FIELD, n, dtype=np.uint32)
     values = np.arange(1, 6, dtype=np.uint32)
     hashes = _core.link_hash("gf", ids, values[links], 2, FIELD)
-    part = Candidates(
+    part = CandidateLinks(
         of_packet, np.array([0, 3, 6], np.uint64), np.array([0, 1, 2, 2, 3, 4], np.uint32)
     )
-    samples = Hashed(ids, hashes, np.ones(n, np.uint8), 2, FIELD)
+    samples = HashedSamples(ids, hashes, np.ones(n, np.uint8), 2, FIELD)
     found = fit(_core, samples, [(np.arange(n), part)], [part], values)
     truth = np.bincount(links, minlength=5)
     # Four standard deviations of a count with κ = 1/3.
@@ -100,9 +100,9 @@ def test_links_shared_by_classes_add_up() -> None:
 
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, stages, population, _ = case("coordinated", 8, 1)
-    wrong = Hashed(samples.ids, samples.hashes ^ np.uint8(255), samples.weights, 8, FIELD)
+    wrong = HashedSamples(samples.ids, samples.hashes ^ np.uint8(255), samples.weights, 8, FIELD)
     with pytest.raises(RunError, match="no candidate link of packet"):
         fit(_core, wrong, stages, population, VALUES)
-    monkeypatch.setattr(likelihood, "MOST_PAIRS", 10)
+    monkeypatch.setattr(likelihood, "MAX_PAIRS", 10)
     with pytest.raises(RunError, match="too many for maximum likelihood"):
         fit(_core, samples, stages, population, VALUES)

@@ -19,7 +19,8 @@ from public_data import real
 from test_cli import refused, scenario, simulated
 from test_collect_segments import TARGETS, block
 
-from tailback import exchange
+from tailback import atomic_exchange
+from tailback.atomic_exchange import hidden_name, recover
 from tailback.cli import run as tailback
 from tailback.counters.analysis.rounds import scan as scan_rounds
 from tailback.counters.collect.readings import TargetTable
@@ -27,8 +28,7 @@ from tailback.counters.collect.store import Collection
 from tailback.counters.readers import collection, read_counters
 from tailback.counters.schema import CounterError
 from tailback.errors import RunError, TailbackError
-from tailback.exchange import hidden_name, recover
-from tailback.folders import fresh_directory, fresh_file
+from tailback.folders import AtomicDirectory, atomic_file
 from tailback.manifest import UNCHECKED
 from tailback.parquet import read_table, scan_tables
 from tailback.run import Run
@@ -170,7 +170,7 @@ def test_every_cut_and_flip_of_a_parquet_file_is_refused_or_decoded(table: Path)
 
 
 def test_one_module_alone_opens_parquet() -> None:
-    root = Path(exchange.__file__).parent
+    root = Path(atomic_exchange.__file__).parent
     opened = re.compile(r"\b(?:read|scan)_parquet\(")
     found = [str(file.relative_to(root)) for file in root.rglob("*.py")
              if opened.search(file.read_text(encoding="utf-8"))]  # fmt: skip
@@ -205,7 +205,7 @@ def test_a_table_is_refused_before_it_takes_the_memory(
 
 
 def result(path: Path, text: str, *, force: bool = False) -> None:
-    with fresh_directory(path, force=force) as part:
+    with AtomicDirectory(path, force=force) as part:
         (part / "inner").mkdir()
         (part / "inner" / "file").write_text(text)
         (part / "other").write_text(text)
@@ -235,7 +235,7 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
                     os.kill(os.getpid(), signal.SIGKILL)
 
             for module, name in ((os, "mkdir"), (os, "rename"), (os, "unlink"), (os, "rmdir"),
-                                 (os, "chmod"), (exchange, "_exchange")):  # fmt: skip
+                                 (os, "chmod"), (atomic_exchange, "_exchange")):  # fmt: skip
                 real = getattr(module, name)
 
                 def struck(*arguments: Any, real: Any = real, **options: Any) -> Any:
@@ -256,7 +256,7 @@ def test_kill_at_every_step_leaves_the_old_result_or_the_new(
     at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not at_once:  # NFS, say
-        monkeypatch.setattr(exchange, "_exchange", lambda *_: False)
+        monkeypatch.setattr(atomic_exchange, "_exchange", lambda *_: False)
     out, seen, step = tmp_path / "run", set(), 0
     result(out, "old")
     while killed_at(step, lambda: result(out, "new", force=True)):
@@ -272,7 +272,7 @@ def test_kill_at_every_step_leaves_the_old_result_or_the_new(
 def test_the_next_start_and_the_next_reader_recover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_exchange", lambda *_: False)
+    monkeypatch.setattr(atomic_exchange, "_exchange", lambda *_: False)
     scenario(tmp_path)
     words = ["simulate", str(tmp_path / "small.toml"), "--out", str(tmp_path / "run"), "--quiet"]
     assert tailback(words) == 0
@@ -298,7 +298,7 @@ def test_what_others_hid_there_and_what_is_being_written_stays(tmp_path: Path) -
     other = hidden_name(tmp_path / "run2")
     for folder in (alive, mine, elsewhere, other):
         folder.mkdir()
-    began = exchange._began(os.getpid())
+    began = atomic_exchange._began(os.getpid())
     gone = Path(str(hidden_name(out)).replace(f"-{began}-", f"-{began + 1}-"))
     gone.mkdir()
     result(out, "new")
@@ -310,14 +310,14 @@ def test_a_file_that_was_not_finished_is_removed(tmp_path: Path) -> None:
     out = tmp_path / "x.csv"
 
     def killed() -> None:
-        with fresh_file(out) as file:
+        with atomic_file(out) as file:
             file.write(b"half")
             file.flush()
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert killed_at(10**6, killed)
     assert len(list(tmp_path.iterdir())) == 1
-    with fresh_file(out) as file:
+    with atomic_file(out) as file:
         file.write(b"whole")
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tailback.available import VARIABLE, available_memory
+from tailback.available import MEMORY_VARIABLE, available_memory
 from tailback.errors import FabricError, ScenarioError
-from tailback.fabric.builders import check_room
+from tailback.fabric.builders import check_memory
 from tailback.scenario import parse
 from tailback.simulate import prepare
 from tailback.simulate.memory import estimate_memory, require_memory
@@ -87,7 +87,7 @@ def test_the_estimate_is_within_a_factor_of_two(source: dict[str, Any]) -> None:
 
 
 def test_a_run_too_large_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "1 MiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
     prepared = prepare(parse(scenario(windows=4096)))
     with pytest.raises(ScenarioError) as caught:
         require_memory(prepared.fabric, prepared.scenario, prepared.program)
@@ -101,7 +101,7 @@ def test_a_run_too_large_is_refused_with_both_figures(monkeypatch: pytest.Monkey
 
 def test_a_run_that_fits_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = prepare(parse(scenario()))
-    monkeypatch.setenv(VARIABLE, "1 GiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "1 GiB")
     estimate = require_memory(prepared.fabric, prepared.scenario, prepared.program)
     assert estimate.total == sum(estimate.parts.values()) < 1 << 30
 
@@ -109,7 +109,7 @@ def test_a_run_that_fits_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_takes_the_most_decides_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = prepare(parse(tapered("64 KiB", 4, windows=4096)))
     smaller = prepare(parse(tapered("4 KiB", 1)))
-    monkeypatch.setenv(VARIABLE, "1 MiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
     with pytest.raises(ScenarioError, match="fewer \\[telemetry\\] windows"):
         require_memory(prepared.fabric, prepared.scenario, prepared.program)
     off = {"measure": False}
@@ -118,10 +118,10 @@ def test_what_takes_the_most_decides_the_remedy(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_fabric_is_built_within_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "1 MiB")
-    check_room(100, 10, 100, place="[fabric]")
+    monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
+    check_memory(100, 10, 100, place="[fabric]")
     with pytest.raises(FabricError, match="and there is 1 MiB"):
-        check_room(4608, 288, 9216, place="[fabric]")
+        check_memory(4608, 288, 9216, place="[fabric]")
 
 
 def test_more_of_anything_needs_more() -> None:
@@ -133,12 +133,12 @@ def test_more_of_anything_needs_more() -> None:
 
 
 def test_a_limit_that_is_no_size_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "much")
+    monkeypatch.setenv(MEMORY_VARIABLE, "much")
     with pytest.raises(ScenarioError, match="TAILBACK_MEMORY"):
         available_memory()
 
 
 def test_this_machine_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(MEMORY_VARIABLE, raising=False)
     there = available_memory()
     assert there is None or there > 1 << 20

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tailback import _core
-from tailback.available import INPUT_BYTES, VARIABLE, available_memory, memory_for_input
+from tailback.available import INPUT_BYTES, MEMORY_VARIABLE, available_memory, memory_for_input
 from tailback.errors import FabricError, PlacementError, ScenarioError, TailbackError, TraceError
 from tailback.fabric.builders import fat_tree
 from tailback.fabric.topologies import build as build_topology
@@ -39,20 +39,26 @@ def test_a_profile_is_refused_before_it_is_expanded(
     with pytest.raises(TraceError) as caught:
         read_trace(profiles(tmp_path / "run", 10_000_000))
     text = str(caught.value)
-    for part in ("run: ", "20,000,000 messages", "about 4.657 GiB", "the limit is", VARIABLE):
+    for part in (
+        "run: ",
+        "20,000,000 messages",
+        "about 4.657 GiB",
+        "the limit is",
+        MEMORY_VARIABLE,
+    ):
         assert part in text
     monkeypatch.undo()
-    monkeypatch.setenv(VARIABLE, "1 MiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
     with pytest.raises(TraceError, match="the limit is 1 MiB"):
         read_trace(profiles(tmp_path / "run", 10_000))
-    monkeypatch.setenv(VARIABLE, "8 MiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "8 MiB")
     assert len(read_trace(tmp_path / "run").kind) == 40_002
 
 
 def test_one_variable_is_the_limit_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "3 MiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "3 MiB")
     assert memory_for_input() == available_memory() == 3 << 20
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(MEMORY_VARIABLE)
     there = available_memory()
     if there is not None:
         assert memory_for_input() is not None
@@ -71,14 +77,14 @@ def test_one_variable_is_the_limit_of_everything(monkeypatch: pytest.MonkeyPatch
 def test_a_pattern_is_refused_by_the_same_limit(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "8 MiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "8 MiB")
     with pytest.raises(ScenarioError, match=r"operations, which take about .* limit is 8 MiB"):
         build_pattern(options, None, 1)
 
 
 def test_repetitions_are_refused_by_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     program = build_pattern({"kind": "ring", "ranks": 100, "size": "1 B"}, None, 1)
-    monkeypatch.setenv(VARIABLE, "8 MiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "8 MiB")
     with pytest.raises(ScenarioError, match=r"repeat = 1000 makes .* limit is 8 MiB"):
         repeat(program, 1000)
 
@@ -146,8 +152,8 @@ def test_a_million_ranks_on_four_hosts_are_refused_at_once(
 
 
 def test_limits_are_told_with_what_raises_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "1 MiB")
+    monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
     with pytest.raises(TailbackError) as caught:
         fat_tree(FatTree(hosts_per_leaf=1000, leaves=10, aggregation=2))
-    assert f"{VARIABLE}='1 GiB'" in str(caught.value)
-    assert os.environ[VARIABLE] == "1 MiB"
+    assert f"{MEMORY_VARIABLE}='1 GiB'" in str(caught.value)
+    assert os.environ[MEMORY_VARIABLE] == "1 MiB"

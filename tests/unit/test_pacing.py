@@ -15,7 +15,7 @@ from tailback.run import Run
 from tailback.scenario import load, parse
 from tailback.simulate import make_evaluate, prepare, simulate
 from tailback.simulate.execute import execute
-from tailback.simulate.pacing import paces_of, steps
+from tailback.simulate.pacing import send_rates, steps
 from tailback.simulate.routes import routes_for
 from tailback.traffic.program import Label, Op, Program, ProgramBuilder
 from tailback.traffic.transform import side_by_side
@@ -62,7 +62,7 @@ def rates(rounds: list[list[tuple[int, int, int]]], pacing: dict[str, Any]) -> l
     prepared.jobs[0].program = program(rounds)
     prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
     routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
-    found = paces_of(prepared, prepared.lay(), prepared.fabric, routes)
+    found = send_rates(prepared, prepared.lay(), prepared.fabric, routes)
     assert found is not None
     sends = prepared.program.kind == Op.ISEND
     assert not found.mbps[~sends].any()

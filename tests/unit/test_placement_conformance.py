@@ -14,7 +14,7 @@ from tailback.fabric.readers import read_fabric
 from tailback.placement import (
     PLACEMENTS,
     WRITERS,
-    Problem,
+    PlacementProblem,
     assign_slots,
     assignment_for,
     path_length,
@@ -52,12 +52,12 @@ CASES: dict[str, tuple[Fabric, Program, int | list[int]]] = {
 }
 
 
-def problem_of(case: str, seed: int = 7) -> Problem:
+def problem_of(case: str, seed: int = 7) -> PlacementProblem:
     fabric, program, per_host = CASES[case]
     return problem_for(fabric, program, list(range(fabric.n_hosts)), per_host, seed)
 
 
-def options_of(name: str, problem: Problem, folder: Path) -> dict[str, object]:
+def options_of(name: str, problem: PlacementProblem, folder: Path) -> dict[str, object]:
     if name == "file":
         path = folder / "hosts"
         hosts = [problem.host_name[h] for h in problem.slot_host[: problem.n_ranks][::-1]]

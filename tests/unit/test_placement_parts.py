@@ -25,7 +25,7 @@ from tailback.placement.cells import cells_of, group_leaves, slots_in_leaves
 from tailback.placement.graph import Graph
 from tailback.placement.incremental import congested_graph
 from tailback.placement.partition import partition, repair
-from tailback.placement.swaps import Limits, Swapper
+from tailback.placement.swaps import SearchLimits, SwapSearch
 from tailback.scenario import parse
 from tailback.simulate import prepare
 
@@ -36,7 +36,7 @@ def test_slots_use_adapters_in_turn() -> None:
     assert problem.slot_node.tolist() == [3, 4, 3, 0, 1, 0]
     assert problem.slot_host.tolist() == [2, 2, 2, 0, 0, 0]
     assert problem.slot_switch.tolist() == [0, 1, 0, 0, 1, 0]
-    assert problem.slot_home.tolist() == [0] * 6
+    assert problem.slot_leaf.tolist() == [0] * 6
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_swaps_keep_sizes_and_never_worsen() -> None:
     edges = rng.integers(0, 40, (2, 200))
     graph = Graph.from_edges(40, edges[0], edges[1], rng.random(200))
     part = np.repeat(np.arange(5), 8)
-    for limits in (Limits(1, 1), Limits()):
-        better = Swapper(graph, part, 5).run(limits)
+    for limits in (SearchLimits(1, 1), SearchLimits()):
+        better = SwapSearch(graph, part, 5).run(limits)
         assert np.bincount(better).tolist() == [8] * 5
         assert graph.cut(better) < graph.cut(part)
 
@@ -226,11 +226,11 @@ def test_swaps_stay_within_groups_and_kinds() -> None:
     edges = rng.integers(0, 40, (2, 300))
     graph = Graph.from_edges(40, edges[0], edges[1], np.ones(300))
     part, group = np.repeat(np.arange(8), 5), np.repeat(np.arange(2), 4)
-    better = Swapper(graph, part, 8, group=group).run(Limits())
+    better = SwapSearch(graph, part, 8, group=group).run(SearchLimits())
     assert (better != part).any()
     assert np.array_equal(group[better], group[part])
     kind = rng.integers(0, 3, 40)
-    better = Swapper(graph, part, 8, kind=kind).run(Limits())
+    better = SwapSearch(graph, part, 8, kind=kind).run(SearchLimits())
     assert (better != part).any()
     for which in range(3):
         assert np.array_equal(
@@ -247,7 +247,7 @@ def test_grouping_leaves_respects_their_sizes() -> None:
     problem = problem_for(fabric, stencil((5, 3)), list(range(15)), 1, 1)
     cells = cells_of(problem)
     scattered = np.random.default_rng(5).permutation(cells.leaf)
-    grouped = group_leaves(problem.graph, cells, scattered, Limits())
+    grouped = group_leaves(problem.graph, cells, scattered, SearchLimits())
     assert np.bincount(grouped).tolist() == sizes
     assert cells.cost(problem.graph, grouped) < cells.cost(problem.graph, scattered)
     assert problem.graph.cut(grouped) == problem.graph.cut(scattered)
@@ -263,7 +263,7 @@ def test_leaves_of_different_sizes_do_not_change_places() -> None:
 
     def grouped(one: int, other: int) -> list[int]:
         graph = Graph.from_edges(10, np.array([one]), np.array([other]), np.array([9.0]))
-        return group_leaves(graph, cells, part, Limits()).tolist()
+        return group_leaves(graph, cells, part, SearchLimits()).tolist()
 
     assert grouped(0, 5) == part.tolist()
     # The first of two hosts and the second of three can: the leaves of three are exchanged, or
@@ -276,7 +276,7 @@ def test_hosts_are_chosen_within_the_leaf_that_was_decided() -> None:
     fabric, program = regular(2, 2, 2), pairs(8, [(0, 4, 9), (1, 5, 9), (2, 3, 1)])
     problem = problem_for(fabric, program, [0, 1, 2, 3], 2, 1)
     leaf = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    slots = slots_in_leaves(problem, cells_of(problem), leaf, Limits())
+    slots = slots_in_leaves(problem, cells_of(problem), leaf, SearchLimits())
     assert problem.slot_switch[slots].tolist() == leaf.tolist()
     assert problem.slot_host[slots[2]] == problem.slot_host[slots[3]]
 

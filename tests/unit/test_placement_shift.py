@@ -7,7 +7,7 @@ import pytest
 from test_placement_fabrics import pairs, regular
 
 from tailback.errors import PlacementError
-from tailback.placement import Problem, assign_slots, problem_for
+from tailback.placement import PlacementProblem, assign_slots, problem_for
 from tailback.placement.problem import Traffic
 
 
@@ -22,7 +22,7 @@ def groups_of(size: int, ranks: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def problem_of(hosts: list[int], ranks: int) -> Problem:
+def problem_of(hosts: list[int], ranks: int) -> PlacementProblem:
     """Groups of four ranks on leaves of six hosts."""
     return problem_for(regular(4, 6, 2), pairs(ranks, groups_of(4, ranks // 4 * 4)), hosts, 1, 1)
 
@@ -31,7 +31,7 @@ HOSTS = [*range(6), *range(6, 10), *range(12, 16)]
 """Six hosts on the first leaf and four on two others: a group of four straddles unless shifted."""
 
 
-def between_leaves(problem: Problem, slots: np.ndarray) -> int:  # type: ignore[type-arg]
+def between_leaves(problem: PlacementProblem, slots: np.ndarray) -> int:  # type: ignore[type-arg]
     source, target, size = problem.traffic
     leaf = problem.slot_switch[slots]
     return int(size[leaf[source] != leaf[target]].sum())
@@ -67,12 +67,12 @@ def test_congested_leaves_weigh_more() -> None:
     """Two shifts that send as much between leaves: the one that keeps off the congested leaf."""
     traffic: Traffic = (np.array([0]), np.array([1]), np.array([10], np.uint64))
     problem = problem_of([0, 6, 7, 12], 2)
-    free = Problem(**{**vars(problem), "traffic": traffic})
+    free = PlacementProblem(**{**vars(problem), "traffic": traffic})
     assert between_leaves(free, assign_slots("shift", free, {})) == 0
     narrow = problem_of([0, 6, 12, 18], 2)
     hot = np.zeros(int(narrow.slot_switch.max()) + 1)
     hot[narrow.slot_switch[0]] = 0.9
-    weighed = Problem(**{**vars(narrow), "traffic": traffic, "congestion": hot})
+    weighed = PlacementProblem(**{**vars(narrow), "traffic": traffic, "congestion": hot})
     assert 0 not in assign_slots("shift", weighed, {}).tolist()
 
 

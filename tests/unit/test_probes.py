@@ -22,11 +22,11 @@ from tailback.errors import RunError, ScenarioError, TraceError
 from tailback.run import Run
 from tailback.scenario import TelemetrySection, parse
 from tailback.simulate import prepare, simulate
-from tailback.simulate.decoded import link_counts
+from tailback.simulate.decode import decode_link_counts
 from tailback.simulate.threads import use_threads
 from tailback.telemetry.capture import packets_of
-from tailback.telemetry.carried import HASHED, header_bits, survivors
 from tailback.telemetry.estimate import Selection, link_estimates, select
+from tailback.telemetry.header_counts import HASHED, header_bits, sampled_hop
 from tailback.telemetry.pcap import read_pcap, write_pcap
 
 TREE = {
@@ -187,7 +187,7 @@ SCHEMES: list[dict[str, Any]] = [
 
 def check_counts(run: Run) -> NDArray[np.float64]:
     """Standardised errors of all counts; the intervals hold the truth as often as they say."""
-    carried = link_counts(run)
+    carried = decode_link_counts(run)
     truth = truth_of(run).filter(~pl.col("from_node"))
     links = truth["link"].to_numpy()
     assert carried.packets is not None
@@ -292,7 +292,7 @@ def test_no_count_is_certain_where_only_paths_of_one_hop_were_seen(
     for seed in (1, 2, 3):
         run = run_of(telemetry, job=[{"pattern": pattern}], seed=seed)
         truth = truth_of(run).filter(~pl.col("from_node") & (pl.col(name) > 0))
-        carried = link_counts(run)
+        carried = decode_link_counts(run)
         counts = carried.packets if name == "observed_packets" else carried.congested
         assert counts is not None
         low, high = (bound[truth["link"].to_numpy()] for bound in counts.interval())
@@ -305,7 +305,7 @@ def test_no_count_is_certain_where_only_paths_of_one_hop_were_seen(
 def test_links_that_no_header_tells_of_have_no_count(inject: bool) -> None:
     """Adapters' links are no hops as a rule: nothing is known of them, which is not 0 packets."""
     run = run_of({"scheme": "full", "packets": 10**6, "count_injection": inject})
-    table = link_counts(run).table()
+    table = decode_link_counts(run).table()
     injects = run.tables["links"].sort("link")["from_node"]
     assert truth_of(run).filter("from_node")["observed_packets"].min() == 60 * 8
     for column in table.drop("link").columns:
@@ -318,7 +318,7 @@ def test_a_link_on_no_route_is_known_to_be_unused() -> None:
     pattern = {"kind": "uniform", "ranks": 3, "messages": 5, "size": "4 KiB"}
     telemetry = {"scheme": "coordinated", "hash_bits": 8}
     run = run_of(telemetry, job=[{"hosts": "0,1,2", "pattern": pattern}])
-    low, high = link_counts(run).packets.interval()  # type: ignore[union-attr]
+    low, high = decode_link_counts(run).packets.interval()  # type: ignore[union-attr]
     used = truth_of(run)["observed_packets"].to_numpy() > 0
     to_nodes = truth_of(run)["to_node"].to_numpy()
     assert (
@@ -335,7 +335,7 @@ def test_one_in_k_packets_keeps_no_step_with_the_messages(
     telemetry = {"scheme": "coordinated", "hash_bits": 8, "one_in": one_in}
     run = run_of(telemetry, job=[{"pattern": pattern}])
     check_counts(run)
-    carried, truth = link_counts(run), truth_of(run).filter(~pl.col("from_node"))
+    carried, truth = decode_link_counts(run), truth_of(run).filter(~pl.col("from_node"))
     assert carried.packets is not None
     for counts, name in ((carried.packets, "observed_packets"),
                          (carried.congested, "observed_congested_packets")):  # fmt: skip
@@ -345,7 +345,7 @@ def test_one_in_k_packets_keeps_no_step_with_the_messages(
 
 def test_the_worst_hop_is_a_lower_bound() -> None:
     run = run_of({"scheme": "worst-hop"})
-    carried = link_counts(run)
+    carried = decode_link_counts(run)
     assert carried.packets is None
     truth = truth_of(run)["observed_congested_packets"].to_numpy()
     assert (carried.congested.packets <= truth).all()
@@ -359,7 +359,7 @@ def test_receivers_evaluate_the_hash_of_the_switches() -> None:
     hops = (np.arange(5000) % 7 + 1).astype(np.uint8)
     links = np.ones((5000, 7), np.uint32)
     found = _core.run_scheme("coordinated", ids, hops, links, np.zeros_like(links, np.uint8), 1)
-    assert found["hop"].tolist() == survivors(ids, hops.astype(np.int64)).tolist()
+    assert found["hop"].tolist() == sampled_hop(ids, hops.astype(np.int64)).tolist()
 
 
 def test_header_bits_are_those_of_the_schemes() -> None:
@@ -420,7 +420,7 @@ def test_tshark_reads_the_samples_of_a_run(tmp_path: Path) -> None:
 def test_mistakes_are_explained(tmp_path: Path) -> None:
     plain = run_of({}, messages=1)
     with pytest.raises(RunError, match="kept no packets"):
-        link_counts(plain)
+        decode_link_counts(plain)
     with pytest.raises(RunError, match="kept no packets"):
         packets_of(plain)
     big = run_of({"scheme": "compact", "hash_bits": 4}, messages=1)
@@ -436,25 +436,25 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     assert not (tmp_path / "x.pcap").exists()
     injected = run_of({"scheme": "compact", "count_injection": True}, messages=1)
     with pytest.raises(RunError, match="injection link"):
-        link_counts(injected)
+        decode_link_counts(injected)
     with pytest.raises(RunError, match="did you mean"):
         packets_of(run_of({"scheme": "compact"}, messages=1), host="n1")
     for scheme in ("compact", "single-bit"):
         few = run_of({"scheme": scheme, "hash_bits": 4, "count_bits": 2}, messages=1)
         with pytest.raises(RunError, match="no more than 3 hops, and packets passed 5") as refused:
-            link_counts(few)
+            decode_link_counts(few)
         assert refused.value.remedy == "set [telemetry] count_bits = 3"
     detours = run_of(
         {"scheme": "compact", "count_bits": 2}, {"topology": TORUS, "routes": "valiant"}, messages=1
     )
     with pytest.raises(RunError, match="may have passed 4"):
-        link_counts(detours)
+        decode_link_counts(detours)
     round_about = run_of(
         {"scheme": "coordinated"}, {"topology": TORUS, "routes": "valiant"}, messages=1
     )
     assert round_about.tables["packets"]["hops"].null_count() > 0
     with pytest.raises(RunError, match="length of paths"):
-        link_counts(round_about)
+        decode_link_counts(round_about)
     for telemetry, text in (
         ({"scheme": "compact", "packets": 0}, "one by one"),
         ({"scheme": "compat"}, "compat"),

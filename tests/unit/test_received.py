@@ -14,19 +14,19 @@ from test_lft import DISCOVERY, LEFT, RIGHT
 from test_probes import SCHEMES, TORUS, run_of, truth_of
 
 from tailback.cli import run as command
-from tailback.diagnose import judge
-from tailback.diagnose.evidence import Evidence
+from tailback.diagnose import diagnose_cause
 from tailback.diagnose.rules.tb005_samples import too_few_samples
 from tailback.diagnose.rules.tb008_injection import met_congestion
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulate import simulate
-from tailback.simulate.decoded import link_counts, received
+from tailback.simulate.decode import decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates
 
 
 def decoded(telemetry: dict[str, Any], fabric: dict[str, Any] | None = None) -> Run:
-    return received(run_of(telemetry, fabric))
+    return decode_samples(run_of(telemetry, fabric))
 
 
 def against_truth(run: Run) -> pl.DataFrame:
@@ -83,7 +83,7 @@ def test_packets_that_go_round_are_counted_by_schemes_that_count_hops() -> None:
     telemetry = {"scheme": "compact", "hash_bits": 6}
     run = decoded(telemetry, {"topology": TORUS, "routes": "valiant"})
     assert run.tables["packets"]["hops"].null_count() > 0 and not run.notes
-    counts, both = link_counts(run), against_truth(run)
+    counts, both = decode_link_counts(run), against_truth(run)
     inner = both.filter(~pl.col("to_node"))
     true = inner["observed_packets"].to_numpy()
     assert counts.packets is not None
@@ -97,7 +97,7 @@ def test_a_scheme_that_cannot_be_decoded_says_why() -> None:
     fabric = {"topology": TORUS, "routes": "valiant"}
     run = decoded({"scheme": "coordinated", "hash_bits": 5}, fabric)
     assert not run.tables["samples"].height and "length of paths" in run.notes[-1]
-    diagnosis = judge(run)
+    diagnosis = diagnose_cause(run)
     assert diagnosis.cause == "undetermined" and not diagnosis.sampling.sufficient
     assert any("length of paths" in warning for warning in diagnosis.warnings)
     # Telemetry is on, and packets carried samples: nothing to switch on.
@@ -111,7 +111,7 @@ def test_the_worst_hop_is_told_and_nothing_made_of_it() -> None:
     both = against_truth(run)
     assert (both["congested"] <= both["observed_congested_packets"]).all()
     assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.01)
-    diagnosis = judge(run)
+    diagnosis = diagnose_cause(run)
     assert diagnosis.cause == "undetermined" and diagnosis.top_links
     finding = next(f for f in diagnosis.findings if f.code == "TB005")
     assert "lower bound" in finding.explanation and "coordinated" in finding.advice
@@ -123,10 +123,10 @@ def test_a_hash_of_one_bit_draws_no_congestion_where_there_is_none(scheme: str) 
     whole, true = [], []
     for seed in (1, 2, 3):
         pattern = {"kind": "uniform", "ranks": 36, "messages": 10, "size": "16 KiB"}
-        run = received(run_of({"scheme": scheme}, job=[{"pattern": pattern}], seed=seed))
+        run = decode_samples(run_of({"scheme": scheme}, job=[{"pattern": pattern}], seed=seed))
         truth = truth_of(run).filter(~pl.col("from_node") & (pl.col("observed_packets") > 0))
         share = truth["observed_congested_packets"] / truth["observed_packets"]
-        whole.append(Evidence(run).whole.low[truth["link"].to_numpy()])
+        whole.append(RunAnalysis(run).whole.low[truth["link"].to_numpy()])
         true.append(share.to_numpy())
     low, fraction = np.concatenate(whole), np.concatenate(true)
     assert (fraction == 0).sum() > 10
@@ -142,7 +142,7 @@ def test_over_all_links_whole_counts_are_no_estimate(
     telemetry: dict[str, Any], exact: bool
 ) -> None:
     run = decoded(telemetry)
-    evidence = Evidence(run)
+    evidence = RunAnalysis(run)
     overall = evidence.overall
     sums = truth_of(run).filter(~pl.col("from_node")).sum()
     share = sums["observed_congested_packets"][0] / sums["observed_packets"][0]
@@ -160,7 +160,7 @@ def test_messages_within_hosts_leave_whole_counts_exact() -> None:
     run = run_of({}, job=[{"pattern": pattern, "ranks_per_host": 3}])
     log = run.tables["messages"]
     assert (log["switch_hops"] == 0).any() and (log["switch_hops"] > 0).any()
-    overall = Evidence(run).overall
+    overall = RunAnalysis(run).overall
     sums = truth_of(run).filter(~pl.col("from_node")).sum()
     share = sums["observed_congested_packets"][0] / sums["observed_packets"][0]
     assert overall.low == overall.value == overall.high == pytest.approx(share)
@@ -170,7 +170,7 @@ def test_messages_within_hosts_leave_whole_counts_exact() -> None:
 def test_runs_without_headers_come_back_as_they_are() -> None:
     for telemetry in ({}, {"scheme": "off"}):
         run = run_of(telemetry, messages=1)
-        assert received(run) is run
+        assert decode_samples(run) is run
 
 
 FABRIC = """
@@ -226,13 +226,13 @@ def test_six_bits_lead_to_the_verdict_of_whole_links(
 def test_what_is_asked_for_settles_it(scheme: str, bits: int, messages: int, seed: int) -> None:
     """TB005 asks for so many packets: with them it is silent, whatever packets carry."""
 
-    def evidence(repeat: int) -> Evidence:
+    def evidence(repeat: int) -> RunAnalysis:
         pattern = {"kind": "uniform", "ranks": 32, "messages": messages, "size": "64 KiB"}
         tree = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 3}
         job = [{"pattern": pattern, "repeat": repeat}]
         telemetry = {"scheme": scheme, "hash_bits": bits}
         run = run_of(telemetry, {"fat_tree": tree}, job=job, seed=seed, engine={})
-        return Evidence(received(run))
+        return RunAnalysis(decode_samples(run))
 
     few = evidence(1)
     assert too_few_samples(few) is not None
@@ -255,12 +255,12 @@ def test_tables_that_lead_to_nodes_of_a_switch_by_different_ways(
         "job": [{"pattern": {"kind": "alltoall", "ranks": 3, "size": "256 KiB", "rounds": 20}}],
         "telemetry": {"scheme": scheme, "hash_bits": 8},
     }
-    run = received(simulate(parse(scenario)))
+    run = decode_samples(simulate(parse(scenario)))
     both = against_truth(run).filter(pl.col("src_name") == "right", ~pl.col("to_node"))
     assert both["observed_packets"].to_list() == [1280, 1280]
     # What chance leaves of 1280 packets over two hops at the worst: five deviations.
     assert both["estimated"].to_list() == pytest.approx([1280, 1280], rel=0.3)
-    counts = link_counts(run).packets
+    counts = decode_link_counts(run).packets
     if counts is not None:
         low, high = (bound[both["link"].to_numpy()] for bound in counts.interval(5.0))
         assert ((low < 1280) & (high > 1280)).all()
@@ -276,7 +276,7 @@ def test_static_routes_leave_one_way_to_each_node(scheme: str) -> None:
         for name, where, start in zip("ab", hosts, ("0 ps", "20 ms"), strict=True)
     ]  # fmt: skip
     engine = {"buffer": "32 KiB", "eager": "1 MiB", "routing": "deterministic"}
-    run = received(run_of({"scheme": scheme}, job=jobs, engine=engine))
+    run = decode_samples(run_of({"scheme": scheme}, job=jobs, engine=engine))
     log = run.tables["messages"].join(run.tables["labels"], on="label")
     first_ends = log.filter(pl.col("job") == 0)["arrival_ps"].max()
     windows = run.tables["windows"].with_columns(
@@ -289,7 +289,7 @@ def test_static_routes_leave_one_way_to_each_node(scheme: str) -> None:
     charged = run.tables["samples"].select("job", "link").unique()
     assert charged.height > 100
     assert charged.join(used, on=["job", "link"], how="anti").height == 0
-    counts, truth = link_counts(run).packets, truth_of(run)
+    counts, truth = decode_link_counts(run).packets, truth_of(run)
     assert counts is not None
     assert not counts.packets[truth["observed_packets"].to_numpy() == 0].any()
 
@@ -302,7 +302,7 @@ def test_the_least_packets_that_hashes_of_one_bit_tell_of_are_no_more_than_came(
     low, true = [], []
     for seed in range(1, 9):
         pattern = {"kind": "uniform", "ranks": 36, "messages": 1, "size": "16 KiB"}
-        run = received(run_of({"scheme": scheme}, job=[{"pattern": pattern}], seed=seed))
+        run = decode_samples(run_of({"scheme": scheme}, job=[{"pattern": pattern}], seed=seed))
         found = link_estimates(run.tables["samples"], hashed=True)
         both = truth_of(run).filter(~pl.col("from_node")).join(found, on="link", suffix="_found")
         low.append(both["packets_low"].to_numpy())
@@ -315,7 +315,7 @@ def test_the_least_packets_that_hashes_of_one_bit_tell_of_are_no_more_than_came(
 def test_weights_that_are_no_whole_numbers_add_up() -> None:
     """Chance 0.7 makes weights of 1.43, and rows of one packet each: rounded singly all are 1."""
     run = run_of({"scheme": "node-marking", "probability": 0.7}, messages=3)
-    counts, rows = link_counts(run).packets, received(run).tables["samples"]
+    counts, rows = decode_link_counts(run).packets, decode_samples(run).tables["samples"]
     assert counts is not None and (rows["hop_samples"] == 1).mean() > 0.5
     found = rows.group_by("link").agg(pl.col("hop_weight").sum())
     link = found["link"].to_numpy()
@@ -342,11 +342,11 @@ def dragonfly(groups: int) -> dict[str, Any]:
 def test_routes_need_not_be_the_shortest(fabric: dict[str, Any], scheme: str) -> None:
     """Local, global, local where two global links would be nearer; up and down where a ring is."""
     run = run_of({"scheme": scheme, "hash_bits": 8}, fabric)
-    decoded = received(run)
+    decoded = decode_samples(run)
     assert decoded.notes == run.notes
     both = against_truth(decoded)
     assert both["estimated"].sum() == pytest.approx(both["observed_packets"].sum(), rel=0.02)
-    counts = link_counts(run).packets
+    counts = decode_link_counts(run).packets
     if counts is not None:
         low, high = (bound[both["link"].to_numpy()] for bound in counts.interval())
         true = both["observed_packets"].to_numpy()
@@ -364,7 +364,7 @@ def test_one_way_to_each_node_has_one_length(fabric: dict[str, Any]) -> None:
     engine = {"buffer": "32 KiB", "eager": "1 MiB", "routing": "deterministic"}
     telemetry = {"scheme": "coordinated", "hash_bits": 8}
     run = run_of(telemetry, fabric, job=[{"pattern": pattern}], engine=engine)
-    counts, truth = link_counts(run).packets, truth_of(run).filter(~pl.col("from_node"))
+    counts, truth = decode_link_counts(run).packets, truth_of(run).filter(~pl.col("from_node"))
     assert counts is not None
     low, high = (bound[truth["link"].to_numpy()] for bound in counts.interval())
     true = truth["observed_packets"].to_numpy()
@@ -374,7 +374,7 @@ def test_one_way_to_each_node_has_one_length(fabric: dict[str, Any]) -> None:
 
 def test_paths_of_several_lengths_are_told() -> None:
     """Two groups of a small dragonfly have several links: who counts no hops knows no length."""
-    run = received(run_of({"scheme": "coordinated", "hash_bits": 5}, dragonfly(5)))
+    run = decode_samples(run_of({"scheme": "coordinated", "hash_bits": 5}, dragonfly(5)))
     assert not run.tables["samples"].height
     assert "different lengths" in run.notes[-1] and "compact" in run.notes[-1]
 

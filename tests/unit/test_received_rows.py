@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 
-from tailback.telemetry.received import _Charged, _excess, _table
+from tailback.telemetry.receiver import _Charged, _excess, _table
 
 RUN = SimpleNamespace(
     tables={

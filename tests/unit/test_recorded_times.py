@@ -12,8 +12,8 @@ from public_data import real
 from test_diagnose_runs import quiet_run
 
 from tailback.cli.render import diagnosis_lines
-from tailback.diagnose import judge
-from tailback.diagnose.wording import IF_MODEL_HOLDS, bar_name, run_label, sure
+from tailback.diagnose import diagnose_cause
+from tailback.diagnose.wording import IF_MODEL_HOLDS, bar_name, confidence_sentence, run_label
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulate import make_evaluate, prepare, simulate
@@ -81,22 +81,24 @@ def recorded(run: Run, times: float, crowded_ps: int = 0) -> Run:
 
 
 def test_a_simulation_does_not_clear_the_network_of_a_run_that_took_much_longer() -> None:
-    plain = judge(quiet_run())
+    plain = diagnose_cause(quiet_run())
     assert plain.cause == "not-network" and plain.confidence > 0.9
-    assert judge(recorded(quiet_run(), 1.5)).cause == "not-network"
+    assert diagnose_cause(recorded(quiet_run(), 1.5)).cause == "not-network"
     for run in (recorded(quiet_run(), 5.0), recorded(quiet_run(), 1.0, 400 * 10**6)):
-        found = judge(run)
+        found = diagnose_cause(run)
         assert found.cause == "undetermined" and found.confidence == 0.0
         assert "does not clear the network" in found.headline
-    assert "5.0 times what the model expects" in judge(recorded(quiet_run(), 5.0)).warnings[0]
-    crowded = judge(recorded(quiet_run(), 1.0, 400 * 10**6)).warnings[0]
+    assert (
+        "5.0 times what the model expects" in diagnose_cause(recorded(quiet_run(), 5.0)).warnings[0]
+    )
+    crowded = diagnose_cause(recorded(quiet_run(), 1.0, 400 * 10**6)).warnings[0]
     assert "too few cores" in crowded and "--compute-scale" in crowded and len(crowded) <= 220
 
 
 def test_what_was_measured_is_not_doubted_for_the_model() -> None:
     run = recorded(quiet_run(), 5.0)
     measured = replace(run, summary={**run.summary, "times": "measured"})
-    found = judge(measured)
+    found = diagnose_cause(measured)
     assert found.cause == "not-network" and found.times == "measured"
     assert IF_MODEL_HOLDS not in "\n".join(diagnosis_lines(found, Path("x")))
 
@@ -106,7 +108,7 @@ def test_the_screen_says_expected_and_that_nothing_was_measured() -> None:
     tree = {"hosts_per_leaf": 4, "leaves": 6, "aggregation": 2}
     prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]}))
     run = simulate(prepared)
-    found = judge(run, make_evaluate(prepared), seeds=1)
+    found = diagnose_cause(run, make_evaluate(prepared), seeds=1)
     text = " ".join("\n".join(diagnosis_lines(found, Path("x"))).split())
     assert "nothing was measured" in text and IF_MODEL_HOLDS in text
     assert " expected " in text and "observed" not in text
@@ -116,13 +118,13 @@ def test_the_screen_says_expected_and_that_nothing_was_measured() -> None:
 
 def test_a_trace_says_what_of_its_times_was_not_used() -> None:
     run = recorded(quiet_run(), 1.0)
-    assert "inside of calls was not used" in judge(run).times_from
+    assert "inside of calls was not used" in diagnose_cause(run).times_from
     jobs = [run.scenario.job[0].model_copy(update={"compute_scale": 0.0})]
     without = replace(run, scenario=run.scenario.model_copy(update={"job": jobs}))
-    assert "left out (compute_scale = 0)" in judge(without).times_from
+    assert "left out (compute_scale = 0)" in diagnose_cause(without).times_from
 
 
 def test_measured_times_are_called_so_everywhere() -> None:
     assert run_label("measured") == "As measured" and run_label("expected") == "As simulated"
-    assert IF_MODEL_HOLDS in sure(0.99, "samples", "expected")
-    assert IF_MODEL_HOLDS not in sure(0.99, "samples", "measured")
+    assert IF_MODEL_HOLDS in confidence_sentence(0.99, "samples", "expected")
+    assert IF_MODEL_HOLDS not in confidence_sentence(0.99, "samples", "measured")

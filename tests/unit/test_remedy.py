@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from test_diagnose_runs import NODES, endpoint_run, other_run, placement_run, quiet_run
 
-from tailback.diagnose import diagnose, judge
+from tailback.diagnose import diagnose, diagnose_cause
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError, RunError
 from tailback.evaluate import Change, Evaluate
@@ -60,7 +60,7 @@ def test_the_best_placement_is_recommended_with_its_gain() -> None:
     evaluate = simulator(run, {"block": 100_000, "tile": 60_000, "random": 120_000}, 10)
     tried = try_placements(run, evaluate, PLACES)
     remedy = recommend(
-        run, judge(run), tried, files={"hosts": "one host a rank"}, commands=["mpirun …"]
+        run, diagnose_cause(run), tried, files={"hosts": "one host a rank"}, commands=["mpirun …"]
     )
     assert remedy is not None and remedy.placement == "tile"
     assert remedy.gain == pytest.approx(0.4, abs=0.001)
@@ -73,7 +73,7 @@ def test_small_or_uncertain_gains_are_not_recommended(tile: int, spread: int) ->
     run = placement_run()
     evaluate = simulator(run, {"block": 100_000, "tile": tile, "random": 200_000}, spread)
     tried = try_placements(run, evaluate, PLACES)
-    remedy = recommend(run, judge(run), tried, files={"hosts": "x"})
+    remedy = recommend(run, diagnose_cause(run), tried, files={"hosts": "x"})
     assert remedy is not None and remedy.placement == "" and remedy.gain == 0.0
     assert remedy.files == {} and "None of the 2 placements" in remedy.action
     # What was tried is shown against the placement as it is, re-simulated like them.
@@ -90,19 +90,19 @@ def test_only_placements_are_counted_as_placements_tried() -> None:
             ("max-min-rates", "rate-control"), ("adaptive-routing", "routing"),
         )
     ]  # fmt: skip
-    remedy = recommend(run, judge(run), same)
+    remedy = recommend(run, diagnose_cause(run), same)
     assert remedy is not None and remedy.action.startswith("The one placement tried does not help")
-    none = recommend(run, judge(run), [same[0], *same[2:]])
+    none = recommend(run, diagnose_cause(run), [same[0], *same[2:]])
     assert none is not None and "placements tried" not in none.action
 
 
 def test_pattern_advice_comes_first_and_placement_as_a_stopgap() -> None:
     run = endpoint_run()
     same = [Candidate(name=n, elapsed_ps=100, low_ps=100, high_ps=100) for n in ("block", "tile")]
-    remedy = recommend(run, judge(run), same)
+    remedy = recommend(run, diagnose_cause(run), same)
     assert remedy is not None and remedy.placement == "" and "MPI_Reduce" in remedy.action
     better = [same[0], same[1].model_copy(update={"elapsed_ps": 50, "low_ps": 50, "high_ps": 50})]
-    helped = recommend(run, judge(run), better)
+    helped = recommend(run, diagnose_cause(run), better)
     assert helped is not None and helped.placement == "tile"
     assert helped.action.startswith(remedy.action) and "Meanwhile" in helped.action
 
@@ -114,7 +114,7 @@ def test_other_traffic_names_links_to_avoid() -> None:
 
 
 def test_nothing_to_do_when_the_network_is_not_the_problem() -> None:
-    assert recommend(quiet_run(), judge(quiet_run()), []) is None
+    assert recommend(quiet_run(), diagnose_cause(quiet_run()), []) is None
 
 
 def test_diagnose_tries_the_placements_it_is_given() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tailback.report import export
-from tailback.report.evidence import Evidence
 from tailback.report.figure import Options
+from tailback.report.figure_data import FigureData
 from tailback.report.figures.how_sure import coverage, how_sure
 from tailback.run import Run
 from tailback.scenario import parse
@@ -65,7 +65,7 @@ def test_the_view_states_what_the_verdict_rests_on() -> None:
 
 
 def test_links_without_congestion_are_always_held_and_not_counted() -> None:
-    found = coverage(Evidence(rare(1)))
+    found = coverage(FigureData(rare(1)))
     assert found is not None and (~found.congested).sum() > 100
     assert found.inside[~found.congested].all()
     assert found.inside[found.congested].mean() < 1.0
@@ -88,7 +88,7 @@ def test_ninety_five_percent_is_ninety_five_percent(
     """Over links that met congestion, in three runs with other choices of chance."""
     inside = []
     for seed in (1, 2, 3):
-        found = coverage(Evidence(ran(pattern, tree, seed, routing)))
+        found = coverage(FigureData(ran(pattern, tree, seed, routing)))
         assert found is not None and found.congested.sum() > 100
         inside.append(found.inside[found.congested])
     assert 0.92 <= np.concatenate(inside).mean() <= 0.98
@@ -97,4 +97,4 @@ def test_ninety_five_percent_is_ninety_five_percent(
 def test_a_measured_run_has_nothing_to_compare_with() -> None:
     run = rare(1)
     without = Run(run.scenario, {**run.tables, "truth": run.tables["truth"].clear()}, run.summary)
-    assert coverage(Evidence(without)) is None
+    assert coverage(FigureData(without)) is None

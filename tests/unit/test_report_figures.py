@@ -23,8 +23,8 @@ from report_data import PHASES, SMALL, TAPERED, Shape, make_diagnosis, make_run
 from tailback.errors import RunError, TailbackError
 from tailback.report import (
     FIGURES,
-    Case,
-    Evidence,
+    FigureCase,
+    FigureData,
     Options,
     draw,
     export_figures,
@@ -47,7 +47,7 @@ HOSTILE = "</svg><script>alert(1)</script> & $\\frac{ \x07\x00 ]]> \"'"
 
 
 @cache
-def case(shape: Shape = SMALL) -> Case:
+def case(shape: Shape = SMALL) -> FigureCase:
     run = make_run(shape)
     return make_case(run, make_diagnosis(run), None, make_run(shape, tiled=True))
 
@@ -67,13 +67,13 @@ OTHER_FABRICS = {
 
 
 @cache
-def other_fabric(name: str) -> Case:
+def other_fabric(name: str) -> FigureCase:
     job = {"name": HOSTILE, "pattern": {"kind": "alltoall", "ranks": 16, "size": "256 KiB"}}
     scenario = parse({"fabric": {"topology": OTHER_FABRICS[name]}, "job": [job]})
     return make_case(simulate(scenario), None)
 
 
-def drawn(name: str, options: Options | None = None, on: Case | None = None) -> bytes:
+def drawn(name: str, options: Options | None = None, on: FigureCase | None = None) -> bytes:
     usual = other_fabric(name) if name in OTHER_FABRICS else case()
     figure = draw(name, on or usual, options)
     assert figure is not None
@@ -146,7 +146,7 @@ def test_phases_differ_in_the_picture() -> None:
 
 
 def test_congested_fraction_is_the_quotient_of_the_sums() -> None:
-    evidence = Evidence(make_run())
+    evidence = FigureData(make_run())
     rows = evidence.run.tables["samples"].filter(pl.col("label") == 2)
     link = int(rows.group_by("link").agg(pl.col("hop_weight").sum()).sort("hop_weight")["link"][-1])
     mine = rows.filter(pl.col("link") == link)
@@ -166,12 +166,12 @@ def test_utilization_has_the_right_unit() -> None:
         "hop_variance": 6, "hop_bytes": [12500, 6250], "congested_samples": 0,
         "congested_weight": 0, "congested_variance": 0,
     }).cast(dict(base.tables["samples"].schema))  # fmt: skip
-    evidence = Evidence(Run(base.scenario, base.tables | {"samples": rows}, base.summary))
+    evidence = FigureData(Run(base.scenario, base.tables | {"samples": rows}, base.summary))
     assert evidence.load().utilization(evidence.rate_gbps)[1] == pytest.approx(0.75)
 
 
 def test_no_samples_is_no_data_not_zero() -> None:
-    evidence = Evidence(make_run())
+    evidence = FigureData(make_run())
     load = evidence.load()
     injection = evidence.links["from_node"].to_numpy()
     assert np.isnan(load.fraction[injection]).all()
@@ -274,7 +274,7 @@ def test_parallel_cables_do_not_hide_each_other() -> None:
         src_port=pl.col("src_port") + 50, dst_port=pl.col("dst_port") + 50,
     )  # fmt: skip
     tables = run.tables | {"links": pl.concat([run.tables["links"], double])}
-    layout = Evidence(Run(run.scenario, tables, run.summary)).layout
+    layout = FigureData(Run(run.scenario, tables, run.summary)).layout
     segments = {tuple(segment) for segment in layout.segments.tolist()}
     assert len(segments) == len(layout.halves)
 
@@ -284,7 +284,7 @@ def test_a_fabric_of_one_switch_is_drawn() -> None:
         "fabric": {"topology": {"kind": "k-ary-n-tree", "k": 2, "n": 1}},
         "job": [{"name": "two", "pattern": {"kind": "alltoall", "ranks": 2, "size": "64 B"}}],
     }))  # fmt: skip
-    layout = Evidence(run).layout
+    layout = FigureData(run).layout
     assert len(layout.halves) == 0 and layout.segments.shape == (0, 4)
     assert draw("congested_fraction", make_case(run, None, None, None)) is not None
 
@@ -393,12 +393,12 @@ def test_measured_runs_have_no_truth_to_compare_with() -> None:
 def test_broken_tables_are_named() -> None:
     run = make_run()
     with pytest.raises(RunError, match="no links"):
-        Evidence(
+        FigureData(
             Run(run.scenario, run.tables | {"links": run.tables["links"].clear()}, run.summary)
         )
     wrong = run.tables["samples"].with_columns(link=pl.lit(10**6, pl.UInt32))
     with pytest.raises(RunError, match="names link 1000000 of 320"):
-        Evidence(Run(run.scenario, run.tables | {"samples": wrong}, run.summary))
+        FigureData(Run(run.scenario, run.tables | {"samples": wrong}, run.summary))
     with pytest.raises(RunError, match="not of the same fabric"):
         make_case(run, None, None, make_run(prefix="other-"))
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from report_data import PHASES, TAPERED, make_diagnosis, make_run
 from tailback.diagnose.model import Finding
 from tailback.errors import RunError
-from tailback.report import Evidence, render_report, write_report
+from tailback.report import FigureData, render_report, write_report
 from tailback.report.html import _shares, _steps
 from tailback.report.packing import NO_SHARE, safe_json
 from tailback.report.payload import PHASES_CARRIED, phases_carried
@@ -184,7 +184,7 @@ def test_json_cannot_end_its_element() -> None:
 
 
 def test_arrays_hold_what_the_tables_say() -> None:
-    evidence = Evidence(make_run())
+    evidence = FigureData(make_run())
     data, array = unpack(read())
     assert [d["id"] for d in data["datasets"]] == ["observed", "after"]
     selections = data["datasets"][0]["selections"]
@@ -209,7 +209,7 @@ def test_counts_beyond_32_bits_keep_their_fraction() -> None:
     large = Run(run.scenario, run.tables | {"samples": many}, run.summary)
     data, array = unpack(Reader(render_report(large, make_diagnosis(run))))
     whole = data["datasets"][0]["selections"][0]
-    load = Evidence(run).load()
+    load = FigureData(run).load()
     seen = load.weight > 0
     fraction = array(whole["congested"])[seen] / array(whole["weight"])[seen]
     assert np.allclose(fraction, load.raw_fraction[seen])
@@ -333,7 +333,7 @@ def test_many_phases_keep_the_heaviest() -> None:
             label=np.arange(many, dtype=np.uint32), phase=np.array(names)
         ),
     }
-    evidence = Evidence(Run(run.scenario, tables, run.summary))
+    evidence = FigureData(Run(run.scenario, tables, run.summary))
     kept = phases_carried(evidence)
     assert len(kept) == PHASES_CARRIED
     lightest = min(float(evidence.load(p).weight.sum()) for p in kept)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailback.diagnose.evidence import Evidence
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.simulate import prepare, simulate, simulate_fluid
@@ -57,7 +57,7 @@ def test_a_run_broken_off_counts_what_has_arrived() -> None:
         < run.tables["messages"]["packets"].sum()
     )
     # All ranks have done nothing but wait.
-    assert Evidence(run).communication_fraction > 0.9
+    assert RunAnalysis(run).communication_fraction > 0.9
 
 
 def test_a_run_may_end_where_a_window_begins(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from tailback.errors import FabricError, RunError
 from tailback.fabric.builders import fat_tree, network_of, star
 from tailback.scenario import FatTree
 from tailback.telemetry.hashed import (
-    Candidates,
-    Counts,
-    Hashed,
+    CandidateLinks,
+    HashedCounts,
+    HashedSamples,
     closed_variance,
     count_links,
     packet_ids,
@@ -26,8 +26,8 @@ FIELD = 24
 VALUES = np.arange(1, HOPS * WIDTH + 1, dtype=np.uint32)
 
 
-def one_class(rows: int, links: NDArray[np.uint32]) -> Candidates:
-    return Candidates(np.zeros(rows, np.uint32), np.array([0, len(links)], np.uint64), links)
+def one_class(rows: int, links: NDArray[np.uint32]) -> CandidateLinks:
+    return CandidateLinks(np.zeros(rows, np.uint32), np.array([0, len(links)], np.uint64), links)
 
 
 def paths(random: np.random.Generator) -> NDArray[np.uint32]:
@@ -48,11 +48,13 @@ def run(
     return found, ids
 
 
-def counted(name: str, links: NDArray[np.uint32], seed: int, bits: int, size: int = 4) -> Counts:
+def counted(
+    name: str, links: NDArray[np.uint32], seed: int, bits: int, size: int = 4
+) -> HashedCounts:
     """Decoded counts of one run of a hashed scheme."""
     found, ids = run(name, links, seed, bits, size)
     known = name == "coordinated"
-    samples = Hashed(
+    samples = HashedSamples(
         ids[found["packet"]], found["seen"].astype(np.uint8), found["weight"].astype(np.uint8),
         bits, FIELD,
     )  # fmt: skip

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.telemetry.fraction import (
-    one_is_better,
     one_reservoir,
+    one_reservoir_is_better,
     one_reservoir_one_bit,
     two_reservoirs,
 )
@@ -69,4 +69,4 @@ def test_whole_links_in_two_reservoirs() -> None:
 def test_which_is_better() -> None:
     for f, g in ((0.1, 1.5), (0.5, 2.0), (0.9, 4.0)):
         smaller = one_reservoir(f, 100.0, 5.0) < two_reservoirs(f, 100.0, 5.0, g)
-        assert bool(smaller) == one_is_better(f, 5.0, g)
+        assert bool(smaller) == one_reservoir_is_better(f, 5.0, g)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailback.cli.candidates import SENSIBLE, make_candidates
+from tailback.cli.candidates import DEFAULT_METHODS, make_candidates
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy.screening import NOT_SIMULATED, screen
@@ -70,7 +70,7 @@ def test_on_the_demo_the_best_by_packets_survives() -> None:
     """The fluid model leaves out the slow ones, and never the winner."""
     prepared = prepare(load(ROOT / "examples" / "demo" / "demo.toml"))
     run = simulate(prepared)
-    made, _ = make_candidates(prepared, SENSIBLE, run, lambda *_: None)
+    made, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
     packets = make_evaluate(prepared)
     proved = {n: packets(Change(placement=node)).elapsed_ps for n, node in made.items()}
     found = screen(made, make_fluid_evaluate(prepared, FluidOptions(windows=0)))

@@ -18,20 +18,20 @@ from tailback.scenario import parse
 from tailback.schema import TABLES
 from tailback.simulate import (
     FluidOptions,
-    Prepared,
+    PreparedScenario,
     make_fluid_evaluate,
     prepare,
     simulate,
     simulate_fluid,
 )
-from tailback.simulate.fluid import UNKNOWN, paths_like
+from tailback.simulate.fluid import UNKNOWN, path_choice
 from tailback.simulate.routes import routes_for
 
 TORUS = {"kind": "torus", "dims": [4, 4]}
 TREE = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2, "host_delay": "10 ns"}
 
 
-def prepared(size: str = "256 KiB") -> Prepared:
+def prepared(size: str = "256 KiB") -> PreparedScenario:
     """A stencil on a small 2:1 tapered tree."""
     pattern = {"kind": "stencil2d", "dims": [4, 4], "size": size}
     return prepare(
@@ -116,7 +116,7 @@ def test_near_the_packet_engine_where_nothing_queues_for_long(
     engine = {"eager": "1 GiB", "routing": routing}
     case = prepare(parse({"fabric": fabric, "engine": engine, "job": [{"pattern": pattern}]}))
     routes = routes_for(case.scenario, case.fabric, case.slots().tolist())
-    assert paths_like(routing, case.fabric, routes) == paths
+    assert path_choice(routing, case.fabric, routes) == paths
     fluid, packet = simulate_fluid(case), simulate(case)
     assert fluid.elapsed_ps == pytest.approx(packet.elapsed_ps, rel=within)
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import click
 
-from tailback.cli.result import ReaderGoneError
-from tailback.cli.text import safe
+from tailback.cli.result import StdoutClosedError
+from tailback.cli.text import printable
 from tailback.errors import TailbackError, nearest
 
 EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
@@ -49,7 +49,7 @@ def _told_apart() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise ReaderGoneError from None
+        raise StdoutClosedError from None
 
 
 class Commands(click.Group):
@@ -147,10 +147,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         _complain("interrupted")
         return EXIT_INTERRUPTED
-    except (ReaderGoneError, BrokenPipeError) as error:
+    except (StdoutClosedError, BrokenPipeError) as error:
         # There is nobody left to tell.
         _give_up_stdout()
-        return error.code if isinstance(error, ReaderGoneError) else EXIT_OK
+        return error.code if isinstance(error, StdoutClosedError) else EXIT_OK
     except OSError as error:
         _complain(str(_explain(error)))
         return EXIT_USER
@@ -194,4 +194,4 @@ def _give_up_stdout() -> None:
 
 
 def _complain(text: str) -> None:
-    click.echo(f"tailback: error: {safe(text, keep_newlines=True)}", err=True)
+    click.echo(f"tailback: error: {printable(text, keep_newlines=True)}", err=True)

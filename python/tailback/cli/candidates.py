@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError, TailbackError
 from tailback.placement import (
     PLACEMENTS,
-    Problem,
-    compact,
-    home_leaf,
-    in_use,
+    PlacementProblem,
+    fewest_switches,
+    leaf_of_hosts,
     place,
     problem_for,
+    restrict_to_used,
     switch_congestion,
 )
 from tailback.run import Run
-from tailback.simulate import Prepared
+from tailback.simulate import PreparedScenario
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
-SENSIBLE = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift")
+DEFAULT_METHODS = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift")
 """Everything but what needs a file or is a coin toss."""
 
 KEEP_OFF = "shift-keep-off"
@@ -33,19 +33,19 @@ KEEP_OFF = "shift-keep-off"
 COMPACT = "-compact"
 """Ends the name of a placement on those of the allowed hosts that are under the fewest switches."""
 
-AGAIN = "-again"
+REMADE_SUFFIX = "-again"
 """Ends the name of the placement in use when it is made anew: with its default options, and heeding
 the congestion that was seen."""
 
-CONGESTED = 0.1
+CONGESTED_FRACTION = 0.1
 """Congested fraction of a leaf's links from which its hosts are better left out, as for a link
 (docs/diagnosis.md, section 2)."""
 
 
-def worth_trying(prepared: Prepared) -> tuple[str, ...]:
+def worth_trying(prepared: PreparedScenario) -> tuple[str, ...]:
     """Placements to judge where none is asked for: the job's own file first, if it has one."""
     given = prepared.observed.section.placement_file is not None
-    return ("file", *SENSIBLE) if given else SENSIBLE
+    return ("file", *DEFAULT_METHODS) if given else DEFAULT_METHODS
 
 
 def check_names(option: str, names: Sequence[str]) -> None:
@@ -59,7 +59,7 @@ def check_names(option: str, names: Sequence[str]) -> None:
 
 
 def make_candidates(
-    prepared: Prepared,
+    prepared: PreparedScenario,
     names: Sequence[str],
     run: Run | None,
     progress: Callable[[str, float], None],
@@ -98,7 +98,9 @@ def make_candidates(
     return made, errors
 
 
-def _grounds(prepared: Prepared, congestion: NDArray[np.float64] | None) -> dict[str, Problem]:
+def _grounds(
+    prepared: PreparedScenario, congestion: NDArray[np.float64] | None
+) -> dict[str, PlacementProblem]:
     """What the ranks may be placed on, by the end of the names of placements there.
 
     Empty for the hosts in use; :data:`COMPACT` for others where they are allowed, and
@@ -106,16 +108,16 @@ def _grounds(prepared: Prepared, congestion: NDArray[np.float64] | None) -> dict
     """
     job, fabric = prepared.observed, prepared.fabric
     ranks, allowed = job.footprint.ranks, job.footprint.allowed
-    out: dict[str, Problem] = {}
+    out: dict[str, PlacementProblem] = {}
     if set(ranks) <= set(allowed):
-        out[""] = replace(in_use(job.problem, job.node), congestion=congestion)
+        out[""] = replace(restrict_to_used(job.problem, job.node), congestion=congestion)
     if not job.footprint.widened:
         return out
     hot = np.zeros(fabric.n_switches, bool)
     if congestion is not None:
-        hot = congestion >= CONGESTED
+        hot = congestion >= CONGESTED_FRACTION
     chosen: dict[str, list[int]] = {}
-    leaf = np.array(home_leaf(fabric, allowed), np.int64)
+    leaf = np.array(leaf_of_hosts(fabric, allowed), np.int64)
     if congestion is not None and hot[leaf].any():
         # Those under the most congested leaves go, as many as the job can do without.
         worst = np.where(hot[leaf], congestion[leaf], 0.0)
@@ -128,7 +130,7 @@ def _grounds(prepared: Prepared, congestion: NDArray[np.float64] | None) -> dict
         go = [host for host in calm if host not in ranks][: len(ranks) - len(stay)]
         kept = {*stay, *go}
         chosen[KEEP_OFF] = [host for host in calm if host in kept]
-    chosen[COMPACT] = compact(fabric, allowed, len(ranks), hot)
+    chosen[COMPACT] = fewest_switches(fabric, allowed, len(ranks), hot)
     for end, hosts in chosen.items():
         if set(hosts) != set(ranks):
             out[end] = problem_for(
@@ -138,8 +140,8 @@ def _grounds(prepared: Prepared, congestion: NDArray[np.float64] | None) -> dict
 
 
 def _tries(
-    name: str, options: dict[str, Any], grounds: dict[str, Problem], again: bool
-) -> Iterator[tuple[str, Problem, dict[str, Any]]]:
+    name: str, options: dict[str, Any], grounds: dict[str, PlacementProblem], again: bool
+) -> Iterator[tuple[str, PlacementProblem, dict[str, Any]]]:
     """Candidates of one method: what to call each, where it is made, and its options."""
     for end, problem in grounds.items():
         if end == KEEP_OFF:
@@ -151,10 +153,10 @@ def _tries(
         else:
             yield name, problem, options
             if again and name != "file":
-                yield name + AGAIN, problem, {}
+                yield name + REMADE_SUFFIX, problem, {}
 
 
-def _fractions(run: Run, prepared: Prepared) -> NDArray[np.float64]:
+def _fractions(run: Run, prepared: PreparedScenario) -> NDArray[np.float64]:
     """Congested fraction of each link as sampled, NaN where nothing was, shape (L,)."""
     estimates = link_estimates(select(run.tables, Selection()))
     out = np.full(prepared.fabric.n_links, np.nan)

@@ -12,20 +12,20 @@ from typing import Any
 
 import click
 
-from tailback.cli.numbers import FiniteRange
-from tailback.cli.text import columns, safe, short
+from tailback.cli.option_types import FiniteRange
+from tailback.cli.text import align_columns, printable, shorten_middle
 from tailback.counters.collect import (
-    Board,
     Collection,
+    CollectorSession,
+    CollectorSettings,
     Endpoint,
-    Exchange,
+    MadExchange,
+    MetricsBoard,
     RoundPlan,
-    Session,
-    Settings,
-    Summary,
+    SessionSummary,
     UmadPort,
 )
-from tailback.counters.collect.board import Worst
+from tailback.counters.collect.metrics_board import Worst
 from tailback.counters.schema import CounterError
 from tailback.units import counted, parse_time_ps, percent
 
@@ -197,7 +197,7 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
     tailback collect --out study --plan rounds --sets 8
     """
     _one_plan(click.get_current_context(), options["plan"])
-    board = Board()
+    board = MetricsBoard()
     if compact_only and not (out / "collection.json").is_file():
         raise CounterError(
             "is no collection, so there is nothing to compact", file=out,
@@ -205,7 +205,7 @@ def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: An
         )  # fmt: skip
     with ExitStack() as stack:
         if compact_only:
-            summary = Summary(notes=_collection(out, stack).compact())
+            summary = SessionSummary(notes=_collection(out, stack).compact())
         else:
             summary = _collect(out, board, quiet, stack, options)
     if form == "json":
@@ -240,14 +240,14 @@ def _collection(out: Path, stack: ExitStack) -> Collection:
 
 
 def _collect(
-    out: Path, board: Board, quiet: bool, stack: ExitStack, options: dict[str, Any]
-) -> Summary:
+    out: Path, board: MetricsBoard, quiet: bool, stack: ExitStack, options: dict[str, Any]
+) -> SessionSummary:
 
     def log(line: str) -> None:
         # Whoever read the news may be gone, a terminal or a logging service: that ends nothing.
         with suppress(OSError):
             if not quiet:
-                click.echo(f"tailback: {safe(line)}", err=True)
+                click.echo(f"tailback: {printable(line)}", err=True)
 
     if options["metrics"] is not None:
         endpoint = Endpoint(options["metrics"], board.metrics)
@@ -255,7 +255,7 @@ def _collect(
         log(f"metrics on port {endpoint.port}")
     port = UmadPort(options["ca"], options["ca_port"], options["sl"])
     stack.callback(port.close)
-    exchange = Exchange(
+    exchange = MadExchange(
         port,
         window=options["window"],
         per_node=options["per_node"],
@@ -265,7 +265,7 @@ def _collect(
     )
     # Last: where one of the others fails, no empty collection stays behind.
     collection = _collection(out, stack)
-    session = Session(_settings(options), exchange, collection, board, log)
+    session = CollectorSession(_settings(options), exchange, collection, board, log)
     with _signals(session.stop, session.rediscover):
         try:
             return session.run()
@@ -276,7 +276,7 @@ def _collect(
             ) from None
 
 
-def _settings(options: dict[str, Any]) -> Settings:
+def _settings(options: dict[str, Any]) -> CollectorSettings:
     plan = None
     if options["plan"] == "rounds":
         plan = RoundPlan(
@@ -287,7 +287,7 @@ def _settings(options: dict[str, Any]) -> Settings:
             seed=options["seed"],
             rounds=options["rounds"],
         )
-    return Settings(
+    return CollectorSettings(
         rounds=plan,
         interval_ns=options["interval"],
         sweeps=options["sweeps"],
@@ -315,7 +315,7 @@ def _signals(stop: Callable[[], None], rediscover: Callable[[], None]) -> Iterat
             signal.signal(number, handler)
 
 
-def _facts(summary: Summary, board: Board) -> dict[str, Any]:
+def _facts(summary: SessionSummary, board: MetricsBoard) -> dict[str, Any]:
     return {
         "devices": summary.nodes,
         "ports": summary.ports,
@@ -356,7 +356,9 @@ def _stalled(one: Worst) -> str:
     return ("≥ " if one.at_least else "") + percent(one.stall_fraction)
 
 
-def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> list[str]:
+def _lines(
+    summary: SessionSummary, board: MetricsBoard, out: Path, compact_only: bool
+) -> list[str]:
     lines = []
     if not compact_only:
         done = (summary.rounds, "round") if summary.rounds else (summary.sweeps, "sweep")
@@ -372,7 +374,7 @@ def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> lis
     if worst:
         rows = [
             (
-                short(f"{one.target.node_name}[{one.target.port}]", 32),
+                shorten_middle(f"{one.target.node_name}[{one.target.port}]", 32),
                 _stalled(one),
                 ("≥ " if one.at_least else "") + f"{one.lost_gbps:.2f}",
                 f"{one.target.tick_ns:.3g} ns {one.target.tick_source}",
@@ -380,6 +382,6 @@ def _lines(summary: Summary, board: Board, out: Path, compact_only: bool) -> lis
             for one in worst
         ]
         lines += ["", "LOST TO STALLS IN THE LAST INTERVAL"]
-        lines += columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr")
-    lines += [f"note: {safe(note)}" for note in summary.notes[:5]]
-    return [*lines, "", f"readings/ and intervals/ in {safe(str(out))} are Parquet"]
+        lines += align_columns(("port", "stalled", "Gb/s lost", "tick"), rows, " rr")
+    lines += [f"note: {printable(note)}" for note in summary.notes[:5]]
+    return [*lines, "", f"readings/ and intervals/ in {printable(str(out))} are Parquet"]

@@ -10,20 +10,26 @@ from typing import Any
 import click
 import polars as pl
 
-from tailback.cli.models import congestion_of, described, model_of, read_samples, require_packets
-from tailback.cli.text import columns, short
+from tailback.cli.runs import (
+    congestion_of,
+    model_description,
+    model_of,
+    read_samples,
+    require_packets,
+)
+from tailback.cli.text import align_columns, shorten_middle
 from tailback.errors import TailbackError
 from tailback.report import (
-    Evidence,
+    FigureData,
     attribute,
+    call_site_changes,
     change_table,
     export_figures,
-    line_changes,
     same_fabric,
     write_comparison,
 )
 from tailback.report.difference import phases_of
-from tailback.run import Run, claim, fresh_directory
+from tailback.run import AtomicDirectory, Run, check_writable
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time, percent
 
@@ -53,13 +59,13 @@ def compare(
     tailback compare diagnosis/run diagnosis/after --out changes
     """
     if out is not None:
-        claim(out, force=force, sources=[before, after])
+        check_writable(out, force=force, sources=[before, after])
     runs = read_samples(before), read_samples(after)
     facts = compare_runs(*runs)
     if out is not None:
         for run, folder in zip(runs, (before, after), strict=True):
             require_packets(run, folder, "draw")
-        with fresh_directory(out, force=force) as folder:
+        with AtomicDirectory(out, force=force) as folder:
             _write(folder, *runs, facts, figures)
     elif figures:
         raise TailbackError("--figures needs --out", remedy="name a folder: --out changes")
@@ -78,7 +84,7 @@ def _write(
     rows = [(name.capitalize(), one, other, change) for name, one, other, change in _short(facts)]
     write_comparison(folder / "compare.html", before, after, rows, names=NAMES)
     (folder / "compare.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    change_table(Evidence(before), Evidence(after)).write_parquet(folder / "changes.parquet")
+    change_table(FigureData(before), FigureData(after)).write_parquet(folder / "changes.parquet")
     if figures:
         export_figures(before, None, folder / "figures", figures, after=after, names=NAMES)
 
@@ -97,7 +103,7 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "names": [before.scenario.name, after.scenario.name],
         "models": [model_of(run) for run in (before, after)],
-        "described": [described(run) for run in (before, after)],
+        "described": [model_description(run) for run in (before, after)],
         "elapsed_ps": [before.elapsed_ps, after.elapsed_ps],
         "average_path_length": [run.summary["average_path_length"] for run in (before, after)],
         "congested_hop_fraction": [congestion_of(run) for run in (before, after)],
@@ -110,7 +116,7 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     if "fluid" in facts["models"]:
         return facts
     facts["tiers"] = _tiers(before, after)
-    both = Evidence(before), Evidence(after)
+    both = FigureData(before), FigureData(after)
     facts["phases"] = _phases(*both)
     if same_fabric(*both) and all(evidence.measured for evidence in both):
         facts["links"] = _links(before, after)
@@ -118,7 +124,7 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     return facts
 
 
-def _phases(before: Evidence, after: Evidence) -> list[dict[str, Any]]:
+def _phases(before: FigureData, after: FigureData) -> list[dict[str, Any]]:
     """Congested fraction of all packets' hops by phase, those of the first run first."""
     out = []
     for phase in phases_of(before, after):
@@ -135,7 +141,7 @@ def _hot_lines(before: Run, after: Run, most: int = 10) -> dict[str, Any]:
     found = [attribute(run) for run in (before, after)]
     rows = [
         {"line": line.line, "phase": line.phase, "stall": [line.before, line.after]}
-        for line in line_changes(*found)[:most]
+        for line in call_site_changes(*found)[:most]
     ]
     return {"lines": rows, "line_unit": found[0].unit if rows else None}
 
@@ -207,7 +213,7 @@ def _short(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    lines = columns(("", "before", "after", "change"), _short(facts), " rrr")
+    lines = align_columns(("", "before", "after", "change"), _short(facts), " rrr")
     if "fluid" in facts["models"]:
         before, after = facts["described"]
         return [f"before  {before}", f"after   {after}", "", *lines]
@@ -218,15 +224,15 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     for head, rows in (("congested fraction", tiers), ("by phase", phases[:8]), ("link", links)):
         if rows:
             found = [_fractions(*row) for row in rows]
-            lines += ["", *columns((head, "before", "after", "change"), found, " rrr")]
+            lines += ["", *align_columns((head, "before", "after", "change"), found, " rrr")]
     stall = [
-        (short(row["line"], 40), *(_stall(value, facts["line_unit"]) for value in row["stall"]),
-         _relative(*row["stall"]))
+        (shorten_middle(row["line"], 40), *(_stall(value, facts["line_unit"]) for value in
+         row["stall"]), _relative(*row["stall"]))
         for row in facts["lines"][:5]
     ]  # fmt: skip
     if stall:
         head = "stall by line" if facts["line_unit"] == "ps" else "congested packets by line"
-        lines += ["", *columns((head, "before", "after", "change"), stall, " rrr")]
+        lines += ["", *align_columns((head, "before", "after", "change"), stall, " rrr")]
     return lines
 
 
@@ -235,7 +241,7 @@ def _fractions(name: str, both: Sequence[float | None], digits: int) -> tuple[st
     words = ["–" if value is None else percent(value, digits) for value in both]
     a, b = both
     change = "" if a is None or b is None else f"{100 * (b - a):+.{digits}f} points"
-    return short(name, 40), words[0], words[1], change
+    return shorten_middle(name, 40), words[0], words[1], change
 
 
 def _stall(value: float, unit: str) -> str:

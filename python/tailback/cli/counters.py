@@ -10,20 +10,20 @@ from pathlib import Path
 import click
 
 from tailback.cli.counters_screen import screen
-from tailback.cli.numbers import FiniteRange
+from tailback.cli.option_types import FiniteRange
 from tailback.cli.result import show
 from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import study, verdict
 from tailback.counters.analysis.cluster import Cluster
 from tailback.counters.analysis.limits import limits
-from tailback.counters.analysis.passes import EMBEDDED, Engine
-from tailback.counters.analysis.places import Places
+from tailback.counters.analysis.passes import LOCAL_ENGINE, Engine
+from tailback.counters.analysis.places import PortInventory
 from tailback.counters.analysis.sources import Source, load
 from tailback.counters.analysis.study import Study
-from tailback.counters.analysis.survey import Choices, survey
+from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.analysis.verdict import Verdict
 from tailback.counters.readers import READERS
-from tailback.run import claim
+from tailback.run import check_writable
 from tailback.units import parse_time_ps
 
 UNDETERMINED = 3
@@ -118,16 +118,16 @@ def counters(
     tailback counters collection --fabric fabric.txt --out stalls
     """
     if out is not None:
-        claim(out, force=force, sources=files)
+        check_writable(out, force=force, sources=files)
     _refuse_idle(click.get_current_context(), out, fabric)
-    chosen = Choices(tick_ns=tick, threshold=threshold / 100, io=io)
+    chosen = AnalysisOptions(tick_ns=tick, threshold=threshold / 100, io=io)
     source = load(files, reader, every_ns=None if every is None else round(every))
     places = _places(source, fabric, subsystems)
     with ExitStack() as stack:
-        engine: Engine = EMBEDDED
+        engine: Engine = LOCAL_ENGINE
         if cluster is not None:
             engine = stack.enter_context(Cluster(cluster))
-        found, judged = survey(source, places, chosen, engine)
+        found, judged = analyse(source, places, chosen, engine)
     if out is not None:
         _write(found, judged, out, figures, force, csv)
     code = UNDETERMINED if judged.kind == "unknown" else 0
@@ -148,15 +148,15 @@ def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) 
             raise click.UsageError(f"--{option} has no effect without {other}: add it", context)
 
 
-def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> Places:
+def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> PortInventory:
     """The ports: of the fabric that is given, or of the one that the source brings along."""
     if fabric is not None:
         return port_places.from_discovery(fabric, subsystems)
     if source.run is not None:
         return port_places.from_run(source.run)
     if source.classes is not None:
-        return Places(classes=source.classes)
-    return Places()
+        return PortInventory(classes=source.classes)
+    return PortInventory()
 
 
 def _write(found: Study, judged: Verdict, out: Path, form: str, force: bool, csv: bool) -> None:

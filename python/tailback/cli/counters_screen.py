@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from tailback.cli.text import columns, short, wrap
+from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.counters.analysis.limits import cannot_tell, roots
-from tailback.counters.analysis.places import Places
+from tailback.counters.analysis.places import PortInventory
 from tailback.counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
 from tailback.units import counted, format_time, percent
 
@@ -29,7 +29,9 @@ _NOTICED: Final = {
 _PORTS, _GROUPS, _NOTES = 8, 8, 6
 
 
-def screen(verdict: Verdict, places: Places, kinds: list[str], out: Path | None) -> list[str]:
+def screen(
+    verdict: Verdict, places: PortInventory, kinds: list[str], out: Path | None
+) -> list[str]:
     """The lines to print.
 
     Args:
@@ -63,7 +65,7 @@ def _scope(verdict: Verdict, kinds: list[str]) -> str:
     )
     if verdict.end_ns > verdict.start_ns:
         text += f" over {_duration(verdict.end_ns - verdict.start_ns)}"
-    return f"{text}; from {short(', '.join(kinds) or 'nothing', 40)}"
+    return f"{text}; from {shorten_middle(', '.join(kinds) or 'nothing', 40)}"
 
 
 def _share(value: float | None, least: bool = False) -> str:
@@ -99,7 +101,7 @@ def _duration(nanoseconds: int) -> str:
     return f"{minutes} min"
 
 
-def _port_lines(verdict: Verdict, places: Places) -> list[str]:
+def _port_lines(verdict: Verdict, places: PortInventory) -> list[str]:
     """The links that stall most."""
     known = verdict.ports.filter((pl.col("stall_fraction") > 0) | FULL_COUNTER).head(_PORTS)
     if known.is_empty():
@@ -121,18 +123,20 @@ def _port_lines(verdict: Verdict, places: Places) -> list[str]:
         )
     more = verdict.stalling.height - len(rows)
     lines = ["", "LINKS THAT STALL MOST"]
-    lines += columns(("port", "stalled", "most", "used", "Gb/s lost"), rows, " rrrr")
+    lines += align_columns(("port", "stalled", "most", "used", "Gb/s lost"), rows, " rrrr")
     return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
 
 
 def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
     name, port = str(row["node_name"]), int(row["port"])
     if row["direction"] and port < 6 and row["direction"][1:] in ("+", "-"):
-        return short(f"{short(name, 24)} {row['direction']}", 40)
+        return shorten_middle(f"{shorten_middle(name, 24)} {row['direction']}", 40)
     peer = peers.get((name, port))
     if peer is None:
-        return short(f"{short(name, 30)}[{port}]", 40)
-    return f"{short(f'{short(name, 16)}[{port}]', 20)} → {short(peer, 17)}"
+        return shorten_middle(f"{shorten_middle(name, 30)}[{port}]", 40)
+    return (
+        f"{shorten_middle(f'{shorten_middle(name, 16)}[{port}]', 20)} → {shorten_middle(peer, 17)}"
+    )
 
 
 def _group_lines(verdict: Verdict) -> list[str]:
@@ -141,7 +145,7 @@ def _group_lines(verdict: Verdict) -> list[str]:
         return []
     rows = [
         (
-            short(_class(row), 22),
+            shorten_middle(_class(row), 22),
             str(row["ports"]),
             "?" if (ever := row["stalled_percent"]) is None else f"{ever:.0f} %",
             _share(row["stall_fraction"], row["at_least"] > 0),
@@ -152,7 +156,7 @@ def _group_lines(verdict: Verdict) -> list[str]:
         for row in verdict.groups.head(_GROUPS).iter_rows(named=True)
     ]
     header = ("ports", "", "ever", "stalled", "most", "used", "Gb/s lost")
-    return ["", "BY TIER AND DIRECTION", *columns(header, rows, " rrrrrr")]
+    return ["", "BY TIER AND DIRECTION", *align_columns(header, rows, " rrrrrr")]
 
 
 def _class(row: dict[str, Any]) -> str:
@@ -173,16 +177,16 @@ def _noticed(verdict: Verdict) -> list[str]:
     above = verdict.ports.filter(pl.col("maximum") > 1).height
     if above:
         seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
-    lines = ["", "NOTICED", *columns(("", "intervals"), seen, "r ")] if seen else []
+    lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
     if verdict.unknown:
-        some = ", ".join(short(name, 30) for name in verdict.unknown[:8])
+        some = ", ".join(shorten_middle(name, 30) for name in verdict.unknown[:8])
         rest = len(verdict.unknown) - 8
         tail = f" and {rest} more (--format json lists all)" if rest > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
     if verdict.notes:
         lines += ["", "NOTES"]
         for note in verdict.notes[:_NOTES]:
-            lines += wrap(short(note, 230))
+            lines += wrap(shorten_middle(note, 230))
         if len(verdict.notes) > _NOTES:
             lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--format json lists all)")
     return lines
@@ -194,6 +198,6 @@ def _next(verdict: Verdict, out: Path | None) -> list[str]:
     if verdict.kind == "unknown":
         return ["NEXT  read again after a while, and give both; or: tailback collect"]
     if out is not None:
-        return [f"NEXT  tables and figures are in {short(str(out), 44)}"]
+        return [f"NEXT  tables and figures are in {shorten_middle(str(out), 44)}"]
     return ["NEXT  add --out DIR for tables and figures; whose traffic it was, a",
             "      trace tells: tailback diagnose"]  # fmt: skip

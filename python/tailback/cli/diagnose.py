@@ -8,22 +8,28 @@ from typing import Any
 
 import click
 
-from tailback.cli.candidates import SENSIBLE, check_names, make_candidates
+from tailback.cli.candidates import DEFAULT_METHODS, check_names, make_candidates
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.measured_run import another_run, measured_run
 from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import show
-from tailback.cli.source import allow_hosts_option, blaming, plain, scenario_from, source_options
-from tailback.diagnose import Diagnosis, judge
-from tailback.diagnose.measured import with_measured
+from tailback.cli.source import (
+    allow_hosts_option,
+    error_context,
+    path_safe_name,
+    scenario_from,
+    source_options,
+)
+from tailback.diagnose import Diagnosis, diagnose_cause
+from tailback.diagnose.measured_times import with_measured
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError
 from tailback.placement import RankFile
-from tailback.remedy import CURES, Means, treat
-from tailback.remedy.screening import Screened, screen
-from tailback.remedy.treatment import TOGETHER
+from tailback.remedy import REMEDIES, RemedyContext, find_remedy
+from tailback.remedy.screening import Screening, screen
+from tailback.remedy.search import TOGETHER
 from tailback.report import (
     Attribution,
     attribute,
@@ -32,17 +38,17 @@ from tailback.report import (
     to_table,
     write_report,
 )
-from tailback.run import Run, claim, fresh_directory
+from tailback.run import AtomicDirectory, Run, check_writable
 from tailback.simulate import (
     FluidOptions,
-    Prepared,
+    PreparedScenario,
     make_evaluate,
     make_fluid_evaluate,
     other_rules,
     prepare,
 )
 from tailback.simulate import simulate as run_scenario
-from tailback.simulate.decoded import received
+from tailback.simulate.decode import decode_samples
 
 UNDETERMINED = 3
 
@@ -60,7 +66,7 @@ UNDETERMINED = 3
     help="Placement to try; repeat for several (default: all sensible ones).",
 )  # fmt: skip
 @click.option(
-    "--cure", "cures", multiple=True, type=click.Choice(CURES.names()),
+    "--cure", "cures", multiple=True, type=click.Choice(REMEDIES.names()),
     help="Kind of remedy to try; repeat for several (default: all).",
 )  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True,
@@ -95,22 +101,22 @@ def diagnose(
     """
     check_names("--try", methods)
     scenario = scenario_from(**source)
-    out = out or Path(f"tailback-{plain(scenario.name)}")
-    claim(out, force=force, sources=[source["source"]])
+    out = out or Path(f"tailback-{path_safe_name(scenario.name)}")
+    check_writable(out, force=force, sources=[source["source"]])
     with meter(quiet) as progress:
-        with blaming(**source, allow_hosts=allow_hosts):
+        with error_context(**source, allow_hosts=allow_hosts):
             prepared = prepare(scenario, allow_hosts)
             progress.step("reading the times of the trace", 0.0)
             measured = measured_run(prepared)
             progress.step("simulating as it is", 0.0)
-            run = received(run_scenario(prepared, progress.watch), prepared.fabric)
+            run = decode_samples(run_scenario(prepared, progress.watch), prepared.fabric)
         diagnosis, after, files = _diagnose(prepared, run, methods, cures, seeds, progress)
         if measured is not None:
             diagnosis = with_measured(diagnosis, measured.measured, another_run(prepared))
         progress.step("charging the stall time", 1.0)
         found = attribute(run)
         progress.step("writing the report", 1.0)
-        with fresh_directory(out, force=force) as folder:
+        with AtomicDirectory(out, force=force) as folder:
             _write(folder, run, after, diagnosis, found, files, figures)
             if measured is not None:
                 measured.write(folder / "measured")
@@ -121,7 +127,7 @@ def diagnose(
 
 
 def _diagnose(
-    prepared: Prepared,
+    prepared: PreparedScenario,
     run: Run,
     methods: tuple[str, ...],
     cures: tuple[str, ...],
@@ -134,23 +140,23 @@ def _diagnose(
     that cannot win; the packet engine proves the others.
     """
     evaluate = make_evaluate(prepared, progress.watch)
-    made, errors = make_candidates(prepared, methods or SENSIBLE, run, progress.step)
+    made, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, progress.step)
     options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
     quick = make_fluid_evaluate(prepared, options)
-    screened = Screened(made)
+    screened = Screening(made)
     if not methods:
         now = frozenset({prepared.observed.section.placement})
         screened = screen(made, quick, always=now, progress=progress.step)
         made = screened.kept
     rules = other_rules(prepared.scenario)
-    diagnosis = judge(
+    diagnosis = diagnose_cause(
         run, evaluate, placements=made, rules=rules, seeds=seeds, progress=progress.step
     )
-    means = Means(
+    means = RemedyContext(
         evaluate, quick, made, screened.estimate_ps, prepared.observed.program, rules,
         frozenset(cures) or None,
     )  # fmt: skip
-    found = treat(run, diagnosis, means, seeds=seeds, progress=progress.step)
+    found = find_remedy(run, diagnosis, means, seeds=seeds, progress=progress.step)
     warnings = [*_limits(prepared, errors if methods else []), *diagnosis.warnings]
     remedy, after, files = found.remedy, None, list[RankFile]()
     if remedy is not None:
@@ -179,7 +185,7 @@ def _diagnose(
     return diagnosis.model_copy(update=update), after, files
 
 
-def _limits(prepared: Prepared, failed: list[tuple[str, PlacementError]]) -> list[str]:
+def _limits(prepared: PreparedScenario, failed: list[tuple[str, PlacementError]]) -> list[str]:
     """What was asked for and cannot be had: placements, and cures of several jobs."""
     found = [f"--try {name}: {error.message}" for name, error in failed]
     own = prepared.observed.section.name

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.cli.models import beside, read_run
-from tailback.cli.numbers import FiniteRange
+from tailback.cli.option_types import FiniteRange
+from tailback.cli.runs import default_output, read_run
 from tailback.counters.analysis.classes import attach, classify
 from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
 from tailback.counters.analysis.evolution_run import (
@@ -62,7 +62,7 @@ def evolution(
     """
     if not source.exists():
         raise RunError("does not exist", file=source, remedy="check the path")
-    out = out or beside(source, "-evolution.html")
+    out = out or default_output(source, "-evolution.html")
     if out.exists() and not force:
         raise RunError("already exists", file=out, remedy="choose another --out, or --force")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():

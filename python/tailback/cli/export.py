@@ -10,12 +10,12 @@ from typing import IO
 import click
 import polars as pl
 
-from tailback.cli.models import read_run, read_samples, require_packets
-from tailback.cli.text import columns, short
+from tailback.cli.runs import read_run, read_samples, require_packets
+from tailback.cli.text import align_columns, shorten_middle
 from tailback.errors import FabricError, RunError, TailbackError
 from tailback.report import attribute, to_table
-from tailback.run import Run, fresh_file
-from tailback.simulate.decoded import link_counts
+from tailback.run import Run, atomic_file
+from tailback.simulate.decode import decode_link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 
@@ -64,7 +64,7 @@ def counts(run: Path, out: Path | None, force: bool) -> None:
     read = read_run(run)
     require_packets(read, run, "export")
     try:
-        table = link_counts(read).table()
+        table = decode_link_counts(read).table()
     except (FabricError, RunError) as error:
         raise error.located(run) from None
     links = read.tables["links"]
@@ -81,10 +81,10 @@ def counts(run: Path, out: Path | None, force: bool) -> None:
         return
     most = named.filter(pl.col("congested") > 0).sort("congested", descending=True).head(10)
     rows = [
-        (short(row["port"], 40), _about(row, "packets"), _about(row, "congested"))
+        (shorten_middle(row["port"], 40), _about(row, "packets"), _about(row, "congested"))
         for row in most.iter_rows(named=True)
     ]
-    click.echo("\n".join(columns(("port", "packets", "congested"), rows, " rr")))
+    click.echo("\n".join(align_columns(("port", "packets", "congested"), rows, " rr")))
 
 
 def _about(row: dict[str, float | None], name: str) -> str:
@@ -136,7 +136,7 @@ def _require_outside(folder: Path, out: Path) -> None:
 
 def _write(out: Path, force: bool, write: Callable[[IO[bytes]], object]) -> None:
     try:
-        with fresh_file(out, force=force) as file:
+        with atomic_file(out, force=force) as file:
             write(file)
     except FileExistsError:
         raise TailbackError("the file exists", file=out, remedy="--force overwrites it") from None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import columns, short
-from tailback.report import Attribution, by_line
+from tailback.cli.text import align_columns, shorten_middle
+from tailback.report import Attribution, by_call_site
 from tailback.units import format_time, percent
 
 SHOWN = 2
@@ -14,19 +14,19 @@ ROOM = 56
 
 def hot_lines(attribution: Attribution) -> list[str]:
     """The lines of the program that suffer most, as a table with a heading; empty without any."""
-    found = by_line(attribution)[:SHOWN]
+    found = by_call_site(attribution)[:SHOWN]
     if not found:
         return []
     time = attribution.unit == "ps"
     wide = min(27, max(len(line.line) for line in found))
     rows = [
         (
-            short(line.line, wide),
-            short(line.place, ROOM - wide),
+            shorten_middle(line.line, wide),
+            shorten_middle(line.place, ROOM - wide),
             percent(line.share),
             format_time(line.stall) if time else f"{line.stall:,.0f}",
         )
         for line in found
     ]
     head = ("line of the program", "hot links", "share", "stall" if time else "packets")
-    return ["WHICH LINE MAKES LINKS HOT", *columns(head, rows, "  rr")]
+    return ["WHICH LINE MAKES LINKS HOT", *align_columns(head, rows, "  rr")]

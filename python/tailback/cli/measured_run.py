@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tailback.evidence import MeasuredRun, has_times, measure
-from tailback.simulate import Prepared
+from tailback.simulate import PreparedScenario
 
 
-def measured_run(prepared: Prepared) -> MeasuredRun | None:
+def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
     """What the trace of the observed job says of times.
 
     None where nothing was measured: the traffic is made up, its trace has no times, or several jobs
@@ -27,7 +27,7 @@ def measured_run(prepared: Prepared) -> MeasuredRun | None:
     return measure(section.trace, rank_file=section.placement_file, hosts=hosts)
 
 
-def another_run(prepared: Prepared) -> str:
+def another_run(prepared: PreparedScenario) -> str:
     """What the scenario changes of the recorded run, as words; empty where nothing."""
     section = prepared.observed.section
     changes = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import columns, short, wrap
+from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.diagnose.model import Diagnosis
 from tailback.evidence.model import ClockReport, Measured
 from tailback.units import format_time, percent
@@ -44,7 +44,7 @@ def measured_lines(diagnosis: Diagnosis) -> list[str]:
     lines += wrap(_clocks(measured.clocks))
     lines += wrap(_hosts(measured))
     for note in measured.notes[:1]:
-        lines += wrap(f"note: {short(note, 200)}")
+        lines += wrap(f"note: {shorten_middle(note, 200)}")
     if len(measured.notes) > 1:
         lines += [f"  note: {len(measured.notes) - 1} more in diagnosis.json"]
     return [*lines, ""]
@@ -69,7 +69,7 @@ def _parts(measured: Measured) -> list[str]:
         )  # fmt: skip
     if small:
         rows.append(("smaller parts", format_time(small), percent(small / measured.elapsed_ps), ""))
-    return columns(("where it went", "time", "share", "by the clocks"), rows, " rrr")
+    return align_columns(("where it went", "time", "share", "by the clocks"), rows, " rrr")
 
 
 def _expected(diagnosis: Diagnosis) -> str:

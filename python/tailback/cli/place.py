@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tailback.cli.candidates import check_names, make_candidates, worth_trying
 from tailback.cli.progress import meter
 from tailback.cli.rankfiles import from_here, rank_files
-from tailback.cli.source import allow_hosts_option, blaming, scenario_from, source_options
-from tailback.cli.text import columns, safe, wrap
+from tailback.cli.source import allow_hosts_option, error_context, scenario_from, source_options
+from tailback.cli.text import align_columns, printable, wrap
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, left_out, path_length
-from tailback.run import claim, fresh_directory
-from tailback.simulate import Prepared, make_evaluate, prepare
+from tailback.run import AtomicDirectory, check_writable
+from tailback.simulate import PreparedScenario, make_evaluate, prepare
 from tailback.units import format_time, percent
 
 
@@ -57,10 +57,10 @@ def place(
     """
     check_names("--method", methods)
     if out is not None:
-        claim(out, force=force, sources=[source["source"]])
+        check_writable(out, force=force, sources=[source["source"]])
     with meter(quiet) as progress:
         scenario = scenario_from(**source)
-        with blaming(**source, allow_hosts=allow_hosts):
+        with error_context(**source, allow_hosts=allow_hosts):
             prepared = prepare(scenario, allow_hosts)
         names = methods or worth_trying(prepared)
         made, errors = make_candidates(prepared, names, None, progress.step)
@@ -83,7 +83,7 @@ def place(
     best = rows[0]["placement"]
     files, unsaid = _files(prepared, made[best])
     if out is not None:
-        with fresh_directory(out, force=force) as folder:
+        with AtomicDirectory(out, force=force) as folder:
             for file in files:
                 (folder / file.file).write_text(file.text, encoding="utf-8")
             judged = json.dumps(rows, indent=2) + "\n"
@@ -102,9 +102,9 @@ def place(
     for name, error in errors:
         click.echo(f"  {name} left out: {error.message}", err=True)
     if out is not None:
-        click.echo(f"\nBEST  {best}; rank files in {safe(str(out))}:")
-        table = [(file.file, safe(_command(file, out))) for file in files]
-        click.echo("\n".join(columns(("file", "use it with"), table)))
+        click.echo(f"\nBEST  {best}; rank files in {printable(str(out))}:")
+        table = [(file.file, printable(_command(file, out))) for file in files]
+        click.echo("\n".join(align_columns(("file", "use it with"), table)))
         for name, why in unsaid.items():
             click.echo("\n".join(wrap(f"no file for {name}: {why}")))
 
@@ -114,7 +114,9 @@ def _command(file: RankFile, out: Path | None) -> str:
     return file.command if out is None else from_here(file.command, file.file, out)
 
 
-def _files(prepared: Prepared, node: NDArray[np.uint32]) -> tuple[list[RankFile], dict[str, str]]:
+def _files(
+    prepared: PreparedScenario, node: NDArray[np.uint32]
+) -> tuple[list[RankFile], dict[str, str]]:
     """Rank files of a placement, and why others cannot be.
 
     None, and a word on stderr, where no launcher takes its hosts.
@@ -122,11 +124,11 @@ def _files(prepared: Prepared, node: NDArray[np.uint32]) -> tuple[list[RankFile]
     try:
         return rank_files(prepared, node)
     except PlacementError as error:
-        click.echo(f"  no rank file: {safe(error.message)}", err=True)
+        click.echo(f"  no rank file: {printable(error.message)}", err=True)
         return [], {}
 
 
-def _judge(prepared: Prepared, node: NDArray[np.uint32]) -> dict[str, Any]:
+def _judge(prepared: PreparedScenario, node: NDArray[np.uint32]) -> dict[str, Any]:
     """By packets: a sum of eight bytes loads the network less than a face of megabytes."""
     fabric, program = prepared.fabric, prepared.observed.program
     packet = prepared.scenario.engine.packet
@@ -146,4 +148,6 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
         )
         for row in rows
     ]
-    return columns(("placement", "time", "path length", "traffic between leaves"), table, " rrr")
+    return align_columns(
+        ("placement", "time", "path length", "traffic between leaves"), table, " rrr"
+    )

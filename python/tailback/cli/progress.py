@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tailback.cli.text import safe
+from tailback.cli.text import printable
 from tailback.units import format_time
 
 
@@ -25,7 +25,9 @@ class Meter:
     def step(self, what: str, share: float) -> None:
         """Show that ``what`` is done to ``share`` (0–1)."""
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=safe(what)[:44], completed=share, detail="")
+            self._bar.update(
+                self._task, description=printable(what)[:44], completed=share, detail=""
+            )
 
     def watch(self, time_ps: int, delivered: int, packets: int, events: int) -> None:
         """Show how far the engine is, how fast, and how long it will take.

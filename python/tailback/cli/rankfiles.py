@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
 from tailback.placement import WRITERS, RankFile, assignment_for, write
-from tailback.simulate import Prepared
+from tailback.simulate import PreparedScenario
 
 FILE_NAME = {
     "openmpi": "rankfile.openmpi",
@@ -22,7 +22,7 @@ FILE_NAME = {
 
 
 def rank_files(
-    prepared: Prepared, node: NDArray[np.uint32]
+    prepared: PreparedScenario, node: NDArray[np.uint32]
 ) -> tuple[list[RankFile], dict[str, str]]:
     """The placement in every form that can express it, and why others cannot.
 

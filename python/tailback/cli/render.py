@@ -7,10 +7,18 @@ from pathlib import Path
 
 from tailback.cli.measured_screen import measured_lines
 from tailback.cli.rankfiles import from_here
-from tailback.cli.text import WIDTH, clip, columns, command_lines, safe, short, wrap
+from tailback.cli.text import (
+    WIDTH,
+    align_columns,
+    command_lines,
+    printable,
+    shorten_middle,
+    truncate,
+    wrap,
+)
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
-from tailback.diagnose.waterfall import shown
-from tailback.diagnose.wording import bar_name, sure
+from tailback.diagnose.waterfall import displayed_bars
+from tailback.diagnose.wording import bar_name, confidence_sentence
 from tailback.remedy.screening import NOT_SIMULATED
 from tailback.units import format_time, percent
 
@@ -44,15 +52,15 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     if diagnosis.waterfall:
         lines += ["", "WHERE THE TIME GOES", *_waterfall(diagnosis)]
     if diagnosis.findings:
-        phases = [short(", ".join(f.phases[:3]), 18) for f in diagnosis.findings[:3]]
+        phases = [shorten_middle(", ".join(f.phases[:3]), 18) for f in diagnosis.findings[:3]]
         room = WIDTH - 18 - max(map(len, (*phases, "phase")))
         sampled = diagnosis.sampling.packets > 0
         rows = [
-            (f.code, percent(f.share) if sampled else "—", clip(f.title, room), phase)
+            (f.code, percent(f.share) if sampled else "—", truncate(f.title, room), phase)
             for f, phase in zip(diagnosis.findings, phases, strict=False)
         ]
         lines += ["", "SHARE OF CONGESTION BY CAUSE"]
-        lines += columns(("rule", "share", "what", "phase"), rows, " r")
+        lines += align_columns(("rule", "share", "what", "phase"), rows, " r")
     if diagnosis.top_links:
         lines += [
             "",
@@ -64,16 +72,16 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
     lines += _remedy(diagnosis, folder)
     for warning in diagnosis.warnings[:2]:
-        lines += wrap(f"note: {short(warning, 300)}")
+        lines += wrap(f"note: {shorten_middle(warning, 300)}")
     if len(diagnosis.warnings) > 2:
         lines += [f"  note: {len(diagnosis.warnings) - 2} more in the report"]
-    return [*lines, "", f"NEXT  open {safe(str(folder / 'report.html'))}"]
+    return [*lines, "", f"NEXT  open {printable(str(folder / 'report.html'))}"]
 
 
 def _how_sure(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence <= 0:
         return diagnosis.sampling.note
-    how = sure(diagnosis.confidence, diagnosis.basis, diagnosis.times)
+    how = confidence_sentence(diagnosis.confidence, diagnosis.basis, diagnosis.times)
     return f"{how} {diagnosis.sampling.note}"
 
 
@@ -82,7 +90,7 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
     room, rows = 24, []
     ends = ("ideal", "observed")
     # Steps that add nothing in any repetition (most were not simulated) are left to the report.
-    bars = [bar for bar in shown(diagnosis.waterfall)
+    bars = [bar for bar in displayed_bars(diagnosis.waterfall)
             if bar.name in ends or bar.delta_ps or bar.low_ps or bar.high_ps]  # fmt: skip
     for bar in bars:
         end = round(room * bar.elapsed_ps / whole)
@@ -94,22 +102,22 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
             sign = "+" if bar.delta_ps >= 0 else "-"
             amount = sign + format_time(abs(bar.delta_ps))
         rows.append((bar_name(bar, diagnosis.times), amount, picture))
-    return columns(("", "", ""), rows, " r")[1:]
+    return align_columns(("", "", ""), rows, " r")[1:]
 
 
 def _links(links: Sequence[LinkEvidence]) -> list[str]:
     rows = [
         (
-            short(link.name, 33),
+            shorten_middle(link.name, 33),
             f"{100 * link.congested_fraction.value:.0f} "
             f"({100 * link.congested_fraction.low:.0f}–{100 * link.congested_fraction.high:.0f})",
             f"{100 * link.utilization.value:.0f} "
             f"({100 * link.utilization.low:.0f}–{100 * link.utilization.high:.0f})",
-            short(link.phase, 12),
+            shorten_middle(link.phase, 12),
         )
         for link in links
     ]
-    return columns(("link", "congested %", "our load %", "mostly in"), rows, " rr")
+    return align_columns(("link", "congested %", "our load %", "mostly in"), rows, " rr")
 
 
 def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
@@ -146,10 +154,10 @@ def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     if all(c.elapsed_ps != before_ps for c in candidates):
         rows.append(("as it is", "", "", format_time(before_ps), "", ""))
     rows += [
-        (short(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
+        (shorten_middle(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
          format_time(c.elapsed_ps), percent(1 - c.elapsed_ps / max(before_ps, 1)),
          "—" if c.congested_fraction is None else percent(c.congested_fraction))
         for c in candidates
     ]  # fmt: skip
     head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
-    return columns(head, rows, "  rrrr")
+    return align_columns(head, rows, "  rrrr")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from tailback.cli.models import beside, read_samples, require_packets, with_samples
+from tailback.atomic_exchange import recover
+from tailback.cli.runs import default_output, read_samples, require_packets, with_samples
 from tailback.diagnose import Diagnosis
 from tailback.diagnose import diagnose as find_causes
 from tailback.errors import RunError
-from tailback.exchange import recover
 from tailback.manifest import read_manifest
 from tailback.report import export_figures, write_report
 from tailback.run import Run
@@ -34,7 +34,7 @@ def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool
     tailback simulate examples/stencil2d/stencil2d.toml --out run
     tailback report run --figures svg
     """
-    out = out or beside(folder, ".html")
+    out = out or default_output(folder, ".html")
     where = out.with_name(out.stem + "-figures")
     for path in (out, *([where] if figures else [])):
         if path.exists() and not force:

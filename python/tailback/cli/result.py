@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 
-class ReaderGoneError(Exception):
+class StdoutClosedError(Exception):
     """Whoever read our output has enough of it, like ``head``.
 
     Attributes:
@@ -26,5 +26,5 @@ def show(text: str, code: int) -> int:
     try:
         click.echo(text)
     except BrokenPipeError:
-        raise ReaderGoneError(code) from None
+        raise StdoutClosedError(code) from None
     return code

@@ -9,13 +9,13 @@ from typing import Any, cast, get_args
 
 import click
 
-from tailback.cli.models import congestion_of, described, model_of
 from tailback.cli.progress import meter
-from tailback.cli.source import blaming, scenario_from, source_options
-from tailback.cli.text import columns, safe, wrap
+from tailback.cli.runs import congestion_of, model_description, model_of
+from tailback.cli.source import error_context, scenario_from, source_options
+from tailback.cli.text import align_columns, printable, wrap
 from tailback.errors import ScenarioError
 from tailback.fluid import Choice, Rates
-from tailback.run import Run, claim
+from tailback.run import Run, check_writable
 from tailback.simulate import FluidOptions, prepare, simulate_fluid
 from tailback.simulate import simulate as run_scenario
 from tailback.units import format_time, percent
@@ -56,9 +56,9 @@ def simulate(
     """
     options = _fluid_options(model, rates, paths)
     if out is not None:
-        claim(out, force=force, sources=[source["source"]])
+        check_writable(out, force=force, sources=[source["source"]])
     scenario = scenario_from(**source)
-    with blaming(**source), meter(quiet) as progress:
+    with error_context(**source), meter(quiet) as progress:
         prepared = prepare(scenario)
         progress.step("simulating", 0.0)
         if options is None:
@@ -78,7 +78,7 @@ def simulate(
         raise SystemExit(130)
     if form == "text" and out is not None:
         command = "report" if options is None else "diagnose"
-        click.echo(f"\nNEXT  tailback {command} {safe(shlex.quote(str(out)))}")
+        click.echo(f"\nNEXT  tailback {command} {printable(shlex.quote(str(out)))}")
 
 
 def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOptions | None:
@@ -132,7 +132,7 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
     speed = f" ({hops / 1e6:.1f} M packet-hops/s)" if hops is not None else ""
     congested = facts["congested_hop_fraction"]
     rows = [
-        ("model", described(run)),
+        ("model", model_description(run)),
         ("elapsed", format_time(run.elapsed_ps)),
         ("messages", f"{facts['messages']:,}"),
         ("packets", f"{facts['packets']:,}"),
@@ -142,7 +142,7 @@ def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
         *((label, f"{facts[key]:,}") for key, label in ASKED_FOR.items() if facts.get(key)),
         ("simulated in", f"{seconds:.2f} s{speed}"),
     ]  # fmt: skip
-    lines = [f"RUN  {safe(run.scenario.name)}", *columns(("", ""), rows)[1:]]
+    lines = [f"RUN  {printable(run.scenario.name)}", *align_columns(("", ""), rows)[1:]]
     # What a trace or a fabric lacks may be most of the traffic.
     for note in run.notes[:_NOTES]:
         lines += wrap(f"note: {note}")

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import click
 
-from tailback.cli.models import read_run
-from tailback.cli.numbers import FiniteRange
+from tailback.atomic_exchange import recover
+from tailback.cli.option_types import FiniteRange
+from tailback.cli.runs import read_run
 from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError, TailbackError
-from tailback.exchange import recover
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.scenario import Scenario, load, parse
@@ -135,7 +135,7 @@ def _scenario_of(folder: Path) -> Scenario:
 
 
 @contextmanager
-def blaming(source: Path, **options: Any) -> Iterator[None]:
+def error_context(source: Path, **options: Any) -> Iterator[None]:
     """Name the scenario in what is found wrong with it only once it is built or run.
 
     Not where ``options`` on the command line changed it: then it may be them.
@@ -240,9 +240,9 @@ def _override(
 
 def _name(source: Path) -> str:
     stem = source.resolve().stem if source.is_file() else source.resolve().name
-    return plain(stem) or "trace"
+    return path_safe_name(stem) or "trace"
 
 
-def plain(name: str) -> str:
+def path_safe_name(name: str) -> str:
     """The name with nothing that a path takes for more than a name: no slash, no NUL, no space."""
     return re.sub(r"[^\w.-]+", "-", name)

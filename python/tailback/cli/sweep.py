@@ -13,7 +13,7 @@ import click
 from tailback.api.sweep import Sweep, continue_sweep, plan_sweep, slurm_script
 from tailback.api.sweep.study import SUMMARY
 from tailback.cli.progress import meter
-from tailback.cli.text import columns, safe
+from tailback.cli.text import align_columns, printable
 from tailback.errors import ScenarioError
 from tailback.units import format_time
 
@@ -64,7 +64,7 @@ def sweep(
     if slurm is not None:
         script = folder / "sweep.sbatch"
         script.write_text(slurm_script(folder, folder.name, slurm), encoding="utf-8")
-        click.echo(f"sbatch {safe(shlex.quote(str(script)))}")
+        click.echo(f"sbatch {printable(shlex.quote(str(script)))}")
         return
     with meter(quiet) as progress:
         found = continue_sweep(
@@ -144,20 +144,20 @@ def _lines(found: Sweep) -> list[str]:
     facts, study = _facts(found), found.study
     lines = [f"{facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"]
     for number, why in list(found.failures.items())[:SHOWN]:
-        lines.append(f"  run {number}: {safe(why)}")
+        lines.append(f"  run {number}: {printable(why)}")
     if facts["done"]:
         frame = found.frame.sort("elapsed_ps").head(SHOWN)
         keys = list(study.points[0])
         rows = [
             (
                 str(row["run"]),
-                *(safe(str(row[key])) for key in keys),
+                *(printable(str(row[key])) for key in keys),
                 format_time(int(row["elapsed_ps"])),
             )
             for row in frame.iter_rows(named=True)
         ]
-        lines += ["", *columns(("run", *keys, "elapsed"), rows, "r" + " " * len(keys) + "r")]
+        lines += ["", *align_columns(("run", *keys, "elapsed"), rows, "r" + " " * len(keys) + "r")]
         if facts["done"] > SHOWN:
             lines.append(f"the {SHOWN} fastest of {facts['done']}")
-        lines += ["", f"all runs: {safe(str(study.path / SUMMARY))}/*.parquet"]
+        lines += ["", f"all runs: {printable(str(study.path / SUMMARY))}/*.parquet"]
     return lines

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 WIDTH = 79
 
 
-def safe(text: str, *, keep_newlines: bool = False) -> str:
+def printable(text: str, *, keep_newlines: bool = False) -> str:
     """Text from a file made safe for a terminal: control characters become visible."""
     return "".join(
         char
@@ -18,7 +18,7 @@ def safe(text: str, *, keep_newlines: bool = False) -> str:
     )
 
 
-def cells(text: str) -> int:
+def display_width(text: str) -> int:
     """Columns a text takes on a terminal: letters of East Asia take two, marks on letters none."""
     if text.isascii():
         return len(text)
@@ -35,41 +35,43 @@ _MARKS = 4
 def _head(text: str, width: int) -> str:
     """As much of the beginning of a text as fits so many columns."""
     text = text[: _MARKS * width]
-    while cells(text) > width:
+    while display_width(text) > width:
         text = text[:-1]
     return text
 
 
-def short(text: str, width: int) -> str:
+def shorten_middle(text: str, width: int) -> str:
     """Text cut in the middle to at most ``width`` columns."""
-    text = safe(text)
-    if cells(text) <= width:
+    text = printable(text)
+    if display_width(text) <= width:
         return text
     head = (width - 1) // 2
     tail = text[-_MARKS * width :]
-    while cells(tail) > width - 1 - head:
+    while display_width(tail) > width - 1 - head:
         tail = tail[1:]
     return f"{_head(text, head)}…{tail}"
 
 
-def clip(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """A sentence cut after a word to at most ``width`` columns."""
-    text = safe(text)
-    if cells(text) <= width:
+    text = printable(text)
+    if display_width(text) <= width:
         return text
     head = _head(text, width).rpartition(" ")[0] or _head(text, width - 1)
     return f"{head.rstrip(',;:')}…"
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> list[str]:
+def align_columns(
+    header: Sequence[str], rows: Iterable[Sequence[str]], right: str = ""
+) -> list[str]:
     """A plain table; columns whose letter in ``right`` is ``r`` are aligned to the right."""
     table = [list(header), *(list(row) for row in rows)]
-    widths = [max(cells(row[i]) for row in table) for i in range(len(header))]
+    widths = [max(display_width(row[i]) for row in table) for i in range(len(header))]
     lines = []
     for row in table:
         padded = []
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            room = " " * (width - cells(cell))
+            room = " " * (width - display_width(cell))
             padded.append(room + cell if right[i : i + 1] == "r" else cell + room)
         lines.append("  " + "  ".join(padded).rstrip())
     return lines
@@ -78,11 +80,11 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], right: str = "
 def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     """Text in lines of the screen's width, of which the first may begin in its own way.
 
-    Lines are measured in columns as a terminal shows them (:func:`cells`); a word that no line
-    holds is cut.
+    Lines are measured in columns as a terminal shows them (:func:`display_width`); a word that no
+    line holds is cut.
     """
     # No line ends between a number and its per cent sign.
-    whole = safe(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    whole = printable(text).replace(" %", "\N{NO-BREAK SPACE}%")
     lines = _filled(whole, WIDTH, indent if first is None else first, indent, cut=True)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
@@ -90,8 +92,8 @@ def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
 def command_lines(command: str) -> list[str]:
     """A command to copy, whole: in lines that a shell joins again, if it has no quotes."""
     if "'" in command:
-        return [f"  $ {safe(command)}"]
-    lines = _filled(safe(command), WIDTH - 2, "  $ ", "      ", cut=False)
+        return [f"  $ {printable(command)}"]
+    lines = _filled(printable(command), WIDTH - 2, "  $ ", "      ", cut=False)
     return [*(f"{line} \\" for line in lines[:-1]), *lines[-1:]]
 
 
@@ -108,12 +110,12 @@ def _filled(text: str, width: int, first: str, indent: str, *, cut: bool) -> lis
     lines: list[str] = []
     line, gap = first, ""
     for word in filter(None, text.split(" ")):
-        longer = cells(word) > width - cells(indent)
-        if gap and cells(line + gap + word) > width and not (cut and longer):
+        longer = display_width(word) > width - display_width(indent)
+        if gap and display_width(line + gap + word) > width and not (cut and longer):
             lines.append(line)
             line, gap = indent, ""
-        while cut and cells(line + gap + word) > width:
-            head = _head(word, max(width - cells(line + gap), 0))
+        while cut and display_width(line + gap + word) > width:
+            head = _head(word, max(width - display_width(line + gap), 0))
             lines.append((line + gap + head).rstrip())
             line, gap, word = indent, "", word[len(head) :]
         line, gap = line + gap + word, " "

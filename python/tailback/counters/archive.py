@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tailback.counters.analysis.classes import CLASSES
 from tailback.counters.schema import READINGS, conform
-from tailback.run import fresh_directory
+from tailback.run import AtomicDirectory
 
 READINGS_A_ROUND: Final = 100
 ROUNDS_A_PART: Final = 10_000
@@ -181,7 +181,7 @@ def write(path: Path, records: int, *, seed: int = 1, force: bool = False) -> Pa
     Raises:
         RunError: The folder exists or cannot be written.
     """
-    with fresh_directory(path, force=force) as folder:
+    with AtomicDirectory(path, force=force) as folder:
         classes().write_parquet(folder / "classes.parquet")
         for number, frame in enumerate(parts(records, seed)):
             frame.write_parquet(folder / f"part-{number:05d}.parquet", row_group_size=_ROWS_A_GROUP)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tailback.counters.readers.ldms_columns import DIRECTIONS, GEMINI_GBPS
 from tailback.counters.schema import INTERVALS, conform
-from tailback.run import fresh_directory
+from tailback.run import AtomicDirectory
 
 SHAPE: Final = (24, 24, 24)
 MINUTE_NS: Final = 60 * 10**9
@@ -131,7 +131,7 @@ def write(path: Path, minutes: int, *, seed: int = 1, shape: tuple[int, int, int
     Raises:
         RunError: The folder exists or cannot be written.
     """
-    with fresh_directory(path) as folder:
+    with AtomicDirectory(path) as folder:
         coordinates(shape).write_parquet(folder / "coordinates.parquet")
         for number, first in enumerate(range(0, minutes, _MINUTES_A_PART)):
             frame = part(first, min(_MINUTES_A_PART, minutes - first), seed, shape)

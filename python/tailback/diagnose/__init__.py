@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnose.model import Diagnosis
-from tailback.diagnose.verdict import judge
+from tailback.diagnose.verdict import diagnose_cause
 from tailback.diagnose.waterfall import Progress
 from tailback.evaluate import Evaluate
 from tailback.run import Run
 from tailback.traffic.program import Program
 
-__all__ = ["Diagnosis", "diagnose", "judge"]
+__all__ = ["Diagnosis", "diagnose", "diagnose_cause"]
 
 
 def diagnose(
@@ -50,16 +50,18 @@ def diagnose(
         RunError: ``seeds`` is below 1, or the run has no observed job.
     """
     # Remedies build on the diagnosis' model, so this package can import them only when called.
-    from tailback.remedy import Means, recommend, treat
+    from tailback.remedy import RemedyContext, find_remedy, recommend
 
-    diagnosis = judge(
+    diagnosis = diagnose_cause(
         run, evaluate, placements=placements, rules=rules, seeds=seeds, progress=progress
     )
     if evaluate is None:
         remedy = recommend(run, diagnosis, [], files=files, commands=commands)
     else:
-        means = Means(evaluate, quick, placements or {}, program=program, rules=rules, kinds=kinds)
-        remedy = treat(
+        means = RemedyContext(
+            evaluate, quick, placements or {}, program=program, rules=rules, kinds=kinds
+        )
+        remedy = find_remedy(
             run, diagnosis, means, seeds=seeds, progress=progress, files=files, commands=commands
         ).remedy
     return diagnosis.model_copy(update={"remedy": remedy})

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from tailback.diagnose.topology import DOWN, UP, Floats, Ints, Topology
+from tailback.diagnose.topology import DOWN, UP, Floats, Ints, LinkTopology
 
 
-class Activity:
+class MessageActivity:
     """Time during which messages that may cross a link were in flight.
 
     Messages are grouped by what they must cross: the ejection link of their node, the up-links of
@@ -23,7 +23,7 @@ class Activity:
     open to every message that leaves its switch. Without a message log all time counts.
     """
 
-    def __init__(self, tables: Mapping[str, pl.DataFrame], topology: Topology) -> None:
+    def __init__(self, tables: Mapping[str, pl.DataFrame], topology: LinkTopology) -> None:
         self._topology = topology
         self._groups = self._group_of_link()
         log = observed_messages(tables)

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.hidden import Slow
 from tailback.diagnose.model import Basis, Cause, Finding
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnose.slow_cables import SlowCableFit
 
-AT_REST: tuple[Cause, ...] = ("not-network", "injection")
+NO_CONTENTION_CAUSES: tuple[Cause, ...] = ("not-network", "injection")
 
-HIDDEN: tuple[Cause, ...] = ("other-traffic", "slow-link")
+HIDDEN_CAUSES: tuple[Cause, ...] = ("other-traffic", "slow-link")
 """Causes that a user's scenario need not know of."""
 
-CURVES: dict[Basis, tuple[float, float]] = {
+CONFIDENCE_CURVES: dict[Basis, tuple[float, float]] = {
     "re-simulation": (1.89, 5.62),
     "re-simulation, at rest": (2.82, 3.68),
     "hypothesis": (1.92, 0.67),
@@ -30,13 +30,13 @@ CURVES: dict[Basis, tuple[float, float]] = {
 """Intercept and slope of the log-odds over the margin."""
 
 
-MOST = 0.99
+MAX_CONFIDENCE = 0.99
 """No verdict is stated to be surer: a hundred scenarios without a miss, made by the simulator that
 judges them, do not tell 99 % from more."""
 
 
 @dataclass(frozen=True)
-class Doubt:
+class VerdictBasis:
     """What a verdict rests on, and by how much it was reached, 0–1."""
 
     basis: Basis
@@ -45,20 +45,20 @@ class Doubt:
     @property
     def confidence(self) -> float:
         """Chance that the cause is right, 0–1."""
-        intercept, slope = CURVES[self.basis]
-        return min(float(1.0 / (1.0 + np.exp(-(intercept + slope * self.margin)))), MOST)
+        intercept, slope = CONFIDENCE_CURVES[self.basis]
+        return min(float(1.0 / (1.0 + np.exp(-(intercept + slope * self.margin)))), MAX_CONFIDENCE)
 
 
-def doubt(
+def assess_confidence(
     cause: Cause,
     findings: list[Finding],
     cost: dict[Cause, float],
     hidden: float,
-    slow: Slow | None,
-    evidence: Evidence,
+    slow: SlowCableFit | None,
+    evidence: RunAnalysis,
     *,
     worth: float,
-) -> Doubt:
+) -> VerdictBasis:
     """What the verdict rests on, and its margin.
 
     Args:
@@ -71,21 +71,23 @@ def doubt(
         worth: Share of the time from which a cause is worth fixing.
     """
     ordered = sorted(cost.values(), reverse=True)
-    if cost and cause in AT_REST:
-        return Doubt("re-simulation, at rest", _within(1.0 - ordered[0] / worth))
-    if cost and cause in HIDDEN and hidden > 0.5 * cost[cause]:
+    if cost and cause in NO_CONTENTION_CAUSES:
+        return VerdictBasis("re-simulation, at rest", _within(1.0 - ordered[0] / worth))
+    if cost and cause in HIDDEN_CAUSES and hidden > 0.5 * cost[cause]:
         if slow is None:
-            return Doubt("hypothesis", 0.0)
+            return VerdictBasis("hypothesis", 0.0)
         room = 1.0 - slow.needs if slow.explains else slow.needs
-        return Doubt("hypothesis", _within(abs(slow.fit - slow.needs) / room))
+        return VerdictBasis("hypothesis", _within(abs(slow.fit - slow.needs) / room))
     if cost:
-        return Doubt("re-simulation", _within((ordered[0] - ordered[1]) / max(ordered[0], 1e-9)))
-    if cause in AT_REST:
-        return Doubt("samples, at rest", _within(1.0 - evidence.unsure_share))
+        return VerdictBasis(
+            "re-simulation", _within((ordered[0] - ordered[1]) / max(ordered[0], 1e-9))
+        )
+    if cause in NO_CONTENTION_CAUSES:
+        return VerdictBasis("samples, at rest", _within(1.0 - evidence.unsure_share))
     shares = sorted((f.share for f in findings if f.cause == cause), reverse=True)
     rest = [f.share for f in findings if f.cause != cause]
     gap = max(shares, default=0.0) - max(rest, default=0.0)
-    return Doubt("samples", _within(gap - evidence.unsure_share))
+    return VerdictBasis("samples", _within(gap - evidence.unsure_share))
 
 
 def _within(value: float) -> float:

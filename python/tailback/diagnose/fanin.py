@@ -10,7 +10,7 @@ import polars as pl
 from tailback.diagnose.activity import observed_messages
 from tailback.run import Run
 
-MANY = 8
+MIN_SENDERS = 8
 """Senders from which an endpoint is fed by a many-to-one pattern rather than by neighbours."""
 
 COLLECTIVES = (

@@ -116,7 +116,7 @@ class Finding(Model):
     advice: str
 
 
-class Bar(Model):
+class WaterfallBar(Model):
     """One step of the waterfall: a re-simulation with one more thing made real.
 
     Attributes:
@@ -137,7 +137,7 @@ class Bar(Model):
     meaning: str
 
 
-class Share(Model):
+class CauseShare(Model):
     """What one cause costs, in two orders.
 
     Causes act together, so what one costs depends on which others are there. ``charged`` adds it
@@ -317,7 +317,7 @@ class Diagnosis(Model):
     cause: Cause
     headline: str
     findings: list[Finding]
-    waterfall: list[Bar]
+    waterfall: list[WaterfallBar]
     remedy: Remedy | None
     top_links: list[LinkEvidence]
     sampling: Sampling
@@ -327,7 +327,7 @@ class Diagnosis(Model):
     confidence: float = 0.0
     basis: Basis = "samples"
     margin: float = 0.0
-    shares: list[Share] = []
+    shares: list[CauseShare] = []
     slow_links: list[str] = []
     times: Times = "expected"
     times_from: str = ""

@@ -18,7 +18,7 @@ _DIRECTION = {"up": UP, "flat": FLAT, "down": DOWN}
 
 
 @dataclass(frozen=True)
-class Topology:
+class LinkTopology:
     """The directed links of a run, by link number.
 
     Attributes:
@@ -60,7 +60,7 @@ class Topology:
         return len(self.node_switch)
 
     @staticmethod
-    def of(tables: Mapping[str, pl.DataFrame]) -> Topology:
+    def of(tables: Mapping[str, pl.DataFrame]) -> LinkTopology:
         """Read tables ``links``, ``nodes`` and ``switches`` of a run."""
         links = tables["links"].sort("link")
         src = links["src"].cast(pl.Int64).to_numpy()
@@ -77,7 +77,7 @@ class Topology:
             f"{a}[{port}] → {b}"
             for a, port, b in links.select("src_name", "src_port", "dst_name").iter_rows()
         ]
-        return Topology(
+        return LinkTopology(
             src=src,
             dst=dst,
             tier=tier,

@@ -6,44 +6,54 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailback.diagnose.by_rules import MIN_WORTH, WORTH_FIXING, at_rest, cause_of_rules
-from tailback.diagnose.confidence import AT_REST, HIDDEN, doubt
-from tailback.diagnose.decided import with_cause
-from tailback.diagnose.evidence import OPEN_SHARE, Evidence
-from tailback.diagnose.hidden import Slow, find_slow
-from tailback.diagnose.model import Bar, Cause, Diagnosis, Finding, Sampling, Share
+from tailback.diagnose.cause_finding import ensure_cause_finding
+from tailback.diagnose.confidence import HIDDEN_CAUSES, NO_CONTENTION_CAUSES, assess_confidence
+from tailback.diagnose.model import Cause, CauseShare, Diagnosis, Finding, Sampling, WaterfallBar
+from tailback.diagnose.rule_verdict import (
+    MIN_WORTH,
+    WORTH_FIXING,
+    cause_of_rules,
+    cause_without_contention,
+)
 from tailback.diagnose.rules import RULES
+from tailback.diagnose.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
+from tailback.diagnose.slow_cables import SlowCableFit, find_slow_cables
 from tailback.diagnose.waterfall import (
-    DETOURS,
+    NON_MINIMAL_RULES,
     Placements,
     Progress,
-    build,
-    overshoot,
-    unexplained,
+    build_waterfall,
+    overshoot_share,
+    unexplained_share,
 )
-from tailback.diagnose.wording import contradicted, provenance, recorded_warnings, times_of
+from tailback.diagnose.wording import (
+    provenance,
+    recorded_warnings,
+    recording_contradiction,
+    times_of,
+)
 from tailback.errors import RunError
 from tailback.evaluate import Evaluate
 from tailback.run import Run
-from tailback.telemetry.carried import header_bits
+from tailback.telemetry.header_counts import header_bits
 from tailback.units import format_time, percent
 
 WORTH_OF_COMMUNICATION = 0.20
 """Share of the communication time from which contention is no matter of a few short queues."""
 
-UNSEEN = 0.15
+MAX_UNSAMPLED_COST = 0.15
 """Without any congestion tree, contention below this share comes from queues too short to count, or
 from longer paths."""
 
 TOP_LINKS = 20
 
-NAMED = 3
+NAMES_SHOWN = 3
 """Slow links that a headline names."""
 
-WRONG_MODEL = 0.10
+MODEL_MISMATCH = 0.10
 """Excess of the simulated time over that of the run from which the model is called wrong."""
 
-_SAY: dict[Cause, str] = {
+_HEADLINES: dict[Cause, str] = {
     "pattern": "The communication pattern overruns single nodes",
     "placement": "The placement of ranks overfills links inside the network",
     "other-traffic": "Traffic of others is in the way",
@@ -61,7 +71,7 @@ _UNCLEARED = (
 )
 
 
-def judge(
+def diagnose_cause(
     run: Run,
     evaluate: Evaluate | None = None,
     *,
@@ -90,24 +100,24 @@ def judge(
         raise RunError("no job of this run is observed", remedy="set observed = true for your job")
     if progress is not None:
         progress("growing congestion trees", 0.0)
-    evidence = Evidence(run)
+    evidence = RunAnalysis(run)
     findings = [f for f in (entry.part(evidence) for entry in RULES) if f is not None]
     findings.sort(key=lambda finding: (-finding.share, finding.code))
-    bars, shares = list[Bar](), list[Share]()
+    bars, shares = list[WaterfallBar](), list[CauseShare]()
     if evaluate is not None:
-        bars, shares = build(run, evaluate, seeds, progress, placements, rules)
+        bars, shares = build_waterfall(run, evaluate, seeds, progress, placements, rules)
     slow = None
-    if evaluate is not None and unexplained(bars) >= WORTH_FIXING:
-        slow = find_slow(evidence, evaluate)
-    cost = costs(shares, bars, findings, slow)
+    if evaluate is not None and unexplained_share(bars) >= WORTH_FIXING:
+        slow = find_slow_cables(evidence, evaluate)
+    cost = cost_shares(shares, bars, findings, slow)
     cause, warnings = _reconcile(findings, bars, cost, evidence)
-    against = contradicted(run) if cause == "not-network" and evidence.crosses else ""
+    against = recording_contradiction(run) if cause == "not-network" and evidence.crosses else ""
     if against:
         cause = "undetermined"
     if slow is not None and slow.explains:
         warnings.append(_explained_by(slow, evidence))
-    told = doubt(
-        cause, findings, cost if bars else {}, unexplained(bars), slow, evidence,
+    told = assess_confidence(
+        cause, findings, cost if bars else {}, unexplained_share(bars), slow, evidence,
         worth=WORTH_FIXING,
     )  # fmt: skip
     if not run.complete:
@@ -117,7 +127,7 @@ def judge(
         headline=_UNCLEARED.format(against)
         if against
         else _headline(cause, findings, bars, cost, slow, evidence, placements or {}),
-        findings=with_cause(cause, findings, cost if bars else None),
+        findings=ensure_cause_finding(cause, findings, cost if bars else None),
         waterfall=bars,
         remedy=None,
         top_links=evidence.top_links(TOP_LINKS),
@@ -137,7 +147,10 @@ def judge(
 
 
 def _reconcile(
-    findings: list[Finding], bars: list[Bar], cost: dict[Cause, float], evidence: Evidence
+    findings: list[Finding],
+    bars: list[WaterfallBar],
+    cost: dict[Cause, float],
+    evidence: RunAnalysis,
 ) -> tuple[Cause, list[str]]:
     """Choose the main cause: time where it was re-simulated, congested packets where not."""
     by_rules = cause_of_rules(findings, evidence)
@@ -150,23 +163,24 @@ def _reconcile(
         for f in findings
         if f.cause in cost and cost[f.cause] < WORTH_FIXING
     ]
-    hidden = unexplained(bars)
-    if overshoot(bars) >= WRONG_MODEL:
+    hidden = unexplained_share(bars)
+    if overshoot_share(bars) >= MODEL_MISMATCH:
         warnings.append(
-            f"What was simulated takes at least {percent(overshoot(bars))} longer than the run "
+            f"What was simulated takes at least {percent(overshoot_share(bars))} longer than the "
+            "run "
             "did: the scenario's buffers, packets or injection are not those of the real network, "
             "and the verdict may rest on contention that was not there."
         )
-    if hidden >= WORTH_FIXING and not any(f.cause in HIDDEN for f in findings):
+    if hidden >= WORTH_FIXING and not any(f.cause in HIDDEN_CAUSES for f in findings):
         warnings.append(
             f"{percent(hidden)} of the time is not explained by what is known: other jobs, or a "
             "fabric that is not as described."
         )
-    if not worth_fixing(cost, evidence):
-        return at_rest(by_rules, evidence), warnings
-    quiet = by_rules in AT_REST and not evidence.roots.height
-    if quiet and cost[heaviest] < UNSEEN and hidden < WORTH_FIXING:
-        return at_rest(by_rules, evidence), [
+    if not is_worth_fixing(cost, evidence):
+        return cause_without_contention(by_rules, evidence), warnings
+    quiet = by_rules in NO_CONTENTION_CAUSES and not evidence.roots.height
+    if quiet and cost[heaviest] < MAX_UNSAMPLED_COST and hidden < WORTH_FIXING:
+        return cause_without_contention(by_rules, evidence), [
             f"Re-simulation charges {percent(cost[heaviest])} of the time to {heaviest}, but no "
             f"link is congested: it is spent {_uncongested(heaviest)}."
         ]
@@ -178,7 +192,9 @@ def _reconcile(
             f"{percent(cost[heaviest])} of the time to {heaviest} and {percent(cost[by_rules])} to "
             f"{by_rules}; the time decides."
         )
-    if by_rules in AT_REST or any(finding.cause in AT_REST for finding in findings):
+    if by_rules in NO_CONTENTION_CAUSES or any(
+        finding.cause in NO_CONTENTION_CAUSES for finding in findings
+    ):
         warnings.append(
             f"Little congestion was seen, yet re-simulation charges {percent(cost[heaviest])} of "
             f"the time to {heaviest}."
@@ -186,8 +202,11 @@ def _reconcile(
     return heaviest, warnings
 
 
-def costs(
-    shares: list[Share], bars: list[Bar], findings: list[Finding], slow: Slow | None
+def cost_shares(
+    shares: list[CauseShare],
+    bars: list[WaterfallBar],
+    findings: list[Finding],
+    slow: SlowCableFit | None,
 ) -> dict[Cause, float]:
     """Share of the observed time that each cause costs.
 
@@ -195,20 +214,22 @@ def costs(
     the times of our messages, else to other traffic; where that could not be tried (no message
     log), to the two in proportion to the congested packets that the rules charge them with.
     """
-    cost: dict[Cause, float] = {share.cause: share.charged * room(bars) for share in shares}
-    hidden = unexplained(bars)
+    cost: dict[Cause, float] = {
+        share.cause: share.charged * contention_scale(bars) for share in shares
+    }
+    hidden = unexplained_share(bars)
     seen: dict[Cause, float] = {"other-traffic": 1.0}
     if slow is not None:
         if slow.explains:
             seen = {"slow-link": 1.0}
-    elif any(finding.cause in HIDDEN for finding in findings):
-        seen = {f.cause: max(f.share, 1e-6) for f in findings if f.cause in HIDDEN}
+    elif any(finding.cause in HIDDEN_CAUSES for finding in findings):
+        seen = {f.cause: max(f.share, 1e-6) for f in findings if f.cause in HIDDEN_CAUSES}
     for cause, share in seen.items():
         cost[cause] = cost.get(cause, 0.0) + hidden * share / sum(seen.values())
     return cost
 
 
-def room(bars: list[Bar]) -> float:
+def contention_scale(bars: list[WaterfallBar]) -> float:
     """Share of the simulated contention that the observed time has room for, 0–1.
 
     What is simulated may take longer than the run did, for the model's contention is not the real
@@ -222,7 +243,7 @@ def room(bars: list[Bar]) -> float:
     return min(max(time["observed"] - time["injection"], 0) / max(simulated, 1), 1.0)
 
 
-def _explained_by(slow: Slow, evidence: Evidence) -> str:
+def _explained_by(slow: SlowCableFit, evidence: RunAnalysis) -> str:
     rate = evidence.topology.rate_gbps
     links = [f"{_named(link, gbps, evidence)} of {rate[link]:g} Gb/s" for link, gbps in slow.cables]
     one = len(links) == 1
@@ -233,11 +254,11 @@ def _explained_by(slow: Slow, evidence: Evidence) -> str:
     )
 
 
-def _named(link: int, gbps: float, evidence: Evidence) -> str:
+def _named(link: int, gbps: float, evidence: RunAnalysis) -> str:
     return f"{evidence.topology.name[link]} at about {gbps:.0f}"
 
 
-def _slow_links(slow: Slow | None, evidence: Evidence) -> list[str]:
+def _slow_links(slow: SlowCableFit | None, evidence: RunAnalysis) -> list[str]:
     """Links known to be slow: those that re-simulation found, else those that the scenario states.
 
     Of the latter those that carry traffic of ours, where any does.
@@ -256,7 +277,7 @@ def _slow_links(slow: Slow | None, evidence: Evidence) -> list[str]:
     return [topology.name[link] for link in used or stated]
 
 
-def worth_fixing(cost: dict[Cause, float], evidence: Evidence) -> bool:
+def is_worth_fixing(cost: dict[Cause, float], evidence: RunAnalysis) -> bool:
     """Whether contention costs enough: of the whole time, or of the time spent communicating."""
     most = max(cost.values(), default=0.0)
     if most >= WORTH_FIXING:
@@ -266,10 +287,10 @@ def worth_fixing(cost: dict[Cause, float], evidence: Evidence) -> bool:
 
 
 def _headline(
-    cause: Cause, findings: list[Finding], bars: list[Bar], cost: dict[Cause, float],
-    slow: Slow | None, evidence: Evidence, placements: Placements,
+    cause: Cause, findings: list[Finding], bars: list[WaterfallBar], cost: dict[Cause, float],
+    slow: SlowCableFit | None, evidence: RunAnalysis, placements: Placements,
 ) -> str:  # fmt: skip
-    say = _SAY[cause]
+    say = _HEADLINES[cause]
     total = format_time(evidence.run.elapsed_ps)
     if cause == "not-network":
         if not bars:
@@ -297,7 +318,7 @@ def _headline(
         say += f" ({_listed(stated)}, as the scenario states)"
     elif cause == "other-traffic" and slow is not None:
         say += ", for neither our own job nor slow cables explain the time"
-    elif cause == "routing" and evidence.run.scenario.fabric.routes in DETOURS:
+    elif cause == "routing" and evidence.run.scenario.fabric.routes in NON_MINIMAL_RULES:
         say = "The routes' detours fill links while others could take the traffic"
     elif cause == "placement" and _whatever_placement(bars):
         own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
@@ -331,7 +352,7 @@ def _uncongested(cause: Cause) -> str:
     return "in queues too short to count as congestion"
 
 
-def _whatever_placement(bars: list[Bar]) -> bool:
+def _whatever_placement(bars: list[WaterfallBar]) -> bool:
     """Whether the network costs our job its time, and the placement as it is adds nothing to it."""
     step = {bar.name: bar for bar in bars}
     if "network" not in step:
@@ -342,18 +363,18 @@ def _whatever_placement(bars: list[Bar]) -> bool:
 
 def _listed(names: list[str]) -> str:
     """The first few names, and how many more there are."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return "; ".join(names[:NAMED]) + more
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return "; ".join(names[:NAMES_SHOWN]) + more
 
 
-def _why_open_is_harmless(evidence: Evidence) -> str:
+def _why_open_is_harmless(evidence: RunAnalysis) -> str:
     """Why TB005 is silent about what the samples leave open."""
-    if evidence.unsure_share <= OPEN_SHARE:
+    if evidence.unsure_share <= MAX_UNSETTLED_SHARE:
         return "too few to matter"
     return "not enough to make another cause the heaviest"
 
 
-def _sampling(findings: list[Finding], evidence: Evidence) -> Sampling:
+def _sampling(findings: list[Finding], evidence: RunAnalysis) -> Sampling:
     telemetry = evidence.run.scenario.telemetry
     bits = header_bits(telemetry)
     carried = f"{telemetry.scheme}, {bits} bits" if bits else telemetry.scheme

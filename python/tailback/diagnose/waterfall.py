@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnose.adapters import wire_time_ps
-from tailback.diagnose.model import Bar, Cause, Share
+from tailback.diagnose.adapter_load import wire_time_ps
+from tailback.diagnose.model import Cause, CauseShare, WaterfallBar
 from tailback.evaluate import Change, Evaluate
 from tailback.run import Run
 
@@ -34,15 +34,15 @@ CAUSE_OF_STEP: dict[str, Cause] = {
 """Steps whose delta is time lost to contention, and their cause."""
 
 
-DETOURS = ("valiant", "ugal")
+NON_MINIMAL_RULES = ("valiant", "ugal")
 """Routing rules that leave the shortest way."""
 
-CLEARLY = 0.02
+CLEARLY_FASTER = 0.02
 """Gain from which another routing rule counts as spreading better; repetitions differ by less."""
 
 
 @dataclass(frozen=True)
-class Step:
+class WaterfallStep:
     """One step: its name, what is simulated, and why it need not be."""
 
     name: str
@@ -51,11 +51,11 @@ class Step:
     skip: str = ""
 
 
-def steps(
+def waterfall_steps(
     run: Run,
     best: tuple[str, NDArray[np.uint32]] | None = None,
     rule: str | None = None,
-) -> list[Step]:
+) -> list[WaterfallStep]:
     """The steps for a run; one that cannot add anything says why and is not simulated.
 
     Args:
@@ -72,43 +72,43 @@ def steps(
     if scenario.fabric.routes is not None:
         own += f" by rule {scenario.fabric.routes}"
     out = [
-        Step("ideal", Change(network="no-contention", background=False),
+        WaterfallStep("ideal", Change(network="no-contention", background=False),
              "every message at the line rate of its own adapters, nothing shared, by the shortest "
              "of the ways tried"),
-        Step("pattern", Change(network="star", background=False),
+        WaterfallStep("pattern", Change(network="star", background=False),
              "one ideal switch: only the nodes' own links are shared (what comes before at least)"),
     ]  # fmt: skip
     if best is not None:
         name, nodes = best
         out.append(
-            Step("network", replace(ours, placement=nodes, placement_name=name),
+            WaterfallStep("network", replace(ours, placement=nodes, placement_name=name),
                  f"the network with {how}, our job alone, placed by {name}: the best of those "
                  "tried (the placement as it is at most)")
         )  # fmt: skip
     out += [
-        Step("placement", ours, "the same with the placement as it is" if best is not None else
-             f"the network as it is with {how}, our job alone"),
-        Step("routing", Change(network="healthy", background=False),
+        WaterfallStep("placement", ours, "the same with the placement as it is" if best is not None
+             else f"the network as it is with {how}, our job alone"),
+        WaterfallStep("routing", Change(network="healthy", background=False),
              f"the network as it is with its {own}, our job alone",
              "routing is adaptive already" if spread else ""),
-        Step("slow links", Change(background=False),
+        WaterfallStep("slow links", Change(background=False),
              "the links at the rates they really serve, our job alone",
              "" if scenario.fabric.degraded else "no slow link is known"),
-        Step("other traffic", Change(),
+        WaterfallStep("other traffic", Change(),
              "everything as it was, with the jobs we do not observe",
              "no other job is known" if alone else ""),
     ]  # fmt: skip
     return out
 
 
-def build(
+def build_waterfall(
     run: Run,
     evaluate: Evaluate,
     seeds: int,
     progress: Progress | None = None,
     placements: Placements | None = None,
     rules: Sequence[str] = (),
-) -> tuple[list[Bar], list[Share]]:
+) -> tuple[list[WaterfallBar], list[CauseShare]]:
     """Re-simulate every step ``seeds`` times.
 
     Args:
@@ -125,9 +125,9 @@ def build(
     rule = _best_rule(evaluate, rules, progress)
     # Shortest ways are what a placement can rely on: detours that are not made are no fault of
     # routing, though they may help. Where routes make them, shortest ways may be what is missing.
-    charged = rule if run.scenario.fabric.routes in DETOURS else None
+    charged = rule if run.scenario.fabric.routes in NON_MINIMAL_RULES else None
     best = _best_placement(evaluate, placements or {}, charged, progress)
-    todo = steps(run, best, charged)
+    todo = waterfall_steps(run, best, charged)
     real = [step for step in todo if not step.skip]
     times: dict[str, list[int]] = {}
     for number, step in enumerate(todo):
@@ -150,9 +150,9 @@ def build(
         )
     ]
     meaning = "the same with the placement and the routes as they are, whose ways may be longer"
-    todo.insert(1, Step("paths", Change(), meaning))
+    todo.insert(1, WaterfallStep("paths", Change(), meaning))
     meaning = "the busiest adapter's bytes at its line rate (the time before at least)"
-    todo.insert(2, Step("injection", Change(), meaning))
+    todo.insert(2, WaterfallStep("injection", Change(), meaning))
     if "network" in times:
         # The placement as it is may be the best there is: then none is charged for the others.
         pairs = zip(times["network"], times["placement"], strict=True)
@@ -199,7 +199,7 @@ def _floor(
 def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
     """The rule by which our job, alone and with adaptive routing, is clearly fastest.
 
-    Another rule than the network's own must be :data:`CLEARLY` faster; None keeps its own.
+    Another rule than the network's own must be :data:`CLEARLY_FASTER` faster; None keeps its own.
     """
     if not rules:
         return None
@@ -210,7 +210,7 @@ def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | No
             progress(f"routing by {rule}", 0.0)
         tried.append((evaluate(replace(spread, rule=rule)).elapsed_ps, rule))
     time, rule = min(tried)
-    return rule if time < (1.0 - CLEARLY) * evaluate(spread).elapsed_ps else None
+    return rule if time < (1.0 - CLEARLY_FASTER) * evaluate(spread).elapsed_ps else None
 
 
 def _best_placement(
@@ -234,7 +234,7 @@ def _best_placement(
 
 def _removed(
     evaluate: Evaluate,
-    todo: list[Step],
+    todo: list[WaterfallStep],
     times: dict[str, list[int]],
     seeds: int,
     rule: str | None,
@@ -273,7 +273,9 @@ def _removed(
     return out
 
 
-def _shares(run: Run, bars: list[Bar], removed: dict[Cause, list[int]]) -> list[Share]:
+def _shares(
+    run: Run, bars: list[WaterfallBar], removed: dict[Cause, list[int]]
+) -> list[CauseShare]:
     """What each cause costs, largest first; a step that saves time costs nothing."""
     total = max(run.elapsed_ps, 1)
     charged: dict[Cause, list[float]] = {}
@@ -286,7 +288,7 @@ def _shares(run: Run, bars: list[Bar], removed: dict[Cause, list[int]]) -> list[
     for cause, (value, low, high) in charged.items():
         saved = [ps / total for ps in removed.get(cause, [])]
         out.append(
-            Share(
+            CauseShare(
                 cause=cause,
                 charged=value,
                 low=low,
@@ -303,9 +305,9 @@ def _times(evaluate: Evaluate, change: Change, seeds: int) -> list[int]:
     return [evaluate(replace(change, seed_offset=seed)).elapsed_ps for seed in range(seeds)]
 
 
-def _bar(name: str, now: list[int], before: list[int], meaning: str) -> Bar:
+def _bar(name: str, now: list[int], before: list[int], meaning: str) -> WaterfallBar:
     deltas = [a - b for a, b in zip(now, before, strict=True)]
-    return Bar(
+    return WaterfallBar(
         name=name,
         elapsed_ps=_mean(now),
         delta_ps=_mean(now) - _mean(before),
@@ -324,7 +326,7 @@ REMAINDER = "remainder"
 """Name of the step from everything simulated to what was observed, where bars are shown."""
 
 
-def shown(bars: Sequence[Bar]) -> list[Bar]:
+def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
     """The bars as a reader adds them up: what ``observed`` differs by is a step of its own.
 
     Args:
@@ -350,7 +352,7 @@ def shown(bars: Sequence[Bar]) -> list[Bar]:
     return [*before, rest, observed.model_copy(update=end)]
 
 
-def unexplained(bars: list[Bar]) -> float:
+def unexplained_share(bars: list[WaterfallBar]) -> float:
     """Share of the observed time that re-simulation of what is known does not account for.
 
     What a repetition may differ by is not counted; 0 without a waterfall.
@@ -361,7 +363,7 @@ def unexplained(bars: list[Bar]) -> float:
     return max(observed.low_ps, 0) / observed.elapsed_ps
 
 
-def overshoot(bars: list[Bar]) -> float:
+def overshoot_share(bars: list[WaterfallBar]) -> float:
     """Share of the observed time by which everything simulated takes longer, in every repetition.
 
     0 without a waterfall, or where the run took as long.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailback.diagnose.model import Bar, Times
+from tailback.diagnose.model import Times, WaterfallBar
 from tailback.run import Run
 from tailback.units import format_time, percent
 
@@ -24,7 +24,7 @@ def times_of(run: Run) -> Times:
     return "measured" if run.summary.get("times") == "measured" else "expected"
 
 
-def bar_name(bar: Bar, times: Times) -> str:
+def bar_name(bar: WaterfallBar, times: Times) -> str:
     """What a bar of the waterfall is called: the last one, ``observed``, by what its time is."""
     return times if bar.name == "observed" else bar.name
 
@@ -34,7 +34,7 @@ def run_label(times: Times) -> str:
     return "As measured" if times == "measured" else "As simulated"
 
 
-def sure(confidence: float, basis: str, times: Times) -> str:
+def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
     """The sentence on how likely the verdict is right; what was measured needs no model."""
     condition = "" if times == "measured" else f", {IF_MODEL_HOLDS}"
     return f"{percent(confidence)} sure of the verdict{condition}: by {basis}."
@@ -81,7 +81,7 @@ def recorded_warnings(run: Run) -> list[str]:
     return out
 
 
-def contradicted(run: Run) -> str:
+def recording_contradiction(run: Run) -> str:
     """Why no verdict clears the network, in one clause; empty where nothing speaks against it.
 
     That contention costs nothing in a simulation says nothing of a recording that was made on too

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evidence.clocks import Clocks, Latency, constraints
-from tailback.evidence.recorded import Recorded
+from tailback.evidence.recorded import RecordedRun
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ _PASSES = 1000
 
 
 @dataclass(frozen=True)
-class Repair:
+class CausalityRepair:
     """What a repair did.
 
     Attributes:
@@ -45,8 +45,8 @@ class Repair:
 
 
 def correct(
-    recorded: Recorded, clocks: Clocks, latency: Latency | None = None
-) -> tuple[Recorded, Repair]:
+    recorded: RecordedRun, clocks: Clocks, latency: Latency | None = None
+) -> tuple[RecordedRun, CausalityRepair]:
     """Apply corrections of the clocks, and repair what still contradicts a message.
 
     Args:
@@ -77,11 +77,11 @@ def correct(
         origin_unix_ns=None if origin is None else origin - early // 1000,
     )
     if not clocks.left:
-        return moved, Repair(0, 0, 0)
+        return moved, CausalityRepair(0, 0, 0)
     return _repair(moved, latency)
 
 
-def _repair(recorded: Recorded, latency: Latency | None) -> tuple[Recorded, Repair]:
+def _repair(recorded: RecordedRun, latency: Latency | None) -> tuple[RecordedRun, CausalityRepair]:
     calls, n = recorded.calls, len(recorded.calls)
     # Events in the order of each rank: enter and leave of call after call.
     time = np.stack([calls.enter_ps, calls.leave_ps], axis=1).reshape(-1).astype(np.float64)
@@ -105,10 +105,10 @@ def _repair(recorded: Recorded, latency: Latency | None) -> tuple[Recorded, Repa
     inside = np.where((t.recv_done_ps >= 0) & (t.recv_done_call >= 0), inside, t.recv_done_ps)
     out = replace(out, transfers=replace(t, recv_done_ps=inside))
     moved = int((np.abs(shift.reshape(n, 2)).max(axis=1) >= 0.5).sum())
-    return out, Repair(moved, int(np.abs(shift).max(initial=0)), left)
+    return out, CausalityRepair(moved, int(np.abs(shift).max(initial=0)), left)
 
 
-def _edges(recorded: Recorded, latency: Latency | None) -> tuple[Ints, Ints, Floats]:
+def _edges(recorded: RecordedRun, latency: Latency | None) -> tuple[Ints, Ints, Floats]:
     """Events that cannot come before others: which, which, and the least time between."""
     calls = recorded.calls
     found = constraints(recorded, latency)
@@ -167,7 +167,7 @@ def _backward(
     return np.maximum(out, new)
 
 
-def _ends(recorded: Recorded, ends: Ints, new: Ints, *, first: bool) -> Ints:
+def _ends(recorded: RecordedRun, ends: Ints, new: Ints, *, first: bool) -> Ints:
     """Beginnings or ends of the ranks' time, no later or earlier than their calls."""
     out = ends.copy()
     used = recorded.start_ps >= 0

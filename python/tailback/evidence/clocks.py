@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import (
     floyd_warshall,
 )
 
-from tailback.evidence.recorded import Recorded
+from tailback.evidence.recorded import RecordedRun
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
 
 Ints = NDArray[np.int64]
@@ -56,7 +56,7 @@ _LP_ROWS = 40_000
 
 
 @dataclass(frozen=True)
-class Constraints:
+class ClockConstraints:
     """Events that cannot come before others, K of them.
 
     Attributes:
@@ -80,7 +80,7 @@ class Constraints:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class OffsetBounds:
     """How much later clocks may really be against others than they are said to be.
 
     Attributes:
@@ -132,7 +132,7 @@ class Clocks:
     offset_ps: Floats
     drift: Floats
     middle_ps: int
-    bounds: Bounds
+    bounds: OffsetBounds
     violated: int
     largest_ps: int
     left: int
@@ -148,7 +148,7 @@ class Clocks:
         return self.bounds.later(of, other)
 
 
-def constraints(recorded: Recorded, latency: Latency | None = None) -> Constraints:
+def constraints(recorded: RecordedRun, latency: Latency | None = None) -> ClockConstraints:
     """Everything in a trace that cannot come before something else."""
     calls, t = recorded.calls, recorded.transfers
     use = np.flatnonzero((t.send_call >= 0) & (t.recv_done_call >= 0) & (t.src_rank != t.dst_rank))
@@ -163,10 +163,10 @@ def constraints(recorded: Recorded, latency: Latency | None = None) -> Constrain
         np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(4)
     )
     least = np.full(len(src), LEAST_LATENCY_PS) if latency is None else latency(src, dst)
-    return Constraints(src, dst, sent, received, least)
+    return ClockConstraints(src, dst, sent, received, least)
 
 
-def _of_collectives(recorded: Recorded) -> list[tuple[Ints, Ints, Ints, Ints]]:
+def _of_collectives(recorded: RecordedRun) -> list[tuple[Ints, Ints, Ints, Ints]]:
     """Constraints of the collectives in which data, or the barrier, must reach everybody."""
     c, calls = recorded.collectives, recorded.calls
     parts = []
@@ -232,7 +232,7 @@ def _star(
 
 
 def solve(
-    found: Constraints, n_ranks: int, hosts: list[str] | None, resolution_ps: int = 1
+    found: ClockConstraints, n_ranks: int, hosts: list[str] | None, resolution_ps: int = 1
 ) -> Clocks:
     """Find corrections of the clocks that no message contradicts, the simplest first.
 
@@ -276,18 +276,18 @@ def solve(
     )  # fmt: skip
 
 
-def _moved(found: Constraints, offset: Floats, drift: Floats, middle: int) -> Constraints:
+def _moved(found: ClockConstraints, offset: Floats, drift: Floats, middle: int) -> ClockConstraints:
     def at(rank: Ints, time: Ints) -> Ints:
         shift = offset[rank] + drift[rank] * (time - middle)
         return time + np.rint(shift).astype(np.int64)
 
-    return Constraints(
+    return ClockConstraints(
         found.src, found.dst, at(found.src, found.sent_ps), at(found.dst, found.received_ps),
         found.least_ps,
     )  # fmt: skip
 
 
-def _least(found: Constraints, clock_of: Ints, n: int) -> tuple[Ints, Ints, Ints]:
+def _least(found: ClockConstraints, clock_of: Ints, n: int) -> tuple[Ints, Ints, Ints]:
     """Pairs of clocks and the least slack of what compares them."""
     src, dst = clock_of[found.src], clock_of[found.dst]
     apart = src != dst
@@ -297,7 +297,7 @@ def _least(found: Constraints, clock_of: Ints, n: int) -> tuple[Ints, Ints, Ints
     return keys // n, keys % n, slack[order][first]
 
 
-def _paths(found: Constraints, clock_of: Ints, n: int, floor: float | None) -> Floats:
+def _paths(found: ClockConstraints, clock_of: Ints, n: int, floor: float | None) -> Floats:
     """``[a, b]``: the most that can be added to b's clock against a's, shape (n, n).
 
     Raises:
@@ -313,13 +313,13 @@ def _paths(found: Constraints, clock_of: Ints, n: int, floor: float | None) -> F
     return np.asarray(floyd_warshall(matrix, directed=True))
 
 
-def _bounds(found: Constraints, clock_of: Ints, n: int) -> Bounds:
+def _bounds(found: ClockConstraints, clock_of: Ints, n: int) -> OffsetBounds:
     """How much later each clock may be against each other one.
 
     What offsets and drifts left contradicting counts as no room at all: it is repaired.
     """
     if n <= _MATRIX:
-        return Bounds(clock_of, _paths(found, clock_of, n, 0.0), True)
+        return OffsetBounds(clock_of, _paths(found, clock_of, n, 0.0), True)
     follows, leads, slack = _least(found, clock_of, n)
     # A weight of exactly 0 would be no edge.
     weight = np.maximum(slack, 1).astype(np.float64)
@@ -328,10 +328,10 @@ def _bounds(found: Constraints, clock_of: Ints, n: int) -> Bounds:
         graph = coo_array((weight, ends), shape=(n, n)).tocsr()
         # scipy's stubs do not know that it takes sparse matrices.
         one_way.append(dijkstra(graph, indices=0))  # type: ignore[call-overload]
-    return Bounds(clock_of, np.stack(one_way, axis=1), False)
+    return OffsetBounds(clock_of, np.stack(one_way, axis=1), False)
 
 
-def _offsets(found: Constraints, clock_of: Ints, n: int, resolution_ps: int) -> Floats | None:
+def _offsets(found: ClockConstraints, clock_of: Ints, n: int, resolution_ps: int) -> Floats | None:
     """Offset of each clock in the middle of what messages allow; None if they allow nothing.
 
     The bounds against one clock are offsets that contradict no message, both the upper and the
@@ -339,7 +339,7 @@ def _offsets(found: Constraints, clock_of: Ints, n: int, resolution_ps: int) -> 
     """
     if n > _MATRIX:
         return _around_first(found, clock_of, n)
-    relaxed = Constraints(
+    relaxed = ClockConstraints(
         found.src, found.dst, found.sent_ps, found.received_ps, found.least_ps - resolution_ps
     )
     try:
@@ -356,7 +356,7 @@ def _offsets(found: Constraints, clock_of: Ints, n: int, resolution_ps: int) -> 
     return _together(most, part, offset)
 
 
-def _around_first(found: Constraints, clock_of: Ints, n: int) -> Floats | None:
+def _around_first(found: ClockConstraints, clock_of: Ints, n: int) -> Floats | None:
     """As :func:`_offsets`, against the first clock alone; None also where one is not compared."""
     follows, leads, slack = _least(found, clock_of, n)
     weight = slack.astype(np.float64)
@@ -387,7 +387,9 @@ def _together(most: Floats, part: NDArray[np.int32], offset: Floats) -> Floats:
     return offset
 
 
-def _drifting(found: Constraints, clock_of: Ints, n: int, middle: int) -> tuple[Floats, Floats]:
+def _drifting(
+    found: ClockConstraints, clock_of: Ints, n: int, middle: int
+) -> tuple[Floats, Floats]:
     """Offsets and drifts with the least sum of contradictions, by linear programming."""
     rows = _tightest(found, clock_of, n)
     src, dst = clock_of[found.src[rows]], clock_of[found.dst[rows]]
@@ -414,7 +416,7 @@ def _drifting(found: Constraints, clock_of: Ints, n: int, middle: int) -> tuple[
     return solved.x[:n] * unit, solved.x[n : 2 * n] * unit / span
 
 
-def _tightest(found: Constraints, clock_of: Ints, n: int) -> Ints:
+def _tightest(found: ClockConstraints, clock_of: Ints, n: int) -> Ints:
     """Of each pair of clocks the constraint with the least slack in each stretch of time."""
     pair = clock_of[found.dst] * n + clock_of[found.src]
     pairs = max(len(np.unique(pair)), 1)

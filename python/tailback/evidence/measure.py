@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.causality import Repair, correct
+from tailback.evidence.causality import CausalityRepair, correct
 from tailback.evidence.clocks import Clocks, Latency, constraints, solve
 from tailback.evidence.hosts import Hosts, find_hosts
 from tailback.evidence.model import (
@@ -22,10 +22,10 @@ from tailback.evidence.model import (
     Part,
     PhaseTime,
 )
-from tailback.evidence.recorded import Recorded, record
+from tailback.evidence.recorded import RecordedRun, record
 from tailback.evidence.split import PARTS, Elapsed, elapsed, split
 from tailback.evidence.tables import make_tables
-from tailback.evidence.waited_for import reasons
+from tailback.evidence.wait_reasons import wait_reasons
 from tailback.evidence.waits import KINDS, find_waits
 from tailback.traffic.readers import otf2
 
@@ -95,7 +95,7 @@ def measure(
     )  # fmt: skip
     recorded, repair = correct(recorded, clocks, latency)
     waits = find_waits(recorded, clocks)
-    why = reasons(recorded, waits)
+    why = wait_reasons(recorded, waits)
     whole = elapsed(recorded, clocks)
     parts = split(recorded, clocks, waits, why, whole)
     tables = make_tables(
@@ -196,7 +196,7 @@ def _efficiency(
     )
 
 
-def _clock_report(recorded: Recorded, clocks: Clocks, repair: Repair) -> ClockReport:
+def _clock_report(recorded: RecordedRun, clocks: Clocks, repair: CausalityRepair) -> ClockReport:
     pairs = clocks.bounds.widths()
     known = pairs[np.isfinite(pairs)]
     median = float(np.median(pairs)) if len(pairs) else 0.0

@@ -17,8 +17,8 @@ from tailback.errors import TraceError
 from tailback.traffic.readers.otf2_collectives import agreement, locate
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import fates, implied_waits, point_to_point
-from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, plain
-from tailback.traffic.readers.otf2_posts import Posts, guess_sources, partners
+from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, normalised_call
+from tailback.traffic.readers.otf2_posts import Posts, guess_sources, match_posts
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -40,13 +40,13 @@ class _Table:
 
 
 @dataclass(frozen=True)
-class Calls(_Table):
+class RecordedCalls(_Table):
     """MPI calls, ordered by rank and time, C of them; calls of one rank do not overlap.
 
     Attributes:
         rank: World rank, shape (C,).
-        name: Index into :attr:`Recorded.names`, shape (C,).
-        path: Index into :attr:`Recorded.paths`, shape (C,).
+        name: Index into :attr:`RecordedRun.names`, shape (C,).
+        path: Index into :attr:`RecordedRun.paths`, shape (C,).
         enter_ps: When it was entered, shape (C,).
         leave_ps: When it was left, shape (C,).
         comm: Communicator of its first record, -1 without, shape (C,).
@@ -67,8 +67,8 @@ class Calls(_Table):
 
 
 @dataclass(frozen=True)
-class Transfers(_Table):
-    """Point-to-point messages with both ends, T of them. Calls are rows of :class:`Calls`.
+class RecordedTransfers(_Table):
+    """Point-to-point messages with both ends, T of them. Calls are rows of :class:`RecordedCalls`.
 
     Attributes:
         src_rank: Sender, shape (T,).
@@ -101,7 +101,7 @@ class Transfers(_Table):
 
 
 @dataclass(frozen=True)
-class Collectives(_Table):
+class RecordedCollectives(_Table):
     """Ranks in collectives, one row for each that took part, M of them.
 
     Attributes:
@@ -128,7 +128,7 @@ class Collectives(_Table):
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """A trace with its times.
 
     Attributes:
@@ -155,9 +155,9 @@ class Recorded:
     names: list[str]
     paths: list[str]
     comms: dict[int, str]
-    calls: Calls
-    transfers: Transfers
-    collectives: Collectives
+    calls: RecordedCalls
+    transfers: RecordedTransfers
+    collectives: RecordedCollectives
     start_ps: Ints
     end_ps: Ints
     system: list[list[tuple[str, str]]]
@@ -165,13 +165,13 @@ class Recorded:
     origin_unix_ns: int | None
     notes: list[str] = field(default_factory=list)
 
-    def moved(self, enter_ps: Ints, leave_ps: Ints, start_ps: Ints, end_ps: Ints) -> Recorded:
+    def moved(self, enter_ps: Ints, leave_ps: Ints, start_ps: Ints, end_ps: Ints) -> RecordedRun:
         """The same with other times of the calls, shape (C,), and of the ranks, shape (R,)."""
         calls = replace(self.calls, enter_ps=enter_ps, leave_ps=leave_ps)
         return replace(self, calls=calls, start_ps=start_ps, end_ps=end_ps)
 
 
-def record(trace: Trace, file: Path) -> Recorded:
+def record(trace: Trace, file: Path) -> RecordedRun:
     """Put the times of a trace in order.
 
     Args:
@@ -195,7 +195,7 @@ def record(trace: Trace, file: Path) -> Recorded:
     realtime = None
     if trace.realtime_ns is not None:
         realtime = trace.realtime_ns + (origin - trace.start) * 10**9 // trace.ticks_per_second
-    recorded = Recorded(
+    recorded = RecordedRun(
         n_ranks=trace.n_ranks,
         resolution_ps=max(1, round(1e12 / trace.ticks_per_second)),
         names=names,
@@ -251,7 +251,9 @@ def _kept_calls(trace: Trace, notes: list[str]) -> tuple[Ints, Ints]:
     return rows, row_of
 
 
-def _calls(trace: Trace, rows: Ints, row_of: Ints, clock: _Clock) -> tuple[Calls, list[str]]:
+def _calls(
+    trace: Trace, rows: Ints, row_of: Ints, clock: _Clock
+) -> tuple[RecordedCalls, list[str]]:
     c, m = trace.calls, trace.messages
     number: dict[str, int] = {}
     of_region = {
@@ -273,7 +275,7 @@ def _calls(trace: Trace, rows: Ints, row_of: Ints, clock: _Clock) -> tuple[Calls
     ):
         mine = np.flatnonzero((at >= 0) & np.isin(m.kind, kinds))
         np.add.at(total, at[mine], column[mine].astype(np.int64))
-    calls = Calls(
+    calls = RecordedCalls(
         rank=c.rank[rows],
         name=of_name[np.searchsorted(regions, c.region[rows])],
         path=c.path[rows],
@@ -287,10 +289,14 @@ def _calls(trace: Trace, rows: Ints, row_of: Ints, clock: _Clock) -> tuple[Calls
     return calls, list(number)
 
 
-def _measured(n_ranks: int, calls: Calls, names: list[str]) -> tuple[Ints, Ints, Bools]:
+def _measured(n_ranks: int, calls: RecordedCalls, names: list[str]) -> tuple[Ints, Ints, Bools]:
     """Where each rank's measured time begins and ends, and which calls lie between."""
-    startup = np.isin(calls.name, [i for i, name in enumerate(names) if plain(name) in _STARTUP])
-    shutdown = np.isin(calls.name, [i for i, name in enumerate(names) if plain(name) in _SHUTDOWN])
+    startup = np.isin(
+        calls.name, [i for i, name in enumerate(names) if normalised_call(name) in _STARTUP]
+    )
+    shutdown = np.isin(
+        calls.name, [i for i, name in enumerate(names) if normalised_call(name) in _SHUTDOWN]
+    )
     start, end = np.full(n_ranks, -1, np.int64), np.full(n_ranks, -1, np.int64)
     real = ~startup & ~shutdown
     first = np.full(n_ranks, np.iinfo(np.int64).max)
@@ -307,7 +313,7 @@ def _measured(n_ranks: int, calls: Calls, names: list[str]) -> tuple[Ints, Ints,
     return start, end, inside
 
 
-def _only(recorded: Recorded, inside: Bools) -> Recorded:
+def _only(recorded: RecordedRun, inside: Bools) -> RecordedRun:
     """What happens in calls of the measured time; MPI_Init and MPI_Finalize are outside of it."""
     if inside.all():
         return recorded
@@ -328,7 +334,7 @@ def _only(recorded: Recorded, inside: Bools) -> Recorded:
 
 def _transfers(
     trace: Trace, row_of: Ints, clock: _Clock, notes: list[str], file: Path
-) -> Transfers:
+) -> RecordedTransfers:
     m = trace.messages
     # Its notes are those of the program too.
     posts, rows = point_to_point(trace, [], file)
@@ -343,7 +349,7 @@ def _transfers(
     order = np.lexsort((posts.step, posts.position, posts.rank))
     posts, rows, unknown = posts.take(order), rows[order], unknown[order]
     done_row, _ = fates(trace)
-    partner = partners(posts, trace.n_ranks)
+    partner = match_posts(posts, trace.n_ranks)
     done_call, done_ps, implied = _completions(trace, posts, rows, done_row, row_of, clock)
     for is_send, what in ((False, "receives"), (True, "non-blocking sends")):
         number = int((implied & (posts.is_send == is_send)).sum())
@@ -359,7 +365,7 @@ def _transfers(
     receive = partner[send]
     channel = posts.channel[send]
     post_call = row_of[m.call[rows]]
-    return Transfers(
+    return RecordedTransfers(
         src_rank=posts.rank[send],
         dst_rank=posts.rank[receive],
         comm=channel >> 32,
@@ -398,7 +404,7 @@ def _completions(
     return np.where(call >= 0, row_of[call], -1), ps, implied
 
 
-def _collectives(trace: Trace, row_of: Ints, file: Path) -> Collectives:
+def _collectives(trace: Trace, row_of: Ints, file: Path) -> RecordedCollectives:
     m = trace.messages
     records = locate(trace, [], file)
     root, agree = agreement(trace, records)
@@ -413,7 +419,7 @@ def _collectives(trace: Trace, row_of: Ints, file: Path) -> Collectives:
         world[mine] = trace.communicators[number].members[root[mine]]
     row = records.row[keep]
     _, instance = np.unique(records.instance[keep], return_inverse=True)
-    return Collectives(
+    return RecordedCollectives(
         instance=instance.reshape(-1).astype(np.int64),
         operation=m.tag[row],
         comm=records.comm[keep],

@@ -1,8 +1,8 @@
 """Where the measured time went: parts that add up to it, for each rank and phase.
 
 Every picosecond of a rank between the beginning and the end of the measured time is in one part.
-Waits are told apart by why the rank waited for was late (:mod:`tailback.evidence.waited_for`): what
-is due to its computation is imbalance or noise, the rest keeps its Scalasca name.
+Waits are told apart by why the rank waited for was late (:mod:`tailback.evidence.wait_reasons`):
+what is due to its computation is imbalance or noise, the rest keeps its Scalasca name.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.clocks import Clocks
-from tailback.evidence.recorded import Recorded
-from tailback.evidence.waited_for import Reasons, gaps
+from tailback.evidence.recorded import RecordedRun
+from tailback.evidence.wait_reasons import WaitReasons, compute_gaps
 from tailback.evidence.waits import KINDS, Waits
-from tailback.traffic.readers.otf2_names import moves_data, plain
+from tailback.traffic.readers.otf2_names import moves_data, normalised_call
 
 Ints = NDArray[np.int64]
 
@@ -54,7 +54,7 @@ class Elapsed:
         return self.end_ps - self.start_ps
 
 
-def elapsed(recorded: Recorded, clocks: Clocks) -> Elapsed:
+def elapsed(recorded: RecordedRun, clocks: Clocks) -> Elapsed:
     """From the first rank's beginning to the last one's end."""
     ran = np.flatnonzero(recorded.end_ps > recorded.start_ps)
     ran = ran if len(ran) else np.unique(recorded.calls.rank)
@@ -73,7 +73,7 @@ def elapsed(recorded: Recorded, clocks: Clocks) -> Elapsed:
 
 
 def split(
-    recorded: Recorded, clocks: Clocks, waits: Waits, why: Reasons, whole: Elapsed
+    recorded: RecordedRun, clocks: Clocks, waits: Waits, why: WaitReasons, whole: Elapsed
 ) -> pl.DataFrame:
     """Split the measured time.
 
@@ -84,7 +84,7 @@ def split(
     """
     calls = recorded.calls
     phase, names = phases(recorded)
-    begin, computed = gaps(recorded)
+    begin, computed = compute_gaps(recorded)
     out = _Rows()
     out.add(calls.rank, phase, "computation", computed)
     unknown = np.where(calls.paused, np.maximum(calls.enter_ps - begin, 0), 0)
@@ -108,10 +108,12 @@ def split(
 
 def transfers(name: str) -> bool:
     """Whether a call moves data or waits for data, unlike MPI_Cart_create or MPI_Comm_split."""
-    return moves_data(name) or plain(name).startswith(("mpi_wait", "mpi_test", "mpi_probe"))
+    return moves_data(name) or normalised_call(name).startswith(
+        ("mpi_wait", "mpi_test", "mpi_probe")
+    )
 
 
-def phases(recorded: Recorded) -> tuple[Ints, list[str]]:
+def phases(recorded: RecordedRun) -> tuple[Ints, list[str]]:
     """Phase of each call, and of the computation before it, shape (C,), and their names.
 
     The innermost region of the program around the call or, where none is recorded, the call.
@@ -156,7 +158,9 @@ class _Rows:
         )
 
 
-def _add_waits(out: _Rows, recorded: Recorded, phase: Ints, waits: Waits, why: Reasons) -> None:
+def _add_waits(
+    out: _Rows, recorded: RecordedRun, phase: Ints, waits: Waits, why: WaitReasons
+) -> None:
     """Each wait as imbalance, noise and the rest, which keeps its kind, each with its interval."""
     rank, where = recorded.calls.rank[waits.call], phase[waits.call]
     of_kind = np.array([PARTS.index(kind) for kind in KINDS])[waits.kind]
@@ -173,7 +177,9 @@ def _add_waits(out: _Rows, recorded: Recorded, phase: Ints, waits: Waits, why: R
     out.add(rank, where, of_kind, rest, np.clip(left_low, 0, rest), np.maximum(left_high, rest))
 
 
-def _add_ends(out: _Rows, recorded: Recorded, clocks: Clocks, whole: Elapsed, outside: int) -> None:
+def _add_ends(
+    out: _Rows, recorded: RecordedRun, clocks: Clocks, whole: Elapsed, outside: int
+) -> None:
     """Time before a rank began and after it ended, and of ranks without any call."""
     ranks = np.arange(recorded.n_ranks)
     start = np.where(recorded.start_ps < 0, whole.start_ps, recorded.start_ps)

@@ -10,8 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.evidence.hosts import Hosts
-from tailback.evidence.recorded import Recorded
-from tailback.evidence.waited_for import Reasons
+from tailback.evidence.recorded import RecordedRun
+from tailback.evidence.wait_reasons import WaitReasons
 from tailback.evidence.waits import KINDS, Waits
 from tailback.schema import Column, Table
 from tailback.traffic.readers.otf2_names import OPERATIONS
@@ -127,9 +127,9 @@ TABLES = {
 
 
 def make_tables(
-    recorded: Recorded,
+    recorded: RecordedRun,
     waits: Waits,
-    why: Reasons,
+    why: WaitReasons,
     split: pl.DataFrame,
     hosts: Hosts | None,
     offset_ps: Ints,
@@ -175,7 +175,7 @@ def _known(column: Ints, known: NDArray[np.bool_]) -> pl.Series:
         0, len(series)))  # fmt: skip
 
 
-def _communicator(recorded: Recorded, comm: Ints) -> pl.Series:
+def _communicator(recorded: RecordedRun, comm: Ints) -> pl.Series:
     numbers = sorted(recorded.comms)
     index = np.searchsorted(np.array(numbers, np.int64), comm)
     index = np.minimum(index, max(len(numbers) - 1, 0))
@@ -183,7 +183,7 @@ def _communicator(recorded: Recorded, comm: Ints) -> pl.Series:
     return _named([recorded.comms[number] for number in numbers], np.where(right, index, -1))
 
 
-def _calls(recorded: Recorded) -> dict[str, Any]:
+def _calls(recorded: RecordedRun) -> dict[str, Any]:
     calls = recorded.calls
     return {
         "call": np.arange(len(calls)),
@@ -198,7 +198,7 @@ def _calls(recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def _transfers(recorded: Recorded) -> dict[str, Any]:
+def _transfers(recorded: RecordedRun) -> dict[str, Any]:
     t, calls = recorded.transfers, recorded.calls
 
     def at(times: Ints, call: Ints) -> pl.Series:
@@ -226,7 +226,7 @@ def _transfers(recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def _collectives(recorded: Recorded) -> dict[str, Any]:
+def _collectives(recorded: RecordedRun) -> dict[str, Any]:
     c, calls = recorded.collectives, recorded.calls
     return {
         "instance": c.instance,
@@ -242,7 +242,7 @@ def _collectives(recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def _waits(recorded: Recorded, waits: Waits, why: Reasons) -> dict[str, Any]:
+def _waits(recorded: RecordedRun, waits: Waits, why: WaitReasons) -> dict[str, Any]:
     return {
         "call": waits.call,
         "rank": recorded.calls.rank[waits.call],

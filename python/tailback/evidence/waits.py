@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.evidence.clocks import Clocks
-from tailback.evidence.recorded import Recorded
-from tailback.traffic.readers.otf2_names import OPERATIONS, plain
+from tailback.evidence.recorded import RecordedRun
+from tailback.traffic.readers.otf2_names import OPERATIONS, normalised_call
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -79,7 +79,7 @@ class _Candidates:
         self.partner_call.append(partner_call)
 
 
-def find_waits(recorded: Recorded, clocks: Clocks) -> Waits:
+def find_waits(recorded: RecordedRun, clocks: Clocks) -> Waits:
     """Find the wait states of a trace.
 
     Args:
@@ -140,12 +140,12 @@ def _sized(
     return Waits(call, kind, partner, partner_call, start, value, low, high)
 
 
-def _named(recorded: Recorded, prefix: str) -> NDArray[np.bool_]:
-    names = [plain(name).startswith(prefix) for name in recorded.names]
+def _named(recorded: RecordedRun, prefix: str) -> NDArray[np.bool_]:
+    names = [normalised_call(name).startswith(prefix) for name in recorded.names]
     return np.array(names, np.bool_)[recorded.calls.name]
 
 
-def _late_senders(recorded: Recorded, found: _Candidates) -> None:
+def _late_senders(recorded: RecordedRun, found: _Candidates) -> None:
     """Scalasca: min(enter of send, leave of receive) - enter of receive."""
     t = recorded.transfers
     rows = np.flatnonzero((t.recv_done_call >= 0) & (t.send_call >= 0) & (t.src_rank != t.dst_rank))
@@ -153,7 +153,7 @@ def _late_senders(recorded: Recorded, found: _Candidates) -> None:
     found.add(t.recv_done_call[rows], LATE_SENDER, t.send_call[rows])
 
 
-def _late_receivers(recorded: Recorded, found: _Candidates) -> None:
+def _late_receivers(recorded: RecordedRun, found: _Candidates) -> None:
     """Scalasca: post of receive - enter of the send's completion, if that lasts until the post.
 
     Only where the trace records the completion: a small send may be over long before.
@@ -177,7 +177,7 @@ class _Completions:
     first_call: Ints
 
 
-def _collectives(recorded: Recorded, found: _Candidates) -> _Completions:
+def _collectives(recorded: RecordedRun, found: _Candidates) -> _Completions:
     """Scalasca: latest enter - own enter; root's enter - own enter; on the root latest - own."""
     c, calls = recorded.collectives, recorded.calls
     n = int(c.instance.max(initial=-1)) + 1
@@ -219,7 +219,7 @@ def _last(instance: Ints, time: Ints, n: int) -> Ints:
     return out
 
 
-def _completions(recorded: Recorded, clocks: Clocks, begin: Waits, done: _Completions) -> Waits:
+def _completions(recorded: RecordedRun, clocks: Clocks, begin: Waits, done: _Completions) -> Waits:
     """Scalasca: own leave - earliest leave of any member."""
     calls = recorded.calls
     waited = np.zeros(len(calls), np.int64)

@@ -271,7 +271,7 @@ def _build(shape: FatTree) -> dict[str, Any]:
     leaf = shape.hosts_per_leaf + shape.aggregation * shape.leaf_cables
     above = shape.leaves * shape.leaf_cables + shape.aggregation_uplinks
     top = -(-pods * shape.aggregation * shape.aggregation_uplinks // max(shape.cores, 1))
-    check_room(
+    check_memory(
         nodes, switches, nodes + shape.aggregation * upward * pods, place=place,
         most_ports=max(leaf, above, top),
     )  # fmt: skip
@@ -286,7 +286,9 @@ def _build(shape: FatTree) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def check_room(nodes: int, switches: int, cables: int, *, place: str, most_ports: int = 0) -> None:
+def check_memory(
+    nodes: int, switches: int, cables: int, *, place: str, most_ports: int = 0
+) -> None:
     """Refuse, before it is built, a fabric too large for this machine's memory or for the engine.
 
     Raises:

@@ -14,14 +14,14 @@ from tailback.errors import FabricError, ScenarioError, TraceError
 from tailback.fabric.model import Fabric
 
 
-class UnnamedPlacesError(FabricError):
+class UnroutableVerticesError(FabricError):
     """No path between two places, where whoever noticed does not know their names."""
 
     ends: tuple[str, int, int] = ("node", 0, 0)
 
 
 @contextmanager
-def explained(
+def translate_core_error(
     place: str,
     remedy: str = "correct the value the message names",
     *,
@@ -42,7 +42,7 @@ def explained(
         yield
     except _core.UnconnectedError as error:
         raise _unconnected(str(error), error.ends, fabric, file, forwarding) from None
-    except UnnamedPlacesError as error:
+    except UnroutableVerticesError as error:
         raise _unconnected(error.message, error.ends, fabric, file, forwarding) from None
     except _core.DeadlockError as error:
         raise FabricError(
@@ -83,7 +83,7 @@ def _unconnected(
             "for up/down routes"
         )
     if fabric is None:
-        unnamed = UnnamedPlacesError(text, file=forwarding or file, remedy=remedy)
+        unnamed = UnroutableVerticesError(text, file=forwarding or file, remedy=remedy)
         unnamed.ends = ends
         return unnamed
     kind, *numbers = ends

@@ -65,14 +65,14 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
     return replace(fabric, link_gbps=rate, nominal_gbps=fabric.link_gbps)
 
 
-def healthy(fabric: Fabric) -> Fabric:
+def nominal(fabric: Fabric) -> Fabric:
     """The fabric with every link at its nominal rate; the same object when it is so already."""
     if fabric.nominal_gbps is None:
         return fabric
     return replace(fabric, link_gbps=np.asarray(fabric.nominal_gbps), nominal_gbps=None)
 
 
-def slowed(fabric: Fabric, slow: Sequence[tuple[int, float]]) -> Fabric:
+def with_cable_rates(fabric: Fabric, slow: Sequence[tuple[int, float]]) -> Fabric:
     """The fabric with given rates, Gb/s, of both directions of some cables, named by one link."""
     rate = fabric.link_gbps.copy()
     for link, gbps in slow:

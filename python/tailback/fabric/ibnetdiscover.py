@@ -83,7 +83,7 @@ class Discovery:
     ends: list[PortEnd] = field(default_factory=list)
     odd: dict[str, list[str]] = field(default_factory=dict)
 
-    def meet(self, key: str, kind: Kind, name: str, guid: str) -> Device:
+    def device(self, key: str, kind: Kind, name: str, guid: str) -> Device:
         """Return the device called ``key``, made on first sight; a missing name is filled in."""
         device = self.devices.get(key)
         if device is None:
@@ -92,7 +92,7 @@ class Discovery:
             device.name = name
         return device
 
-    def remark(self, what: str, example: str) -> None:
+    def add_note(self, what: str, example: str) -> None:
         """Keep an oddity for the notes."""
         self.odd.setdefault(what, []).append(clip(example, 60))
 
@@ -100,7 +100,7 @@ class Discovery:
         """Return the data rate in gigabits per second; words that mean nothing are counted."""
         gbps = data_rate_gbps(width, speed)
         if gbps is None:
-            self.remark("ports with an unknown rate", f"{width} {speed}")
+            self.add_note("ports with an unknown rate", f"{width} {speed}")
         return gbps
 
 
@@ -274,14 +274,14 @@ class _BlockParser:
         word, _, key, note = match.groups()
         name = _HEADER_NAME.match(note or "")
         shown = (name.group(1) if name else "").strip()
-        self.here = self.found.meet(key, _KINDS[word], shown, _guid_of(key))
+        self.here = self.found.device(key, _KINDS[word], shown, _guid_of(key))
         if self.here.kind is not _KINDS[word]:
             # A free-form key met as a neighbour before its own block told what it is.
             self.here.kind = _KINDS[word]
         self.here.chassis = self.system or self.here.chassis
         self.system = None
         if key in self.blocks:
-            self.found.remark("blocks given more than once", shown or key)
+            self.found.add_note("blocks given more than once", shown or key)
         self.blocks.add(key)
 
     def port(self, text: str, line: int) -> None:
@@ -307,7 +307,7 @@ class _BlockParser:
             if told.group(2):
                 gbps = self.found.rate(told.group(2), told.group(3))
         kind = _PREFIXES.get(peer[0], Kind.ADAPTER) if peer[1:2] == "-" else Kind.SWITCH
-        self.found.meet(peer, kind, name, _guid_of(peer))
+        self.found.device(peer, kind, name, _guid_of(peer))
         end = PortEnd(
             self.here.key,
             port_number(port, line),
@@ -326,7 +326,7 @@ class _BlockParser:
         if system:
             self.system = system.group(1).lower().lstrip("0") or None
         elif not text.startswith(_KNOWN_LINES):
-            self.found.remark("lines that are no part of the format", text)
+            self.found.add_note("lines that are no part of the format", text)
 
 
 class BlockFormat:

@@ -65,12 +65,12 @@ class PortFormat:
             line = raw.strip()
             if _START.match(line):
                 if line in seen:
-                    found.remark("port lines given more than once", line)
+                    found.add_note("port lines given more than once", line)
                     continue
                 seen.add(line)
                 _port(found, line, number)
             elif line and not line.startswith(("#", "DR path")):
-                found.remark("lines that are no part of the format", line)
+                found.add_note("lines that are no part of the format", line)
         return found
 
 
@@ -90,14 +90,14 @@ def _port(found: Discovery, text: str, line: int) -> None:
     if peer_word is None:
         # An adapter's idle second port is no device of its own; a switch without cables is one.
         if kind is Kind.SWITCH:
-            found.meet(key, kind, _unquoted(alone or ""), here)
+            found.device(key, kind, _unquoted(alone or ""), here)
         return
     name, _, peer_name = (names or "").partition("' - '")
     if peer_name.count("' - '"):
-        found.remark("pairs of names that cannot be told apart for sure", names)
+        found.add_note("pairs of names that cannot be told apart for sure", names)
     peer = f"{peer_word} {int(peer_guid, 16):016x}"
-    found.meet(key, kind, name.strip(), here)
-    found.meet(peer, _KINDS[peer_word], peer_name.strip(), f"0x{int(peer_guid, 16):016x}")
+    found.device(key, kind, name.strip(), here)
+    found.device(peer, _KINDS[peer_word], peer_name.strip(), f"0x{int(peer_guid, 16):016x}")
     end = PortEnd(
         key,
         port_number(port, line),

@@ -24,7 +24,7 @@ from tailback.fabric.ibnetdiscover import clip, tally
 from tailback.fabric.model import Fabric
 
 NO_ENTRY = 2**32 - 1
-"""What stands in :attr:`Forwarding.link` where a table has no entry."""
+"""What stands in :attr:`FabricForwarding.link` where a table has no entry."""
 
 _HEADER = re.compile(r"^Unicast lids? .*\bof switch\b.*?\bguid 0x([0-9a-fA-F]{1,16}) \((.*)\):?$")
 _ENTRY = re.compile(r"^0x([0-9a-fA-F]{1,4})\s+(\S+)\s*(?::\s*\((.*)\))?\s*$")
@@ -51,7 +51,7 @@ class SwitchTable:
 
 
 @dataclass
-class Tables:
+class ForwardingTables:
     """Everything forwarding table files say.
 
     Attributes:
@@ -66,7 +66,7 @@ class Tables:
 
 
 @dataclass
-class Forwarding:
+class FabricForwarding:
     """Forwarding tables in the numbers of a fabric.
 
     Attributes:
@@ -80,7 +80,7 @@ class Forwarding:
     notes: list[str]
 
 
-def read_lfts(path: Path) -> Tables:
+def read_lfts(path: Path) -> ForwardingTables:
     """Read forwarding tables from a file, or from all files of a folder.
 
     Raises:
@@ -89,7 +89,7 @@ def read_lfts(path: Path) -> Tables:
     path = Path(path)
     try:
         files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
-        tables, odd = Tables(), dict[str, list[str]]()
+        tables, odd = ForwardingTables(), dict[str, list[str]]()
         for file in files:
             if file.stat().st_size > _LARGEST:
                 raise FabricError(
@@ -120,7 +120,7 @@ def read_lfts(path: Path) -> Tables:
     return tables
 
 
-def _parse(text: str, tables: Tables, odd: dict[str, list[str]]) -> None:
+def _parse(text: str, tables: ForwardingTables, odd: dict[str, list[str]]) -> None:
     """Add the tables of one file."""
     known = {table.guid for table in tables.switches}
     table: SwitchTable | None = None
@@ -154,7 +154,7 @@ def _parse(text: str, tables: Tables, odd: dict[str, list[str]]) -> None:
 
 
 def _entry(
-    line: str, number: int, table: SwitchTable, tables: Tables, odd: dict[str, list[str]]
+    line: str, number: int, table: SwitchTable, tables: ForwardingTables, odd: dict[str, list[str]]
 ) -> None:
     match = _ENTRY.match(line)
     if match is None:
@@ -179,7 +179,7 @@ def _entry(
         )  # fmt: skip
 
 
-def forwarding(fabric: Fabric, tables: Tables) -> Forwarding:
+def forwarding(fabric: Fabric, tables: ForwardingTables) -> FabricForwarding:
     """Put forwarding tables into the numbers of a fabric.
 
     A LID is the node whose cable the tables lead it to; where they do not agree on one, the node
@@ -221,10 +221,10 @@ def forwarding(fabric: Fabric, tables: Tables) -> Forwarding:
     if len(bare):
         names = [clip(fabric.switch_name[s], 60) for s in bare]
         notes.append(tally("switches without a forwarding table", names))
-    return Forwarding(link, node_lid, notes)
+    return FabricForwarding(link, node_lid, notes)
 
 
-def _switches(fabric: Fabric, tables: Tables, notes: list[str]) -> list[int | None]:
+def _switches(fabric: Fabric, tables: ForwardingTables, notes: list[str]) -> list[int | None]:
     """The switch of each table: by name, or by name and GUID where several bear the name."""
     by_name = {name: switch for switch, name in enumerate(fabric.switch_name)}
     found: list[int | None] = []
@@ -247,7 +247,7 @@ def _switches(fabric: Fabric, tables: Tables, notes: list[str]) -> list[int | No
 
 def _lids(
     fabric: Fabric,
-    tables: Tables,
+    tables: ForwardingTables,
     switch_of: list[int | None],
     link_at: dict[tuple[int, int], int],
     notes: list[str],

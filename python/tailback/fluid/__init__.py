@@ -4,31 +4,31 @@ from tailback.evaluate import Rates
 from tailback.fluid.flows import FlowTimes, simulate_flows
 from tailback.fluid.paths import Choice, FlowPaths, paths_between
 from tailback.fluid.permutations import (
-    Congestion,
     KaryTree,
+    PermutationCongestion,
     Routing,
-    Superposition,
+    SuperposedFlows,
     permutations,
     superpose,
 )
 from tailback.fluid.programs import ProgramTimes, RankModel, simulate_program
 from tailback.fluid.protocol import ProtocolRun, run_protocol
-from tailback.fluid.rates import Assignment, assignment, max_min
+from tailback.fluid.rates import RateAssignment, assignment, max_min
 from tailback.fluid.rounds import rounds_to_completion
 
 __all__ = [
-    "Assignment",
     "Choice",
-    "Congestion",
     "FlowPaths",
     "FlowTimes",
     "KaryTree",
+    "PermutationCongestion",
     "ProgramTimes",
     "ProtocolRun",
     "RankModel",
+    "RateAssignment",
     "Rates",
     "Routing",
-    "Superposition",
+    "SuperposedFlows",
     "assignment",
     "max_min",
     "paths_between",

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
 from tailback.evaluate import Rates
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fluid.paths import FlowPaths
 
 
@@ -59,7 +59,7 @@ def simulate_flows(
     n = paths.n_flows
     start = np.zeros(n, np.uint64) if start_ps is None else start_ps
     weights = np.ones(n) if weight is None else weight
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         out = _core.fluid_flows(
             np.ascontiguousarray(capacity_gbps, np.float64),
             np.ascontiguousarray(start, np.uint64),

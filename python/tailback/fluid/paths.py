@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 
 Choice = Literal["deterministic", "random", "least-flows", "split", "spread", "pooled"]
 """How a path is chosen: ``deterministic`` D-mod-k; ``random``, once a flow; ``least-flows`` on each
@@ -39,7 +39,7 @@ class FlowPaths:
         """Single paths from lists of link numbers."""
         start = np.zeros(len(paths) + 1, np.uint64)
         start[1:] = np.cumsum([len(path) for path in paths], dtype=np.uint64)
-        with explained("the fluid model"):
+        with translate_core_error("the fluid model"):
             link = np.array([link for path in paths for link in path], np.uint32)
         return FlowPaths(start, link)
 
@@ -86,7 +86,7 @@ def paths_between(
         FabricError: No path.
         ScenarioError: A node that does not exist, or that would send to itself.
     """
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         found: dict[str, Any] = _core.fluid_paths(
             network,
             np.ascontiguousarray(src, np.uint32),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
 from tailback.fluid.paths import FlowPaths
 
@@ -38,19 +38,19 @@ class KaryTree:
     @property
     def ports(self) -> int:
         """Switch ports in use, both ends of every cable counted."""
-        with explained("the fluid model"):
+        with translate_core_error("the fluid model"):
             return _core.tree_ports(self.shape)[1]
 
     @property
     def extra_ports(self) -> float:
         """Ports of the horizontal links by those of the plain tree."""
-        with explained("the fluid model"):
+        with translate_core_error("the fluid model"):
             plain, modified = _core.tree_ports(self.shape)
         return modified / plain - 1
 
     def fabric(self, gbps: float = 100.0, delay_ps: int = 0) -> Fabric:
         """The tree as a fabric, levels as tiers; raises ScenarioError for an impossible shape."""
-        with explained("the fluid model"):
+        with translate_core_error("the fluid model"):
             arrays = _core.tree_fabric(self.shape, gbps, delay_ps)
         n_nodes = int(arrays.pop("n_nodes"))
         names = [f"n{node:0{len(str(n_nodes - 1))}d}" for node in range(n_nodes)]
@@ -85,7 +85,7 @@ class Routing:
 
 
 @dataclass(frozen=True)
-class Congestion:
+class PermutationCongestion:
     """What flows encounter in R runs: flows on the most used link of their path.
 
     Attributes:
@@ -101,7 +101,7 @@ class Congestion:
 
 def permutations(
     tree: KaryTree, routing: Routing, runs: int, *, copies: int = 1, first: int = 0, seed: int = 1
-) -> Congestion:
+) -> PermutationCongestion:
     """Congestion of random permutations; run r is the same permutation on every tree.
 
     Args:
@@ -115,15 +115,15 @@ def permutations(
     Raises:
         ScenarioError: An impossible tree or a margin of 0.
     """
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         out = _core.tree_permutations(
             tree.shape, routing.table, routing.adaptive, routing.margin, copies, first, runs, seed
         )
-    return Congestion(out["max"], out["mean"], out["mean_links"])
+    return PermutationCongestion(out["max"], out["mean"], out["mean_links"])
 
 
 @dataclass(frozen=True)
-class Superposition:
+class SuperposedFlows:
     """Equal flows of superposed permutations, routed.
 
     Attributes:
@@ -142,15 +142,15 @@ class Superposition:
 
 def superpose(
     tree: KaryTree, routing: Routing, copies: int, run: int = 0, seed: int = 1
-) -> Superposition:
+) -> SuperposedFlows:
     """Route ``copies`` random permutations; the same as run ``run`` of :func:`permutations`.
 
     Raises:
         ScenarioError: An impossible tree or a margin of 0.
     """
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         out = _core.tree_paths(
             tree.shape, routing.table, routing.adaptive, routing.margin, copies, run, seed
         )
     paths = FlowPaths(out["start"], out["link"], out["share"])
-    return Superposition(out["n_links"], out["node"], paths, out["rank"])
+    return SuperposedFlows(out["n_links"], out["node"], paths, out["rank"])

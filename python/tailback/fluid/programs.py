@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
 from tailback.evaluate import Rates
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fluid.paths import Choice
 from tailback.traffic.program import Program
 
@@ -130,7 +130,7 @@ def simulate_program(
     """
     nodes = np.ascontiguousarray(node, np.uint32)
     start = np.zeros(program.n_ranks, np.uint64) if start_ps is None else start_ps
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         out = _core.fluid_program(
             network,
             (model or RankModel()).as_json(),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fluid.paths import FlowPaths
 
 NEVER = np.uint64(2**64 - 1)
@@ -71,7 +71,7 @@ def run_protocol(
     Raises:
         ScenarioError: A number that is not positive, or a link that does not exist.
     """
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         out = _core.fluid_protocol(
             np.ascontiguousarray(capacity_gbps, np.float64),
             np.ascontiguousarray(start_ps, np.uint64),

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fluid.paths import FlowPaths
 
 
 @dataclass(frozen=True)
-class Assignment:
+class RateAssignment:
     """Single application assignment of F flows over L links (document 004).
 
     Attributes:
@@ -45,12 +45,12 @@ def max_min(
     """
     ones = np.ones(paths.n_flows)
     weights = np.ascontiguousarray(ones if weight is None else weight, np.float64)
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         capacity = np.ascontiguousarray(capacity_gbps, np.float64)
         return np.asarray(_core.fluid_max_min(capacity, paths.columns, weights))
 
 
-def assignment(capacity_gbps: ArrayLike, paths: FlowPaths, size_bytes: ArrayLike) -> Assignment:
+def assignment(capacity_gbps: ArrayLike, paths: FlowPaths, size_bytes: ArrayLike) -> RateAssignment:
     """Single application assignment: each flow by the heaviest link on its path.
 
     Args:
@@ -61,11 +61,11 @@ def assignment(capacity_gbps: ArrayLike, paths: FlowPaths, size_bytes: ArrayLike
     Raises:
         ScenarioError: A capacity or size that is not positive, or a link that does not exist.
     """
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         rate, heavy = _core.fluid_assignment(
             np.ascontiguousarray(capacity_gbps, np.float64),
             paths.columns,
             np.ascontiguousarray(size_bytes, np.float64),
         )
     link_ns = 8.0 * heavy
-    return Assignment(rate, link_ns, float(link_ns.max(initial=0.0)))
+    return RateAssignment(rate, link_ns, float(link_ns.max(initial=0.0)))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fluid.paths import FlowPaths
 
 
@@ -32,5 +32,5 @@ def rounds_to_completion(
     Raises:
         ScenarioError: A number that is not positive, or a link that does not exist.
     """
-    with explained("the fluid model"):
+    with translate_core_error("the fluid model"):
         return np.asarray(_core.fluid_rounds(n_links, paths.columns, cells, buffer, assigned))

@@ -25,13 +25,19 @@ from tailback.placement.assign import (
     require_slots,
 )
 from tailback.placement.compute_hosts import compute_hosts
-from tailback.placement.footprint import Footprint, compact, footprint, home_leaf, in_use
+from tailback.placement.footprint import (
+    Footprint,
+    fewest_switches,
+    footprint,
+    leaf_of_hosts,
+    restrict_to_used,
+)
 from tailback.placement.grid import infer_grid
 from tailback.placement.hosts import hosts_from_spec, left_out, slots_from_spec
 from tailback.placement.metrics import edge_cut, path_length, switches_visited
 from tailback.placement.options import Options
-from tailback.placement.problem import Problem, problem_for, switch_congestion
-from tailback.placement.writers import WRITERS, Assignment, RankFile, assignment_for, write
+from tailback.placement.problem import PlacementProblem, problem_for, switch_congestion
+from tailback.placement.writers import WRITERS, RankAssignment, RankFile, assignment_for, write
 
 PLACEMENTS.register("block")(block.place)
 PLACEMENTS.register("round-robin")(round_robin.place_hosts)
@@ -48,27 +54,27 @@ PLACEMENTS.register("file")(file.place)
 __all__ = [
     "PLACEMENTS",
     "WRITERS",
-    "Assignment",
     "Footprint",
     "Options",
     "Placement",
-    "Problem",
+    "PlacementProblem",
+    "RankAssignment",
     "RankFile",
     "assign_slots",
     "assignment_for",
-    "compact",
     "compute_hosts",
     "edge_cut",
+    "fewest_switches",
     "footprint",
-    "home_leaf",
     "hosts_from_spec",
-    "in_use",
     "infer_grid",
+    "leaf_of_hosts",
     "left_out",
     "path_length",
     "place",
     "problem_for",
     "require_slots",
+    "restrict_to_used",
     "slots_from_spec",
     "switch_congestion",
     "switches_visited",

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
 from tailback.placement.options import Options
-from tailback.placement.problem import Problem
+from tailback.placement.problem import PlacementProblem
 from tailback.registry import Registry
 
-Placement: TypeAlias = Callable[[Problem, Options], NDArray[np.int64]]
+Placement: TypeAlias = Callable[[PlacementProblem, Options], NDArray[np.int64]]
 """Gives the slot of each rank, shape (R,)."""
 
 PLACEMENTS: Registry[Placement] = Registry("placement", "how ranks are put on nodes")
@@ -29,7 +29,7 @@ def require_slots(n_ranks: int, n_slots: int) -> None:
         )
 
 
-def check_slots(name: str, problem: Problem, slots: NDArray[np.int64]) -> None:
+def check_slots(name: str, problem: PlacementProblem, slots: NDArray[np.int64]) -> None:
     """Raise PlacementError unless every rank has one slot that exists and is its own."""
     slots = np.asarray(slots)
     if slots.shape != (problem.n_ranks,):
@@ -53,7 +53,7 @@ def check_slots(name: str, problem: Problem, slots: NDArray[np.int64]) -> None:
         )
 
 
-def assign_slots(name: str, problem: Problem, options: Options) -> NDArray[np.int64]:
+def assign_slots(name: str, problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Slot of each rank under placement ``name``, checked.
 
     Raises:
@@ -67,7 +67,9 @@ def assign_slots(name: str, problem: Problem, options: Options) -> NDArray[np.in
     return slots
 
 
-def place(name: str, problem: Problem, options: Options | None = None) -> NDArray[np.uint32]:
+def place(
+    name: str, problem: PlacementProblem, options: Options | None = None
+) -> NDArray[np.uint32]:
     """Node (adapter) of each rank under placement ``name``, shape (R,).
 
     Args:

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.placement.options import Options, refuse_unknown
-from tailback.placement.problem import Problem
+from tailback.placement.problem import PlacementProblem
 
 
-def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Rank i on slot i: host after host in allocation order (row-major for a grid)."""
     refuse_unknown("block", options)
     return np.arange(problem.n_ranks)

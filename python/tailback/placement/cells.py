@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.placement.graph import Graph
-from tailback.placement.problem import Problem, first_appearance
-from tailback.placement.swaps import Limits, Swapper
+from tailback.placement.problem import PlacementProblem, first_appearance
+from tailback.placement.swaps import SearchLimits, SwapSearch
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Cells:
         return graph.cut(leaf_of_rank) + graph.cut(self.leaf_pod[leaf_of_rank])
 
 
-def cells_of(problem: Problem, used: NDArray[np.int64] | None = None) -> Cells:
+def cells_of(problem: PlacementProblem, used: NDArray[np.int64] | None = None) -> Cells:
     """Cells of the used slots; the first R in allocation order unless ``used`` says otherwise."""
     slot = np.arange(problem.n_ranks) if used is None else np.sort(used)
-    leaf = first_appearance(problem.slot_home[slot])
+    leaf = first_appearance(problem.slot_leaf[slot])
     n_leaves = int(leaf.max(initial=-1)) + 1
     first = np.searchsorted(np.maximum.accumulate(leaf), np.arange(n_leaves))
     # A host's pod is that of its home leaf, which its first slot is attached to.
     home_pod = dict(zip(problem.slot_switch.tolist(), problem.slot_pod.tolist(), strict=True))
-    pod = np.array([home_pod[int(s)] for s in problem.slot_home[slot[first]]], np.int64)
+    pod = np.array([home_pod[int(s)] for s in problem.slot_leaf[slot[first]]], np.int64)
     leaf_pod = first_appearance(pod)
     return Cells(
         slot=slot,
@@ -66,7 +66,7 @@ def cells_of(problem: Problem, used: NDArray[np.int64] | None = None) -> Cells:
 
 
 def slots_in_leaves(
-    problem: Problem, cells: Cells, leaf_of_rank: NDArray[np.int64], limits: Limits
+    problem: PlacementProblem, cells: Cells, leaf_of_rank: NDArray[np.int64], limits: SearchLimits
 ) -> NDArray[np.int64]:
     """Slot of each rank when its leaf is decided: ranks that talk share a host where they can.
 
@@ -87,14 +87,14 @@ def slots_in_leaves(
         return cells.slot[entry]
     leaf_of_host = np.zeros(n_hosts, np.int64)
     leaf_of_host[cells.host] = cells.leaf
-    better = Swapper(problem.graph, host, n_hosts, group=leaf_of_host).run(limits)
+    better = SwapSearch(problem.graph, host, n_hosts, group=leaf_of_host).run(limits)
     slots = np.empty(n, np.int64)
     slots[np.argsort(better, kind="stable")] = cells.slot[np.lexsort((cells.slot, cells.host))]
     return slots
 
 
 def group_leaves(
-    graph: Graph, cells: Cells, leaf_of_rank: NDArray[np.int64], limits: Limits
+    graph: Graph, cells: Cells, leaf_of_rank: NDArray[np.int64], limits: SearchLimits
 ) -> NDArray[np.int64]:
     """Exchange whole leaves of equal size between pods so that less traffic leaves a pod.
 
@@ -104,11 +104,11 @@ def group_leaves(
     if cells.n_pods < 2:
         return leaf_of_rank
     quotient = graph.quotient(leaf_of_rank, cells.n_leaves)
-    swapper = Swapper(quotient, cells.leaf_pod, cells.n_pods, kind=cells.leaf_size)
-    return seat(cells, swapper.run(limits))[leaf_of_rank]
+    swapper = SwapSearch(quotient, cells.leaf_pod, cells.n_pods, kind=cells.leaf_size)
+    return assign_leaves(cells, swapper.run(limits))[leaf_of_rank]
 
 
-def seat(cells: Cells, pod_of_part: NDArray[np.int64]) -> NDArray[np.int64]:
+def assign_leaves(cells: Cells, pod_of_part: NDArray[np.int64]) -> NDArray[np.int64]:
     """Leaf of each part, when its pod is decided: leaves of its size in that pod, in order."""
     by_leaf = np.lexsort((np.arange(cells.n_leaves), cells.leaf_size, cells.leaf_pod))
     by_part = np.lexsort((np.arange(cells.n_leaves), cells.leaf_size, pod_of_part))

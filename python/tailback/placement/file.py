@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, nearest
 from tailback.placement import options as read
-from tailback.placement.hostlist import HostList, Listed, host_list
+from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
-from tailback.placement.problem import Problem
+from tailback.placement.problem import PlacementProblem
 from tailback.placement.writers.cray import NODES
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
@@ -22,7 +22,7 @@ _COMMENT = re.compile("#|//")
 _LARGEST = 1 << 28
 
 
-def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reads an Open MPI rankfile, a list of hosts, or a Cray MPICH_RANK_ORDER.
 
     Options: ``file`` (the path). The form is found from the first line. A list of hosts has one
@@ -82,7 +82,7 @@ def _lines(text: str) -> list[tuple[int, str]]:
 class _Slots:
     """Hands out the slots of each host."""
 
-    def __init__(self, problem: Problem, path: Path) -> None:
+    def __init__(self, problem: PlacementProblem, path: Path) -> None:
         self.path = path
         self.of: dict[str, list[int]] = {}
         for slot, host in enumerate(problem.slot_host.tolist()):
@@ -114,7 +114,7 @@ class _Slots:
         return slots[taken]
 
 
-def _count(problem: Problem, path: Path, found: int, remedy: str = "") -> None:
+def _count(problem: PlacementProblem, path: Path, found: int, remedy: str = "") -> None:
     if found != problem.n_ranks:
         raise PlacementError(
             f"places {found} ranks, the job has {problem.n_ranks}",
@@ -123,7 +123,9 @@ def _count(problem: Problem, path: Path, found: int, remedy: str = "") -> None:
         )
 
 
-def _rankfile(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArray[np.int64]:
+def _rankfile(
+    problem: PlacementProblem, path: Path, lines: list[tuple[int, str]]
+) -> NDArray[np.int64]:
     found: dict[int, tuple[str, str, int]] = {}
     for line, text in lines:
         match = _RANK.match(text)
@@ -156,7 +158,9 @@ def _rankfile(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDA
     return out
 
 
-def _hosts(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArray[np.int64]:
+def _hosts(
+    problem: PlacementProblem, path: Path, lines: list[tuple[int, str]]
+) -> NDArray[np.int64]:
     slots = _Slots(problem, path)
     listed = host_list(path, lines)
     if not listed.slots and not listed.turns:
@@ -182,13 +186,13 @@ def _hosts(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArra
     return np.array(out, np.int64)
 
 
-def _by_host(listed: HostList, slots: _Slots) -> list[Listed]:
+def _by_host(listed: HostList, slots: _Slots) -> list[HostLine]:
     """Each host once with all its slots, as Open MPI takes a list that states some.
 
     A host that is listed once without a number has as many as the machine has processors; what
     stands for them here are the slots it has in the job.
     """
-    times: dict[str, list[Listed]] = {}
+    times: dict[str, list[HostLine]] = {}
     for entry in listed.lines:
         times.setdefault(entry.host, []).append(entry)
     out = []
@@ -196,11 +200,13 @@ def _by_host(listed: HostList, slots: _Slots) -> list[Listed]:
         count = first.count
         if count is None:
             count = 1 + len(more) if more else len(slots.host(first.host, first.line))
-        out.append(Listed(first.host, count, first.line))
+        out.append(HostLine(first.host, count, first.line))
     return out
 
 
-def _cray_ranks(problem: Problem, path: Path, lines: list[tuple[int, str]]) -> NDArray[np.int64]:
+def _cray_ranks(
+    problem: PlacementProblem, path: Path, lines: list[tuple[int, str]]
+) -> NDArray[np.int64]:
     """Ranks in the order in which they fill the nodes."""
     order: list[int] = []
     for line, text in lines:
@@ -240,7 +246,9 @@ def _cray_nodes(text: str) -> list[tuple[str, int]]:
     return [(name, line) for line, names in named for name in names[1:].split()]
 
 
-def _cray_slots(problem: Problem, path: Path, nodes: list[tuple[str, int]]) -> NDArray[np.int64]:
+def _cray_slots(
+    problem: PlacementProblem, path: Path, nodes: list[tuple[str, int]]
+) -> NDArray[np.int64]:
     """Slots of the nodes in their order, as many of each."""
     each, rest = divmod(problem.n_ranks, len(nodes))
     if rest:

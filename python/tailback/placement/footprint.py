@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
 from tailback.fabric.model import Fabric
-from tailback.placement.problem import Problem
+from tailback.placement.problem import PlacementProblem
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _spread(ranks: Iterable[int]) -> str:
 
 
 def footprint(
-    problem: Problem, node: NDArray[np.integer], allowed: list[int] | None = None
+    problem: PlacementProblem, node: NDArray[np.integer], allowed: list[int] | None = None
 ) -> Footprint:
     """The footprint of a placement.
 
@@ -99,7 +99,7 @@ def footprint(
     return Footprint(ranks, tuple(ranks if allowed is None else allowed))
 
 
-def slots_in_use(problem: Problem, node: NDArray[np.integer]) -> NDArray[np.int64]:
+def slots_in_use(problem: PlacementProblem, node: NDArray[np.integer]) -> NDArray[np.int64]:
     """The slots that a placement takes, in allocation order, shape (R,)."""
     ranks = np.bincount(np.asarray(node).astype(np.int64), minlength=problem.slot_node.max() + 1)
     order = np.argsort(problem.slot_node, kind="stable")
@@ -109,7 +109,7 @@ def slots_in_use(problem: Problem, node: NDArray[np.integer]) -> NDArray[np.int6
     return np.flatnonzero(nth < ranks[problem.slot_node])
 
 
-def in_use(problem: Problem, node: NDArray[np.integer]) -> Problem:
+def restrict_to_used(problem: PlacementProblem, node: NDArray[np.integer]) -> PlacementProblem:
     """The problem of placing the ranks on just the slots they have: every placement keeps them."""
     slots = slots_in_use(problem, node)
     return replace(
@@ -121,7 +121,7 @@ def in_use(problem: Problem, node: NDArray[np.integer]) -> Problem:
     )
 
 
-def compact(
+def fewest_switches(
     fabric: Fabric, hosts: Iterable[int], count: int, congested: NDArray[np.bool_] | None = None
 ) -> list[int]:
     """So many of ``hosts`` under few leaf switches and in few pods, in their own order.
@@ -133,7 +133,7 @@ def compact(
         congested: Leaf switches whose hosts are taken last, shape (S,).
     """
     listed = list(hosts)
-    leaf = home_leaf(fabric, listed)
+    leaf = leaf_of_hosts(fabric, listed)
     hot = np.zeros(fabric.n_switches, bool) if congested is None else congested
     pod_of = fabric.switch_pod.astype(np.int64)
     size = Counter(leaf)
@@ -159,7 +159,7 @@ def compact(
     return [host for host in listed if host in chosen]
 
 
-def home_leaf(fabric: Fabric, hosts: Iterable[int]) -> list[int]:
+def leaf_of_hosts(fabric: Fabric, hosts: Iterable[int]) -> list[int]:
     """Leaf switch of the first connected adapter of each host."""
     switch, nodes = fabric.node_switch, fabric.host_nodes()
     out = []

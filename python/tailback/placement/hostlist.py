@@ -17,7 +17,7 @@ _APART = ("port", "username", "user", "binding", "map", "ifname")
 
 
 @dataclass(frozen=True)
-class Listed:
+class HostLine:
     """A line of the list.
 
     Attributes:
@@ -42,7 +42,7 @@ class HostList:
         turns: Whether it is one of hydra with ``host:n``, dealt round again when it is at its end.
     """
 
-    lines: list[Listed]
+    lines: list[HostLine]
     slots: bool
     turns: bool
 
@@ -53,7 +53,7 @@ def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
     Raises:
         PlacementError: A line is no host, or what it says of slots contradicts itself.
     """
-    found: list[Listed] = []
+    found: list[HostLine] = []
     slots = turns = False
     for line, text in lines:
         match = _HOST.match(re.sub(" ?= ?", "=", " ".join(text.split())))
@@ -64,7 +64,7 @@ def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
             raise _wrong(path, line, f"{text[:80]!r} says twice how many ranks the host has")
         slots |= stated is not None
         turns |= match[2] is not None
-        found.append(Listed(match[1], int(match[2]) if match[2] else stated, line))
+        found.append(HostLine(match[1], int(match[2]) if match[2] else stated, line))
     if slots and turns:
         raise PlacementError(
             "some lines say host:n and others slots=n",
@@ -116,9 +116,9 @@ def _stated(path: Path, line: int, words: list[str]) -> int | None:
     return most if slots is None else slots
 
 
-def _refuse_stated_again(path: Path, found: list[Listed]) -> None:
+def _refuse_stated_again(path: Path, found: list[HostLine]) -> None:
     """Open MPI takes a host line after line or with its slots, not both."""
-    first: dict[str, Listed] = {}
+    first: dict[str, HostLine] = {}
     for entry in found:
         before = first.setdefault(entry.host, entry)
         if before is not entry and (before.count is not None or entry.count is not None):

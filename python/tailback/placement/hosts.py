@@ -13,7 +13,7 @@ from tailback.placement.compute_hosts import compute_hosts
 _NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
 _BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)\Z")
 _SLOTS = re.compile(r"\d{1,9}\Z", re.ASCII)
-MOST_SLOTS = 65536
+MAX_SLOTS = 65536
 """Most slots of one host, as for ``ranks_per_host``."""
 
 _PARITY = "parity-of-square:"
@@ -80,11 +80,11 @@ def slots_from_spec(spec: str, fabric: Fabric, ranks_per_host: int) -> tuple[lis
 def _slots_of(item: str, spec: str) -> tuple[str, int]:
     """``("node[0-3]", 4)`` of ``"node[0-3]:4"``."""
     named, _, text = item.rpartition(":")
-    if not _SLOTS.match(text) or not 1 <= int(text) <= MOST_SLOTS:
+    if not _SLOTS.match(text) or not 1 <= int(text) <= MAX_SLOTS:
         raise _error(
             spec,
             f"{text!r} is not a number of slots",
-            f"write 1 to {MOST_SLOTS} after the colon, like node[001-016]:4",
+            f"write 1 to {MAX_SLOTS} after the colon, like node[001-016]:4",
         )
     return named.strip(), int(text)
 

@@ -13,24 +13,25 @@ from tailback.placement.assign import assign_slots, check_slots
 from tailback.placement.cells import Cells, cells_of, group_leaves, slots_in_leaves
 from tailback.placement.graph import Graph
 from tailback.placement.options import Options
-from tailback.placement.problem import Problem
-from tailback.placement.swaps import Limits, Swapper
+from tailback.placement.problem import PlacementProblem
+from tailback.placement.swaps import SearchLimits, SwapSearch
 
 NAMES = ("start", "start_options", "depth", "partners", "pods", "congestion_weight")
 
 
-def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Kernighan–Lin swaps from a start placement, weighted by measured congestion if known.
 
     Options: ``start`` (a placement's name, default ``"block"``, or the slot of each rank),
-    ``start_options``, ``depth`` and ``partners`` (see :class:`tailback.placement.swaps.Limits`;
+    ``start_options``, ``depth`` and ``partners`` (see
+    :class:`tailback.placement.swaps.SearchLimits`;
     1 and 1 is the thesis' variant), ``pods`` (default true: afterwards exchange leaves between
     pods), ``congestion_weight`` (default 4).
     """
     read.refuse_unknown("incremental", options, NAMES)
-    limits = Limits(
-        depth=read.integer(options, "depth", Limits.depth),
-        partners=read.integer(options, "partners", Limits.partners),
+    limits = SearchLimits(
+        depth=read.integer(options, "depth", SearchLimits.depth),
+        partners=read.integer(options, "partners", SearchLimits.partners),
     )
     start = _start(problem, options)
     cells = cells_of(problem, start)
@@ -39,14 +40,14 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
     graph = congested_graph(
         problem, cells, leaf_of_rank, read.number(options, "congestion_weight", 4.0)
     )
-    better = Swapper(graph, leaf_of_rank, cells.n_leaves).run(limits)
+    better = SwapSearch(graph, leaf_of_rank, cells.n_leaves).run(limits)
     if read.flag(options, "pods", True):
         better = group_leaves(graph, cells, better, limits)
     return slots_in_leaves(problem, cells, better, limits)
 
 
 def congested_graph(
-    problem: Problem, cells: Cells, leaf_of_rank: NDArray[np.int64], factor: float
+    problem: PlacementProblem, cells: Cells, leaf_of_rank: NDArray[np.int64], factor: float
 ) -> Graph:
     """The communication graph with edges heavier that crossed congested leaves.
 
@@ -57,7 +58,7 @@ def congested_graph(
     if problem.congestion is None:
         return graph
     switch = np.empty(cells.n_leaves, np.int64)
-    switch[cells.leaf] = problem.slot_home[cells.slot]
+    switch[cells.leaf] = problem.slot_leaf[cells.slot]
     at = np.nan_to_num(problem.congestion)[switch][leaf_of_rank]
     owner, other = graph.owner, graph.neighbour
     worst = np.where(
@@ -66,7 +67,7 @@ def congested_graph(
     return Graph(graph.start, graph.neighbour, graph.weight * (1.0 + factor * worst))
 
 
-def _start(problem: Problem, options: Options) -> NDArray[np.int64]:
+def _start(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     start = options.get("start", "block")
     nested = options.get("start_options", {})
     if not isinstance(nested, dict):

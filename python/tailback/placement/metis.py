@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.placement import options as read
-from tailback.placement.cells import Cells, cells_of, group_leaves, seat, slots_in_leaves
+from tailback.placement.cells import Cells, assign_leaves, cells_of, group_leaves, slots_in_leaves
 from tailback.placement.graph import Graph
 from tailback.placement.options import Options
 from tailback.placement.partition import partition
-from tailback.placement.problem import Problem
-from tailback.placement.swaps import Limits, Swapper
+from tailback.placement.problem import PlacementProblem
+from tailback.placement.swaps import SearchLimits, SwapSearch
 
 
-def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Ranks that talk much under one leaf, leaves that talk much in one pod (METIS).
 
     Options: ``refine`` (default true: swap single ranks afterwards), ``pods`` (default true: choose
@@ -22,7 +22,7 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
     """
     read.refuse_unknown("metis", options, ("refine", "pods"))
     refine = read.flag(options, "refine", True)
-    graph, cells, limits = problem.graph, cells_of(problem), Limits()
+    graph, cells, limits = problem.graph, cells_of(problem), SearchLimits()
     candidates = [_flat(graph, cells, problem.seed)]
     if read.flag(options, "pods", True) and cells.n_pods > 1:
         grouped = group_leaves(graph, cells, candidates[0], limits)
@@ -30,7 +30,7 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
         candidates.append(_pods_first(graph, cells, problem.seed))
     best = min(candidates, key=lambda leaf: cells.cost(graph, leaf))
     if refine:
-        best = Swapper(graph, best, cells.n_leaves).run(limits)
+        best = SwapSearch(graph, best, cells.n_leaves).run(limits)
     return slots_in_leaves(problem, cells, best, limits)
 
 
@@ -47,7 +47,7 @@ def _regrouped(
         return leaf_of_rank
     quotient = graph.quotient(leaf_of_rank, cells.n_leaves)
     pods = partition(quotient, np.bincount(cells.leaf_pod), seed)
-    return group_leaves(graph, cells, seat(cells, pods)[leaf_of_rank], Limits())
+    return group_leaves(graph, cells, assign_leaves(cells, pods)[leaf_of_rank], SearchLimits())
 
 
 def _pods_first(graph: Graph, cells: Cells, seed: int) -> NDArray[np.int64]:

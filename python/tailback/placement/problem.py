@@ -21,7 +21,7 @@ Traffic: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint
 
 
 @dataclass(frozen=True)
-class Problem:
+class PlacementProblem:
     """Slots and traffic. A *slot* is a place for one rank; slots are in allocation order.
 
     Attributes:
@@ -63,7 +63,7 @@ class Problem:
         return Graph.from_edges(self.n_ranks, source, destination, weight)
 
     @cached_property
-    def slot_home(self) -> NDArray[np.int64]:
+    def slot_leaf(self) -> NDArray[np.int64]:
         """Leaf switch of each slot's *host*, shape (K,).
 
         A host with adapters on several leaves belongs to the leaf of its first slot, so that a
@@ -94,7 +94,7 @@ def problem_for(
     ranks_per_host: int | Sequence[int],
     seed: int,
     congestion: NDArray[np.float64] | None = None,
-) -> Problem:
+) -> PlacementProblem:
     """Slots of ``hosts`` in order, ``ranks_per_host`` on each, adapters used in turn.
 
     Args:
@@ -134,7 +134,7 @@ def problem_for(
             remedy="give one congested fraction a switch",
         )
     leaf = switch[slots]
-    return Problem(
+    return PlacementProblem(
         n_ranks=program.n_ranks,
         slot_node=slots,
         slot_switch=leaf,

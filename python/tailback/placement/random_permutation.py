@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.placement.options import Options, refuse_unknown
-from tailback.placement.problem import Problem
+from tailback.placement.problem import PlacementProblem
 
 
-def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Ranks spread at random over all slots of the chosen hosts (a function of the seed)."""
     refuse_unknown("random", options)
     return problem.random("random").permutation(problem.n_slots)[: problem.n_ranks]

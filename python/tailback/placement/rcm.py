@@ -8,10 +8,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from tailback.placement.options import Options, refuse_unknown
-from tailback.placement.problem import Problem
+from tailback.placement.problem import PlacementProblem
 
 
-def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reverse Cuthill–McKee order of the ranks on the slots in allocation order.
 
     It looks at who talks to whom, not at how much nor at where the leaves end, which is why it

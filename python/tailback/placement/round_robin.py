@@ -6,22 +6,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.placement.options import Options, refuse_unknown
-from tailback.placement.problem import Problem, first_appearance
+from tailback.placement.problem import PlacementProblem, first_appearance
 
 
-def place_hosts(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place_hosts(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """One rank on each host in turn (cyclic), in allocation order."""
     refuse_unknown("round-robin", options)
     return _deal(problem, problem.slot_host)
 
 
-def place_leaves(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place_leaves(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """One rank under each leaf switch in turn, hosts of a leaf in allocation order."""
     refuse_unknown("round-robin-leaves", options)
-    return _deal(problem, problem.slot_home)
+    return _deal(problem, problem.slot_leaf)
 
 
-def _deal(problem: Problem, key: NDArray[np.int64]) -> NDArray[np.int64]:
+def _deal(problem: PlacementProblem, key: NDArray[np.int64]) -> NDArray[np.int64]:
     """Deal the slots out: the first of every group, then the second of every group, and so on."""
     group = first_appearance(key)
     order = np.argsort(group, kind="stable")

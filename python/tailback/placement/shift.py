@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError, nearest
 from tailback.placement import options as read
 from tailback.placement.options import Options
-from tailback.placement.problem import Problem, first_appearance
+from tailback.placement.problem import PlacementProblem, first_appearance
 
-MOST_WORK = 200_000_000
+MAX_WORK = 200_000_000
 """Pairs of ranks times shifts that are looked at; beyond it shifts are taken at even distances."""
 
 
-def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Rank after rank as ``block``, but from a host further on, around the end of the allocation.
 
     Groups of ranks that talk among themselves then begin at other hosts: with the right shift they
@@ -36,7 +36,7 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
     return _order(problem, host, last, by)
 
 
-def _avoided(problem: Problem, options: Options) -> NDArray[np.int64]:
+def _avoided(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     value = options.get("avoid", [])
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise PlacementError(
@@ -56,7 +56,7 @@ def _avoided(problem: Problem, options: Options) -> NDArray[np.int64]:
 
 
 def _order(
-    problem: Problem, host: NDArray[np.int64], last: NDArray[np.bool_], by: int
+    problem: PlacementProblem, host: NDArray[np.int64], last: NDArray[np.bool_], by: int
 ) -> NDArray[np.int64]:
     """Slots in the order of their hosts from number ``by`` on, those to avoid at the end."""
     count = int(host.max(initial=0)) + 1
@@ -64,18 +64,20 @@ def _order(
     return np.lexsort((np.arange(problem.n_slots), turn, last))[: problem.n_ranks]
 
 
-def _best(problem: Problem, host: NDArray[np.int64], last: NDArray[np.bool_], weight: float) -> int:
+def _best(
+    problem: PlacementProblem, host: NDArray[np.int64], last: NDArray[np.bool_], weight: float
+) -> int:
     """Shift that sends least between leaves; the smallest of several."""
     source, target, size = problem.traffic
     count = int(host.max(initial=0)) + 1
-    step = max(1, len(source) * count // MOST_WORK)
-    hot = np.zeros(int(problem.slot_home.max(initial=0)) + 1)
+    step = max(1, len(source) * count // MAX_WORK)
+    hot = np.zeros(int(problem.slot_leaf.max(initial=0)) + 1)
     if problem.congestion is not None:
         hot = np.nan_to_num(problem.congestion)
     bytes_ = np.maximum(size.astype(np.float64), 1.0)
     cost = {}
     for by in range(0, count, step):
-        leaf = problem.slot_home[_order(problem, host, last, by)]
+        leaf = problem.slot_leaf[_order(problem, host, last, by)]
         a, b = leaf[source], leaf[target]
         away = a != b
         cost[by] = float(

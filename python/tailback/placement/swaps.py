@@ -21,7 +21,7 @@ CANDIDATES = 96
 
 
 @dataclass
-class Limits:
+class SearchLimits:
     """How hard to look.
 
     Attributes:
@@ -36,7 +36,7 @@ class Limits:
     rounds: int = 40
 
 
-class Swapper:
+class SwapSearch:
     """Improves one partition in place, part by part, until no swap helps.
 
     Args:
@@ -67,7 +67,7 @@ class Swapper:
         self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         self._position = np.full(graph.n_vertices, -1, np.int64)
 
-    def run(self, limits: Limits) -> NDArray[np.int64]:
+    def run(self, limits: SearchLimits) -> NDArray[np.int64]:
         """Swap until nothing helps or the limits are reached; returns part of each vertex."""
         waiting = deque(range(self.n_parts))
         queued = np.ones(self.n_parts, bool)
@@ -86,7 +86,7 @@ class Swapper:
                     waiting.append(other)
         return self.part
 
-    def _improve(self, part: int, limits: Limits) -> int:
+    def _improve(self, part: int, limits: SearchLimits) -> int:
         """Swap with the first partner that helps; returns it, or -1."""
         for partner in self._partners(part)[: limits.partners]:
             if self._exchange(part, partner, limits.depth):

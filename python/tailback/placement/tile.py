@@ -20,13 +20,13 @@ from tailback.placement.cells import Cells, cells_of
 from tailback.placement.graph import Graph
 from tailback.placement.grid import bytes_by_dimension, coordinates, infer_grid
 from tailback.placement.options import Options
-from tailback.placement.problem import Problem
+from tailback.placement.problem import PlacementProblem
 
 TRIED = 24
 """Box shapes that are tried out on the real traffic, smallest surface first."""
 
 
-def place(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Boxes of the ranks' grid, one on each leaf (one-level geometric tiling).
 
     Options: ``tile`` (extents of the box, like ``[8, 4]``; the best shape for the leaves when
@@ -42,7 +42,7 @@ def place(problem: Problem, options: Options) -> NDArray[np.int64]:
     return _Filler(problem, cells, grid).fill((cells.leaf, cells.host))
 
 
-def place_two_levels(problem: Problem, options: Options) -> NDArray[np.int64]:
+def place_two_levels(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Boxes of the ranks' grid on pods, and in each smaller boxes on leaves (two-level tiling).
 
     Options: ``super_tile`` and ``tile`` (extents in ranks, give both or neither), ``grid``.
@@ -64,7 +64,7 @@ def place_two_levels(problem: Problem, options: Options) -> NDArray[np.int64]:
     return _Filler(problem, cells, grid).fill((pod, cells.leaf, cells.host))
 
 
-def grid_of(problem: Problem, options: Options) -> tuple[int, ...]:
+def grid_of(problem: PlacementProblem, options: Options) -> tuple[int, ...]:
     """The grid from the options, the job or the traffic, in this order.
 
     Raises:
@@ -134,7 +134,7 @@ class _Shape:
 class _Filler:
     """Fills nested cells with compact pieces of the grid."""
 
-    def __init__(self, problem: Problem, cells: Cells, grid: tuple[int, ...]) -> None:
+    def __init__(self, problem: PlacementProblem, cells: Cells, grid: tuple[int, ...]) -> None:
         self.graph = problem.graph
         self.cells = cells
         self.at = coordinates(np.arange(problem.n_ranks), grid)

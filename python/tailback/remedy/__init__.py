@@ -7,21 +7,21 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from tailback.remedy.advice import recommend
-from tailback.remedy.idea import CURES, Idea, Means
 from tailback.remedy.placements import try_placements
 from tailback.remedy.proof import MIN_GAIN
-from tailback.remedy.treatment import Treatment, treat
+from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
+from tailback.remedy.search import RemedySearch, find_remedy
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
-    "CURES",
     "MIN_GAIN",
-    "Idea",
-    "Means",
-    "Treatment",
+    "REMEDIES",
+    "Proposal",
+    "RemedyContext",
+    "RemedySearch",
+    "find_remedy",
     "recommend",
-    "treat",
     "try_placements",
 ]

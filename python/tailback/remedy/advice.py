@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tailback.diagnose.model import Candidate, Cause, Diagnosis, Kind, Remedy
-from tailback.remedy.proof import MIN_GAIN, current_placement, helps
+from tailback.remedy.proof import MIN_GAIN, current_placement, is_improvement
 from tailback.run import Run
 from tailback.units import percent
 
-CURE_OF: dict[Cause, Kind] = {
+REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "pattern": "pattern", "placement": "placement", "routing": "routing",
     "other-traffic": "placement", "slow-link": "placement",
 }  # fmt: skip
 """The kind that takes a cause away; others may help as well."""
 
-OWN: tuple[Kind, ...] = ("placement", "pattern", "combined")
+USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
 """What a user can do without the operators of the network."""
 
 _MEANT = {
@@ -25,7 +25,7 @@ _MEANT = {
 _AGAIN = " (made anew: default options, heeding the congestion seen)"
 _COMPACT = " (on hosts you allow, under few switches)"
 
-AVOIDED = 8
+AVOIDED_LINKS_SHOWN = 8
 """Links to keep off that are named."""
 
 
@@ -53,7 +53,9 @@ def recommend(
         return None
     now = current_placement(run)
     before = next((c for c in candidates if c.name == now and not c.error), None)
-    able = [c for c in candidates if before is not None and c.name != now and helps(c, before)]
+    able = [
+        c for c in candidates if before is not None and c.name != now and is_improvement(c, before)
+    ]
     cure = _main(able, diagnosis.cause)
     place = _quickest([c for c in able if c.kind == "placement"])
     advice = _advice(diagnosis, candidates, now, helped=cure is not None)
@@ -70,7 +72,9 @@ def recommend(
             gain=0.0, candidates=list(candidates), files={}, commands=[], avoid=avoid,
         )  # fmt: skip
     return Remedy(
-        action=_action(cure, place, able, advice, before, CURE_OF.get(diagnosis.cause)),
+        action=_action(
+            cure, place, able, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
+        ),
         cure=cure.name,
         placement="" if place is None else place.name,
         before_ps=before.elapsed_ps,
@@ -90,11 +94,11 @@ def _main(able: Sequence[Candidate], cause: Cause) -> Candidate | None:
     """
     both = _quickest([c for c in able if c.kind == "combined"])
     single = [c for c in able if c.kind != "combined"]
-    if both is not None and all(helps(both, c) for c in single if c.kind in OWN):
+    if both is not None and all(is_improvement(both, c) for c in single if c.kind in USER_KINDS):
         return both
     return (
-        _quickest([c for c in single if c.kind == CURE_OF.get(cause)])
-        or _quickest([c for c in single if c.kind in OWN])
+        _quickest([c for c in single if c.kind == REMEDY_KIND_OF_CAUSE.get(cause)])
+        or _quickest([c for c in single if c.kind in USER_KINDS])
         or _quickest(single)
     )
 
@@ -122,7 +126,7 @@ def _action(
         )
         text = f"{advice} Meanwhile u{use}" if advice else f"U{use}"
     else:
-        who = "" if cure.kind in (own, *OWN) else "Operators of the network could help. "
+        who = "" if cure.kind in (own, *USER_KINDS) else "Operators of the network could help. "
         text = f"{who}{cure.action} That takes {_said(cure, before)}."
         if cure.kind not in (own, "combined") and advice:
             text = f"{advice} {text}"
@@ -133,8 +137,8 @@ def _action(
                 f" Meanwhile use placement {_named(place, before)} instead of {before.name}: "
                 f"{_said(place, before)}."
             )
-    best = _quickest([c for c in able if c.kind not in OWN and c is not cure])
-    if best is not None and cure.kind in OWN:
+    best = _quickest([c for c in able if c.kind not in USER_KINDS and c is not cure])
+    if best is not None and cure.kind in USER_KINDS:
         text += f" Operators of the network could help by {best.name}: {_said(best, before)}."
     return text
 
@@ -157,14 +161,14 @@ def _avoid(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.cause not in ("other-traffic", "slow-link"):
         return []
     if diagnosis.slow_links:
-        return diagnosis.slow_links[:AVOIDED]
+        return diagnosis.slow_links[:AVOIDED_LINKS_SHOWN]
     own = next((f for f in diagnosis.findings if f.cause == diagnosis.cause), None)
-    return [link.name for link in own.links[:AVOIDED]] if own is not None else []
+    return [link.name for link in own.links[:AVOIDED_LINKS_SHOWN]] if own is not None else []
 
 
 def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) -> str:
     """What would seem to take the cause away, and is proved to make it worse."""
-    kind = CURE_OF.get(cause)
+    kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":
         return ""  # Placements are many; those that are worse say nothing against others.
     worse = [
@@ -196,7 +200,7 @@ def _advice(
             "ask for nodes on fewer switches, or send less between them."
         )
     if cause == "slow-link" and diagnosis.slow_links:
-        named = "; ".join(diagnosis.slow_links[:AVOIDED])
+        named = "; ".join(diagnosis.slow_links[:AVOIDED_LINKS_SHOWN])
         what = "cable" if len(diagnosis.slow_links) == 1 else "cables"
         return (
             f"Have the {what} {named} looked at: speed, width, error counters; keep off "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailback.diagnose.model import Diagnosis
 from tailback.evaluate import Change
-from tailback.remedy.idea import CURES, REFUSED, Idea, Means
+from tailback.remedy.proposal import NOT_APPLICABLE, REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, labels_of_phases
 
@@ -12,8 +12,8 @@ MIN_CHARGE = 0.02
 """Share of the time that re-simulation must charge to the pattern, as for any remedy."""
 
 
-@CURES.register("pattern")
-def patterns(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
+@REMEDIES.register("pattern")
+def patterns(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
     """Every rewrite of the program that applies to the calls and phases that overrun nodes."""
     finding = next((f for f in diagnosis.findings if f.cause == "pattern"), None)
     charged = max((s.charged for s in diagnosis.shares if s.cause == "pattern"), default=0.0)
@@ -28,8 +28,10 @@ def patterns(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
         try:
             found = entry.part(means.program, focus)
         except DoesNotApplyError as why:
-            ideas.append(Idea("pattern", entry.name, refused=f"{REFUSED}: {why.message}"))
+            ideas.append(
+                Proposal("pattern", entry.name, refused=f"{NOT_APPLICABLE}: {why.message}")
+            )
             continue
         change = Change(program=found.program)
-        ideas.append(Idea("pattern", entry.name, change, found.action, found.assumes))
+        ideas.append(Proposal("pattern", entry.name, change, found.action, found.assumes))
     return ideas

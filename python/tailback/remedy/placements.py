@@ -5,20 +5,20 @@ from __future__ import annotations
 from tailback.diagnose.model import Candidate, Diagnosis
 from tailback.errors import RunError
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy.idea import CURES, Idea, Means, Placements, Progress
 from tailback.remedy.proof import current_placement, prove
+from tailback.remedy.proposal import REMEDIES, Placements, Progress, Proposal, RemedyContext
 from tailback.run import Run
 
 
-@CURES.register("placement")
-def placements(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
+@REMEDIES.register("placement")
+def placements(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
     """Other places for the ranks, among them the same nodes shifted; all that are handed in."""
     return _ideas(means.placements, current_placement(run))
 
 
-def _ideas(candidates: Placements, now: str) -> list[Idea]:
+def _ideas(candidates: Placements, now: str) -> list[Proposal]:
     return [
-        Idea("placement", name, Change(placement=nodes, placement_name=name))
+        Proposal("placement", name, Change(placement=nodes, placement_name=name))
         for name, nodes in candidates.items()
         if name != now
     ]
@@ -51,5 +51,5 @@ def try_placements(
     if seeds < 1:
         raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
     now = current_placement(run)
-    ideas = [Idea("placement", now), *_ideas(candidates, now)]
+    ideas = [Proposal("placement", now), *_ideas(candidates, now)]
     return prove(ideas, evaluate, seeds=seeds, progress=progress)

@@ -10,7 +10,7 @@ import polars as pl
 from tailback.diagnose.model import Candidate
 from tailback.errors import TailbackError
 from tailback.evaluate import Evaluate
-from tailback.remedy.idea import Idea, Progress
+from tailback.remedy.proposal import Progress, Proposal
 from tailback.run import Run
 
 MIN_GAIN = 0.02
@@ -25,7 +25,7 @@ def current_placement(run: Run) -> str:
 
 
 def prove(
-    ideas: Sequence[Idea],
+    ideas: Sequence[Proposal],
     evaluate: Evaluate,
     *,
     estimates: Mapping[str, int] | None = None,
@@ -46,15 +46,15 @@ def prove(
         if progress is not None:
             progress(f"trying {idea.kind} {idea.name}", number / len(ideas))
         tried.append(_try(idea, evaluate, seeds, (estimates or {}).get(idea.name, 0)))
-    return sorted(tried, key=in_order)
+    return sorted(tried, key=fastest_first)
 
 
-def in_order(candidate: Candidate) -> tuple[bool, int, str]:
+def fastest_first(candidate: Candidate) -> tuple[bool, int, str]:
     """Quickest first, those that were not simulated last."""
     return bool(candidate.error), candidate.elapsed_ps, candidate.name
 
 
-def unproved(idea: Idea, error: str, estimate_ps: int = 0) -> Candidate:
+def not_simulated(idea: Proposal, error: str, estimate_ps: int = 0) -> Candidate:
     """An idea that is not simulated, and why."""
     return Candidate(
         name=idea.name, kind=idea.kind, action=idea.action, assumes=idea.assumes,
@@ -62,7 +62,7 @@ def unproved(idea: Idea, error: str, estimate_ps: int = 0) -> Candidate:
     )  # fmt: skip
 
 
-def _try(idea: Idea, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Candidate:
+def _try(idea: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Candidate:
     times: list[int] = []
     path_length, congested = 0.0, None
     try:
@@ -74,7 +74,7 @@ def _try(idea: Idea, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Candid
                 path_length = float(result.summary.get("average_path_length", 0.0))
                 congested = congested_hops(result)
     except TailbackError as error:
-        return unproved(idea, str(error), estimate_ps)
+        return not_simulated(idea, str(error), estimate_ps)
     return Candidate(
         name=idea.name,
         kind=idea.kind,
@@ -103,7 +103,7 @@ def congested_hops(run: Run) -> float | None:
     return float(truth["observed_congested_packets"].sum()) / packets if packets > 0 else 0.0
 
 
-def helps(candidate: Candidate, before: Candidate) -> bool:
+def is_improvement(candidate: Candidate, before: Candidate) -> bool:
     """Whether it is :data:`MIN_GAIN` faster on average, and each time than before at any time."""
     if candidate.error or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
         return False

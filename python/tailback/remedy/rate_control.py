@@ -6,7 +6,7 @@ from typing import get_args
 
 from tailback.diagnose.model import Diagnosis
 from tailback.evaluate import Change, Rates
-from tailback.remedy.idea import CURES, Idea, Means
+from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 
 MODEL_ERROR = 0.12
@@ -14,14 +14,14 @@ MODEL_ERROR = 0.12
 take longer than that is laid to buffers."""
 
 
-@CURES.register("rate-control")
-def rate_control(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
+@REMEDIES.register("rate-control")
+def rate_control(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
     """Explicit rates for all messages (document 004), kept by the adapters: no buffer fills."""
     pacing = run.scenario.engine.pacing
     if pacing.rates is not None or pacing.rates_file is not None:
         return []  # The scenario states rates already.
     return [
-        Idea(
+        Proposal(
             "rate-control", f"{rates}-rates", Change(rates=rates),
             f"Give every message an explicit rate ({rates}, document 004), which its adapter "
             "keeps, so that no buffer fills and blocks others.",

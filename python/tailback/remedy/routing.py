@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailback.diagnose.model import Diagnosis
 from tailback.evaluate import Change
-from tailback.remedy.idea import CURES, Idea, Means
+from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 
 _RULES = {
@@ -16,20 +16,20 @@ _RULES = {
 }
 
 
-@CURES.register("routing")
-def routing(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
+@REMEDIES.register("routing")
+def routing(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
     """Adaptive routing, VC routing, or another rule of the topology, where they are not in use."""
     now = run.scenario.engine.routing
     rule = run.scenario.fabric.routes
     ideas = []
     if now != "adaptive":
-        ideas.append(Idea(
+        ideas.append(Proposal(
             "routing", "adaptive-routing", Change(routing="adaptive"),
             f"Turn on adaptive routing instead of {now} routing.",
             "receivers put packets back in order, which it does not keep",
         ))  # fmt: skip
     if now == "deterministic":
-        ideas.append(Idea(
+        ideas.append(Proposal(
             "routing", "vc-routing", Change(routing="vc"),
             "Let the first packet of a message set its path by local load (VC routing, document "
             "004); packets stay in order.",
@@ -38,7 +38,7 @@ def routing(run: Run, diagnosis: Diagnosis, means: Means) -> list[Idea]:
     for name in means.rules:
         how = _RULES.get(name, f"rule {name!r} of the topology")
         instead = f" instead of {rule!r}" if rule else ""
-        ideas.append(Idea(
+        ideas.append(Proposal(
             "routing", f"{name}-routes", Change(routing="adaptive", rule=name),
             f"Route by {how}{instead}, adaptively among the candidates.",
         ))  # fmt: skip

@@ -15,7 +15,7 @@ from tailback.units import format_time, percent
 
 Placements = Mapping[str, NDArray[np.uint32]]
 
-KEEP = 3
+MIN_KEPT = 3
 """So many of the quickest are always proved."""
 NOT_SIMULATED = "not simulated"
 """How the error of a candidate begins that was left out."""
@@ -25,7 +25,7 @@ one job (docs/rates.md)."""
 
 
 @dataclass(frozen=True)
-class Screened:
+class Screening:
     """What is left of the candidates.
 
     Attributes:
@@ -44,10 +44,10 @@ def screen(
     evaluate: Evaluate,
     *,
     always: frozenset[str] = frozenset(),
-    keep: int = KEEP,
+    keep: int = MIN_KEPT,
     margin: float = MARGIN,
     progress: Callable[[str, float], None] | None = None,
-) -> Screened:
+) -> Screening:
     """Estimate the time under each placement and leave out those that are clearly slower.
 
     Who cannot be estimated is kept: the proof decides.
@@ -61,7 +61,7 @@ def screen(
         progress: Told the placement and the share done, 0–1.
     """
     if len(candidates) <= keep:
-        return Screened(dict(candidates))
+        return Screening(dict(candidates))
     estimate: dict[str, int] = {}
     for number, (name, nodes) in enumerate(candidates.items()):
         if progress is not None:
@@ -72,7 +72,7 @@ def screen(
             continue
         estimate[name] = run.elapsed_ps
     if not estimate:
-        return Screened(dict(candidates))
+        return Screening(dict(candidates))
     order = sorted(estimate, key=lambda name: (estimate[name], name))
     quickest = estimate[order[0]]
     slow = {name for name in order[keep:] if estimate[name] > (1 + margin) * quickest} - always
@@ -87,4 +87,4 @@ def screen(
         if name in slow
     ]
     kept = {name: nodes for name, nodes in candidates.items() if name not in slow}
-    return Screened(kept, left_out, estimate)
+    return Screening(kept, left_out, estimate)

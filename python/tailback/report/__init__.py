@@ -6,32 +6,32 @@ one file in ``figures`` with one line that registers it.
 
 from tailback.report.attribution import (
     Attribution,
-    HotLine,
+    CallSite,
     attribute,
-    by_line,
+    by_call_site,
     to_json,
     to_table,
 )
-from tailback.report.difference import change_table, line_changes
-from tailback.report.evidence import Case, Evidence
+from tailback.report.difference import call_site_changes, change_table
 from tailback.report.export import export_figures, make_case, same_fabric
 from tailback.report.figure import FIGURES, Options, draw, figure, render
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.html import render_report, write_comparison, write_report
 
 __all__ = [
     "FIGURES",
     "Attribution",
-    "Case",
-    "Evidence",
-    "HotLine",
+    "CallSite",
+    "FigureCase",
+    "FigureData",
     "Options",
     "attribute",
-    "by_line",
+    "by_call_site",
+    "call_site_changes",
     "change_table",
     "draw",
     "export_figures",
     "figure",
-    "line_changes",
     "make_case",
     "render",
     "render_report",

@@ -18,18 +18,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnose.evidence import REST, View
-from tailback.diagnose.evidence import Evidence as Trees
-from tailback.diagnose.topology import Topology
+from tailback.diagnose.run_analysis import OTHER_PHASES, PhaseAnalysis
+from tailback.diagnose.run_analysis import RunAnalysis as Trees
+from tailback.diagnose.topology import LinkTopology
 from tailback.report.flame import Frame, sort_frames
-from tailback.report.layout import describe
+from tailback.report.layout import tier_direction_name
 from tailback.run import Run
 from tailback.schema import DERIVED, conform
 
-DEEPEST = 6
+MAX_DEPTH = 6
 """Links of a chain of waiting; what waits further up is charged to the last of them."""
 
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 """Shares of waiting below this are not followed."""
 
 NAMED_RANKS = 3
@@ -37,7 +37,7 @@ NAMED_RANKS = 3
 
 
 @dataclass(frozen=True)
-class HotLine:
+class CallSite:
     """One line of the program at one saturated place.
 
     Attributes:
@@ -80,7 +80,7 @@ class Attribution:
 
     unit: Literal["ps", "packets"]
     flame: Frame
-    lines: list[HotLine]
+    lines: list[CallSite]
     elsewhere: float
 
 
@@ -138,7 +138,7 @@ class _Waits:
         everything = self.samples["met"] if log is None else log["lost"]
         self.total = float(everything.sum())
 
-    def at(self, view: View, trees: Trees) -> pl.DataFrame:
+    def at(self, view: PhaseAnalysis, trees: Trees) -> pl.DataFrame:
         """Rows ``bundle, label, rank, value`` of the phases of one view."""
         labels = pl.DataFrame(
             {"label": list(self.labels), "phase": [row["phase"] for row in self.labels.values()]},
@@ -147,7 +147,7 @@ class _Waits:
         own = self.own.join(labels, on="label")
         if len(trees.views) == 1:
             return own
-        if view.name == REST:
+        if view.name == OTHER_PHASES:
             others = pl.Series([other.name for other in trees.views], dtype=pl.String)
             return own.filter(~pl.col("phase").is_in(others.implode()))
         return own.filter(pl.col("phase") == view.name)
@@ -263,7 +263,7 @@ def _delays(run: Run, trees: Trees) -> pl.DataFrame | None:
 class _BundleGraph:
     """A congestion forest with parallel links joined: what each bundle waits on."""
 
-    def __init__(self, trees: Trees, view: View) -> None:
+    def __init__(self, trees: Trees, view: PhaseAnalysis) -> None:
         t, forest = trees.topology, view.forest
         self._trees = trees
         links, weight = forest.links, view.own.weight[forest.links]
@@ -301,7 +301,7 @@ class _BundleGraph:
             onward = {
                 other: share
                 for other, share in self._onward.get(here, {}).items()
-                if other not in chain and factor * share >= LEAST_SHARE and len(chain) < DEEPEST
+                if other not in chain and factor * share >= MIN_SHARE and len(chain) < MAX_DEPTH
             }
             # What is not followed any further stays here.
             stays = factor * max(held, 1.0 - sum(onward.values()))
@@ -317,7 +317,7 @@ class _BundleGraph:
         """What a link joins: ``leaf → aggregation``."""
         t = self._trees.topology
         way = {1: "up", 0: "flat", -1: "down"}[int(t.direction[link])]
-        return describe(int(t.tier[link]), way)
+        return tier_direction_name(int(t.tier[link]), way)
 
     def name(self, bundle: int) -> str:
         """The bundle as people say it."""
@@ -326,7 +326,7 @@ class _BundleGraph:
 
 def bundles(run: Run) -> NDArray[np.int64]:
     """Number of the bundle each link belongs to, shape (L,): links that stand together here."""
-    return np.asarray(Topology.of(run.tables).bundle, np.int64)
+    return np.asarray(LinkTopology.of(run.tables).bundle, np.int64)
 
 
 def bundle_name(trees: Trees, bundle: int) -> str:
@@ -387,7 +387,7 @@ def _table(
     waits: _Waits,
     lost: Mapping[tuple[int, int], float],
     losers: Mapping[tuple[int, int], set[int]],
-) -> list[HotLine]:
+) -> list[CallSite]:
     """Rows of the table: what each line sends over a saturated place, and what it suffers."""
     met = {(b, label): value for b, label, value in
            waits.samples.select("bundle", "label", "met").iter_rows()}  # fmt: skip
@@ -402,7 +402,7 @@ def _table(
         if link < 0:
             link = int(np.flatnonzero(trees.topology.bundle == bundle)[0])
         out.append(
-            HotLine(
+            CallSite(
                 place=bundle_name(trees, bundle),
                 link=link,
                 ours=ours,
@@ -429,12 +429,12 @@ def _verdicts(trees: Trees) -> dict[int, tuple[int, bool | None]]:
     return out
 
 
-def by_line(attribution: Attribution) -> list[HotLine]:
+def by_call_site(attribution: Attribution) -> list[CallSite]:
     """The table with places that one line makes hot alike joined: one row a line.
 
     ``place`` then names the heaviest place and how many more there are.
     """
-    groups: dict[tuple[str, bool], list[HotLine]] = {}
+    groups: dict[tuple[str, bool], list[CallSite]] = {}
     for line in attribution.lines:
         groups.setdefault((line.line, line.ours is False), []).append(line)
     out = []
@@ -446,7 +446,7 @@ def by_line(attribution: Attribution) -> list[HotLine]:
         more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
         share = sum(line.share * line.stall for line in lines) / stall if stall > 0 else 0.0
         out.append(
-            HotLine(
+            CallSite(
                 first.place + more, first.link, ours, first.line, first.phase, first.call,
                 first.tag, first.communicator, share, stall, ranks,
             )

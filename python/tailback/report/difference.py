@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.report.attribution import Attribution, by_line
-from tailback.report.evidence import Case, Evidence, Floats, Load
+from tailback.report.attribution import Attribution, by_call_site
+from tailback.report.figure_data import FigureCase, FigureData, Floats, LinkLoad
 from tailback.report.flame import Frame
 from tailback.schema import conform
 
@@ -27,13 +27,13 @@ class LinkChange:
         after: Loads of the second run.
     """
 
-    before: Load
-    after: Load
+    before: LinkLoad
+    after: LinkLoad
 
     @property
     def value(self) -> Floats:
         """Change of the congested fraction, -1 to 1; NaN where neither run was sampled."""
-        return change(self.before.fraction, self.after.fraction)
+        return difference_of(self.before.fraction, self.after.fraction)
 
     @property
     def error(self) -> Floats:
@@ -47,23 +47,23 @@ class LinkChange:
         return np.maximum(self.before.weight, self.after.weight)
 
 
-def change(before: Floats, after: Floats) -> Floats:
+def difference_of(before: Floats, after: Floats) -> Floats:
     """``after - before``, where one of them is NaN it counts as 0; NaN where both are."""
     nothing = np.isnan(before) & np.isnan(after)
     return np.asarray(np.where(nothing, np.nan, np.nan_to_num(after) - np.nan_to_num(before)))
 
 
-def link_change(before: Evidence, after: Evidence, phase: str | None = None) -> LinkChange:
+def link_change(before: FigureData, after: FigureData, phase: str | None = None) -> LinkChange:
     """What changed on the links of two runs of one fabric, in the whole runs or one phase."""
     return LinkChange(before.load(phase), after.load(phase))
 
 
-def phases_of(before: Evidence, after: Evidence) -> list[str]:
+def phases_of(before: FigureData, after: FigureData) -> list[str]:
     """Phases of either run, those of the first run first."""
     return list(dict.fromkeys([*before.phases, *after.phases]))
 
 
-def compared(case: Case) -> tuple[Evidence, Evidence] | None:
+def compared(case: FigureCase) -> tuple[FigureData, FigureData] | None:
     """The two runs of a case that can be told apart by their samples, None without a second."""
     after = case.after
     if after is None or not after.measured or not case.sampled_reference.measured:
@@ -71,7 +71,7 @@ def compared(case: Case) -> tuple[Evidence, Evidence] | None:
     return case.sampled_reference, after
 
 
-def change_table(before: Evidence, after: Evidence) -> pl.DataFrame:
+def change_table(before: FigureData, after: FigureData) -> pl.DataFrame:
     """Table ``changes`` of the schema: every link either run was sampled on, by phase."""
     parts = []
     names = [before.link_name(link) for link in range(before.n_links)]
@@ -97,7 +97,7 @@ def change_table(before: Evidence, after: Evidence) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class LineChange:
+class CallSiteChange:
     """Stall that one line of the program suffers in two runs, in ps or congested packets."""
 
     line: str
@@ -106,17 +106,17 @@ class LineChange:
     after: float
 
 
-def line_changes(before: Attribution, after: Attribution) -> list[LineChange]:
+def call_site_changes(before: Attribution, after: Attribution) -> list[CallSiteChange]:
     """Stall by line of the program in two runs, largest change first; empty if units differ."""
     if before.unit != after.unit:
         return []
     found: dict[str, list[float]] = {}
     phase: dict[str, str] = {}
     for place, attribution in enumerate((before, after)):
-        for row in by_line(attribution):
+        for row in by_call_site(attribution):
             found.setdefault(row.line, [0.0, 0.0])[place] += row.stall
             phase.setdefault(row.line, row.phase)
-    lines = [LineChange(line, phase[line], *both) for line, both in found.items()]
+    lines = [CallSiteChange(line, phase[line], *both) for line, both in found.items()]
     return sorted(lines, key=lambda line: (-abs(line.after - line.before), line.line))
 
 
@@ -141,7 +141,7 @@ def _merge(out: Frame, part: Frame, sign: float) -> None:
         _merge(frame, child, sign)
 
 
-def pair_changes(before: Evidence, after: Evidence) -> pl.DataFrame | None:
+def pair_changes(before: FigureData, after: FigureData) -> pl.DataFrame | None:
     """Switches visited between ranks of our jobs in both runs, weighted by bytes.
 
     Returns:

@@ -30,8 +30,8 @@ from tailback.report.packing import Packer, safe_json
 from tailback.report.page import asset, content_policy, template, write_page
 from tailback.units import counted
 
-MOST_FEATURES: Final = 20_000
-MOST_VALUES: Final = 30_000_000
+MAX_FEATURES: Final = 20_000
+MAX_VALUES: Final = 30_000_000
 """Features that are drawn, and values (steps times links) that are carried for the network."""
 
 _UNKNOWN = 255
@@ -54,7 +54,7 @@ def write_evolution(
         graph: The graph; its places are what the cells of ``panels`` number.
         panels: The network in panels of places, from ``torus_panels`` or ``tier_panels``.
         percent: Value of each place at each step, NaN where unknown, shape (steps, places); left
-            out when there are more than ``MOST_VALUES``, and the page says so.
+            out when there are more than ``MAX_VALUES``, and the page says so.
         title: What the counters are of.
 
     Returns:
@@ -80,7 +80,7 @@ def render_evolution(
     notes = []
     if graph.features.height < whole:
         notes.append(f"Drawn are the worst {graph.features.height:,} of {whole:,}.")
-    if percent is not None and percent.size > MOST_VALUES:
+    if percent is not None and percent.size > MAX_VALUES:
         percent = None
         notes.append("The network is left out: too many links and steps for a page.")
     full = int(graph.features["at_least"].sum())
@@ -145,7 +145,7 @@ def values_at(
             Of several of one place and step the largest is shown.
         place: Place of each, shape (n,).
     """
-    if len(graph.steps) * len(graph.places) > MOST_VALUES:
+    if len(graph.steps) * len(graph.places) > MAX_VALUES:
         return None
     out = np.full((len(graph.steps), len(graph.places)), np.nan)
     fraction = intervals["stall_fraction"].cast(pl.Float64).fill_null(np.nan).to_numpy()
@@ -206,14 +206,14 @@ def _payload(
 
 def _worst_evolutions(graph: Evolution) -> Evolution:
     """The graph, or its worst evolutions when it has more features than a page can show."""
-    if graph.features.height <= MOST_FEATURES:
+    if graph.features.height <= MAX_FEATURES:
         return graph
     ranked = (
         graph.features.group_by("evolution")
         .agg(worst=pl.col("maximum").max(), full=pl.col("at_least").any(), n=pl.len())
         .sort("full", "worst", "evolution", descending=[True, True, False])
     )
-    kept = ranked.filter(ranked["n"].cum_sum() <= MOST_FEATURES)["evolution"]
+    kept = ranked.filter(ranked["n"].cum_sum() <= MAX_FEATURES)["evolution"]
     features = graph.features.filter(pl.col("evolution").is_in(kept.implode()))
     number = features.select(old="feature").with_row_index("new")
 

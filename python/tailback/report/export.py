@@ -11,8 +11,8 @@ import tailback.report.figures  # noqa: F401 - registers the figures
 from tailback.diagnose.model import Diagnosis
 from tailback.diagnose.wording import run_label, times_of
 from tailback.errors import RunError, TailbackError
-from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import FIGURES, PER_PHASE, PER_RUN, Options, draw, render
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.run import Run
 
 FORMATS = ("svg", "pdf", "png")
@@ -21,15 +21,15 @@ PHASES_EXPORTED = 24
 
 def make_case(
     run: Run, diagnosis: Diagnosis | None, before: Run | None = None, after: Run | None = None
-) -> Case:
+) -> FigureCase:
     """Derive what the figures need from runs.
 
     Raises:
         RunError: A run cannot be drawn, or the runs are not of one fabric.
     """
-    observed = Evidence(run)
+    observed = FigureData(run)
     others = [
-        None if other is None or other is run else Evidence(other) for other in (before, after)
+        None if other is None or other is run else FigureData(other) for other in (before, after)
     ]
     for name, other in zip(("before", "after"), others, strict=True):
         if other is not None and not same_fabric(observed, other):
@@ -37,11 +37,11 @@ def make_case(
                 f"the run {name!r} is not of the same fabric as the observed run",
                 remedy="compare runs of one fabric",
             )
-    labels = (run_label(times_of(run)), Case.labels[1])
-    return Case(observed, diagnosis, others[0], others[1], labels=labels)
+    labels = (run_label(times_of(run)), FigureCase.labels[1])
+    return FigureCase(observed, diagnosis, others[0], others[1], labels=labels)
 
 
-def same_fabric(one: Evidence, other: Evidence) -> bool:
+def same_fabric(one: FigureData, other: FigureData) -> bool:
     """Whether links of one number join the same ports in both runs."""
     columns = ("src_name", "src_port", "dst_name", "dst_port")
     return one.links.select(columns).equals(other.links.select(columns))
@@ -102,7 +102,7 @@ def export_figures(
     return sorted(written)
 
 
-def _variants(case: Case) -> Iterator[tuple[str, str, Options]]:
+def _variants(case: FigureCase) -> Iterator[tuple[str, str, Options]]:
     """Name, file stem and options of every drawing of the case."""
     for entry in FIGURES:
         both = entry.name in PER_RUN and case.after is not None and case.after.measured

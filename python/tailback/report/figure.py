@@ -19,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from tailback.registry import Registry
-from tailback.report.evidence import Case, Evidence
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, INK, MUTED, PAPER
 
 
@@ -37,14 +37,14 @@ class Options:
     after: bool = False
     compact: bool = False
 
-    def evidence(self, case: Case) -> Evidence:
+    def evidence(self, case: FigureCase) -> FigureData:
         """The run these options choose; the observed one where the other was not measured."""
         if self.after and case.after is not None and case.after.measured:
             return case.after
         return case.observed
 
 
-FigureFunction = Callable[[Case, Options], Figure | None]
+FigureFunction = Callable[[FigureCase, Options], Figure | None]
 
 FIGURES: Registry[FigureFunction] = Registry("figure", "figures of the report")
 PER_PHASE: set[str] = set()
@@ -138,7 +138,7 @@ _CONTROL = re.compile(
 )
 
 
-def draw(name: str, case: Case, options: Options | None = None) -> Figure | None:
+def draw(name: str, case: FigureCase, options: Options | None = None) -> Figure | None:
     """Draw one figure; None when the case holds nothing for it."""
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # names may be in any script

@@ -85,7 +85,7 @@ def by_kind(frame: Frame) -> Frame:
     return out
 
 
-def prune(frame: Frame, most: int, least: float) -> Frame:
+def prune_frames(frame: Frame, most: int, least: float) -> Frame:
     """A copy with at most ``most`` children a frame, none below ``least``; the rest is summed up.
 
     Args:
@@ -95,7 +95,7 @@ def prune(frame: Frame, most: int, least: float) -> Frame:
     """
     kept = [child for child in frame.children[:most] if child.value >= least]
     rest = frame.children[len(kept) :]
-    out = replace(frame, children=[prune(child, most, least) for child in kept])
+    out = replace(frame, children=[prune_frames(child, most, least) for child in kept])
     value = sum(child.value for child in rest)
     if rest and value >= least:
         words = {"link": "places", "line": "lines", "rank": "", "all": ""}

@@ -22,17 +22,17 @@ from markupsafe import Markup
 
 import tailback
 from tailback.diagnose.model import Diagnosis, Finding
-from tailback.diagnose.waterfall import shown
-from tailback.diagnose.wording import bar_name, sure
+from tailback.diagnose.waterfall import displayed_bars
+from tailback.diagnose.wording import bar_name, confidence_sentence
 from tailback.errors import RunError
-from tailback.report.attribution import Attribution, HotLine, by_line
+from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared
-from tailback.report.evidence import Case
 from tailback.report.export import make_case
 from tailback.report.figure import FIGURES, Options, draw, render
+from tailback.report.figure_data import FigureCase
 from tailback.report.packing import safe_json
 from tailback.report.page import asset, content_policy, template, write_page
-from tailback.report.payload import build, phases_carried
+from tailback.report.payload import build_payload, phases_carried
 from tailback.run import Run
 from tailback.units import format_time, percent
 
@@ -106,9 +106,9 @@ def render_report(
         run=run,
         shares=_shares(diagnosis.findings),
         saving=_ideal_saving(diagnosis),
-        bars=shown(diagnosis.waterfall),
+        bars=displayed_bars(diagnosis.waterfall),
         bar_name=bar_name,
-        sure=sure,
+        sure=confidence_sentence,
         show_change=False,
         change_question="Does the remedy help, where, and does it harm anywhere?",
         steps=_steps(diagnosis, files or {}),
@@ -117,9 +117,9 @@ def render_report(
     )
 
 
-def _shared(case: Case) -> dict[str, Any]:
+def _shared(case: FigureCase) -> dict[str, Any]:
     """What every page with the viewer is made of."""
-    names, arrays = build(case)
+    names, arrays = build_payload(case)
     viewer, look = asset("viewer.js"), asset("viewer.css")
     return {
         "version": tailback.__version__,
@@ -203,7 +203,7 @@ def _template(name: str) -> jinja2.Template:
     )
 
 
-def _static_figures(case: Case) -> dict[str, str]:
+def _static_figures(case: FigureCase) -> dict[str, str]:
     """Every figure that has something to show, as ``data:`` addresses of SVG images."""
     out = {}
     for entry in FIGURES:
@@ -246,10 +246,10 @@ def _ideal_saving(diagnosis: Diagnosis) -> tuple[int, float] | None:
     return ideal, max(0.0, 1.0 - ideal / diagnosis.modelled_ps)
 
 
-def _lines(case: Case) -> list[HotLine]:
+def _lines(case: FigureCase) -> list[CallSite]:
     """Lines of the program that suffer most, places that one line makes hot together."""
     found = case.attribution
-    return [] if found is None else by_line(found)[:LINES_SHOWN]
+    return [] if found is None else by_call_site(found)[:LINES_SHOWN]
 
 
 def _downloads(diagnosis: Diagnosis, files: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class FabricLayout:
     """Positions of switches, hosts and cables.
 
     Attributes:
@@ -49,7 +49,7 @@ HOST_COLUMN_LIMIT = 40
 PARALLEL_OFFSET = 0.1
 
 
-def arrange(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFrame) -> Layout:
+def layout_fabric(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFrame) -> FabricLayout:
     """Place everything; any fabric with tiers can be arranged, pods or none.
 
     Args:
@@ -67,7 +67,7 @@ def arrange(nodes: pl.DataFrame, switches: pl.DataFrame, links: pl.DataFrame) ->
     x, pods, width = _switch_x(level, pod)
     node_x, node_row, node_width, rows = _hosts(nodes, x)
     halves, segments = _halves(nodes.height, links, x, level.astype(np.float64))
-    return Layout(
+    return FabricLayout(
         width, int(level.max(initial=0)) + 1, x, level.astype(np.float64), pods,
         node_x, node_row, node_width, rows, halves, segments,
     )  # fmt: skip
@@ -155,7 +155,7 @@ def _parallel(
     return out
 
 
-def describe(tier: int, direction: str) -> str:
+def tier_direction_name(tier: int, direction: str) -> str:
     """A tier and direction as people say it: ``leaf → aggregation``."""
     names = {0: ("host", "leaf"), 1: ("leaf", "aggregation"), 2: ("aggregation", "core")}
     low, high = names.get(tier, (f"tier {tier - 1}", f"tier {tier}"))

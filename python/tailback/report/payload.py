@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 
 from tailback.report import scales
 from tailback.report.attribution import bundles
-from tailback.report.brushing import course_data, matrix_data, moved_pairs
-from tailback.report.course import Course, course_that_fits
 from tailback.report.difference import compared, flame_change
-from tailback.report.evidence import Case, Evidence, Load
+from tailback.report.figure_data import FigureCase, FigureData, LinkLoad
 from tailback.report.figures.change_link_time import band_changes
 from tailback.report.figures.fabric_raster import Block, blocks
-from tailback.report.flame import Frame, by_kind, prune, sort_frames
-from tailback.report.layout import describe
+from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames
+from tailback.report.layout import tier_direction_name
+from tailback.report.linked_views import course_data, matrix_data, moved_pairs
 from tailback.report.packing import Packer, shares
+from tailback.report.timeline import Timeline, timeline_within_budget
 
 PHASES_CARRIED = 24
 """Phases in the selector: the heaviest ones. The report says so when there are more."""
 
 FLAME_CHILDREN = 40
-FLAME_LEAST = 2e-4
+FLAME_MIN_SHARE = 2e-4
 """Frames of the flame graph that are carried: so many below each, none of a smaller share."""
 
 
-def phases_carried(evidence: Evidence) -> list[str]:
+def phases_carried(evidence: FigureData) -> list[str]:
     """The heaviest phases by estimated packets, in order of appearance."""
     if len(evidence.phases) <= PHASES_CARRIED:
         return evidence.phases
@@ -37,7 +37,7 @@ def phases_carried(evidence: Evidence) -> list[str]:
     return [phase for phase in evidence.phases if phase in heavy]
 
 
-def build(case: Case) -> tuple[dict[str, Any], str]:
+def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
     """The payload of a case.
 
     Returns:
@@ -51,8 +51,8 @@ def build(case: Case) -> tuple[dict[str, Any], str]:
     group = [number[pair] for pair in zip(evidence.tier.tolist(), evidence.direction.tolist(),
                                           strict=True)]  # fmt: skip
     datasets = _datasets(case)
-    frames = min(course_that_fits(entry.evidence).frames for entry in datasets)
-    courses = [Course(entry.evidence, frames) for entry in datasets]
+    frames = min(timeline_within_budget(entry.evidence).frames for entry in datasets)
+    courses = [Timeline(entry.evidence, frames) for entry in datasets]
     both = compared(case)
     data = {
         "scales": {name: packer.add(scales.table(name), "u1")
@@ -68,7 +68,7 @@ def build(case: Case) -> tuple[dict[str, Any], str]:
             "rate_gbps": packer.add(evidence.rate_gbps, "f4"),
             "bundle": packer.add(bundles(evidence.run), "u4"),
         },
-        "groups": [describe(tier, direction) for tier, direction in groups],
+        "groups": [tier_direction_name(tier, direction) for tier, direction in groups],
         "ways": [[tier, direction] for tier, direction in groups],
         "layout": _layout(evidence, packer),
         "blocks": [[_block(block, packer) for block in band] for band in blocks(evidence)],
@@ -86,10 +86,10 @@ class _Entry:
 
     id: str
     label: str
-    evidence: Evidence
+    evidence: FigureData
 
 
-def _datasets(case: Case) -> list[_Entry]:
+def _datasets(case: FigureCase) -> list[_Entry]:
     out = [_Entry("observed", case.labels[0], case.observed)]
     if case.before is not None and case.before.measured:
         out.append(_Entry("before", "As it is, re-simulated", case.before))
@@ -99,7 +99,7 @@ def _datasets(case: Case) -> list[_Entry]:
 
 
 def _change(
-    packer: Packer, courses: list[Course], both: tuple[Evidence, Evidence]
+    packer: Packer, courses: list[Timeline], both: tuple[FigureData, FigureData]
 ) -> dict[str, Any]:
     """Which two of the runs the difference is of, and what of it is not by link.
 
@@ -115,7 +115,7 @@ def _change(
     }  # fmt: skip
 
 
-def _flames(case: Case) -> dict[str, Any] | None:
+def _flames(case: FigureCase) -> dict[str, Any] | None:
     """The back-pressure flame graph, places of a kind together and one by one."""
     found = case.attribution
     if found is None or found.flame.value <= 0:
@@ -132,7 +132,7 @@ def _flames(case: Case) -> dict[str, Any] | None:
         "unit": found.unit,
         "trees": [
             {"name": name, "change": change,
-             "top": _frame(prune(top, FLAME_CHILDREN, FLAME_LEAST * top.value), phases)}
+             "top": _frame(prune_frames(top, FLAME_CHILDREN, FLAME_MIN_SHARE * top.value), phases)}
             for name, top, change in trees
         ],
     }  # fmt: skip
@@ -153,7 +153,7 @@ def _frame(frame: Frame, phases: list[str]) -> list[Any]:
     return [frame.name, frame.kind, round(frame.value), refers, children, round(frame.change)]
 
 
-def _layout(evidence: Evidence, packer: Packer) -> dict[str, Any]:
+def _layout(evidence: FigureData, packer: Packer) -> dict[str, Any]:
     layout, links = evidence.layout, evidence.links
     names = ["leaf", "aggregation", "core"]
     ejection = np.full(len(layout.node_x), -1, np.int64)
@@ -189,7 +189,7 @@ def _block(block: Block, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _dataset(packer: Packer, entry: _Entry, course: Course) -> dict[str, Any]:
+def _dataset(packer: Packer, entry: _Entry, course: Timeline) -> dict[str, Any]:
     evidence = entry.evidence
     phases = phases_carried(evidence)
     selections: list[str | None] = [None, *phases]
@@ -210,7 +210,7 @@ def _dataset(packer: Packer, entry: _Entry, course: Course) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _selection(packer: Packer, load: Load, rate: NDArray[np.float64]) -> dict[str, Any]:
+def _selection(packer: Packer, load: LinkLoad, rate: NDArray[np.float64]) -> dict[str, Any]:
     return {
         "samples": packer.count(load.samples),
         "weight": packer.count(load.weight),

@@ -3,12 +3,12 @@
 from tailback.simulate.evaluate import make_evaluate
 from tailback.simulate.execute import Watch, simulate
 from tailback.simulate.fluid import FluidOptions, make_fluid_evaluate, simulate_fluid
-from tailback.simulate.prepare import Prepared, prepare
+from tailback.simulate.prepare import PreparedScenario, prepare
 from tailback.simulate.routes import other_rules
 
 __all__ = [
     "FluidOptions",
-    "Prepared",
+    "PreparedScenario",
     "Watch",
     "make_evaluate",
     "make_fluid_evaluate",

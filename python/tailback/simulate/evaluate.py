@@ -6,10 +6,10 @@ from typing import Any
 
 from tailback.evaluate import Change, Evaluate
 from tailback.run import Run
-from tailback.simulate.changed import Networks, changed, places
+from tailback.simulate.apply_change import NetworkCache, apply_change, rank_nodes
 from tailback.simulate.execute import Watch, execute
-from tailback.simulate.fluid import paces
-from tailback.simulate.prepare import Prepared
+from tailback.simulate.fluid import fluid_send_rates
+from tailback.simulate.prepare import PreparedScenario
 
 PACED: dict[str, Any] = {
     "injection": "per-destination", "pacing": {"kind": "elastic", "percent": 25},
@@ -18,15 +18,15 @@ PACED: dict[str, Any] = {
 8 packets on (docs/congestion.md)."""
 
 
-def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
+def make_evaluate(prepared: PreparedScenario, watch: Watch | None = None) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
     Routes are computed once for each of the networks, however often asked.
     """
-    networks = Networks(prepared)
+    networks = NetworkCache(prepared)
 
     def evaluate(change: Change) -> Run:
-        laid = changed(prepared, change)
+        laid = apply_change(prepared, change)
         fabric, routes = networks.of(change)
         changes: dict[str, Any] = {
             "seed": prepared.scenario.seed + change.seed_offset,
@@ -40,12 +40,12 @@ def make_evaluate(prepared: Prepared, watch: Watch | None = None) -> Evaluate:
             changes["routing"] = change.routing
         if change.rates is not None:
             changes |= PACED
-            changes["pace_mbps"] = paces(laid, change, (fabric, routes))
+            changes["pace_mbps"] = fluid_send_rates(laid, change, (fabric, routes))
         return execute(
             laid,
             routes=routes,
             fabric=fabric,
-            nodes=places(prepared, change),
+            nodes=rank_nodes(prepared, change),
             only_observed=not change.background,
             watch=watch,
             **changes,

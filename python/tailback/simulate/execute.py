@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulate.memory import require_memory
-from tailback.simulate.pacing import paces_of
-from tailback.simulate.prepare import Prepared, prepare
+from tailback.simulate.pacing import send_rates
+from tailback.simulate.prepare import PreparedScenario, prepare
 from tailback.simulate.probes import probes_of
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
@@ -31,7 +31,7 @@ Watch = Callable[[int, int, int, int], object]
 
 
 def simulate(
-    scenario: Scenario | Prepared, watch: Watch | None = None, *, partial: bool = False
+    scenario: Scenario | PreparedScenario, watch: Watch | None = None, *, partial: bool = False
 ) -> Run:
     """Simulate a scenario.
 
@@ -44,7 +44,7 @@ def simulate(
     Raises:
         TailbackError: Something the scenario names is wrong, or ranks block for ever.
     """
-    prepared = scenario if isinstance(scenario, Prepared) else prepare(scenario)
+    prepared = scenario if isinstance(scenario, PreparedScenario) else prepare(scenario)
     return execute(prepared, watch=watch, partial=partial)
 
 
@@ -89,7 +89,7 @@ def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
 
 
 def execute(
-    prepared: Prepared,
+    prepared: PreparedScenario,
     *,
     routes: Routes | None = None,
     fabric: Fabric | None = None,
@@ -129,7 +129,7 @@ def execute(
     stated = None
     # Where packets meet nobody there is nothing to share.
     if pace_mbps is None and settings["contention"]:
-        stated = paces_of(prepared, laid, fabric, routes)
+        stated = send_rates(prepared, laid, fabric, routes)
     notes = [*prepared.notes, *routes.notes]
     if stated is not None:
         pace_mbps = stated.mbps
@@ -150,7 +150,7 @@ def execute(
         )
     began = time.perf_counter()
     section = prepared.scenario.fabric
-    with explained(
+    with translate_core_error(
         "[engine]", "see docs/scenario.md", fabric=fabric, file=section.file,
         forwarding=section.forwarding,
     ):  # fmt: skip

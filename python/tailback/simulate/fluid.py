@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate, Rates
-from tailback.fabric.core_errors import explained
+from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, ProgramTimes, RankModel, simulate_program
 from tailback.run import Run
 from tailback.scenario import Scenario
-from tailback.simulate.changed import Networks, changed, places
-from tailback.simulate.prepare import Laid, Prepared
+from tailback.simulate.apply_change import NetworkCache, apply_change, rank_nodes
+from tailback.simulate.prepare import PreparedScenario, Workload
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
 from tailback.traffic.program import Op
@@ -78,7 +78,7 @@ def _not_modelled(scenario: Scenario) -> list[str]:
     return [f"the fluid model leaves out what [engine] says of {', '.join(names)}"]
 
 
-def paths_like(routing: str, fabric: Fabric, routes: Routes) -> Choice:
+def path_choice(routing: str, fabric: Fabric, routes: Routes) -> Choice:
     """The choice of paths nearest to what packets would do.
 
     Tables and deterministic routing leave no choice, and VC routing (``vc``) is a choice of whole
@@ -95,7 +95,7 @@ def paths_like(routing: str, fabric: Fabric, routes: Routes) -> Choice:
     return "split" if routing == "adaptive" else "spread"
 
 
-def simulate_fluid(prepared: Prepared, options: FluidOptions | None = None) -> Run:
+def simulate_fluid(prepared: PreparedScenario, options: FluidOptions | None = None) -> Run:
     """Simulate a scenario in the fluid model.
 
     The run has the tables of a packet run. What the model cannot know is null (:data:`UNKNOWN` of
@@ -113,13 +113,15 @@ def simulate_fluid(prepared: Prepared, options: FluidOptions | None = None) -> R
     return _execute(prepared, options or FluidOptions())
 
 
-def make_fluid_evaluate(prepared: Prepared, options: FluidOptions | None = None) -> Evaluate:
+def make_fluid_evaluate(
+    prepared: PreparedScenario, options: FluidOptions | None = None
+) -> Evaluate:
     """As :func:`tailback.simulate.make_evaluate`, in the fluid model: quick, for screening.
 
     The evaluator raises ScenarioError for ``no-contention``, which has no rates to share.
     """
     options = options or FluidOptions(windows=0)
-    networks = Networks(prepared)
+    networks = NetworkCache(prepared)
 
     def evaluate(change: Change) -> Run:
         if change.network == "no-contention":
@@ -128,10 +130,10 @@ def make_fluid_evaluate(prepared: Prepared, options: FluidOptions | None = None)
                 remedy="use the packet engine for this step",
             )  # fmt: skip
         return _execute(
-            changed(prepared, change),
-            options if change.rates is None else explicit(options, change.rates),
+            apply_change(prepared, change),
+            options if change.rates is None else explicit_rate_model(options, change.rates),
             network=networks.of(change),
-            nodes=places(prepared, change),
+            nodes=rank_nodes(prepared, change),
             only_observed=not change.background,
             routing=change.routing,
             seed_offset=change.seed_offset,
@@ -140,7 +142,7 @@ def make_fluid_evaluate(prepared: Prepared, options: FluidOptions | None = None)
     return evaluate
 
 
-def explicit(options: FluidOptions, rates: Rates) -> FluidOptions:
+def explicit_rate_model(options: FluidOptions, rates: Rates) -> FluidOptions:
     """The model of adapters that keep to explicit rates, so that no buffer fills.
 
     Adapters have a line for each destination.
@@ -148,7 +150,9 @@ def explicit(options: FluidOptions, rates: Rates) -> FluidOptions:
     return replace(options, rates=rates, first_buffer=False, lines=True)
 
 
-def paces(prepared: Prepared, change: Change, network: tuple[Fabric, Routes]) -> NDArray[np.uint32]:
+def fluid_send_rates(
+    prepared: PreparedScenario, change: Change, network: tuple[Fabric, Routes]
+) -> NDArray[np.uint32]:
     """The rate of each message by the fluid model at explicit rates, for packets to keep to.
 
     An adapter sends the messages for one node one after the other, so it is the rate of all that
@@ -164,9 +168,9 @@ def paces(prepared: Prepared, change: Change, network: tuple[Fabric, Routes]) ->
         packets, which are over before a rate means anything; shape (M,).
     """
     assert change.rates is not None
-    options = explicit(FluidOptions(windows=0), change.rates)
+    options = explicit_rate_model(FluidOptions(windows=0), change.rates)
     laid, times = _solve(
-        prepared, options, network, places(prepared, change), not change.background,
+        prepared, options, network, rank_nodes(prepared, change), not change.background,
         change.routing, change.seed_offset,
     )  # fmt: skip
     engine = prepared.scenario.engine
@@ -203,14 +207,14 @@ def _busy_rate(flows: pl.DataFrame) -> NDArray[np.float64]:
 
 
 def _solve(
-    prepared: Prepared,
+    prepared: PreparedScenario,
     options: FluidOptions,
     network: tuple[Fabric, Routes],
     nodes: list[NDArray[np.uint32]] | None,
     only_observed: bool,
     routing: str | None,
     seed_offset: int,
-) -> tuple[Laid, ProgramTimes]:
+) -> tuple[Workload, ProgramTimes]:
     """What runs, and when everything of it happens."""
     scenario = prepared.scenario
     fabric, routes = network
@@ -218,7 +222,7 @@ def _solve(
     paths = _paths(options, routing or scenario.engine.routing, fabric, routes)
     model = rank_model(scenario, options, paths, routes, scenario.seed + seed_offset)
     section = scenario.fabric
-    with explained(
+    with translate_core_error(
         "the fluid model", fabric=fabric, file=section.file, forwarding=section.forwarding
     ):
         times = simulate_program(
@@ -229,11 +233,11 @@ def _solve(
 
 
 def _paths(options: FluidOptions, routing: str, fabric: Fabric, routes: Routes) -> Choice:
-    return options.paths or paths_like(routing, fabric, routes)
+    return options.paths or path_choice(routing, fabric, routes)
 
 
 def _execute(
-    prepared: Prepared,
+    prepared: PreparedScenario,
     options: FluidOptions,
     *,
     network: tuple[Fabric, Routes] | None = None,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tailback.available import VARIABLE, available_memory
+from tailback.available import MEMORY_VARIABLE, available_memory
 from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.scenario import Scenario
@@ -175,5 +175,5 @@ def require_memory(
         f"({format_bytes(estimate.parts[largest])} of it for {largest}), and there is "
         f"{format_bytes(there)}: {fabric.n_nodes:,} nodes, {fabric.n_links:,} links, "
         f"{np.count_nonzero(program.kind == Op.ISEND):,} messages",
-        remedy=f"{_REMEDIES[largest]}; to try all the same, set {VARIABLE} to what it may take",
+        remedy=f"{_REMEDIES[largest]}; to try it anyway, set {MEMORY_VARIABLE} to what it may take",
     )

@@ -21,7 +21,7 @@ from tailback.errors import ScenarioError
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, assignment, max_min, paths_between
 from tailback.scenario import EngineSection, PacingSection
-from tailback.simulate.prepare import Laid, Prepared
+from tailback.simulate.prepare import PreparedScenario, Workload
 from tailback.simulate.routes import Routes
 from tailback.traffic.program import Op, Program
 
@@ -33,7 +33,7 @@ LEAST_GBPS = 0.001
 
 
 @dataclass(frozen=True)
-class Paces:
+class SendRates:
     """Rates of a program's sends.
 
     Attributes:
@@ -47,7 +47,9 @@ class Paces:
     notes: tuple[str, ...] = ()
 
 
-def paces_of(prepared: Prepared, laid: Laid, fabric: Fabric, routes: Routes) -> Paces | None:
+def send_rates(
+    prepared: PreparedScenario, laid: Workload, fabric: Fabric, routes: Routes
+) -> SendRates | None:
     """The rates a scenario states, for what runs and where; None where no send has one.
 
     Args:
@@ -66,7 +68,7 @@ def paces_of(prepared: Prepared, laid: Laid, fabric: Fabric, routes: Routes) -> 
         mbps = _from_file(pacing.rates_file, laid.program, _numbers(prepared, laid))
         if not mbps.any():
             return None
-        return Paces(mbps, f"rates of {pacing.rates_file.name}, {pacing.kind}")
+        return SendRates(mbps, f"rates of {pacing.rates_file.name}, {pacing.kind}")
     if pacing.rates is None:
         return None
     return _computed(pacing, engine, laid, fabric, routes)
@@ -116,8 +118,8 @@ def _waits(program: Program) -> NDArray[np.int64]:
 
 
 def _computed(
-    pacing: PacingSection, engine: EngineSection, laid: Laid, fabric: Fabric, routes: Routes
-) -> Paces:
+    pacing: PacingSection, engine: EngineSection, laid: Workload, fabric: Fabric, routes: Routes
+) -> SendRates:
     if routes.detour != "never":
         raise ScenarioError(
             f"no rates can be computed for routes that take detours ({routes.detour})",
@@ -131,7 +133,7 @@ def _computed(
     step = steps(program, sends)[:, crosses]
     sends, src, dst = sends[crosses], src[crosses], dst[crosses]
     if not len(sends):
-        return Paces(mbps, f"{pacing.rates} rates, {pacing.kind}")
+        return SendRates(mbps, f"{pacing.rates} rates, {pacing.kind}")
     job = laid.job_of_label[program.label[sends]].astype(np.int64)
     # A flow: all sends of one job, step, source node and destination node.
     keys = np.stack([job, *step, src.astype(np.int64), dst.astype(np.int64)])
@@ -147,10 +149,10 @@ def _computed(
     mbps[sends] = np.maximum(1, np.floor(1000 * rate))[flow.ravel()]
     share = "" if pacing.share == 1 else f", {pacing.share:g} of them"
     text = f"{pacing.rates} rates{share}, {pacing.kind}: {len(rate)} flows, {len(phases)} steps"
-    return Paces(mbps, text, tuple(_caveats(laid, rater.choice, engine.routing)))
+    return SendRates(mbps, text, tuple(_caveats(laid, rater.choice, engine.routing)))
 
 
-def _caveats(laid: Laid, choice: Choice, routing: str) -> Iterator[str]:
+def _caveats(laid: Workload, choice: Choice, routing: str) -> Iterator[str]:
     if len(laid.jobs) > 1:
         yield (
             "flows are rated job by job: links that jobs share may be given more than they carry"
@@ -195,7 +197,7 @@ class _Rater:
         return self.known[key]
 
 
-def _numbers(prepared: Prepared, laid: Laid) -> tuple[NDArray[np.int64], int]:
+def _numbers(prepared: PreparedScenario, laid: Workload) -> tuple[NDArray[np.int64], int]:
     """Number over all jobs of each rank that runs, and how many ranks all jobs have."""
     ends = np.cumsum([0, *(job.program.n_ranks for job in prepared.jobs)])
     spans = {

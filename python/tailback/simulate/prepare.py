@@ -19,7 +19,7 @@ from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build as build_topology
 from tailback.placement import (
     Footprint,
-    Problem,
+    PlacementProblem,
     footprint,
     infer_grid,
     left_out,
@@ -52,13 +52,13 @@ class Job:
 
     section: JobSection
     program: Program
-    problem: Problem
+    problem: PlacementProblem
     node: NDArray[np.uint32]
     footprint: Footprint
 
 
 @dataclass
-class Laid:
+class Workload:
     """What runs: jobs with their places, as one program.
 
     Attributes:
@@ -79,7 +79,7 @@ class Laid:
 
 
 @dataclass
-class Prepared:
+class PreparedScenario:
     """Everything a scenario names, read and placed.
 
     Attributes:
@@ -109,7 +109,7 @@ class Prepared:
 
     def lay(
         self, nodes: list[NDArray[np.uint32]] | None = None, only_observed: bool = False
-    ) -> Laid:
+    ) -> Workload:
         """The jobs as they run, perhaps on other ``nodes`` (of all jobs) or without background."""
         jobs = [job for job in self.jobs if job.section.observed or not only_observed]
         chosen = {id(job): node for job, node in zip(self.jobs, nodes or [], strict=False)}
@@ -122,16 +122,16 @@ class Prepared:
             for place, job in zip(places, jobs, strict=True)
         ]
         node = np.concatenate(places).astype(np.uint32)
-        return Laid(jobs, places, program, job_of_label, node, np.concatenate(starts))
+        return Workload(jobs, places, program, job_of_label, node, np.concatenate(starts))
 
-    def with_program(self, program: Program) -> Prepared:
+    def with_program(self, program: Program) -> PreparedScenario:
         """The same with another program of the observed job, of as many ranks."""
         jobs = list(self.jobs)
         jobs[self.observed_index] = replace(self.observed, program=program)
         merged, job_of_label = side_by_side([job.program for job in jobs])
         return replace(self, jobs=jobs, program=merged, job_of_label=job_of_label)
 
-    def with_rule(self, rule: str) -> Prepared:
+    def with_rule(self, rule: str) -> PreparedScenario:
         """The same with another routing rule of its topology."""
         section = self.scenario.fabric.model_copy(update={"routes": rule})
         return replace(self, scenario=self.scenario.model_copy(update={"fabric": section}))
@@ -181,7 +181,7 @@ def load_traffic(section: JobSection, seed: int) -> Program:
     return repeat(scale_compute(program, section.compute_scale), section.repeat)
 
 
-def _placed(section: JobSection, problem: Problem) -> NDArray[np.uint32]:
+def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
     """Node of each rank as the scenario places the job."""
     options = dict(section.placement_options)
     if section.placement_file is None:
@@ -255,7 +255,7 @@ def _check_local_times(scenario: Scenario, job: Job) -> None:
         raise ScenarioError(message, place="[engine] local_rate", remedy=remedy) from None
 
 
-def prepare(scenario: Scenario, allow_hosts: str | None = None) -> Prepared:
+def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:
     """Read and place everything ``scenario`` names.
 
     Args:
@@ -304,4 +304,4 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> Prepared:
     program, job_of_label = side_by_side([job.program for job in jobs])
     notes += [*fabric.notes, *(note for job in jobs for note in job.program.notes)]
     notes = list(dict.fromkeys(notes))
-    return Prepared(scenario, fabric, jobs, program, job_of_label, notes)
+    return PreparedScenario(scenario, fabric, jobs, program, job_of_label, notes)

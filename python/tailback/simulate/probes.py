@@ -9,7 +9,7 @@ import polars as pl
 from tailback.scenario import Scenario
 from tailback.schema import TABLES
 
-MOST_PACKETS = 10_000_000
+MAX_PACKETS_KEPT = 10_000_000
 """Packets that are kept when a scheme needs them and the scenario does not say how many."""
 
 
@@ -20,7 +20,7 @@ def packets_kept(scenario: Scenario) -> int:
         return 0
     if telemetry.packets is None:
         # The published scheme is summed up by its receivers; a hash is worth nothing alone.
-        return 0 if telemetry.scheme == "full" else MOST_PACKETS
+        return 0 if telemetry.scheme == "full" else MAX_PACKETS_KEPT
     return telemetry.packets
 
 

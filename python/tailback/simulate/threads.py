@@ -6,7 +6,7 @@ import os
 
 from tailback.errors import ScenarioError
 
-VARIABLE = "TAILBACK_THREADS"
+THREADS_VARIABLE = "TAILBACK_THREADS"
 """Environment variable that sets the number of threads."""
 
 _chosen: int | None = None
@@ -29,12 +29,13 @@ def threads() -> int:
     """
     if _chosen is not None:
         return _chosen
-    text = os.environ.get(VARIABLE)
+    text = os.environ.get(THREADS_VARIABLE)
     if text is None:
         return _idle_cores()
     if not text.isdecimal() or int(text) < 1:
         raise ScenarioError(
-            f"{VARIABLE} = {text!r} is not a number of threads", remedy=f"set {VARIABLE}=4, say"
+            f"{THREADS_VARIABLE} = {text!r} is not a number of threads",
+            remedy=f"set {THREADS_VARIABLE}=4, say",
         )
     return int(text)
 

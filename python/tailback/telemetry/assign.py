@@ -22,7 +22,7 @@ from tailback.telemetry.likelihood import Matcher
 PAIRS = 1 << 22
 """Pairs of packet and candidate link that are hashed at a time."""
 
-MOST_FITTED = 1 << 22
+MAX_FITTED = 1 << 22
 """Agreeing pairs from which the use of links is estimated: of more packets, every k-th."""
 
 STEPS = 8
@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Open:
+class AmbiguousPackets:
     """Packets whose hash and routing leave several links open.
 
     Attributes:
@@ -64,10 +64,10 @@ class Open:
     bits: int
     field_bits: int
 
-    def take(self, rows: slice) -> Open:
+    def take(self, rows: slice) -> AmbiguousPackets:
         """Only some packets."""
         ids, seen = np.ascontiguousarray(self.ids[rows]), self.seen[rows]
-        return Open(
+        return AmbiguousPackets(
             ids, seen, self.of[rows], self.start, self.links, self.hop, self.last[rows],
             self.ejected, self.bits, self.field_bits,
         )  # fmt: skip
@@ -84,7 +84,7 @@ class _Agreeing:
 
     Attributes:
         row: Packet of each pair.
-        entry: Entry of ``Open.links`` of each pair.
+        entry: Entry of ``AmbiguousPackets.links`` of each pair.
         last: 1 where the ejection link's hash agrees, too, and may be it, else 0; shape (P,).
     """
 
@@ -106,7 +106,7 @@ class _Chances:
     last: Floats
 
 
-def draw(core: Matcher, packets: Open, usual: Floats, uniform: Floats) -> Ints:
+def draw_links(core: Matcher, packets: AmbiguousPackets, usual: Floats, uniform: Floats) -> Ints:
     """Draw the link of every packet.
 
     Args:
@@ -144,13 +144,13 @@ def draw(core: Matcher, packets: Open, usual: Floats, uniform: Floats) -> Ints:
     return out
 
 
-def _chances(core: Matcher, packets: Open, usual: Floats) -> _Chances:
+def _chances(core: Matcher, packets: AmbiguousPackets, usual: Floats) -> _Chances:
     """Estimate the use of links from all hashes."""
     hops, n_links = _Hops.of(packets), len(usual)
     use = np.maximum(usual, 0.0)
     sizes = packets.sizes
     expected = int((sizes[packets.of]).sum()) >> packets.bits
-    fitted = packets.take(slice(None, None, max(-(-expected // MOST_FITTED), 1)))
+    fitted = packets.take(slice(None, None, max(-(-expected // MAX_FITTED), 1)))
     parts = [(rows.start, _agree(core, fitted.take(rows))) for rows in _blocks(fitted)]
     to_node = np.bincount(fitted.last, minlength=n_links).astype(np.float64)
     chance = _Chances(
@@ -197,7 +197,7 @@ class _Hops:
     size: Ints
 
     @staticmethod
-    def of(packets: Open) -> _Hops:
+    def of(packets: AmbiguousPackets) -> _Hops:
         """Number the hops."""
         sizes = packets.sizes
         owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -238,7 +238,7 @@ class _Hops:
         return np.asarray(np.bincount(key // len(use), use[key % len(use)]), np.float64)
 
 
-def _ejected(packets: Open, usual: Floats, to_node: Floats) -> Floats:
+def _ejected(packets: AmbiguousPackets, usual: Floats, to_node: Floats) -> Floats:
     """Chances of ejection links to begin with: of the packets to a node, by the unbiased counts."""
     if not packets.ejected:
         return np.zeros(len(usual))
@@ -252,7 +252,7 @@ def _ejected(packets: Open, usual: Floats, to_node: Floats) -> Floats:
     return np.asarray(np.clip(share, UNUSED, 1.0 - UNUSED), np.float64)
 
 
-def _weigh(chance: _Chances, packets: Open, pairs: _Agreeing) -> tuple[Floats, Floats]:
+def _weigh(chance: _Chances, packets: AmbiguousPackets, pairs: _Agreeing) -> tuple[Floats, Floats]:
     """Weight of every pair, and of the ejection link of every packet."""
     ejected = chance.last[packets.last]
     return chance.entry[pairs.entry] * (1.0 - ejected[pairs.row]), ejected * pairs.last
@@ -262,7 +262,7 @@ def _sums(at: Ints, values: Floats, length: int) -> Floats:
     return np.asarray(np.bincount(at, values, length), np.float64)
 
 
-def _blocks(packets: Open) -> Iterator[slice]:
+def _blocks(packets: AmbiguousPackets) -> Iterator[slice]:
     """Stretches of packets with at most about :data:`PAIRS` pairs each."""
     pairs = np.cumsum(packets.sizes[packets.of])
     first = 0
@@ -273,7 +273,7 @@ def _blocks(packets: Open) -> Iterator[slice]:
         first = end
 
 
-def _agree(core: Matcher, packets: Open) -> _Agreeing:
+def _agree(core: Matcher, packets: AmbiguousPackets) -> _Agreeing:
     sizes = packets.sizes[packets.of]
     row = np.repeat(np.arange(len(sizes)), sizes)
     first = packets.start[packets.of] - (np.cumsum(sizes) - sizes)
@@ -286,7 +286,9 @@ def _agree(core: Matcher, packets: Open) -> _Agreeing:
     return _Agreeing(row[agrees], entry[agrees], last)
 
 
-def _hash(core: Matcher, packets: Open, ids: NDArray[np.uint32], links: Ints) -> NDArray[np.uint8]:
+def _hash(
+    core: Matcher, packets: AmbiguousPackets, ids: NDArray[np.uint32], links: Ints
+) -> NDArray[np.uint8]:
     """What switches hash for links, which they number from 1."""
     values = (links + 1).astype(np.uint32)
     return core.link_hash("gf", ids, values, packets.bits, packets.field_bits)

@@ -21,13 +21,13 @@ from scipy.sparse.csgraph import shortest_path
 
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
-from tailback.telemetry.hashed import Candidates
+from tailback.telemetry.hashed import CandidateLinks
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Choices:
+class ForwardingChoices:
     """By which links a switch may forward towards a goal.
 
     Attributes:
@@ -51,7 +51,7 @@ class Choices:
         return self.links[self.start[row] : self.start[row + 1]]
 
 
-def minimal_choices(fabric: Fabric) -> Choices:
+def minimal_choices(fabric: Fabric) -> ForwardingChoices:
     """Every link that leads nearer to the destination: minimal adaptive routing.
 
     The goals are the switches.
@@ -70,10 +70,12 @@ def minimal_choices(fabric: Fabric) -> Choices:
         links.append(inner[nearer])
     start = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
     goals = fabric.node_switch.astype(np.int64)
-    return Choices(s, goals, np.arange(s), start, np.concatenate(links).astype(np.int64))
+    return ForwardingChoices(s, goals, np.arange(s), start, np.concatenate(links).astype(np.int64))
 
 
-def routed_choices(fabric: Fabric, next_links: Callable[[int, int], Sequence[int]]) -> Choices:
+def routed_choices(
+    fabric: Fabric, next_links: Callable[[int, int], Sequence[int]]
+) -> ForwardingChoices:
     """The choices of a routing rule that leads to all nodes of a switch alike.
 
     The goals are the switches that have nodes.
@@ -91,7 +93,7 @@ def routed_choices(fabric: Fabric, next_links: Callable[[int, int], Sequence[int
             counts[number, at] = len(found)
             links.extend(found)
     start = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
-    return Choices(
+    return ForwardingChoices(
         s, goal.reshape(-1).astype(np.int64), home.astype(np.int64), start,
         np.array(links, np.int64),
     )  # fmt: skip
@@ -101,7 +103,7 @@ def fixed_choices(
     fabric: Fabric,
     links_to: Callable[[int], NDArray[np.uint32]],
     destinations: NDArray[np.uint32],
-) -> Choices:
+) -> ForwardingChoices:
     """The choices of routes by which each switch has one link towards a node: tables, D-mod-k.
 
     Each destination is a goal of its own: two nodes of a switch may be reached by different ways.
@@ -119,12 +121,12 @@ def fixed_choices(
     known = every != np.iinfo(np.uint32).max
     start = np.concatenate([[0], np.cumsum(known)]).astype(np.int64)
     home = fabric.node_switch.astype(np.int64)[nodes]
-    return Choices(fabric.n_switches, goal, home, start, every[known])
+    return ForwardingChoices(fabric.n_switches, goal, home, start, every[known])
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Candidate links of pairs of a switch and a goal (:class:`Choices`), hop by hop.
+class PairCandidates:
+    """Candidate links of pairs of a switch and a goal (:class:`ForwardingChoices`), hop by hop.
 
     Attributes:
         node_switch: Switch of each node, shape (N,).
@@ -152,25 +154,25 @@ class Pairs:
         hop: int,
         source: NDArray[np.uint32],
         destination: NDArray[np.uint32],
-    ) -> tuple[NDArray[np.intp], Candidates]:
+    ) -> tuple[NDArray[np.intp], CandidateLinks]:
         """Packets that have a hop of this number between switches, and its candidates."""
         pair = self.of(source, destination)
         rows = np.flatnonzero(self.length[pair] > hop + 1)
-        return rows, Candidates(pair[rows].astype(np.uint32), *self.hops[hop])
+        return rows, CandidateLinks(pair[rows].astype(np.uint32), *self.hops[hop])
 
-    def last(self, destination: NDArray[np.uint32]) -> Candidates:
+    def last(self, destination: NDArray[np.uint32]) -> CandidateLinks:
         """The ejection link, which the destination decides."""
         start = np.arange(len(self.ejection) + 1, dtype=np.uint64)
-        return Candidates(destination.astype(np.uint32), start, self.ejection)
+        return CandidateLinks(destination.astype(np.uint32), start, self.ejection)
 
 
 def pair_candidates(
     fabric: Fabric,
-    choices: Choices,
+    choices: ForwardingChoices,
     source: NDArray[np.uint32],
     destination: NDArray[np.uint32],
     most_hops: int = 64,
-) -> Pairs:
+) -> PairCandidates:
     """Candidate links of all pairs of a switch and a goal between which packets were sent.
 
     Args:
@@ -219,7 +221,7 @@ def pair_candidates(
     ejection = np.zeros(n, np.uint32)
     last = np.flatnonzero(fabric.link_dst < n)
     ejection[fabric.link_dst[last]] = last
-    return Pairs(at_node, choices.goal, index, length, hops, ejection)
+    return PairCandidates(at_node, choices.goal, index, length, hops, ejection)
 
 
 def _by_goal(goal: Ints) -> list[tuple[int, Ints]]:
@@ -229,7 +231,7 @@ def _by_goal(goal: Ints) -> list[tuple[int, Ints]]:
     return list(zip(goals.tolist(), np.split(order, first[1:]), strict=True))
 
 
-def anywhere(fabric: Fabric) -> Pairs:
+def all_links_candidates(fabric: Fabric) -> PairCandidates:
     """Every link between switches at the first hop of every path: where packets may go round.
 
     For schemes that count hops themselves: the lengths of these pairs, 2 between switches and 1
@@ -244,7 +246,9 @@ def anywhere(fabric: Fabric) -> Pairs:
     ejection[fabric.link_dst[last]] = last
     start = np.array([0, len(inner), len(inner)], np.uint64)
     at_node = fabric.node_switch.astype(np.int64)
-    return Pairs(at_node, at_node, index, np.array([2, 1], np.uint8), [(start, inner)], ejection)
+    return PairCandidates(
+        at_node, at_node, index, np.array([2, 1], np.uint8), [(start, inner)], ejection
+    )
 
 
 def _no_single_length(fabric: Fabric, source: int, home: int) -> FabricError:

@@ -8,7 +8,7 @@ import polars as pl
 
 from tailback.errors import RunError, nearest
 from tailback.run import Run
-from tailback.telemetry.carried import header_bits
+from tailback.telemetry.header_counts import header_bits
 from tailback.telemetry.wire import RESERVED_BITS, IbPacket
 
 MOST_LIDS = 0xBFFF

@@ -22,16 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import RunError
-from tailback.telemetry.hashed import Candidates
+from tailback.telemetry.hashed import CandidateLinks
 from tailback.telemetry.simplex import Groups, dot, minimise, nearest
 
 Floats = NDArray[np.float64]
 
-MOST_STEPS = 5000
+MAX_STEPS = 5000
 
 
 @dataclass(frozen=True)
-class Conserved:
+class ConservedCounts:
     """Counts after projection.
 
     Attributes:
@@ -57,10 +57,10 @@ def simplex(values: Floats, total: float) -> tuple[Floats, float]:
 
 def conserve(
     packets: Floats,
-    stages: list[Candidates],
+    stages: list[CandidateLinks],
     variance: Floats | None = None,
     tolerance: float = 1e-3,
-) -> Conserved:
+) -> ConservedCounts:
     """Counts nearest to the estimates that are not negative and sum to every class's packets.
 
     Args:
@@ -110,14 +110,14 @@ def _require_candidates(sizes: NDArray[np.int64], total: Floats) -> None:
         )
 
 
-def _disjoint(packets: Floats, links: NDArray[np.uint32], groups: Groups) -> Conserved:
+def _disjoint(packets: Floats, links: NDArray[np.uint32], groups: Groups) -> ConservedCounts:
     out, found = packets.copy(), groups.project(packets[links])
     out[links] = found
     full = groups.sizes > 0
     sums = np.add.reduceat(found, groups.start[:-1][full]) if full.any() else np.zeros(0)
     gap = groups.gap(found, found - packets[links])
     rounding = np.abs(sums - groups.total[full]).max(initial=0.0)
-    return Conserved(out, max(float(np.sqrt(2.0 * max(gap, 0.0))), float(rounding)))
+    return ConservedCounts(out, max(float(np.sqrt(2.0 * max(gap, 0.0))), float(rounding)))
 
 
 def _shared(
@@ -127,7 +127,7 @@ def _shared(
     variance: Floats | None,
     shared: NDArray[np.int64],
     tolerance: float,
-) -> Conserved:
+) -> ConservedCounts:
     weight = np.ones(len(packets)) if variance is None else 1.0 / variance
 
     def counts(parts: Floats) -> Floats:
@@ -146,6 +146,6 @@ def _shared(
     )
     scale = np.repeat(1.0 / np.maximum(steep, 1e-300), groups.sizes)
     first, _ = objective(groups.uniform())
-    found = minimise(objective, groups, scale, tolerance**2 * max(first, 1e-12), MOST_STEPS)
+    found = minimise(objective, groups, scale, tolerance**2 * max(first, 1e-12), MAX_STEPS)
     out = np.where(touched, counts(found.point), packets)
-    return Conserved(out, float(np.sqrt(2.0 * max(found.gap, 0.0))), found.steps)
+    return ConservedCounts(out, float(np.sqrt(2.0 * max(found.gap, 0.0))), found.steps)

@@ -96,7 +96,8 @@ def link_estimates(
         samples: Rows of table ``samples``, as :func:`select` returns them.
         by: Columns that make a group, e.g. ``("phase", "link")``.
         hashed: Whether the samples were hashes: then the lower bounds of packets are no higher than
-            those of :func:`held_count`, and those of fractions than those of :func:`held_low`.
+            those of :func:`count_lower_bound`, and those of fractions than those of
+            :func:`fraction_lower_bound`.
 
     Returns:
         One row a group, sorted by it, with the group's columns and
@@ -129,8 +130,8 @@ def link_estimates(
     packets_low, packets_high = count_interval(w, var, further, usual_excess(n, w, var))
     low, high = fraction_interval(m, w, a, b)
     if hashed:
-        packets_low = np.minimum(packets_low, held_count(w, var))
-        low = np.minimum(low, held_low(m, w, var_m, var))
+        packets_low = np.minimum(packets_low, count_lower_bound(w, var))
+        low = np.minimum(low, fraction_lower_bound(m, w, var_m, var))
     size = np.divide(_column(sums, "hop_bytes"), w, out=np.zeros_like(w), where=w > 0)
     return sums.select(
         *by,
@@ -229,7 +230,7 @@ def count_interval(
     return np.maximum(low, 0.0), weight + more + np.sqrt(more * more + z * z * variance)
 
 
-def held_count(weight: Floats, variance: Floats, z: float = Z95) -> Floats:
+def count_lower_bound(weight: Floats, variance: Floats, z: float = Z95) -> Floats:
     """Lower bound of the packets of samples that were hashes: ``W − z √V``, not below 0.
 
     A hash varies on a link that no packet used too, so the variance does not vanish with the
@@ -280,7 +281,7 @@ def fraction_interval(
     return np.where(seen, low, 0.0), np.where(seen, np.maximum(high, low), 1.0)
 
 
-def held_low(
+def fraction_lower_bound(
     congested: Floats,
     packets: Floats,
     congested_variance: Floats,
@@ -324,7 +325,8 @@ def packets_to_settle(
 
     From Var[F] = [f (g−1) + f² (l−1)] / N at f = threshold; a distance under a quarter of the
     threshold counts as that much, since no number of packets tells equal values apart. Where the
-    samples are ``hashed`` the lower bound is that of :func:`held_low` too: the variance of the
+    samples are ``hashed`` the lower bound is that of :func:`fraction_lower_bound` too: the
+    variance of the
     congested packets is that of ``fraction``, and the packets must themselves be told from none.
     """
     distance = np.maximum(np.abs(fraction - threshold), threshold / 4.0)
@@ -358,7 +360,8 @@ def utilization(
         usual: l−1 of all rows together (:func:`usual_excess`).
         capacity_bytes: Bytes the link, or all links of the row, could carry in the time.
         header_bytes: Bytes a packet costs on the wire on top of its size.
-        hashed: Whether the samples were hashes: the lower bound is that of :func:`held_count` too.
+        hashed: Whether the samples were hashes: the lower bound is that of
+        :func:`count_lower_bound` too.
 
     Returns:
         ``(value, standard_error, low, high)``; estimates, so slightly above 1 is possible.
@@ -368,7 +371,7 @@ def utilization(
     each = np.divide(value, packets, out=np.zeros_like(value), where=packets > 0)
     low, high = count_interval(packets, variance, excess, usual)
     if hashed:
-        low = np.minimum(low, held_count(packets, variance))
+        low = np.minimum(low, count_lower_bound(packets, variance))
     return value, each * np.sqrt(variance), each * low, each * high
 
 

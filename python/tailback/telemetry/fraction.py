@@ -51,6 +51,6 @@ def one_reservoir_one_bit(
     return np.asarray((first + second) / (n * n), np.float64)
 
 
-def one_is_better(f: float, length: float, congested: float) -> bool:
+def one_reservoir_is_better(f: float, length: float, congested: float) -> bool:
     """Whether one reservoir has the smaller variance, for whole links."""
     return (length - 1.0) * (1.0 - 2.0 * f) < congested - 1.0

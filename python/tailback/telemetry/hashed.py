@@ -66,7 +66,7 @@ class Decoder(Protocol):
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateLinks:
     """Which links the packets of a class may have used, at one stage of their paths.
 
     Attributes:
@@ -94,7 +94,7 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Hashed:
+class HashedSamples:
     """Samples as they arrived, one row a packet.
 
     Attributes:
@@ -111,15 +111,15 @@ class Hashed:
     bits: int
     field_bits: int
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Hashed:
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> HashedSamples:
         """Only some rows."""
-        return Hashed(
+        return HashedSamples(
             self.ids[rows], self.hashes[rows], self.weights[rows], self.bits, self.field_bits
         )
 
 
 @dataclass(frozen=True)
-class Counts:
+class HashedCounts:
     """Estimated packets of each link.
 
     Attributes:
@@ -190,11 +190,11 @@ def closed_variance(
 
 def count_links(
     decoder: Decoder,
-    samples: Hashed,
-    stages: list[tuple[NDArray[np.intp], Candidates]],
+    samples: HashedSamples,
+    stages: list[tuple[NDArray[np.intp], CandidateLinks]],
     link_values: NDArray[np.uint32],
     hop_known: bool,
-) -> Counts:
+) -> HashedCounts:
     """Count packets of every link.
 
     Args:
@@ -228,10 +228,10 @@ def count_links(
     length = np.divide(mean, chances, out=np.ones(n_links), where=chances > 0)
     slope = length - 1.0 - kappa * length
     variance = np.maximum(null + slope * packets, 0.0)
-    return Counts(packets=packets, variance=variance, null_variance=null, slope=slope)
+    return HashedCounts(packets=packets, variance=variance, null_variance=null, slope=slope)
 
 
-def spread_evenly(candidates: Candidates, n_links: int) -> Floats:
+def spread_evenly(candidates: CandidateLinks, n_links: int) -> Floats:
     """The baseline without samples: a class's packets shared evenly by its candidates, (L,)."""
     sizes = candidates.sizes
     packets = np.bincount(candidates.of_packet, minlength=len(sizes)).astype(np.float64)

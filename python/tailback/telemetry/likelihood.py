@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from tailback.errors import RunError
-from tailback.telemetry.hashed import Candidates, Hashed
+from tailback.telemetry.hashed import CandidateLinks, HashedSamples
 from tailback.telemetry.simplex import Groups, minimise
 
 Floats = NDArray[np.float64]
 
 PAIRS = 1 << 22
 """Pairs of packet and link hashed at a time."""
-MOST_PAIRS = 1 << 29
+MAX_PAIRS = 1 << 29
 """Above this many pairs the matrix would not fit in memory."""
-MOST_STEPS = 3000
+MAX_STEPS = 3000
 
 
 class Matcher(Protocol):
@@ -51,7 +51,7 @@ class Matcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Fitted:
+class LikelihoodFit:
     """Counts of greatest likelihood.
 
     Attributes:
@@ -70,12 +70,12 @@ class Fitted:
 
 def fit(
     core: Matcher,
-    samples: Hashed,
-    stages: list[tuple[NDArray[np.intp], Candidates]],
-    population: list[Candidates],
+    samples: HashedSamples,
+    stages: list[tuple[NDArray[np.intp], CandidateLinks]],
+    population: list[CandidateLinks],
     link_values: NDArray[np.uint32],
     tolerance: float = 0.01,
-) -> Fitted:
+) -> LikelihoodFit:
     """Counts of greatest likelihood.
 
     Args:
@@ -97,7 +97,7 @@ def fit(
             no candidate of its packet has.
     """
     pairs = sum(int(part.sizes[part.of_packet].sum()) for _, part in stages)
-    if pairs > MOST_PAIRS:
+    if pairs > MAX_PAIRS:
         raise RunError(
             f"{pairs} pairs of packet and candidate link are too many for maximum likelihood",
             remedy="take a window with fewer packets, or use the linear estimate",
@@ -131,18 +131,18 @@ def fit(
         [np.bincount(part.of_packet, minlength=len(part.sizes)) for _, part in stages]
     )
     scale = 1.0 / (np.maximum(arrived, 1.0) * (2.0**samples.bits - 1.0))
-    found = minimise(objective, groups, np.repeat(scale, sizes), tolerance, MOST_STEPS)
+    found = minimise(objective, groups, np.repeat(scale, sizes), tolerance, MAX_STEPS)
     packets = np.concatenate(
         [np.bincount(part.of_packet, minlength=len(part.sizes)) for part in population]
     )
     counts = np.bincount(links, np.repeat(packets, sizes) * found.point, minlength=len(link_values))
-    return Fitted(np.asarray(counts, np.float64), -found.value, found.gap, found.steps)
+    return LikelihoodFit(np.asarray(counts, np.float64), -found.value, found.gap, found.steps)
 
 
 def _matrix(
     core: Matcher,
-    samples: Hashed,
-    stages: list[tuple[NDArray[np.intp], Candidates]],
+    samples: HashedSamples,
+    stages: list[tuple[NDArray[np.intp], CandidateLinks]],
     link_values: NDArray[np.uint32],
     told: Floats,
     variables: int,
@@ -171,9 +171,9 @@ def _matrix(
 
 def _agreeing(
     core: Matcher,
-    samples: Hashed,
+    samples: HashedSamples,
     rows: NDArray[np.intp],
-    part: Candidates,
+    part: CandidateLinks,
     begin: int,
     own: NDArray[np.int64],
     starts: NDArray[np.int64],

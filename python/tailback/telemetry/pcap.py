@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tailback.errors import TraceError
-from tailback.run import fresh_file
+from tailback.run import atomic_file
 from tailback.telemetry.wire import IbPacket, decode, encode
 
 LINKTYPE_ERF = 197
@@ -39,7 +39,7 @@ def write_pcap(path: Path, packets: Iterable[tuple[int, IbPacket]], force: bool 
     """
     count = 0
     try:
-        with fresh_file(path, force=force) as file:
+        with atomic_file(path, force=force) as file:
             file.write(struct.pack("<IHHiIII", _MAGIC_NS, 2, 4, 0, 0, _SNAP_BYTES,
                                    LINKTYPE_ERF))  # fmt: skip
             for time_ns, packet in packets:

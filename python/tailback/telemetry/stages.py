@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
-from tailback.telemetry.hashed import Candidates
+from tailback.telemetry.hashed import CandidateLinks
 
 STAGES = ("leaf up", "core up", "core down", "leaf down", "host")
 """Stages of a three-level tree, in the order a packet meets them after the injection link."""
@@ -47,10 +47,12 @@ class Stage:
             table[length] = hop
         return table[lengths]
 
-    def candidates(self, source: NDArray[np.uint32], destination: NDArray[np.uint32]) -> Candidates:
+    def candidates(
+        self, source: NDArray[np.uint32], destination: NDArray[np.uint32]
+    ) -> CandidateLinks:
         """Candidates of packets between given nodes."""
         node = source if self.of_source else destination
-        return Candidates(self.group_of_node[node], self.start, self.links)
+        return CandidateLinks(self.group_of_node[node], self.start, self.links)
 
 
 def fat_tree_stages(fabric: Fabric) -> list[Stage]:

@@ -80,7 +80,7 @@ REDUCE_SCATTER_SLOPE, REDUCE_SCATTER_OFFSET = 0.0012, 8.0
 """[tuned] Reduce_scatter: halving also when ranks >= slope x bytes + offset."""
 
 
-class Step(NamedTuple):
+class CollectiveStep(NamedTuple):
     """Post all receives, post all sends, wait for all of them.
 
     Attributes:
@@ -92,12 +92,12 @@ class Step(NamedTuple):
     receives: tuple[tuple[int, int], ...]
 
 
-Algorithm = Callable[[int, int, int, int, int], list[Step]]
+Algorithm = Callable[[int, int, int, int, int], list[CollectiveStep]]
 
 
 def schedule(
     call: str, size: int, me: int, root: int, send_bytes: int, recv_bytes: int
-) -> list[Step]:
+) -> list[CollectiveStep]:
     """Messages that rank ``me`` of a communicator of ``size`` ranks posts for one collective.
 
     Args:
@@ -121,7 +121,7 @@ def schedule(
 @lru_cache(maxsize=128)
 def _cached(
     call: str, size: int, me: int, root: int, send_bytes: int, recv_bytes: int
-) -> tuple[Step, ...]:
+) -> tuple[CollectiveStep, ...]:
     name = blocking_name(call)
     if name not in CALLS:
         raise TraceError(f"unknown collective {call!r}", remedy=nearest(call, CALLS))
@@ -193,8 +193,8 @@ def _is_power_of_two(size: int) -> bool:
     return size & (size - 1) == 0
 
 
-def _exchange(to: int, sent: int, source: int, received: int) -> Step:
-    return Step(((to, sent),), ((source, received),))
+def _exchange(to: int, sent: int, source: int, received: int) -> CollectiveStep:
+    return CollectiveStep(((to, sent),), ((source, received),))
 
 
 def _share(total: int, size: int, index: int) -> int:
@@ -228,43 +228,51 @@ def _real(virtual: int, root: int, size: int) -> int:
     return (virtual + root) % size
 
 
-def _tree_down(size: int, me: int, root: int, carry: Callable[[int, int], int]) -> list[Step]:
+def _tree_down(
+    size: int, me: int, root: int, carry: Callable[[int, int], int]
+) -> list[CollectiveStep]:
     """Binomial tree from the root; ``carry(first, last)`` is the bytes for those virtual ranks."""
     virtual = (me - root) % size
     span, distances = _subtree(size, virtual)
     steps = []
     if virtual:
         last = min(virtual + span, size)
-        steps.append(Step((), ((_real(virtual - span, root, size), carry(virtual, last)),)))
+        steps.append(
+            CollectiveStep((), ((_real(virtual - span, root, size), carry(virtual, last)),))
+        )
     sends = tuple(
         (_real(child, root, size), carry(child, min(child + distance, size)))
         for distance in reversed(distances)
         for child in (virtual + distance,)
     )
     if sends:
-        steps.append(Step(sends, ()))
+        steps.append(CollectiveStep(sends, ()))
     return steps
 
 
-def _tree_up(size: int, me: int, root: int, carry: Callable[[int, int], int]) -> list[Step]:
+def _tree_up(
+    size: int, me: int, root: int, carry: Callable[[int, int], int]
+) -> list[CollectiveStep]:
     """Binomial tree to the root, nearest child first, each received before the next."""
     virtual = (me - root) % size
     span, distances = _subtree(size, virtual)
     steps = [
-        Step((), ((_real(child, root, size), carry(child, min(child + distance, size))),))
+        CollectiveStep((), ((_real(child, root, size), carry(child, min(child + distance, size))),))
         for distance in distances
         for child in (virtual + distance,)
     ]
     if virtual:
         last = min(virtual + span, size)
-        steps.append(Step(((_real(virtual - span, root, size), carry(virtual, last)),), ()))
+        steps.append(
+            CollectiveStep(((_real(virtual - span, root, size), carry(virtual, last)),), ())
+        )
     return steps
 
 
 # Calls ------------------------------------------------------------------------------------------
 
 
-def _barrier(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _barrier(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Recursive doubling at powers of two, else dissemination (Bruck) [tuned]."""
     steps = []
     distance = 1
@@ -277,7 +285,7 @@ def _barrier(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
     return steps
 
 
-def _bcast(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _bcast(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Binomial tree; large messages scatter, then allgather (van de Geijn) [TRG05 4.2]."""
     total = recv or send
     if total < BCAST_SCATTER_BYTES or size < BCAST_SCATTER_RANKS:
@@ -304,12 +312,14 @@ def _bcast(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
     return steps + _ring(size, me, (me + 1) % size, (me - 1) % size, virtual, total)
 
 
-def _ring(size: int, me: int, right: int, left: int, first: int, total: int) -> list[Step]:
+def _ring(
+    size: int, me: int, right: int, left: int, first: int, total: int
+) -> list[CollectiveStep]:
     """Pass even shares of ``total`` to the right; this rank starts with share ``first``.
 
     Shares differ by at most a byte, so few steps differ: equal ones are one object.
     """
-    known: dict[tuple[int, int], Step] = {}
+    known: dict[tuple[int, int], CollectiveStep] = {}
     steps = []
     for k in range(size - 1):
         pair = (
@@ -322,7 +332,7 @@ def _ring(size: int, me: int, right: int, left: int, first: int, total: int) -> 
     return steps
 
 
-def _reduce(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _reduce(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Binomial tree [TRG05 4.5], [tuned]."""
     total = send or recv
     return _tree_up(size, me, root, lambda first, last: total)
@@ -347,7 +357,7 @@ def _unfold(virtual: int, surplus: int) -> int:
     return virtual * 2 + 1 if virtual < surplus else virtual + surplus
 
 
-def _allreduce(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _allreduce(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Recursive doubling; large: ring, or reduce and broadcast for short vectors [tuned]."""
     total = send or recv
     if total >= ALLREDUCE_RING_BYTES:
@@ -360,19 +370,19 @@ def _allreduce(size: int, me: int, root: int, send: int, recv: int) -> list[Step
         return _reduce(size, me, 0, total, 0) + _bcast(size, me, 0, 0, total)
     surplus, power, virtual = _fold(size, me)
     if virtual < 0:
-        return [Step(((me + 1, total),), ()), Step((), ((me + 1, total),))]
-    steps = [Step((), ((me - 1, total),))] if me < 2 * surplus else []
+        return [CollectiveStep(((me + 1, total),), ()), CollectiveStep((), ((me + 1, total),))]
+    steps = [CollectiveStep((), ((me - 1, total),))] if me < 2 * surplus else []
     distance = 1
     while distance < power:
         peer = _unfold(virtual ^ distance, surplus)
         steps.append(_exchange(peer, total, peer, total))
         distance *= 2
     if me < 2 * surplus:
-        steps.append(Step(((me - 1, total),), ()))
+        steps.append(CollectiveStep(((me - 1, total),), ()))
     return steps
 
 
-def _gather(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _gather(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Binomial on many ranks, linear on few, synchronised linear for large blocks [tuned]."""
     block = send or recv
     if block > GATHER_SYNC_BYTES:
@@ -380,11 +390,11 @@ def _gather(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
         first = GATHER_SYNC_LARGE_SEGMENT if large else GATHER_SYNC_SEGMENT
         if me != root:
             return [
-                Step((), ((root, 0),)),
-                Step(((root, first), (root, block - first)), ()),
+                CollectiveStep((), ((root, 0),)),
+                CollectiveStep(((root, first), (root, block - first)), ()),
             ]
         return [
-            Step(((peer, 0),), ((peer, first), (peer, block - first)))
+            CollectiveStep(((peer, 0),), ((peer, first), (peer, block - first)))
             for peer in range(size)
             if peer != root
         ]
@@ -393,18 +403,20 @@ def _gather(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
     return _gather_linear(size, me, root, block, [block] * size)
 
 
-def _gather_linear(size: int, me: int, root: int, mine: int, blocks: list[int]) -> list[Step]:
+def _gather_linear(
+    size: int, me: int, root: int, mine: int, blocks: list[int]
+) -> list[CollectiveStep]:
     if me != root:
-        return [Step(((root, mine),), ())]
-    return [Step((), tuple((peer, blocks[peer]) for peer in range(size) if peer != root))]
+        return [CollectiveStep(((root, mine),), ())]
+    return [CollectiveStep((), tuple((peer, blocks[peer]) for peer in range(size) if peer != root))]
 
 
-def _gatherv(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _gatherv(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Linear [tuned]."""
     return _gather_linear(size, me, root, send, [_share(recv, size, i) for i in range(size)])
 
 
-def _scatter(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _scatter(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Binomial for small blocks on many ranks, linear otherwise [tuned]."""
     block = recv or send
     if size > SCATTER_SMALL_RANKS and block < SCATTER_SMALL_BYTES:
@@ -412,18 +424,20 @@ def _scatter(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
     return _scatter_linear(size, me, root, block, [block] * size)
 
 
-def _scatter_linear(size: int, me: int, root: int, mine: int, blocks: list[int]) -> list[Step]:
+def _scatter_linear(
+    size: int, me: int, root: int, mine: int, blocks: list[int]
+) -> list[CollectiveStep]:
     if me != root:
-        return [Step((), ((root, mine),))]
-    return [Step(tuple((peer, blocks[peer]) for peer in range(size) if peer != root), ())]
+        return [CollectiveStep((), ((root, mine),))]
+    return [CollectiveStep(tuple((peer, blocks[peer]) for peer in range(size) if peer != root), ())]
 
 
-def _scatterv(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _scatterv(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Linear [tuned]."""
     return _scatter_linear(size, me, root, recv, [_share(send, size, i) for i in range(size)])
 
 
-def _allgather(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _allgather(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Recursive doubling or Bruck; large: neighbour exchange or ring [tuned], [TRG05 4.1]."""
     block = send or recv
     right, left = (me + 1) % size, (me - 1) % size
@@ -449,12 +463,12 @@ def _allgather(size: int, me: int, root: int, send: int, recv: int) -> list[Step
     return steps
 
 
-def _allgatherv(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _allgatherv(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Ring [tuned]."""
     return _ring(size, me, (me + 1) % size, (me - 1) % size, me, recv or send * size)
 
 
-def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Bruck for small blocks, all at once for medium, pairwise exchange for large [tuned]."""
     block = send or recv
     if block < ALLTOALL_BRUCK_BYTES and size > ALLTOALL_BRUCK_RANKS:
@@ -471,7 +485,7 @@ def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[Step]
     if block < ALLTOALL_PAIRWISE_BYTES:
         others = [(me + k) % size for k in range(1, size)]
         return [
-            Step(
+            CollectiveStep(
                 tuple((peer, block) for peer in reversed(others)),
                 tuple((peer, block) for peer in others),
             )
@@ -479,7 +493,7 @@ def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[Step]
     return [_exchange((me + k) % size, block, (me - k) % size, block) for k in range(1, size)]
 
 
-def _alltoallv(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _alltoallv(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Pairwise exchange [tuned]; shares are symmetric, so equal totals give equal messages."""
     steps = []
     for k in range(1, size):
@@ -490,7 +504,7 @@ def _alltoallv(size: int, me: int, root: int, send: int, recv: int) -> list[Step
     return steps
 
 
-def _reduce_scatter(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _reduce_scatter(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Recursive halving, ring for large vectors [tuned], [TRG05 4.3]."""
     total = send or recv
     limit = REDUCE_SCATTER_LARGE_BYTES if _is_power_of_two(size) else REDUCE_SCATTER_SMALL_BYTES
@@ -499,8 +513,11 @@ def _reduce_scatter(size: int, me: int, root: int, send: int, recv: int) -> list
         return _ring(size, me, (me + 1) % size, (me - 1) % size, me - 1, total)
     surplus, power, virtual = _fold(size, me)
     if virtual < 0:
-        return [Step(((me + 1, total),), ()), Step((), ((me + 1, _share(total, size, me)),))]
-    steps = [Step((), ((me - 1, total),))] if me < 2 * surplus else []
+        return [
+            CollectiveStep(((me + 1, total),), ()),
+            CollectiveStep((), ((me + 1, _share(total, size, me)),)),
+        ]
+    steps = [CollectiveStep((), ((me - 1, total),))] if me < 2 * surplus else []
 
     def carry(first: int, last: int) -> int:
         """Bytes of the shares of those virtual ranks; a folded one keeps two."""
@@ -517,16 +534,18 @@ def _reduce_scatter(size: int, me: int, root: int, send: int, recv: int) -> list
         )
         distance //= 2
     if me < 2 * surplus:
-        steps.append(Step(((me - 1, _share(total, size, me - 1)),), ()))
+        steps.append(CollectiveStep(((me - 1, _share(total, size, me - 1)),), ()))
     return steps
 
 
-def _reduce_scatter_block(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _reduce_scatter_block(
+    size: int, me: int, root: int, send: int, recv: int
+) -> list[CollectiveStep]:
     """As Reduce_scatter of ``size`` equal blocks."""
     return _reduce_scatter(size, me, root, recv * size if recv else send, 0)
 
 
-def _scan(size: int, me: int, root: int, send: int, recv: int) -> list[Step]:
+def _scan(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Recursive doubling, as MPICH does for both scans."""
     total = send or recv
     steps = []

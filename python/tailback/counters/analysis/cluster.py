@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tailback.counters.analysis.passes import FAN_IN, Pass, Piece, added, contributions
+from tailback.counters.analysis.passes import FAN_IN, Aggregate, Piece, added, contributions
 from tailback.counters.schema import CounterError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Cluster:
         """Threads of all workers."""
         return sum(self._client.nthreads().values())
 
-    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Pass]) -> list[pl.DataFrame]:
+    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces.
 
         Contributions are added up on the workers, sixteen at a time, and only the total comes here.

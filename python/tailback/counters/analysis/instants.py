@@ -10,21 +10,21 @@ from functools import partial
 
 import polars as pl
 
-from tailback.counters.analysis.passes import Pass, Piece
+from tailback.counters.analysis.passes import Aggregate, Piece
 from tailback.counters.analysis.sweeps import Sweeps, instant, usual_interval
 from tailback.counters.schema import ROUNDING, counter_is_full
 
 _COLUMNS = ("time_ns", "interval_ns", "node_name", "direction", "stall_fraction")
 
 
-def hot_pass(direction: str, threshold: float) -> Pass:
+def congested_rows_pass(direction: str, threshold: float) -> Aggregate:
     """Rows of ``direction`` from ``threshold`` percent on, some of each step, and the worst.
 
     Args:
         direction: ``X+`` … ``Z-``.
         threshold: Percent of time stalled.
     """
-    return Pass(partial(_hot, direction=direction, threshold=threshold), _all, _COLUMNS)
+    return Aggregate(partial(_hot, direction=direction, threshold=threshold), _all, _COLUMNS)
 
 
 def _hot(piece: Piece, direction: str, threshold: float) -> pl.LazyFrame:
@@ -45,14 +45,14 @@ def _some_of_each_step() -> pl.Expr:
     return (instant(period) // (period // 4).clip(lower_bound=1)).is_first_distinct()
 
 
-def hot_links_pass(threshold: float) -> Pass:
+def hot_links_pass(threshold: float) -> Aggregate:
     """Rows of known links from ``threshold`` percent on or with full counters, some of each step.
 
     The total has a column ``full`` besides.
     """
     columns = ("time_ns", "interval_ns", "link", "xmit_wait_ticks", "stall_fraction",
                "latched_stall_ns", "flags")  # fmt: skip
-    return Pass(partial(_hot_links, threshold=threshold), _all, columns)
+    return Aggregate(partial(_hot_links, threshold=threshold), _all, columns)
 
 
 def _hot_links(piece: Piece, threshold: float) -> pl.LazyFrame:
@@ -67,12 +67,12 @@ def _all(parts: pl.LazyFrame) -> pl.LazyFrame:
     return parts
 
 
-def worst_pass(direction: str, hot: pl.DataFrame) -> Pass | None:
+def worst_pass(direction: str, hot: pl.DataFrame) -> Aggregate | None:
     """Every row of ``direction`` in the step of the largest stall, the first of several.
 
     Args:
         direction: ``X+`` … ``Z-``.
-        hot: Total of :func:`hot_pass`.
+        hot: Total of :func:`congested_rows_pass`.
 
     Returns:
         The pass; None where no stall is known.
@@ -86,7 +86,7 @@ def worst_pass(direction: str, hot: pl.DataFrame) -> Pass | None:
     start, after = int(sweeps.start_ns[step]), sweeps.start_ns[step + 1 : step + 2].tolist()
     end = min([start + max(sweeps.period_ns, 1), *after])
     at = partial(_at, direction=direction, start_ns=start, end_ns=end, period_ns=sweeps.period_ns)
-    return Pass(at, _all, _COLUMNS)
+    return Aggregate(at, _all, _COLUMNS)
 
 
 def _at(piece: Piece, direction: str, start_ns: int, end_ns: int, period_ns: int) -> pl.LazyFrame:

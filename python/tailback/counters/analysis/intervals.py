@@ -1,7 +1,7 @@
 """From readings to intervals: what a port did between two looks at its counters.
 
 What a counter that fell, or that stands at its largest value, tells is the rule of
-:mod:`tailback.counters.steps`; neither is ever taken for a plain number.
+:mod:`tailback.counters.increments`; neither is ever taken for a plain number.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Final
 
 import polars as pl
 
-from tailback.counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
-from tailback.counters.steps import (
+from tailback.counters.increments import (
     SMALLEST_PACKET_BYTES,
     Counter,
-    most_bytes,
-    most_stall_ns,
-    most_ticks,
+    increments,
+    max_bytes,
+    max_stall_ns,
+    max_ticks,
     shifted,
-    steps,
 )
+from tailback.counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
 
 KEY: Final = ("node_guid", "node_name", "port", "direction", "round")
 """What makes two readings be of one port and one series."""
@@ -44,17 +44,17 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
     interval = pl.col("time_ns") - shifted("time_ns")
     measured = pl.when(pl.col("source").ne_missing(SIMULATED)).then(interval)
-    room = most_bytes(measured, pl.col("capacity_gbps"))
+    room = max_bytes(measured, pl.col("capacity_gbps"))
     gbps = pl.col("capacity_gbps")
     changed = (gbps != shifted("capacity_gbps")).fill_null(False)
     lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
-    stalled = most_stall_ns(measured, lanes)
+    stalled = max_stall_ns(measured, lanes)
     low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
-    data, packets, wait, stall, inner = steps(
+    data, packets, wait, stall, inner = increments(
         (
             Counter("data_bytes", "data_limit", low, room, 4, wrong),
             Counter("packets", "packets_limit", low, room / SMALLEST_PACKET_BYTES, 1, wrong),
-            Counter("xmit_wait_ticks", "wait_limit", most=most_ticks(measured, tick)),
+            Counter("xmit_wait_ticks", "wait_limit", most=max_ticks(measured, tick)),
             Counter("stall_ns", None, most=stalled),
             Counter("internal_stall_ns", None, most=stalled),
         )

@@ -14,7 +14,7 @@ import polars as pl
 from tailback.counters.analysis.verdict import FULL_COUNTER, Verdict
 from tailback.units import counted, format_time, percent
 
-FULL: Final = 0.7
+FULL_UTILIZATION: Final = 0.7
 """Share of its rate from which a port counts as full: the same as for roots of congestion trees."""
 
 
@@ -22,7 +22,7 @@ def full_ports(verdict: Verdict) -> pl.DataFrame:
     """Ports that were full and hardly waited: where others may be waiting for, busiest first."""
     waits = pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold
     waits |= FULL_COUNTER
-    return verdict.ports.filter((pl.col("utilization") >= FULL) & ~waits).sort(
+    return verdict.ports.filter((pl.col("utilization") >= FULL_UTILIZATION) & ~waits).sort(
         "utilization", "node_name", "port", descending=[True, False, False]
     )
 
@@ -36,13 +36,15 @@ def roots(verdict: Verdict) -> str:
     full = full_ports(verdict)
     if not full.height:
         return (
-            f"no port that was read was {percent(FULL)} full without waiting itself, so the "
+            f"no port that was read was {percent(FULL_UTILIZATION)} full without waiting itself, "
+            "so the "
             "waiting begins at ports that were not read, in bursts within an interval, or at a "
             "cable that serves less than its rate"
         )
     some = ", ".join(f"{str(n)[:30]}[{p}]" for n, p in full.select("node_name", "port").rows()[:3])
     return (
-        f"{counted(full.height, 'port')} {'was' if full.height == 1 else 'were'} {percent(FULL)} "
+        f"{counted(full.height, 'port')} {'was' if full.height == 1 else 'were'} "
+        f"{percent(FULL_UTILIZATION)} "
         f"full or more without waiting, like {some}: the waiting may begin there"
     )
 

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.counters.analysis.classes import axis_of
-from tailback.counters.analysis.passes import EMBEDDED, Archive, Pass, Piece
+from tailback.counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Piece
 from tailback.counters.schema import ROUNDING, CounterError
 
 BINS_A_PERCENT: Final = 100
@@ -101,11 +101,11 @@ def _add_bins(parts: pl.LazyFrame, by: str) -> pl.LazyFrame:
     return parts.group_by(_key(by), "bin").agg(pl.col("n").sum())
 
 
-def ccdf_pass(measure: str, by: str = "axis", members: tuple[str, ...] | None = None) -> Pass:
+def ccdf_pass(measure: str, by: str = "axis", members: tuple[str, ...] | None = None) -> Aggregate:
     """What :func:`ccdf` is made of; ``members`` keeps the links of some nodes only."""
     _measure(measure)
     columns = (_key(by), MEASURES[measure][0])
-    return Pass(
+    return Aggregate(
         partial(_bins_of, measure=measure, by=by, members=members),
         partial(_add_bins, by=by),
         (*columns, "node_name") if members is not None else columns,
@@ -146,8 +146,8 @@ def ccdf(intervals: pl.LazyFrame | Archive, measure: str, by: str = "axis") -> p
     return ccdf_table(_total(intervals, ccdf_pass(measure, by)), by)
 
 
-def _total(intervals: pl.LazyFrame | Archive, one: Pass) -> pl.DataFrame:
-    return EMBEDDED.add_up(Archive.of(intervals).pieces(), [one])[0]
+def _total(intervals: pl.LazyFrame | Archive, one: Aggregate) -> pl.DataFrame:
+    return LOCAL_ENGINE.add_up(Archive.of(intervals).pieces(), [one])[0]
 
 
 def share_above(distribution: pl.DataFrame, percent: float) -> dict[str, float]:
@@ -160,10 +160,10 @@ def share_above(distribution: pl.DataFrame, percent: float) -> dict[str, float]:
 _STALLS: Final = {"credit": "stall_fraction", "inq": "internal_stall_fraction"}
 
 
-def correlation_pass(by: str = "axis") -> Pass:
+def correlation_pass(by: str = "axis") -> Aggregate:
     """What :func:`correlations` is made of: moments about means, which add up exactly."""
     columns = (_key(by), "utilization", *_STALLS.values())
-    return Pass(partial(_moments, by=by), partial(_add_moments, by=by), columns)
+    return Aggregate(partial(_moments, by=by), partial(_add_moments, by=by), columns)
 
 
 def _moments(piece: Piece, by: str) -> pl.LazyFrame:
@@ -348,11 +348,11 @@ def compare_groups(
     return comparison(_total(intervals, means_pass(measure)), members, draws=draws, seed=seed)
 
 
-def means_pass(measure: str = "credit") -> Pass:
+def means_pass(measure: str = "credit") -> Aggregate:
     """What :func:`compare_groups` is made of: sum and number of the values of each link."""
     _measure(measure)
     columns = ("node_guid", "node_name", "port", MEASURES[measure][0])
-    return Pass(partial(_sums, measure=measure), _add_sums, columns)
+    return Aggregate(partial(_sums, measure=measure), _add_sums, columns)
 
 
 _LINK: Final = ("node_guid", "node_name", "port")

@@ -43,7 +43,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Pass:
+class Aggregate:
     """One aggregate.
 
     Attributes:
@@ -60,12 +60,12 @@ class Pass:
 class Engine(Protocol):
     """Where pieces are worked on."""
 
-    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Pass]) -> list[pl.DataFrame]:
+    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces."""
         ...
 
 
-def contributions(piece: Piece, passes: Sequence[Pass]) -> list[pl.DataFrame]:
+def contributions(piece: Piece, passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
     """What a piece adds to each pass; the piece is read once.
 
     Raises:
@@ -78,7 +78,7 @@ def contributions(piece: Piece, passes: Sequence[Pass]) -> list[pl.DataFrame]:
         return _contributions(piece, passes)
 
 
-def _contributions(piece: Piece, passes: Sequence[Pass]) -> list[pl.DataFrame]:
+def _contributions(piece: Piece, passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
     if len(passes) == 1:  # nothing to share: the reader of the file may leave rows out
         return pl.collect_all([passes[0].partial(piece)])
     wanted = dict.fromkeys(name for entry in passes for name in entry.columns)
@@ -89,7 +89,9 @@ def _contributions(piece: Piece, passes: Sequence[Pass]) -> list[pl.DataFrame]:
     return pl.collect_all([entry.partial(held) for entry in passes])
 
 
-def added(parts: Iterable[Sequence[pl.DataFrame]], passes: Sequence[Pass]) -> list[pl.DataFrame]:
+def added(
+    parts: Iterable[Sequence[pl.DataFrame]], passes: Sequence[Aggregate]
+) -> list[pl.DataFrame]:
     """Contributions of several pieces, each pass added up."""
     columns = zip(*parts, strict=True)
     return pl.collect_all(
@@ -100,10 +102,10 @@ def added(parts: Iterable[Sequence[pl.DataFrame]], passes: Sequence[Pass]) -> li
     )
 
 
-class Embedded:
+class LocalEngine:
     """Works on pieces in this process, one after the other, each on all cores."""
 
-    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Pass]) -> list[pl.DataFrame]:
+    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces."""
         waiting: list[list[pl.DataFrame]] = []
         for piece in pieces:
@@ -113,7 +115,7 @@ class Embedded:
         return added(waiting, passes)
 
 
-EMBEDDED: Final = Embedded()
+LOCAL_ENGINE: Final = LocalEngine()
 
 
 Prepare = Callable[[pl.LazyFrame], pl.LazyFrame]

@@ -34,7 +34,7 @@ _PORTS: Final[dict[str, type[pl.DataType]]] = {
 
 
 @dataclass
-class Places:
+class PortInventory:
     """The ports of a fabric, as far as known.
 
     Attributes:
@@ -50,7 +50,7 @@ class Places:
     notes: list[str] = field(default_factory=list)
 
 
-def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> Places:
+def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> PortInventory:
     """The ports of a fabric, from the output of ``ibnetdiscover``.
 
     Args:
@@ -85,7 +85,7 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     ]
     addressed = pl.DataFrame(rows, schema=_PORTS, orient="row")
     ticks = {gbps: tick_of(0, gbps).tick_ns for gbps in peers["gbps"].unique()}
-    named = (
+    with_port_names = (
         table.join(peers, on="link", how="left")
         .select(
             guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32), port="port",
@@ -94,7 +94,9 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
         )
         .join(addressed, on=["name", "port"], how="anti")
     )  # fmt: skip
-    return Places(table, pl.concat([addressed, named.select(*_PORTS)]), fabric, notes)
+    return PortInventory(
+        table, pl.concat([addressed, with_port_names.select(*_PORTS)]), fabric, notes
+    )
 
 
 def _label(target: PortTarget, labels: set[str]) -> str:
@@ -105,7 +107,7 @@ def _label(target: PortTarget, labels: set[str]) -> str:
     return next((label for label in (*plain, *with_port) if label in labels), name)
 
 
-def from_run(path: Path) -> Places:
+def from_run(path: Path) -> PortInventory:
     """The ports of a simulated fabric, from a run directory; classes as ``classify`` gives them.
 
     Raises:
@@ -128,10 +130,10 @@ def from_run(path: Path) -> Places:
         port=pl.col("src_port").cast(pl.UInt16), name="src_name", peer="dst_name",
         gbps="rate_gbps", tick=pl.lit(None, pl.Float64),
     )  # fmt: skip
-    return Places(table.select(pl.col(n).cast(t) for n, t in CLASSES.items()), ports)
+    return PortInventory(table.select(pl.col(n).cast(t) for n, t in CLASSES.items()), ports)
 
 
-def name_ports(frame: pl.DataFrame, places: Places) -> tuple[pl.DataFrame, list[str]]:
+def name_ports(frame: pl.DataFrame, places: PortInventory) -> tuple[pl.DataFrame, list[str]]:
     """Give readings or intervals the names, capacities and ticks of the fabric's ports.
 
     A port is found by GUID and number, by local identifier and number, or by name and number; a
@@ -166,7 +168,7 @@ def name_ports(frame: pl.DataFrame, places: Places) -> tuple[pl.DataFrame, list[
     return out, notes
 
 
-def named(intervals: pl.LazyFrame, places: Places) -> pl.LazyFrame:
+def with_port_names(intervals: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
     """Intervals with the names and capacities of the fabric's ports, each row for itself.
 
     Args:
@@ -181,7 +183,7 @@ _KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
 """What a port is found by, and the column of the rows that tells it."""
 
 
-def _found(rows: pl.LazyFrame, places: Places) -> pl.LazyFrame:
+def _found(rows: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
     """The rows with ``_name, _gbps, _tick`` of their port in the fabric, null where unknown."""
     found = rows.with_columns(
         _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
@@ -260,7 +262,7 @@ def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     )
 
 
-def with_classes(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
+def with_classes(frame: pl.DataFrame, places: PortInventory) -> pl.DataFrame:
     """The classes of the ports of a frame: of its fabric, or of its directions where it has none.
 
     Args:

@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass, Piece
-from tailback.counters.digests import check
+from tailback.counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
+from tailback.counters.increments import RATE_TOLERANCE
 from tailback.counters.schema import CounterError, Flag, stands_at_top
-from tailback.counters.steps import POSSIBLE
+from tailback.counters.segment_digests import check
 from tailback.parquet import scan_tables
 
 FDR_TICK_NS: Final = 22.0
@@ -126,7 +126,7 @@ def archive(path: Path) -> Archive:
 
 
 def summarise(
-    readings: pl.LazyFrame | Archive, tick_ns: float = FDR_TICK_NS, engine: Engine = EMBEDDED
+    readings: pl.LazyFrame | Archive, tick_ns: float = FDR_TICK_NS, engine: Engine = LOCAL_ENGINE
 ) -> pl.DataFrame:
     """One row a round: how often and how long its port was stalled.
 
@@ -155,7 +155,7 @@ def summarise(
             out, orderly = _one_pass(_side_by_side(whole, linked), linked, tick_ns, engine)
         if not orderly:
             ordered = Archive(whole.rows.sort("round", "time_ns")).pieces(follow=True)
-            out, _ = _one_pass(ordered, linked, tick_ns, EMBEDDED)
+            out, _ = _one_pass(ordered, linked, tick_ns, LOCAL_ENGINE)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CounterError(f"readings cannot be decoded: {error}") from None
     return out
@@ -207,7 +207,7 @@ def _one_pass(
     Each piece begins with the last row of the one before, so that no interval is lost between.
     """
     columns = _COLUMNS if linked else (*_COLUMNS, "node_name")
-    one = Pass(partial(_piece, tick_ns=tick_ns), _add, columns)
+    one = Aggregate(partial(_piece, tick_ns=tick_ns), _add, columns)
     (together,) = engine.add_up(pieces, [one])
     orderly = together.filter((pl.col("starts") > 1) | (pl.col("late") > 0)).is_empty()
     out = together.with_columns(total_nonzero=pl.col("fixed") / _FIXED_POINT).sort("round")
@@ -252,7 +252,7 @@ def intervals(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     latched = (optional("flags", pl.UInt32).fill_null(0) & _LATCHED) == _LATCHED
     answer = optional("turnaround_ns", pl.UInt64).cast(pl.Float64)
     counted = pl.col("same") & ~pl.col("low") & (pl.col("stalled") >= 0) & (pl.col("length") > 0)
-    counted &= pl.col("stalled") <= POSSIBLE * pl.col("length")
+    counted &= pl.col("stalled") <= RATE_TOLERANCE * pl.col("length")
     return (
         readings.select(
             "round", "node_guid", "port",
@@ -315,7 +315,7 @@ def _add_ports(parts: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-INTERVAL_PASS: Final = Pass(
+INTERVAL_PASS: Final = Aggregate(
     _ports,
     _add_ports,
     (*_PORT, "flags", "xmit_wait_ticks", "stall_fraction", "latched_stall_ns"),
@@ -331,7 +331,7 @@ def summary_of_ports(total: pl.DataFrame) -> pl.DataFrame:
 
 
 def summarise_intervals(
-    intervals: pl.DataFrame | Archive, engine: Engine = EMBEDDED
+    intervals: pl.DataFrame | Archive, engine: Engine = LOCAL_ENGINE
 ) -> pl.DataFrame:
     """The same summary from intervals: a sweep counts every port as one round.
 

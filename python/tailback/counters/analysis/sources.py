@@ -14,14 +14,26 @@ from typing import Final
 
 import polars as pl
 
-from tailback.counters.analysis.believable import Instants, backwards, check, seen_once
 from tailback.counters.analysis.classes import CLASSES
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.passes import Archive
-from tailback.counters.analysis.places import Places, fill_ticks, name_ports, named, ticked
+from tailback.counters.analysis.places import (
+    PortInventory,
+    fill_ticks,
+    name_ports,
+    ticked,
+    with_port_names,
+)
 from tailback.counters.analysis.rounds import archive
+from tailback.counters.analysis.timestamp_checks import (
+    Instants,
+    check,
+    note_decreasing_counters,
+    note_single_readings,
+)
+from tailback.counters.increments import possible
 from tailback.counters.readers import (
-    Counters,
+    CounterData,
     collection,
     engine_run,
     merged,
@@ -30,7 +42,6 @@ from tailback.counters.readers import (
 )
 from tailback.counters.readers.model import COORDINATES
 from tailback.counters.schema import INTERVALS, CounterError, conform, stands_at_top
-from tailback.counters.steps import possible
 from tailback.counters.ticks import tick_by_rate
 from tailback.parquet import read_table, reading, scan_tables
 from tailback.run import run_folder
@@ -66,7 +77,7 @@ class Source:
     """
 
     kinds: list[str] = field(default_factory=list)
-    counters: Counters = field(default_factory=Counters)
+    counters: CounterData = field(default_factory=CounterData)
     archive: Archive | None = None
     ports: pl.DataFrame | None = None
     rounds: Archive | None = None
@@ -79,7 +90,7 @@ class Source:
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def intervals(self, places: Places, tick_ns: float | None) -> tuple[Archive, list[str]]:
+    def intervals(self, places: PortInventory, tick_ns: float | None) -> tuple[Archive, list[str]]:
         """All intervals, with the names, speeds and ticks that ``places`` knows, and notes.
 
         Args:
@@ -105,7 +116,7 @@ class Source:
             check(readings, found, self.instants)
         except CounterError as error:
             raise error.located(self.files[-1]) from None
-        more += [*seen_once(readings), *backwards(found, self.instants)]
+        more += [*note_single_readings(readings), *note_decreasing_counters(found, self.instants)]
         frame = possible(_used(pl.concat([given, found]).lazy())).collect()
         return Archive(frame.lazy()), [*notes, *more, *lost]
 
@@ -121,14 +132,14 @@ class Source:
             )  # fmt: skip
 
     def _archived(
-        self, rows: Archive, places: Places, tick_ns: float | None
+        self, rows: Archive, places: PortInventory, tick_ns: float | None
     ) -> tuple[Archive, list[str]]:
         """The intervals of an archive, or of a collection, which names its ports by GUID."""
         notes: list[str] = []
         if self.ports is not None:
             _, notes = name_ports(conform(INTERVALS, self.ports), places)
             if not places.ports.is_empty():
-                rows = rows.then(partial(named, places=places))
+                rows = rows.then(partial(with_port_names, places=places))
             rows = rows.then(_with_bounds)
         if tick_ns is not None:
             rows = rows.then(partial(ticked, tick_ns=tick_ns))

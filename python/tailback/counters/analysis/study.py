@@ -12,18 +12,18 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.counters.analysis import classes as port_classes
-from tailback.counters.analysis import links, rounds, tables_002
+from tailback.counters.analysis import links, rounds, yellowstone_tables
 from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
 from tailback.counters.analysis.instants import (
+    congested_rows_pass,
     hot_links_pass,
-    hot_pass,
     slices,
     worst_pass,
 )
 from tailback.counters.analysis.links import Comparison
-from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass
+from tailback.counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine
 from tailback.fabric.model import Fabric
-from tailback.run import fresh_directory
+from tailback.run import AtomicDirectory
 
 
 @dataclass
@@ -59,7 +59,7 @@ def infiniband(
     *,
     tick_ns: float = rounds.FDR_TICK_NS,
     title: str = "",
-    engine: Engine = EMBEDDED,
+    engine: Engine = LOCAL_ENGINE,
 ) -> Study:
     """The study of Alali et al.: Tables I to III and what Figures 4 to 7 need.
 
@@ -74,12 +74,12 @@ def infiniband(
     readings = Archive.of(readings).rows
     summary, notes = port_classes.attach(summary, classes)
     tables = {
-        "table_i": tables_002.table_i(summary),
-        "table_ii": tables_002.table_ii(summary),
-        "table_iii": tables_002.table_iii(readings, summary, tick_ns),
-        "figure_5": tables_002.zero_shares(summary),
-        "figure_6": tables_002.boxes(summary, "maximum"),
-        "figure_7": tables_002.boxes(summary, "average"),
+        "table_i": yellowstone_tables.table_i(summary),
+        "table_ii": yellowstone_tables.table_ii(summary),
+        "table_iii": yellowstone_tables.table_iii(readings, summary, tick_ns),
+        "figure_5": yellowstone_tables.zero_shares(summary),
+        "figure_6": yellowstone_tables.boxes(summary, "maximum"),
+        "figure_7": yellowstone_tables.boxes(summary, "average"),
     }
     left_out = int(summary["left_out"].sum())
     if left_out:
@@ -94,7 +94,7 @@ def sweep(
     *,
     threshold: float = 40.0,
     title: str = "",
-    engine: Engine = EMBEDDED,
+    engine: Engine = LOCAL_ENGINE,
 ) -> Study:
     """Both studies' views of a sweep or a simulation: every port is one round.
 
@@ -116,11 +116,11 @@ def sweep(
     totals = dict(zip(passes, engine.add_up(known.pieces(), list(passes.values())), strict=True))
     summary, notes = port_classes.attach(rounds.summary_of_ports(totals["ports"]), classes)
     tables = {
-        "table_i": tables_002.table_i(summary),
-        "table_ii": tables_002.table_ii(summary),
-        "figure_5": tables_002.zero_shares(summary),
-        "figure_6": tables_002.boxes(summary, "maximum"),
-        "figure_7": tables_002.boxes(summary, "average"),
+        "table_i": yellowstone_tables.table_i(summary),
+        "table_ii": yellowstone_tables.table_ii(summary),
+        "figure_5": yellowstone_tables.zero_shares(summary),
+        "figure_6": yellowstone_tables.boxes(summary, "maximum"),
+        "figure_7": yellowstone_tables.boxes(summary, "average"),
         "correlations": links.correlation_table(totals["correlations"], "category"),
     }
     for measure in links.MEASURES:
@@ -147,8 +147,8 @@ def torus(
     threshold: float = 40.0,
     seed: int = 1,
     title: str = "",
-    more: Mapping[str, Pass] | None = None,
-    engine: Engine = EMBEDDED,
+    more: Mapping[str, Aggregate] | None = None,
+    engine: Engine = LOCAL_ENGINE,
 ) -> Study:
     """The study of Jha et al.: distributions, Table I, I/O links, evolution graph, one slice.
 
@@ -171,7 +171,7 @@ def torus(
         passes["means"] = links.means_pass()
         passes |= {f"ccdf_{m}_io": links.ccdf_pass(m, members=members) for m in ("credit", "inq")}
     if coordinates.height:
-        passes["hot"] = hot_pass(direction, threshold)
+        passes["hot"] = congested_rows_pass(direction, threshold)
     passes |= {f"more_{name}": one for name, one in (more or {}).items()}
     pieces = archive.pieces()
     totals = dict(zip(passes, engine.add_up(pieces, list(passes.values())), strict=True))
@@ -259,7 +259,7 @@ def write(
     from tailback.counters.analysis.dot import dot_text
     from tailback.counters.analysis.figures import COUNTER_FIGURES, draw, render
 
-    with fresh_directory(path, force=force) as folder:
+    with AtomicDirectory(path, force=force) as folder:
         for name, frame in study.tables.items():
             frame.write_parquet(folder / f"{name}.parquet")
             if csv:

@@ -10,8 +10,8 @@ import polars as pl
 
 from tailback.counters.analysis import rounds, study, verdict
 from tailback.counters.analysis.evolution_run import is_torus, torus_coordinates, torus_rows
-from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine
-from tailback.counters.analysis.places import Places, with_classes
+from tailback.counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
+from tailback.counters.analysis.places import PortInventory, with_classes
 from tailback.counters.analysis.sources import Source
 from tailback.counters.analysis.study import Study
 from tailback.counters.analysis.verdict import Verdict
@@ -23,7 +23,7 @@ EVOLUTION_PERCENT = 40.0
 
 
 @dataclass(frozen=True)
-class Choices:
+class AnalysisOptions:
     """What the user says about the analysis.
 
     Attributes:
@@ -37,8 +37,8 @@ class Choices:
     io: str | None = None
 
 
-def survey(
-    source: Source, places: Places, chosen: Choices, engine: Engine = EMBEDDED
+def analyse(
+    source: Source, places: PortInventory, chosen: AnalysisOptions, engine: Engine = LOCAL_ENGINE
 ) -> tuple[Study, Verdict]:
     """Make the study that fits the counters, and say what they alone can say.
 
@@ -65,7 +65,7 @@ def survey(
 
 
 def _survey(
-    source: Source, places: Places, chosen: Choices, engine: Engine
+    source: Source, places: PortInventory, chosen: AnalysisOptions, engine: Engine
 ) -> tuple[Study, Verdict]:
     notes = [*source.notes, *places.notes]
     if source.rounds is not None:
@@ -76,7 +76,7 @@ def _survey(
         found, ports, classes = _intervals(intervals, source, places, chosen, engine)
     if any("none of the fabric's" in note for note in notes):
         found.notes = [note for note in found.notes if "the fabric does not have" not in note]
-    judged = verdict.judge(
+    judged = verdict.assess(
         ports, classes, threshold=chosen.threshold, unknown=source.unknown,
         notes=list(dict.fromkeys([*notes, *found.notes])),
     )  # fmt: skip
@@ -85,7 +85,11 @@ def _survey(
 
 
 def _rounds(
-    readings: Archive, source: Source, places: Places, chosen: Choices, engine: Engine
+    readings: Archive,
+    source: Source,
+    places: PortInventory,
+    chosen: AnalysisOptions,
+    engine: Engine,
 ) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
     _refuse_io(chosen)
     classes = places.classes
@@ -96,7 +100,7 @@ def _rounds(
         readings = readings.then(partial(_ticked, tick_ns=chosen.tick_ns))
     found = study.infiniband(readings, classes, title=", ".join(source.kinds), engine=engine)
     summary = pl.DataFrame(schema=rounds.ROUNDS) if found.rounds is None else found.rounds
-    ports = verdict.of_rounds(summary)
+    ports = verdict.from_rounds(summary)
     if source.archive is not None:
         intervals, _ = source.intervals(places, None)
         ports = verdict.with_use(ports, verdict.by_port(intervals, engine))
@@ -108,7 +112,11 @@ def _ticked(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
 
 
 def _intervals(
-    intervals: Archive, source: Source, places: Places, chosen: Choices, engine: Engine
+    intervals: Archive,
+    source: Source,
+    places: PortInventory,
+    chosen: AnalysisOptions,
+    engine: Engine,
 ) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
     """The torus study for counters of a torus, the sweep for all others."""
     ports = verdict.by_port(intervals, engine)
@@ -155,7 +163,7 @@ def _torus(
     return None
 
 
-def _refuse_io(chosen: Choices) -> None:
+def _refuse_io(chosen: AnalysisOptions) -> None:
     if chosen.io is not None:
         raise CounterError(
             f"{chosen.io!r} says which routers of a torus are for I/O, and these counters are of "

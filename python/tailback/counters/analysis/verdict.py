@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from tailback.counters.analysis.classes import attach
-from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass, Piece
+from tailback.counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.counters.schema import Flag, lost_gbps, stands_at_top
 from tailback.units import counted
 
@@ -113,7 +113,7 @@ def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-PORT_PASS: Final = Pass(
+PORT_PASS: Final = Aggregate(
     _sums,
     _add,
     (
@@ -172,7 +172,7 @@ def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = EMBEDDED) -> pl.DataFrame:
+def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) -> pl.DataFrame:
     """What each port did over all of its intervals.
 
     Args:
@@ -233,7 +233,7 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
+def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
     """The table of :func:`by_port` from a summary of rounds, as far as that tells it.
 
     Args:
@@ -283,10 +283,10 @@ def of_rounds(summary: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
-    """The table of :func:`of_rounds` with what bytes, speeds and times of its intervals tell.
+    """The table of :func:`from_rounds` with what bytes, speeds and times of its intervals tell.
 
     Args:
-        ports: From :func:`of_rounds`.
+        ports: From :func:`from_rounds`.
         looked_at: From :func:`by_port`, of the intervals of the same rounds; a port is found by its
             GUID and number.
 
@@ -310,7 +310,7 @@ def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
     return _with_lost(out).select(ports.columns)
 
 
-def judge(
+def assess(
     ports: pl.DataFrame,
     classes: pl.DataFrame,
     *,
@@ -321,7 +321,7 @@ def judge(
     """Say what port counters alone can say.
 
     Args:
-        ports: From :func:`by_port` or :func:`of_rounds`.
+        ports: From :func:`by_port` or :func:`from_rounds`.
         classes: From ``classes.classify`` or ``places.with_classes``.
         threshold: From which share of its time a port counts as stalling, 0–1.
         unknown: Columns of the sources that were not used.

@@ -8,23 +8,23 @@ and ``endpoint`` show it to those who watch.
 
 from __future__ import annotations
 
-from tailback.counters.collect.board import Board
 from tailback.counters.collect.endpoint import Endpoint
-from tailback.counters.collect.exchange import Exchange
+from tailback.counters.collect.exchange import MadExchange
+from tailback.counters.collect.metrics_board import MetricsBoard
 from tailback.counters.collect.rounds import RoundPlan
-from tailback.counters.collect.session import Session, Settings, Summary
+from tailback.counters.collect.session import CollectorSession, CollectorSettings, SessionSummary
 from tailback.counters.collect.store import Collection
 from tailback.counters.collect.umad import MadPort, UmadPort
 
 __all__ = [
-    "Board",
     "Collection",
+    "CollectorSession",
+    "CollectorSettings",
     "Endpoint",
-    "Exchange",
+    "MadExchange",
     "MadPort",
+    "MetricsBoard",
     "RoundPlan",
-    "Session",
-    "Settings",
-    "Summary",
+    "SessionSummary",
     "UmadPort",
 ]

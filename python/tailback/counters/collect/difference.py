@@ -1,4 +1,4 @@
-"""Differences of the collector's own rows, by the rule of :mod:`tailback.counters.steps`."""
+"""Differences of the collector's own rows, by the rule of :mod:`tailback.counters.increments`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.counters.collect.readings import SOURCE, WORD_BYTES, Rows, TargetTable
-from tailback.counters.schema import INTERVALS, Flag, conform
-from tailback.counters.steps import (
+from tailback.counters.increments import (
     SMALLEST_PACKET_BYTES,
     Counter,
-    most_bytes,
-    most_ticks,
-    steps,
+    increments,
+    max_bytes,
+    max_ticks,
 )
+from tailback.counters.schema import INTERVALS, Flag, conform
 
 _COUNTERS: Final = ("words", "packets", "wait")
 
 
 @dataclass(frozen=True)
-class Steps:
+class IntervalColumns:
     """Intervals, one entry for each pair of readings.
 
     Attributes:
@@ -44,7 +44,7 @@ class Steps:
     unknown: dict[str, NDArray[np.bool_]]
 
 
-def difference(before: Rows, after: Rows, table: TargetTable) -> Steps:
+def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns:
     """Difference pairs of readings, each pair of one target.
 
     Args:
@@ -66,13 +66,13 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> Steps:
         }
     )
     interval = pl.col("interval_ns")
-    room = most_bytes(interval, pl.col("gbps").fill_nan(None))
+    room = max_bytes(interval, pl.col("gbps").fill_nan(None))
     low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
-    made = steps(
+    made = increments(
         (
             Counter("words", "data_top", low, room / WORD_BYTES, 1, wrong),
             Counter("packets", "data_top", low, room / SMALLEST_PACKET_BYTES, 1, wrong),
-            Counter("wait", "wait_top", most=most_ticks(interval, pl.col("tick_ns"))),
+            Counter("wait", "wait_top", most=max_ticks(interval, pl.col("tick_ns"))),
         ),
         lambda name: pl.col(f"{name}_before"),
     )
@@ -85,19 +85,19 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> Steps:
     words, packets, ticks = (out[name].fill_null(0).to_numpy() for name in _COUNTERS)
     kept = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER | Flag.RATE_CHANGED)
     flags = kept | out["earned"].to_numpy()
-    return Steps(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, unknown)
+    return IntervalColumns(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, unknown)
 
 
 def stall_fraction(
-    steps: Steps, targets: NDArray[np.uint32], table: TargetTable
+    increments: IntervalColumns, targets: NDArray[np.uint32], table: TargetTable
 ) -> NDArray[np.float64]:
     """Share of each interval with data and no credit (002, equation 3); NaN where not counted.
 
     It may pass 1 by the error of the readings' instants, as 002 explains with its table III.
     """
-    stall = steps.ticks.astype(np.float64) * table.tick_ns[targets]
-    share = stall / np.maximum(steps.interval_ns, 1)
-    share[((steps.flags & int(Flag.NO_COUNTER)) != 0) | steps.unknown["wait"]] = np.nan
+    stall = increments.ticks.astype(np.float64) * table.tick_ns[targets]
+    share = stall / np.maximum(increments.interval_ns, 1)
+    share[((increments.flags & int(Flag.NO_COUNTER)) != 0) | increments.unknown["wait"]] = np.nan
     return np.asarray(share, np.float64)
 
 

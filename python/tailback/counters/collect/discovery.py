@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tailback.counters.collect import mad as mads
-from tailback.counters.collect.exchange import Exchange, Reply, Request
+from tailback.counters.collect.exchange import MadExchange, Reply, Request
 from tailback.counters.collect.subnet import PortTarget, Subnet, target_ticks, unnamed
 from tailback.counters.schema import CounterError
 
-Place = tuple[int, int]
+PortKey = tuple[int, int]
 """A port as (GUID of the device, port number)."""
 
 
@@ -33,14 +33,14 @@ class _Device:
 class _Walk:
     """State of one discovery."""
 
-    exchange: Exchange
+    exchange: MadExchange
     devices: dict[int, _Device] = field(default_factory=dict)
-    peer: dict[Place, Place] = field(default_factory=dict)
+    peer: dict[PortKey, PortKey] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
-    silent: set[Place] = field(default_factory=set)
+    silent: set[PortKey] = field(default_factory=set)
     blind: bool = False
 
-    def ask(self, path: bytes, attribute: int, modifier: int, tag: tuple[str, Place]) -> None:
+    def ask(self, path: bytes, attribute: int, modifier: int, tag: tuple[str, PortKey]) -> None:
         # The limit of requests on the way is kept by device, and a path leads to one device only.
         datagram = mads.directed_get(path, attribute, modifier)
         self.exchange.submit(
@@ -61,14 +61,14 @@ class _Walk:
         else:
             self._port(mads.port_info(reply.mad), place)
 
-    def _lost(self, what: str, place: Place, problem: str) -> tuple[str, str]:
+    def _lost(self, what: str, place: PortKey, problem: str) -> tuple[str, str]:
         guid, port = place
         near = self.devices.get(guid)
         where = (near.name or f"0x{guid:016x}") if near else "this machine"
         asked = {"node": "the device behind it", "name": "its name", "port": "its state"}[what]
         return where, f"port {port}: {asked} is not known: {problem}"
 
-    def _node(self, info: mads.NodeInfo, came_from: Place, reply: Reply) -> None:
+    def _node(self, info: mads.NodeInfo, came_from: PortKey, reply: Reply) -> None:
         guid, here = info.guid, (info.guid, info.local_port)
         if came_from[1]:
             self.peer[came_from] = here
@@ -86,7 +86,7 @@ class _Walk:
             for port in range(info.ports + 1):
                 self.ask(path, mads.PORT_INFO, port, ("port", (guid, port)))
 
-    def _port(self, info: mads.PortInfo, place: Place) -> None:
+    def _port(self, info: mads.PortInfo, place: PortKey) -> None:
         guid, port = place
         device = self.devices[guid]
         device.ports[port] = info
@@ -102,7 +102,7 @@ class _Walk:
         self.ask(device.path + bytes([port]), mads.NODE_INFO, 0, ("node", place))
 
 
-def discover(exchange: Exchange, *, hosts: bool = True, tick_ns: float | None = None) -> Subnet:
+def discover(exchange: MadExchange, *, hosts: bool = True, tick_ns: float | None = None) -> Subnet:
     """Find every port that is up.
 
     Args:

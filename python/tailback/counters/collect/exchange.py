@@ -3,7 +3,8 @@
 Each request belongs to a node. At most ``window`` requests are on the way in all and ``per_node``
 to one node, as performance agents are slow and drop what they cannot queue. A request is repeated
 after a time-out; a node that does not answer two requests in a row is *given up*: what is left for
-it fails at once, until :meth:`Exchange.forgive`, after which one request tries it again.
+it fails at once, until :meth:`MadExchange.reset_unresponsive`, after which one request tries it
+again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final
 from tailback.counters.collect import mad as mads
 from tailback.counters.collect.umad import MadPort
 
-STRIKES: Final = 2
+MAX_TIMEOUTS: Final = 2
 """Unanswered requests in a row after which a node is given up."""
 
 _KERNEL_SLACK_NS: Final = 50_000_000
@@ -76,7 +77,7 @@ class Reply:
 
 
 @dataclass
-class Totals:
+class ExchangeStatistics:
     """What an exchange did since it was made."""
 
     sent: int = 0
@@ -86,7 +87,7 @@ class Totals:
     failed: Counter[str] = field(default_factory=Counter)
 
 
-class Exchange:
+class MadExchange:
     """Sends requests and returns what becomes of them, in any order.
 
     Args:
@@ -110,7 +111,7 @@ class Exchange:
         rate: float | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.totals = Totals()
+        self.totals = ExchangeStatistics()
         self._port = port
         self._window = window
         self._per_node = per_node
@@ -133,18 +134,18 @@ class Exchange:
         return bool(self._flying or self._waiting or self._held)
 
     @property
-    def given_up(self) -> list[Any]:
+    def unresponsive_nodes(self) -> list[Any]:
         """Nodes that are asked nothing at present."""
-        return [node for node, strikes in self._strikes.items() if strikes >= STRIKES]
+        return [node for node, strikes in self._strikes.items() if strikes >= MAX_TIMEOUTS]
 
     def submit(self, request: Request) -> None:
         """Queue a request."""
         self._waiting.append(request)
 
-    def forgive(self) -> None:
+    def reset_unresponsive(self) -> None:
         """Try the nodes that were given up again, with one request each to begin with."""
-        for node in self.given_up:
-            self._strikes[node] = STRIKES - 1
+        for node in self.unresponsive_nodes:
+            self._strikes[node] = MAX_TIMEOUTS - 1
 
     def results(self) -> Iterator[Reply]:
         """Yield replies until nothing is left; requests may be submitted meanwhile."""
@@ -188,7 +189,7 @@ class Exchange:
             request = self._waiting.popleft()
             node = request.node
             strikes = self._strikes.get(node, 0)
-            if strikes >= STRIKES:
+            if strikes >= MAX_TIMEOUTS:
                 done.append(self._failed(request, "given up"))
                 continue
             load = self._load.get(node, 0)
@@ -252,7 +253,7 @@ class Exchange:
 
     def _unanswered(self, request: Request, done: list[Reply]) -> None:
         strikes = self._strikes.get(request.node, 0)
-        if request.attempts <= self._retries and strikes < STRIKES:
+        if request.attempts <= self._retries and strikes < MAX_TIMEOUTS:
             self.totals.repeated += 1
             self._waiting.appendleft(request)
             return
@@ -268,7 +269,7 @@ class Exchange:
         held = self._held.get(node)
         if not held:
             return
-        if self._strikes.get(node, 0) >= STRIKES:
+        if self._strikes.get(node, 0) >= MAX_TIMEOUTS:
             self._waiting.extendleft(reversed(held))
             held.clear()
         else:

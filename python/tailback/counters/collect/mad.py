@@ -130,7 +130,7 @@ def capability(mad: bytes | memoryview) -> Capability:
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class PortCounterValues:
     """Counters of one port; ``data_words`` are the 4-octet words the wire counts in."""
 
     data_words: int
@@ -138,19 +138,19 @@ class Counters:
     xmit_wait: int
 
 
-def port_counters(mad: bytes | memoryview) -> Counters:
+def port_counters(mad: bytes | memoryview) -> PortCounterValues:
     """Read the answer to PortCounters: 32 bits each, which stop at all ones (IBA 16.1.3.5)."""
     words, _, packets, _, wait = _PORT_COUNTERS.unpack_from(mad, DATA + 24)
-    return Counters(words, packets, wait)
+    return PortCounterValues(words, packets, wait)
 
 
-def port_counters_extended(mad: bytes | memoryview) -> Counters:
+def port_counters_extended(mad: bytes | memoryview) -> PortCounterValues:
     """Read the answer to PortCountersExtended: 64 bits each (IBA 16.1.4.11).
 
     ``xmit_wait`` means something only where :attr:`Capability.extended_wait` is announced.
     """
     words, _, packets, _ = _EXTENDED.unpack_from(mad, DATA + 8)
-    return Counters(words, packets, int.from_bytes(mad[DATA + 168 : DATA + 176], "big"))
+    return PortCounterValues(words, packets, int.from_bytes(mad[DATA + 168 : DATA + 176], "big"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.counters.collect import mad as mads
-from tailback.counters.collect.exchange import Exchange, Reply, Request
+from tailback.counters.collect.exchange import MadExchange, Reply, Request
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import READINGS, Flag, conform
 
@@ -106,14 +106,14 @@ class PortReader:
     def __init__(
         self,
         targets: Sequence[PortTarget],
-        exchange: Exchange,
+        exchange: MadExchange,
         offset_ns: int,
         unbroken: Container[tuple[int, int]] = (),
     ) -> None:
         self.targets = targets
         self._exchange = exchange
         self._offset_ns = offset_ns
-        self._partial: dict[int, tuple[mads.Counters, Reply, bool] | str] = {}
+        self._partial: dict[int, tuple[mads.PortCounterValues, Reply, bool] | str] = {}
         # The reading that follows one that failed spans a gap; so does a session's first.
         self._missed = [(target.guid, target.port) not in unbroken for target in targets]
 
@@ -150,7 +150,7 @@ class PortReader:
         target = self.targets[index]
         mad = reply.mad
         if mad is None:
-            found: mads.Counters | None = None
+            found: mads.PortCounterValues | None = None
         else:
             found = mads.port_counters_extended(mad) if wide else mads.port_counters(mad)
         if target.extended and not target.extended_wait:
@@ -172,7 +172,7 @@ class PortReader:
         return problem
 
     def _row(
-        self, index: int, round_number: int, data: mads.Counters, wait: int, reply: Reply
+        self, index: int, round_number: int, data: mads.PortCounterValues, wait: int, reply: Reply
     ) -> tuple[int, ...]:
         target = self.targets[index]
         flags = int(Flag.GAP) if self._missed[index] else 0

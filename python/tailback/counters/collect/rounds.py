@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from tailback.counters.collect import mad as mads
-from tailback.counters.collect.exchange import Exchange, Reply, Request
+from tailback.counters.collect.exchange import MadExchange, Reply, Request
 from tailback.counters.collect.readings import PortReader
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.collect.sweep import Fail, Take
@@ -48,14 +48,14 @@ class RoundPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SendRequest:
     """A drawer's wish to send a request and be handed its reply."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadAt:
     """A drawer's wish to read a target at an instant of the monotonic clock."""
 
     index: int
@@ -63,11 +63,11 @@ class Read:
     number: int
 
 
-Drawer = Generator[Ask | Read | int, Reply | None, None]
+RoundReader = Generator[SendRequest | ReadAt | int, Reply | None, None]
 """Yields what it wants next, or an instant to be woken at."""
 
 
-class Rounds:
+class RoundScheduler:
     """Runs the drawers.
 
     Args:
@@ -86,7 +86,7 @@ class Rounds:
         self,
         plan: RoundPlan,
         reader: PortReader,
-        exchange: Exchange,
+        exchange: MadExchange,
         take: Take,
         fail: Fail,
         first: int = 1,
@@ -103,7 +103,7 @@ class Rounds:
         self._untold, self._silent = untold, set() if silent is None else silent
         self._sets = disjoint_sets(reader.targets, plan.sets, plan.seed)
         self._due: list[tuple[int, int]] = []
-        self._wish: dict[int, Read] = {}
+        self._wish: dict[int, ReadAt] = {}
         self._asked: dict[int, int] = {}
 
     def run(self, stopped: Callable[[], bool]) -> None:
@@ -126,7 +126,7 @@ class Rounds:
             for reply in self._exchange.step(max(0, min(50, until // 1_000_000))):
                 self._hand_out(reply, drawers, live)
 
-    def _hand_out(self, reply: Reply, drawers: list[Drawer], live: set[int]) -> None:
+    def _hand_out(self, reply: Reply, drawers: list[RoundReader], live: set[int]) -> None:
         tag = reply.request.tag
         if isinstance(tag, int):
             self._resume(tag, drawers, live, reply)
@@ -142,17 +142,17 @@ class Rounds:
         self._resume(self._asked.pop(index), drawers, live, None)
 
     def _resume(
-        self, number: int, drawers: list[Drawer], live: set[int], reply: Reply | None
+        self, number: int, drawers: list[RoundReader], live: set[int], reply: Reply | None
     ) -> None:
         try:
             wish = drawers[number].send(reply)
         except StopIteration:
             live.discard(number)
             return
-        if isinstance(wish, Ask):
+        if isinstance(wish, SendRequest):
             wish.request.tag = number
             self._exchange.submit(wish.request)
-        elif isinstance(wish, Read):
+        elif isinstance(wish, ReadAt):
             self._wish[number] = wish
             heapq.heappush(self._due, (wish.at_ns, number))
         else:
@@ -160,13 +160,13 @@ class Rounds:
 
     def _drawer(
         self, set_number: int, devices: list[list[int]], stopped: Callable[[], bool]
-    ) -> Drawer:
+    ) -> RoundReader:
         draw = random.Random(f"{self.plan.seed}/rounds/{set_number}")
         while not stopped() and not self._enough():
             index = draw.choice(draw.choice(devices))
             target = self._reader.targets[index]
             if target.guid in self._silent:
-                self._exchange.forgive()
+                self._exchange.reset_unresponsive()
             else:
                 problem = self._down((yield _state_of(target)), target)
                 if problem:
@@ -179,7 +179,7 @@ class Rounds:
             self.next_number += 1
             self.begun += 1
             if self.plan.reset:
-                reply = yield Ask(
+                reply = yield SendRequest(
                     Request(
                         target.lid,
                         mads.CLASS_PERFORMANCE,
@@ -193,7 +193,7 @@ class Rounds:
             for _ in range(self.plan.reads):
                 if stopped():
                     return
-                yield Read(index, at, number)
+                yield ReadAt(index, at, number)
                 # As 002 does: the pause begins when a reading is complete.
                 at = self._clock() + self.plan.spacing_ns
 
@@ -203,7 +203,7 @@ class Rounds:
         if mad is not None and mads.port_info(mad).active:
             return ""
         # Silence here says nothing of the performance agent of the device.
-        self._exchange.forgive()
+        self._exchange.reset_unresponsive()
         if mad is not None:
             return "not active"
         if self._untold is None:
@@ -217,10 +217,10 @@ class Rounds:
         return self.plan.rounds is not None and self.begun >= self.plan.rounds
 
 
-def _state_of(target: PortTarget) -> Ask:
+def _state_of(target: PortTarget) -> SendRequest:
     """The question whether a port is up."""
     mad = mads.lid_routed_get(mads.PORT_INFO, target.port)
-    return Ask(Request(target.lid, mads.CLASS_LID_ROUTED, target.lid, mad))
+    return SendRequest(Request(target.lid, mads.CLASS_LID_ROUTED, target.lid, mad))
 
 
 def disjoint_sets(

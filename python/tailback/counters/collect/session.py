@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tailback.counters.collect.board import Board
 from tailback.counters.collect.discovery import discover
-from tailback.counters.collect.exchange import Exchange
+from tailback.counters.collect.exchange import MadExchange
 from tailback.counters.collect.fabric_file import read_targets
 from tailback.counters.collect.journal import Journal
+from tailback.counters.collect.metrics_board import MetricsBoard
 from tailback.counters.collect.readings import RAW, PortReader
-from tailback.counters.collect.rounds import RoundPlan, Rounds
+from tailback.counters.collect.rounds import RoundPlan, RoundScheduler
 from tailback.counters.collect.segments import DiskFullError
 from tailback.counters.collect.store import Collection
 from tailback.counters.collect.subnet import PortTarget, Subnet, keep_unseen, survey
@@ -38,7 +38,7 @@ _LINES_PER_SWEEP: Final = 5
 
 
 @dataclass(frozen=True)
-class Settings:
+class CollectorSettings:
     """What to collect and how.
 
     Attributes:
@@ -65,7 +65,7 @@ class Settings:
 
 
 @dataclass
-class Summary:
+class SessionSummary:
     """What a session did.
 
     Attributes:
@@ -107,7 +107,7 @@ class Summary:
         return self.cpu_seconds / self.seconds if self.seconds else 0.0
 
 
-class Session:
+class CollectorSession:
     """Collects until its plan is done or :meth:`stop` is called (from a signal handler, say).
 
     Args:
@@ -122,17 +122,17 @@ class Session:
 
     def __init__(
         self,
-        settings: Settings,
-        exchange: Exchange,
+        settings: CollectorSettings,
+        exchange: MadExchange,
         collection: Collection,
-        board: Board,
+        board: MetricsBoard,
         log: Callable[[str], None] = lambda line: None,
         clock: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings = settings
         self._clock, self._sleep = clock, sleep
-        self.summary = Summary()
+        self.summary = SessionSummary()
         self._exchange, self._collection = exchange, collection
         self._board, self._log = board, log
         self._stop = self._rediscover = self._unsynced = False
@@ -160,7 +160,7 @@ class Session:
         """Look for changes of the subnet at the next opportunity; safe in a signal handler."""
         self._rediscover = True
 
-    def run(self) -> Summary:
+    def run(self) -> SessionSummary:
         """Collect; returns what was done.
 
         Raises:
@@ -246,7 +246,7 @@ class Session:
             turn = RoundPlan(
                 plan.sets, plan.reads, plan.spacing_ns, plan.reset, plan.seed + number - 1, left
             )
-            rounds = Rounds(
+            rounds = RoundScheduler(
                 turn, reader, self._exchange, self._take, self._fail, number,
                 clock=self._clock,
                 untold=None if self.settings.fabric is None else self._untold,
@@ -320,7 +320,7 @@ class Session:
 
     def _report_lost(self) -> None:
         """Keep what failed since the last time; log a device when it begins to fail and ends to."""
-        self._board.unreachable = len(self._exchange.given_up)
+        self._board.unreachable = len(self._exchange.unresponsive_nodes)
         new: dict[str, list[str]] = {}
         failed_now: Counter[str] = Counter()
         for (name, problem), count in self._lost.most_common():
@@ -373,7 +373,7 @@ class Session:
         self._rediscover = False
         self._silent.clear()
         self._found_ns = self._clock()
-        self._exchange.forgive()
+        self._exchange.reset_unresponsive()
         try:
             subnet = self._ask_for_ports()
         except TailbackError as error:

@@ -40,8 +40,8 @@ from tailback.counters.collect.segments import (
     read_segment,
 )
 from tailback.counters.collect.subnet import PortTarget
-from tailback.counters.digests import FOLDER, check, digests_of
 from tailback.counters.schema import CounterError, Flag
+from tailback.counters.segment_digests import FOLDER, check, digests_of
 from tailback.parquet import reading, scan_tables
 
 FORMAT: Final = 1

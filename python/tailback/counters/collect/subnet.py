@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tailback.counters.collect import mad as mads
-from tailback.counters.collect.exchange import Exchange, Request
+from tailback.counters.collect.exchange import MadExchange, Request
 from tailback.counters.ticks import tick_of
 
 
@@ -125,7 +125,7 @@ def unnamed(guid: int) -> str:
     return f"0x{guid:016x}"
 
 
-def survey(exchange: Exchange, subnet: Subnet, known: Sequence[PortTarget] = ()) -> Subnet:
+def survey(exchange: MadExchange, subnet: Subnet, known: Sequence[PortTarget] = ()) -> Subnet:
     """Ask every performance agent once what it can.
 
     An agent that answers that it cannot is left out. One that does not answer keeps what is known

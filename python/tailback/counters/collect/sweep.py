@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tailback.counters.collect.exchange import Exchange
+from tailback.counters.collect.exchange import MadExchange
 from tailback.counters.collect.readings import PortReader
 from tailback.counters.collect.subnet import PortTarget
 
@@ -31,7 +31,7 @@ def spread(targets: Sequence[PortTarget]) -> list[int]:
 
 def sweep(
     reader: PortReader,
-    exchange: Exchange,
+    exchange: MadExchange,
     order: Sequence[int],
     take: Take,
     fail: Fail,
@@ -50,7 +50,7 @@ def sweep(
     Returns:
         The number of readings taken.
     """
-    exchange.forgive()
+    exchange.reset_unresponsive()
     taken = 0
     ahead = iter(order)
     left = True

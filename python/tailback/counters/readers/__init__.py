@@ -19,7 +19,7 @@ from tailback.counters.readers import (
     perfquery,
     sysfs,
 )
-from tailback.counters.readers.model import Counters, Reader, merged, unreadable
+from tailback.counters.readers.model import CounterData, Reader, merged, unreadable
 from tailback.counters.schema import CounterError
 from tailback.registry import Registry
 
@@ -33,7 +33,9 @@ READERS.register("perfquery")(perfquery)
 READERS.register("sysfs")(sysfs)
 
 
-def read_counters(path: Path, format: str | None = None, *, time_ns: int | None = None) -> Counters:
+def read_counters(
+    path: Path, format: str | None = None, *, time_ns: int | None = None
+) -> CounterData:
     """Read port counters.
 
     Args:
@@ -91,11 +93,19 @@ def reader_of(path: Path, format: str | None = None) -> Reader:
     return entry.part if entry is not None else READERS[str(format)]
 
 
-def read_series(paths: Sequence[Path], format: str | None = None) -> Counters:
+def read_series(paths: Sequence[Path], format: str | None = None) -> CounterData:
     """Read several sources as one, for example one perfquery output an instant."""
     if not paths:
         raise CounterError("no file to read", remedy="give at least one")
     return merged([read_counters(path, format) for path in paths])
 
 
-__all__ = ["READERS", "Counters", "Reader", "merged", "read_counters", "read_series", "reader_of"]
+__all__ = [
+    "READERS",
+    "CounterData",
+    "Reader",
+    "merged",
+    "read_counters",
+    "read_series",
+    "reader_of",
+]

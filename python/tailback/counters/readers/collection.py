@@ -11,9 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
-from tailback.counters.digests import check, unchecked
-from tailback.counters.readers.model import Counters
+from tailback.counters.readers.model import CounterData
 from tailback.counters.schema import INTERVALS, CounterError, conform
+from tailback.counters.segment_digests import check, unchecked
 from tailback.parquet import read_table, scan_tables
 from tailback.units import counted
 
@@ -27,7 +27,7 @@ def sniff(path: Path) -> bool:
     return path.is_dir() and (path / "collection.json").is_file()
 
 
-def read(path: Path, *, time_ns: int | None = None) -> Counters:
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """Read a collection.
 
     Args:
@@ -53,7 +53,7 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
             raise CounterError(f"damaged: {error}", file=file, remedy=_ASIDE) from None
         except CounterError as error:
             raise error.located(file) from None
-    out = Counters(notes=notes(path))
+    out = CounterData(notes=notes(path))
     if parts:
         out.intervals = pl.concat(parts)
     return out

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tailback.counters.readers.model import Counters
+from tailback.counters.readers.model import CounterData
 from tailback.counters.schema import INTERVALS, READINGS, SIMULATED, CounterError, conform
 from tailback.errors import RunError, TailbackError
 from tailback.run import Run, run_folder
@@ -27,7 +27,7 @@ def sniff(path: Path) -> bool:
     return path.is_dir() and (run_folder(path) / "run.json").is_file()
 
 
-def read(path: Path, *, time_ns: int | None = None) -> Counters:
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """Read a run directory.
 
     Args:
@@ -49,7 +49,7 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
         ) from None  # fmt: skip
 
 
-def from_run(run: Run, *, time_ns: int = 0) -> Counters:
+def from_run(run: Run, *, time_ns: int = 0) -> CounterData:
     """The counters of a run, one row for every link and reading or window, idle ones included.
 
     Args:
@@ -65,8 +65,8 @@ def from_run(run: Run, *, time_ns: int = 0) -> Counters:
             remedy="simulate the scenario with packets",
         )
     if run.summary.get("counters_ps"):
-        return Counters(readings=_readings(run, time_ns))
-    return Counters(intervals=_intervals(run, time_ns))
+        return CounterData(readings=_readings(run, time_ns))
+    return CounterData(intervals=_intervals(run, time_ns))
 
 
 def _readings(run: Run, time_ns: int) -> pl.DataFrame:

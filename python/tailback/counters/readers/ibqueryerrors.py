@@ -18,14 +18,14 @@ from tailback.counters.readers.model import (
     U32_MAX,
     U64_MAX,
     WORD_BYTES,
-    Counters,
+    CounterData,
     begins_with,
     latched_flags,
+    parse_counter,
+    quoted_text,
     read_text,
     readings_of,
-    shown,
     time_of,
-    whole,
 )
 from tailback.counters.schema import CounterError
 
@@ -47,7 +47,7 @@ def sniff(path: Path) -> bool:
     return begins_with(path, r'^Errors for (0x[0-9a-fA-F]+ )?"')
 
 
-def read(path: Path, *, time_ns: int | None = None) -> Counters:
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """Read one run of ``ibqueryerrors --data``.
 
     Args:
@@ -87,7 +87,7 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
             if line.lstrip().startswith("Link info:"):
                 unknown.setdefault("Link info")
             else:
-                notes.append(f"line {number} was left out: {shown(line)}")
+                notes.append(f"line {number} was left out: {quoted_text(line)}")
     if not rows:
         raise CounterError(
             "no port in it", file=path, place="line 1, column 1",
@@ -95,7 +95,7 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
         )  # fmt: skip
     if sums:
         notes.append(f"{sums} sums over all ports of a switch (port ALL) were left out")
-    return Counters(readings_of(rows), unknown=list(unknown), notes=notes)
+    return CounterData(readings_of(rows), unknown=list(unknown), notes=notes)
 
 
 def _values(
@@ -108,12 +108,12 @@ def _values(
         counter = _COUNTER.match(rest, at)
         if counter is None:
             raise CounterError(
-                f"{shown(rest[at:])} is no counter", file=path,
+                f"{quoted_text(rest[at:])} is no counter", file=path,
                 place=f"line {number}, column {offset + at + 1}",
                 remedy="counters are like '[PortXmitWait == 12]'",
             )  # fmt: skip
         column = offset + counter.start("value") + 1
-        value = whole(counter["value"], path, number, column)
+        value = parse_counter(counter["value"], path, number, column)
         if counter["name"] in _USED:
             out[counter["name"]] = value
         else:

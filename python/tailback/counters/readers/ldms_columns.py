@@ -45,7 +45,7 @@ class Value:
 
 
 @dataclass
-class Port:
+class LdmsPort:
     """The columns of one port of the sampled node."""
 
     port: int | None
@@ -56,7 +56,7 @@ class Port:
 
 
 @dataclass
-class Layout:
+class LdmsLayout:
     """What the header of a file says.
 
     Attributes:
@@ -68,7 +68,7 @@ class Layout:
 
     family: Family
     place: dict[str, int]
-    ports: list[Port]
+    ports: list[LdmsPort]
     unknown: list[str]
 
 
@@ -109,14 +109,14 @@ _SYSCLASSIB_RAW = {
 }
 
 
-def layout(names: list[str]) -> Layout | None:
+def parse_header(names: list[str]) -> LdmsLayout | None:
     """Understand a header; None when no sampler we know wrote it.
 
     Args:
         names: The names as the header has them, without the leading ``#``.
     """
     place: dict[str, int] = {}
-    ports: dict[tuple[str, int | None], Port] = {}
+    ports: dict[tuple[str, int | None], LdmsPort] = {}
     unknown: list[str] = []
     families: set[Family] = set()
     for index, full in enumerate(names):
@@ -130,14 +130,16 @@ def layout(names: list[str]) -> Layout | None:
             unknown.append(full)
     if len(families) != 1 or "time" not in place:
         return None
-    return Layout(families.pop(), place, list(ports.values()), unknown)
+    return LdmsLayout(families.pop(), place, list(ports.values()), unknown)
 
 
-def _port_column(name: str, index: int, ports: dict[tuple[str, int | None], Port]) -> Family | None:
+def _port_column(
+    name: str, index: int, ports: dict[tuple[str, int | None], LdmsPort]
+) -> Family | None:
     """File one column under its port; None when it belongs to none."""
     if match := _GEMINI.fullmatch(name):
         number = DIRECTIONS.index(match["direction"])
-        port = Port(number, direction=match["direction"])
+        port = LdmsPort(number, direction=match["direction"])
         if target := _GEMINI_RAW.get(match["what"]):
             ports.setdefault(("", number), port).cumulative.append(Value(index, target))
             return "gemini"
@@ -148,16 +150,16 @@ def _port_column(name: str, index: int, ports: dict[tuple[str, int | None], Port
     if match := _ARIES.fullmatch(name):
         if target := _ARIES_RAW.get(match["what"]):
             tile = int(match["tile"])
-            ports.setdefault(("", tile), Port(tile)).cumulative.append(Value(index, target))
+            ports.setdefault(("", tile), LdmsPort(tile)).cumulative.append(Value(index, target))
             return "aries"
         return None
     if (match := _SYSCLASSIB.fullmatch(name)) and (raw := _SYSCLASSIB_RAW.get(match["what"])):
         key = (match["device"], int(match["port"]))
-        port = ports.setdefault(key, Port(key[1], device=key[0]))
+        port = ports.setdefault(key, LdmsPort(key[1], device=key[0]))
         port.cumulative.append(Value(index, raw.target, raw.scale))
         return "sysclassib"
     if raw := _IBNET.get(name):
-        port = ports.setdefault(("", None), Port(None))
+        port = ports.setdefault(("", None), LdmsPort(None))
         # The plain and the 64-bit set have the same names; the later, wider one counts.
         port.cumulative = [value for value in port.cumulative if value.target != raw.target]
         port.cumulative.append(Value(index, raw.target, raw.scale))

@@ -17,11 +17,11 @@ from tailback.counters.readers.ldms_columns import (
     GEMINI_GBPS,
     GEMINI_TILES,
     LANES_A_TILE,
-    Layout,
-    Port,
-    layout,
+    LdmsLayout,
+    LdmsPort,
+    parse_header,
 )
-from tailback.counters.readers.model import U32_MAX, U64_MAX, Counters, shown, unreadable
+from tailback.counters.readers.model import U32_MAX, U64_MAX, CounterData, quoted_text, unreadable
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
 
 _HEADER_LIMIT: Final = 4 << 20
@@ -40,7 +40,7 @@ def sniff(path: Path) -> bool:
     if not path.is_file():
         return False
     found = _header(path)
-    return found is not None and layout(found[0]) is not None
+    return found is not None and parse_header(found[0]) is not None
 
 
 def _header(path: Path) -> tuple[list[str], int] | None:
@@ -63,7 +63,7 @@ def _names(line: bytes) -> list[str]:
     return [name.strip().strip('"') for name in text.strip("\r\n").split(",")]
 
 
-def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) -> Counters:
+def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) -> CounterData:
     """Read one LDMS CSV file.
 
     Args:
@@ -84,15 +84,15 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
             remedy="the first line is '#Time, …', or put it in a file called HEADER beside it",
         )  # fmt: skip
     names, skip = found
-    known = layout(names)
+    known = parse_header(names)
     if known is None:
         raise CounterError(
             "no column of a sampler that is known here (ibnet, sysclassib, Gemini, Aries)",
             file=path, place="line 1, column 1",
-            remedy="its columns are: " + ", ".join(shown(name) for name in names[:12]),
+            remedy="its columns are: " + ", ".join(quoted_text(name) for name in names[:12]),
         )  # fmt: skip
     text = _table(path, len(names), skip, known)
-    out = Counters(unknown=known.unknown)
+    out = CounterData(unknown=known.unknown)
     base = _place(text, known, time_ns or 0)
     if base.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
@@ -116,7 +116,7 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
     return out
 
 
-def _table(path: Path, width: int, skip: int, known: Layout) -> pl.DataFrame:
+def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame:
     """The columns that are used, as numbers; ``line`` is the line in the file."""
     used = sorted(
         set(known.place.values())
@@ -167,7 +167,7 @@ def _numbers(
         row = int(bad.arg_true()[0])
         line = int(lines[row])
         raise CounterError(
-            f"{shown(str(values[row]))} is not a number", file=path,
+            f"{quoted_text(str(values[row]))} is not a number", file=path,
             place=f"line {line}, column {_character(path, line, index)}",
             remedy="the file was cut or edited; leave that line out",
         )  # fmt: skip
@@ -203,7 +203,7 @@ def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
     return None
 
 
-def _place(text: pl.DataFrame, known: Layout, offset_ns: int) -> pl.DataFrame:
+def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFrame:
     """Time and place of every row, beside its values."""
     at = {role: f"c{index}" for role, index in known.place.items()}
     usable = text.filter(pl.col(at["time"]).is_not_null() & (pl.col(at["time"]).abs() < 9e9))
@@ -242,7 +242,7 @@ def _place(text: pl.DataFrame, known: Layout, offset_ns: int) -> pl.DataFrame:
     )
 
 
-def _readings(base: pl.DataFrame, port: Port, known: Layout) -> pl.DataFrame | None:
+def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataFrame | None:
     """Readings of one port from its counters."""
     if not port.cumulative:
         return None
@@ -306,7 +306,7 @@ def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:
     }
 
 
-def _intervals(base: pl.DataFrame, port: Port, interval_s: float) -> pl.DataFrame | None:
+def _intervals(base: pl.DataFrame, port: LdmsPort, interval_s: float) -> pl.DataFrame | None:
     """Intervals of one port from percentages."""
     if not port.derived:
         return None

@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from tailback.counters.analysis.intervals import difference
+from tailback.counters.increments import possible
 from tailback.counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
-from tailback.counters.steps import possible
 from tailback.schema import DataType, Table
 
 U64_MAX: Final = 2**64 - 1
@@ -31,7 +31,7 @@ def _schema(table: Table) -> dict[str, DataType]:
 
 
 @dataclass
-class Counters:
+class CounterData:
     """Port counters of one source.
 
     Attributes:
@@ -79,7 +79,7 @@ class Reader(Protocol):
     def sniff(self, path: Path) -> bool:
         """Say whether ``path`` (a file or a folder that exists) looks like this format."""
 
-    def read(self, path: Path, *, time_ns: int | None = None) -> Counters:
+    def read(self, path: Path, *, time_ns: int | None = None) -> CounterData:
         """Read ``path``; raises CounterError with line and column when it is damaged.
 
         Args:
@@ -88,9 +88,9 @@ class Reader(Protocol):
         """
 
 
-def merged(parts: Sequence[Counters]) -> Counters:
+def merged(parts: Sequence[CounterData]) -> CounterData:
     """One source out of several, for example one file an instant."""
-    return Counters(
+    return CounterData(
         pl.concat([part.readings for part in parts]),
         pl.concat([part.intervals for part in parts]),
         list(dict.fromkeys(name for part in parts for name in part.unknown)),
@@ -147,7 +147,7 @@ def time_of(path: Path, time_ns: int | None) -> int:
     return path.stat().st_mtime_ns if time_ns is None else time_ns
 
 
-def whole(text: str, path: Path, line: int, column: int, base: int = 10) -> int:
+def parse_counter(text: str, path: Path, line: int, column: int, base: int = 10) -> int:
     """A counter's value; CounterError with line and column unless it is 0 … 2^64 − 1."""
     digits = text.strip()
     allowed = "0123456789abcdefABCDEFxX" if base == 16 else "0123456789"
@@ -159,12 +159,12 @@ def whole(text: str, path: Path, line: int, column: int, base: int = 10) -> int:
         if 0 <= value <= U64_MAX:
             return value
     raise CounterError(
-        f"{shown(text)} is not a counter value (0 to 2^64 − 1)", file=path,
+        f"{quoted_text(text)} is not a counter value (0 to 2^64 − 1)", file=path,
         place=f"line {line}, column {column}",
         remedy="the output was cut or edited; collect it again",
     )  # fmt: skip
 
 
-def shown(text: str) -> str:
+def quoted_text(text: str) -> str:
     """Text from a file, quoted and short enough for a message."""
     return repr(text if len(text) <= 60 else text[:57] + "…")

@@ -20,14 +20,14 @@ from tailback.counters.readers.model import (
     U32_MAX,
     U64_MAX,
     WORD_BYTES,
-    Counters,
+    CounterData,
     begins_with,
     latched_flags,
+    parse_counter,
+    quoted_text,
     read_text,
     readings_of,
-    shown,
     time_of,
-    whole,
 )
 from tailback.counters.schema import CounterError
 
@@ -85,7 +85,7 @@ def sniff(path: Path) -> bool:
     return begins_with(path, r"^# Port (extended )?counters: Lid")
 
 
-def read(path: Path, *, time_ns: int | None = None) -> Counters:
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """Read what perfquery printed at one instant.
 
     A file called ``0x<GUID>.…`` names its node by that GUID, as exporters keep them. A plain and
@@ -128,7 +128,7 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
             remedy="give what perfquery printed, with its '# Port counters' line",
         )  # fmt: skip
     notes = list(dict.fromkeys(notes))
-    return Counters(readings_of(list(rows.values())), unknown=unknown, notes=notes)
+    return CounterData(readings_of(list(rows.values())), unknown=unknown, notes=notes)
 
 
 def _merge(row: dict[str, Any], section: _Section) -> None:
@@ -170,12 +170,14 @@ def _sections(path: Path, text: str) -> tuple[list[_Section], list[str], list[st
             else:
                 _take(path, number, match, current, unknown)
         elif current is None and other is None:
-            notes.append(f"line {number} before the first section was left out: {shown(line)}")
+            notes.append(
+                f"line {number} before the first section was left out: {quoted_text(line)}"
+            )
         elif re.match(r"(ibwarn|ibpanic|perfquery|ibdebug): ", line):
-            notes.append(f"line {number} is a message of perfquery: {shown(line)}")
+            notes.append(f"line {number} is a message of perfquery: {quoted_text(line)}")
         else:
             raise CounterError(
-                f"{shown(line)} is no counter", file=path, place=f"line {number}, column 1",
+                f"{quoted_text(line)} is no counter", file=path, place=f"line {number}, column 1",
                 remedy="lines are like 'PortXmitWait:....................0'",
             )  # fmt: skip
     return out, list(unknown), notes
@@ -191,7 +193,7 @@ def _take(
     name, column = match["name"], match.start("value") + 1
     value = match["value"]
     number_base = 16 if value.strip().lower().startswith("0x") else 10
-    parsed = whole(value, path, number, column, number_base)
+    parsed = parse_counter(value, path, number, column, number_base)
     if name in _USED:
         if name in section.values:
             raise CounterError(

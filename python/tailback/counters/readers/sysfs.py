@@ -16,12 +16,12 @@ from tailback.counters.readers.model import (
     U32_MAX,
     U64_MAX,
     WORD_BYTES,
-    Counters,
+    CounterData,
     latched_flags,
+    parse_counter,
+    quoted_text,
     readings_of,
-    shown,
     time_of,
-    whole,
 )
 from tailback.counters.schema import CounterError, Flag
 from tailback.fabric.rates import data_rate_gbps
@@ -57,7 +57,7 @@ def _devices(path: Path) -> list[Path]:
         return []
 
 
-def read(path: Path, *, time_ns: int | None = None) -> Counters:
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """Read every port of every device once.
 
     Args:
@@ -89,7 +89,7 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
         )
     if time_ns is None:
         notes.append("sysfs tells no time: the newest counter file's time of writing was taken")
-    return Counters(readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)))
+    return CounterData(readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)))
 
 
 def _ports(device: Path) -> Iterator[Path]:
@@ -112,7 +112,7 @@ def _guid(device: Path, notes: list[str]) -> int:
         return 0
     if match := _GUID.fullmatch(text):
         return int("".join(match.groups()), 16)
-    notes.append(f"{device.name}: node_guid {shown(text)} was left out")
+    notes.append(f"{device.name}: node_guid {quoted_text(text)} was left out")
     return 0
 
 
@@ -141,7 +141,7 @@ def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) 
     if rate is not None and (match := _RATE.fullmatch(rate)):
         row["capacity_gbps"] = data_rate_gbps(match["width"], match["speed"])
     elif rate is not None:
-        notes.append(f"{device.name} port {port.name}: rate {shown(rate)} is not known")
+        notes.append(f"{device.name} port {port.name}: rate {quoted_text(rate)} is not known")
     row["flags"] = latched_flags(row) | (int(Flag.NO_COUNTER) if missing else 0)
     return row
 
@@ -152,5 +152,5 @@ def _counter(port: Path, files: tuple[str, ...]) -> int | None:
         text = _content(port / name)
         if text is None or text.startswith("N/A") or text == "":
             continue
-        return whole(text, port / name, 1, 1)
+        return parse_counter(text, port / name, 1, 1)
     return None

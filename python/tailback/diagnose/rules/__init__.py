@@ -1,6 +1,7 @@
 """The rules of a diagnosis: one file a rule, found by its stable code.
 
-A rule looks at the :class:`~tailback.diagnose.evidence.Evidence` of a run and returns a finding or
+A rule looks at the :class:`~tailback.diagnose.run_analysis.RunAnalysis` of a run and returns a
+finding or
 None. To add one, add a file ``tbNNN_*.py`` whose function is registered under its code; its
 docstring has the sections *What it does*, *Why it matters*, *Example* and *What to do*, from which
 ``docs/rules/TBNNN.md`` is made (``python -m tailback.diagnose.rules``).
@@ -12,11 +13,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.registry import Registry
 
-Rule = Callable[[Evidence], Finding | None]
+Rule = Callable[[RunAnalysis], Finding | None]
 
 RULES: Registry[Rule] = Registry("rule", "diagnosis rules, by stable code")
 

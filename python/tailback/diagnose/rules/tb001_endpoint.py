@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.diagnose.evidence import Evidence, phases_of
-from tailback.diagnose.fanin import MANY, FanIn, fan_in
+from tailback.diagnose.fanin import MIN_SENDERS, FanIn, fan_in
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.diagnose.run_analysis import RunAnalysis, phases_of
 from tailback.units import counted, percent
 
 
 @RULES.register("TB001")
-def endpoint(evidence: Evidence) -> Finding | None:
+def endpoint(evidence: RunAnalysis) -> Finding | None:
     """Endpoint congestion: the communication pattern asks too much of single nodes.
 
     ## What it does
@@ -82,18 +82,18 @@ def _advice(who: FanIn | None, phases: list[str], roots: int) -> str:
     call = who.call or "the sends"
     everywhere = roots > who.senders // 2
     # Senders that send as widely as they come from are an all-to-all, met at the node of the day.
-    widely = who.peers >= max(MANY, who.senders // 2)
-    if who.senders >= MANY and (widely or (who.peers >= MANY and everywhere)):
+    widely = who.peers >= max(MIN_SENDERS, who.senders // 2)
+    if who.senders >= MIN_SENDERS and (widely or (who.peers >= MIN_SENDERS and everywhere)):
         return (
             f"Let every rank start {call} {where} at a different partner (rank + i, not i), so "
             "that they do not all send to the same node at once."
         )
-    if who.senders >= MANY and who.collective and not everywhere:
+    if who.senders >= MIN_SENDERS and who.collective and not everywhere:
         return (
             f"{call} {where} makes rank {who.receiver} take everything: choose a tree algorithm in "
             "the MPI library, or a call that does not need the whole result on one rank."
         )
-    if who.senders >= MANY and not everywhere:
+    if who.senders >= MIN_SENDERS and not everywhere:
         return (
             f"Replace the sends to rank {who.receiver} by {call} {where} with the collective "
             "(MPI_Reduce, MPI_Gather): it combines on the way instead of on one node."

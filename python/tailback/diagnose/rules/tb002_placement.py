@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
+from tailback.diagnose.root_utilization import FULL_UTILIZATION
 from tailback.diagnose.rules import MIN_SHARE, RULES
-from tailback.diagnose.topology import Topology
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnose.topology import LinkTopology
 from tailback.units import counted, percent
 
 
 @RULES.register("TB002")
-def placement(evidence: Evidence) -> Finding | None:
+def placement(evidence: RunAnalysis) -> Finding | None:
     """Placement: our own traffic fills links inside the network.
 
     ## What it does
@@ -49,7 +49,8 @@ def placement(evidence: Evidence) -> Finding | None:
         "inside the network, "
         f"mostly {kind} (like {t.name[first]}). Beyond them nothing of ours is congested, and "
         f"our own traffic fills them to {percent(min(average, 1.0))} of the line rate while they "
-        f"are (≥ {percent(FILLED)} counts as full): the arrangement of ranks needs more of these "
+        f"are (≥ {percent(FULL_UTILIZATION)} counts as full): the arrangement of ranks needs "
+        "more of these "
         "links than there are."
     )
     return evidence.finding(
@@ -62,7 +63,7 @@ def placement(evidence: Evidence) -> Finding | None:
     )
 
 
-def _heaviest_kind(roots: pl.DataFrame, topology: Topology) -> tuple[int, str]:
+def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, str]:
     """Heaviest link of the tier and direction that hold most, and what these are called."""
     links = roots["link"].to_numpy()
     kinds = roots.with_columns(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
+from tailback.diagnose.root_utilization import FULL_UTILIZATION
 from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.units import counted, percent
 
 
 @RULES.register("TB003")
-def other_traffic(evidence: Evidence) -> Finding | None:
+def other_traffic(evidence: RunAnalysis) -> Finding | None:
     """Other traffic: links are congested that we hardly use.
 
     ## What it does
@@ -55,7 +55,8 @@ def other_traffic(evidence: Evidence) -> Finding | None:
         f"traffic takes {percent(average)} of the line rate while they are congested. The "
         f"heaviest, {t.name[link]}, has a congested fraction of "
         f"{percent(evidence.whole.fraction[link])}, and with 95 % confidence we use at most "
-        f"{percent(most)} of it (< {percent(FILLED)} is not full). A congested root is full, so "
+        f"{percent(most)} of it (< {percent(FULL_UTILIZATION)} is not full). A congested root is "
+        "full, so "
         "the rest is not our traffic."
     )
     resolution = _resolution_note(evidence)
@@ -69,7 +70,7 @@ def other_traffic(evidence: Evidence) -> Finding | None:
     )
 
 
-def _resolution_note(evidence: Evidence) -> str:
+def _resolution_note(evidence: RunAnalysis) -> str:
     """Warn where neither windows nor a message log could see short bursts."""
     if evidence.activity.known:
         return ""

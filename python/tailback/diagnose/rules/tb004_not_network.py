@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
 from tailback.diagnose.rules.tb008_injection import LINE_BOUND, is_quiet, met_congestion
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.units import percent
 
 LITTLE_COMMUNICATION = 0.05
@@ -13,7 +13,7 @@ LITTLE_COMMUNICATION = 0.05
 
 
 @RULES.register("TB004")
-def not_network(evidence: Evidence) -> Finding | None:
+def not_network(evidence: RunAnalysis) -> Finding | None:
     """Not the network: nothing significant is congested, or little time is spent communicating.
 
     ## What it does
@@ -66,7 +66,7 @@ def not_network(evidence: Evidence) -> Finding | None:
     )  # fmt: skip
 
 
-def _within_hosts(evidence: Evidence) -> Finding:
+def _within_hosts(evidence: RunAnalysis) -> Finding:
     """Ranks that talk share hosts: there is nothing that the network could hold up."""
     return evidence.finding(
         "TB004", "not-network", "Not the network: no message of ours crosses it",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
-from tailback.telemetry.carried import HASHED
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.telemetry.header_counts import HASHED
 from tailback.units import percent
 
 
 @RULES.register("TB005")
-def too_few_samples(evidence: Evidence) -> Finding | None:
+def too_few_samples(evidence: RunAnalysis) -> Finding | None:
     """Too few samples: what was received does not settle the verdict.
 
     ## What it does
@@ -73,7 +73,7 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     )  # fmt: skip
 
 
-def _undecoded(evidence: Evidence) -> Finding:
+def _undecoded(evidence: RunAnalysis) -> Finding:
     """Headers arrived, and their scheme does not work on these routes."""
     scheme, number = evidence.scheme, evidence.run.tables["packets"].height
     return evidence.finding(
@@ -86,7 +86,7 @@ def _undecoded(evidence: Evidence) -> Finding:
     )  # fmt: skip
 
 
-def _bits(evidence: Evidence) -> str:
+def _bits(evidence: RunAnalysis) -> str:
     """Where more bits a packet would do with fewer packets."""
     if evidence.scheme not in HASHED:
         return ""
@@ -94,7 +94,7 @@ def _bits(evidence: Evidence) -> str:
     return f"; more than {bits} hash bit{'s' * (bits > 1)} a packet need fewer"
 
 
-def _bottlenecks(evidence: Evidence) -> Finding:
+def _bottlenecks(evidence: RunAnalysis) -> Finding:
     """What worst-hop can say."""
     names = [evidence.topology.name[link.link] for link in evidence.top_links(3)]
     seen = f"Most packets name {'; '.join(names)}. " if names else ""

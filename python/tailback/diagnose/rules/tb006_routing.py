@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.diagnose.evidence import Evidence
-from tailback.diagnose.measure import FILLED
 from tailback.diagnose.model import Finding
+from tailback.diagnose.root_utilization import FULL_UTILIZATION
 from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.units import counted, percent
 
 
 @RULES.register("TB006")
-def routing(evidence: Evidence) -> Finding | None:
+def routing(evidence: RunAnalysis) -> Finding | None:
     """Routing imbalance: a link is full beside equivalents that are not.
 
     ## What it does
@@ -50,7 +50,8 @@ def routing(evidence: Evidence) -> Finding | None:
         f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
         "inside the network that "
         f"our own traffic fills while the links that could take their place are not full. The "
-        f"heaviest, {t.name[link]}, is filled to {percent(use)} (\u2265 {percent(FILLED)} counts "
+        f"heaviest, {t.name[link]}, is filled to {percent(use)} (\u2265 "
+        f"{percent(FULL_UTILIZATION)} counts "
         f"as full); of the {int(mates.sum()) - 1} others {idle} carried less than half as many of "
         "our packets"
     )

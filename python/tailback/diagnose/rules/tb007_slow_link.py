@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import MIN_SHARE, RULES
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.units import percent
 
 
 @RULES.register("TB007")
-def slow_link(evidence: Evidence) -> Finding | None:
+def slow_link(evidence: RunAnalysis) -> Finding | None:
     """Slow link: a link serves less than its equivalents or its line rate.
 
     ## What it does

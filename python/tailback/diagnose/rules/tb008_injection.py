@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tailback.diagnose.evidence import Evidence
 from tailback.diagnose.model import Finding
 from tailback.diagnose.rules import RULES
+from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.units import percent
 
 LINE_BOUND = 0.5
@@ -19,7 +19,7 @@ FEW_LINKS = 0.01
 
 
 @RULES.register("TB008")
-def injection(evidence: Evidence) -> Finding | None:
+def injection(evidence: RunAnalysis) -> Finding | None:
     """Injection limit: adapters send at their line rate all the time, and nothing is congested.
 
     ## What it does
@@ -55,7 +55,7 @@ def injection(evidence: Evidence) -> Finding | None:
     )
 
 
-def met_congestion(evidence: Evidence) -> str:
+def met_congestion(evidence: RunAnalysis) -> str:
     """The share of packet-hops that met congestion; where it is estimated, how much it may be."""
     overall = evidence.overall
     text = f"{percent(overall.value, 1)} of the packet-hops met congestion"
@@ -64,7 +64,7 @@ def met_congestion(evidence: Evidence) -> str:
     return f"{text} (at most {percent(overall.high, 1)} with 95 % confidence)"
 
 
-def is_quiet(evidence: Evidence) -> bool:
+def is_quiet(evidence: RunAnalysis) -> bool:
     """Whether no link is significantly congested, or so few that they hardly count."""
     hot = int(evidence.whole.congested.sum())
     few = evidence.overall.high < NEGLIGIBLE and hot < FEW_LINKS * evidence.links_seen

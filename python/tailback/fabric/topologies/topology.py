@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tailback.errors import FabricError, ScenarioError, TailbackError, nearest, wrong_option
-from tailback.fabric.builders import built_by_core, check_room, core
+from tailback.fabric.builders import built_by_core, check_memory, core
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry
 from tailback.units import LinkGbps, TimePs
@@ -41,7 +41,7 @@ class Topology(BaseModel, ABC):
         Raises:
             FabricError: The options do not fit together (names the one), or memory is too small.
         """
-        check_room(*self.counts(), place=PLACE, most_ports=self.most_ports())
+        check_memory(*self.counts(), place=PLACE, most_ports=self.most_ports())
         return self._build()
 
     @abstractmethod

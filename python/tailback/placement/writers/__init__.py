@@ -6,7 +6,13 @@ To add a format, write one file with a callable ``render(assignment, file)`` and
 from __future__ import annotations
 
 from tailback.placement.writers import cray, mpich, openmpi, sequence, slurm
-from tailback.placement.writers.model import WRITERS, Assignment, RankFile, assignment_for, write
+from tailback.placement.writers.model import (
+    WRITERS,
+    RankAssignment,
+    RankFile,
+    assignment_for,
+    write,
+)
 
 WRITERS.register("openmpi")(openmpi.render)
 WRITERS.register("openmpi-seq")(sequence.render)
@@ -14,4 +20,4 @@ WRITERS.register("slurm")(slurm.render)
 WRITERS.register("mpich")(mpich.render)
 WRITERS.register("cray")(cray.render)
 
-__all__ = ["WRITERS", "Assignment", "RankFile", "assignment_for", "write"]
+__all__ = ["WRITERS", "RankAssignment", "RankFile", "assignment_for", "write"]

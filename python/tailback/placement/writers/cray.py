@@ -8,7 +8,7 @@ import shlex
 import numpy as np
 
 from tailback.errors import PlacementError
-from tailback.placement.writers.model import Assignment, RankFile
+from tailback.placement.writers.model import RankAssignment, RankFile
 
 NODES = "# nodes in this order:"
 """Heads the comment that names the nodes; the reader of placements takes them from it."""
@@ -17,7 +17,7 @@ _PER_LINE = 16
 _LAST_NUMBER = re.compile(r"(.*?)(\d*)\Z")
 
 
-def render(assignment: Assignment, file: str) -> RankFile:
+def render(assignment: RankAssignment, file: str) -> RankFile:
     """Cray MPICH_RANK_ORDER: ranks in the order in which they fill the nodes."""
     used = _in_slurms_order(sorted(set(assignment.host)))
     position = {host: i for i, host in enumerate(used)}

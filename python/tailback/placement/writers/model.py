@@ -19,7 +19,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
 
 
 @dataclass(frozen=True)
-class Assignment:
+class RankAssignment:
     """Which host and which slot of it each rank has.
 
     Attributes:
@@ -57,7 +57,7 @@ class RankFile:
     command: str
 
 
-Writer: TypeAlias = Callable[[Assignment, str], RankFile]
+Writer: TypeAlias = Callable[[RankAssignment, str], RankFile]
 """Renders an assignment as a file of the given name."""
 
 WRITERS: Registry[Writer] = Registry("rank-file", "rank files that launchers take")
@@ -68,7 +68,7 @@ def assignment_for(
     node_of_rank: NDArray[np.integer],
     hosts: list[int] | None = None,
     ranks_per_host: int | Sequence[int] | None = None,
-) -> Assignment:
+) -> RankAssignment:
     """Hosts and slots from the node of each rank.
 
     Slots count up within a host in rank order, such that slot number modulo the number of adapters
@@ -122,7 +122,7 @@ def assignment_for(
                 remedy="raise ranks_per_host (--ranks-per-host), or the host's slots in hosts "
                 "(--hosts node[0-3]:4)",
             )
-    return Assignment(
+    return RankAssignment(
         host=tuple(fabric.host_name[h] for h in host.tolist()),
         slot=slot,
         allocation=tuple(names),
@@ -161,7 +161,7 @@ def safe_name(name: str) -> str:
     return name
 
 
-def write(name: str, assignment: Assignment, file: str = "rankfile") -> RankFile:
+def write(name: str, assignment: RankAssignment, file: str = "rankfile") -> RankFile:
     """Render ``assignment`` with writer ``name``.
 
     Args:

@@ -6,10 +6,10 @@ import itertools
 import shlex
 from collections.abc import Sequence
 
-from tailback.placement.writers.model import Assignment, RankFile
+from tailback.placement.writers.model import RankAssignment, RankFile
 
 
-def render(assignment: Assignment, file: str) -> RankFile:
+def render(assignment: RankAssignment, file: str) -> RankFile:
     """MPICH hydra host file: host:n in rank order; hydra begins again where ranks are left."""
     # MPICH takes -f for the same; Intel MPI then takes a host once, however often it is listed.
     command = f"mpiexec -n {assignment.n_ranks} -machinefile {shlex.quote(file)} ./app"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from tailback.placement.writers.model import Assignment, RankFile
+from tailback.placement.writers.model import RankAssignment, RankFile
 
 
-def render(assignment: Assignment, file: str) -> RankFile:
+def render(assignment: RankAssignment, file: str) -> RankFile:
     """Open MPI 4 and 5 rankfile: host and slot of each rank."""
     name = shlex.quote(file)
     command = f"mpirun -np {assignment.n_ranks} --map-by rankfile:file={name} ./app"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from tailback.placement.writers.model import Assignment, RankFile
+from tailback.placement.writers.model import RankAssignment, RankFile
 
 
-def render(assignment: Assignment, file: str) -> RankFile:
+def render(assignment: RankAssignment, file: str) -> RankFile:
     """Open MPI host sequence: one host a line in rank order, for --map-by seq."""
     command = f"mpirun -np {assignment.n_ranks} --map-by seq --hostfile {shlex.quote(file)} ./app"
     lines = [f"# {command}", *assignment.host]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from tailback.placement.writers.model import Assignment, RankFile
+from tailback.placement.writers.model import RankAssignment, RankFile
 
 
-def render(assignment: Assignment, file: str) -> RankFile:
+def render(assignment: RankAssignment, file: str) -> RankFile:
     """Slurm SLURM_HOSTFILE: one host a task, for srun --distribution=arbitrary."""
     # No comment in the file: every line of it is a task.
     command = (

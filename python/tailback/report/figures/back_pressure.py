@@ -6,31 +6,31 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
-from tailback.report.flame import Frame, by_kind, prune
+from tailback.report.flame import Frame, by_kind, prune_frames
 from tailback.report.scales import FAINT, INK, MUTED, luminance, table
 from tailback.units import percent
 
 ROOTS = 12
-LEAST = 0.002
+MIN_SHARE = 0.002
 WIDE = 10.5
 POINTS_A_LETTER = 4.3
 FONT_SIZE = 7.5
 
 
 @figure("back_pressure")
-def back_pressure(case: Case, options: Options) -> Figure | None:
+def back_pressure(case: FigureCase, options: Options) -> Figure | None:
     """Who blocks whom: saturated links below, what waits for them above, calls and ranks on top."""
     found = case.attribution
     if found is None or found.flame.value <= 0:
         return None
     unit, scale = ("packets", 1.0) if found.unit == "packets" else time_unit(found.flame.value)
-    kinds = prune(by_kind(found.flame), ROOTS, LEAST * found.flame.value)
+    kinds = prune_frames(by_kind(found.flame), ROOTS, MIN_SHARE * found.flame.value)
     places = Frame("all", "all", children=found.flame.children[:ROOTS])
     places.value = sum(child.value for child in places.children)
-    flames = [kinds, prune(places, ROOTS, LEAST * places.value)]
+    flames = [kinds, prune_frames(places, ROOTS, MIN_SHARE * places.value)]
     deep = [_depth(flame) - 1 for flame in flames]
     drawn = canvas(WIDE, 1.8 + 0.3 * sum(deep))
     panels = drawn.subplots(2, 1, height_ratios=deep)

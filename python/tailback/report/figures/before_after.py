@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tailback.diagnose.model import Candidate, Remedy
-from tailback.remedy.idea import REFUSED
-from tailback.report.evidence import Case
+from tailback.remedy.proposal import NOT_APPLICABLE
 from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import FAINT, INK, MUTED
 from tailback.units import format_time, percent
@@ -17,13 +17,13 @@ _BEST, _OTHER, _NOW = "#1f7a4d", "#b4bcc6", INK
 
 
 @figure("before_after")
-def before_after(case: Case, options: Options) -> Figure | None:
+def before_after(case: FigureCase, options: Options) -> Figure | None:
     """Time of the job as it is and with every candidate that was re-simulated."""
     remedy = case.diagnosis.remedy if case.diagnosis else None
     if remedy is None or not remedy.candidates:
         return None
     tried = [candidate for candidate in remedy.candidates if not candidate.error]
-    failed = [c for c in remedy.candidates if c.error and not c.error.startswith(REFUSED)]
+    failed = [c for c in remedy.candidates if c.error and not c.error.startswith(NOT_APPLICABLE)]
     rows = 1 + len(tried) + len(failed)
     drawn = canvas(7.6, 0.7 + 0.3 * rows)
     axes = drawn.add_subplot()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from tailback.report.difference import compared, line_changes
-from tailback.report.evidence import Case
+from tailback.report.difference import call_site_changes, compared
 from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
 from tailback.report.scales import CHANGE, FAINT, INK, MUTED, colormap
 from tailback.units import percent
@@ -15,12 +15,12 @@ LINES = 14
 
 
 @figure("change_back_pressure")
-def change_back_pressure(case: Case, options: Options) -> Figure | None:
+def change_back_pressure(case: FigureCase, options: Options) -> Figure | None:
     """Which lines of the program wait less (blue) or more (brown) than before."""
     before, after = case.attribution, case.after_attribution
     if compared(case) is None or before is None or after is None:
         return None
-    found = line_changes(before, after)[:LINES]
+    found = call_site_changes(before, after)[:LINES]
     if not found:
         return None
     most = max(max(line.before, line.after) for line in found)

@@ -6,14 +6,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tailback.report.difference import compared, link_change
-from tailback.report.evidence import Case
 from tailback.report.figure import Options, figure, shorten
+from tailback.report.figure_data import FigureCase
 from tailback.report.figures.congested_fraction import Shading, draw_fabric
 from tailback.report.scales import CHANGE
 
 
 @figure("change_congested_fraction", per_phase=True)
-def change_congested_fraction(case: Case, options: Options) -> Figure | None:
+def change_congested_fraction(case: FigureCase, options: Options) -> Figure | None:
     """Where packets meet more (brown) or less (blue, dashed) congestion than before."""
     both = compared(case)
     if both is None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from tailback.report.difference import compared, link_change
-from tailback.report.evidence import Case
 from tailback.report.figure import Options, figure
+from tailback.report.figure_data import FigureCase
 from tailback.report.figures.fabric_raster import draw_raster
 from tailback.report.scales import CHANGE
 
 
 @figure("change_fabric_raster", per_phase=True)
-def change_fabric_raster(case: Case, options: Options) -> Figure | None:
+def change_fabric_raster(case: FigureCase, options: Options) -> Figure | None:
     """Change of the congested fraction of every directed link: one pixel a port."""
     both = compared(case)
     if both is None:

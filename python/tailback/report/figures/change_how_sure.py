@@ -7,29 +7,29 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.report.difference import beyond_noise, compared, link_change
-from tailback.report.evidence import ENOUGH_SAMPLES, Case
 from tailback.report.figure import Options, canvas, figure
+from tailback.report.figure_data import MIN_SAMPLES, FigureCase
 from tailback.report.scales import FAINT, INK, MUTED
 from tailback.units import percent
 
-FURTHEST = 8.0
+MAX_DEVIATION = 8.0
 
 
 @figure("change_how_sure")
-def change_how_sure(case: Case, options: Options) -> Figure | None:
+def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     """May the differences be trusted: changes of links in units of their standard error."""
     both = compared(case)
     if both is None:
         return None
     found = link_change(*both)
-    sampled = (found.before.samples >= ENOUGH_SAMPLES) & (found.after.samples >= ENOUGH_SAMPLES)
+    sampled = (found.before.samples >= MIN_SAMPLES) & (found.after.samples >= MIN_SAMPLES)
     chosen = sampled & (found.error > 0)
     if not chosen.any():
         return None
-    score = np.clip(found.value[chosen] / found.error[chosen], -FURTHEST, FURTHEST)
+    score = np.clip(found.value[chosen] / found.error[chosen], -MAX_DEVIATION, MAX_DEVIATION)
     drawn = canvas(6.4, 3.2)
     axes = drawn.add_subplot()
-    edges = np.linspace(-FURTHEST, FURTHEST, 65)
+    edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 65)
     axes.hist(score, edges.tolist(), color="#9fb3c8", linewidth=0)
     middle = (edges[1:] + edges[:-1]) / 2
     axes.plot(middle, len(score) * _normal(middle) * (edges[1] - edges[0]), color=INK,
@@ -43,7 +43,7 @@ def change_how_sure(case: Case, options: Options) -> Figure | None:
     )  # fmt: skip
     axes.set_xlabel(
         "change of the congested fraction in standard errors (ends: and beyond);\n"
-        f"links with {ENOUGH_SAMPLES} or more hop samples in both runs"
+        f"links with {MIN_SAMPLES} or more hop samples in both runs"
     )
     axes.set_ylabel("links")
     axes.grid(axis="y", color=FAINT)

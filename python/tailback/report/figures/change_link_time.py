@@ -6,21 +6,21 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from tailback.report.course import Band, Course
 from tailback.report.difference import compared
-from tailback.report.evidence import Case
 from tailback.report.figure import Options, figure
+from tailback.report.figure_data import FigureCase
 from tailback.report.figures.link_time import draw_band, raster_axes
 from tailback.report.scales import CHANGE, colormap, norm
+from tailback.report.timeline import Timeline, TimelineBand
 
 
 @figure("change_link_time")
-def change_link_time(case: Case, options: Options) -> Figure | None:
+def change_link_time(case: FigureCase, options: Options) -> Figure | None:
     """When links are more or less congested than before, at equal shares of each run's time."""
     both = compared(case)
     if both is None:
         return None
-    pairs = band_changes(*aligned(*(Course(evidence) for evidence in both)))
+    pairs = band_changes(*aligned(*(Timeline(evidence) for evidence in both)))
     if not pairs or pairs[0].cells.shape[1] < 2:
         return None
     drawn, axes = raster_axes(pairs, 0)
@@ -40,15 +40,15 @@ def change_link_time(case: Case, options: Options) -> Figure | None:
     return drawn
 
 
-def aligned(before: Course, after: Course) -> tuple[Course, Course]:
+def aligned(before: Timeline, after: Timeline) -> tuple[Timeline, Timeline]:
     """The same courses in equally many frames, so that frames are equal shares of their time."""
     frames = min(before.frames, after.frames)
     return tuple(  # type: ignore[return-value]
-        one if one.frames == frames else Course(one.evidence, frames) for one in (before, after)
+        one if one.frames == frames else Timeline(one.evidence, frames) for one in (before, after)
     )
 
 
-def band_changes(before: Course, after: Course) -> list[Band]:
+def band_changes(before: Timeline, after: Timeline) -> list[TimelineBand]:
     """Bands of two aligned courses with the change of their cells.
 
     A row that one run does not use in a frame counts as 0 there; NaN where neither uses it, or
@@ -59,5 +59,5 @@ def band_changes(before: Course, after: Course) -> list[Band]:
         cells = [np.where(band.used, band.cells, 0.0) for band in (one, other)]
         used = one.used | other.used
         change = np.where(used, cells[1] - cells[0], np.nan)
-        out.append(Band(one.tier, one.direction, change, one.links, one.row, used))
+        out.append(TimelineBand(one.tier, one.direction, change, one.links, one.row, used))
     return out

@@ -10,17 +10,17 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tailback.report.difference import compared, pair_changes
-from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure
-from tailback.report.figures.rank_matrix import Order, lines, order_of
+from tailback.report.figure_data import FigureCase
+from tailback.report.figures.rank_matrix import RankOrder, lines, order_of
 from tailback.report.scales import CHANGE, FAINT, INK, colormap
 
-FURTHEST = 4.0
+MAX_HOP_CHANGE = 4.0
 """Switches at the ends of the scale: from within a leaf to across the pods of a fat tree."""
 
 
 @figure("change_rank_matrix")
-def change_rank_matrix(case: Case, options: Options) -> Figure | None:
+def change_rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     """Pairs of ranks that moved nearer (blue) or further apart (brown), and bytes by distance."""
     both = compared(case)
     pairs = pair_changes(*both) if both else None
@@ -30,7 +30,7 @@ def change_rank_matrix(case: Case, options: Options) -> Figure | None:
     drawn = canvas(9.6, 5.0)
     left, right = drawn.subplots(1, 2, width_ratios=[1.15, 1])
     count = len(order.rank)
-    ends = Normalize(-FURTHEST, FURTHEST)
+    ends = Normalize(-MAX_HOP_CHANGE, MAX_HOP_CHANGE)
     left.imshow(
         np.ma.masked_invalid(moved(pairs, order)), cmap=colormap(CHANGE), norm=ends,
         interpolation="nearest", extent=(0, count, count, 0), zorder=2,
@@ -55,7 +55,7 @@ def change_rank_matrix(case: Case, options: Options) -> Figure | None:
     return drawn
 
 
-def moved(pairs: pl.DataFrame, order: Order) -> NDArray[np.float64]:
+def moved(pairs: pl.DataFrame, order: RankOrder) -> NDArray[np.float64]:
     """Mean change of switches visited in each cell of the matrix, NaN where no pair talks."""
     place = pl.DataFrame({"rank": order.rank.astype(np.uint32), "cell": order.cell})
     cells = (

@@ -13,9 +13,9 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, bare, canvas, figure, shorten
-from tailback.report.layout import Layout
+from tailback.report.figure_data import FigureCase, FigureData
+from tailback.report.layout import FabricLayout
 from tailback.report.scales import (
     CHANGE,
     FAINT,
@@ -58,7 +58,7 @@ class Shading:
 
 
 @figure("congested_fraction", per_phase=True, per_run=True)
-def congested_fraction(case: Case, options: Options) -> Figure | None:
+def congested_fraction(case: FigureCase, options: Options) -> Figure | None:
     """Where packets met congestion: tiers in rows, pods in columns, hosts under their leaf."""
     evidence = options.evidence(case)
     whole = case.observed.load().weight
@@ -66,7 +66,7 @@ def congested_fraction(case: Case, options: Options) -> Figure | None:
     return draw_fabric(evidence, shading_of(evidence, options.phase, most), options.compact)
 
 
-def shading_of(evidence: Evidence, phase: str | None, most: float = 0.0) -> Shading:
+def shading_of(evidence: FigureData, phase: str | None, most: float = 0.0) -> Shading:
     """The congested fraction of links, in one phase or (None) the whole run.
 
     Args:
@@ -81,7 +81,7 @@ def shading_of(evidence: Evidence, phase: str | None, most: float = 0.0) -> Shad
     return Shading(load.fraction, load.weight, most, "congestion", label, f"{what}.")
 
 
-def draw_fabric(evidence: Evidence, shading: Shading, compact: bool) -> Figure:
+def draw_fabric(evidence: FigureData, shading: Shading, compact: bool) -> Figure:
     """Draw the fabric, its links and hosts shaded."""
     layout = evidence.layout
     tall = (layout.tiers - 1) * TIER_HEIGHT + HOST_TOP + layout.node_rows * HOST_HEIGHT
@@ -93,7 +93,7 @@ def draw_fabric(evidence: Evidence, shading: Shading, compact: bool) -> Figure:
     return drawn
 
 
-def draw_links(axes: Axes, evidence: Evidence, shading: Shading, compact: bool) -> None:
+def draw_links(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) -> None:
     """Draw the links, hosts and switches on axes of their own, without a legend."""
     layout = evidence.layout
     bare(axes)
@@ -111,7 +111,7 @@ def line_widths(weight: NDArray[np.float64], most: float) -> NDArray[np.float64]
     return np.asarray(low + (high - low) * np.sqrt(np.clip(weight / max(most, 1.0), 0, 1)))
 
 
-def _edges(axes: Axes, layout: Layout, shading: Shading) -> None:
+def _edges(axes: Axes, layout: FabricLayout, shading: Shading) -> None:
     value, weight = shading.value[layout.halves], shading.weight[layout.halves]
     segments = layout.segments * np.array([1, TIER_HEIGHT, 1, TIER_HEIGHT])
     shown = np.flatnonzero(~np.isnan(value))
@@ -137,7 +137,7 @@ def _edges(axes: Axes, layout: Layout, shading: Shading) -> None:
         )  # fmt: skip
 
 
-def _hosts(axes: Axes, evidence: Evidence, shading: Shading, compact: bool) -> None:
+def _hosts(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) -> None:
     """Boxes shaded by the ejection link of their node; hatched where it was never sampled."""
     layout, links = evidence.layout, evidence.links
     shade = np.full(len(layout.node_x), np.nan)
@@ -160,7 +160,7 @@ def _hosts(axes: Axes, evidence: Evidence, shading: Shading, compact: bool) -> N
     )  # fmt: skip
 
 
-def _switches(axes: Axes, layout: Layout) -> None:
+def _switches(axes: Axes, layout: FabricLayout) -> None:
     size = float(np.clip(1100 / max(layout.width, 1), 7, 46))
     axes.scatter(layout.switch_x, layout.switch_y * TIER_HEIGHT, s=size, facecolors="white",
                  edgecolors=MUTED, linewidths=0.7, zorder=3)  # fmt: skip

@@ -7,15 +7,15 @@ import polars as pl
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, INK
 
 _COLOURS = (INK, "#1f7a4d")
 
 
 @figure("distance_histogram")
-def distance_histogram(case: Case, options: Options) -> Figure | None:
+def distance_histogram(case: FigureCase, options: Options) -> Figure | None:
     """How far the bytes travel: switches visited, as it is and with the remedy."""
     runs = [(case.names[0], case.reference)]
     if case.after is not None:
@@ -44,7 +44,7 @@ def distance_histogram(case: Case, options: Options) -> Figure | None:
 
 
 def shares(
-    evidence: Evidence,
+    evidence: FigureData,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], float] | None:
     """Distances in switches, share of the observed bytes at each, and the mean over packets."""
     tables = evidence.run.tables

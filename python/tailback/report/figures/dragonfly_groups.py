@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from tailback.fabric.topologies import parse
 from tailback.fabric.topologies.dragonfly import Grouped
-from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, canvas, figure
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, NO_DATA, colormap, norm
 
 
 @figure("dragonfly_groups", per_phase=True, per_run=True)
-def dragonfly_groups(case: Case, options: Options) -> Figure | None:
+def dragonfly_groups(case: FigureCase, options: Options) -> Figure | None:
     """Each pair of groups of a dragonfly: its worst global link; on the diagonal, local links."""
     evidence = options.evidence(case)
     section = evidence.run.scenario.fabric.topology
@@ -42,7 +42,7 @@ def dragonfly_groups(case: Case, options: Options) -> Figure | None:
     return drawn
 
 
-def between_groups(evidence: Evidence, value: NDArray[np.float64]) -> NDArray[np.float64]:
+def between_groups(evidence: FigureData, value: NDArray[np.float64]) -> NDArray[np.float64]:
     """Highest value of the links from each group (row) to each (column), NaN without data."""
     n_nodes = evidence.run.tables["nodes"].height
     group = evidence.run.tables["switches"]["pod"].to_numpy().astype(np.int64)

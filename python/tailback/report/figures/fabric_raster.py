@@ -13,8 +13,8 @@ from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, canvas, figure
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap, norm
 
 ACROSS = 8
@@ -48,7 +48,7 @@ class Block:
     cells: NDArray[np.int64]
 
 
-def blocks(evidence: Evidence) -> list[list[Block]]:
+def blocks(evidence: FigureData) -> list[list[Block]]:
     """All links as bands of blocks, the top tier first, injection links last.
 
     A link stands at the switch and port it leaves; the injection link of a host, which leaves no
@@ -99,7 +99,7 @@ def _band(
 
 
 @figure("fabric_raster", per_phase=True, per_run=True)
-def fabric_raster(case: Case, options: Options) -> Figure | None:
+def fabric_raster(case: FigureCase, options: Options) -> Figure | None:
     """Congested fraction of every directed link: one pixel a port, nothing overdrawn."""
     evidence = options.evidence(case)
     value = evidence.load(options.phase).fraction
@@ -108,7 +108,7 @@ def fabric_raster(case: Case, options: Options) -> Figure | None:
 
 
 def draw_raster(
-    evidence: Evidence, value: NDArray[np.float64], quantity: str, label: str
+    evidence: FigureData, value: NDArray[np.float64], quantity: str, label: str
 ) -> Figure:
     """Draw one value of every directed link, shape (L,), NaN for no data.
 

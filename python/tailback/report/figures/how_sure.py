@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tailback.report.evidence import ENOUGH_SAMPLES, Case, Evidence
 from tailback.report.figure import Options, canvas, figure
-from tailback.report.layout import describe
+from tailback.report.figure_data import MIN_SAMPLES, FigureCase, FigureData
+from tailback.report.layout import tier_direction_name
 from tailback.report.scales import FAINT, INK, MUTED
-from tailback.telemetry.carried import HASHED
 from tailback.telemetry.estimate import link_estimates
+from tailback.telemetry.header_counts import HASHED
 from tailback.units import percent
 
 POINTS = 400
@@ -24,7 +24,7 @@ _TIER_COLOURS = ("#9aa4af", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
 
 
 @figure("how_sure")
-def how_sure(case: Case, options: Options) -> Figure | None:
+def how_sure(case: FigureCase, options: Options) -> Figure | None:
     """May I trust it: samples a link, and estimates against the truth with 95 % intervals."""
     evidence = options.evidence(case)
     if evidence.samples.height == 0:
@@ -41,7 +41,7 @@ def how_sure(case: Case, options: Options) -> Figure | None:
     return drawn
 
 
-def _histogram(axes: Axes, evidence: Evidence) -> None:
+def _histogram(axes: Axes, evidence: FigureData) -> None:
     samples = evidence.load().samples
     top = max(int(np.ceil(np.log2(max(samples.max(), 2)))), 1)
     edges = 2.0 ** np.arange(top + 1)
@@ -50,10 +50,10 @@ def _histogram(axes: Axes, evidence: Evidence) -> None:
         counts, _ = np.histogram(samples[(evidence.tier == tier) & (samples > 0)], edges)
         axes.bar(np.arange(top) + 0.5, counts, 0.94, bottom=bottom, linewidth=0,
                  color=_TIER_COLOURS[tier % len(_TIER_COLOURS)],
-                 label=describe(tier, "up").replace("→", "–"))  # fmt: skip
+                 label=tier_direction_name(tier, "up").replace("→", "–"))  # fmt: skip
         bottom += counts
-    axes.axvline(np.log2(ENOUGH_SAMPLES), color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
-    axes.text(np.log2(ENOUGH_SAMPLES) + 0.08, 1.0, f"{ENOUGH_SAMPLES} samples", fontsize=8,
+    axes.axvline(np.log2(MIN_SAMPLES), color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+    axes.text(np.log2(MIN_SAMPLES) + 0.08, 1.0, f"{MIN_SAMPLES} samples", fontsize=8,
               transform=axes.get_xaxis_transform(), va="top")  # fmt: skip
     step = max(1, top // 8)
     axes.set_xticks(np.arange(0, top + 1, step), [f"{int(e)}" for e in edges[::step]])
@@ -99,14 +99,14 @@ class Coverage:
         return self.truth > 0
 
 
-def coverage(evidence: Evidence) -> Coverage | None:
+def coverage(evidence: FigureData) -> Coverage | None:
     """Compare the intervals of links with the truth; None for a measured run."""
     if evidence.truth is None:
         return None
     truth = evidence.truth
     hashed = evidence.run.scenario.telemetry.scheme in HASHED
     found = link_estimates(evidence.samples, hashed=hashed)
-    found = found.filter(pl.col("samples") >= ENOUGH_SAMPLES).sort("link")
+    found = found.filter(pl.col("samples") >= MIN_SAMPLES).sort("link")
     links = found["link"].to_numpy().astype(np.int64)
     crossed = truth.observed_packets[links] > 0
     links, found = links[crossed], found.filter(pl.Series(crossed))
@@ -117,7 +117,7 @@ def coverage(evidence: Evidence) -> Coverage | None:
     return Coverage(links, real, estimate, low, high)
 
 
-def _scatter(axes: Axes, evidence: Evidence) -> None:
+def _scatter(axes: Axes, evidence: FigureData) -> None:
     found = coverage(evidence)
     assert found is not None  # the caller saw the truth
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, zorder=1)
@@ -146,7 +146,7 @@ def _scatter(axes: Axes, evidence: Evidence) -> None:
 def _said(found: Coverage) -> str:
     """How many intervals hold the truth, in one line."""
     if not len(found.links):
-        return f"no link has {ENOUGH_SAMPLES} samples"
+        return f"no link has {MIN_SAMPLES} samples"
     met = found.congested
     if not met.any():
         return f"no packet met congestion on the {len(met)} links sampled enough"

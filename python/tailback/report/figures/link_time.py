@@ -10,21 +10,21 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from tailback.report.course import CELL_SAMPLES, PHASES_SHOWN, Band, Course
-from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
-from tailback.report.layout import describe
+from tailback.report.layout import tier_direction_name
 from tailback.report.scales import FAINT, INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap
+from tailback.report.timeline import CELL_SAMPLES, PHASES_SHOWN, Timeline, TimelineBand
 
 
 @figure("link_time", per_run=True)
-def link_time(case: Case, options: Options) -> Figure | None:
+def link_time(case: FigureCase, options: Options) -> Figure | None:
     """When, and in which phase: the most congested links and switches of each tier, over time."""
     evidence = options.evidence(case)
     if evidence.windows.height < 2 or evidence.samples.height == 0:
         return None
-    course = Course(evidence)
+    course = Timeline(evidence)
     phases = min(len(evidence.phases), PHASES_SHOWN)
     drawn, axes = raster_axes(course.bands, phases)
     edges, unit = time_edges(course)
@@ -44,7 +44,7 @@ def link_time(case: Case, options: Options) -> Figure | None:
     return drawn
 
 
-def raster_axes(bands: list[Band], phases: int) -> tuple[Figure, list[Axes]]:
+def raster_axes(bands: list[TimelineBand], phases: int) -> tuple[Figure, list[Axes]]:
     """A figure with a strip of ``phases`` and below it a raster for each band, named."""
     drawn = canvas(9.2, 1.9 + 0.34 * phases + 1.05 * len(bands))
     strip = [0.28 * phases] if phases else []
@@ -53,20 +53,20 @@ def raster_axes(bands: list[Band], phases: int) -> tuple[Figure, list[Axes]]:
         height_ratios=strip + [1.0] * len(bands),
     )[:, 0]  # fmt: skip
     for at, band in zip(axes[len(strip) :], bands, strict=True):
-        name = describe(band.tier, band.direction).replace(" → ", "\n→ ")
+        name = tier_direction_name(band.tier, band.direction).replace(" → ", "\n→ ")
         at.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8.5)
         at.text(1.005, 0.5, f"{len(band.links)} links", transform=at.transAxes, va="center",
                 fontsize=7.5, color=MUTED, rotation=270)  # fmt: skip
     return drawn, list(axes)
 
 
-def time_edges(course: Course) -> tuple[NDArray[np.float64], str]:
+def time_edges(course: Timeline) -> tuple[NDArray[np.float64], str]:
     """Edges of the frames, shape (F + 1,), and their unit."""
     unit, scale = time_unit(float(course.edges_ps[-1]))
     return course.edges_ps / scale, unit
 
 
-def draw_phases(axes: Axes, course: Course, edges: NDArray[np.float64]) -> None:
+def draw_phases(axes: Axes, course: Timeline, edges: NDArray[np.float64]) -> None:
     """Draw the strip of phases: darkness is the phase's share of the samples of a frame."""
     names, share = course.phase_shares()
     axes.pcolormesh(edges, np.arange(len(names) + 1), share, cmap="Greys", vmin=0, vmax=1.25,

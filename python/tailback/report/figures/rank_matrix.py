@@ -12,8 +12,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, canvas, figure, shorten
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import FAINT, MUTED, colormap
 
 BINS = 256
@@ -21,7 +21,7 @@ LEAF_LINES = 48
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class RankOrder:
     """The ranks of our jobs in order of where they run; arrays have shape (n,).
 
     Attributes:
@@ -49,7 +49,7 @@ class Order:
         return np.arange(len(self.rank)) // self.width
 
 
-def order_of(evidence: Evidence) -> Order:
+def order_of(evidence: FigureData) -> RankOrder:
     """The observed ranks by pod, leaf, node and number."""
     tables = evidence.run.tables
     ours = tables["jobs"].filter(pl.col("observed")).select("job")
@@ -67,11 +67,11 @@ def order_of(evidence: Evidence) -> Order:
         where[name].fill_null(-1).to_numpy().astype(np.int64)
         for name in ("rank", "node", "switch", "pod")
     )
-    return Order(rank, node, leaf, pod, max(1, -(-len(rank) // BINS)))
+    return RankOrder(rank, node, leaf, pod, max(1, -(-len(rank) // BINS)))
 
 
 @figure("rank_matrix")
-def rank_matrix(case: Case, options: Options) -> Figure | None:
+def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     """Bytes between ranks, ordered by where they run, with lines between leaves and pods."""
     runs = [(f"{shorten(case.names[0], 24)}: {_placement(case.reference)}", case.reference)]
     if case.after is not None:
@@ -106,7 +106,7 @@ def rank_matrix(case: Case, options: Options) -> Figure | None:
     return drawn
 
 
-def binned(evidence: Evidence) -> tuple[NDArray[np.float64], Order] | None:
+def binned(evidence: FigureData) -> tuple[NDArray[np.float64], RankOrder] | None:
     """Bytes between observed ranks in order of placement.
 
     Returns:
@@ -128,7 +128,7 @@ def binned(evidence: Evidence) -> tuple[NDArray[np.float64], Order] | None:
     return cells, order
 
 
-def _panel(axes: Axes, cells: NDArray[np.float64], order: Order, norm: LogNorm) -> None:
+def _panel(axes: Axes, cells: NDArray[np.float64], order: RankOrder, norm: LogNorm) -> None:
     count = len(order.rank)
     axes.imshow(
         np.ma.masked_equal(cells, 0), cmap=colormap("traffic"), norm=norm, interpolation="nearest",
@@ -138,7 +138,7 @@ def _panel(axes: Axes, cells: NDArray[np.float64], order: Order, norm: LogNorm) 
     axes.set_xlabel("receiving rank, in order of its host")
 
 
-def lines(axes: Axes, order: Order) -> None:
+def lines(axes: Axes, order: RankOrder) -> None:
     """Lines between leaves and pods on a matrix of ranks."""
     count = len(order.rank)
     leaves = (np.flatnonzero(np.diff(order.leaf)) + 1.0).tolist()
@@ -159,7 +159,7 @@ def lines(axes: Axes, order: Order) -> None:
         axes.spines[side].set_visible(True)
 
 
-def _placement(evidence: Evidence) -> str:
+def _placement(evidence: FigureData) -> str:
     names = evidence.run.tables["jobs"].filter(pl.col("observed"))["placement"].to_list()
     return shorten(", ".join(dict.fromkeys(names)), 28)
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from tailback.report.course import Course
-from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure
+from tailback.report.figure_data import FigureCase
 from tailback.report.figures.link_time import draw_phases, time_edges
-from tailback.report.layout import describe
+from tailback.report.layout import tier_direction_name
 from tailback.report.scales import FAINT, INK
+from tailback.report.timeline import Timeline
 
 _TIER_COLOURS = ("#5d6875", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
 _DIRECTION_LINES = {"up": "-", "down": (0, (4, 1.5)), "flat": (0, (1, 1.2))}
 
 
 @figure("time_course", per_run=True)
-def time_course(case: Case, options: Options) -> Figure | None:
+def time_course(case: FigureCase, options: Options) -> Figure | None:
     """What arrived and where it met congestion, window by window."""
     evidence = options.evidence(case)
     if evidence.windows.height < 2 or evidence.samples.height == 0:
         return None
-    course = Course(evidence, evidence.windows.height)
+    course = Timeline(evidence, evidence.windows.height)
     edges, unit = time_edges(course)
     strip = 0.3 * min(len(evidence.phases), 8)
     drawn = canvas(9.2, 4.4 + 0.2 * min(len(evidence.phases), 8))
@@ -48,7 +48,8 @@ def time_course(case: Case, options: Options) -> Figure | None:
         axes[2].stairs(
             load.fraction, edges, baseline=None, linewidth=1.5,
             color=_TIER_COLOURS[tier % len(_TIER_COLOURS)],
-            linestyle=_DIRECTION_LINES.get(direction, "-"), label=describe(tier, direction),
+            linestyle=_DIRECTION_LINES.get(direction, "-"),
+            label=tier_direction_name(tier, direction),
         )  # fmt: skip
     axes[2].set_ylabel("congested\nfraction (0–1)")
     axes[2].set_ylim(0, 1)

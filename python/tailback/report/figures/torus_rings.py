@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tailback.fabric.topologies import parse
 from tailback.fabric.topologies.torus import Grid
-from tailback.report.evidence import Case, Evidence
 from tailback.report.figure import Options, canvas, figure
+from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import MUTED, NO_DATA, colormap, norm
 
 AXES = "xyzuvwst"
@@ -22,7 +22,7 @@ SLICES = 12
 
 
 @figure("torus_rings", per_phase=True, per_run=True)
-def torus_rings(case: Case, options: Options) -> Figure | None:
+def torus_rings(case: FigureCase, options: Options) -> Figure | None:
     """Each dimension of a torus: every ring against the position along it, both ways; slices."""
     evidence = options.evidence(case)
     dims = dims_of(evidence)
@@ -66,7 +66,7 @@ def torus_rings(case: Case, options: Options) -> Figure | None:
     return drawn
 
 
-def dims_of(evidence: Evidence) -> list[int] | None:
+def dims_of(evidence: FigureData) -> list[int] | None:
     """Extents of a torus or mesh, None for other fabrics."""
     section = evidence.run.scenario.fabric.topology
     topology = None if section is None else parse(section)
@@ -74,7 +74,7 @@ def dims_of(evidence: Evidence) -> list[int] | None:
 
 
 def rings(
-    evidence: Evidence, value: NDArray[np.float64], dims: list[int], dimension: int, step: int
+    evidence: FigureData, value: NDArray[np.float64], dims: list[int], dimension: int, step: int
 ) -> NDArray[np.float64]:
     """Value of the links one step along a dimension, NaN for none.
 
@@ -103,7 +103,7 @@ def rings(
 
 
 def _worst_slices(
-    evidence: Evidence, value: NDArray[np.float64], dims: list[int], most: int
+    evidence: FigureData, value: NDArray[np.float64], dims: list[int], most: int
 ) -> list[tuple[int, NDArray[np.float64]]]:
     """The x–y slices with most congestion, in order: number, and the worst link of each switch."""
     n_nodes = evidence.run.tables["nodes"].height

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from tailback.diagnose.model import Bar, Times
-from tailback.diagnose.waterfall import shown
+from tailback.diagnose.model import Times, WaterfallBar
+from tailback.diagnose.waterfall import displayed_bars
 from tailback.diagnose.wording import bar_name
-from tailback.report.evidence import Case
 from tailback.report.figure import Options, canvas, figure
+from tailback.report.figure_data import FigureCase
 from tailback.report.scales import CAUSE_COLOURS, FAINT, INK, MUTED
 from tailback.units import format_time, percent
 
-ENDS = ("ideal", "observed")
-LEAST = 0.0005
+TOTAL_BARS = ("ideal", "observed")
+MIN_SHARE = 0.0005
 """Share of the observed time from which a step is drawn."""
 
 _COLOURS = {
@@ -30,13 +30,13 @@ _COLOURS = {
 
 
 @figure("waterfall")
-def waterfall(case: Case, options: Options) -> Figure | None:
+def waterfall(case: FigureCase, options: Options) -> Figure | None:
     """Where the time goes: from the ideal time to that of the run, one cause after the other."""
-    every = shown(case.diagnosis.waterfall) if case.diagnosis else []
+    every = displayed_bars(case.diagnosis.waterfall) if case.diagnosis else []
     if not every or case.diagnosis is None:
         return None
     times = case.diagnosis.times
-    bars = [bar for bar in every if bar.name in ENDS or _adds(bar, every[-1].elapsed_ps)]
+    bars = [bar for bar in every if bar.name in TOTAL_BARS or _adds(bar, every[-1].elapsed_ps)]
     drawn = canvas(7.6, 0.62 + 0.42 * len(bars))
     axes = drawn.add_subplot()
     unit, scale = time_unit(max(bar.elapsed_ps for bar in bars))
@@ -77,9 +77,9 @@ def waterfall(case: Case, options: Options) -> Figure | None:
     return drawn
 
 
-def _adds(bar: Bar, observed: int) -> bool:
+def _adds(bar: WaterfallBar, observed: int) -> bool:
     """Whether a step adds anything worth a bar, in any repetition."""
-    return max(abs(bar.delta_ps), abs(bar.low_ps), abs(bar.high_ps)) >= LEAST * observed
+    return max(abs(bar.delta_ps), abs(bar.low_ps), abs(bar.high_ps)) >= MIN_SHARE * observed
 
 
 def time_unit(largest: float) -> tuple[str, float]:
@@ -90,11 +90,11 @@ def time_unit(largest: float) -> tuple[str, float]:
     return "ps", 1.0
 
 
-def _name(bar: Bar, row: int, times: Times) -> str:
+def _name(bar: WaterfallBar, row: int, times: Times) -> str:
     return bar_name(bar, times) if row == 0 or bar.name == "observed" else f"+ {bar.name}"
 
 
-def _amount(bar: Bar, whole: bool, observed: int, times: Times) -> str:
+def _amount(bar: WaterfallBar, whole: bool, observed: int, times: Times) -> str:
     if whole:
         return format_time(bar.elapsed_ps)
     sign = "−" if bar.delta_ps < 0 else "+"

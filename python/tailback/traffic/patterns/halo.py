@@ -109,13 +109,13 @@ class Halo(Pattern):
             slots.waitall()
         return slots.build()
 
-    def _exchange(self, slots: Slots, direction: str) -> Exchange:
+    def _exchange(self, slots: Slots, direction: str) -> HaloExchange:
         axis = AXES.index(direction[1])
         step = 1 if direction[0] == "+" else -1
         tag = FIRST_TAG + self.directions().index(direction)
         to, sends = self._neighbour(axis, step)
         source, receives = self._neighbour(axis, -step)
-        return Exchange(
+        return HaloExchange(
             to, sends, source, receives,
             size=self.sizes[axis] if self.sizes else self.size, tag=tag,
             label=slots.label(Label(direction, "MPI_Isend", tag)),
@@ -133,7 +133,7 @@ class Halo(Pattern):
         return rank + (moved - at) * stride, inside
 
 
-class Exchange:
+class HaloExchange:
     """One direction: who sends to whom, who receives from whom, and who has no neighbour."""
 
     def __init__(

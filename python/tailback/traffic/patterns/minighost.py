@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from tailback.traffic.collectives import Step, schedule
+from tailback.traffic.collectives import CollectiveStep, schedule
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.halo import MAX_RANKS
 from tailback.traffic.patterns.pattern import PATTERNS, Pattern
@@ -146,7 +146,7 @@ class _Sum:
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
         self.label = slots.label(Label("sum", SUM))
-        rounds: dict[int, list[tuple[int, Step]]] = defaultdict(list)
+        rounds: dict[int, list[tuple[int, CollectiveStep]]] = defaultdict(list)
         for rank in range(slots.n_ranks):
             steps = schedule(SUM, slots.n_ranks, rank, 0, REAL_BYTES, REAL_BYTES)
             for number, step in enumerate(steps):
@@ -162,7 +162,7 @@ class _Sum:
                 self.slots.isend(peer, size, 0, self.label, present)
             self.slots.waitall()
 
-    def _columns(self, ranks: list[tuple[int, Step]]) -> tuple[list[_Post], list[_Post]]:
+    def _columns(self, ranks: list[tuple[int, CollectiveStep]]) -> tuple[list[_Post], list[_Post]]:
         return self._posts([(r, s.receives) for r, s in ranks]), self._posts(
             [(r, s.sends) for r, s in ranks]
         )

@@ -13,10 +13,10 @@ from tailback.traffic.program import Program
 
 PLACE = "[job.pattern]"
 
-MOST_RANKS = 2**31 - 1
+MAX_RANKS = 2**31 - 1
 """Ranks are numbered with 32 bits and a sign, as in MPI."""
 
-MOST_MESSAGES = 2**28 - 1
+MAX_MESSAGES = 2**28 - 1
 """Messages of a run are numbered with 28 bits."""
 
 
@@ -104,15 +104,15 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
             f"pattern {kind!r} has {ranks} rank and needs 2 or more", place=PLACE,
             remedy="give it more ranks or hosts",
         )  # fmt: skip
-    if ranks > MOST_RANKS:
+    if ranks > MAX_RANKS:
         raise ScenarioError(
-            f"pattern {kind!r} has {ranks:,} ranks; at most {MOST_RANKS:,} can be numbered",
+            f"pattern {kind!r} has {ranks:,} ranks; at most {MAX_RANKS:,} can be numbered",
             place=PLACE, remedy="give it fewer ranks",
         )  # fmt: skip
-    if pattern.repetitions() * ranks > MOST_MESSAGES:
+    if pattern.repetitions() * ranks > MAX_MESSAGES:
         raise ScenarioError(
             f"pattern {kind!r} has {pattern.repetitions():,} rounds of {ranks:,} messages or more; "
-            f"at most {MOST_MESSAGES:,} can be numbered",
+            f"at most {MAX_MESSAGES:,} can be numbered",
             place=PLACE, remedy="give it fewer rounds or ranks",
         )  # fmt: skip
     program = pattern.program(ranks, seed)

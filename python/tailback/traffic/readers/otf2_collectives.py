@@ -17,7 +17,7 @@ from tailback.traffic.readers.otf2_links import (
     ICOLLECTIVE_REQUEST,
 )
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, Labels
-from tailback.traffic.readers.otf2_posts import Posts, ordinal
+from tailback.traffic.readers.otf2_posts import Posts, index_within_group
 
 
 @dataclass
@@ -147,7 +147,7 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
     rows, me, size = rows[many], me[many], size[many]
     # Blocking and non-blocking collectives never match one another.
     stream = 2 * m.comm[rows] + (m.kind[rows] == ICOLLECTIVE_COMPLETE)
-    turn = ordinal(stream * trace.n_ranks + m.rank[rows])
+    turn = index_within_group(stream * trace.n_ranks + m.rank[rows])
     _, instance = np.unique(np.stack([stream, turn], axis=1), axis=0, return_inverse=True)
     position = m.position[begun[rows]]
     early = trace.threaded[m.rank[rows]] & (m.kind[rows] == COLLECTIVE) & (m.call[rows] >= 0)

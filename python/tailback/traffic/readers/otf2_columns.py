@@ -38,7 +38,7 @@ class Communicator:
 
 
 @dataclass(frozen=True)
-class Calls:
+class CallColumns:
     """MPI calls that are not inside another one, C of them.
 
     Attributes:
@@ -65,7 +65,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Messages:
+class MessageColumns:
     """Message records, M of them; a column that a kind does not have holds 0 or -1.
 
     Attributes:
@@ -75,7 +75,7 @@ class Messages:
             the kind of any other receive, save where the record of the probe is missing.
         position: Place in the order of all events; those of a rank lie together, shape (M,).
         time: Ticks, shape (M,).
-        call: Row of :class:`Calls`, -1 outside of any, shape (M,).
+        call: Row of :class:`CallColumns`, -1 outside of any, shape (M,).
         phase: Region that encloses it, -1 without, shape (M,).
         path: Its call path, an index into :attr:`Trace.paths`, shape (M,).
         peer: Receiver, sender or root, local to the communicator, shape (M,).
@@ -185,8 +185,8 @@ class Trace:
     regions: dict[int, str]
     communicators: dict[int, Communicator]
     cartesian: list[tuple[int, list[int]]]
-    calls: Calls
-    messages: Messages
+    calls: CallColumns
+    messages: MessageColumns
     threaded: NDArray[np.bool_]
     paths: list[str]
 
@@ -253,7 +253,7 @@ def _join(
     ranks: NDArray[np.int64],
     threaded: NDArray[np.bool_],
     paths: PathTable,
-) -> tuple[Calls, Messages]:
+) -> tuple[CallColumns, MessageColumns]:
     n_calls = np.array([len(one["calls"]["region"]) for one in locations], np.int64)
     n_rows = np.array([len(one["messages"]["kind"]) for one in locations], np.int64)
     c = {name: _stack(locations, "calls", name) for name in _CALL_COLUMNS}
@@ -265,7 +265,7 @@ def _join(
     enter_position, leave_position, position = _positions(
         locations, ranks, (of_call, of_call, of_row), (n_calls > 0) | (n_rows > 0), c, m
     )
-    calls = Calls(
+    calls = CallColumns(
         rank=ranks[of_call],
         thread=of_call,
         region=c["region"].astype(np.int64),
@@ -284,7 +284,7 @@ def _join(
         m[column] = _indices(m[column], none)
     across_threads(m, ranks[of_row], position, threaded)
     as_receives(m)
-    messages = Messages(
+    messages = MessageColumns(
         rank=ranks[of_row],
         thread=of_row,
         kind=m["kind"].astype(np.uint8),

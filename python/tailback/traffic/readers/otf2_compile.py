@@ -32,7 +32,13 @@ from tailback.traffic.readers.otf2_names import (
     moves_data,
     world_ranks,
 )
-from tailback.traffic.readers.otf2_posts import UNKNOWN, Posts, guess_sources, ordinal, partners
+from tailback.traffic.readers.otf2_posts import (
+    UNKNOWN,
+    Posts,
+    guess_sources,
+    index_within_group,
+    match_posts,
+)
 from tailback.traffic.readers.otf2_recording import recording
 
 _LATE = 2**40
@@ -199,7 +205,7 @@ def fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 def _drop_unpaired(posts: Posts, n_ranks: int, labels: Labels, notes: list[str]) -> Posts:
     """Posts that have a partner, sorted; half-recorded ones would block their rank for ever."""
     posts = posts.take(np.lexsort((posts.step, posts.position, posts.rank)))
-    partner = partners(posts, n_ranks)
+    partner = match_posts(posts, n_ranks)
     lost = partner < 0
     for is_send, one, other in ((True, "sends", "receive"), (False, "receives", "send")):
         number = int((lost & (posts.is_send == is_send) & ~posts.collective).sum())
@@ -377,7 +383,7 @@ def _first_free(
         Row of ``waits``, -1 where there is none left, shape (P,).
     """
     # Request k of a turn gets the first wait after it that none before it gets.
-    k = ordinal(turn)
+    k = index_within_group(turn)
     room = len(position) + len(waits) + 1
     first = np.searchsorted(waits, position) - k
     taken = np.maximum.accumulate(first + turn * room) - turn * room + k

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import TraceError
 from tailback.traffic.program import Label
-from tailback.traffic.readers.otf2_columns import Messages, Trace
+from tailback.traffic.readers.otf2_columns import MessageColumns, Trace
 
 OPERATIONS = (
     "MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
@@ -49,14 +49,14 @@ _JOINS_GROUPS = frozenset(
 )
 
 
-def plain(region: str) -> str:
+def normalised_call(region: str) -> str:
     """Name of a call in lower case, without Fortran's underscores at the end."""
     return region.lower().rstrip("_")
 
 
 def communicates(region: str) -> bool:
     """Whether the call moves data, or waits for some."""
-    name = plain(region)
+    name = normalised_call(region)
     return moves_data(region) or name.startswith(
         ("mpi_wait", "mpi_test", "mpi_probe", "mpi_mprobe")
     )
@@ -64,27 +64,27 @@ def communicates(region: str) -> bool:
 
 def leaves_together(region: str) -> bool:
     """Whether no rank leaves the call before all have entered it."""
-    return plain(region) in ("mpi_barrier", "mpi_allreduce")
+    return normalised_call(region) in ("mpi_barrier", "mpi_allreduce")
 
 
 def is_single_wait(region: str) -> bool:
     """Whether the call waits for one request, or for at least one."""
-    return plain(region) in _SINGLE_WAITS
+    return normalised_call(region) in _SINGLE_WAITS
 
 
 def is_waitall(region: str) -> bool:
     """Whether the call waits for all the requests it is given."""
-    return plain(region) == "mpi_waitall"
+    return normalised_call(region) == "mpi_waitall"
 
 
 def joins_groups(region: str) -> bool:
     """Whether the call makes a communicator of two groups."""
-    return plain(region) in _JOINS_GROUPS
+    return normalised_call(region) in _JOINS_GROUPS
 
 
 def moves_data(region: str) -> bool:
     """Whether the call sends or receives, so that the trace should have a record of it."""
-    return plain(region) in _MOVES_DATA
+    return normalised_call(region) in _MOVES_DATA
 
 
 class Labels:
@@ -191,7 +191,7 @@ def world_ranks(
     return out
 
 
-def _damaged(messages: Messages, row: int, message: str, file: Path) -> TraceError:
+def _damaged(messages: MessageColumns, row: int, message: str, file: Path) -> TraceError:
     return TraceError(
         message,
         file=file,

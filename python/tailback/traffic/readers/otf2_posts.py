@@ -63,7 +63,7 @@ class Posts:
         )
 
 
-def ordinal(group: NDArray[np.int64]) -> NDArray[np.int64]:
+def index_within_group(group: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many earlier rows are of the same group, shape like ``group``."""
     order = np.argsort(group, kind="stable")
     ordered = group[order]
@@ -111,7 +111,7 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     stream = stream_of(sub, n_ranks)
     claimed = np.bincount(stream[~sub.is_send], minlength=int(stream.max(initial=0)) + 1)
     send = np.flatnonzero(sub.is_send & ~sub.collective)
-    left = ordinal(stream[send]) - claimed[stream[send]]
+    left = index_within_group(stream[send]) - claimed[stream[send]]
     send, left = send[left >= 0], left[left >= 0]
     if not len(send):
         return 0, True
@@ -121,7 +121,7 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     send, target = send[deal], target[deal]
     # The k-th message for a rank goes to the k-th receive it posts, if there are as many.
     receiver = posts.rank[lost]
-    turn_sent, turn_posted = ordinal(target), ordinal(receiver)
+    turn_sent, turn_posted = index_within_group(target), index_within_group(receiver)
     messages = np.bincount(target, minlength=n_ranks)[target]
     receives = np.bincount(receiver, minlength=n_ranks)[target]
     spread = (2 * turn_sent + 1) * receives // (2 * messages)
@@ -141,7 +141,7 @@ def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
     return len(to), bool((shortest[target] == longest[target]).all())
 
 
-def partners(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
+def match_posts(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
     """Which post each one meets: of each stream the k-th send and the k-th receive.
 
     Args:
@@ -166,7 +166,7 @@ def partners(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
     for side in (sub.is_send, ~sub.is_send):
         at = np.flatnonzero(side)
         at = at[np.argsort(stream[at], kind="stable")]
-        sides.append(rows[at[ordinal(stream[at]) < both[stream[at]]]])
+        sides.append(rows[at[index_within_group(stream[at]) < both[stream[at]]]])
     sends, receives = sides
     out[sends], out[receives] = receives, sends
     return out

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.traffic.collectives import Step
+from tailback.traffic.collectives import CollectiveStep
 from tailback.traffic.program import Label, Op, Program
-from tailback.traffic.rewrites.rewrite import MANY, DoesNotApplyError, Focus
+from tailback.traffic.rewrites.rewrite import MIN_SENDERS, DoesNotApplyError, Focus
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
+class MessageSet:
     """Messages of some labels, in the order of their sends.
 
     Attributes:
@@ -39,12 +39,12 @@ class Messages:
     def __len__(self) -> int:
         return len(self.send)
 
-    def only(self, chosen: NDArray[np.bool_]) -> Messages:
+    def only(self, chosen: NDArray[np.bool_]) -> MessageSet:
         """Those of ``chosen``, shape (K,)."""
-        return Messages(*(column[chosen] for column in self.__dict__.values()))
+        return MessageSet(*(column[chosen] for column in self.__dict__.values()))
 
 
-def messages_of(program: Program, focus: Focus) -> Messages:
+def messages_of(program: Program, focus: Focus) -> MessageSet:
     """The messages whose sends have a label of ``focus``.
 
     Raises:
@@ -66,21 +66,21 @@ def messages_of(program: Program, focus: Focus) -> Messages:
     if not chosen.any():
         raise DoesNotApplyError("no message is sent there")
     size = program.amount[send].astype(np.int64)
-    found = Messages(send, receive, rank[send], peer[send], size, label)
+    found = MessageSet(send, receive, rank[send], peer[send], size, label)
     return found.only(chosen)
 
 
-def sent_to_by_many(program: Program, found: Messages) -> Ints:
-    """Ranks that :data:`MANY` or more others send to, none of which sends there itself.
+def sent_to_by_many(program: Program, found: MessageSet) -> Ints:
+    """Ranks that :data:`MIN_SENDERS` or more others send to, none of which sends there itself.
 
     Raises:
         DoesNotApplyError: There is none, or one of them sends.
     """
     pairs = np.unique(found.dst * program.n_ranks + found.src)
     receivers, senders = np.unique(pairs // program.n_ranks, return_counts=True)
-    receivers = receivers[senders >= MANY]
+    receivers = receivers[senders >= MIN_SENDERS]
     if not len(receivers):
-        raise DoesNotApplyError(f"no rank is sent to by {MANY} or more others there")
+        raise DoesNotApplyError(f"no rank is sent to by {MIN_SENDERS} or more others there")
     if np.isin(receivers, found.src).any():
         raise DoesNotApplyError("the receivers send there as well, and would wait for one another")
     return receivers
@@ -103,7 +103,7 @@ def posts_of_waits(program: Program) -> Ints:
     return out
 
 
-class Edit:
+class ProgramEdit:
     """Collects what is taken out of a program and what is put in.
 
     Args:
@@ -131,7 +131,13 @@ class Edit:
         self._keep[(target >= 0) & ~self._keep[target]] = False
 
     def steps(
-        self, rank: int, at: int, steps: Sequence[Step], members: Ints, tag: int, label: int
+        self,
+        rank: int,
+        at: int,
+        steps: Sequence[CollectiveStep],
+        members: Ints,
+        tag: int,
+        label: int,
     ) -> None:
         """Put the steps of a collective, as :func:`schedule` gives them, before operation ``at``.
 
@@ -245,7 +251,7 @@ def fresh_tag(program: Program) -> int:
     return int(program.tag.max(initial=0)) + 1
 
 
-def in_turn(key: Ints) -> Ints:
+def rank_within_key(key: Ints) -> Ints:
     """How many equal keys come before each, shape (K,)."""
     order = np.argsort(key, kind="stable")
     out = np.empty(len(key), np.int64)

@@ -8,9 +8,15 @@ from scipy.sparse.csgraph import connected_components
 
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Program
-from tailback.traffic.rewrites.edit import Edit, Messages, fresh_tag, in_turn, messages_of
+from tailback.traffic.rewrites.edit import (
+    MessageSet,
+    ProgramEdit,
+    fresh_tag,
+    messages_of,
+    rank_within_key,
+)
 from tailback.traffic.rewrites.rewrite import (
-    MANY,
+    MIN_SENDERS,
     REWRITES,
     DoesNotApplyError,
     Focus,
@@ -38,7 +44,7 @@ def pairwise_alltoall(program: Program, focus: Focus) -> Rewritten:
     group = group_of[found.src]
     if (found.src == found.dst).any():
         raise DoesNotApplyError("ranks send to themselves")
-    edit = Edit(program)
+    edit = ProgramEdit(program)
     edit.remove(np.concatenate([found.send, found.receive]))
     tag = fresh_tag(program)
     for number in np.unique(group).tolist():
@@ -52,12 +58,12 @@ def pairwise_alltoall(program: Program, focus: Focus) -> Rewritten:
     )
 
 
-def _exchange(edit: Edit, found: Messages, n: int, tag: int) -> None:
+def _exchange(edit: ProgramEdit, found: MessageSet, n: int, tag: int) -> None:
     """Put the collective in for one group; raises DoesNotApplyError."""
     members = np.unique(found.src)
     size = len(members)
-    if size < MANY:
-        raise DoesNotApplyError(f"no {MANY} ranks there all send to one another")
+    if size < MIN_SENDERS:
+        raise DoesNotApplyError(f"no {MIN_SENDERS} ranks there all send to one another")
     pairs, count = np.unique(found.src * n + found.dst, return_counts=True)
     if len(pairs) != size * (size - 1):
         raise DoesNotApplyError("not every rank sends to every other one there")
@@ -66,7 +72,7 @@ def _exchange(edit: Edit, found: Messages, n: int, tag: int) -> None:
     block = int(found.size[0])
     old = edit.labels[int(found.label[0])]
     label = edit.label(Label(old.phase, CALL, communicator=old.communicator, path=old.path))
-    round_ = in_turn(found.src * n + found.dst)
+    round_ = rank_within_key(found.src * n + found.dst)
     # The last send of each rank in each round.
     last = np.full((size, int(round_.max()) + 1), -1, np.int64)
     place = np.searchsorted(members, found.src)

@@ -10,7 +10,7 @@ from tailback.errors import TailbackError
 from tailback.registry import Registry
 from tailback.traffic.program import Program
 
-MANY = 4
+MIN_SENDERS = 4
 """Ranks that send to one at the same time from which a rewrite speaks of a crowd: two or three are
 neighbours that happen to meet."""
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.traffic.program import Op, Program
-from tailback.traffic.rewrites.edit import Ints, in_turn, messages_of, posts_of_waits
+from tailback.traffic.rewrites.edit import Ints, messages_of, posts_of_waits, rank_within_key
 from tailback.traffic.rewrites.rewrite import (
-    MANY,
+    MIN_SENDERS,
     REWRITES,
     DoesNotApplyError,
     Focus,
@@ -36,7 +36,7 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
     crowd, left = (
         _crowd(stretch, found.src, to, program.n_ranks) for to in (found.dst, found.dst[order])
     )
-    if crowd < MANY:
+    if crowd < MIN_SENDERS:
         raise DoesNotApplyError(
             "ranks do not send to the same one at the same place of their loops "
             f"(at most {crowd} do)"
@@ -92,7 +92,7 @@ def _stretches(program: Program) -> Ints:
 
 def _crowd(stretch: Ints, src: Ints, dst: Ints, n_ranks: int) -> int:
     """Most ranks that have the same receiver at the same place of the same stretch of theirs."""
-    place = in_turn(stretch)
+    place = rank_within_key(stretch)
     # Stretches of a rank are counted among those in which it sends.
     new = np.append(True, stretch[1:] != stretch[:-1])
     number = np.cumsum(new) - 1

@@ -9,15 +9,15 @@ import numpy as np
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Op, Program
 from tailback.traffic.rewrites.edit import (
-    Edit,
     Ints,
-    Messages,
+    MessageSet,
+    ProgramEdit,
     fresh_tag,
     messages_of,
     waited_at,
 )
 from tailback.traffic.rewrites.rewrite import (
-    MANY,
+    MIN_SENDERS,
     REWRITES,
     DoesNotApplyError,
     Focus,
@@ -38,10 +38,10 @@ def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
     """
     found = messages_of(program, whole_exchange(program, focus))
     members = np.unique(found.src)
-    if len(members) < MANY:
-        raise DoesNotApplyError(f"fewer than {MANY} ranks send there")
+    if len(members) < MIN_SENDERS:
+        raise DoesNotApplyError(f"fewer than {MIN_SENDERS} ranks send there")
     phases, place = _course(program, found, members)
-    edit = Edit(program)
+    edit = ProgramEdit(program)
     begin = _barriers(program, found, members, place, len(phases) - 1)
     index = _places(program, members)
     label = edit.label(Label("barrier", CALL))
@@ -69,7 +69,7 @@ def synchronised_phases(program: Program, focus: Focus) -> Rewritten:
     )
 
 
-def _course(program: Program, found: Messages, members: Ints) -> tuple[list[str], Ints]:
+def _course(program: Program, found: MessageSet, members: Ints) -> tuple[list[str], Ints]:
     """Phases in the order in which they are gone through, and the place of each message in it.
 
     Raises:
@@ -111,7 +111,7 @@ def _either(one: list[int], other: list[int]) -> list[int]:
     return one if one == other else one + other
 
 
-def _barriers(program: Program, found: Messages, members: Ints, place: Ints, count: int) -> Ints:
+def _barriers(program: Program, found: MessageSet, members: Ints, place: Ints, count: int) -> Ints:
     """Operation before which each rank calls each barrier, shape (members, count).
 
     That is behind its last post of the phases before; a rank without any calls it at once.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailback.traffic.collectives import Step
+from tailback.traffic.collectives import CollectiveStep
 from tailback.traffic.program import Label, Program
 from tailback.traffic.rewrites.edit import (
-    Edit,
     Ints,
-    Messages,
+    MessageSet,
+    ProgramEdit,
     fresh_tag,
     messages_of,
     ranks_named,
@@ -48,7 +48,7 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
                 f"rank {receiver} receives from one after the other already: it posts receives "
                 "when others are over"
             )
-    edit = Edit(program)
+    edit = ProgramEdit(program)
     tag = fresh_tag(program)
     for receiver in receivers.tolist():
         _turns(edit, found.only(found.dst == receiver), receiver, needed, tag)
@@ -61,7 +61,7 @@ def taken_turns(program: Program, focus: Focus) -> Rewritten:
     )
 
 
-def _turns(edit: Edit, group: Messages, receiver: int, needed: Ints, tag: int) -> None:
+def _turns(edit: ProgramEdit, group: MessageSet, receiver: int, needed: Ints, tag: int) -> None:
     """Permissions of one receiver: two to begin with, one for each sender that is through."""
     old = edit.labels[int(group.label[0])]
     label = edit.label(Label(old.phase, "permission", communicator=old.communicator, path=old.path))
@@ -72,6 +72,6 @@ def _turns(edit: Edit, group: Messages, receiver: int, needed: Ints, tag: int) -
         if number >= AT_ONCE:
             through = group.receive[group.src == senders[number - AT_ONCE]]
             edit.wait_for(through, np.full(len(through), at))
-        edit.steps(receiver, at, [Step(((0, 0),), ())], np.array([sender]), tag, label)
+        edit.steps(receiver, at, [CollectiveStep(((0, 0),), ())], np.array([sender]), tag, label)
         first = int(group.send[group.src == sender].min())
-        edit.steps(sender, first, [Step((), ((0, 0),))], members, tag, label)
+        edit.steps(sender, first, [CollectiveStep((), ((0, 0),))], members, tag, label)

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Program
 from tailback.traffic.rewrites.edit import (
-    Edit,
     Ints,
-    Messages,
+    MessageSet,
+    ProgramEdit,
     fresh_tag,
-    in_turn,
     messages_of,
+    rank_within_key,
     ranks_named,
     sent_to_by_many,
     waited_at,
@@ -41,7 +41,7 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
         raise DoesNotApplyError(f"it is {CALL} already")
     found = messages_of(program, focus)
     roots, inside = _roots(program, found)
-    edit = Edit(program)
+    edit = ProgramEdit(program)
     edit.remove(np.concatenate([found.send[inside], found.receive[inside]]))
     needed = waited_at(program)
     tag = fresh_tag(program)
@@ -58,7 +58,7 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
     )
 
 
-def _roots(program: Program, found: Messages) -> tuple[Ints, NDArray[np.bool_]]:
+def _roots(program: Program, found: MessageSet) -> tuple[Ints, NDArray[np.bool_]]:
     """Ranks that many send to, and which messages go to one; raises DoesNotApplyError."""
     roots = sent_to_by_many(program, found)
     pair = found.dst * program.n_ranks + found.src
@@ -69,7 +69,7 @@ def _roots(program: Program, found: Messages) -> tuple[Ints, NDArray[np.bool_]]:
         raise DoesNotApplyError(
             "ranks send to several receivers: there is no one root to reduce to"
         )
-    turn = in_turn(pair)
+    turn = rank_within_key(pair)
     for root in roots.tolist():
         if len(np.unique(count[to == root])) > 1:
             raise DoesNotApplyError(f"ranks send different numbers of messages to rank {root}")
@@ -83,13 +83,13 @@ def _roots(program: Program, found: Messages) -> tuple[Ints, NDArray[np.bool_]]:
     return roots, inside
 
 
-def _reduce(edit: Edit, group: Messages, root: int, needed: Ints, tag: int) -> None:
+def _reduce(edit: ProgramEdit, group: MessageSet, root: int, needed: Ints, tag: int) -> None:
     """One reduction for the k-th messages of all senders, for every k."""
     members = np.unique(np.append(group.src, root))
     place = {rank: number for number, rank in enumerate(members.tolist())}
     old = edit.labels[int(group.label[0])]
     label = edit.label(Label(old.phase, CALL, communicator=old.communicator, path=old.path))
-    turn = in_turn(group.src)
+    turn = rank_within_key(group.src)
     for rank, at, size in zip(
         group.src.tolist(), group.send.tolist(), group.size.tolist(), strict=True
     ):

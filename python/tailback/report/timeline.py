@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.report.evidence import ENOUGH_SAMPLES, SUMS, Evidence
+from tailback.report.figure_data import MIN_SAMPLES, SUMS, FigureData
 
 FRAMES = 200
 """Frames at most."""
@@ -21,16 +21,16 @@ FRAMES = 200
 ROWS = 500_000
 """Rows of one link in one frame and phase that a report carries; above that frames are joined."""
 
-FEWEST_FRAMES = 12
+MIN_FRAMES = 12
 """Frames are not joined to fewer than this; the least congested links are left out instead."""
 
 BINS_A_BAND = 48
 PHASES_SHOWN = 8
-CELL_SAMPLES = ENOUGH_SAMPLES // 2
+CELL_SAMPLES = MIN_SAMPLES // 2
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
+class TimelineBand:
     """The links of one tier and direction against time.
 
     Attributes:
@@ -51,7 +51,7 @@ class Band:
     used: NDArray[np.bool_]
 
 
-class Course:
+class Timeline:
     """One run in frames of time.
 
     Args:
@@ -59,7 +59,7 @@ class Course:
         frames: Number of frames; the windows' number, 200 at most, when absent.
     """
 
-    def __init__(self, evidence: Evidence, frames: int | None = None) -> None:
+    def __init__(self, evidence: FigureData, frames: int | None = None) -> None:
         self.evidence = evidence
         self.frames = frames or min(evidence.windows.height, FRAMES)
         start = evidence.windows["start_ps"].to_numpy().astype(np.float64)
@@ -102,11 +102,11 @@ class Course:
         return kept, out / np.maximum(every, 1)
 
     @cached_property
-    def bands(self) -> list[Band]:
+    def bands(self) -> list[TimelineBand]:
         """Links against time by tier and direction, from the top of the network downwards."""
         return [self._band(*pair) for pair in self.evidence.tier_directions]
 
-    def _band(self, tier: int, direction: str) -> Band:
+    def _band(self, tier: int, direction: str) -> TimelineBand:
         """Highest congested fraction of each group of neighbouring links in each frame.
 
         Means hide hot links, so a cell keeps the maximum; a fraction of a few samples is mostly
@@ -133,18 +133,18 @@ class Course:
             np.fmax.at(cells, place, np.clip(met / through, 0, 1))
         used = np.zeros(cells.shape, np.bool_)
         used[chosen["row"].to_numpy(), chosen["frame"].to_numpy()] = True
-        return Band(tier, direction, cells, links, row, used)
+        return TimelineBand(tier, direction, cells, links, row, used)
 
 
-def course_that_fits(evidence: Evidence, frames: int | None = None) -> Course:
+def timeline_within_budget(evidence: FigureData, frames: int | None = None) -> Timeline:
     """A course with few enough rows for a report to carry: fewer frames where there are more."""
-    course = Course(evidence, frames)
-    while course.samples.height > ROWS and course.frames > FEWEST_FRAMES:
-        course = Course(evidence, max(course.frames // 2, FEWEST_FRAMES))
+    course = Timeline(evidence, frames)
+    while course.samples.height > ROWS and course.frames > MIN_FRAMES:
+        course = Timeline(evidence, max(course.frames // 2, MIN_FRAMES))
     return course
 
 
-def carried(course: Course) -> tuple[pl.DataFrame, int]:
+def embedded_samples(course: Timeline) -> tuple[pl.DataFrame, int]:
     """The samples a report carries frame by frame, and of how many links it carries none.
 
     Where even the fewest frames have too many rows, the links that met least congestion go.

@@ -3,8 +3,8 @@
 Whole links in full reservoirs are summed up as they come. Every other scheme leaves table
 ``packets``; here its headers become the same rows: packets and congested packets of each link,
 window and label. Hashes are charged to links by :mod:`tailback.telemetry.assign`. The variances are
-those of the unbiased counts of :mod:`tailback.telemetry.carried`, in proportion to the packets of
-each row: they include what a hash leaves open, and the choice of one packet in k.
+those of the unbiased counts of :mod:`tailback.telemetry.header_counts`, in proportion to the
+packets of each row: they include what a hash leaves open, and the choice of one packet in k.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from numpy.typing import NDArray
 from tailback.errors import RunError
 from tailback.run import Run
 from tailback.schema import conform
-from tailback.telemetry.assign import Floats, Ints, Open, draw
-from tailback.telemetry.candidates import Pairs
-from tailback.telemetry.carried import (
+from tailback.telemetry.assign import AmbiguousPackets, Floats, Ints, draw_links
+from tailback.telemetry.candidates import PairCandidates
+from tailback.telemetry.hashed import Decoder, HashedCounts, packet_ids
+from tailback.telemetry.header_counts import (
     FIELD_BITS,
     HASHED,
-    Evidence,
-    count_carried,
-    evidence,
-    shared,
+    HeaderSamples,
+    count_from_headers,
+    header_samples,
+    hop_hash,
 )
-from tailback.telemetry.hashed import Counts, Decoder, packet_ids
 from tailback.telemetry.likelihood import Matcher
 
 _DRAW = 255
 """Number under which the shared hash draws links; switches use the numbers of hops."""
 
 
-class Core(Decoder, Matcher, Protocol):
+class HashCore(Decoder, Matcher, Protocol):
     """What receivers need of the compiled core."""
 
 
@@ -55,7 +55,7 @@ class _Charged:
     weight: Floats
 
 
-def receive(run: Run, pairs: Pairs, core: Core) -> pl.DataFrame:
+def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFrame:
     """Make table ``samples`` from table ``packets``.
 
     Args:
@@ -69,11 +69,12 @@ def receive(run: Run, pairs: Pairs, core: Core) -> pl.DataFrame:
         packets a lower bound.
 
     Raises:
-        RunError: As :func:`tailback.telemetry.carried.count_carried`, or no packet was kept.
+        RunError: As :func:`tailback.telemetry.header_counts.count_from_headers`, or no packet was
+        kept.
     """
     k = int(run.summary.get("one_in", 1))
-    packets, congested = evidence(run, pairs)
-    carried = count_carried(run, pairs, core)
+    packets, congested = header_samples(run, pairs)
+    carried = count_from_headers(run, pairs, core)
     if packets is None:
         hop, spread = _evenly(run, pairs)
         met = _whole(congested)
@@ -104,17 +105,22 @@ def _links(run: Run) -> int:
     return run.tables["links"].height
 
 
-def _part(about: Evidence, keep: NDArray[np.bool_]) -> Evidence:
+def _part(about: HeaderSamples, keep: NDArray[np.bool_]) -> HeaderSamples:
     hop = None if about.hop is None else about.hop[keep]
-    return Evidence(about.rows[keep], about.seen[keep], about.weight[keep], hop)
+    return HeaderSamples(about.rows[keep], about.seen[keep], about.weight[keep], hop)
 
 
-def _whole(about: Evidence) -> _Charged:
+def _whole(about: HeaderSamples) -> _Charged:
     return _Charged(about.rows, about.seen.astype(np.int64), about.weight)
 
 
 def _hashed(
-    run: Run, about: Evidence, pairs: Pairs, core: Core, usual: Floats, number: int = _DRAW
+    run: Run,
+    about: HeaderSamples,
+    pairs: PairCandidates,
+    core: HashCore,
+    usual: Floats,
+    number: int = _DRAW,
 ) -> _Charged:
     """Charge packets to one of the links that hash and routing allow."""
     table = run.tables["packets"][about.rows]
@@ -128,12 +134,12 @@ def _hashed(
 
     def charge(rows: NDArray[np.intp], hops: list[int]) -> None:
         owner, at, links = _candidates(pairs, hops)
-        packets = Open(
+        packets = AmbiguousPackets(
             ids[rows], about.seen[rows], pair[rows],
             np.searchsorted(owner, np.arange(len(pairs.length) + 1)), links, at, last[rows],
             about.hop is None, run.scenario.telemetry.hash_bits, FIELD_BITS,
         )  # fmt: skip
-        link[rows] = draw(core, packets, usual, uniform[rows])
+        link[rows] = draw_links(core, packets, usual, uniform[rows])
 
     if about.hop is None:
         link[length == 1] = last[length == 1]
@@ -147,7 +153,7 @@ def _hashed(
     return _Charged(about.rows[known], link[known], about.weight[known])
 
 
-def _candidates(pairs: Pairs, hops: list[int]) -> tuple[Ints, Ints, Ints]:
+def _candidates(pairs: PairCandidates, hops: list[int]) -> tuple[Ints, Ints, Ints]:
     """Pair, hop and link of every candidate at some hops, by pair and hop."""
     owners, at, links = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for hop in hops:
@@ -165,10 +171,10 @@ def _candidates(pairs: Pairs, hops: list[int]) -> tuple[Ints, Ints, Ints]:
 def _uniform(packets: pl.DataFrame, number: int) -> Floats:
     """A number in [0, 1) for each packet that follows from its own number."""
     ids = (packets["packet"].to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    return shared(ids, number).astype(np.float64) / 2.0**32
+    return hop_hash(ids, number).astype(np.float64) / 2.0**32
 
 
-def _evenly(run: Run, pairs: Pairs) -> tuple[_Charged, Floats]:
+def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
     """One candidate of every hop of every packet, and the chance that it was another, (C,).
 
     Raises:
@@ -213,7 +219,7 @@ def _excess(hop: _Charged, each: Floats, k: int) -> Floats:
     return np.asarray(k * (mean + 1.0) - 1.0, np.float64)
 
 
-def _of_counts(charged: _Charged, counts: Counts, k: int) -> Floats:
+def _of_counts(charged: _Charged, counts: HashedCounts, k: int) -> Floats:
     """Variance that a packet of each link adds: the unbiased counts' at the packets charged, (L,).
 
     That of a link's ejection is not less than 0, whatever the slope.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tailback.diagnose.confidence import AT_REST
+from tailback.diagnose.confidence import NO_CONTENTION_CAUSES
 from tailback.diagnose.model import Cause, Finding
 from tailback.units import percent
 
@@ -35,7 +35,7 @@ _ADVICE: dict[Cause, str] = {
 }
 
 
-def with_cause(
+def ensure_cause_finding(
     cause: Cause, findings: Sequence[Finding], cost: Mapping[Cause, float] | None
 ) -> list[Finding]:
     """The findings, among them one of the main cause, and none that says the network is not it.
@@ -46,7 +46,7 @@ def with_cause(
         cost: Share of the time that each cause costs by re-simulation; None without one.
     """
     kept = list(findings)
-    if cost is not None and cause not in AT_REST:
+    if cost is not None and cause not in NO_CONTENTION_CAUSES:
         # The time decided: TB004, which knew congested packets alone, was wrong.
         kept = [finding for finding in findings if finding.cause != "not-network"]
     if any(finding.cause == cause for finding in kept):
@@ -61,7 +61,7 @@ def with_cause(
 def _why(cause: Cause, cost: Mapping[Cause, float] | None) -> str:
     if cost is None:
         return "No congestion tree says so; it follows from when messages were sent and received."
-    if cause in AT_REST:
+    if cause in NO_CONTENTION_CAUSES:
         most = percent(max(cost.values(), default=0.0), 1)
         return f"By re-simulation no cause of contention costs more than {most} of the time."
     return (

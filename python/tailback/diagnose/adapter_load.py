@@ -14,19 +14,19 @@ from tailback.run import Run
 LARGE_PACKETS = 8
 """A message of fewer packets says little of a rate: it is mostly latency."""
 
-SLOW = 0.6
+SLOW_RATE_SHARE = 0.6
 """Share of what the median adapter reaches under which an adapter counts as slow."""
 
-HEALTHY = 0.8
+HEALTHY_RATE_SHARE = 0.8
 """Share of the line rate that the median adapter must reach before one is called slow, and share of
 the median that all others must."""
 
-FEW = 3
+MAX_SLOW_ADAPTERS = 3
 """Partners an adapter needs before all its messages being slow means anything."""
 
 
 @dataclass(frozen=True)
-class Adapters:
+class AdapterLoad:
     """Each node's own traffic, by node number; shape (N,) each.
 
     Attributes:
@@ -51,7 +51,7 @@ class Adapters:
         )  # fmt: skip
 
 
-def adapters(run: Run) -> Adapters:
+def adapter_load(run: Run) -> AdapterLoad:
     """Read the message log of a run; without one nothing is sent."""
     n = run.tables["nodes"].height
     links = run.tables["links"]
@@ -79,24 +79,28 @@ def adapters(run: Run) -> Adapters:
         for end, column in ((source, 0), (target, 1)):
             np.maximum.at(best, end[large], share)
             partners += np.bincount(pairs[:, column], minlength=n)
-    return Adapters(sent, rate, np.where(best > 0, best, np.nan), partners)
+    return AdapterLoad(sent, rate, np.where(best > 0, best, np.nan), partners)
 
 
 def wire_time_ps(run: Run) -> int:
     """Time the busiest adapter needs to send its bytes at line rate, picoseconds."""
-    return round(float(adapters(run).wire_ps.max(initial=0.0)))
+    return round(float(adapter_load(run).wire_ps.max(initial=0.0)))
 
 
-def slow_adapter(found: Adapters) -> int | None:
+def slow_adapter(found: AdapterLoad) -> int | None:
     """The one node whose large messages are all slow, out and in, while nobody else's are.
 
     One that has several partners, that is: two flows that share a link are both slow as well.
     """
     known = np.flatnonzero(np.isfinite(found.fastest))
-    if len(known) < FEW:
+    if len(known) < MAX_SLOW_ADAPTERS:
         return None
     order = known[np.argsort(found.fastest[known], kind="stable")]
     median = float(np.median(found.fastest[known]))
     first, second = (float(found.fastest[node]) for node in order[:2])
-    alone = first < SLOW * median and second >= HEALTHY * median and median >= HEALTHY
-    return int(order[0]) if alone and found.partners[order[0]] >= FEW else None
+    alone = (
+        first < SLOW_RATE_SHARE * median
+        and second >= HEALTHY_RATE_SHARE * median
+        and median >= HEALTHY_RATE_SHARE
+    )
+    return int(order[0]) if alone and found.partners[order[0]] >= MAX_SLOW_ADAPTERS else None

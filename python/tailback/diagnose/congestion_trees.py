@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from tailback.diagnose.topology import DOWN, UP, Bools, Floats, Ints, Topology
+from tailback.diagnose.topology import DOWN, UP, Bools, Floats, Ints, LinkTopology
 
 CONGESTED_FRACTION = 0.10
 """A link is congested when more than this share of our packets met a queue there. Short queues come
@@ -29,11 +29,11 @@ and go in any loaded network; a congestion tree holds its links for whole round 
 MIN_SAMPLES = 8
 """Hop samples below which a link is not judged by itself, but by its bundle."""
 
-EXPLAINED = 0.10
+MIN_EXPLAINED_SHARE = 0.10
 """A link waits on those downstream when their congested fractions, weighted with the share of its
 traffic they take, make up at least this share of its own; else it is a root."""
 
-EXPLAINED_FILLED = 1 / 3
+MIN_EXPLAINED_SHARE_FULL_LINK = 1 / 3
 """The same for a link that our own traffic fills: one that sends all the time is not kept from
 sending (theorem 4.2), so a little congestion further on does not explain its queue."""
 
@@ -41,7 +41,7 @@ _SPREAD_STEPS = 1000
 
 
 @dataclass(frozen=True)
-class Congestion:
+class CongestedLinks:
     """What is congested in one selection of traffic, by link number; shape (L,) each.
 
     Attributes:
@@ -69,7 +69,9 @@ class Congestion:
     decided: Bools
 
 
-def find_congestion(topology: Topology, links: pl.DataFrame, bundles: pl.DataFrame) -> Congestion:
+def find_congested_links(
+    topology: LinkTopology, links: pl.DataFrame, bundles: pl.DataFrame
+) -> CongestedLinks:
     """Decide which links are congested.
 
     A link is when the lower bound of its congested fraction exceeds :data:`CONGESTED_FRACTION`, on
@@ -107,7 +109,7 @@ def find_congestion(topology: Topology, links: pl.DataFrame, bundles: pl.DataFra
     )
     open_ = inner & ~alone & ~clear
     with_bundle = open_ & bundle_hot & (fraction > CONGESTED_FRACTION)
-    return Congestion(
+    return CongestedLinks(
         packets=column("packets"),
         weight=np.where(inner, column("congested"), 0.0),
         fraction=fraction,
@@ -122,7 +124,7 @@ def find_congestion(topology: Topology, links: pl.DataFrame, bundles: pl.DataFra
 
 
 @dataclass(frozen=True)
-class Forest:
+class CongestionForest:
     """The congestion trees of one selection of traffic.
 
     Attributes:
@@ -160,15 +162,15 @@ class Forest:
         ]
 
 
-def grow(
-    topology: Topology,
+def build_forest(
+    topology: LinkTopology,
     congested: Bools,
     fraction: Floats,
     traffic: Floats,
     weight: Floats,
     concentrated: Bools | None = None,
     filled: Bools | None = None,
-) -> Forest:
+) -> CongestionForest:
     """Follow each congested link downstream and charge its packets to the roots.
 
     Args:
@@ -180,7 +182,7 @@ def grow(
         concentrated: Links whose traffic may all go on over one link (static routing sends it so),
             shape (L,): for these the most that can go on over a link counts, not its proportion.
         filled: Links that our own traffic fills while they are congested, shape (L,): busy, so
-            hardly waiting, they need :data:`EXPLAINED_FILLED` to count as waiting.
+            hardly waiting, they need :data:`MIN_EXPLAINED_SHARE_FULL_LINK` to count as waiting.
 
     Returns:
         The forest; a link that leads to several roots is split among them by share of its traffic.
@@ -189,18 +191,18 @@ def grow(
     if concentrated is None:
         concentrated = np.zeros(topology.n_links, np.bool_)
     waits_on, explained = _waits_on(topology, links, congested, fraction, traffic, concentrated)
-    need = np.full(len(links), EXPLAINED)
+    need = np.full(len(links), MIN_EXPLAINED_SHARE)
     if filled is not None:
-        need[filled[links]] = EXPLAINED_FILLED
+        need[filled[links]] = MIN_EXPLAINED_SHARE_FULL_LINK
     root = explained < need * fraction[links]
     root |= _cycle_heads(waits_on, root, fraction[links])
     waits_on = _normalised(waits_on, ~root)
     charge = _spread(waits_on, root, weight[links])
-    return Forest(links, root, np.where(root, charge, 0.0), waits_on)
+    return CongestionForest(links, root, np.where(root, charge, 0.0), waits_on)
 
 
 def _waits_on(
-    topology: Topology,
+    topology: LinkTopology,
     links: Ints,
     congested: Bools,
     fraction: Floats,

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.counters.collect.difference import difference, stall_fraction
-from tailback.counters.collect.exchange import Totals
+from tailback.counters.collect.exchange import ExchangeStatistics
 from tailback.counters.collect.exposition import by_label, family, labelled, sample
 from tailback.counters.collect.readings import RAW, WORD_BYTES, Rows, TargetTable
 from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import Flag
 
-MISSED: Final = 3
+MAX_MISSED_SWEEPS: Final = 3
 """Sweeps in a row without a reading of a port after which its metrics are gone."""
 
 
@@ -44,7 +44,7 @@ class Worst:
 
 
 @dataclass
-class Board:
+class MetricsBoard:
     """What is known at present; written by the collector, read by the metrics endpoint.
 
     Attributes:
@@ -55,8 +55,8 @@ class Board:
         overruns: Sweeps that took longer than the interval.
         extra: Makes more samples of the collector: name, kind, help and value.
 
-    A port without a reading in ``MISSED`` sweeps is not shown until it is read again: what it did
-    last is not what it does. Of rounds the last one of each port is shown.
+    A port without a reading in ``MAX_MISSED_SWEEPS`` sweeps is not shown until it is read again:
+    what it did last is not what it does. Of rounds the last one of each port is shown.
     """
 
     sweeps: int = 0
@@ -64,7 +64,7 @@ class Board:
     failed: Counter[str] = field(default_factory=Counter)
     sweep_seconds: float = 0.0
     overruns: int = 0
-    totals: Totals = field(default_factory=Totals)
+    totals: ExchangeStatistics = field(default_factory=ExchangeStatistics)
     unreachable: int = 0
     started: float = field(default_factory=time.monotonic)
     _lock: Lock = field(default_factory=Lock)
@@ -136,7 +136,7 @@ class Board:
     def _shown(self) -> NDArray[np.bool_]:
         """Which ports were read, and lately; the lock is held."""
         missed = self.sweeps - self._sweep - 1
-        return np.asarray((self._last["time_ns"] > 0) & (missed < MISSED), np.bool_)
+        return np.asarray((self._last["time_ns"] > 0) & (missed < MAX_MISSED_SWEEPS), np.bool_)
 
     def worst(self, count: int) -> list[Worst]:
         """The ports that lost most, those whose stall counter is full first."""

@@ -13,24 +13,23 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from tailback.diagnose.activity import Activity
-from tailback.diagnose.adapters import Adapters, adapters, slow_adapter
-from tailback.diagnose.losses import Losses, losses
-from tailback.diagnose.measure import FILLED, Measure
-from tailback.diagnose.model import Cause, Estimate, Finding, LinkEvidence
-from tailback.diagnose.slow_evidence import explains, slow_among_equals, slow_into_nodes
-from tailback.diagnose.topology import Bools, Floats, Ints, Topology
-from tailback.diagnose.trees import (
+from tailback.diagnose.activity import MessageActivity
+from tailback.diagnose.adapter_load import AdapterLoad, adapter_load, slow_adapter
+from tailback.diagnose.cable_suspects import CandidatePaths
+from tailback.diagnose.congestion_trees import (
     CONGESTED_FRACTION,
     MIN_SAMPLES,
-    Congestion,
-    Forest,
-    find_congestion,
-    grow,
+    CongestedLinks,
+    CongestionForest,
+    build_forest,
+    find_congested_links,
 )
-from tailback.diagnose.ways import Ways
+from tailback.diagnose.message_delays import MessageDelays, message_delays
+from tailback.diagnose.model import Cause, Estimate, Finding, LinkEvidence
+from tailback.diagnose.root_utilization import FULL_UTILIZATION, RootUtilization
+from tailback.diagnose.slow_link_checks import explains_delays, slow_among_equals, slow_into_nodes
+from tailback.diagnose.topology import Bools, Floats, Ints, LinkTopology
 from tailback.run import Run
-from tailback.telemetry.carried import HASHED
 from tailback.telemetry.estimate import (
     SUMS,
     Selection,
@@ -38,6 +37,7 @@ from tailback.telemetry.estimate import (
     packets_to_settle,
     select,
 )
+from tailback.telemetry.header_counts import HASHED
 
 MAX_PHASES = 12
 """Phases that get their own trees, heaviest first; the rest is judged together."""
@@ -45,18 +45,18 @@ MAX_PHASES = 12
 PHASE_SHARE = 0.02
 """Share of all congested packets from which a phase gets its own trees."""
 
-SPLIT_KEEPS = 0.80
+MIN_SPLIT_COVERAGE = 0.80
 """Trees by phase are used when they explain this share of what trees of the whole run do."""
 
-OPEN_SHARE = 0.25
+MAX_UNSETTLED_SHARE = 0.25
 """Share of congested packets that may stay unsettled before a verdict can be in doubt."""
 
 MAX_LINKS = 20
 """Links listed with a finding."""
 
-REST = "other phases"
+OTHER_PHASES = "other phases"
 
-VERDICT: dict[Cause, str] = {
+ROOT_KIND_OF_CAUSE: dict[Cause, str] = {
     "pattern": "ours", "placement": "ours", "routing": "routing", "slow-link": "slow",
     "other-traffic": "others",
 }  # fmt: skip
@@ -64,35 +64,36 @@ VERDICT: dict[Cause, str] = {
 
 
 @dataclass(frozen=True)
-class View:
+class PhaseAnalysis:
     """One phase (or everything): its congestion and its trees.
 
     Attributes:
-        name: Name of the phase, empty for the whole run, :data:`REST` for the light phases.
+        name: Name of the phase, empty for the whole run, :data:`OTHER_PHASES` for the light phases.
         own: Congestion as this phase's packets saw it.
         forest: Its trees.
         roots: ``link, weight, endpoint, verdict, utilization(_se, _low, _high)``, heaviest first;
             ``verdict`` is ``ours`` (we fill it), ``routing`` (we do, and its equivalents together
             are not full), ``others`` (dark and thin), ``slow`` (that too, and it provably serves
-            less than equal links: :mod:`tailback.diagnose.slow_evidence`), ``transient`` (thin, but
+            less than equal links: :mod:`tailback.diagnose.slow_link_checks`), ``transient`` (thin,
+            but
             not dark enough to tell from short bursts of our own) or ``unsettled``. ``hot_ps`` is
             the time it was congested while messages of ours that may cross it were under way,
             ``growth`` how many times as many samples would tell that we do not fill it.
     """
 
     name: str
-    own: Congestion
-    forest: Forest
+    own: CongestedLinks
+    forest: CongestionForest
     roots: pl.DataFrame
 
 
-class Evidence:
+class RunAnalysis:
     """Everything the rules look at, computed once for a run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.topology = Topology.of(run.tables)
-        self.activity = Activity(run.tables, self.topology)
+        self.topology = LinkTopology.of(run.tables)
+        self.activity = MessageActivity(run.tables, self.topology)
         jobs = run.tables["jobs"].filter("observed")["job"].to_list()
         samples = select(run.tables, Selection(jobs=jobs))
         inner = pl.Series("inner", np.flatnonzero(~self.topology.from_node).astype(np.uint32))
@@ -112,7 +113,7 @@ class Evidence:
         windows = run.tables["windows"].sort("window")
         self._start = windows["start_ps"].cast(pl.Int64).to_numpy()
         self._end = windows["end_ps"].cast(pl.Int64).to_numpy()
-        self._measure = Measure(
+        self._measure = RootUtilization(
             self.topology, self.activity, self._start, self._end, run.scenario.engine.header,
             self.hashed,
         )  # fmt: skip
@@ -206,14 +207,14 @@ class Evidence:
         return min(float(ranks["wait_ps"].sum()) / total, 1.0) if total > 0 else 0.0
 
     @cached_property
-    def adapters(self) -> Adapters:
+    def adapters(self) -> AdapterLoad:
         """What each node sends, and how fast its messages got away."""
-        return adapters(self.run)
+        return adapter_load(self.run)
 
     @cached_property
-    def losses(self) -> Losses | None:
+    def losses(self) -> MessageDelays | None:
         """Where our messages lost their time, as their log tells; None without one."""
-        return losses(self.run, self.topology)
+        return message_delays(self.run, self.topology)
 
     @cached_property
     def slow_node(self) -> int | None:
@@ -226,12 +227,12 @@ class Evidence:
         if node is None or self.run.scenario.engine.routing != "deterministic":
             return node
         links = np.flatnonzero(self.topology.src == node)
-        return node if explains(links, self._explained).any() else None
+        return node if explains_delays(links, self._explained).any() else None
 
-    def ways(self, messages: pl.DataFrame) -> Ways:
+    def ways(self, messages: pl.DataFrame) -> CandidatePaths:
         """The ways of messages with ``src, dst, took, expected``."""
         used = (self.whole.packets > 0) | self.topology.from_node
-        return Ways(self.topology, self.reverses, used, messages)
+        return CandidatePaths(self.topology, self.reverses, used, messages)
 
     @property
     def one_cable(self) -> float:
@@ -257,7 +258,7 @@ class Evidence:
 
     @cached_property
     def roots(self) -> pl.DataFrame:
-        """Roots of all views: the columns of :attr:`View.roots` and ``phase``."""
+        """Roots of all views: the columns of :attr:`PhaseAnalysis.roots` and ``phase``."""
         frames = [view.roots.with_columns(phase=pl.lit(view.name)) for view in self.views]
         return pl.concat(frames).sort(["weight", "link"], descending=[True, False])
 
@@ -269,14 +270,14 @@ class Evidence:
 
     # --- how it is computed ------------------------------------------------------------------
 
-    def _congestion(self, rows: pl.DataFrame) -> Congestion:
-        return find_congestion(
+    def _congestion(self, rows: pl.DataFrame) -> CongestedLinks:
+        return find_congested_links(
             self.topology,
             link_estimates(rows, hashed=self.hashed),
             link_estimates(rows, ("bundle",), self.hashed),
         )
 
-    def _grow_views(self) -> list[View]:
+    def _grow_views(self) -> list[PhaseAnalysis]:
         whole = self._view("", self._rows)
         heavy = [
             name
@@ -285,16 +286,16 @@ class Evidence:
         ][:MAX_PHASES]
         if len(self.phase_weight) < 2 or not heavy:
             name = next(iter(self.phase_weight), "")
-            return [View(name, whole.own, whole.forest, whole.roots)]
+            return [PhaseAnalysis(name, whole.own, whole.forest, whole.roots)]
         names = pl.Series(heavy)
         views = [self._view(name, self._rows.filter(pl.col("phase") == name)) for name in heavy]
         rest = self._rows.filter(~pl.col("phase").is_in(names.implode()))
         if rest["congested_weight"].sum() > 0:
-            views.append(self._view(REST, rest))
+            views.append(self._view(OTHER_PHASES, rest))
         split = sum(view.forest.attributed for view in views)
-        return views if split >= SPLIT_KEEPS * whole.forest.attributed else [whole]
+        return views if split >= MIN_SPLIT_COVERAGE * whole.forest.attributed else [whole]
 
-    def _view(self, name: str, rows: pl.DataFrame) -> View:
+    def _view(self, name: str, rows: pl.DataFrame) -> PhaseAnalysis:
         own = self._congestion(rows)
         hot = rows.filter(pl.col("congested_weight") > 0)["window"].unique()
         around = self._rows.filter(pl.col("window").is_in(hot.implode()))
@@ -305,19 +306,19 @@ class Evidence:
         filled = np.zeros(self.topology.n_links, np.bool_)
         inner = np.flatnonzero(congested)
         if len(inner):
-            filled[inner] = self._measure.use(around, "bundle", inner)[2] >= FILLED
-        forest = grow(*inputs, filled=filled)
+            filled[inner] = self._measure.use(around, "bundle", inner)[2] >= FULL_UTILIZATION
+        forest = build_forest(*inputs, filled=filled)
         roots = self._measure.roots(forest, around, together, fraction)
         # Before others are blamed, every congested link of ours further on is considered.
         thin = roots.filter(pl.col("verdict").is_in(["others", "slow", "transient"]))["link"]
         if thin.len():
             concentrated = np.zeros(self.topology.n_links, np.bool_)
             concentrated[thin.to_numpy()] = True
-            forest = grow(*inputs, concentrated, filled)
+            forest = build_forest(*inputs, concentrated, filled)
             roots = self._measure.roots(forest, around, together, fraction)
-        return View(name, own, forest, self._acquit(roots, together))
+        return PhaseAnalysis(name, own, forest, self._acquit(roots, together))
 
-    def _acquit(self, roots: pl.DataFrame, together: Congestion) -> pl.DataFrame:
+    def _acquit(self, roots: pl.DataFrame, together: CongestedLinks) -> pl.DataFrame:
         """Call links slow only on proof; others are put down to what else makes them dark."""
         suspects = roots.filter(pl.col("verdict") == "slow")
         if not suspects.height:
@@ -365,7 +366,9 @@ class Evidence:
     @cached_property
     def cause_shares(self) -> dict[Cause, float]:
         """Share of all congested packets in trees of each cause, as the roots tell it."""
-        return {cause: self.share(self.roots.filter(_of_cause(cause))) for cause in VERDICT}
+        return {
+            cause: self.share(self.roots.filter(_of_cause(cause))) for cause in ROOT_KIND_OF_CAUSE
+        }
 
     def burden(self, cause: Cause) -> tuple[float, float]:
         """What a cause costs as far as samples tell.
@@ -387,7 +390,7 @@ class Evidence:
     def open_matters(self) -> bool:
         """True when what the samples leave open could change which cause is the heaviest."""
         first, second, *_ = sorted(self.cause_shares.values(), reverse=True)
-        return self.unsure_share > max(OPEN_SHARE, first - second)
+        return self.unsure_share > max(MAX_UNSETTLED_SHARE, first - second)
 
     def most_wanted(self) -> tuple[str, list[int]]:
         """The phase and the links (at most 3) whose further samples would settle the most.
@@ -407,7 +410,8 @@ class Evidence:
 
         From the variance formulas: a link needs :func:`packets_to_settle` packets, and no fewer
         than :data:`MIN_SAMPLES` samples; a root so many that the upper bound of our use of it, and
-        of its bundle, falls below :data:`FILLED`; the run must grow by what the most of them lack.
+        of its bundle, falls below :data:`FULL_UTILIZATION`; the run must grow by what the most of
+        them lack.
         """
         w, at = self.whole, self.unsure
         need = packets_to_settle(
@@ -427,7 +431,7 @@ class Evidence:
     # --- what it looks like in a diagnosis ---------------------------------------------------
 
     def link_evidence(self, link: int, root: dict[str, float] | None = None) -> LinkEvidence:
-        """The evidence of one link; ``root`` is its row of :attr:`View.roots`, if it is one."""
+        """What is known of one link; ``root`` is its row of :attr:`PhaseAnalysis.roots`."""
         t, w = self.topology, self.whole
         if root is None:
             use = self._measure.use(self._rows, "link", np.array([link]))
@@ -524,8 +528,8 @@ class Evidence:
 
 
 def _of_cause(cause: Cause) -> pl.Expr:
-    """Rows of :attr:`Evidence.roots` that speak for a cause."""
-    mine = pl.col("verdict") == VERDICT[cause]
+    """Rows of :attr:`RunAnalysis.roots` that speak for a cause."""
+    mine = pl.col("verdict") == ROOT_KIND_OF_CAUSE[cause]
     if cause == "pattern":
         return mine & pl.col("endpoint")
     return mine & ~pl.col("endpoint") if cause == "placement" else mine
@@ -541,9 +545,9 @@ def _estimate(value: float, error: float, low: float, high: float) -> Estimate:
     )
 
 
-def phases_of(roots: pl.DataFrame, evidence: Evidence) -> list[str]:
+def phases_of(roots: pl.DataFrame, evidence: RunAnalysis) -> list[str]:
     """Names of the phases of ``roots``, heaviest first; all phases where they are not split."""
     names = roots["phase"].unique(maintain_order=True).to_list()
-    if "" in names or REST in names:
+    if "" in names or OTHER_PHASES in names:
         return list(evidence.phase_weight)
     return [str(name) for name in names]

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.evidence.recorded import Recorded
+from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.waits import NXN_COMPLETION, PREFIX, Waits
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED
 
@@ -31,7 +31,7 @@ _REPEATS = 3
 
 
 @dataclass(frozen=True)
-class Reasons:
+class WaitReasons:
     """Why the rank that each wait is for came late, shape (W,) each; they add up to its value.
 
     Attributes:
@@ -47,7 +47,7 @@ class Reasons:
     computing_rank: Ints
 
 
-def gaps(recorded: Recorded) -> tuple[Ints, Ints]:
+def compute_gaps(recorded: RecordedRun) -> tuple[Ints, Ints]:
     """Time outside of MPI before each call, by its beginning and its length, shape (C,).
 
     Time in which recording was off is none.
@@ -59,7 +59,7 @@ def gaps(recorded: Recorded) -> tuple[Ints, Ints]:
     return begin, np.where(calls.paused, 0, np.maximum(calls.enter_ps - begin, 0))
 
 
-def irregular(recorded: Recorded) -> Ints:
+def irregular_gaps(recorded: RecordedRun) -> Ints:
     """How much longer than usual each computation before a call was, shape (C,).
 
     Usual is the median over the repetitions of the same place of the program on the same rank. A
@@ -67,7 +67,7 @@ def irregular(recorded: Recorded) -> Ints:
     both of the ranks that are compared is no reason to wait.
     """
     calls = recorded.calls
-    _, length = gaps(recorded)
+    _, length = compute_gaps(recorded)
     first = np.append(True, calls.rank[1:] != calls.rank[:-1])
     previous = np.where(first, -1, np.append(-1, calls.name[:-1]))
     frame = pl.DataFrame(
@@ -84,7 +84,7 @@ def irregular(recorded: Recorded) -> Ints:
     return np.asarray(np.clip(length - median, 0, None))
 
 
-def reasons(recorded: Recorded, waits: Waits) -> Reasons:
+def wait_reasons(recorded: RecordedRun, waits: Waits) -> WaitReasons:
     """Say why what each wait is for was late."""
     n = len(waits)
     begins = np.flatnonzero((waits.kind < NXN_COMPLETION) & (waits.value_ps > 0))
@@ -102,7 +102,7 @@ def reasons(recorded: Recorded, waits: Waits) -> Reasons:
                np.abs(odd - before[1]).max(initial=0)) < 1:  # fmt: skip
             break
     zero = np.zeros(n, np.int64)
-    out = Reasons(zero, zero.copy(), zero.copy(), np.full(n, -1, np.int64))
+    out = WaitReasons(zero, zero.copy(), zero.copy(), np.full(n, -1, np.int64))
     out.imbalance_ps[begins] = np.floor(imbalance)
     out.noise_ps[begins] = np.minimum(
         np.floor(odd), waits.value_ps[begins] - out.imbalance_ps[begins]
@@ -113,7 +113,7 @@ def reasons(recorded: Recorded, waits: Waits) -> Reasons:
     return out
 
 
-def _of_calls(recorded: Recorded, call: Ints, amount: NDArray[np.generic]) -> Floats:
+def _of_calls(recorded: RecordedRun, call: Ints, amount: NDArray[np.generic]) -> Floats:
     """Amounts of calls summed up to before each call, shape (C + 1,)."""
     each = np.zeros(len(recorded.calls))
     each[call] = amount
@@ -135,7 +135,7 @@ class _Delays:
     until: Ints
     held: Floats
 
-    def share_of(self, recorded: Recorded, waits: Waits, begins: Ints, amount: Floats) -> Floats:
+    def share_of(self, recorded: RecordedRun, waits: Waits, begins: Ints, amount: Floats) -> Floats:
         """Share that ``amount`` of each wait has in the waits since the last synchronisation."""
         total = _of_calls(recorded, waits.call[begins], amount)
         whole = self.held[self.until] - self.held[self.since]
@@ -143,10 +143,10 @@ class _Delays:
         return np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0)
 
 
-def _delays(recorded: Recorded, waits: Waits, begins: Ints, held: Floats) -> _Delays:
+def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> _Delays:
     calls = recorded.calls
-    _, length = gaps(recorded)
-    computed, odd = np.cumsum(length), np.cumsum(irregular(recorded))
+    _, length = compute_gaps(recorded)
+    computed, odd = np.cumsum(length), np.cumsum(irregular_gaps(recorded))
     own_call, late_call = waits.call[begins], waits.partner_call[begins]
     own_sync, late_sync, at_leave = _synchronised(recorded, own_call, late_call)
     first_call = np.searchsorted(calls.rank, np.arange(recorded.n_ranks))
@@ -186,7 +186,7 @@ def _delays(recorded: Recorded, waits: Waits, begins: Ints, held: Floats) -> _De
 
 
 def _synchronised(
-    recorded: Recorded, own_call: Ints, late_call: Ints
+    recorded: RecordedRun, own_call: Ints, late_call: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Calls in which two ranks last synchronised before the given ones, -1 without.
 
@@ -207,7 +207,7 @@ def _synchronised(
     )
 
 
-def _in_collectives(recorded: Recorded, own_call: Ints, late_call: Ints) -> tuple[Ints, Ints]:
+def _in_collectives(recorded: RecordedRun, own_call: Ints, late_call: Ints) -> tuple[Ints, Ints]:
     c, calls = recorded.collectives, recorded.calls
     one_way = np.isin(c.operation, [OPERATIONS.index(name) for name in (*ROOTED, *PREFIX)])
     c = c.take(~one_way & (c.call == c.start_call))
@@ -232,7 +232,7 @@ def _in_collectives(recorded: Recorded, own_call: Ints, late_call: Ints) -> tupl
 
 
 def _in_messages(
-    recorded: Recorded, own_call: Ints, late_call: Ints
+    recorded: RecordedRun, own_call: Ints, late_call: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     t, calls = recorded.transfers, recorded.calls
     t = t.take((t.send_call >= 0) & (t.recv_done_call >= 0))
@@ -259,7 +259,7 @@ def _in_messages(
     return own, late, at_leave
 
 
-def _computing(recorded: Recorded, waits: Waits, begins: Ints, delay: _Delays) -> Ints:
+def _computing(recorded: RecordedRun, waits: Waits, begins: Ints, delay: _Delays) -> Ints:
     """Whose computation each wait is for: of the rank waited for, or of whom that waited for."""
     who = waits.partner[begins].copy()
     passed = delay.waited > delay.computed + delay.irregular

@@ -9,8 +9,14 @@ from tailback.diagnose.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy.advice import recommend
-from tailback.remedy.idea import CURES, Idea, Means, Progress
-from tailback.remedy.proof import current_placement, helps, in_order, prove, unproved
+from tailback.remedy.proof import (
+    current_placement,
+    fastest_first,
+    is_improvement,
+    not_simulated,
+    prove,
+)
+from tailback.remedy.proposal import REMEDIES, Progress, Proposal, RemedyContext
 from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.screening import MARGIN, NOT_SIMULATED
 from tailback.run import Run
@@ -18,7 +24,7 @@ from tailback.units import format_time, percent
 
 
 @dataclass(frozen=True, eq=False)
-class Treatment:
+class RemedySearch:
     """What comes of looking for a remedy.
 
     Attributes:
@@ -30,16 +36,16 @@ class Treatment:
     change: Change | None = None
 
 
-def treat(
+def find_remedy(
     run: Run,
     diagnosis: Diagnosis,
-    means: Means,
+    means: RemedyContext,
     *,
     seeds: int = 3,
     progress: Progress | None = None,
     files: Mapping[str, str] | None = None,
     commands: Sequence[str] | None = None,
-) -> Treatment:
+) -> RemedySearch:
     """Look for a remedy.
 
     Every kind of cure proposes what it knows; the fluid model, where there is one, leaves out what
@@ -56,23 +62,23 @@ def treat(
         commands: Commands to run with them.
     """
     if diagnosis.cause in ("not-network", "injection"):
-        return Treatment()
+        return RemedySearch()
     ideas = [
         idea
-        for entry in CURES
+        for entry in REMEDIES
         if means.kinds is None or entry.name in means.kinds
         for idea in entry.part(run, diagnosis, means)
     ]
     candidates: list[Candidate] = []
     if ideas:
         tried = _tried(run, ideas, means, seeds, progress)
-        candidates = sorted((_possible(c, diagnosis.ideal_ps) for c in tried), key=in_order)
+        candidates = sorted((_possible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first)
     remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
     if remedy is None or not remedy.cure:
-        return Treatment(remedy)
+        return RemedySearch(remedy)
     changes = {idea.name: idea.change for idea in ideas}
     parts = [changes[name] for name in remedy.cure.split(TOGETHER)]
-    return Treatment(remedy, together(parts))
+    return RemedySearch(remedy, combine_changes(parts))
 
 
 def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
@@ -93,11 +99,11 @@ TOGETHER = " + "
 
 
 def _tried(
-    run: Run, ideas: list[Idea], means: Means, seeds: int, progress: Progress | None
+    run: Run, ideas: list[Proposal], means: RemedyContext, seeds: int, progress: Progress | None
 ) -> list[Candidate]:
     """Everything that was thought of, proved or with the reason why not; best first."""
-    now = Idea("placement", current_placement(run))
-    refused = [unproved(idea, idea.refused) for idea in ideas if idea.refused]
+    now = Proposal("placement", current_placement(run))
+    refused = [not_simulated(idea, idea.refused) for idea in ideas if idea.refused]
     able = [now, *(idea for idea in ideas if not idea.refused)]
     estimates = {**_estimates(able, means.quick, progress), **means.estimates}
     left_out = _left_out(run, able, now, estimates)
@@ -106,11 +112,11 @@ def _tried(
     both = _both(proved, now.name, {idea.name: idea for idea in ideas})
     guess = _estimates(both, means.quick, progress)
     proved += prove(both, means.evaluate, estimates=guess, seeds=seeds, progress=progress)
-    return [*sorted(proved, key=in_order), *left_out, *refused]
+    return [*sorted(proved, key=fastest_first), *left_out, *refused]
 
 
 def _estimates(
-    ideas: Sequence[Idea], quick: Evaluate | None, progress: Progress | None
+    ideas: Sequence[Proposal], quick: Evaluate | None, progress: Progress | None
 ) -> dict[str, int]:
     """Time by the quick model of things as they are and of every idea but placements.
 
@@ -132,7 +138,7 @@ def _estimates(
 
 
 def _left_out(
-    run: Run, ideas: Sequence[Idea], now: Idea, estimates: Mapping[str, int]
+    run: Run, ideas: Sequence[Proposal], now: Proposal, estimates: Mapping[str, int]
 ) -> list[Candidate]:
     """Ideas that the estimates leave without a chance, with the reason."""
     out = []
@@ -153,17 +159,20 @@ def _left_out(
             says += f"{percent(time / estimates[now.name] - 1)} more than as it is"
         else:
             continue
-        out.append(unproved(idea, says, time))
+        out.append(not_simulated(idea, says, time))
     return out
 
 
-def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Idea]) -> list[Idea]:
+def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Proposal]) -> list[Proposal]:
     """The best placement and the best change of the program as one idea, where each helps alone."""
     before = next((c for c in proved if c.name == now and not c.error), None)
     if before is None:
         return []
     best = [
-        next((c for c in proved if c.kind == kind and c.name != now and helps(c, before)), None)
+        next(
+            (c for c in proved if c.kind == kind and c.name != now and is_improvement(c, before)),
+            None,
+        )
         for kind in ("placement", "pattern")
     ]
     place, pattern = best
@@ -171,15 +180,15 @@ def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Idea]) -> l
         return []
     pair = [ideas[place.name], ideas[pattern.name]]
     return [
-        Idea(
+        Proposal(
             "combined", TOGETHER.join(idea.name for idea in pair),
-            together([idea.change for idea in pair]),
+            combine_changes([idea.change for idea in pair]),
             f"Use placement {place.name}. {pattern.action}", pattern.assumes,
         )
     ]  # fmt: skip
 
 
-def together(changes: Sequence[Change]) -> Change:
+def combine_changes(changes: Sequence[Change]) -> Change:
     """One change that makes all of several, which do not change the same thing."""
     out = none = Change()
     for change in changes:

@@ -18,12 +18,12 @@ from tailback.diagnose.model import Diagnosis
 from tailback.diagnose.wording import run_label
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, attribute
-from tailback.report.layout import Layout, arrange
+from tailback.report.layout import FabricLayout, layout_fabric
 from tailback.run import Run
 
 Floats = NDArray[np.float64]
 
-ENOUGH_SAMPLES = 20
+MIN_SAMPLES = 20
 """Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""
 
 SUMS = (
@@ -33,7 +33,7 @@ SUMS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Load:
+class LinkLoad:
     """What the receivers' samples say of every link in one selection of the samples.
 
     All arrays have shape (L,) or (…, L).
@@ -90,14 +90,16 @@ class Load:
         return np.asarray(np.clip(out, 0.0, 1.0), np.float64)
 
 
-def _load(columns: list[Floats], duration_ps: float) -> Load:
+def _load(columns: list[Floats], duration_ps: float) -> LinkLoad:
     """A load from its sums in the order of SUMS."""
     samples, weight, variance, size, met_samples, met_weight, met_variance = columns
-    return Load(samples, weight, variance, size, met_samples, met_weight, met_variance, duration_ps)
+    return LinkLoad(
+        samples, weight, variance, size, met_samples, met_weight, met_variance, duration_ps
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
+class LinkTruth:
     """What really crossed every link (simulated runs only); arrays have shape (L,).
 
     Attributes:
@@ -113,7 +115,7 @@ class Truth:
     stall: Floats
 
 
-class Evidence:
+class FigureData:
     """The arrays behind the pictures of one run.
 
     Args:
@@ -153,9 +155,9 @@ class Evidence:
         return np.array(self.links["direction"].to_list(), dtype=np.str_)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> FabricLayout:
         """Where switches and hosts stand."""
-        return arrange(self.run.tables["nodes"], self.run.tables["switches"], self.links)
+        return layout_fabric(self.run.tables["nodes"], self.run.tables["switches"], self.links)
 
     @cached_property
     def lower_switch(self) -> NDArray[np.int64]:
@@ -211,7 +213,7 @@ class Evidence:
             )
         )
 
-    def load(self, phase: str | None = None) -> Load:
+    def load(self, phase: str | None = None) -> LinkLoad:
         """Loads of all links in the whole run, or in one phase."""
         if phase not in self._loads:
             chosen = self.samples
@@ -221,10 +223,10 @@ class Evidence:
         return self._loads[phase]
 
     @cached_property
-    def _loads(self) -> dict[str | None, Load]:
+    def _loads(self) -> dict[str | None, LinkLoad]:
         return {}
 
-    def _sum(self, chosen: pl.DataFrame) -> Load:
+    def _sum(self, chosen: pl.DataFrame) -> LinkLoad:
         total = chosen.group_by("link").agg(pl.col(name).sum() for name in SUMS)
         index = total["link"].to_numpy()
         columns = []
@@ -236,7 +238,7 @@ class Evidence:
         duration = float(used["length_ps"].sum()) if used.height else float(self.run.elapsed_ps)
         return _load(columns, duration)
 
-    def load_by_window(self, links: NDArray[np.bool_]) -> Load:
+    def load_by_window(self, links: NDArray[np.bool_]) -> LinkLoad:
         """Loads of the links together in each window, shape (W,)."""
         chosen = self.samples.filter(pl.col("link").is_in(np.flatnonzero(links).tolist()))
         total = chosen.group_by("window").agg(pl.col(name).sum() for name in SUMS)
@@ -249,7 +251,7 @@ class Evidence:
         return _load(columns, float(self.windows["length_ps"].sum()))
 
     @cached_property
-    def truth(self) -> Truth | None:
+    def truth(self) -> LinkTruth | None:
         """What really crossed the links; None for a measured run."""
         table = self.run.tables["truth"]
         if table.height == 0:
@@ -260,7 +262,7 @@ class Evidence:
         for name in names:
             dense[name][total["link"].to_numpy()] = total[name].to_numpy()
         span = max(float(self.windows["length_ps"].sum()), 1.0)
-        return Truth(
+        return LinkTruth(
             dense["observed_packets"],
             dense["observed_congested_packets"],
             np.clip(dense["busy_ps"] / span, 0.0, 1.0),
@@ -276,7 +278,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class FigureCase:
     """Everything a figure may draw from.
 
     Attributes:
@@ -289,10 +291,10 @@ class Case:
         labels: What the observed and the other run are called on a switch.
     """
 
-    observed: Evidence
+    observed: FigureData
     diagnosis: Diagnosis | None = None
-    before: Evidence | None = None
-    after: Evidence | None = None
+    before: FigureData | None = None
+    after: FigureData | None = None
     attributed: Attribution | None = None
     names: tuple[str, str] = ("as it is", "with the remedy")
     labels: tuple[str, str] = (run_label("expected"), "With the remedy")
@@ -310,11 +312,11 @@ class Case:
         return attribute(self.after.run) if self.after is not None and self.after.measured else None
 
     @property
-    def reference(self) -> Evidence:
+    def reference(self) -> FigureData:
         """What 'after' is compared with."""
         return self.before or self.observed
 
     @property
-    def sampled_reference(self) -> Evidence:
+    def sampled_reference(self) -> FigureData:
         """What the samples of 'after' are compared with: a re-simulation may have none."""
         return self.reference if self.reference.measured else self.observed

@@ -30,15 +30,15 @@ def with_samples(run: Run) -> Run:
     if run.tables["samples"].height:
         return run
     # Deferred: most runs are of scheme full, whose samples the engine sums up.
-    from tailback.simulate.decoded import received
+    from tailback.simulate.decode import decode_samples
 
-    decoded = received(run)
+    decoded = decode_samples(run)
     for note in decoded.notes[len(run.notes) :]:
         click.echo("\n".join(wrap(f"note: {note}")), err=True)
     return decoded
 
 
-def beside(folder: Path, ending: str) -> Path:
+def default_output(folder: Path, ending: str) -> Path:
     """What is written beside ``folder`` by default: its name and an ending, also for ``.``."""
     named = folder if folder.name not in ("", "..") else folder.resolve()
     return Path(f"{named}{ending}")
@@ -49,7 +49,7 @@ def model_of(run: Run) -> str:
     return str(run.summary.get("model", "packet"))
 
 
-def described(run: Run) -> str:
+def model_description(run: Run) -> str:
     """The model in a few words, with what it was told."""
     if model_of(run) == "packet":
         return "packet engine"

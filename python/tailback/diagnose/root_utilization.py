@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tailback.diagnose.activity import Activity
-from tailback.diagnose.topology import Bools, Floats, Ints, Topology
-from tailback.diagnose.trees import CONGESTED_FRACTION, Congestion, Forest
+from tailback.diagnose.activity import MessageActivity
+from tailback.diagnose.congestion_trees import CONGESTED_FRACTION, CongestedLinks, CongestionForest
+from tailback.diagnose.topology import Bools, Floats, Ints, LinkTopology
 from tailback.telemetry.estimate import (
     SUMS,
     Z95,
@@ -23,27 +23,27 @@ from tailback.telemetry.estimate import (
     utilization,
 )
 
-FILLED = 0.70
+FULL_UTILIZATION = 0.70
 """A root counts as filled by our own traffic from this share of the line rate on (theorem 4.2). The
 thesis measured 93 and 102 % on links its application filled, under 30 % where it did not."""
 
-DARK = 0.30
+LOW_UTILIZATION = 0.30
 """Congested fraction from which a root that we do not fill is put down to others. Our own bursts
 fill a link for moments, too: less congestion than this on a thin link says nothing."""
 
 CHUNK_SAMPLES = 20
 """Windows are joined until a link has so many hop samples: fewer cannot say when it was hot."""
 
-EQUAL_LOAD = 0.8
+MIN_EQUAL_LOAD = 0.8
 """Equivalents carry as much as a link when they have this share of its packets on average."""
 
-UNEQUAL = 0.5
+MAX_UNEQUAL_LOAD = 0.5
 """A link stands out among its equivalents when their congested fraction is at most this much of its
 own."""
 
 
 @dataclass(frozen=True)
-class Measure:
+class RootUtilization:
     """Measures links of one run.
 
     Attributes:
@@ -55,15 +55,19 @@ class Measure:
         hashed: Whether packets carried a hash in place of a link.
     """
 
-    topology: Topology
-    activity: Activity
+    topology: LinkTopology
+    activity: MessageActivity
     start: Ints
     end: Ints
     header_bytes: int
     hashed: bool = False
 
     def roots(
-        self, forest: Forest, rows: pl.DataFrame, together: Congestion, fraction: Floats
+        self,
+        forest: CongestionForest,
+        rows: pl.DataFrame,
+        together: CongestedLinks,
+        fraction: Floats,
     ) -> pl.DataFrame:
         """The roots of a forest with their use and verdict: the columns of ``View.roots``.
 
@@ -83,11 +87,11 @@ class Measure:
         value, error, low, high = (
             np.where(by_link, a, b) for a, b in zip(link_use[:4], bundle_use[:4], strict=True)
         )
-        ours = value >= FILLED
-        thin = ~ours & (high < FILLED) & (link_use[3] < FILLED)
-        dark = fraction[links] >= DARK
+        ours = value >= FULL_UTILIZATION
+        thin = ~ours & (high < FULL_UTILIZATION) & (link_use[3] < FULL_UTILIZATION)
+        dark = fraction[links] >= LOW_UTILIZATION
         apart, equals = self._among_equivalents(links, together, fraction)
-        uneven = ours & by_link & (bundle_use[0] < FILLED) & (equals > 1)
+        uneven = ours & by_link & (bundle_use[0] < FULL_UTILIZATION) & (equals > 1)
         own_node = self.topology.to_node[links]
         slow = thin & dark & (apart | own_node)
         verdict = np.select(
@@ -165,7 +169,7 @@ class Measure:
         return use[0][back], use[1][back], use[2][back], use[3][back], total(time)[back]
 
     def _among_equivalents(
-        self, links: Ints, seen: Congestion, fraction: Floats
+        self, links: Ints, seen: CongestedLinks, fraction: Floats
     ) -> tuple[Bools, Ints]:
         """Which links are dark among equivalents that carry as much and are not; bundle sizes."""
         bundle = self.topology.bundle
@@ -177,8 +181,8 @@ class Measure:
         rest = packets[bundle[links]] - seen.packets[links]
         dark = weight[bundle[links]] - seen.weight[links]
         light = np.divide(dark, rest, out=np.zeros(len(links)), where=rest > 0)
-        busy = rest / others >= EQUAL_LOAD * seen.packets[links]
-        return (size > 1) & busy & (light <= UNEQUAL * fraction[links]), size
+        busy = rest / others >= MIN_EQUAL_LOAD * seen.packets[links]
+        return (size > 1) & busy & (light <= MAX_UNEQUAL_LOAD * fraction[links]), size
 
     def _hot_chunks(self, rows: pl.DataFrame, unit: str, wanted: Ints) -> pl.DataFrame:
         """Stretches of windows in which each unit was congested, with sums over them.
@@ -211,16 +215,16 @@ class Measure:
 
 
 def _growth(value: Floats, error: Floats, high: Floats) -> Floats:
-    """Times the samples must become until the interval of our use lies below :data:`FILLED`.
+    """Factor by which samples must grow until our utilization is clearly below full.
 
     Solves :func:`tailback.telemetry.estimate.count_interval` for the samples: of its variance one
     part is of the packets seen, the other of those missed; with more samples both weigh less. 0
-    where the interval lies there already. A distance under a quarter of :data:`FILLED` counts as
-    that much, since no number of samples tells equal values apart.
+    where the interval lies there already. A distance under a quarter of :data:`FULL_UTILIZATION`
+    counts as that much, since no number of samples tells equal values apart.
     """
     seen = np.maximum(value, 1e-9)
-    gap = np.maximum(FILLED - value, FILLED / 4) / seen
+    gap = np.maximum(FULL_UTILIZATION - value, FULL_UTILIZATION / 4) / seen
     up = np.maximum(high / seen - 1.0, 1e-9)
     known = (Z95 * error / seen) ** 2
     missed = np.maximum(up - known / up, 0.0)
-    return np.where(high < FILLED, 0.0, known / gap**2 + missed / gap)
+    return np.where(high < FULL_UTILIZATION, 0.0, known / gap**2 + missed / gap)

@@ -18,9 +18,16 @@ from numpy.typing import NDArray
 from tailback.errors import RunError
 from tailback.run import Run
 from tailback.scenario import TelemetrySection
-from tailback.telemetry.candidates import Pairs
+from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.estimate import smoothed_excess
-from tailback.telemetry.hashed import Candidates, Counts, Decoder, Hashed, count_links, packet_ids
+from tailback.telemetry.hashed import (
+    CandidateLinks,
+    Decoder,
+    HashedCounts,
+    HashedSamples,
+    count_links,
+    packet_ids,
+)
 
 FIELD_BITS = 24
 """n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
@@ -29,7 +36,7 @@ LEVEL_BITS = 4
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
-Stages = list[tuple[NDArray[np.intp], Candidates]]
+Stages = list[tuple[NDArray[np.intp], CandidateLinks]]
 
 
 def header_bits(telemetry: TelemetrySection) -> int:
@@ -45,12 +52,12 @@ def header_bits(telemetry: TelemetrySection) -> int:
 HASHED = ("single-bit", "compact", "coordinated", "xor-digest")
 """Schemes that carry a hash in place of a link."""
 
-ANY_LENGTH = ("full", "single-bit", "compact", "edge-marking")
+ANY_PATH_LENGTH = ("full", "single-bit", "compact", "edge-marking")
 """Schemes whose headers say themselves what to charge, whatever the length of the path."""
 
 
 @dataclass(frozen=True)
-class Evidence:
+class HeaderSamples:
     """What headers say about packets (or about congested packets) of links.
 
     Attributes:
@@ -67,7 +74,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Carried:
+class LinkCounts:
     """Counts of every link that the headers of a run give.
 
     Attributes:
@@ -78,8 +85,8 @@ class Carried:
             link counts as a hop. Counts of others are 0 and mean nothing.
     """
 
-    packets: Counts | None
-    congested: Counts
+    packets: HashedCounts | None
+    congested: HashedCounts
     counted: NDArray[np.bool_]
 
     def table(self) -> pl.DataFrame:
@@ -101,7 +108,7 @@ class Carried:
         return pl.DataFrame({"link": links, **known}).fill_nan(None).with_columns(unknown)
 
 
-def shared(ids: NDArray[np.uint32], hop: int) -> Words:
+def hop_hash(ids: NDArray[np.uint32], hop: int) -> Words:
     """The hash of (packet id, hop) that switches and receivers share: 32 bits, shape (P,)."""
     value = (ids.astype(np.uint64) << np.uint64(8)) | np.uint64(hop)
     for _ in range(2):
@@ -112,16 +119,16 @@ def shared(ids: NDArray[np.uint32], hop: int) -> Words:
     return np.asarray(value >> np.uint64(32), np.uint64)
 
 
-def survivors(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
+def sampled_hop(ids: NDArray[np.uint32], hops: NDArray[np.int64]) -> NDArray[np.int64]:
     """Which hop of a path of ``hops`` survives for each packet of ``coordinated``; -1 for none."""
     found = np.full(len(ids), -1, np.int64)
     for hop in range(int(hops.max(initial=0))):
-        replaces = (shared(ids, hop) * np.uint64(hop + 1)) >> np.uint64(32) == 0
+        replaces = (hop_hash(ids, hop) * np.uint64(hop + 1)) >> np.uint64(32) == 0
         found[replaces & (hop < hops)] = hop
     return found
 
 
-def evidence(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
+def header_samples(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None, HeaderSamples]:
     """Take the headers of a run apart.
 
     Args:
@@ -142,7 +149,7 @@ def evidence(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
     return packets, congested
 
 
-def _taken_apart(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
+def _taken_apart(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples | None, HeaderSamples]:
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
     scheme, b, c = telemetry.scheme, telemetry.hash_bits, telemetry.count_bits
     if table.height == 0:
@@ -174,22 +181,22 @@ def _taken_apart(run: Run, pairs: Pairs) -> tuple[Evidence | None, Evidence]:
             remedy="use compact or full, which count hops, or routes without detours",
         )  # fmt: skip
     hops = table["hops"].to_numpy().astype(np.int64)
-    if scheme not in ANY_LENGTH:
+    if scheme not in ANY_PATH_LENGTH:
         _check_lengths(table, pairs)
     if scheme in ("coordinated", "xor-digest"):
         ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
         hop, weight = (
-            (survivors(ids, hops), hops.astype(np.float64)) if scheme == "coordinated"
+            (sampled_hop(ids, hops), hops.astype(np.float64)) if scheme == "coordinated"
             else _lone_actors(ids, hops, telemetry.probability)
         )  # fmt: skip
         rows = np.flatnonzero(hop >= 0)
-        both = Evidence(rows, part(1, b)[rows], weight[rows], hop[rows])
+        both = HeaderSamples(rows, part(1, b)[rows], weight[rows], hop[rows])
         return both, _keep(both, flag)
     both = _marked(run, pairs, part(1, FIELD_BITS), part(1 + FIELD_BITS, 5), hops)
     return both, _keep(both, flag)
 
 
-def count_carried(run: Run, pairs: Pairs, decoder: Decoder) -> Carried:
+def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> LinkCounts:
     """Count packets and congested packets of every link from the headers of a run.
 
     Where one in k packets carries a sample the counts are those of all packets, and their variance
@@ -201,7 +208,8 @@ def count_carried(run: Run, pairs: Pairs, decoder: Decoder) -> Carried:
         decoder: The compiled core.
 
     Raises:
-        RunError: As :func:`evidence`, or the injection link counts as a hop of a hashed scheme.
+        RunError: As :func:`header_samples`, or the injection link counts as a hop of a hashed
+        scheme.
     """
     telemetry = run.scenario.telemetry
     hashed = telemetry.scheme in HASHED
@@ -211,8 +219,8 @@ def count_carried(run: Run, pairs: Pairs, decoder: Decoder) -> Carried:
             remedy="set [telemetry] count_injection = false",
         )
     n_links, k = run.tables["links"].height, int(run.summary.get("one_in", 1))
-    found: list[Counts | None] = []
-    for about in evidence(run, pairs):
+    found: list[HashedCounts | None] = []
+    for about in header_samples(run, pairs):
         if about is None:
             found.append(None)
         elif hashed:
@@ -232,10 +240,10 @@ def count_carried(run: Run, pairs: Pairs, decoder: Decoder) -> Carried:
         congested = _smoothed(congested, packets.slope, possible)
     injects = run.tables["links"].sort("link")["from_node"].to_numpy()
     counted = np.ones(n_links, np.bool_) if telemetry.count_injection else ~injects
-    return Carried(packets, congested, counted)
+    return LinkCounts(packets, congested, counted)
 
 
-def _possible(run: Run, pairs: Pairs, n_links: int) -> NDArray[np.bool_]:
+def _possible(run: Run, pairs: PairCandidates, n_links: int) -> NDArray[np.bool_]:
     """Links that a packet of the run may have crossed, (L,)."""
     possible = np.zeros(n_links, np.bool_)
     if run.scenario.telemetry.count_injection:
@@ -246,7 +254,9 @@ def _possible(run: Run, pairs: Pairs, n_links: int) -> NDArray[np.bool_]:
     return possible
 
 
-def _smoothed(counts: Counts, usual: Floats | float, possible: NDArray[np.bool_]) -> Counts:
+def _smoothed(
+    counts: HashedCounts, usual: Floats | float, possible: NDArray[np.bool_]
+) -> HashedCounts:
     """Counts whose slope is smoothed (:func:`tailback.telemetry.estimate.smoothed_excess`)."""
     slope = smoothed_excess(np.maximum(counts.packets, 0.0), counts.slope, usual)
     return replace(counts, slope=np.where(possible, slope, counts.slope))
@@ -274,7 +284,7 @@ def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int) -> No
         )
 
 
-def _check_lengths(table: pl.DataFrame, pairs: Pairs) -> None:
+def _check_lengths(table: pl.DataFrame, pairs: PairCandidates) -> None:
     """Refuse packets that did not pass as many switches as their routes have.
 
     Raises:
@@ -292,7 +302,7 @@ def _check_lengths(table: pl.DataFrame, pairs: Pairs) -> None:
         )
 
 
-def _check_links(run: Run, about: Evidence | None) -> None:
+def _check_links(run: Run, about: HeaderSamples | None) -> None:
     """Refuse headers that name links which the run has not.
 
     Raises:
@@ -308,32 +318,32 @@ def _check_links(run: Run, about: Evidence | None) -> None:
         )
 
 
-def _keep(both: Evidence, flag: NDArray[np.bool_]) -> Evidence:
+def _keep(both: HeaderSamples, flag: NDArray[np.bool_]) -> HeaderSamples:
     """The part about packets whose congested bit is set."""
     keep = flag[both.rows]
     hop = None if both.hop is None else both.hop[keep]
-    return Evidence(both.rows[keep], both.seen[keep], both.weight[keep], hop)
+    return HeaderSamples(both.rows[keep], both.seen[keep], both.weight[keep], hop)
 
 
-def _counted(seen: NDArray[np.uint32], count: NDArray[np.uint32]) -> Evidence:
+def _counted(seen: NDArray[np.uint32], count: NDArray[np.uint32]) -> HeaderSamples:
     rows = np.flatnonzero(count > 0)
-    return Evidence(rows, seen[rows], count[rows].astype(np.float64), None)
+    return HeaderSamples(rows, seen[rows], count[rows].astype(np.float64), None)
 
 
-def _links(numbered: NDArray[np.uint32], count: NDArray[np.uint32]) -> Evidence:
+def _links(numbered: NDArray[np.uint32], count: NDArray[np.uint32]) -> HeaderSamples:
     """Whole links, numbered from 1."""
     rows = np.flatnonzero((numbered > 0) & (count > 0))
     seen = numbered[rows] - np.uint32(1)
-    return Evidence(rows, seen, count[rows].astype(np.float64), None)
+    return HeaderSamples(rows, seen, count[rows].astype(np.float64), None)
 
 
 def _marked(
     run: Run,
-    pairs: Pairs,
+    pairs: PairCandidates,
     link: NDArray[np.uint32],
     distance: NDArray[np.uint32],
     hops: NDArray[np.int64],
-) -> Evidence:
+) -> HeaderSamples:
     """Whole links that marked with a fixed chance; node marking takes the hop from the routing."""
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
     rows = np.flatnonzero(link > 0)
@@ -343,7 +353,7 @@ def _marked(
         since = hops[rows] - 1 - _hop_of(pairs, pairs.of(src, dst), seen, hops[rows])
     p = telemetry.probability
     weight = np.asarray(1.0 / (p * (1.0 - p) ** since), np.float64)
-    return Evidence(rows, seen, weight, None)
+    return HeaderSamples(rows, seen, weight, None)
 
 
 def _lone_actors(
@@ -352,7 +362,7 @@ def _lone_actors(
     """Hop of packets on which a single one acted (else -1), and the inverse of the chance of it."""
     acted, hop = np.zeros(len(ids), np.int64), np.full(len(ids), -1, np.int64)
     for index in range(int(hops.max(initial=0))):
-        acts = (shared(ids, index) < p * 2.0**32) & (index < hops)
+        acts = (hop_hash(ids, index) < p * 2.0**32) & (index < hops)
         acted += acts
         hop[acts] = index
     hop[acted != 1] = -1
@@ -360,7 +370,10 @@ def _lone_actors(
 
 
 def _hop_of(
-    pairs: Pairs, pair: NDArray[np.int64], link: NDArray[np.uint32], hops: NDArray[np.int64]
+    pairs: PairCandidates,
+    pair: NDArray[np.int64],
+    link: NDArray[np.uint32],
+    hops: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Hop at which packets of a pair pass a link; the first, should there be several."""
     found = hops - 1  # the ejection link
@@ -373,32 +386,34 @@ def _hop_of(
     return found
 
 
-def _added(about: Evidence, n_links: int) -> Counts:
+def _added(about: HeaderSamples, n_links: int) -> HashedCounts:
     """Sums of weights; Var Σ w = Σ N (w − 1), estimated by Σ w (w − 1)."""
     w, seen = about.weight, about.seen.astype(np.int64)
     packets = np.asarray(np.bincount(seen, w, n_links), np.float64)
     variance = np.asarray(np.bincount(seen, w * (w - 1.0), n_links), np.float64)
     slope = np.divide(variance, packets, out=np.zeros(n_links), where=packets > 0)
-    return Counts(packets, variance, np.zeros(n_links), slope)
+    return HashedCounts(packets, variance, np.zeros(n_links), slope)
 
 
-def _at_least(counts: Counts) -> Counts:
+def _at_least(counts: HashedCounts) -> HashedCounts:
     """A count of what is known to be there; how much more there is nobody knows."""
     unknown = np.full(len(counts.packets), np.nan)
-    return Counts(counts.packets, unknown, unknown, unknown)
+    return HashedCounts(counts.packets, unknown, unknown, unknown)
 
 
-def _decoded(run: Run, about: Evidence, pairs: Pairs, decoder: Decoder, n_links: int) -> Counts:
+def _decoded(
+    run: Run, about: HeaderSamples, pairs: PairCandidates, decoder: Decoder, n_links: int
+) -> HashedCounts:
     """Counts from hashes, packets of one weight at a time where weights are no small integers."""
     telemetry, table = run.scenario.telemetry, run.tables["packets"][about.rows]
     src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
     ids = packet_ids(table["sequence"].to_numpy(), FIELD_BITS)
     values = np.arange(1, n_links + 1, dtype=np.uint32)
-    total: Counts | None = None
+    total: HashedCounts | None = None
     for rows, unit in _by_weight(about.weight):
         charged = np.rint(about.weight[rows] / unit).astype(np.uint8)
         hop = None if about.hop is None else about.hop[rows]
-        samples = Hashed(
+        samples = HashedSamples(
             ids[rows], about.seen[rows].astype(np.uint8), charged, telemetry.hash_bits, FIELD_BITS
         )
         plan = _plan(pairs, src[rows], dst[rows], hop)
@@ -406,10 +421,10 @@ def _decoded(run: Run, about: Evidence, pairs: Pairs, decoder: Decoder, n_links:
         # A packet is here with chance 1/unit: a count varies by (unit − 1) N on top.
         packets, null = part.packets * unit, part.null_variance * unit**2
         slope = (part.slope + 1.0) * unit - 1.0
-        part = Counts(packets, np.maximum(null + slope * packets, 0.0), null, slope)
+        part = HashedCounts(packets, np.maximum(null + slope * packets, 0.0), null, slope)
         total = part if total is None else _sum(total, part)
     if total is None:
-        return Counts(*(np.zeros(n_links) for _ in range(4)))
+        return HashedCounts(*(np.zeros(n_links) for _ in range(4)))
     return total
 
 
@@ -423,7 +438,7 @@ def _by_weight(weight: Floats) -> Iterator[tuple[NDArray[np.intp], float]]:
 
 
 def _plan(
-    pairs: Pairs,
+    pairs: PairCandidates,
     src: NDArray[np.uint32],
     dst: NDArray[np.uint32],
     hop: NDArray[np.int64] | None,
@@ -433,7 +448,7 @@ def _plan(
         pair = pairs.of(src, dst)
         within = np.flatnonzero(pairs.length[pair] > 1)
         start, links = _any_hop(pairs)
-        inner = Candidates(pair[within].astype(np.uint32), start, links)
+        inner = CandidateLinks(pair[within].astype(np.uint32), start, links)
         return [(within, inner), (np.arange(len(src)), pairs.last(dst))]
     stages: Stages = []
     length = pairs.length[pairs.of(src, dst)].astype(np.int64)
@@ -452,7 +467,7 @@ def _owners(start: NDArray[np.uint64]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(start) - 1, dtype=np.int64), ends[1:] - ends[:-1])
 
 
-def _any_hop(pairs: Pairs) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+def _any_hop(pairs: PairCandidates) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     """Candidates of each pair at any hop between switches, each once."""
     n, n_pairs = np.int64(1) << FIELD_BITS, len(pairs.length)
     keys = [np.zeros(0, np.int64)]
@@ -464,17 +479,17 @@ def _any_hop(pairs: Pairs) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     return ends.astype(np.uint64), (both % n).astype(np.uint32)
 
 
-def _sum(a: Counts, b: Counts) -> Counts:
+def _sum(a: HashedCounts, b: HashedCounts) -> HashedCounts:
     """Counts of two sets of packets; the slope that gives the sum of the variances."""
     packets, variance = a.packets + b.packets, a.variance + b.variance
     null = a.null_variance + b.null_variance
     share = np.divide(variance - null, packets, out=np.maximum(a.slope, b.slope),
                       where=packets > 0)  # fmt: skip
-    return Counts(packets, variance, null, share)
+    return HashedCounts(packets, variance, null, share)
 
 
-def _scaled(counts: Counts, k: int) -> Counts:
+def _scaled(counts: HashedCounts, k: int) -> HashedCounts:
     """Counts of all packets from those of one in ``k``, thinning as if by chance."""
     packets, null = counts.packets * k, counts.null_variance * k**2
     slope = k * counts.slope + (k - 1)
-    return Counts(packets, np.maximum(null + slope * packets, 0.0), null, slope)
+    return HashedCounts(packets, np.maximum(null + slope * packets, 0.0), null, slope)

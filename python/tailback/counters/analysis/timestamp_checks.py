@@ -72,7 +72,7 @@ def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -
     )
 
 
-def backwards(intervals: pl.DataFrame, instants: Instants) -> list[str]:
+def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> list[str]:
     """A note on steps from one file to the next in which most ports show less than before.
 
     Somebody may have set them back between the files. If nobody did, a later file was read first,
@@ -113,7 +113,7 @@ def _fell_too_little() -> pl.Expr:
     return ~latched & (data | earned(Flag.AT_LEAST, "xmit_wait_ticks"))
 
 
-def seen_once(readings: pl.DataFrame) -> list[str]:
+def note_single_readings(readings: pl.DataFrame) -> list[str]:
     """A note on ports that have one reading while others have more: of them nothing can be said."""
     looks = readings.group_by(*KEY).agg(n=pl.col("time_ns").n_unique())
     once = looks.filter(pl.col("n") == 1).sort("node_name", "port")

@@ -42,7 +42,7 @@ from tailback.counters.schema import SIMULATED, Flag
 from tailback.counters.ticks import SHORTEST_TICK_NS
 from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, data_rate_gbps
 
-POSSIBLE: Final = 1.5
+RATE_TOLERANCE: Final = 1.5
 """How many times the interval a rise may take: readings may be later than their times say."""
 
 FASTEST_GBPS: Final = max(
@@ -87,14 +87,14 @@ def shifted(name: str) -> pl.Expr:
 
 
 @dataclass(frozen=True)
-class Step:
+class Increment:
     """Increase of one counter over an interval and the flags it earned."""
 
     value: pl.Expr
     flags: pl.Expr
 
 
-def steps(counters: Sequence[Counter], before: Before = shifted) -> list[Step]:
+def increments(counters: Sequence[Counter], before: Before = shifted) -> list[Increment]:
     """What happened to the counters of a reading since the one before.
 
     Args:
@@ -133,7 +133,7 @@ def _could_wrap(counter: Counter, before: Before) -> pl.Expr:
     ).fill_null(False)
 
 
-def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> Step:
+def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> Increment:
     old, now = before(counter.name), pl.col(counter.name)
     most = counter.most
     from_zero = pl.lit(True) if most is None else (now <= most).fill_null(True)
@@ -168,26 +168,26 @@ def _step(counter: Counter, before: Before, fell: pl.Expr, wrapped: pl.Expr) -> 
         .cast(pl.UInt32)
     )
     too_much = pl.when(beyond).then(int(counter.impossible)).otherwise(0).cast(pl.UInt32)
-    return Step(value, flags | too_much)
+    return Increment(value, flags | too_much)
 
 
-def most_bytes(interval_ns: pl.Expr, gbps: pl.Expr) -> pl.Expr:
+def max_bytes(interval_ns: pl.Expr, gbps: pl.Expr) -> pl.Expr:
     """The most that a port of ``gbps`` can send in an interval, with the slack of its times."""
-    return interval_ns.cast(pl.Float64) * POSSIBLE * gbps.fill_null(FASTEST_GBPS) / 8
+    return interval_ns.cast(pl.Float64) * RATE_TOLERANCE * gbps.fill_null(FASTEST_GBPS) / 8
 
 
-def most_stall_ns(interval_ns: pl.Expr, lanes: pl.Expr) -> pl.Expr:
+def max_stall_ns(interval_ns: pl.Expr, lanes: pl.Expr) -> pl.Expr:
     """The longest stall in an interval, summed over ``lanes``, with the slack of its times."""
-    return interval_ns.cast(pl.Float64) * POSSIBLE * lanes
+    return interval_ns.cast(pl.Float64) * RATE_TOLERANCE * lanes
 
 
-def most_ticks(interval_ns: pl.Expr, tick_ns: pl.Expr) -> pl.Expr:
+def max_ticks(interval_ns: pl.Expr, tick_ns: pl.Expr) -> pl.Expr:
     """The most ticks of PortXmitWait in an interval, with the slack of its times."""
-    return interval_ns.cast(pl.Float64) * POSSIBLE / tick_ns.fill_null(SHORTEST_TICK_NS)
+    return interval_ns.cast(pl.Float64) * RATE_TOLERANCE / tick_ns.fill_null(SHORTEST_TICK_NS)
 
 
 def possible(intervals: pl.LazyFrame) -> pl.LazyFrame:
-    """Intervals without the numbers that cannot be, flagged as :func:`steps` flags them.
+    """Intervals without the numbers that cannot be, flagged as :func:`increments` flags them.
 
     For intervals that somebody else took: derived columns, and tables of former versions.
 
@@ -195,14 +195,14 @@ def possible(intervals: pl.LazyFrame) -> pl.LazyFrame:
         intervals: Rows of ``counter_intervals``.
     """
     length = pl.when(pl.col("source").ne_missing(SIMULATED)).then(pl.col("interval_ns"))
-    room = most_bytes(length, pl.col("capacity_gbps"))
-    allowed = length.cast(pl.Float64) * POSSIBLE
+    room = max_bytes(length, pl.col("capacity_gbps"))
+    allowed = length.cast(pl.Float64) * RATE_TOLERANCE
     beyond = {
-        "stall": (pl.col("stall_fraction") > POSSIBLE)
+        "stall": (pl.col("stall_fraction") > RATE_TOLERANCE)
         | (pl.col("stall_ns") > allowed)
         | (pl.col("xmit_wait_ticks") > allowed / SHORTEST_TICK_NS),
-        "inner": pl.col("internal_stall_fraction") > POSSIBLE,
-        "data": (pl.col("utilization") > POSSIBLE) | (pl.col("data_bytes") > room),
+        "inner": pl.col("internal_stall_fraction") > RATE_TOLERANCE,
+        "data": (pl.col("utilization") > RATE_TOLERANCE) | (pl.col("data_bytes") > room),
         "packets": pl.col("packets") > room / SMALLEST_PACKET_BYTES,
     }
     wrong = {name: found.fill_null(False) for name, found in beyond.items()}

@@ -19,7 +19,7 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Idea:
+class Proposal:
     """Something that may help.
 
     Attributes:
@@ -40,7 +40,7 @@ class Idea:
 
 
 @dataclass(frozen=True, eq=False)
-class Means:
+class RemedyContext:
     """What a diagnosis has to try remedies with.
 
     Attributes:
@@ -62,9 +62,11 @@ class Means:
     kinds: frozenset[str] | None = None
 
 
-REFUSED = "does not apply"
+NOT_APPLICABLE = "does not apply"
 """How the reason of an idea begins that is not for such a program."""
 
-Propose = Callable[[Run, Diagnosis, Means], list[Idea]]
+Proposer = Callable[[Run, Diagnosis, RemedyContext], list[Proposal]]
 
-CURES: Registry[Propose] = Registry("cure", "kinds of remedies that a diagnosis proposes and tries")
+REMEDIES: Registry[Proposer] = Registry(
+    "cure", "kinds of remedies that a diagnosis proposes and tries"
+)

@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 from tailback.evaluate import Change
 from tailback.fabric.builders import network_of, star
-from tailback.fabric.degraded import healthy, slowed
+from tailback.fabric.degraded import nominal, with_cable_rates
 from tailback.fabric.model import Fabric
-from tailback.simulate.prepare import Prepared
+from tailback.simulate.prepare import PreparedScenario
 from tailback.simulate.routes import Routes, routes_for
 
 
-def changed(prepared: Prepared, change: Change) -> Prepared:
+def apply_change(prepared: PreparedScenario, change: Change) -> PreparedScenario:
     """The scenario with the program and the routing rule of a change."""
     if change.rule is not None:
         prepared = prepared.with_rule(change.rule)
     return prepared if change.program is None else prepared.with_program(change.program)
 
 
-def places(prepared: Prepared, change: Change) -> list[NDArray[np.uint32]]:
+def rank_nodes(prepared: PreparedScenario, change: Change) -> list[NDArray[np.uint32]]:
     """Node of each rank of every job.
 
     Raises:
@@ -35,10 +35,10 @@ def places(prepared: Prepared, change: Change) -> list[NDArray[np.uint32]]:
     return nodes
 
 
-class Networks:
+class NetworkCache:
     """The networks that changes ask for, each with its routes, computed once."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: PreparedScenario) -> None:
         self.prepared = prepared
         self._known: dict[tuple[str, str | None], tuple[Fabric, Routes]] = {}
 
@@ -47,14 +47,14 @@ class Networks:
         kind = "healthy" if change.network == "no-contention" else change.network
         fabric, routes = self._network(kind, None if kind == "star" else change.rule)
         if change.slow:
-            fabric = slowed(fabric, change.slow)
+            fabric = with_cable_rates(fabric, change.slow)
             routes = self._routes(fabric, change.rule)
         return fabric, routes
 
     def _network(self, kind: str, rule: str | None) -> tuple[Fabric, Routes]:
         if (kind, rule) not in self._known:
             as_is = self.prepared.fabric
-            fabric = as_is if kind == "as-is" else healthy(as_is)
+            fabric = as_is if kind == "as-is" else nominal(as_is)
             if kind == "star":
                 fabric = star(fabric)
                 network = network_of(fabric, self.prepared.slots().tolist())

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback.report.course import Course, carried
 from tailback.report.difference import pair_changes
-from tailback.report.evidence import Evidence
-from tailback.report.figures.change_rank_matrix import FURTHEST, moved
-from tailback.report.figures.rank_matrix import Order, binned, order_of
-from tailback.report.layout import describe
+from tailback.report.figure_data import FigureData
+from tailback.report.figures.change_rank_matrix import MAX_HOP_CHANGE, moved
+from tailback.report.figures.rank_matrix import RankOrder, binned, order_of
+from tailback.report.layout import tier_direction_name
 from tailback.report.packing import Packer, shares
+from tailback.report.timeline import Timeline, embedded_samples
 
 NO_ROW = 65535
 
@@ -27,14 +27,14 @@ _SUMS = {
 }
 
 
-def course_data(packer: Packer, course: Course, phases: list[str]) -> dict[str, Any]:
+def course_data(packer: Packer, course: Timeline, phases: list[str]) -> dict[str, Any]:
     """The raster of links against time, and what one frame of it holds for every link.
 
     ``index`` has an entry for each phase carried and one for all others, each of as many frames,
     and one more: rows ``index[p·F + f]`` up to the next are those of phase p in frame f. ``step``
     is each row's link less the one before: small numbers deflate well.
     """
-    rows, left_out = carried(course)
+    rows, left_out = embedded_samples(course)
     number = pl.DataFrame(
         {"phase": phases, "slot": np.arange(len(phases), dtype=np.int64)},
         schema={"phase": pl.String, "slot": pl.Int64},
@@ -52,7 +52,7 @@ def course_data(packer: Packer, course: Course, phases: list[str]) -> dict[str, 
     for band in course.bands:
         row[band.links] = first + band.row
         bands.append({
-            "name": describe(band.tier, band.direction),
+            "name": tier_direction_name(band.tier, band.direction),
             "rows": len(band.cells),
             "links": len(band.links),
             "cells": packer.add(shares(band.cells), "u2"),
@@ -72,7 +72,7 @@ def course_data(packer: Packer, course: Course, phases: list[str]) -> dict[str, 
     }
 
 
-def matrix_data(packer: Packer, evidence: Evidence) -> dict[str, Any] | None:
+def matrix_data(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
     """Bytes between ranks in order of their hosts, in 254 logarithmic steps; 0 is none."""
     found = binned(evidence)
     if found is None:
@@ -87,20 +87,20 @@ def matrix_data(packer: Packer, evidence: Evidence) -> dict[str, Any] | None:
             "cells": packer.add(steps, "u1")}  # fmt: skip
 
 
-def moved_pairs(packer: Packer, before: Evidence, after: Evidence) -> dict[str, Any] | None:
+def moved_pairs(packer: Packer, before: FigureData, after: FigureData) -> dict[str, Any] | None:
     """Change of switches visited between ranks, in the order before: 1 to 255, 0 is no pair."""
     pairs = pair_changes(before, after)
     if pairs is None or pairs.height == 0:
         return None
     order = order_of(before)
     change = moved(pairs, order)
-    level = 128 + 127 * np.clip(np.nan_to_num(change) / FURTHEST, -1, 1)
+    level = 128 + 127 * np.clip(np.nan_to_num(change) / MAX_HOP_CHANGE, -1, 1)
     steps = np.where(np.isnan(change), 0, np.round(level))
-    return {**_order(packer, before, order), "least": -FURTHEST, "most": FURTHEST,
+    return {**_order(packer, before, order), "least": -MAX_HOP_CHANGE, "most": MAX_HOP_CHANGE,
             "cells": packer.add(steps, "u1")}  # fmt: skip
 
 
-def _order(packer: Packer, evidence: Evidence, order: Order) -> dict[str, Any]:
+def _order(packer: Packer, evidence: FigureData, order: RankOrder) -> dict[str, Any]:
     job_rank = dict(evidence.run.tables["ranks"].select("rank", "job_rank").iter_rows())
     return {
         "size": order.size,

@@ -14,17 +14,17 @@ from tailback.run import Run
 from tailback.simulate.prepare import load_fabric
 from tailback.simulate.routes import routes_for
 from tailback.telemetry.candidates import (
-    Pairs,
-    anywhere,
+    PairCandidates,
+    all_links_candidates,
     fixed_choices,
     minimal_choices,
     pair_candidates,
     routed_choices,
 )
-from tailback.telemetry.carried import ANY_LENGTH, Carried, count_carried
-from tailback.telemetry.received import receive
+from tailback.telemetry.header_counts import ANY_PATH_LENGTH, LinkCounts, count_from_headers
+from tailback.telemetry.receiver import build_samples
 
-MOST_WAYS = 1 << 23
+MAX_PATHS = 1 << 23
 """Destinations times switches up to which deterministic routes are followed one by one; beyond it
 all paths of the rule are candidates, which leaves more open."""
 
@@ -32,7 +32,7 @@ NO_DETOUR = 0xFFFFFFFF
 """Where a packet that does not go round goes by."""
 
 
-def link_counts(run: Run, fabric: Fabric | None = None) -> Carried:
+def decode_link_counts(run: Run, fabric: Fabric | None = None) -> LinkCounts:
     """Decode table ``packets`` of a run.
 
     Args:
@@ -48,10 +48,10 @@ def link_counts(run: Run, fabric: Fabric | None = None) -> Carried:
             "the run has kept no packets",
             remedy="set [telemetry] packets, or a scheme other than full and off",
         )
-    return count_carried(run, _candidates(run, fabric or _fabric(run)), _core)
+    return count_from_headers(run, _candidates(run, fabric or _fabric(run)), _core)
 
 
-def received(run: Run, fabric: Fabric | None = None) -> Run:
+def decode_samples(run: Run, fabric: Fabric | None = None) -> Run:
     """The run with table ``samples`` as its receivers make it of the headers that arrived.
 
     Args:
@@ -65,7 +65,7 @@ def received(run: Run, fabric: Fabric | None = None) -> Run:
     if run.scenario.telemetry.scheme in ("full", "off") or not run.tables["packets"].height:
         return run
     try:
-        samples = receive(run, _candidates(run, fabric or _fabric(run)), _core)
+        samples = build_samples(run, _candidates(run, fabric or _fabric(run)), _core)
     except TailbackError as error:
         note = f"the headers of the packets cannot be decoded: {error.message}"
         if error.remedy:
@@ -78,7 +78,7 @@ def _fabric(run: Run) -> Fabric:
     return degrade(load_fabric(run.scenario.fabric), run.scenario.fabric.degraded)
 
 
-def _candidates(run: Run, fabric: Fabric) -> Pairs:
+def _candidates(run: Run, fabric: Fabric) -> PairCandidates:
     """Candidates by the run's routing, whose paths need not be the shortest there are.
 
     Where tables or D-mod-k name one way to a node, that is it. Packets that may go round may cross
@@ -86,10 +86,10 @@ def _candidates(run: Run, fabric: Fabric) -> Pairs:
     """
     packets, section = run.tables["packets"], run.scenario.fabric
     if packets["hops"].null_count():
-        return anywhere(fabric)
+        return all_links_candidates(fabric)
     src, dst = packets["src_node"].to_numpy(), packets["dst_node"].to_numpy()
     fixed = run.scenario.engine.routing == "deterministic"
-    fixed &= len(np.unique(dst)) * fabric.n_switches <= MOST_WAYS
+    fixed &= len(np.unique(dst)) * fabric.n_switches <= MAX_PATHS
     if section.file is None and section.topology is None and not fixed:
         return pair_candidates(fabric, minimal_choices(fabric), src, dst)
     nodes = np.unique(run.tables["ranks"]["node"].to_numpy()).tolist()
@@ -103,6 +103,6 @@ def _candidates(run: Run, fabric: Fabric) -> Pairs:
         return pair_candidates(fabric, choices, src, dst)
     except FabricError:
         # Paths of several lengths, as in a dragonfly of few groups.
-        if run.scenario.telemetry.scheme in ANY_LENGTH:
-            return anywhere(fabric)
+        if run.scenario.telemetry.scheme in ANY_PATH_LENGTH:
+            return all_links_candidates(fabric)
         raise

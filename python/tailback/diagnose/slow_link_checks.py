@@ -13,9 +13,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tailback.diagnose.adapters import FEW, HEALTHY, SLOW, Adapters
-from tailback.diagnose.topology import Bools, Floats, Ints, Topology
-from tailback.diagnose.trees import MIN_SAMPLES, Congestion
+from tailback.diagnose.adapter_load import (
+    HEALTHY_RATE_SHARE,
+    MAX_SLOW_ADAPTERS,
+    SLOW_RATE_SHARE,
+    AdapterLoad,
+)
+from tailback.diagnose.congestion_trees import MIN_SAMPLES, CongestedLinks
+from tailback.diagnose.topology import Bools, Floats, Ints, LinkTopology
 from tailback.telemetry.estimate import fraction_interval
 
 CLEAR = 0.25
@@ -24,7 +29,7 @@ Traffic of others fills equivalent links unevenly too, but seldom one of them al
 
 EXPLAINS = 0.35
 """Share of the squared lateness of our messages that the cable must explain by itself, as where few
-messages are late (``ONE_OF_FEW`` of :mod:`tailback.diagnose.by_rules`)."""
+messages are late (``ONE_OF_FEW`` of :mod:`tailback.diagnose.rule_verdict`)."""
 
 NEARLY_BEST = 0.9
 """And this share of what the best cable explains: a better suspect acquits it."""
@@ -33,7 +38,7 @@ FALSE_ALARM = 0.05
 """Chance that luck of the samples alone makes any link of the run stand out."""
 
 
-def slow_into_nodes(topology: Topology, links: Ints, seen: Adapters) -> Bools:
+def slow_into_nodes(topology: LinkTopology, links: Ints, seen: AdapterLoad) -> Bools:
     """Which links into nodes of ours serve less than those of other nodes.
 
     Nobody else sends to a node of ours, so its link is not dark for others; but short bursts of our
@@ -49,17 +54,19 @@ def slow_into_nodes(topology: Topology, links: Ints, seen: Adapters) -> Bools:
         Shape (n,).
     """
     known = np.isfinite(seen.fastest)
-    if int(known.sum()) <= FEW:
+    if int(known.sum()) <= MAX_SLOW_ADAPTERS:
         return np.zeros(len(links), np.bool_)
     median = float(np.median(seen.fastest[known]))
     into = topology.to_node[links]
     node = np.where(into, topology.dst[links], 0)
     reached = np.where(known[node], seen.fastest[node], np.inf)
-    return np.asarray(into & (median >= HEALTHY) & (reached < SLOW * median), np.bool_)
+    return np.asarray(
+        into & (median >= HEALTHY_RATE_SHARE) & (reached < SLOW_RATE_SHARE * median), np.bool_
+    )
 
 
 def slow_among_equals(
-    topology: Topology, links: Ints, seen: Congestion, explained: Floats
+    topology: LinkTopology, links: Ints, seen: CongestedLinks, explained: Floats
 ) -> Bools:
     """Which links inside the network serve less than those that could take their place.
 
@@ -97,18 +104,18 @@ def slow_among_equals(
         & (packets > 0)
         & (low > high)
         & (weight <= CLEAR * seen.fraction[links] * packets)
-        & explains(links, explained),
+        & explains_delays(links, explained),
         np.bool_,
     )
 
 
-def explains(links: Ints, explained: Floats) -> Bools:
+def explains_delays(links: Ints, explained: Floats) -> Bools:
     """Which cables, were they slow, would make late those of our messages that are; shape (n,)."""
     least = max(EXPLAINS, NEARLY_BEST * float(explained.max(initial=0.0)))
     return np.asarray(explained[links] >= least, np.bool_)
 
 
-def _of_equals(topology: Topology, links: Ints, values: Floats) -> Floats:
+def _of_equals(topology: LinkTopology, links: Ints, values: Floats) -> Floats:
     """Sum of ``values`` over the other links of each link's bundle."""
     whole = np.bincount(topology.bundle, weights=values)
     return np.asarray(whole[topology.bundle[links]] - values[links], np.float64)

@@ -12,13 +12,13 @@ import polars as pl
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from tailback.diagnose.topology import Bools, Floats, Ints, Topology
+from tailback.diagnose.topology import Bools, Floats, Ints, LinkTopology
 
-MOST_PAIRS = 2000
+MAX_PAIRS = 2000
 """Pairs of nodes, those with the largest excess and as many others, whose ways are looked at."""
 
 
-class Ways:
+class CandidatePaths:
     """Which cables messages may have crossed, and which one cable would make them as late.
 
     The ways of a message are its shortest ones; where there are several links at the same distance
@@ -35,7 +35,7 @@ class Ways:
     """
 
     def __init__(
-        self, topology: Topology, reverses: Ints, used: Bools, messages: pl.DataFrame
+        self, topology: LinkTopology, reverses: Ints, used: Bools, messages: pl.DataFrame
     ) -> None:
         self._topology, self._reverses, self._used = topology, reverses, used
         late = pl.col("took") - pl.col("expected")
@@ -43,10 +43,10 @@ class Ways:
             late=late.mean(), number=pl.len(), took=pl.col("took").mean(),
             expected=pl.col("expected").mean(),
         ).sort("late", "src", "dst", descending=[True, False, False])  # fmt: skip
-        if pairs.height > MOST_PAIRS:
-            rest = pairs.slice(MOST_PAIRS // 2)
-            every = -(-rest.height // (MOST_PAIRS // 2))
-            pairs = pl.concat([pairs.head(MOST_PAIRS // 2), rest.gather_every(every)])
+        if pairs.height > MAX_PAIRS:
+            rest = pairs.slice(MAX_PAIRS // 2)
+            every = -(-rest.height // (MAX_PAIRS // 2))
+            pairs = pl.concat([pairs.head(MAX_PAIRS // 2), rest.gather_every(every)])
         self._pairs = pairs
 
     def suspects(self, most: int) -> list[tuple[int, float]]:

@@ -17,24 +17,24 @@ import numpy as np
 import polars as pl
 
 from tailback.diagnose.activity import observed_messages
-from tailback.diagnose.measure import FILLED
-from tailback.diagnose.topology import Floats, Ints, Topology
+from tailback.diagnose.root_utilization import FULL_UTILIZATION
+from tailback.diagnose.topology import Floats, Ints, LinkTopology
 from tailback.run import Run
 
-LATE = 0.2
+LATE_SHARE = 0.2
 """Share of its time that a message must have lost inside the network to count as late."""
 
 
 @dataclass(frozen=True)
-class Losses:
+class MessageDelays:
     """What the nodes that send lost on average, as shares of the whole time.
 
     Attributes:
         endpoint: While an adapter of the message was busy with our own messages, for messages of
-            which it was so :data:`FILLED` of the time.
+            which it was so :data:`FULL_UTILIZATION` of the time.
         inside: While neither was.
         active: Share of the time in which a node has a message under way at all.
-        late: Share of the messages that lost :data:`LATE` of their time inside.
+        late: Share of the messages that lost :data:`LATE_SHARE` of their time inside.
         messages: Nodes ``src`` and ``dst``, the time each message ``took`` and the time that was
             ``expected`` were nothing lost inside.
     """
@@ -51,12 +51,12 @@ class Losses:
         return self.endpoint + self.inside
 
     @property
-    def at_nodes(self) -> float:
+    def endpoint_share(self) -> float:
         """Share of the loss that is the nodes', 0–1; 0 where nothing was lost."""
         return self.endpoint / self.total if self.total > 0 else 0.0
 
 
-def losses(run: Run, topology: Topology) -> Losses | None:
+def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
     """Read the message log of a run; None without one."""
     log = observed_messages(run.tables)
     if not log.height or run.elapsed_ps <= 0:
@@ -80,11 +80,11 @@ def losses(run: Run, topology: Topology) -> Losses | None:
     whole = float(took.sum())
     active = _active(source, start, end) / (len(np.unique(source)) * run.elapsed_ps)
     inside = np.maximum(took - busy - latency, 0.0)
-    return Losses(
-        endpoint=active * float((busy - alone)[busy >= FILLED * took].sum()) / whole,
+    return MessageDelays(
+        endpoint=active * float((busy - alone)[busy >= FULL_UTILIZATION * took].sum()) / whole,
         inside=active * float(inside.sum()) / whole,
         active=active,
-        late=float((inside > LATE * took).mean()),
+        late=float((inside > LATE_SHARE * took).mean()),
         messages=pl.DataFrame(
             {"src": source, "dst": target, "took": took, "expected": took - inside}
         ),
