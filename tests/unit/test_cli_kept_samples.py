@@ -114,7 +114,9 @@ def test_report_names_the_damaged_file_of_a_result(
     assert tailback(["diagnose", str(PROBES), *arguments]) == 0
     (result / name).write_bytes(b"\xff\xfe{")
     capsys.readouterr()
-    refused(capsys, ["report", result, "--out", tmp_path / "page.html"], name, "diagnose again")
+    refused(
+        capsys, ["report", result, "--out", tmp_path / "page.html"], name, "make the result again"
+    )
 
 
 def test_what_was_not_looked_at_is_not_said_to_be_short(

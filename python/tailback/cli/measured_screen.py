@@ -35,6 +35,8 @@ def measured_lines(diagnosis: Diagnosis) -> list[str]:
     measured = diagnosis.measured
     if measured is None:
         return []
+    if diagnosis.changed:
+        return [*wrap(_not_compared(diagnosis, measured), first=""), ""]
     lines = [
         f"MEASURED  {format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks"
         f"{_interval(measured)}; mean over the ranks:",
@@ -72,11 +74,18 @@ def _parts(measured: Measured) -> list[str]:
     return align_columns(("where it went", "time", "share", "by the clocks"), rows, " rrr")
 
 
+def _not_compared(diagnosis: Diagnosis, measured: Measured) -> str:
+    """What was measured, in short: the verdict is of another run than the recorded one."""
+    return (
+        f"MEASURED  {format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks (where it went: "
+        f"diagnosis.json). Not compared with the model, which expects "
+        f"{format_time(diagnosis.modelled_ps)} with {diagnosis.changed}."
+    )
+
+
 def _expected(diagnosis: Diagnosis) -> str:
     rest, whole = diagnosis.not_explained_ps or 0, max(diagnosis.elapsed_ps, 1)
     text = f"the model expects {format_time(diagnosis.modelled_ps)}"
-    if diagnosis.changed:
-        return f"{text} with {diagnosis.changed}: another run than this one, so not compared"
     if rest < 0:
         return f"{text}: {format_time(-rest)} more than was measured"
     low, high = diagnosis.not_explained_low_ps or 0, diagnosis.not_explained_high_ps or 0
