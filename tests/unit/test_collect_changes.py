@@ -280,12 +280,13 @@ def test_rounds_keep_the_last_of_each_port() -> None:
 def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = threading.Event()
+    full, refused = threading.Event(), threading.Event()
     full.set()
     write = pl.DataFrame.write_parquet
 
     def writing(frame: pl.DataFrame, file: Path, **options: object) -> None:
         if full.is_set():
+            refused.set()
             raise OSError(errno.ENOSPC, "No space left on device")
         write(frame, file, **options)  # type: ignore[arg-type]
 
@@ -295,7 +296,13 @@ def test_a_disk_that_is_full_for_tables_does_not_end_a_collector(
     settings = CollectorSettings(interval_ns=20 * MS, sweeps=12, roll_ns=40 * MS)
     subnet = row_of_switches(1, 1)
     made = session(subnet, settings, collection, board, lines.append)
-    after_sweeps(subnet, board, 8, full.clear)
+
+    def make_room() -> None:
+        # Tables are written on a thread of their own, which need not have come to it yet.
+        assert refused.wait(60)
+        full.clear()
+
+    after_sweeps(subnet, board, 8, make_room)
     summary = made.run()
     collection.close()
     assert summary.sweeps == 12 and collection.segments() == []

@@ -221,12 +221,12 @@ COLLECTOR = """
 import sys
 from pathlib import Path
 from collect_subnet import row_of_switches, session
-from tailback.counters.collect import Collection, Settings
+from tailback.counters.collect import Collection, CollectorSettings
 import tailback.counters.collect.session as sessions
 sessions.ROLL_BYTES = 30_000
 subnet = row_of_switches(2, 2)
 subnet.clock.now = int(sys.argv[2])
-made = session(subnet, Settings(interval_ns=20_000_000), Collection(Path(sys.argv[1])))
+made = session(subnet, CollectorSettings(interval_ns=20_000_000), Collection(Path(sys.argv[1])))
 made._offset_ns = 0
 pause = subnet.clock.sleep
 def sleep(seconds):
