@@ -47,7 +47,10 @@ def minighost_variants() -> dict[str, tuple[float, int]]:
 
 
 def minighost() -> Found:
-    """001: 27-point stencil of 27,648 ranks, placements and changes of communication."""
+    """27-point stencil of 27,648 ranks: placements and changes of communication.
+
+    Taffet and Mellor-Crummey (2019).
+    """
     found = Found("minighost")
     few = ("--seeds", "1", "--try", "tile")
     said, run, _ = diagnose("minighost/minighost.toml", "placement", *few)

@@ -31,8 +31,8 @@ def routing(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Propos
     if now == "deterministic":
         ideas.append(Proposal(
             "routing", "vc-routing", Change(routing="vc"),
-            "Let the first packet of a message set its path by local load (VC routing, document "
-            "004); packets stay in order.",
+            "Let the first packet of a message set its path by local load (VC routing; Birk "
+            "and Zdornov, 2009); packets stay in order.",
             f"switches have {run.scenario.engine.vc_entries} entries for flows",
         ))  # fmt: skip
     for name in means.rules:
