@@ -52,7 +52,7 @@ def minighost() -> Found:
     Taffet and Mellor-Crummey (2019).
     """
     found = Found("minighost")
-    few = ("--seeds", "1", "--try", "tile")
+    few = ("--seeds", "1", "--method", "tile")
     said, run, _ = diagnose("minighost/minighost.toml", "placement", *few)
     said2, tiled, _ = diagnose("minighost/tiled.toml", "pattern", *few)
     said3, _, _ = diagnose("minighost/step.toml", "placement", *few)

@@ -65,7 +65,7 @@ def diagnosed(
     scenario.write_text(FABRIC.format(trace=trace, keys=keys))
     out = folder / f"out-{trace.name}{len(keys)}"
     arguments = ["diagnose", str(scenario), "--out", str(out), "--seeds", "1", "--quiet"]
-    code = tailback([*arguments, "--try", "block", "--cure", "placement"])
+    code = tailback([*arguments, "--method", "block", "--remedy", "placement"])
     captured = capsys.readouterr()
     assert code in (0, 3), captured.err
     return Diagnosis.model_validate_json((out / "diagnosis.json").read_bytes()), captured.out, out

@@ -168,7 +168,9 @@ def test_a_rule_that_sees_no_congestion_is_not_left_beside_a_verdict_that_does()
     assert diagnosis.cause == "other-traffic"
     # The finding that says so instead names the cause of the headline.
     assert [(f.code, f.cause) for f in diagnosis.findings] == [("TB000", "other-traffic")]
-    told = [text for text in diagnosis.warnings if text.startswith("Little congestion was seen")]
+    told = [
+        text for text in diagnosis.warnings if text.startswith("The samples show little congestion")
+    ]
     assert len(told) == 1 and told[0].endswith("of the time to other-traffic.")
 
 
@@ -273,7 +275,7 @@ def test_slow_cables_that_a_scenario_states_are_named() -> None:
     diagnosis = diagnose_cause(run, evaluate, seeds=1)
     assert diagnosis.cause == "slow-link"
     assert [name.split(" ")[0] for name in diagnosis.slow_links] == ports
-    assert "serve less than they should (" in diagnosis.headline
+    assert "run slower than they should (" in diagnosis.headline
     remedy = recommend(run, diagnosis, [])
     assert remedy is not None and remedy.avoid == diagnosis.slow_links
     assert all(name in remedy.action for name in diagnosis.slow_links)

@@ -4,8 +4,8 @@ A port is read 100 times, 100 ms apart; then the next one is drawn.
 
 The devices are dealt into disjoint sets, and each set has a drawer of its own that never draws a
 port outside it (Alali et al. ran one script for each of their sets of about 115 switches). A drawer
-draws a device and one of its ports, both uniformly; asks whether the port is up and draws again if not;
-sets PortXmitWait back if that was asked for; and reads. All drawers run side by side in one thread.
+draws a device and one of its ports, both uniformly; asks whether the port is up and draws again if
+not; clears PortXmitWait if that was asked for; and reads. All drawers share one thread.
 
 The question is a subnet management request, which some sites bar. Where a discovery file told the
 ports, a device that does not answer it is taken at the file's word from then on: they are up.
