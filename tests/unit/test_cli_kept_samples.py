@@ -109,7 +109,7 @@ def test_headers_that_cannot_be_decoded_are_not_called_missing(
     assert tailback(["diagnose", str(path), *out]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Too few samples: those that arrived cannot be decoded" in said
-    assert "headers, which cannot be decoded, do not say where" in said
+    assert "headers cannot be decoded, so they do not show where" in said
     assert "use compact or full, which count hops" in said
     assert "Switch telemetry on" not in said and "no packet carried" not in said
 

@@ -93,7 +93,7 @@ def test_calls_that_last_longer_give_another_diagnosis(
     # It explains little of the slow run: it cannot be sure of its cause.
     assert slow.confidence <= slow.modelled_ps / slow.elapsed_ps + 1e-9
     assert slow.confidence < fast.confidence
-    assert "not explained:" in slow_screen
+    assert "unexplained:" in slow_screen
     tables = {file.stem for file in (folder / "measured").iterdir()}
     assert tables == {"calls", "transfers", "collectives", "waits", "split", "hosts"}
     calls = pl.read_parquet(folder / "measured" / "calls.parquet")
@@ -107,7 +107,7 @@ def test_a_run_that_was_not_recorded_so_is_not_compared(
     found, screen, _ = diagnosed(tmp_path, write(scripts()), capsys, "compute_scale = 0.5")
     assert found.measured is not None
     assert found.not_explained_ps is None
-    assert "with computation times 0.5: another run than this one" in " ".join(screen.split())
+    assert "with computation times 0.5: a different run" in " ".join(screen.split())
 
 
 def test_nothing_is_measured_without_a_trace(

@@ -236,7 +236,7 @@ def test_rates_are_proved_by_packets_that_keep_them(
     assert remedy["gain"] > 0.4 and remedy["placement"] == ""
     rates = tried["max-min-rates"]
     assert rates["elapsed_ps"] == pytest.approx(rates["estimate_ps"], rel=0.15)
-    assert "all adapters of the network" in rates["assumes"]
+    assert "all adapters in the network" in rates["assumes"]
     assert len(remedy["avoid"]) > 0 and all("→" in name for name in remedy["avoid"])
     assert "rate-control" in text
 
