@@ -137,7 +137,7 @@ def test_time_decides_where_it_contradicts_the_trees() -> None:
     assert diagnosis.cause == "placement"
     said = next(warning for warning in diagnosis.warnings if "follows the time" in warning)
     # What the rules say rests on the message log, where there is one, as much as on trees.
-    assert said.startswith("Congestion trees and message log point to pattern first")
+    assert said.startswith("Congestion trees and message log point to pattern")
     bare = dataclasses.replace(run, tables={**run.tables, "messages": run.tables["messages"][:0]})
     warnings = diagnose_cause(bare, answers(bare, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1).warnings
     assert any(text.startswith("Congestion trees point to") for text in warnings), warnings
@@ -234,7 +234,7 @@ def test_the_network_itself_is_not_called_the_placement_as_it_is() -> None:
     before, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
     nodes = np.arange(32, dtype=np.uint32)
     for share, words in (
-        (0.995, "under the best placement tried too"),
+        (0.995, "even under the best placement tried"),
         (0.6, "ranks are placed so"),
     ):
 

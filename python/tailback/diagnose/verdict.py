@@ -167,8 +167,8 @@ def _reconcile(
     if overshoot_share(bars) >= MODEL_MISMATCH:
         warnings.append(
             f"The simulation takes at least {percent(overshoot_share(bars))} longer than the "
-            "run itself: the scenario's buffers, packet size or injection rate differ from the real "
-            "network's, and the verdict may rest on contention that did not happen."
+            "run itself: the scenario's buffers, packet size or injection rate differ from the "
+            "real network's, and the verdict may rest on contention that did not happen."
         )
     if hidden >= WORTH_FIXING and not any(f.cause in HIDDEN_CAUSES for f in findings):
         warnings.append(
