@@ -154,7 +154,7 @@ def two_views(run: Run, whole: Run, answer: Diagnosis) -> list[Row]:
 
 
 def pf3d() -> Found:
-    """001: 2-D FFTs of planes on 4 nodes among heavy background."""
+    """Taffet and Mellor-Crummey (2019): 2-D FFTs of planes on 4 nodes among heavy background."""
     said, run, _ = diagnose("pf3d/pf3d.toml", "other-traffic")
     scenario = example("pf3d/pf3d.toml")
     alone_run = simulate(prepare(scenario.model_copy(update={"job": scenario.job[:1]})))

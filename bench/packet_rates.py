@@ -1,4 +1,4 @@
-"""Computed rates in small buffers, and VC routing by entries: the packet side of document 004.
+"""Computed rates in small buffers, and VC routing by entries: packets for Birk and Zdornov (2009).
 
     python bench/packet_rates.py --json      the numbers
     python bench/packet_rates.py --write     tables in docs/congestion.md, picture in docs/images

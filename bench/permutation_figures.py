@@ -1,4 +1,4 @@
-"""The slides' figures of document 004, fluid beside packet view.
+"""Figures of Birk and Zdornov (2009), fluid beside packet view.
 
     python bench/permutation_figures.py            draw docs/images/permutation-*.png (five minutes)
     python bench/permutation_figures.py --json     the numbers as well

@@ -1,7 +1,7 @@
 """Permutations on the 16-ary 3-tree, routed and rated: `python bench/permutations.py --json`.
 
 Part 1: maximum and average congestion a flow encounters, oblivious and adaptive, by the width of
-the horizontal links (the slides of document 004: 1,000 runs), and the time one permutation takes.
+the horizontal links (Birk and Zdornov, 2009: 1,000 runs), and the time one permutation takes.
 Part 2, with `--superpose`: rounds until 1 to 8 superposed permutations are through, without rate
 control (switches serve their inputs in turn) and with the assignment (the slides: 50 runs).
 """

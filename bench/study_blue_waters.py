@@ -99,7 +99,7 @@ def pooled_correlations(rows: pl.DataFrame) -> dict[str, float]:
 
 
 def blue_waters() -> Found:
-    """003: X stalls most and why, I/O links, the evolution graph and the torus."""
+    """Jha et al. (2018): X stalls most and why, I/O links, the evolution graph and the torus."""
     scenario = load(EXAMPLES / "blue-waters/blue-waters.toml")
     run = run_of(scenario)
     rows = {Y_RATES[0]: directed(run, first_end_ps(run))}

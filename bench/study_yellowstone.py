@@ -151,7 +151,10 @@ def by_length(run: Run, base: Fabric) -> Figure:
 
 
 def yellowstone() -> Found:
-    """002: compute ports stall; how often and how long, with and without slow adapters."""
+    """Compute ports stall: how often and how long, with and without slow adapters.
+
+    Alali et al. (2017).
+    """
     scenario = load(EXAMPLES / "yellowstone/yellowstone.toml")
     base = load_fabric(scenario.fabric)
     run, slow = run_of(scenario), run_of(scenario, adapters)

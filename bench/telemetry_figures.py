@@ -1,4 +1,4 @@
-"""000's Figures 5.2 to 5.5 and 4.12 again: `python bench/telemetry_figures.py [--write]`.
+"""Figures 5.2–5.5 and 4.12 of Taffet (2019) again: `python bench/telemetry_figures.py [--write]`.
 
 The naive reduction on the Full network, sampled by full reservoirs (Figure 4.12) and by one-bit
 hashes: over all links (Figures 5.2, 5.3) and over each packet's candidates (5.4, 5.5), with 32-byte

@@ -257,7 +257,8 @@ class PacingSection(Section):
     )
     rates: Literal["assigned", "max-min"] | None = Field(
         default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
-        "first (document 004), `max-min` leaves nothing unused: [congestion.md](congestion.md)",
+        "first (Birk and Zdornov, 2009), `max-min` leaves nothing unused: "
+        "[congestion.md](congestion.md)",
     )  # fmt: skip
     rates_file: Location | None = Field(
         default=None, description="or a table of them: `src_rank,dst_rank,rate_gbps`, ranks as in "

@@ -279,7 +279,7 @@ class _Wiring:
 def write_net(
     path: Path, *, tors: int, hosts: int, orcas: int, leaves: int, spines: int
 ) -> tuple[int, int, int]:
-    """Write a three-level fat tree in the shape of 002's Yellowstone for ibsim.
+    """Write a three-level fat tree in the shape of Yellowstone (Alali et al., 2017) for ibsim.
 
     Each top-of-rack switch has as many up-links as hosts, dealt over the directors ("orcas"); in a
     director every leaf has 18 cables, dealt over the spines.

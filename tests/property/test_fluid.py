@@ -78,7 +78,7 @@ def test_max_min_is_what_linear_programs_find(case: Case) -> None:
 @settings(max_examples=100, deadline=None)
 @given(cases())
 def test_assignment_is_feasible_and_no_rates_complete_sooner(case: Case) -> None:
-    """Document 004's theorem: r(f) = w_f / W_f ends in W, the least a linear program allows."""
+    """Birk and Zdornov (2009): r(f) = w_f / W_f ends in W, the least a linear program allows."""
     capacity, paths, size = case
     got = assignment(capacity, paths, size)
     use = incidence(paths, len(capacity))

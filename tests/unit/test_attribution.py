@@ -157,6 +157,6 @@ def test_boxes_know_their_phase_and_host(run: Run, found: Attribution) -> None:
 def test_a_terminal_of_80_columns(run: Run) -> None:
     hostile = "\x1b[31m" + "very_long_name_of_a_function " * 9
     lines = hot_lines(attribute(with_labels(run, path=hostile, call="MPI_Isend\n")))
-    assert lines[0] == "WHICH LINE MAKES LINKS HOT" and len(lines) > 2
+    assert lines[0] == "CALL SITES THAT CONGEST LINKS" and len(lines) > 2
     assert all(len(line) <= 80 for line in lines)
     assert not any(control in "".join(lines) for control in "\x1b\n")

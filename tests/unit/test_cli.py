@@ -128,7 +128,7 @@ def test_a_remedy_without_its_rank_file_says_why_on_the_screen(
     text = re.sub(r'"node(\d+) mlx5_0"', rf'"{name} \1"', text) + "some other words\n"
     Path("fabric.txt").write_text(text)
     words = ["diagnose", str(DEMO / "trace"), "--fabric", "fabric.txt", "--compute-scale", "0.3"]
-    assert tailback([*words, "--quiet", "--seeds", "1", "--try", "tile"]) == 0
+    assert tailback([*words, "--quiet", "--seeds", "1", "--method", "tile"]) == 0
     screen = " ".join(capsys.readouterr().out.split())
     assert "Use placement tile" in screen and "more in the report" in screen
     assert f"note: no rank file: host '{' '.join(name.split())} 001" in screen
@@ -483,7 +483,22 @@ def test_real_traces_on_the_real_selene_fabric(
     fabric = real("selene/selene.compute.txt")
     out = Path("d")
     arguments = ["diagnose", str(real(trace)), "--fabric", str(fabric), "--out", str(out)]
-    assert tailback([*arguments, "--seeds", "1", "--try", "metis"]) in (0, 3)
+    assert tailback([*arguments, "--seeds", "1", "--method", "metis"]) in (0, 3)
     diagnosis = json.loads((out / "diagnosis.json").read_text())
     assert diagnosis["sampling"]["packets"] > 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_old_option_names_still_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """``--try`` and ``--cure`` are ``--method`` and ``--remedy``; only these are shown."""
+    assert tailback(["diagnose", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--method" in shown and "--remedy" in shown
+    assert "--try" not in shown and "--cure" not in shown
+    for old, message in (("--try", "--method nonsense"), ("--cure", "'--remedy'")):
+        assert tailback(["diagnose", str(tmp_path / "none.toml"), old, "nonsense"]) == 2
+        assert message in capsys.readouterr().err
+    assert tailback(["list", "remedy"]) == 0
+    assert tailback(["list", "cure"]) == 0
+    listed = capsys.readouterr().out
+    assert listed.count("rate-control") == 2

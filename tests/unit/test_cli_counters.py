@@ -126,7 +126,7 @@ def test_what_counters_cannot_tell_is_said(
     text = " ".join(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
     assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
     assert "within an interval (60 s)" in text
-    assert "WHERE IT MAY BEGIN no port that was read was 70 % full without waiting" in text
+    assert "WHERE IT MAY START no port that was read was 70 % full without waiting" in text
     facts = json.loads(
         said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
     )
@@ -202,10 +202,10 @@ def test_latched_wrapped_and_reset_counters_are_told(
     rows = {line.strip().split("  ", 1)[1]: line.split()[0]
             for line in noticed.strip().split("\n")[2:]}  # fmt: skip
     assert rows == {
-        "that tell a lower bound (≥)": "2",
+        "with a lower bound only (≥)": "2",
         "with a counter at its largest value": "1",
         "with a counter that wrapped": "1",
-        "with a counter that somebody set back": "1",
+        "with a counter that was reset": "1",
     }
     assert "≥" in next(line for line in text.split("\n") if "leaf08[1]" in line)
 

@@ -19,7 +19,7 @@ from tailback.counters.readers import READERS
 def diagnosis(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("diagnosis")
     words = ["diagnose", str(scenario(folder)), "--out", str(folder / "d"), "--quiet"]
-    assert tailback([*words, "--seeds", "1", "--try", "block"]) in (0, 3)
+    assert tailback([*words, "--seeds", "1", "--method", "block"]) in (0, 3)
     return folder / "d"
 
 

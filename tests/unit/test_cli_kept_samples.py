@@ -49,7 +49,7 @@ def test_nothing_counted_is_not_none_congested(
     path = simulated(tmp_path, 'scheme = "off"').parent / "small.toml"
     capsys.readouterr()
     out = tmp_path / "d"
-    words = ["--quiet", "--seeds", "1", "--try", "tile"]
+    words = ["--quiet", "--seeds", "1", "--method", "tile"]
     assert tailback(["diagnose", str(path), "--out", str(out), *words]) in (0, 3)
     screen = capsys.readouterr().out
     row = next(line for line in screen.split("\n") if line.startswith("  tile "))
@@ -96,11 +96,20 @@ def test_headers_that_cannot_be_decoded_are_not_called_missing(
         '[[job]]\npattern = { kind = "permutation", ranks = 64, size = "256 KiB" }\n'
         '[telemetry]\nscheme = "coordinated"\n'
     )
-    out = ["--out", str(tmp_path / "d"), "--seeds", "1", "--try", "metis", "--cure", "placement"]
+    out = [
+        "--out",
+        str(tmp_path / "d"),
+        "--seeds",
+        "1",
+        "--method",
+        "metis",
+        "--remedy",
+        "placement",
+    ]
     assert tailback(["diagnose", str(path), *out]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Too few samples: those that arrived cannot be decoded" in said
-    assert "headers, which cannot be decoded, do not say where" in said
+    assert "headers cannot be decoded, so they do not show where" in said
     assert "use compact or full, which count hops" in said
     assert "Switch telemetry on" not in said and "no packet carried" not in said
 
@@ -110,7 +119,7 @@ def test_report_names_the_damaged_file_of_a_result(
     name: str, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = tmp_path / "result"
-    arguments = ["--out", str(result), "--quiet", "--seeds", "1", "--try", "metis"]
+    arguments = ["--out", str(result), "--quiet", "--seeds", "1", "--method", "metis"]
     assert tailback(["diagnose", str(PROBES), *arguments]) == 0
     (result / name).write_bytes(b"\xff\xfe{")
     capsys.readouterr()
@@ -129,7 +138,7 @@ def test_what_was_not_looked_at_is_not_said_to_be_short(
         '[[job]]\npattern = { kind = "uniform", ranks = 16, messages = 20, size = "200 KiB" }\n'
         '[telemetry]\nscheme = "off"\n'
     )
-    out = ["--out", str(tmp_path / "d"), "--seeds", "1", "--cure", "routing"]
+    out = ["--out", str(tmp_path / "d"), "--seeds", "1", "--remedy", "routing"]
     assert tailback(["diagnose", str(path), *out]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Re-simulation points to" in said and "no packet carried a sample" in said

@@ -65,7 +65,7 @@ def diagnosed(
     scenario.write_text(FABRIC.format(trace=trace, keys=keys))
     out = folder / f"out-{trace.name}{len(keys)}"
     arguments = ["diagnose", str(scenario), "--out", str(out), "--seeds", "1", "--quiet"]
-    code = tailback([*arguments, "--try", "block", "--cure", "placement"])
+    code = tailback([*arguments, "--method", "block", "--remedy", "placement"])
     captured = capsys.readouterr()
     assert code in (0, 3), captured.err
     return Diagnosis.model_validate_json((out / "diagnosis.json").read_bytes()), captured.out, out
@@ -93,7 +93,7 @@ def test_calls_that_last_longer_give_another_diagnosis(
     # It explains little of the slow run: it cannot be sure of its cause.
     assert slow.confidence <= slow.modelled_ps / slow.elapsed_ps + 1e-9
     assert slow.confidence < fast.confidence
-    assert "not explained:" in slow_screen
+    assert "unexplained:" in slow_screen
     tables = {file.stem for file in (folder / "measured").iterdir()}
     assert tables == {"calls", "transfers", "collectives", "waits", "split", "hosts"}
     calls = pl.read_parquet(folder / "measured" / "calls.parquet")

@@ -176,7 +176,7 @@ def test_a_file_that_cannot_be_read(
 def test_a_terminal_that_knows_latin_letters_alone(tmp_path: Path) -> None:
     path = scenario(tmp_path)
     poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    arguments = ["diagnose", path, "--out", tmp_path / "d", "--seeds", "1", "--try", "block"]
+    arguments = ["diagnose", path, "--out", tmp_path / "d", "--seeds", "1", "--method", "block"]
     ended = subprocess.run(
         [sys.executable, "-c", MAIN, *map(str, arguments)], capture_output=True, check=False,
         env={**os.environ, **poor, "PYTHONIOENCODING": "latin-1"},

@@ -88,7 +88,7 @@ def test_a_loop_to_one_rank_is_proved_as_a_tree(
 ) -> None:
     pattern = {"kind": "reduce-naive", "ranks": 32, "arrays": 20}
     scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
-    found, text = diagnosed(tmp_path, scenario, capsys, "--try", "block")
+    found, text = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     remedy, tried = found["remedy"], candidates(found)
     assert found["cause"] == "pattern" and remedy["cure"] == "tree-reduce"
     # The proof is what the same reduction by MPI_Reduce takes.
@@ -108,7 +108,7 @@ def test_a_loop_that_all_begin_alike_is_rotated(
 ) -> None:
     pattern = {"kind": "alltoall-naive", "ranks": 32, "size": "16 KiB"}
     scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
-    found, _ = diagnosed(tmp_path, scenario, capsys, "--try", "block", "--cure", "pattern")
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block", "--remedy", "pattern")
     tried = candidates(found)
     assert found["remedy"]["cure"] in ("rotated-order", "pairwise-alltoall")
     for name in ("rotated-order", "pairwise-alltoall"):
@@ -148,7 +148,7 @@ def test_phases_that_ranks_drift_into_are_kept_apart(
 ) -> None:
     """A boundary with less to send runs ahead: shorter phases, or a barrier between them."""
     place = scenario["job"][0].get("placement", "block")
-    found, _ = diagnosed(tmp_path, scenario, capsys, "--try", place, "--cure", "pattern")
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", place, "--remedy", "pattern")
     tried = candidates(found)
     assert found["cause"] == "pattern" and found["remedy"]["cure"] == name
     assert found["remedy"]["gain"] > 0.1 and says in found["remedy"]["action"]
@@ -166,7 +166,7 @@ def test_adaptive_and_vc_routing_are_proved(
         "fabric": {"fat_tree": {**TREE, "leaves": 8}}, "job": [{"pattern": pattern}],
         "engine": {"routing": "deterministic"},
     }  # fmt: skip
-    found, _ = diagnosed(tmp_path, scenario, capsys, "--try", "block")
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     tried = candidates(found)
     assert found["cause"] == "routing" and found["remedy"]["cure"] == "adaptive-routing"
     assert found["remedy"]["gain"] > 0.2
@@ -184,7 +184,7 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
     pattern = {"kind": "permutation", "ranks": 40, "size": "256 KiB"}
     scenario: dict[str, Any] = {"fabric": {"topology": topology}, "job": [{"pattern": pattern}]}
     assert set(other_rules(parse(scenario))) == {"valiant", "ugal"}
-    found, _ = diagnosed(tmp_path, scenario, capsys, "--try", "block")
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     bar = next(bar for bar in found["waterfall"] if bar["name"] == "routing")
     assert bar["delta_ps"] == 0 and "already" in bar["meaning"]
     share = next(share for share in found["shares"] if share["cause"] == "routing")
@@ -230,13 +230,13 @@ def test_rates_are_proved_by_packets_that_keep_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Congestion that spreads: full buffers of another job block our ring."""
-    found, text = diagnosed(tmp_path, CONTENDED, capsys, "--try", "round-robin")
+    found, text = diagnosed(tmp_path, CONTENDED, capsys, "--method", "round-robin")
     remedy, tried = found["remedy"], candidates(found)
     assert found["cause"] == "other-traffic" and remedy["cure"] == "max-min-rates"
     assert remedy["gain"] > 0.4 and remedy["placement"] == ""
     rates = tried["max-min-rates"]
     assert rates["elapsed_ps"] == pytest.approx(rates["estimate_ps"], rel=0.15)
-    assert "all adapters of the network" in rates["assumes"]
+    assert "all adapters in the network" in rates["assumes"]
     assert len(remedy["avoid"]) > 0 and all("→" in name for name in remedy["avoid"])
     assert "rate-control" in text
 
@@ -338,7 +338,7 @@ def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
     rates = cure("max-min-rates", "rate-control", 50)
     found = recommend(run, diagnose_cause(run), [rates, tile, now])
     assert found is not None and found.cure == found.placement == "tile"
-    assert "Operators of the network could help by max-min-rates" in found.action
+    assert "operators could use max-min-rates" in found.action
     only = recommend(run, diagnose_cause(run), [rates, now])
     assert only is not None and only.cure == "max-min-rates" and only.placement == ""
     assert only.after_ps == 50 and "Do max-min-rates." in only.action
@@ -408,7 +408,7 @@ def test_the_run_with_the_cure_is_no_scenario(
     """Its scenario is the one without: diagnosed, it would be judged as before."""
     pattern = {"kind": "reduce-naive", "ranks": 16, "arrays": 5}
     scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
-    before, _ = diagnosed(tmp_path, scenario, capsys, "--try", "block")
+    before, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     out = tmp_path / "out"
     assert before["remedy"]["cure"] == "tree-reduce"
     for command in (["diagnose", "--out", str(tmp_path / "again")], ["place"]):
@@ -418,7 +418,7 @@ def test_the_run_with_the_cure_is_no_scenario(
     assert tailback(["compare", str(out / "run"), str(out / "after")]) == 0
     # A diagnosis stands for the run it is of.
     again = ["diagnose", str(out), "--out", str(tmp_path / "again"), "--seeds", "1", "--quiet"]
-    assert tailback([*again, "--try", "block"]) == 0
+    assert tailback([*again, "--method", "block"]) == 0
     assert json.loads((tmp_path / "again" / "diagnosis.json").read_text()) == before
 
 
@@ -433,13 +433,13 @@ def test_what_is_asked_for_and_cannot_be_had_is_said(
             for name, hosts in (("mine", "0-7"), ("too", "8-15"))
         ],
     }
-    found, text = diagnosed(tmp_path, scenario, capsys, "--try", "tile", "--try", "file")
-    assert any(each.startswith("--try file: ") for each in found["warnings"])
+    found, text = diagnosed(tmp_path, scenario, capsys, "--method", "tile", "--method", "file")
+    assert any(each.startswith("--method file: ") for each in found["warnings"])
     several = [each for each in found["warnings"] if each.startswith("2 jobs are observed")]
     assert len(several) == 1 and "'mine'" in several[0] and "2 jobs are observed" in text
     scenario["job"] = scenario["job"][:1]
     (tmp_path / "one").mkdir()
-    alone, _ = diagnosed(tmp_path / "one", scenario, capsys, "--try", "tile")
+    alone, _ = diagnosed(tmp_path / "one", scenario, capsys, "--method", "tile")
     assert not alone["warnings"]
 
 

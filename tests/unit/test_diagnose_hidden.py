@@ -60,7 +60,7 @@ def test_several_slow_cables_are_found_and_named(routing: str) -> None:
     slow = (("leaf1[5]", "10 Gb/s"), ("leaf4[6]", "20 Gb/s"))
     diagnosis = diagnosed(with_slow(*slow, engine={"routing": routing}))
     assert diagnosis.cause == "slow-link" and diagnosis.basis == "hypothesis"
-    assert diagnosis.headline.startswith("2 links serve less")
+    assert diagnosis.headline.startswith("2 links run slower")
     assert "leaf1[5] → " in diagnosis.headline and "leaf4[6] → " in diagnosis.headline
     assert any("2 slow cables explain" in warning for warning in diagnosis.warnings)
 

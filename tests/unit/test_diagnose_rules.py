@@ -141,7 +141,7 @@ def test_a_thin_endpoint_is_a_slow_cable_for_nobody_else_sends_there() -> None:
     assert RULES["TB001"](evidence) is None and RULES["TB003"](evidence) is None
     finding = RULES["TB007"](evidence)
     assert finding is not None and finding.links[0].utilization.high < 0.7
-    assert "a node of ours" in finding.explanation
+    assert "one of your nodes" in finding.explanation
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -181,7 +181,7 @@ def test_a_node_with_one_partner_is_not_called_slow() -> None:
 def test_an_imbalance_names_the_full_link_and_counts_the_idle_ones() -> None:
     finding = RULES["TB006"](RunAnalysis(routing_run()))
     assert finding is not None and [link.link for link in finding.links] == [ups(0)[0]]
-    assert "of the 3 others 3 carried" in finding.explanation
+    assert "3 of its 3 equivalents carried" in finding.explanation
 
 
 def test_the_same_traffic_spread_over_the_bundle_is_no_imbalance() -> None:
@@ -208,7 +208,7 @@ def test_too_few_samples_says_how_many_more() -> None:
     assert finding is not None
     more = evidence.packets_wanting()
     assert f"{more} more packets" in finding.explanation and 50 < more < 2000
-    assert "What is most open: leaf0" in finding.explanation and "'exchange'" in finding.advice
+    assert "Least certain: leaf0" in finding.explanation and "'exchange'" in finding.advice
 
 
 def test_so_many_more_packets_do_settle_it() -> None:
@@ -218,7 +218,9 @@ def test_so_many_more_packets_do_settle_it() -> None:
 
 
 def test_what_stays_open_is_too_few_only_where_it_is() -> None:
-    assert diagnose_cause(placement_run()).sampling.note.endswith("stay open, too few to matter.")
+    assert diagnose_cause(placement_run()).sampling.note.endswith(
+        "they are not, too few to matter."
+    )
     full = [Flow(n, HOSTS + n, 60) for n in range(HOSTS)]
     open_ = [Flow(2 * HOSTS + n, 2 * HOSTS + (n + HOSTS) % 16, 200) for n in range(16)]
     hot = dict.fromkeys(ups(0), 0.85) | dict.fromkeys(ups(2) + ups(3), 0.11)
@@ -226,7 +228,7 @@ def test_what_stays_open_is_too_few_only_where_it_is() -> None:
     evidence = RunAnalysis(run)
     assert evidence.unsure_share > MAX_UNSETTLED_SHARE and RULES["TB005"](evidence) is None
     note = diagnose_cause(run).sampling.note
-    assert note.endswith("stay open, not enough to make another cause the heaviest.")
+    assert note.endswith("they are not, not enough to make another cause the heaviest.")
 
 
 def test_telemetry_off_is_said() -> None:

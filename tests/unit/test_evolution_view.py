@@ -64,7 +64,7 @@ def test_tier_panels_hold_every_link_once() -> None:
     ]  # fmt: skip
     counts = {panel.title: panel.links.shape for panel in panels}
     assert counts["leaf → aggregation"] == (2, 8) and counts["host → leaf"] == (3, 8)
-    # Where the lowest switches are not called leaves, the words are those of document 002.
+    # Where the lowest switches are not called leaves, the words are those of Alali et al. (2017).
     others = replace(fabric, switch_name=[f"switch{n}" for n in range(fabric.n_switches)])
     assert tier_panels(others)[0].title == "leaf → spine"
     hot = int(placed[0])

@@ -19,7 +19,7 @@ OBLIVIOUS = Routing(adaptive=False)
 
 
 def test_ports_of_the_slides_tree() -> None:
-    """Width 2 costs about 10 % more ports (document 004)."""
+    """Width 2 costs about 10 % more ports (Birk and Zdornov, 2009)."""
     assert KaryTree(16, 3).ports == 20_480
     assert KaryTree(16, 3, 2).extra_ports == pytest.approx(0.0967, abs=1e-4)
 
@@ -80,7 +80,7 @@ def test_seeds_and_first_run() -> None:
 
 
 def test_adaptive_routing_without_rate_control_can_do_harm() -> None:
-    """Eight permutations on the slides' tree: less load a link, and yet later (document 004)."""
+    """Less load per link, and yet later: eight permutations (Birk and Zdornov, 2009)."""
     done = {}
     for name, tree, routing in (
         ("plain", KaryTree(16, 3), OBLIVIOUS),

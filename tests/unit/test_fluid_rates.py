@@ -82,7 +82,9 @@ def test_max_min_lets_short_flows_go_first() -> None:
 
 @pytest.mark.parametrize("buffer", [2, 8, 32])
 def test_without_control_a_quarter_above_the_optimum(buffer: int) -> None:
-    """Round-robin outputs, equal flows, any buffer: 5 units of time instead of 4 (document 004).
+    """Round-robin outputs, equal flows, any buffer: 5 time units instead of 4.
+
+    Birk and Zdornov (2009).
 
     The hot link H has three inputs: two single flows and K, which two flows share; one of those
     shares M with three flows that do not use H. M and H both carry four flows, so W = 4. In turn,
@@ -102,7 +104,10 @@ def test_without_control_a_quarter_above_the_optimum(buffer: int) -> None:
 
 
 def test_protocol_needs_a_round_trip_and_then_one_probe() -> None:
-    """Document 004: an initial rate in a round trip, the final one a probe after the last start."""
+    """A first rate after a round trip, the final one a probe after the last start.
+
+    Birk and Zdornov (2009).
+    """
     rng = np.random.default_rng(5)
     n_links, n, hop, probe = 12, 40, 100, 5_000
     paths = FlowPaths.of(
@@ -207,7 +212,7 @@ def test_mistakes_are_named() -> None:
 
 
 def test_phases_under_the_assignment_end_one_after_the_other() -> None:
-    """Two phases of random flows with a barrier between: each takes its own W (document 004)."""
+    """Two phases of random flows, a barrier between (Birk and Zdornov, 2009): each takes its W."""
     rng = np.random.default_rng(7)
     capacity = np.full(6, 8.0)
     whole, begin = 0.0, 0

@@ -97,7 +97,10 @@ def test_the_name_of_a_scenario_leads_nowhere(
     path = scenario(here)
     path.write_text(path.read_text().replace('"small"', f'"{name}"'))
     monkeypatch.chdir(here)
-    assert tailback(["diagnose", str(path), "--seeds", "1", "--try", "block", "--quiet"]) in (0, 3)
+    assert tailback(["diagnose", str(path), "--seeds", "1", "--method", "block", "--quiet"]) in (
+        0,
+        3,
+    )
     assert [entry.name for entry in tmp_path.iterdir()] == ["here"]
     made = here / f"tailback-{name.replace('/', '-')}".replace("\\u0000", "-")
     assert (made / "diagnosis.json").is_file()

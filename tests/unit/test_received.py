@@ -205,7 +205,7 @@ def test_six_bits_lead_to_the_verdict_of_whole_links(
         path = tmp_path / f"{scheme}.toml"
         telemetry = f'\n[telemetry]\nscheme = "{scheme}"\nhash_bits = 5\n'
         path.write_text(THESIS[cause] + telemetry)
-        arguments = ["diagnose", str(path), "--out", str(tmp_path / scheme), "--try", "block"]
+        arguments = ["diagnose", str(path), "--out", str(tmp_path / scheme), "--method", "block"]
         assert command([*arguments, "--seeds", "1", "--quiet", "--format", "json"]) == 0
         said[scheme] = json.loads(capsys.readouterr().out)
     full, six = said["full"], said["coordinated"]

@@ -87,7 +87,7 @@ def test_a_simulation_does_not_clear_the_network_of_a_run_that_took_much_longer(
     for run in (recorded(quiet_run(), 5.0), recorded(quiet_run(), 1.0, 400 * 10**6)):
         found = diagnose_cause(run)
         assert found.cause == "undetermined" and found.confidence == 0.0
-        assert "does not clear the network" in found.headline
+        assert "does not rule out the network" in found.headline
     assert (
         "5.0 times what the model expects" in diagnose_cause(recorded(quiet_run(), 5.0)).warnings[0]
     )

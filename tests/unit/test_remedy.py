@@ -91,7 +91,7 @@ def test_only_placements_are_counted_as_placements_tried() -> None:
         )
     ]  # fmt: skip
     remedy = recommend(run, diagnose_cause(run), same)
-    assert remedy is not None and remedy.action.startswith("The one placement tried does not help")
+    assert remedy is not None and remedy.action.startswith("The one placement tried gains no more")
     none = recommend(run, diagnose_cause(run), [same[0], *same[2:]])
     assert none is not None and "placements tried" not in none.action
 

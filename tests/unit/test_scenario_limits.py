@@ -116,7 +116,7 @@ def test_what_is_found_later_still_names_the_file(
     path.write_text(text + 'placement = "blck"\n')
     for command in ("simulate", "diagnose", "place"):
         refused(capsys, [command, path], "small.toml: unknown placement 'blck'", "'block'")
-    for command, option in (("place", "--method"), ("diagnose", "--try")):
+    for command, option in (("place", "--method"), ("diagnose", "--method")):
         said = f"{option} til: unknown placement 'til'"
         refused(capsys, [command, path, option, "block", option, "til"], said, "'tile'")
     # The option is to blame here, not the file.

@@ -122,7 +122,7 @@ fn lane_weights_divide_a_full_link() {
 }
 
 /// A lane without credit does not hold up another: with one lane the flow to the idle node shares the
-/// fate of the flow to the busy one (victim of 002, Fig. 1), with two it runs at its own speed.
+/// fate of the flow to the busy one (the victim of Alali et al., 2017, Fig. 1), with two it runs at its own speed.
 #[test]
 fn a_second_lane_frees_the_victim() {
     // Nodes 0, 1 on the first switch; 2, 3 on the second: 2 floods 0 which is busy with 1 as well.

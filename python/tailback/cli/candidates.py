@@ -34,8 +34,8 @@ COMPACT = "-compact"
 """Ends the name of a placement on those of the allowed hosts that are under the fewest switches."""
 
 REMADE_SUFFIX = "-again"
-"""Ends the name of the placement in use when it is made anew: with its default options, and heeding
-the congestion that was seen."""
+"""Ends the name of the placement in use when it is recomputed: with its default options, and with
+the congestion that was measured."""
 
 CONGESTED_FRACTION = 0.1
 """Congested fraction of a leaf's links from which its hosts are better left out, as for a link
@@ -69,7 +69,7 @@ def make_candidates(
     They keep the hosts of the job and the ranks on each. Where more hosts are allowed
     (``prepare(…, allow_hosts)``) every placement is also made on as many of those, ``…-compact``.
 
-    When ``run`` is given, the incremental placement (thesis §4.2.2) and the shifted one heed the
+    When ``run`` is given, the incremental placement (thesis §4.2.2) and the shifted one use the
     congestion measured in it; the placement in use keeps its name and stays as it is, and what its
     method makes now is called ``…-again``. Placements equal to an earlier one are left out.
     """

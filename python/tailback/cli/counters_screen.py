@@ -15,15 +15,15 @@ from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}
 _NOTICED: Final = {
-    "at_least": "that tell a lower bound (≥)",
+    "at_least": "with a lower bound only (≥)",
     "latched": "with a counter at its largest value",
     "wraps": "with a counter that wrapped",
-    "resets": "with a counter that somebody set back",
+    "resets": "with a counter that was reset",
     "gaps": "longer than usual: readings are missing",
-    "rate_changed": "in which a port got another speed: shares are of the new",
-    "stale": "of a device that was not read anew",
+    "rate_changed": "in which a port changed speed: shares are of the new speed",
+    "stale": "of a device that was not read again",
     "no_counter": "of a device without the counter",
-    "impossible": "whose stall is more than time allows: left out",
+    "impossible": "with more stall than time: left out",
     "data_impossible": "with more bytes or packets than the link carries: left out",
 }
 _PORTS, _GROUPS, _NOTES = 8, 8, 6
@@ -55,7 +55,7 @@ def screen(
 
 
 def _scope(verdict: Verdict, kinds: list[str]) -> str:
-    """What was looked at."""
+    """What was read."""
     devices = verdict.ports.select("node_name", "node_guid").n_unique()
     text = ", ".join(
         (
@@ -168,7 +168,7 @@ def _class(row: dict[str, Any]) -> str:
 def _limits(verdict: Verdict) -> list[str]:
     """What counters can say of the cause, and what not."""
     root = roots(verdict)
-    lines = ["", "WHERE IT MAY BEGIN", *wrap(root)] if root else []
+    lines = ["", "WHERE IT MAY START", *wrap(root)] if root else []
     return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]
 
 
@@ -196,8 +196,8 @@ def _next(verdict: Verdict, out: Path | None) -> list[str]:
     if verdict.kind == "unknown" and verdict.intervals:
         return ["NEXT  give --fabric FILE or --tick TIME, so that ticks become time"]
     if verdict.kind == "unknown":
-        return ["NEXT  read again after a while, and give both; or: tailback collect"]
+        return ["NEXT  read again later and give both files; or: tailback collect"]
     if out is not None:
         return [f"NEXT  tables and figures are in {shorten_middle(str(out), 44)}"]
-    return ["NEXT  add --out DIR for tables and figures; whose traffic it was, a",
-            "      trace tells: tailback diagnose"]  # fmt: skip
+    return ["NEXT  add --out DIR for tables and figures; to learn whose traffic it",
+            "      was, use a trace: tailback diagnose"]  # fmt: skip

@@ -11,6 +11,7 @@ import click
 from tailback.cli.candidates import DEFAULT_METHODS, check_names, make_candidates
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.measured_run import another_run, measured_run
+from tailback.cli.option_types import RenamedOption
 from tailback.cli.progress import Meter, meter
 from tailback.cli.rankfiles import rank_files
 from tailback.cli.render import diagnosis_lines
@@ -62,11 +63,12 @@ UNDETERMINED = 3
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option(
-    "--try", "methods", multiple=True, metavar="NAME",
+    "--method", "--try", "methods", multiple=True, metavar="NAME", cls=RenamedOption,
     help="Placement to try; repeat for several (default: all sensible ones).",
 )  # fmt: skip
 @click.option(
-    "--cure", "cures", multiple=True, type=click.Choice(REMEDIES.names()),
+    "--remedy", "--cure", "cures", multiple=True, type=click.Choice(REMEDIES.names()),
+    cls=RenamedOption,
     help="Kind of remedy to try; repeat for several (default: all).",
 )  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True,
@@ -93,13 +95,13 @@ def diagnose(
     SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
     scenario (.toml), or the folder of an earlier run or diagnosis. Of a trace with
     times the measured run comes first, with where its time went; what the model
-    expects stands beside it.
+    expects is shown beside it.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
     tailback diagnose examples/demo/demo.toml --out diagnosis
     """
-    check_names("--try", methods)
+    check_names("--method", methods)
     scenario = scenario_from(**source)
     out = out or Path(f"tailback-{path_safe_name(scenario.name)}")
     check_writable(out, force=force, sources=[source["source"]])
@@ -186,14 +188,14 @@ def _diagnose(
 
 
 def _limits(prepared: PreparedScenario, failed: list[tuple[str, PlacementError]]) -> list[str]:
-    """What was asked for and cannot be had: placements, and cures of several jobs."""
-    found = [f"--try {name}: {error.message}" for name, error in failed]
+    """What was asked for and cannot be had: placements, and remedies for several jobs."""
+    found = [f"--method {name}: {error.message}" for name, error in failed]
     own = prepared.observed.section.name
     several = sum(job.section.observed for job in prepared.jobs)
     if several > 1:
         found.append(
-            f"{several} jobs are observed and timed together, but cures change only the first, "
-            f"{own!r}: put the job to cure first, or set observed = false for the others."
+            f"{several} jobs are observed and timed together, but remedies change only the first, "
+            f"{own!r}: put the job to change first, or set observed = false for the others."
         )
     return found
 

@@ -38,7 +38,7 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 @click.option("--fabric", type=click.Path(path_type=Path),
               help="Fabric of measured counters: a file that ibnetdiscover wrote.")  # fmt: skip
 @click.option("--direction", type=click.Choice(DIRECTIONS),
-              help="Direction that is looked at in a simulated torus (default X+).")  # fmt: skip
+              help="Direction to show in a simulated torus (default X+).")  # fmt: skip
 @click.option("--threshold", type=FiniteRange(0, 100, min_open=True), default=40.0,
               show_default=True, help="Percentage of time stalled that counts.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path),

@@ -97,12 +97,12 @@ def _about(row: dict[str, float | None], name: str) -> str:
     return f"{value:,.0f} ± {(high - low) / 2:,.0f}"
 
 
-@export.command(short_help="Which line of the program makes which links hot, as Parquet.")
+@export.command(short_help="Which line of the program congests which links, as Parquet.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def attribution(folder: Path, out: Path, force: bool) -> None:
-    """Write which line of the program makes which links hot, from FOLDER to OUT (Parquet).
+    """Write which line of the program congests which links, from FOLDER to OUT (Parquet).
 
     FOLDER is a run of 'simulate' or a result of 'diagnose'. docs/tables.md explains the columns.
     """
@@ -117,7 +117,7 @@ def attribution(folder: Path, out: Path, force: bool) -> None:
 
 
 def _why_empty(run: Run) -> str:
-    """Why no line of the program makes a link hot, as far as the run knows."""
+    """Why no line of the program can be named for a congested link."""
     if run.scenario.telemetry.scheme == "off":
         return 'packets carried no samples: simulate again without [telemetry] scheme = "off"'
     if not run.tables["samples"].height:

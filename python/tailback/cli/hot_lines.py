@@ -1,4 +1,4 @@
-"""Which line of the program makes links hot, for a terminal of 80 columns."""
+"""Which line of the program congests which links, for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def hot_lines(attribution: Attribution) -> list[str]:
         )
         for line in found
     ]
-    head = ("line of the program", "hot links", "share", "stall" if time else "packets")
-    return ["WHICH LINE MAKES LINKS HOT", *align_columns(head, rows, "  rr")]
+    head = ("line of the program", "congested links", "share", "stall" if time else "packets")
+    return ["CALL SITES THAT CONGEST LINKS", *align_columns(head, rows, "  rr")]

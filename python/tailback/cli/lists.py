@@ -1,4 +1,4 @@
-"""``tailback list``: what Tailback knows, kind by kind."""
+"""``tailback list``: the parts of Tailback, kind by kind."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ PACKAGES = (
 """Importing a package registers its parts, all of a kind at once. The quick ones come first."""
 
 
+OLD_KINDS = {"cure": "remedy"}
+"""Kinds under the names they had before, which are still accepted."""
+
+
 def registries(kind: str | None) -> dict[str, Registry[object]]:
     """All registries; those needed to know of ``kind`` if there is one of that name."""
     for package in PACKAGES:
@@ -38,12 +42,13 @@ def registries(kind: str | None) -> dict[str, Registry[object]]:
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
 def list_parts(kind: str | None, form: str) -> None:
-    """List what Tailback knows of KIND, or the kinds there are.
+    """List the parts of KIND, or all kinds.
 
     \b
     tailback list
     tailback list pattern
     """
+    kind = OLD_KINDS.get(kind or "", kind)
     if kind == "table":
         entries = [(table.name, f"a row is {table.row}") for table in TABLES.values()]
     elif kind in (known := registries(kind)):

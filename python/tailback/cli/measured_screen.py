@@ -20,11 +20,11 @@ WORDS = {
     "nxn_completion": "completion of N×N collective",
     "barrier_completion": "completion of barrier",
     "transfer": "transfer (rest inside MPI)",
-    "other_mpi": "MPI calls that move no data",
-    "not_running": "not begun, or over",
+    "other_mpi": "MPI calls without data",
+    "not_running": "before start or after end",
     "not_recorded": "not recorded",
 }
-"""How parts of the measured time are called on screen."""
+"""Names of the parts of the measured time on the screen."""
 
 _SMALL = 0.005
 """Share below which parts are summed up."""
@@ -87,12 +87,12 @@ def _expected(diagnosis: Diagnosis) -> str:
     rest, whole = diagnosis.not_explained_ps or 0, max(diagnosis.elapsed_ps, 1)
     text = f"the model expects {format_time(diagnosis.modelled_ps)}"
     if rest < 0:
-        return f"{text}: {format_time(-rest)} more than was measured"
+        return f"{text}, {format_time(-rest)} more than measured"
     low, high = diagnosis.not_explained_low_ps or 0, diagnosis.not_explained_high_ps or 0
     between = ""
     if high - low >= _SMALL * whole:
         between = f", {format_time(max(low, 0))}–{format_time(max(high, 0))} by the clocks"
-    return f"{text}; not explained: {format_time(rest)} ({percent(rest / whole)}{between})"
+    return f"{text}; unexplained: {format_time(rest)} ({percent(rest / whole)}{between})"
 
 
 def _clocks(clocks: ClockReport) -> str:
@@ -102,19 +102,19 @@ def _clocks(clocks: ClockReport) -> str:
         "rank": f"clocks: ranks up to {format_time(clocks.largest_offset_ps)} apart, corrected",
     }[clocks.unit]
     if clocks.drifting:
-        text += ", drifts too"
+        text += ", and their drift"
     if clocks.recorded_offsets:
-        text += f" ({clocks.recorded_offsets} offsets of the tracer applied)"
+        text += f" ({clocks.recorded_offsets} clock offsets from the trace applied)"
     if clocks.repaired:
         text += (
-            f"; {clocks.repaired} messages still received before they were sent, by "
-            f"{format_time(clocks.largest_repair_ps)} at most, repaired"
+            f"; {clocks.repaired} messages were still received before they were sent (by at most "
+            f"{format_time(clocks.largest_repair_ps)}) and were corrected"
         )
     if clocks.error_ps is None:
-        return f"{text}; most pairs of ranks are not compared by messages both ways"
+        return f"{text}; most pairs of ranks exchange no messages in both directions to compare by"
     if clocks.error_ps == 0 and clocks.unit == "none":
         return text
-    return f"{text}; their difference is open by {format_time(clocks.error_ps)} (median of pairs)"
+    return f"{text}; remaining uncertainty {format_time(clocks.error_ps)} (median over pairs)"
 
 
 def _hosts(measured: Measured) -> str:

@@ -1,4 +1,4 @@
-"""Numbers on the command line."""
+"""Numbers and renamed options on the command line."""
 
 from __future__ import annotations
 
@@ -19,3 +19,20 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
         return number
+
+
+class RenamedOption(click.Option):
+    """An option whose first name is shown; its others are old names, which still work."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Names and help as ``--help`` shows them: without the old names."""
+        names = self.opts
+        try:
+            self.opts = names[:1]
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = names
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """The name that error messages use."""
+        return f"'{self.opts[0]}'"

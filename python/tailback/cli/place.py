@@ -1,4 +1,4 @@
-"""``tailback place``: make placements, judge them, write rank files."""
+"""``tailback place``: make placements, compare them, write rank files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def place(
     quiet: bool,
     **source: Any,
 ) -> None:
-    """Place the ranks of a job and judge the result.
+    """Place the ranks of a job and compare the results.
 
     Best is the shortest simulated time with --simulate, the shortest average path without.
 

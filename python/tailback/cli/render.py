@@ -117,7 +117,7 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
         )
         for link in links
     ]
-    return align_columns(("link", "congested %", "our load %", "mostly in"), rows, " rr")
+    return align_columns(("link", "congested %", "your load %", "mostly in"), rows, " rr")
 
 
 def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
@@ -126,13 +126,13 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
         return []
     lines = ["", "REMEDY", *wrap(remedy.action)]
     proved = [c for c in remedy.candidates if not c.error]
-    # The cure first, whatever is quicker and cannot be had.
+    # The remedy first, even where something quicker is out of reach.
     proved.sort(key=lambda candidate: candidate.name != remedy.cure)
     if proved:
         lines += cure_lines(proved, remedy.before_ps)
     left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
     if left_out:
-        lines += wrap(f"left out by the fluid estimate: {', '.join(left_out)}")
+        lines += wrap(f"ruled out by the fluid model: {', '.join(left_out)}")
     if remedy.commands:
         command = remedy.commands[0]
         for name in list(remedy.files)[:1]:
@@ -152,7 +152,7 @@ def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     """
     rows = []
     if all(c.elapsed_ps != before_ps for c in candidates):
-        rows.append(("as it is", "", "", format_time(before_ps), "", ""))
+        rows.append(("unchanged", "", "", format_time(before_ps), "", ""))
     rows += [
         (shorten_middle(c.name, 24), c.kind, format_time(c.estimate_ps) if c.estimate_ps else "—",
          format_time(c.elapsed_ps), percent(1 - c.elapsed_ps / max(before_ps, 1)),

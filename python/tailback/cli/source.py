@@ -41,10 +41,10 @@ def source_options(command: F) -> F:
         click.option(
             "--ranks-per-host",
             type=click.IntRange(1),
-            help="Ranks on each host of which --hosts says none (trace: 1).",
+            help="Ranks on each host for which --hosts gives no number (trace: 1).",
         ),
         click.option(
-            "--placement", metavar="NAME|FILE", help="How the ranks lie (of a trace: block)."
+            "--placement", metavar="NAME|FILE", help="Placement of the ranks (of a trace: block)."
         ),
         click.option(
             "--compute-scale", type=FiniteRange(0), help="Multiply compute time (of a trace: by 1)."
@@ -71,7 +71,7 @@ def allow_hosts_option(command: F) -> F:
         "--allow-hosts",
         metavar="SPEC",
         help="Hosts that other placements may use, like --hosts; all: every compute host "
-        "(default: those the job runs on). The number of hosts and ranks a host stay.",
+        "(default: those the job runs on). The number of hosts and of ranks per host stays.",
     )(command)
 
 
@@ -103,8 +103,8 @@ def scenario_from(
     else:
         if _is_counters(source):
             raise ScenarioError(
-                "port counters tell where data waited, not whose data nor why", file=source,
-                remedy="tailback counters says what they can; diagnose needs a trace or scenario",
+                "port counters show where data waited, but not whose data or why", file=source,
+                remedy="use tailback counters; diagnose needs a trace or a scenario",
             )  # fmt: skip
         if fabric is None:
             raise ScenarioError(
@@ -126,9 +126,9 @@ def _scenario_of(folder: Path) -> Scenario:
     cure = run.summary.get("cure")
     if cure is not None:
         raise ScenarioError(
-            f"is the run that proved the cure {str(cure)!r}; its scenario is the one without it",
+            f"is the run with the remedy {str(cure)!r}; its scenario is the one without it",
             file=folder,
-            remedy="put the cure into a scenario; a placement can be given as a rank file of the "
+            remedy="put the remedy into a scenario; a placement can be given as a rank file of the "
             "diagnosis: --placement FILE, on the run beside this one",
         )
     return run.scenario

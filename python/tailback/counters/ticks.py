@@ -1,9 +1,9 @@
 """How long a tick of PortXmitWait is, by device family.
 
 The specification leaves the tick to the device. Published is one: roughly 22 ns for the ports of
-FDR switches (002, equation 3). The others follow from how long a 32-bit counter lasts at a port
-that is stalled all the time; they are good to some per cent. ``--tick`` overrides them, and a port
-kept stalled for a known time measures it.
+FDR switches (Alali et al., 2017, equation 3). The others follow from how long a 32-bit counter
+lasts at a port that is stalled all the time; they are good to a few per cent. ``--tick``
+overrides them, and a port kept stalled for a known time measures it.
 """
 
 from __future__ import annotations

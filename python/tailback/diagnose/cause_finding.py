@@ -12,24 +12,24 @@ CODE = "TB000"
 """Code of a finding that no rule made."""
 
 _TITLE: dict[Cause, str] = {
-    "pattern": "Communication pattern: nodes are sent more than they can take",
-    "placement": "Placement: our own traffic fills links inside the network",
-    "routing": "Routing: the routes share links while others could take the traffic",
-    "slow-link": "Slow link: messages are late as one slow cable makes them",
-    "other-traffic": "Other traffic: messages are late, and not by our own traffic",
-    "injection": "Injection limit: the adapters' line rate takes the time",
+    "pattern": "Communication pattern: nodes are sent more than they can receive",
+    "placement": "Placement: your own traffic fills links inside the network",
+    "routing": "Routing: routes share links while other links have capacity",
+    "slow-link": "Slow link: a slow cable explains which messages are late",
+    "other-traffic": "Other traffic: messages are late, and not because of your own traffic",
+    "injection": "Injection limit: the adapters' line rate limits the run",
     "not-network": "Not the network: contention costs too little to be worth fixing",
-    "undetermined": "Nothing that was seen says what the time is spent on",
+    "undetermined": "Nothing in the data shows where the time goes",
 }
 
 _ADVICE: dict[Cause, str] = {
     "pattern": "Change the communication: spread the messages over receivers or time.",
     "placement": "Try other placements of the ranks.",
     "routing": "Spread the traffic over more paths.",
-    "slow-link": "Have the cables on the ways of late messages looked at: speed, width, "
-    "error counters.",
-    "other-traffic": "Run again at another time, or ask for nodes of your own switches.",
-    "injection": "Send less, or over more adapters.",
+    "slow-link": "Ask the operators to check the cables on the paths of late messages: "
+    "speed, width, error counters.",
+    "other-traffic": "Run again at another time, or request whole switches.",
+    "injection": "Send less, or use more adapters.",
     "not-network": "Look at computation, load balance and latency.",
     "undetermined": "Run longer, or with a message log.",
 }

@@ -213,16 +213,16 @@ class Remedy(Model):
     Attributes:
         action: What to do, with what it gains.
         cure: Name of the recommended candidate, empty when none helps.
-        placement: Name of the recommended placement, empty when none helps: the cure itself, or
-            what to do meanwhile.
+        placement: Name of the recommended placement, empty when none helps: the remedy itself,
+            or what to do meanwhile.
         before_ps: Time as it is, re-simulated as the candidates are; where that was not done, as
             observed.
-        after_ps: Predicted time with the cure.
+        after_ps: Predicted time with the remedy.
         gain: ``1 - after / before``.
         candidates: Everything tried, best first.
         files: Files to use it with: name → what it is for.
         commands: Commands to run with them, one for each launcher.
-        avoid: Names of links to keep off: those that other jobs fill, or that are slow.
+        avoid: Names of links to avoid: those that other jobs fill, or that are slow.
     """
 
     action: str

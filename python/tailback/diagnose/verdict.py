@@ -39,7 +39,7 @@ from tailback.telemetry.header_counts import header_bits
 from tailback.units import format_time, percent
 
 WORTH_OF_COMMUNICATION = 0.20
-"""Share of the communication time from which contention is no matter of a few short queues."""
+"""Share of the communication time from which contention is more than a few short queues."""
 
 MAX_UNSAMPLED_COST = 0.15
 """Without any congestion tree, contention below this share comes from queues too short to count, or
@@ -54,20 +54,20 @@ MODEL_MISMATCH = 0.10
 """Excess of the simulated time over that of the run from which the model is called wrong."""
 
 _HEADLINES: dict[Cause, str] = {
-    "pattern": "The communication pattern overruns single nodes",
-    "placement": "The placement of ranks overfills links inside the network",
-    "other-traffic": "Traffic of others is in the way",
-    "routing": "Static routing puts several of our routes on one link",
-    "slow-link": "A link serves less than it should",
-    "injection": "The adapters send at their own line rate, and nothing is in the way",
-    "not-network": "The network is not what costs the time",
+    "pattern": "Your communication pattern sends some nodes more than they can receive",
+    "placement": "Your ranks are placed so that links inside the network are overloaded",
+    "other-traffic": "Traffic of other jobs slows yours down",
+    "routing": "Static routing sends several of your flows over the same link",
+    "slow-link": "A link runs slower than it should",
+    "injection": "Your adapters send at line rate and the network does not hold them up",
+    "not-network": "The network is not the bottleneck",
     "undetermined": "There are too few samples for a verdict",
 }
 
 
 _UNCLEARED = (
-    "Simulation finds hardly any contention, but {}: that does not clear the network, "
-    "and the trace cannot tell what took the time."
+    "The simulation finds hardly any contention, but {}. This does not rule out the network, "
+    "and the trace cannot show what took the time."
 )
 
 
@@ -121,7 +121,7 @@ def diagnose_cause(
         worth=WORTH_FIXING,
     )  # fmt: skip
     if not run.complete:
-        warnings.append("The run was interrupted: its tables end there, and so does the diagnosis.")
+        warnings.append("The run was interrupted: the diagnosis covers only the part before that.")
     return Diagnosis(
         cause=cause,
         headline=_UNCLEARED.format(against)
@@ -158,7 +158,7 @@ def _reconcile(
         return by_rules, []
     heaviest = max(cost, key=lambda cause: cost[cause])
     warnings = [
-        f"{f.code} found congestion, but re-simulation finds that {f.cause} costs "
+        f"{f.code} found congestion, but according to re-simulation {f.cause} costs only "
         f"{percent(cost[f.cause], 1)} of the time."
         for f in findings
         if f.cause in cost and cost[f.cause] < WORTH_FIXING
@@ -166,38 +166,37 @@ def _reconcile(
     hidden = unexplained_share(bars)
     if overshoot_share(bars) >= MODEL_MISMATCH:
         warnings.append(
-            f"What was simulated takes at least {percent(overshoot_share(bars))} longer than the "
-            "run "
-            "did: the scenario's buffers, packets or injection are not those of the real network, "
-            "and the verdict may rest on contention that was not there."
+            f"The simulation takes at least {percent(overshoot_share(bars))} longer than the "
+            "run itself: the scenario's buffers, packet size or injection rate differ from the "
+            "real network's, and the verdict may rest on contention that did not happen."
         )
     if hidden >= WORTH_FIXING and not any(f.cause in HIDDEN_CAUSES for f in findings):
         warnings.append(
-            f"{percent(hidden)} of the time is not explained by what is known: other jobs, or a "
-            "fabric that is not as described."
+            f"{percent(hidden)} of the time is unexplained. Possible reasons: other jobs, or a "
+            "fabric that differs from its description."
         )
     if not is_worth_fixing(cost, evidence):
         return cause_without_contention(by_rules, evidence), warnings
     quiet = by_rules in NO_CONTENTION_CAUSES and not evidence.roots.height
     if quiet and cost[heaviest] < MAX_UNSAMPLED_COST and hidden < WORTH_FIXING:
         return cause_without_contention(by_rules, evidence), [
-            f"Re-simulation charges {percent(cost[heaviest])} of the time to {heaviest}, but no "
-            f"link is congested: it is spent {_uncongested(heaviest)}."
+            f"Re-simulation attributes {percent(cost[heaviest])} of the time to {heaviest}, but no "
+            f"link is congested: the time is spent {_uncongested(heaviest)}."
         ]
     if by_rules in cost and by_rules != heaviest:
         # Where the trees' own cause does not fit the message log, that names another.
         seen = "Congestion trees" if evidence.losses is None else "Congestion trees and message log"
         warnings.append(
-            f"{seen} point to {by_rules} first, but re-simulation charges "
+            f"{seen} point to {by_rules}, but re-simulation attributes "
             f"{percent(cost[heaviest])} of the time to {heaviest} and {percent(cost[by_rules])} to "
-            f"{by_rules}; the time decides."
+            f"{by_rules}. The verdict follows the time."
         )
     if by_rules in NO_CONTENTION_CAUSES or any(
         finding.cause in NO_CONTENTION_CAUSES for finding in findings
     ):
         warnings.append(
-            f"Little congestion was seen, yet re-simulation charges {percent(cost[heaviest])} of "
-            f"the time to {heaviest}."
+            f"The samples show little congestion, yet re-simulation attributes "
+            f"{percent(cost[heaviest])} of the time to {heaviest}."
         )
     return heaviest, warnings
 
@@ -249,8 +248,8 @@ def _explained_by(slow: SlowCableFit, evidence: RunAnalysis) -> str:
     one = len(links) == 1
     which = "One slow cable explains" if one else f"{len(links)} slow cables explain"
     return (
-        f"{which} what is left: {'; '.join(links)} reproduce{'s' * one} {percent(slow.fit)} of the "
-        "squared excess of our messages' times."
+        f"{which} the remaining time: {'; '.join(links)} reproduce{'s' * one} "
+        f"{percent(slow.fit)} of the squared excess of your messages' times."
     )
 
 
@@ -294,52 +293,52 @@ def _headline(
     total = format_time(evidence.run.elapsed_ps)
     if cause == "not-network":
         if not bars:
-            met = f"{percent(evidence.overall.value)} of the packet-hops met congestion"
+            met = f"{percent(evidence.overall.value)} of packet-hops met congestion"
             if evidence.run.scenario.telemetry.scheme == "off":
-                met = "whether packets met congestion was not counted"
+                met = "congestion was not recorded"
             return (
                 f"{say}: ranks are blocked in communication for "
-                f"{percent(evidence.communication_fraction)} of it, and {met}."
+                f"{percent(evidence.communication_fraction)} of the time, and {met}."
             )
-        return f"{say}: contention adds {percent(sum(cost.values()), 1)} to {total}."
+        return f"{say}: contention accounts for only {percent(sum(cost.values()), 1)} of {total}."
     if cause == "injection":
         needs = percent(evidence.wire_share)
-        return f"{say}: the busiest needs {needs} of {total} to send what it sends."
+        return f"{say}: the busiest one needs {needs} of the {total} just to send its data."
     if cause == "undetermined":
-        return f"{say}: see what TB005 asks for." if findings else f"{say}."
+        return f"{say}: see TB005 for how many more are needed." if findings else f"{say}."
     if cause == "slow-link" and slow is not None and slow.explains:
         if len(slow.cables) > 1:
-            say = f"{len(slow.cables)} links serve less than they should"
+            say = f"{len(slow.cables)} links run slower than they should"
         named = [f"{_named(link, gbps, evidence)} Gb/s" for link, gbps in slow.cables]
         say += f" ({'; '.join(named)})"
     elif cause == "slow-link" and (stated := _slow_links(slow, evidence)):
         if len(stated) > 1:
-            say = f"{len(stated)} links serve less than they should"
-        say += f" ({_listed(stated)}, as the scenario states)"
+            say = f"{len(stated)} links run slower than they should"
+        say += f" ({_listed(stated)}, according to the scenario)"
     elif cause == "other-traffic" and slow is not None:
-        say += ", for neither our own job nor slow cables explain the time"
+        say += ", since neither your own job nor slow cables explain the time"
     elif cause == "routing" and evidence.run.scenario.fabric.routes in NON_MINIMAL_RULES:
-        say = "The routes' detours fill links while others could take the traffic"
+        say = "Detours in the routes overload links while others have room"
     elif cause == "placement" and _whatever_placement(bars):
         own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
-        tried = "under the best placement tried too"
+        tried = "even under the best placement tried"
         if own >= set(placements):
             tried = "(no placement but the one in use was tried)"
-        say = f"Our own traffic overfills links inside the network {tried}"
+        say = f"Your own traffic overloads links inside the network {tried}"
     elif bars and not evidence.roots.height:
         why = _uncongested(cause)
         if evidence.undecoded:
-            why = "and the packets' headers, which cannot be decoded, do not say where"
+            why = "but the packet headers cannot be decoded, so they do not show where"
         elif not evidence.received:
-            why = "and no packet carried a sample that could say where"
+            why = "but no packet carried a sample that could show where"
         say = f"Re-simulation points to {cause}, {why}"
     if bars:
         part = percent(cost[cause])
-        return f"{say}: that takes {part} of its time ({total} {times_of(evidence.run)})."
+        return f"{say}: this costs {part} of the run time ({total} {times_of(evidence.run)})."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{say}."
-    return f"{say}: {percent(share)} of the congested packets wait for that."
+    return f"{say}: {percent(share)} of the congested packets wait because of this."
 
 
 def _uncongested(cause: Cause) -> str:
@@ -368,7 +367,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _why_open_is_harmless(evidence: RunAnalysis) -> str:
-    """Why TB005 is silent about what the samples leave open."""
+    """Why TB005 does not report what the samples leave open."""
     if evidence.unsure_share <= MAX_UNSETTLED_SHARE:
         return "too few to matter"
     return "not enough to make another cause the heaviest"
@@ -380,13 +379,13 @@ def _sampling(findings: list[Finding], evidence: RunAnalysis) -> Sampling:
     carried = f"{telemetry.scheme}, {bits} bits" if bits else telemetry.scheme
     open_ = next((finding for finding in findings if finding.code == "TB005"), None)
     note = (
-        "No message of ours crosses the network, so there is nothing to sample."
+        "None of your messages crosses the network, so there is nothing to sample."
         if not evidence.crosses
         else f"{open_.advice} Telemetry: {carried}."
         if open_ is not None
-        else f"The samples ({carried}) settle {evidence.links_sure} of {evidence.links_seen} "
-        f"links; {percent(evidence.unsure_share)} of the congested packets are on links, or in "
-        f"trees, that stay open, {_why_open_is_harmless(evidence)}."
+        else f"The samples ({carried}) are conclusive for {evidence.links_sure} of "
+        f"{evidence.links_seen} links; {percent(evidence.unsure_share)} of the congested packets "
+        f"are on links or in trees where they are not, {_why_open_is_harmless(evidence)}."
     )
     return Sampling(
         scheme=telemetry.scheme,

@@ -73,29 +73,29 @@ def waterfall_steps(
         own += f" by rule {scenario.fabric.routes}"
     out = [
         WaterfallStep("ideal", Change(network="no-contention", background=False),
-             "every message at the line rate of its own adapters, nothing shared, by the shortest "
-             "of the ways tried"),
+             "every message at the line rate of its own adapters, nothing shared, on the shortest "
+             "of the paths tried"),
         WaterfallStep("pattern", Change(network="star", background=False),
-             "one ideal switch: only the nodes' own links are shared (what comes before at least)"),
+             "one ideal switch: only the nodes' own links are shared (at least the previous step)"),
     ]  # fmt: skip
     if best is not None:
         name, nodes = best
         out.append(
             WaterfallStep("network", replace(ours, placement=nodes, placement_name=name),
-                 f"the network with {how}, our job alone, placed by {name}: the best of those "
-                 "tried (the placement as it is at most)")
+                 f"the network with {how}, your job alone, placed by {name}, the best of those "
+                 "tried (at most the time of the current placement)")
         )  # fmt: skip
     out += [
-        WaterfallStep("placement", ours, "the same with the placement as it is" if best is not None
-             else f"the network as it is with {how}, our job alone"),
+        WaterfallStep("placement", ours, "the same with the current placement" if best is not None
+             else f"the network as it is with {how}, your job alone"),
         WaterfallStep("routing", Change(network="healthy", background=False),
-             f"the network as it is with its {own}, our job alone",
+             f"the network as it is with its {own}, your job alone",
              "routing is adaptive already" if spread else ""),
         WaterfallStep("slow links", Change(background=False),
-             "the links at the rates they really serve, our job alone",
+             "the links at their real rates, your job alone",
              "" if scenario.fabric.degraded else "no slow link is known"),
         WaterfallStep("other traffic", Change(),
-             "everything as it was, with the jobs we do not observe",
+             "everything as it was, including the jobs that are not observed",
              "no other job is known" if alone else ""),
     ]  # fmt: skip
     return out
@@ -149,9 +149,9 @@ def build_waterfall(
             times["injection"], times["pattern"], times["placement"], strict=True
         )
     ]
-    meaning = "the same with the placement and the routes as they are, whose ways may be longer"
+    meaning = "the same with the current placement and routes, whose paths may be longer"
     todo.insert(1, WaterfallStep("paths", Change(), meaning))
-    meaning = "the busiest adapter's bytes at its line rate (the time before at least)"
+    meaning = "the busiest adapter's bytes at its line rate (at least the previous step)"
     todo.insert(2, WaterfallStep("injection", Change(), meaning))
     if "network" in times:
         # The placement as it is may be the best there is: then none is charged for the others.

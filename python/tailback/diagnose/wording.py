@@ -43,49 +43,49 @@ def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
 def provenance(run: Run) -> str:
     """One sentence: what the times rest on."""
     if times_of(run) == "measured":
-        return "Times were measured."
+        return "All times were measured."
     recorded = _recording(run)
     if recorded is not None:
         scale = _compute_scale(run)
-        times = "was used" if scale == 1.0 else f"was used, times {scale:g}"
+        times = "used" if scale == 1.0 else f"scaled by {scale:g}"
         if scale == 0.0:
-            times = "was left out (compute_scale = 0)"
+            times = "left out (compute_scale = 0)"
         return (
-            "Times of the verdict are expected, from a simulation: of the trace, the time between "
-            f"calls, {format_time(recorded['between_ps'])} a rank, {times}; the "
-            f"{format_time(recorded['calls_ps'])} a rank inside of calls was not used."
+            "The verdict's times come from a simulation. From the trace, the time between calls "
+            f"({format_time(recorded['between_ps'])} per rank) was {times}; the time inside calls "
+            f"({format_time(recorded['calls_ps'])} per rank) was not used."
         )
     if any(job.trace is not None for job in run.scenario.job):
-        return "Times are expected, from a simulation: the recording has none that were used."
-    return "Times are expected, from a simulation of the scenario: nothing was measured."
+        return "All times come from a simulation; no recorded times were used."
+    return "All times come from a simulation of the scenario; nothing was measured."
 
 
 def recorded_warnings(run: Run) -> list[str]:
-    """What a recording tells against taking its times, or the simulated ones, for the truth."""
+    """Reasons in a recording not to trust its times, or the simulated ones."""
     recorded = _recording(run)
     if recorded is None:
         return []
     out = []
     if crowded := int(recorded["crowded_ps"]):
         out.append(
-            "Recorded on too few cores: even the last rank to enter small collectives stayed "
-            f"{format_time(crowded)}. Ranks waited for a processor, between calls too: record with "
-            "a core for each rank, or try --compute-scale 0."
+            "Recorded on too few cores: even the last rank to enter a small collective spent "
+            f"{format_time(crowded)} in it. Ranks were waiting for a processor, also between "
+            "calls: record with one core per rank, or try --compute-scale 0."
         )
     whole, excess = _excess(run, recorded)
     if excess >= UNEXPLAINED_TIMES:
         out.append(
-            f"The recorded run took {format_time(whole)} a rank, {excess:.1f} times what the model "
-            "expects: what took the rest is not in the model."
+            f"The recorded run took {format_time(whole)} per rank, {excess:.1f} times what the "
+            "model expects. The model does not contain whatever took the rest."
         )
     return out
 
 
 def recording_contradiction(run: Run) -> str:
-    """Why no verdict clears the network, in one clause; empty where nothing speaks against it.
+    """Why the network cannot be ruled out, in one clause; empty where it can.
 
-    That contention costs nothing in a simulation says nothing of a recording that was made on too
-    few cores, or that took much longer.
+    A simulation without contention proves nothing about a recording that was made on too few cores
+    or took much longer.
     """
     recorded = _recording(run)
     if recorded is None or times_of(run) == "measured":

@@ -14,10 +14,10 @@ from tailback.fabric.core_errors import translate_core_error
 
 Choice = Literal["deterministic", "random", "least-flows", "split", "spread", "pooled"]
 """How a path is chosen: ``deterministic`` D-mod-k; ``random``, once a flow; ``least-flows`` on each
-output as the flow starts, as VC routing does (document 004); ``split``, eight equal parts by least
-flows, near per-packet adaptive routing; ``spread``, equal parts over all candidates, which costs
-time in proportion to the links of the fabric; ``pooled``, all links of a tree that serve as one as
-a single link, which is what per-packet choice comes to there (for rank programs)."""
+output as the flow starts, as VC routing does (Birk and Zdornov, 2009); ``split``, eight equal
+parts by least flows, near per-packet adaptive routing; ``spread``, equal parts over all candidates,
+which costs time in proportion to the links of the fabric; ``pooled``, all links of a tree that
+serve as one as a single link, which per-packet choice amounts to there (for rank programs)."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tailback.fluid.paths import FlowPaths
 
 @dataclass(frozen=True)
 class KaryTree:
-    """A k-ary n-tree (Petrini and Vanneschi, 1997), modified as document 004 says.
+    """A k-ary n-tree (Petrini and Vanneschi, 1997), modified as in Birk and Zdornov (2009).
 
     Attributes:
         arity: Down ports of a switch, k.

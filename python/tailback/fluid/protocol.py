@@ -1,4 +1,7 @@
-"""The distributed form of the assignment: announce, collect and leave packets (document 004)."""
+"""The distributed form of the assignment: announce, collect and leave packets.
+
+Birk and Zdornov (2009).
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tailback.fluid.paths import FlowPaths
 
 @dataclass(frozen=True)
 class RateAssignment:
-    """Single application assignment of F flows over L links (document 004).
+    """Single application assignment of F flows over L links (Birk and Zdornov, 2009).
 
     Attributes:
         rate_gbps: ``r(f) = w_f / W_f``, shape (F,).

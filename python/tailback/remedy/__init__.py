@@ -1,6 +1,6 @@
 """What to change, proved by re-simulation before anyone changes it.
 
-A new kind of cure is one file here with a function under ``@CURES.register("kind")``.
+A new kind of remedy is one file here with a function under ``@REMEDIES.register("kind")``.
 """
 
 from importlib import import_module

@@ -20,13 +20,13 @@ USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
 
 _MEANT = {
     "shift": " (the same nodes, ranks shifted)",
-    "shift-keep-off": " (ranks shifted, on hosts you allow that are not under congested leaves)",
+    "shift-keep-off": " (ranks shifted, on allowed hosts that are not under congested leaves)",
 }
-_AGAIN = " (made anew: default options, heeding the congestion seen)"
-_COMPACT = " (on hosts you allow, under few switches)"
+_AGAIN = " (recomputed with default options and the measured congestion)"
+_COMPACT = " (on allowed hosts, under few switches)"
 
 AVOIDED_LINKS_SHOWN = 8
-"""Links to keep off that are named."""
+"""Number of links to avoid that are named."""
 
 
 def recommend(
@@ -126,12 +126,12 @@ def _action(
         )
         text = f"{advice} Meanwhile u{use}" if advice else f"U{use}"
     else:
-        who = "" if cure.kind in (own, *USER_KINDS) else "Operators of the network could help. "
-        text = f"{who}{cure.action} That takes {_said(cure, before)}."
+        who = "" if cure.kind in (own, *USER_KINDS) else "For the network's operators: "
+        text = f"{who}{cure.action} This takes {_said(cure, before)}."
         if cure.kind not in (own, "combined") and advice:
             text = f"{advice} {text}"
         if cure.assumes:
-            text += f" It holds if {cure.assumes}."
+            text += f" This assumes that {cure.assumes}."
         if place is not None and cure.kind != "combined":
             text += (
                 f" Meanwhile use placement {_named(place, before)} instead of {before.name}: "
@@ -139,7 +139,7 @@ def _action(
             )
     best = _quickest([c for c in able if c.kind not in USER_KINDS and c is not cure])
     if best is not None and cure.kind in USER_KINDS:
-        text += f" Operators of the network could help by {best.name}: {_said(best, before)}."
+        text += f" The network's operators could use {best.name}: {_said(best, before)}."
     return text
 
 
@@ -167,7 +167,7 @@ def _avoid(diagnosis: Diagnosis) -> list[str]:
 
 
 def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) -> str:
-    """What would seem to take the cause away, and is proved to make it worse."""
+    """Changes that should remove the cause but are proved to make things worse."""
     kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":
         return ""  # Placements are many; those that are worse say nothing against others.
@@ -176,7 +176,7 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
         for c in candidates
         if c.kind == kind and not c.error and _gain(c, before) <= -MIN_GAIN
     ]
-    return f"What makes it worse: {', '.join(worse)}." if worse else ""
+    return f"These make it worse: {', '.join(worse)}." if worse else ""
 
 
 def _advice(
@@ -194,16 +194,16 @@ def _advice(
         if not tried:
             return own.advice if own is not None else "Try other placements of the ranks."
         which = "The one placement" if len(tried) == 1 else f"None of the {len(tried)} placements"
-        helps_not = "does not help" if len(tried) == 1 else "helps"
+        helps_not = "gains no" if len(tried) == 1 else "gains"
         return (
-            f"{which} tried {helps_not} beyond the spread of repetitions: "
-            "ask for nodes on fewer switches, or send less between them."
+            f"{which} tried {helps_not} more than repetitions differ by: "
+            "request nodes on fewer switches, or send less between them."
         )
     if cause == "slow-link" and diagnosis.slow_links:
         named = "; ".join(diagnosis.slow_links[:AVOIDED_LINKS_SHOWN])
         what = "cable" if len(diagnosis.slow_links) == 1 else "cables"
         return (
-            f"Have the {what} {named} looked at: speed, width, error counters; keep off "
+            f"Ask the operators to check the {what} {named} (speed, width, error counters); avoid "
             f"{'it' if what == 'cable' else 'them'} until then."
         )
     if own is None:

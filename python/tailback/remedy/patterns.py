@@ -1,4 +1,4 @@
-"""Other ways to communicate the same, where the pattern overruns nodes."""
+"""Rewrites of the communication, where the pattern overloads nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIN_CHARGE = 0.02
 
 @REMEDIES.register("pattern")
 def patterns(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
-    """Every rewrite of the program that applies to the calls and phases that overrun nodes."""
+    """Every rewrite of the program that applies to the calls and phases that overload nodes."""
     finding = next((f for f in diagnosis.findings if f.cause == "pattern"), None)
     charged = max((s.charged for s in diagnosis.shares if s.cause == "pattern"), default=0.0)
     if means.program is None or (diagnosis.cause != "pattern" and charged < MIN_CHARGE):

@@ -12,7 +12,7 @@ from tailback.run import Run
 
 @REMEDIES.register("placement")
 def placements(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
-    """Other places for the ranks, among them the same nodes shifted; all that are handed in."""
+    """Other placements of the ranks, among them the same nodes shifted."""
     return _ideas(means.placements, current_placement(run))
 
 

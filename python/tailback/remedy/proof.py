@@ -67,7 +67,7 @@ def _try(idea: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Ca
     path_length, congested = 0.0, None
     try:
         for seed in range(seeds):
-            # Congestion is looked at once; for the spread of the time, time is enough.
+            # Congestion is measured once; for the spread of the time, time is enough.
             result = evaluate(replace(idea.change, seed_offset=seed, measure=seed == 0))
             times.append(result.elapsed_ps)
             if seed == 0:

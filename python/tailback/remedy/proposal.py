@@ -68,5 +68,5 @@ NOT_APPLICABLE = "does not apply"
 Proposer = Callable[[Run, Diagnosis, RemedyContext], list[Proposal]]
 
 REMEDIES: Registry[Proposer] = Registry(
-    "cure", "kinds of remedies that a diagnosis proposes and tries"
+    "remedy", "kinds of remedies that a diagnosis proposes and tries"
 )

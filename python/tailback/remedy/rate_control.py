@@ -10,22 +10,22 @@ from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 
 MODEL_ERROR = 0.12
-"""What the fluid model errs by where nothing queues for long (docs/rates.md). Only what packets
-take longer than that is laid to buffers."""
+"""What the fluid model errs by where nothing queues for long (docs/rates.md). Only time
+beyond that is attributed to full buffers."""
 
 
 @REMEDIES.register("rate-control")
 def rate_control(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Proposal]:
-    """Explicit rates for all messages (document 004), kept by the adapters: no buffer fills."""
+    """Explicit rates for all messages, so that no buffer fills (Birk and Zdornov, 2009)."""
     pacing = run.scenario.engine.pacing
     if pacing.rates is not None or pacing.rates_file is not None:
         return []  # The scenario states rates already.
     return [
         Proposal(
             "rate-control", f"{rates}-rates", Change(rates=rates),
-            f"Give every message an explicit rate ({rates}, document 004), which its adapter "
-            "keeps, so that no buffer fills and blocks others.",
-            "all adapters of the network, those of other jobs among them, keep to their rates",
+            f"Have adapters send every message at an explicit rate ({rates}; Birk and Zdornov, "
+            "2009), so that no buffer fills up and blocks other traffic.",
+            "all adapters in the network, including those of other jobs, keep to their rates",
         )
         for rates in get_args(Rates)
     ]  # fmt: skip

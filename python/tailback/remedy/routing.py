@@ -1,4 +1,4 @@
-"""Other routing, where packets or flows have more ways than they use."""
+"""Other routing, where packets or flows have more paths than they use."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 
 _RULES = {
-    "minimal": "the shortest ways only",
-    "dimension-order": "the shortest ways only, dimension by dimension",
-    "horizontal": "the lines between the switches of one node of the ideal tree as well",
-    "ugal": "the shortest way or a detour, whichever has the shorter queue (UGAL)",
-    "valiant": "a detour by a place drawn at random (Valiant)",
+    "minimal": "shortest paths only",
+    "dimension-order": "shortest paths only, dimension by dimension",
+    "horizontal": "the links between the switches of one node of the ideal tree as well",
+    "ugal": "the shortest path or a detour, whichever has the shorter queue (UGAL)",
+    "valiant": "a detour over a random switch (Valiant)",
 }
 
 
@@ -26,13 +26,13 @@ def routing(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Propos
         ideas.append(Proposal(
             "routing", "adaptive-routing", Change(routing="adaptive"),
             f"Turn on adaptive routing instead of {now} routing.",
-            "receivers put packets back in order, which it does not keep",
+            "receivers put packets back in order, since adaptive routing does not keep it",
         ))  # fmt: skip
     if now == "deterministic":
         ideas.append(Proposal(
             "routing", "vc-routing", Change(routing="vc"),
-            "Let the first packet of a message set its path by local load (VC routing, document "
-            "004); packets stay in order.",
+            "Let the first packet of each message choose its path by local load (VC routing; Birk "
+            "and Zdornov, 2009); packets stay in order.",
             f"switches have {run.scenario.engine.vc_entries} entries for flows",
         ))  # fmt: skip
     for name in means.rules:
@@ -40,6 +40,6 @@ def routing(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Propos
         instead = f" instead of {rule!r}" if rule else ""
         ideas.append(Proposal(
             "routing", f"{name}-routes", Change(routing="adaptive", rule=name),
-            f"Route by {how}{instead}, adaptively among the candidates.",
+            f"Route on {how}{instead}, choosing adaptively among the candidates.",
         ))  # fmt: skip
     return ideas

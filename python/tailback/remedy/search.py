@@ -29,7 +29,7 @@ class RemedySearch:
 
     Attributes:
         remedy: What to do; None when there is nothing.
-        change: The recommended cure as a change, for a closer look; None when none helps.
+        change: The recommended remedy as a change, to simulate; None when none helps.
     """
 
     remedy: Remedy | None = None
@@ -48,7 +48,7 @@ def find_remedy(
 ) -> RemedySearch:
     """Look for a remedy.
 
-    Every kind of cure proposes what it knows; the fluid model, where there is one, leaves out what
+    Every kind of remedy proposes what it knows; the fluid model, where there is one, excludes what
     cannot win; the packet engine proves what is left; of what helps users and programs, two kinds
     are also proved together.
 
@@ -95,7 +95,7 @@ def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
 
 
 TOGETHER = " + "
-"""Joins the names of cures that are proved together."""
+"""Joins the names of remedies that are proved together."""
 
 
 def _tried(

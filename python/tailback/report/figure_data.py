@@ -60,7 +60,7 @@ class LinkLoad:
 
     @cached_property
     def raw_fraction(self) -> Floats:
-        """Congested fraction (000 §3.2), NaN where the link was never sampled; may exceed 1."""
+        """Congested fraction (Taffet, 2019, section 3.2); may exceed 1, NaN without samples."""
         out = np.full(self.weight.shape, np.nan)
         np.divide(self.congested_weight, self.weight, out=out, where=self.weight > 0)
         return out
@@ -75,7 +75,7 @@ class LinkLoad:
         """Standard error of the congested fraction, NaN where there is no data.
 
         The two reservoirs are sampled independently, so the variance of the quotient is
-        ``(Var[W] + F² Var[N]) / N²`` to first order (000 §3.3).
+        ``(Var[W] + F² Var[N]) / N²`` to first order (Taffet, 2019, section 3.3).
         """
         out = np.full(self.weight.shape, np.nan)
         spread = self.congested_variance + np.square(self.raw_fraction) * self.variance

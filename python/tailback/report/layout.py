@@ -100,7 +100,10 @@ def _switch_x(
 def _hosts(
     nodes: pl.DataFrame, x: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], float, int]:
-    """Boxes in columns under their leaf, numbered top to bottom, left to right (000 §3.4)."""
+    """Boxes in columns under their leaf, numbered top to bottom, left to right.
+
+    Taffet (2019), section 3.4.
+    """
     switch = nodes["switch"].to_numpy().astype(np.int64)
     attached = np.flatnonzero(switch >= 0)
     order = attached[np.argsort(switch[attached], kind="stable")]

@@ -1,10 +1,11 @@
 """Rates of flows as a scenario states them: computed for each step of each job, or from a file.
 
-A *step* stands for a communication phase of document 004: the n-th time that the ranks of a job
-send something of the same kind. Of one kind are labels that some rank posts without a wait between;
-ranks that have nothing to send of a kind, at the edge of a grid, do not fall out of step. What one
-node sends another in a step is a flow, since an adapter has one line for each destination; it goes
-at one rate. Jobs are rated one by one, as the single application assignment is.
+A *step* stands for a communication phase of Birk and Zdornov (2009): the n-th time that the ranks
+of a job send something of the same kind. Of one kind are labels that some rank posts without a
+wait between; ranks that have nothing to send of a kind, at the edge of a grid, do not fall out of
+step. What one node sends another in a step is a flow, since an adapter has one queue per
+destination; it goes at one rate. Jobs are rated one at a time, as in the single application
+assignment.
 """
 
 from __future__ import annotations

@@ -359,16 +359,16 @@ def _stuck(ports: pl.DataFrame) -> list[str]:
     full = ports.filter(FULL_COUNTER)
     if full.height:
         notes.append(
-            "ports whose stall counter is full, so that it counts no further: "
-            f"{full.height}, like {_some(full)}; set it back (perfquery -R, mask 0x10000) or read "
+            "ports whose stall counter is full and no longer counts: "
+            f"{full.height}, like {_some(full)}; reset it (perfquery -R, mask 0x10000) or read it "
             "more often"
         )
     wrong = ports.filter((pl.col("impossible") > 0) | (pl.col("data_impossible") > 0))
     if wrong.height:
         notes.append(
-            "ports with a counter that rose by more than time allows, which is left out: "
-            f"{wrong.height}, like {_some(wrong)}; give --tick where the tick is unknown, or look "
-            "for what writes to the counters"
+            "ports with a counter that rose faster than possible, left out: "
+            f"{wrong.height}, like {_some(wrong)}; give --tick where the tick is unknown, or check "
+            "what else writes to the counters"
         )
     return notes
 
@@ -383,10 +383,10 @@ def sentence(verdict: Verdict) -> str:
     if verdict.kind == "unknown":
         if verdict.intervals == 0:
             return (
-                "one look at a counter is no rate: two or more readings of a port are needed, "
-                "one file an instant"
+                "a single reading gives no rate: provide two or more readings of each port, "
+                "one file per instant"
             )
-        return f"none of {counted(ports, 'port')} tells its stall as a share of time"
+        return f"none of {counted(ports, 'port')} gives its stall as a share of time"
     least = f"{100 * verdict.threshold:g} %"
     known = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
     if verdict.kind == "quiet":
@@ -414,7 +414,7 @@ def _full_counters(verdict: Verdict, full: pl.DataFrame, least: str) -> str:
     )
     bound = full["latched_stall_seconds"].min()
     if bound is not None:
-        text += f", {float(bound):.3g} s or more since they were set back"  # type: ignore[arg-type]
+        text += f", {float(bound):.3g} s or more since their last reset"  # type: ignore[arg-type]
     more = verdict.stalling.height - full.height
     if more:
         text += f"; {counted(more, 'other')} waited {least} of their time or more"

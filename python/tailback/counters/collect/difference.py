@@ -91,9 +91,10 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
 def stall_fraction(
     increments: IntervalColumns, targets: NDArray[np.uint32], table: TargetTable
 ) -> NDArray[np.float64]:
-    """Share of each interval with data and no credit (002, equation 3); NaN where not counted.
+    """Share of each interval with data and no credit; NaN where not counted.
 
-    It may pass 1 by the error of the readings' instants, as 002 explains with its table III.
+    Alali et al. (2017), equation 3. It may exceed 1 by the error of the readings' instants, as
+    they explain with table III.
     """
     stall = increments.ticks.astype(np.float64) * table.tick_ns[targets]
     share = stall / np.maximum(increments.interval_ns, 1)

@@ -72,7 +72,10 @@ class Reply:
 
     @property
     def middle_ns(self) -> int:
-        """Estimated instant of the reading: half-way between question and answer (002, eq. 3)."""
+        """Estimated instant of the reading: half-way between request and response.
+
+        Alali et al. (2017), equation 3.
+        """
         return (self.received_ns + self.request.sent_ns) // 2
 
 

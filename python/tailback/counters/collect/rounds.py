@@ -1,9 +1,11 @@
-"""The plan *rounds* of 002, section III: a random port, 100 readings 100 ms apart, the next port.
+"""The plan *rounds* (Alali et al., 2017, section III): random ports, 100 readings each.
+
+A port is read 100 times, 100 ms apart; then the next one is drawn.
 
 The devices are dealt into disjoint sets, and each set has a drawer of its own that never draws a
-port outside it (002 ran one script for each of its sets of about 115 switches). A drawer draws a
-device and one of its ports, both uniformly; asks whether the port is up and draws again if not;
-sets PortXmitWait back if that was asked for; and reads. All drawers run side by side in one thread.
+port outside it (Alali et al. ran one script for each of their sets of about 115 switches). A drawer
+draws a device and one of its ports, both uniformly; asks whether the port is up and draws again if
+not; clears PortXmitWait if that was asked for; and reads. All drawers share one thread.
 
 The question is a subnet management request, which some sites bar. Where a discovery file told the
 ports, a device that does not answer it is taken at the file's word from then on: they are up.
@@ -194,7 +196,7 @@ class RoundScheduler:
                 if stopped():
                     return
                 yield ReadAt(index, at, number)
-                # As 002 does: the pause begins when a reading is complete.
+                # As Alali et al. do: the pause begins when a reading is complete.
                 at = self._clock() + self.plan.spacing_ns
 
     def _down(self, reply: Reply | None, target: PortTarget) -> str:

@@ -13,18 +13,17 @@ from tailback.units import counted, percent
 
 @RULES.register("TB001")
 def endpoint(evidence: RunAnalysis) -> Finding | None:
-    """Endpoint congestion: the communication pattern asks too much of single nodes.
+    """Endpoint congestion: the communication pattern sends nodes more than they can receive.
 
     ## What it does
-    Fires when congestion trees end at nodes: the root is the link from a switch into a node, and
-    our own messages fill it (at least 70 % of its line rate while it was congested, or not
-    measurably less). Several ranks that share the node count together.
+    Fires when the root of a congestion tree is the link from a switch into a node, and your own
+    messages fill that link (at least 70 % of its line rate while it was congested, or not
+    measurably less). Ranks on the same node count together.
 
     ## Why it matters
-    A node is sent more than its adapter can take. Whichever node the receiving rank is put on,
-    the same messages follow it there, so no placement removes the congestion (theorem 4.1 of the
-    thesis). Meanwhile the queue reaches back through the network and holds up messages that go
-    elsewhere.
+    A node is sent more than its adapter can receive. Wherever you place the receiving rank, the
+    same messages follow it, so no placement removes the congestion (Taffet, 2019, theorem 4.1).
+    Meanwhile the queue grows back into the network and delays messages to other nodes.
 
     ## Example
     1023 ranks send their part of a reduction to rank 0, one message after the other. The ejection
@@ -34,10 +33,10 @@ def endpoint(evidence: RunAnalysis) -> Finding | None:
     ## What to do
     Change what is sent, not where ranks run. Replace a loop of sends to one rank by the collective
     (`MPI_Reduce`, `MPI_Gather`); stagger the order in which ranks exchange, so that neighbours do
-    not meet at the same node; wait instead of skipping a missing neighbour; or take the
-    synchronisation out between the phases. `tailback diagnose` rewrites the calls and phases named
-    here in each way that applies (`tailback list rewrite`), re-simulates the program, and shows
-    what is proved: docs/diagnosis.md, section 6.
+    not meet at the same node; wait for a missing neighbour instead of skipping it; or remove the
+    synchronisation between phases. `tailback diagnose` applies every rewrite that fits the calls
+    and phases named here (`tailback list rewrite`), re-simulates the program, and shows the
+    proved results: docs/diagnosis.md, section 6.
     """
     roots = evidence.roots.filter(pl.col("endpoint") & (pl.col("verdict") == "ours"))
     share = evidence.share(roots)
@@ -54,9 +53,9 @@ def endpoint(evidence: RunAnalysis) -> Finding | None:
     use = min(float(top["utilization"]), 1.0)
     text = (
         f"{percent(share)} of the congested packets wait for {counted(count, 'node')} "
-        "to take what is sent to them. The heaviest root, "
-        f"{evidence.topology.name[link]}, is filled to {percent(use)} of its line rate by our own "
-        "messages while it is congested, and moving the rank moves the congestion with it"
+        "to receive what is sent to them. The heaviest root, "
+        f"{evidence.topology.name[link]}, carries your own messages at {percent(use)} of its line "
+        "rate while it is congested. Moving the rank would move the congestion with it"
     )
     if who is not None:
         text += (
@@ -68,7 +67,7 @@ def endpoint(evidence: RunAnalysis) -> Finding | None:
     return evidence.finding(
         "TB001",
         "pattern",
-        "Endpoint congestion: nodes are sent more than they can take",
+        "Endpoint congestion: nodes are sent more than they can receive",
         text + ".",
         roots,
         _advice(who, phases, count),
@@ -90,27 +89,27 @@ def _advice(who: FanIn | None, phases: list[str], roots: int) -> str:
         )
     if who.senders >= MIN_SENDERS and who.collective and not everywhere:
         return (
-            f"{call} {where} makes rank {who.receiver} take everything: choose a tree algorithm in "
+            f"{call} {where} sends everything to rank {who.receiver}: choose a tree algorithm in "
             "the MPI library, or a call that does not need the whole result on one rank."
         )
     if who.senders >= MIN_SENDERS and not everywhere:
         return (
             f"Replace the sends to rank {who.receiver} by {call} {where} with the collective "
-            "(MPI_Reduce, MPI_Gather): it combines on the way instead of on one node."
+            "(MPI_Reduce, MPI_Gather), which combines data along the tree instead of on one node."
         )
     if who.ranks_on_node > 1:
         return (
             f"{who.ranks_on_node} ranks of one node receive at once from {who.senders} nodes by "
-            f"{call} {where}: exchange in an order that spreads them over time, or send one "
-            "message a node instead of one a rank."
+            f"{call} {where}: order the exchange so that they arrive spread over time, or "
+            "send one message per node instead of one per rank."
         )
     if who.senders == 1:
         return (
-            f"One node sends more by {call} {where} than the other can take while phases overlap: "
-            "let ranks wait instead of skipping a missing neighbour, so that they stay in step."
+            f"One node sends more by {call} {where} than the other can receive as phases overlap: "
+            "let ranks wait for a missing neighbour instead of skipping it, so they stay in step."
         )
     return (
         f"{who.senders} nodes send to the same node at once by {call} {where}: order the exchange "
-        "so that they take turns (wait instead of skipping a missing neighbour), or do not "
+        "so that they take turns (wait for a missing neighbour instead of skipping it), or do not "
         "synchronise between the phases."
     )

@@ -14,26 +14,26 @@ from tailback.units import counted, percent
 
 @RULES.register("TB002")
 def placement(evidence: RunAnalysis) -> Finding | None:
-    """Placement: our own traffic fills links inside the network.
+    """Placement: your own traffic fills links inside the network.
 
     ## What it does
-    Fires when congestion trees begin between switches and our own traffic fills their roots: at
-    least 70 % of the line rate while they were congested. A root is measured with its bundle, the
-    parallel links among which adaptive routing chooses, unless it alone is fuller.
+    Fires when the root of a congestion tree is a link between switches and your own traffic fills
+    it: at least 70 % of the line rate while it was congested. A root is measured with its bundle,
+    the parallel links among which adaptive routing chooses, unless the link alone is fuller.
 
     ## Why it matters
-    The endpoints could take the messages, but the way there is too narrow for this arrangement of
-    ranks: pairs that talk much sit on different switches. An oversubscribed root is fully used
-    (theorem 4.2 of the thesis), and here it is we who use it. Ranks placed nearer to their partners
-    need these links less; often nothing but a rank file changes.
+    The receiving nodes have capacity, but the links on the path do not: ranks that exchange much
+    data are on different switches. An oversubscribed root is fully used (Taffet, 2019, theorem
+    4.2), and here your job uses it. Ranks placed closer to their partners need these links less;
+    often only the rank file has to change.
 
     ## Example
     A 64×72 stencil in row-major order on a tapered fat tree: in phase `+y` all 32 nodes of a leaf
     send out of it through 16 up-links. The roots are the leaf-to-aggregation links; with 8×4 tiles
-    the congestion is gone.
+    the congestion disappears.
 
     ## What to do
-    Try other placements; `tailback diagnose` simulates several and gives the rank file of the best.
+    Try other placements: `tailback diagnose` simulates several and writes the best one's rank file.
     Where routing is static, colliding routes look the same: see the waterfall's `routing` step.
     """
     roots = evidence.roots.filter(~pl.col("endpoint") & (pl.col("verdict") == "ours"))
@@ -47,19 +47,19 @@ def placement(evidence: RunAnalysis) -> Finding | None:
     text = (
         f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
         "inside the network, "
-        f"mostly {kind} (like {t.name[first]}). Beyond them nothing of ours is congested, and "
-        f"our own traffic fills them to {percent(min(average, 1.0))} of the line rate while they "
-        f"are (≥ {percent(FULL_UTILIZATION)} counts as full): the arrangement of ranks needs "
-        "more of these "
-        "links than there are."
+        f"mostly {kind} (such as {t.name[first]}). No link downstream of them is congested, and "
+        f"your own traffic fills them to {percent(min(average, 1.0))} of the line rate while they "
+        f"are congested (≥ {percent(FULL_UTILIZATION)} counts as full): this placement needs more "
+        "capacity there than the network has."
     )
     return evidence.finding(
         "TB002",
         "placement",
-        "Placement: our own traffic fills links inside the network",
+        "Placement: your own traffic fills links inside the network",
         text,
         roots,
-        "Place ranks that exchange much on the same switch; try the placements by re-simulation.",
+        "Place ranks that exchange much data on the same switch, and compare placements by "
+        "re-simulation.",
     )
 
 

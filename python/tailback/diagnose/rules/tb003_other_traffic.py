@@ -13,32 +13,33 @@ from tailback.units import counted, percent
 
 @RULES.register("TB003")
 def other_traffic(evidence: RunAnalysis) -> Finding | None:
-    """Other traffic: links are congested that we hardly use.
+    """Other traffic: congested links that your job hardly uses.
 
     ## What it does
     Fires when roots of congestion trees, inside the network or at nodes, carry measurably less of
-    our traffic than they could: the upper 95 % bound of their utilization by us, in the time they
-    were congested and our messages were under way, is below 70 % of the line rate, while at least
-    30 % of our packets met congestion there. Thin links with less congestion than that are left
-    out: short bursts of our own look the same. So are links that may be waiting for another
-    congested link of ours further on.
+    your traffic than they could: while they were congested and your messages were in flight, the
+    upper 95 % bound of their utilization by your job is below 70 % of the line rate, and at least
+    30 % of your packets met congestion there. Lightly used links with less congestion are left
+    out, because short bursts of your own traffic look the same. So are links that may be waiting
+    for another congested link of yours downstream.
 
     ## Why it matters
-    The root of a congestion tree is fully used (theorem 4.2 of the thesis). If not by us, then by
-    somebody we cannot see: in a congested-fraction plot these are the dark and thin links. It may
-    be better next time without any change to the application.
+    The root of a congestion tree is fully used (Taffet, 2019, theorem 4.2). If not by your job,
+    then by traffic that was not recorded: in a congested-fraction plot these links are dark and
+    thin. The next run may be faster without any change to the application.
 
     ## Example
     A ring exchange with good locality shares a tapered fat tree with a job of random traffic. Down
-    into one leaf the congested fraction is high though the ring uses under 30 Gb/s of each
-    100 Gb/s link: two nodes of that leaf, which are not ours, are overrun.
+    into one leaf the congested fraction is high though the ring uses less than 30 Gb/s of
+    each 100 Gb/s link: two nodes of that leaf, which belong to the other job, are sent more than
+    they can receive.
 
     ## What to do
     Run again at another time or on other nodes, ask for an allocation of whole switches, and show
-    the list of links to the operators. A placement that keeps off the links listed helps too:
-    `tailback diagnose` tries the same hosts shifted, and without those of congested leaves where
-    there are hosts to spare. Where it is full buffers that block us, explicit rates for all jobs'
-    messages are proved as well; that is for operators.
+    the list of links to the operators. A placement that avoids the listed links helps too:
+    `tailback diagnose` tries the same hosts shifted and, where there are spare hosts, leaves out
+    those under congested leaves. Where full buffers block your job it also tries explicit rates
+    for the messages of all jobs, which only operators can set up.
     """
     roots = evidence.roots.filter(pl.col("verdict") == "others")
     share = evidence.share(roots)
@@ -51,22 +52,21 @@ def other_traffic(evidence: RunAnalysis) -> Finding | None:
     most = min(float(first["utilization_high"]), 1.0)
     text = (
         f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
-        "of which our own "
+        "on which your own "
         f"traffic takes {percent(average)} of the line rate while they are congested. The "
         f"heaviest, {t.name[link]}, has a congested fraction of "
-        f"{percent(evidence.whole.fraction[link])}, and with 95 % confidence we use at most "
-        f"{percent(most)} of it (< {percent(FULL_UTILIZATION)} is not full). A congested root is "
-        "full, so "
-        "the rest is not our traffic."
+        f"{percent(evidence.whole.fraction[link])}, and with 95 % confidence your job uses at most "
+        f"{percent(most)} of it (less than {percent(FULL_UTILIZATION)} is not full). A congested "
+        "root is full, so the rest must be other traffic."
     )
     resolution = _resolution_note(evidence)
     return evidence.finding(
         "TB003",
         "other-traffic",
-        "Other traffic: links are congested that we hardly use",
+        "Other traffic: congested links that your job hardly uses",
         text + resolution,
         roots,
-        "Run again at another time, or ask for nodes away from the links listed.",
+        "Run again at another time, or request nodes away from the listed links.",
     )
 
 
@@ -75,6 +75,6 @@ def _resolution_note(evidence: RunAnalysis) -> str:
     if evidence.activity.known:
         return ""
     return (
-        " Without a message log, bursts of our own that are shorter than a time window would look "
+        " Without a message log, bursts of your own traffic shorter than a time window would look "
         "the same."
     )

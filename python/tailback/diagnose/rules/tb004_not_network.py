@@ -17,19 +17,19 @@ def not_network(evidence: RunAnalysis) -> Finding | None:
     """Not the network: nothing significant is congested, or little time is spent communicating.
 
     ## What it does
-    Fires when no link is significantly congested; when few are (under 1 % of the links we use) and
-    less than 2 % of our packet-hops met congestion (the upper 95 % bound counts); when ranks are
-    blocked in communication for less than 5 % of their time; or when no message of ours crosses a
-    switch. A small share of packets is not enough by itself: a job waits for its last packet. Stays
-    silent where the adapters' own line rate takes at least half of the time: that is TB008.
+    Fires when no link is significantly congested; when few are (under 1 % of the links you use) and
+    less than 2 % of your packet-hops met congestion (the upper 95 % bound counts); when ranks are
+    blocked in communication for less than 5 % of their time; or when none of your messages crosses
+    a switch. A small share of packets alone is not enough: a job waits for its last packet. Does
+    not fire where sending at line rate takes at least half of the time: that is TB008.
 
     ## Why it matters
-    A rank that waits does not mean that the network is slow: it waits as well for a partner that is
-    late. Tuning placement or traffic then gains nothing.
+    A waiting rank does not prove that the network is slow: it may be waiting for a late partner.
+    Tuning placement or traffic then gains nothing.
 
     ## Example
     Ranks compute for 10 ms and exchange for 0.1 ms; or the exchange takes long although no packet
-    met a queue, because one rank computes longer than the others.
+    had to queue, because one rank computes longer than the others.
 
     ## What to do
     Look at computation, load balance and message latency (many small messages) instead.
@@ -52,14 +52,14 @@ def not_network(evidence: RunAnalysis) -> Finding | None:
                 f"; {percent(overall.value, 1)} of the packet-hops met congestion, which can cost "
                 "no more than that"
             )
-        advice = "Look at computation and its balance among ranks."
+        advice = "Look at computation and load balance."
     else:
         text = (
             f"{met_congestion(evidence)}, while ranks are blocked for {percent(busy)} of their "
-            "time: they wait for each other or for latency and line rate, not for the network to "
-            "clear"
+            "time: they wait for each other, or are limited by latency and line rate, not by "
+            "congestion"
         )
-        advice = "Look at load balance, at the volume sent and at latency of small messages."
+        advice = "Look at load balance, data volume and the latency of small messages."
     return evidence.finding(
         "TB004", "not-network", "Not the network: congestion does not cost the time", text + ".",
         roots.clear(), advice,
@@ -69,8 +69,9 @@ def not_network(evidence: RunAnalysis) -> Finding | None:
 def _within_hosts(evidence: RunAnalysis) -> Finding:
     """Ranks that talk share hosts: there is nothing that the network could hold up."""
     return evidence.finding(
-        "TB004", "not-network", "Not the network: no message of ours crosses it",
-        "No message of an observed job crosses a switch: ranks that talk share hosts, or none do.",
+        "TB004", "not-network", "Not the network: none of your messages crosses it",
+        "No message of an observed job crosses a switch: all communication stays within hosts, or "
+        "there is none.",
         evidence.roots.clear(),
-        "Look at load balance, and at what hosts do within: memory, sockets, processors.",
+        "Look at load balance and within the hosts: memory, sockets, processors.",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""TB007: a link serves less than its equivalents, or than its own line rate."""
+"""TB007: a link is slower than its equivalents, or than its own line rate."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from tailback.units import percent
 
 @RULES.register("TB007")
 def slow_link(evidence: RunAnalysis) -> Finding | None:
-    """Slow link: a link serves less than its equivalents or its line rate.
+    """Slow link: a link is slower than its equivalents or its line rate.
 
     ## What it does
-    Fires when the root of a congestion tree carries measurably less of our traffic than it could
-    (as in TB003), and there is proof that its cable serves less than equal cables do. Inside the
-    network three things must hold: the links that could take its place carry as much of our traffic
-    and are congested at most a quarter as often; chance would show such a difference on any link of
-    the run in at most one run of twenty; and one slow cable there explains at least 35 % of the
-    squared lateness of our messages, and as much as any other cable. Into a node of ours nobody
-    else sends: there no large message of the node may reach 60 % of what the median node's do, and
-    those must reach 80 % of the line rate. Without a message log no cable is called slow.
+    Fires when the root of a congestion tree carries measurably less of your traffic than it could
+    (as in TB003), and there is proof that its cable is slower than equivalent ones. Inside the
+    network three things must hold: the equivalent links carry as much of your traffic and are
+    congested at most a quarter as often; chance would produce such a difference on any link of the
+    run in at most one run of twenty; and one slow cable there explains at least 35 % of the squared
+    lateness of your messages, and as much as any other cable. Nobody else sends to one of your
+    nodes: there no large message of the node may reach 60 % of the rate of the median node's, and
+    the median must reach 80 % of the line rate. Without a message log no cable is called slow.
 
-    It also fires, without any congestion, when all large messages of one node, out and in, to at
-    least three partners, are slow: the fastest reaches under 60 % of what the median node's does,
-    while every other node reaches 80 % of that. With static routing the cable of that node must
-    explain the lateness of our messages, too.
+    The rule also fires, without any congestion, when all large messages of one node are slow, sent
+    and received, with at least three partners: the fastest reaches less than 60 % of the rate of
+    the median node's, while every other node reaches 80 % of it. With static routing the cable of
+    that node must also explain the lateness of your messages.
 
     ## Why it matters
-    A cable with errors, or one that came up with fewer lanes or at a lower speed, holds up everyone
-    who is routed over it, and looks to the application like bad luck. One such cable in a thousand
-    is enough to slow down a job that waits for its last message.
+    A cable with errors, or one that came up with fewer lanes or at a lower speed, delays all
+    traffic on it, and the application sees only random slowness. One such cable in a thousand is
+    enough to slow down a job that waits for its last message.
 
     ## Example
-    Of eight up-links of a leaf seven take 60 Gb/s each without a queue; the eighth takes 25 Gb/s
+    Seven of a leaf's eight up-links carry 60 Gb/s each without a queue; the eighth carries 25 Gb/s
     and nearly every packet meets congestion there.
 
     ## What to do
-    Give the list to the operators: look at speed, width and error counters of the cable
-    (`tailback collect` reads them), reseat or replace it, and until then keep its node out of the
+    Give the list to the operators: they should check speed, width and error counters of the cable
+    (`tailback collect` reads them) and reseat or replace it. Until then exclude its node from the
     allocation.
     """
     roots = evidence.roots.filter(pl.col("verdict") == "slow")
@@ -56,7 +56,7 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
             f"No large message to or from {name[node]} got more than "
             f"{percent(evidence.adapters.fastest[node])} of the line rate, though those of the "
             f"median node reach {percent(float(np.nanmedian(evidence.adapters.fastest)))}: its own "
-            f"cable serves less"
+            f"cable is slow"
         )
         where = f"the cable of {name[node]}"
     else:
@@ -64,26 +64,25 @@ def slow_link(evidence: RunAnalysis) -> Finding | None:
         most = min(float(roots["utilization_high"][0]), 1.0)
         dark = evidence.whole.fraction[link]
         why = (
-            "it leads into a node of ours, to which nobody else sends, and no large message of "
+            "it leads into one of your nodes, to which nobody else sends, and no large message of "
             "that node is fast, though other nodes' are"
             if t.to_node[link]
-            else "the links that could take its place carry as much of our traffic and are hardly "
-            f"congested, and this cable alone explains {percent(evidence.explained(link))} of the "
-            "squared lateness of our messages"
+            else "equivalent links carry as much of your traffic and are hardly congested, and "
+            f"this cable alone explains {percent(evidence.explained(link))} of the squared "
+            "lateness of your messages"
         )
         text = (
             f"{percent(share)} of the congested packets wait for {count} "
-            f"{'link' if count == 1 else 'links'} that take less than they should. The heaviest, "
-            f"{t.name[link]}, has a congested fraction of {percent(dark)} and takes at most "
-            f"{percent(most)} of its line rate from us; that is not the traffic of others, for "
-            f"{why}"
+            f"{'link' if count == 1 else 'links'} that run slower than they should. The heaviest, "
+            f"{t.name[link]}, has a congested fraction of {percent(dark)} but carries your traffic "
+            f"at {percent(most)} of its line rate at most. Other traffic is not the reason: {why}"
         )
         where = f"the cable {t.name[link]}"
     return evidence.finding(
         "TB007",
         "slow-link",
-        "Slow link: a link serves less than it should",
+        "Slow link: a link runs slower than it should",
         text + ".",
         roots,
-        f"Have {where} looked at: speed, width, error counters; keep off it until then.",
+        f"Ask the operators to check {where} (speed, width, error counters); avoid it until then.",
     )

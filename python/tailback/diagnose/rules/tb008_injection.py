@@ -1,4 +1,4 @@
-"""TB008: the adapters send at their own line rate, and nothing is in the way."""
+"""TB008: the adapters send at line rate, and the network does not hold them up."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ FEW_LINKS = 0.01
 
 @RULES.register("TB008")
 def injection(evidence: RunAnalysis) -> Finding | None:
-    """Injection limit: adapters send at their line rate all the time, and nothing is congested.
+    """Injection limit: adapters send at line rate all the time, and nothing is congested.
 
     ## What it does
-    Fires when the busiest adapter of ours needs at least half of the whole time to send its bytes
-    at line rate, and no link is significantly congested (as in TB004). It needs the message log.
+    Fires when your busiest adapter needs at least half of the run time to send its bytes at line
+    rate, and no link is significantly congested (as in TB004). It needs the message log.
 
     ## Why it matters
-    The time is that of the data itself. Neither another placement nor other routes or quieter
-    neighbours make an adapter faster.
+    The run takes as long as its data needs at line rate. Another placement, other routes or quieter
+    neighbours do not make an adapter faster.
 
     ## Example
     Every rank sends 1 MiB to its neighbour in a ring: 84 µs at 100 Gb/s, and the exchange takes
-    86 µs. Nothing waits in any switch.
+    86 µs. No packet waits in a switch.
 
     ## What to do
-    Send less (smaller halos, lower precision, compression), keep more of it within the node, hide
-    it behind computation, or use more adapters or nodes.
+    Send less (smaller halos, lower precision, compression), keep more traffic within the node,
+    overlap it with computation, or use more adapters or nodes.
     """
     if evidence.wire_share < LINE_BOUND or not evidence.received or not is_quiet(evidence):
         return None
@@ -47,18 +47,18 @@ def injection(evidence: RunAnalysis) -> Finding | None:
     return evidence.finding(
         "TB008",
         "injection",
-        "Injection limit: adapters send at their own line rate",
-        f"The adapter {name} needs {percent(evidence.wire_share)} of the time to send what it "
-        f"sends at its {rate:g} Gb/s, and {met_congestion(evidence)}: nothing is in the way.",
+        "Injection limit: adapters send at line rate",
+        f"Adapter {name} needs {percent(evidence.wire_share)} of the time to send its data at "
+        f"{rate:g} Gb/s, and {met_congestion(evidence)}: the network does not hold it up.",
         evidence.roots.clear(),
-        "Send less, keep more of it within the node, or hide it behind computation.",
+        "Send less, keep more traffic within the node, or overlap it with computation.",
     )
 
 
 def met_congestion(evidence: RunAnalysis) -> str:
     """The share of packet-hops that met congestion; where it is estimated, how much it may be."""
     overall = evidence.overall
-    text = f"{percent(overall.value, 1)} of the packet-hops met congestion"
+    text = f"{percent(overall.value, 1)} of packet-hops met congestion"
     if overall.high == overall.value:
         return text
     return f"{text} (at most {percent(overall.high, 1)} with 95 % confidence)"

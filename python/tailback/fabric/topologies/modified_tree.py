@@ -14,7 +14,7 @@ from tailback.units import LinkGbps, TimePs
 
 @TOPOLOGIES.register("modified-k-ary-n-tree")
 class ModifiedKaryNTree(Topology):
-    """k-ary n-tree whose switches of one ideal fat-tree node stand in a line (document 004)."""
+    """k-ary n-tree whose switches of one ideal node form a chain (Birk and Zdornov, 2009)."""
 
     k: int = Field(ge=2, le=LARGEST, description="links down and up of a switch")
     n: int = Field(ge=1, le=16, description="levels of switches")

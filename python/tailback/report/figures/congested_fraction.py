@@ -1,4 +1,4 @@
-"""The congested-fraction plot (000 §3.4), both directions of every cable in one drawing."""
+"""The congested-fraction plot (Taffet, 2019, section 3.4), with both directions of every cable."""
 
 from __future__ import annotations
 
