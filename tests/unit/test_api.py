@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import tailback as tb
 from tailback.cli import run as cli
 from tailback.report import FIGURES
 
+ROOT = Path(__file__).resolve().parents[2]
 TOML = """
 name = "tiny <b>"
 [fabric.fat_tree]
@@ -65,6 +67,17 @@ def test_help_is_a_page_that_shows_each_function() -> None:
         assert f"tb.{name}(" in (tb.__doc__ or "")
         assert f"\n    {name}(" in page
         assert "Example:" in (getattr(tb, name).__doc__ or ""), name
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert len(blocks) >= 2 and (tmp_path / "diagnosis" / "report.html").is_file()
 
 
 @pytest.mark.parametrize("name", ["simulate", "diagnose", "counters"])
