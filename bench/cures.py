@@ -20,7 +20,7 @@ from statistics import median
 from _pages import put
 from diagnosis_suite import LABELS, Case, make
 
-from tailback.cli.candidates import DEFAULT_METHODS, make_candidates
+from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.diagnose import diagnose_cause
 from tailback.diagnose.model import Candidate, Remedy
 from tailback.remedy import RemedyContext, find_remedy

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from test_placement_fabrics import fabric_of, pairs
 
+from tailback.api.candidates import COMPACT, DEFAULT_METHODS, make_candidates
+from tailback.api.rankfiles import rank_files
 from tailback.cli import run as tailback
-from tailback.cli.candidates import COMPACT, DEFAULT_METHODS, make_candidates
-from tailback.cli.rankfiles import rank_files
 from tailback.diagnose.adapter_load import adapter_load
 from tailback.errors import PlacementError
 from tailback.evaluate import Change

@@ -227,7 +227,7 @@ def test_place_judges_hosts_that_no_rank_file_can_name(
     assert found["placements"] and found["commands"] == {}
     assert "no rank file: host 'some host" in captured.err
     # Where the files are wanted, that is known before anything is simulated.
-    monkeypatch.setattr("tailback.cli.place.make_evaluate", lambda *_: pytest.fail("simulated"))
+    monkeypatch.setattr("tailback.api.place.make_evaluate", lambda *_: pytest.fail("simulated"))
     refused(capsys, [*words, "--simulate", "--out", tmp_path / "ranks"], "some host")
 
 

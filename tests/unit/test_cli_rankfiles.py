@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_cli import DEMO
 
+from tailback.api.rankfiles import from_here
 from tailback.cli import run as tailback
-from tailback.cli.rankfiles import from_here
 
 
 def test_commands_of_place_can_be_typed_where_one_is(

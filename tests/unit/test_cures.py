@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from test_diagnose_runs import endpoint_run, other_run, placement_run
 
+from tailback.api.candidates import KEEP_OFF, make_candidates
 from tailback.cli import run as tailback
-from tailback.cli.candidates import KEEP_OFF, make_candidates
 from tailback.diagnose import diagnose_cause
 from tailback.diagnose.model import Candidate
 from tailback.diagnose.run_analysis import RunAnalysis

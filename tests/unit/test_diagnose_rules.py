@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def test_one_sender_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found is not None
         return replace(found, senders=1, sender_ranks=1)
 
-    monkeypatch.setattr("tailback.diagnose.rules.tb001_endpoint.fan_in", alone)
+    monkeypatch.setattr(import_module("tailback.diagnose.rules.tb001_endpoint"), "fan_in", alone)
     finding = RULES["TB001"](RunAnalysis(endpoint_run()))
     assert finding is not None and ". 1 rank on 1 node sends to it" in finding.explanation
 

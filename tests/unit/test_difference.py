@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from test_cli import simulated
 
 from report_data import make_run
+from tailback.api.compare import compare_runs
 from tailback.cli import run as tailback
-from tailback.cli.compare import compare_runs
 from tailback.report import (
     FigureData,
     attribute,

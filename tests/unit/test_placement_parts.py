@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_placement_fabrics import fabric_of, pairs, regular, stencil
 
-from tailback.cli.rankfiles import rank_files
+from tailback.api.rankfiles import rank_files
 from tailback.errors import FabricError, PlacementError
 from tailback.placement import (
     assign_slots,

@@ -30,7 +30,7 @@ FAR = str(10**20)
         ("[engine]", 'switch_delay = "1e400 s"', "[engine] switch_delay"),
         ("[engine]", 'local_rate = "1e400 Gb/s"', "[engine] local_rate"),
         ("[fabric.fat_tree]", f"hosts_per_leaf = {FAR}", "[fabric.fat_tree]"),
-        ("[fabric.fat_tree]", "aggregation = 2147483648", "and there is"),
+        ("[fabric.fat_tree]", "aggregation = 2147483648", "limit is 65,535"),
         ("[fabric.fat_tree]", f"pods = {FAR}\ncores = 1", "[fabric.fat_tree]"),
         ("[fabric.fat_tree]", 'host_delay = "1e30 s"', "host_delay"),
         ("[[job]]", "compute_scale = nan", "[job] compute_scale"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailback.cli.candidates import DEFAULT_METHODS, make_candidates
+from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy.screening import NOT_SIMULATED, screen

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
+from tailback.api.counters import counters as analyse_counters
 from tailback.cli.counters_screen import screen
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.result import show
-from tailback.counters.analysis import places as port_places
-from tailback.counters.analysis import study, verdict
-from tailback.counters.analysis.cluster import Cluster
-from tailback.counters.analysis.limits import limits
-from tailback.counters.analysis.passes import LOCAL_ENGINE, Engine
-from tailback.counters.analysis.places import PortInventory
-from tailback.counters.analysis.sources import Source, load
-from tailback.counters.analysis.study import Study
-from tailback.counters.analysis.survey import AnalysisOptions, analyse
-from tailback.counters.analysis.verdict import Verdict
+from tailback.counters.analysis import study
 from tailback.counters.readers import READERS
 from tailback.run import check_writable
 from tailback.units import parse_time_ps
@@ -120,22 +111,18 @@ def counters(
     if out is not None:
         check_writable(out, force=force, sources=files)
     _refuse_idle(click.get_current_context(), out, fabric)
-    chosen = AnalysisOptions(tick_ns=tick, threshold=threshold / 100, io=io)
-    source = load(files, reader, every_ns=None if every is None else round(every))
-    places = _places(source, fabric, subsystems)
-    with ExitStack() as stack:
-        engine: Engine = LOCAL_ENGINE
-        if cluster is not None:
-            engine = stack.enter_context(Cluster(cluster))
-        found, judged = analyse(source, places, chosen, engine)
+    found = analyse_counters(
+        files, reader=reader, fabric=fabric, subsystems=subsystems, tick_ns=tick,
+        every_ns=None if every is None else round(every), threshold=threshold / 100, io=io,
+        cluster=cluster,
+    )  # fmt: skip
     if out is not None:
-        _write(found, judged, out, figures, force, csv)
-    code = UNDETERMINED if judged.kind == "unknown" else 0
+        found.write(out, force=force, figures=figures, csv=csv)
+    code = UNDETERMINED if found.verdict.kind == "unknown" else 0
     if form == "json":
-        facts = {**verdict.facts(judged), **limits(judged)}
-        extra = {"sources": source.kinds, "study": study.summary_json(found)}
-        return show(json.dumps({**facts, **extra}, indent=2), code)
-    return show("\n".join(screen(judged, places, source.kinds, out)), code)
+        extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
+        return show(json.dumps({**found.facts, **extra}, indent=2), code)
+    return show("\n".join(screen(found.verdict, found.places, found.source.kinds, out)), code)
 
 
 def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:
@@ -146,19 +133,3 @@ def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) 
         if given and value is None:
             option = {"subsystems": "subsystem"}.get(name, name)
             raise click.UsageError(f"--{option} has no effect without {other}: add it", context)
-
-
-def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> PortInventory:
-    """The ports: of the fabric that is given, or of the one that the source brings along."""
-    if fabric is not None:
-        return port_places.from_discovery(fabric, subsystems)
-    if source.run is not None:
-        return port_places.from_run(source.run)
-    if source.classes is not None:
-        return PortInventory(classes=source.classes)
-    return PortInventory()
-
-
-def _write(found: Study, judged: Verdict, out: Path, form: str, force: bool, csv: bool) -> None:
-    facts = {**verdict.facts(judged), **limits(judged)}
-    study.write(found, out, form=form, force=force, csv=csv, more={"counters": facts})

@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.api.source import read_base_run as read_run
 from tailback.cli.option_types import FiniteRange
-from tailback.cli.runs import default_output, read_run
+from tailback.cli.runs import default_output
 from tailback.counters.analysis.classes import attach, classify
 from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
 from tailback.counters.analysis.evolution_run import (

@@ -10,7 +10,9 @@ from typing import IO
 import click
 import polars as pl
 
-from tailback.cli.runs import read_run, read_samples, require_packets
+from tailback.api.runs import require_packets
+from tailback.api.source import read_base_run as read_run
+from tailback.cli.runs import read_samples
 from tailback.cli.text import align_columns, shorten_middle
 from tailback.errors import FabricError, RunError, TailbackError
 from tailback.report import attribute, to_table

@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
-from tailback.cli.candidates import check_names, make_candidates, worth_trying
+from tailback.api.candidates import check_names
+from tailback.api.place import place as make_placements
+from tailback.api.rankfiles import from_here
 from tailback.cli.progress import meter
-from tailback.cli.rankfiles import from_here, rank_files
-from tailback.cli.source import allow_hosts_option, error_context, scenario_from, source_options
+from tailback.cli.source import allow_hosts_option, source_options
 from tailback.cli.text import align_columns, printable, wrap
-from tailback.errors import PlacementError
-from tailback.evaluate import Change
-from tailback.placement import RankFile, edge_cut, left_out, path_length
-from tailback.run import AtomicDirectory, check_writable
-from tailback.simulate import PreparedScenario, make_evaluate, prepare
+from tailback.placement import RankFile
+from tailback.run import check_writable
 from tailback.units import format_time, percent
 
 
@@ -56,86 +52,43 @@ def place(
     tailback place TRACE --fabric FABRIC --method tile --out ranks
     """
     check_names("--method", methods)
+    path = source.pop("source")
     if out is not None:
-        check_writable(out, force=force, sources=[source["source"]])
+        check_writable(out, force=force, sources=[path])
     with meter(quiet) as progress:
-        scenario = scenario_from(**source)
-        with error_context(**source, allow_hosts=allow_hosts):
-            prepared = prepare(scenario, allow_hosts)
-        names = methods or worth_trying(prepared)
-        made, errors = make_candidates(prepared, names, None, progress.step)
-        if methods and errors:
-            name, error = errors[0]
-            error.place = ": ".join(filter(None, (f"--method {name}", error.place)))
-            raise error.located(source["source"])
-        if out is not None:
-            for node in made.values():
-                rank_files(prepared, node)  # what cannot be written is refused before it is judged
-        rows = []
-        evaluate = make_evaluate(prepared, progress.watch)
-        for number, (name, node) in enumerate(made.items()):
-            progress.step(f"judging {name}", number / len(made))
-            elapsed = evaluate(Change(placement=node)).elapsed_ps if simulated else None
-            rows.append({"placement": name, **_judge(prepared, node), "elapsed_ps": elapsed})
-    if not rows:
-        raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
-    rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))
-    best = rows[0]["placement"]
-    files, unsaid = _files(prepared, made[best])
+        placed = make_placements(
+            path, methods=methods, simulate=simulated, allow_hosts=allow_hosts,
+            require_rank_files=out is not None, progress=progress.step, watch=progress.watch,
+            **source,
+        )  # fmt: skip
+    if placed.refused:
+        click.echo(f"  no rank file: {printable(placed.refused)}", err=True)
     if out is not None:
-        with AtomicDirectory(out, force=force) as folder:
-            for file in files:
-                (folder / file.file).write_text(file.text, encoding="utf-8")
-            judged = json.dumps(rows, indent=2) + "\n"
-            (folder / "placement.json").write_text(judged, encoding="utf-8")
+        placed.write(out, force=force)
     if form == "json":
-        commands = {file.writer: _command(file, out) for file in files}
+        commands = {file.writer: _command(file, out) for file in placed.rank_files}
         facts = {
-            "best": best, "placements": rows, "commands": commands, "no_rank_file": unsaid,
-            "notes": prepared.notes,
+            "best": placed.best, "placements": placed.rows, "commands": commands,
+            "no_rank_file": placed.no_rank_file, "notes": placed.notes,
         }  # fmt: skip
         click.echo(json.dumps(facts, indent=2))
         return
-    click.echo("\n".join(_lines(rows)))
-    if omitted := left_out(prepared.observed.section.hosts, prepared.fabric):
-        click.echo("\n".join(wrap(f"note: {omitted}")))
-    for name, error in errors:
-        click.echo(f"  {name} left out: {error.message}", err=True)
+    click.echo("\n".join(_lines(placed.rows)))
+    if placed.omitted:
+        click.echo("\n".join(wrap(f"note: {placed.omitted}")))
+    for name, why in placed.left_out.items():
+        click.echo(f"  {name} left out: {why}", err=True)
     if out is not None:
-        click.echo(f"\nBEST  {best}; rank files in {printable(str(out))}:")
-        table = [(file.file, printable(_command(file, out))) for file in files]
+        click.echo(f"\nBEST  {placed.best}; rank files in {printable(str(out))}:")
+        table = [(file.file, printable(_command(file, out))) for file in placed.rank_files]
         click.echo("\n".join(align_columns(("file", "use it with"), table)))
-        for name, why in unsaid.items():
+        for name, why in placed.no_rank_file.items():
             click.echo("\n".join(wrap(f"no file for {name}: {why}")))
 
 
 def _command(file: RankFile, out: Path | None) -> str:
     """How a rank file is used: from here, where it has been written."""
     return file.command if out is None else from_here(file.command, file.file, out)
-
-
-def _files(
-    prepared: PreparedScenario, node: NDArray[np.uint32]
-) -> tuple[list[RankFile], dict[str, str]]:
-    """Rank files of a placement, and why others cannot be.
-
-    None, and a word on stderr, where no launcher takes its hosts.
-    """
-    try:
-        return rank_files(prepared, node)
-    except PlacementError as error:
-        click.echo(f"  no rank file: {printable(error.message)}", err=True)
-        return [], {}
-
-
-def _judge(prepared: PreparedScenario, node: NDArray[np.uint32]) -> dict[str, Any]:
-    """By packets: a sum of eight bytes loads the network less than a face of megabytes."""
-    fabric, program = prepared.fabric, prepared.observed.program
-    packet = prepared.scenario.engine.packet
-    return {
-        "path_length": path_length(fabric, program, node, "packets", packet),
-        "edge_cut": edge_cut(fabric, program, node, "leaf", "packets", packet),
-    }
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tailback.api.rankfiles import from_here
 from tailback.cli.measured_screen import measured_lines
-from tailback.cli.rankfiles import from_here
 from tailback.cli.text import (
     WIDTH,
     align_columns,

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from tailback.api.runs import require_packets
 from tailback.atomic_exchange import recover
-from tailback.cli.runs import default_output, read_samples, require_packets, with_samples
+from tailback.cli.runs import default_output, read_samples, with_samples
 from tailback.diagnose import Diagnosis
 from tailback.diagnose import diagnose as find_causes
 from tailback.errors import RunError

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import click
 
+from tailback.api.runs import congestion_of, model_description, model_of
+from tailback.api.simulate import simulate as run_scenario
 from tailback.cli.progress import meter
-from tailback.cli.runs import congestion_of, model_description, model_of
-from tailback.cli.source import error_context, scenario_from, source_options
+from tailback.cli.source import source_options
 from tailback.cli.text import align_columns, printable, wrap
-from tailback.errors import ScenarioError
 from tailback.fluid import Choice, Rates
 from tailback.run import Run, check_writable
-from tailback.simulate import FluidOptions, prepare, simulate_fluid
-from tailback.simulate import simulate as run_scenario
 from tailback.units import format_time, percent
 
 
@@ -54,17 +52,15 @@ def simulate(
     tailback simulate examples/stencil2d/stencil2d.toml --out run
     tailback simulate examples/stencil2d/stencil2d.toml --model fluid
     """
-    options = _fluid_options(model, rates, paths)
+    path = source.pop("source")
     if out is not None:
-        check_writable(out, force=force, sources=[source["source"]])
-    scenario = scenario_from(**source)
-    with error_context(**source), meter(quiet) as progress:
-        prepared = prepare(scenario)
-        progress.step("simulating", 0.0)
-        if options is None:
-            run = run_scenario(prepared, progress.watch, partial=True)
-        else:
-            run = simulate_fluid(prepared, options)
+        check_writable(out, force=force, sources=[path])
+    with meter(quiet) as progress:
+        run = run_scenario(
+            path, model=cast(Literal["packet", "fluid"], model), rates=cast(Rates | None, rates),
+            paths=cast(Choice | None, paths), partial=True, progress=progress.step,
+            watch=progress.watch, **source,
+        )  # fmt: skip
     if out is not None:
         run.write(out, force=force)
     facts = run_facts(run)
@@ -77,23 +73,8 @@ def simulate(
         click.echo(f"\nBROKEN OFF at {format_time(run.summary['end_ps'])}: {kept}", err=True)
         raise SystemExit(130)
     if form == "text" and out is not None:
-        command = "report" if options is None else "diagnose"
+        command = "report" if model == "packet" else "diagnose"
         click.echo(f"\nNEXT  tailback {command} {printable(shlex.quote(str(out)))}")
-
-
-def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOptions | None:
-    """Options of the fluid model, None for the packet engine."""
-    if model == "fluid":
-        return FluidOptions(cast(Rates, rates or "max-min"), cast(Choice | None, paths))
-    for option, value, key in (
-        ("--rates", rates, "[engine.pacing] rates"), ("--paths", paths, "[engine] routing"),
-    ):  # fmt: skip
-        if value is not None:
-            raise ScenarioError(
-                f"{option} {value} means nothing to the packet engine",
-                remedy=f"add --model fluid, or set {key} in the scenario",
-            )
-    return None
 
 
 def run_facts(run: Run) -> dict[str, Any]:

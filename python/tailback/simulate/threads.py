@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from tailback.errors import ScenarioError
 
 THREADS_VARIABLE = "TAILBACK_THREADS"
 """Environment variable that sets the number of threads."""
 
-_chosen: int | None = None
+_chosen: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 def use_threads(count: int | None) -> None:
     """Use ``count`` threads from now on; ``None`` leaves it to the environment and the machine."""
-    global _chosen
-    _chosen = count
+    _chosen.set(count)
+
+
+@contextmanager
+def engine_threads(count: int | None) -> Iterator[None]:
+    """Use ``count`` threads within a ``with`` block; ``None`` changes nothing.
+
+    Raises:
+        ScenarioError: ``count`` is below 1.
+    """
+    if count is None:
+        yield
+        return
+    if count < 1:
+        raise ScenarioError(f"threads = {count} is less than 1", remedy="give 1 or more")
+    before = _chosen.set(count)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
 
 
 def threads() -> int:
@@ -27,8 +48,9 @@ def threads() -> int:
     Raises:
         ScenarioError: The variable is not a positive whole number.
     """
-    if _chosen is not None:
-        return _chosen
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
     text = os.environ.get(THREADS_VARIABLE)
     if text is None:
         return _idle_cores()

@@ -161,6 +161,11 @@ def sweep(
     Raises:
         TailbackError: A key or value is not valid, or the folder holds something else. Runs that
             fail for a reason of their own are listed in :attr:`Sweep.failures`.
+
+    Example:
+        >>> study = tb.sweep("demo.toml", over={"job.placement": ["block", "rcm"]}, out="study")
+        >>> study.frame.select("job.placement", "elapsed_ps")
+        >>> study.plot("job.placement")
     """
     study = plan_sweep(scenario, over, out, tables=tables, model=model)
     return continue_sweep(study.path, workers=workers, dask=dask, progress=progress)

@@ -1,0 +1,254 @@
+"""Two runs side by side, as ``tb.compare`` and ``tailback compare`` do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tailback.api.run import table_html
+from tailback.api.runs import (
+    congestion_of,
+    model_description,
+    model_of,
+    require_packets,
+    with_samples,
+)
+from tailback.api.source import read_base_run
+from tailback.report import (
+    FigureData,
+    attribute,
+    call_site_changes,
+    change_table,
+    export_figures,
+    same_fabric,
+    write_comparison,
+)
+from tailback.report.difference import phases_of
+from tailback.run import AtomicDirectory, Run
+from tailback.telemetry.estimate import Selection, link_estimates, select
+from tailback.units import format_time, percent
+
+NAMES = ("before", "after")
+"""What the two runs are called, as on the command line."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What differs between two runs.
+
+    Attributes:
+        before: The first run.
+        after: The second run.
+        facts: The differences as plain values, as ``tailback compare --format json`` prints them.
+    """
+
+    before: Run
+    after: Run
+    facts: dict[str, Any]
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Table ``changes`` (docs/tables.md): every link of both runs. One fabric only."""
+        return change_table(FigureData(self.before), FigureData(self.after))
+
+    @property
+    def links(self) -> pl.DataFrame:
+        """Links that changed most: ``link, name``, congested fraction ``before`` and ``after``."""
+        schema = {"link": pl.UInt32, "name": pl.String, "before": pl.Float64, "after": pl.Float64}
+        rows = [
+            (row["link"], row["name"], *row["congested_fraction"]) for row in self.facts["links"]
+        ]
+        return pl.DataFrame(rows, schema, orient="row")
+
+    def to_pandas(self) -> Any:
+        """:attr:`frame` as a pandas data frame; needs pandas and pyarrow."""
+        return self.frame.to_pandas()
+
+    def write(
+        self, folder: str | Path, *, force: bool = False, figures: Sequence[str] = ()
+    ) -> Path:
+        """Write ``compare.html``, ``compare.json`` and ``changes.parquet``.
+
+        Args:
+            folder: A new folder; it appears whole or not at all.
+            force: Replace that folder if Tailback wrote it.
+            figures: Formats (``svg``, ``pdf``, ``png``) in which to write every figure too.
+
+        Raises:
+            RunError: The folder exists (without ``force``), or a run is of the fluid model.
+        """
+        for run, name in zip((self.before, self.after), NAMES, strict=True):
+            require_packets(run, Path(name), "draw")
+        with AtomicDirectory(folder, force=force) as part:
+            _write(part, self.before, self.after, self.facts, tuple(figures))
+        return Path(folder)
+
+    def _repr_html_(self) -> str:
+        rows = {
+            name: f"{one} → {other}  {change}"
+            for name, one, other, change in summary_rows(self.facts)
+        }
+        return table_html(" and ".join(self.facts["names"]), rows)
+
+
+def compare(before: Run | str | Path, after: Run | str | Path) -> Comparison:
+    """Compare two runs: time, path length, congestion by tier, links and lines that changed.
+
+    Args:
+        before: A run, or the folder of a run or diagnosis.
+        after: Another one. Links and lines are compared where both are of one fabric.
+
+    Raises:
+        RunError: A folder holds no run, or a damaged one.
+
+    Example:
+        >>> changed = tb.compare("diagnosis/run", "diagnosis/after")
+        >>> changed.facts["elapsed_ps"], changed.links
+        >>> changed.write("changes")
+    """
+    one, other = (
+        with_samples(run if isinstance(run, Run) else read_base_run(run)) for run in (before, after)
+    )
+    return Comparison(one, other, compare_runs(one, other))
+
+
+def _write(
+    folder: Path, before: Run, after: Run, facts: dict[str, Any], figures: tuple[str, ...]
+) -> None:
+    """The page, the facts and the table of a comparison."""
+    rows = [
+        (name.capitalize(), one, other, change) for name, one, other, change in summary_rows(facts)
+    ]
+    write_comparison(folder / "compare.html", before, after, rows, names=NAMES)
+    (folder / "compare.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    change_table(FigureData(before), FigureData(after)).write_parquet(folder / "changes.parquet")
+    if figures:
+        export_figures(before, None, folder / "figures", figures, after=after, names=NAMES)
+
+
+def compare_runs(before: Run, after: Run) -> dict[str, Any]:
+    """What differs between two runs.
+
+    Returns:
+        ``models``, ``elapsed_ps``, ``average_path_length`` and ``congested_hop_fraction`` as
+        ``[before, after]``, congestion null where a model knows none; ``tiers``: congested fraction
+        by tier and direction; ``phases``: by phase; ``links``: those whose congested fraction
+        changed most; ``lines``: stall by line of the program, in ``line_unit``. All of these only
+        where both models know them, links and lines only when both runs are of one fabric and
+        have samples. A fraction is null where a run has no samples of the tier, phase or link.
+    """
+    facts: dict[str, Any] = {
+        "names": [before.scenario.name, after.scenario.name],
+        "models": [model_of(run) for run in (before, after)],
+        "described": [model_description(run) for run in (before, after)],
+        "elapsed_ps": [before.elapsed_ps, after.elapsed_ps],
+        "average_path_length": [run.summary["average_path_length"] for run in (before, after)],
+        "congested_hop_fraction": [congestion_of(run) for run in (before, after)],
+        "tiers": [],
+        "phases": [],
+        "links": [],
+        "lines": [],
+        "line_unit": None,
+    }
+    if "fluid" in facts["models"]:
+        return facts
+    facts["tiers"] = _tiers(before, after)
+    both = FigureData(before), FigureData(after)
+    facts["phases"] = _phases(*both)
+    if same_fabric(*both) and all(evidence.measured for evidence in both):
+        facts["links"] = _links(before, after)
+        facts |= _hot_lines(before, after)
+    return facts
+
+
+def _phases(before: FigureData, after: FigureData) -> list[dict[str, Any]]:
+    """Congested fraction of all packets' hops by phase, those of the first run first."""
+    out = []
+    for phase in phases_of(before, after):
+        loads = [evidence.load(phase) for evidence in (before, after)]
+        met = [
+            float(load.congested_weight.sum() / load.weight.sum()) if load.weight.any() else None
+            for load in loads
+        ]
+        out.append({"phase": phase, "congested_fraction": met})
+    return out
+
+
+def _hot_lines(before: Run, after: Run, most: int = 10) -> dict[str, Any]:
+    found = [attribute(run) for run in (before, after)]
+    rows = [
+        {"line": line.line, "phase": line.phase, "stall": [line.before, line.after]}
+        for line in call_site_changes(*found)[:most]
+    ]
+    return {"lines": rows, "line_unit": found[0].unit if rows else None}
+
+
+def _estimates(run: Run) -> pl.DataFrame:
+    """Table ``links`` with what was sampled there, null where nothing was."""
+    found = link_estimates(select(run.tables, Selection()))
+    return run.tables["links"].join(found, on="link", how="left")
+
+
+def _tiers(before: Run, after: Run) -> list[dict[str, Any]]:
+    """Congested fraction by tier and direction, of those that either run was sampled on."""
+    frames = [
+        _estimates(run)
+        .filter(pl.col("packets") > 0)
+        .group_by("tier", "direction")
+        .agg((pl.col("congested").sum() / pl.col("packets").sum()).clip(upper_bound=1.0))
+        for run in (before, after)
+    ]
+    joined = frames[0].join(frames[1], on=["tier", "direction"], how="full", suffix="_after",
+                            coalesce=True)  # fmt: skip
+    return [
+        {"tier": tier, "direction": direction, "congested_fraction": both}
+        for tier, direction, *both in joined.sort("tier", "direction").iter_rows()
+    ]
+
+
+def _links(before: Run, after: Run, most: int = 10) -> list[dict[str, Any]]:
+    """Links whose congested fraction changed most; one without samples counts as 0, as in --out."""
+    columns_kept = ["link", "src_name", "src_port", "dst_name", "fraction"]
+    joined = (
+        _estimates(before)
+        .select(columns_kept)
+        .join(_estimates(after).select("link", after="fraction"), on="link")
+    )
+    joined = joined.with_columns(
+        change=pl.col("after").fill_null(0.0) - pl.col("fraction").fill_null(0.0)
+    )
+    joined = joined.filter(pl.col("change").abs() > 0)
+    joined = joined.sort(pl.col("change").abs(), "link", descending=[True, False]).head(most)
+    return [
+        {
+            "link": row["link"],
+            "name": f"{row['src_name']}[{row['src_port']}] → {row['dst_name']}",
+            "congested_fraction": [row["fraction"], row["after"]],
+        }
+        for row in joined.iter_rows(named=True)
+    ]
+
+
+def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Name, before, after and change of what describes a run as a whole."""
+    (t0, t1), (l0, l1) = facts["elapsed_ps"], facts["average_path_length"]
+    change = percent(t1 / t0 - 1, 1, "+") if t0 else ""
+    rows = [
+        ("elapsed", format_time(t0), format_time(t1), change),
+        ("path length", f"{l0:.3f}", f"{l1:.3f}", f"{l1 - l0:+.3f}"),
+    ]
+    c0, c1 = facts["congested_hop_fraction"]
+    if c0 is None or c1 is None:
+        known = ["not known" if c is None else percent(c, 2) for c in (c0, c1)]
+        rows.append(("congested hops", known[0], known[1], ""))
+    else:
+        rows.append(
+            ("congested hops", percent(c0, 2), percent(c1, 2),
+             f"{100 * (c1 - c0):+.2f} points")
+        )  # fmt: skip
+    return rows

@@ -1,0 +1,136 @@
+"""What port counters alone can say, as ``tb.counters`` and ``tailback counters`` do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tailback.counters.analysis import places as port_places
+from tailback.counters.analysis import study, verdict
+from tailback.counters.analysis.cluster import Cluster
+from tailback.counters.analysis.limits import limits
+from tailback.counters.analysis.passes import LOCAL_ENGINE, Engine
+from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis.sources import Source, load
+from tailback.counters.analysis.study import Study
+from tailback.counters.analysis.survey import AnalysisOptions, analyse
+from tailback.counters.analysis.verdict import Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class CountersResult:
+    """What port counters say.
+
+    Attributes:
+        verdict: Whether ports stalled, which, for how long: ``kind``, ``ports``, ``groups`` …
+        study: Tables and figures of the studies.
+        source: What the counters were read from.
+        places: The ports they are of.
+    """
+
+    verdict: Verdict
+    study: Study
+    source: Source
+    places: PortInventory
+
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Tables of the studies by name (docs/counters.md)."""
+        return self.study.tables
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row a port, worst first."""
+        return self.verdict.ports
+
+    def to_pandas(self) -> Any:
+        """:attr:`frame` as a pandas data frame; needs pandas and pyarrow."""
+        return self.frame.to_pandas()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The verdict and its limits as plain values."""
+        return {**verdict.facts(self.verdict), **limits(self.verdict)}
+
+    def write(
+        self, folder: str | Path, *, force: bool = False, figures: str = "svg", csv: bool = False
+    ) -> Path:
+        """Write every table as Parquet, every figure and ``counters.json``.
+
+        Args:
+            folder: A new folder; it appears whole or not at all.
+            force: Replace that folder if Tailback wrote it.
+            figures: Format of the figures: ``svg``, ``pdf`` or ``png``.
+            csv: Write every table as CSV too.
+
+        Raises:
+            RunError: The folder exists (without ``force``) or cannot be written.
+        """
+        more = {"counters": self.facts}
+        study.write(self.study, Path(folder), form=figures, force=force, csv=csv, more=more)
+        return Path(folder)
+
+    def _repr_html_(self) -> str:
+        return self.frame._repr_html_()
+
+
+def counters(
+    files: Sequence[str | Path] | str | Path,
+    *,
+    reader: str | None = None,
+    fabric: str | Path | None = None,
+    subsystems: Mapping[str, str] | None = None,
+    tick_ns: float | None = None,
+    every_ns: int | None = None,
+    threshold: float = 0.01,
+    io: str | None = None,
+    cluster: str | None = None,
+) -> CountersResult:
+    """Say what port counters alone can say.
+
+    Args:
+        files: What ``perfquery`` or ``ibqueryerrors --data`` printed (one file an instant), a sysfs
+            tree, an LDMS CSV, the folder of a collection, run or diagnosis, or a Parquet archive.
+        reader: Format of the files (``tailback list counter-reader``); found out when absent.
+        fabric: Output of ``ibnetdiscover``: names, speeds, tiers and directions of the ports.
+        subsystems: Classes of switches: name → regular expression on switch or host names.
+        tick_ns: Length of a tick of PortXmitWait, nanoseconds.
+        every_ns: Time between files that tell no time, nanoseconds.
+        threshold: Share of its time from which a port counts as stalling, 0–1.
+        io: Regular expression of the names of I/O routers of a torus, to compare.
+        cluster: Address of a Dask scheduler to work on an archive.
+
+    Raises:
+        TailbackError: A file cannot be read, or says what cannot be.
+
+    Example:
+        >>> found = tb.counters(["12h00.txt", "12h10.txt"], fabric="fabric.txt")
+        >>> found.verdict.kind, found.frame.head()
+        >>> found.write("stalls")
+    """
+    paths = [files] if isinstance(files, (str, Path)) else files
+    source = load([Path(path) for path in paths], reader, every_ns=every_ns)
+    places = _places(source, None if fabric is None else Path(fabric), dict(subsystems or {}))
+    with ExitStack() as stack:
+        engine: Engine = LOCAL_ENGINE
+        if cluster is not None:
+            engine = stack.enter_context(Cluster(cluster))
+        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io)
+        found, judged = analyse(source, places, options, engine)
+    return CountersResult(judged, found, source, places)
+
+
+def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> PortInventory:
+    """The ports: of the fabric that is given, or of the one that the source brings along."""
+    if fabric is not None:
+        return port_places.from_discovery(fabric, subsystems)
+    if source.run is not None:
+        return port_places.from_run(source.run)
+    if source.classes is not None:
+        return PortInventory(classes=source.classes)
+    return PortInventory()

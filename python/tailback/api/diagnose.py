@@ -1,0 +1,284 @@
+"""From a trace or scenario to a diagnosis, as ``tb.diagnose`` and ``tailback diagnose`` do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from tailback import run as base
+from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
+from tailback.api.measured_run import another_run, measured_run
+from tailback.api.rankfiles import rank_files
+from tailback.api.run import Run, table_html
+from tailback.api.source import ScenarioOptions, Source, SourceLike
+from tailback.api.sweep.workers import Progress
+from tailback.diagnose import Diagnosis, diagnose_cause
+from tailback.diagnose.measured_times import with_measured
+from tailback.diagnose.model import Candidate, Remedy
+from tailback.errors import PlacementError
+from tailback.evidence import MeasuredRun
+from tailback.placement import RankFile
+from tailback.remedy import REMEDIES, RemedyContext, find_remedy
+from tailback.remedy.screening import Screening, screen
+from tailback.remedy.search import TOGETHER
+from tailback.report import (
+    Attribution,
+    attribute,
+    export_figures,
+    to_json,
+    to_table,
+    write_report,
+)
+from tailback.run import AtomicDirectory
+from tailback.simulate import (
+    FluidOptions,
+    PreparedScenario,
+    Watch,
+    make_evaluate,
+    make_fluid_evaluate,
+    other_rules,
+    prepare,
+)
+from tailback.simulate import simulate as run_scenario
+from tailback.simulate.decode import decode_samples
+from tailback.simulate.threads import engine_threads
+from tailback.units import format_time, percent
+
+if TYPE_CHECKING:
+    from tailback.api.plots import Plots
+
+
+@dataclass(frozen=True, eq=False)
+class DiagnosisResult:
+    """A diagnosis with everything it rests on.
+
+    Attributes of the diagnosis can be read from it directly: ``result.cause``, ``result.headline``,
+    ``result.waterfall``.
+
+    Attributes:
+        diagnosis: Verdict, findings and remedy.
+        run: The run that was diagnosed.
+        after: The run with the recommended remedy, None where none is recommended.
+        measured: The measured run of a trace with times, None otherwise.
+        rank_files: The recommended placement as launchers read it.
+        attribution: Stall time by line of the program.
+    """
+
+    diagnosis: Diagnosis
+    run: Run
+    after: Run | None
+    measured: MeasuredRun | None
+    rank_files: list[RankFile]
+    attribution: Attribution
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.diagnosis, name)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures, those of verdict and remedy among them: ``result.plot.waterfall()``."""
+        # Deferred: matplotlib takes half a second to load.
+        from tailback.api.plots import Plots
+
+        return Plots(self.run, self.diagnosis, self.after)
+
+    def write(
+        self, folder: str | Path, *, force: bool = False, figures: Sequence[str] = ()
+    ) -> Path:
+        """Write what ``tailback diagnose`` writes: report, diagnosis, runs and rank files.
+
+        Args:
+            folder: A new folder; it appears whole or not at all.
+            force: Replace that folder if Tailback wrote it.
+            figures: Formats (``svg``, ``pdf``, ``png``) in which to write every figure too.
+
+        Raises:
+            RunError: The folder exists (without ``force``) or cannot be written.
+        """
+        with AtomicDirectory(folder, force=force) as part:
+            self._write_parts(part, figures)
+            if self.measured is not None:
+                self.measured.write(part / "measured")
+        return Path(folder)
+
+    def _write_parts(self, folder: Path, figures: Sequence[str]) -> None:
+        judged = self.diagnosis.model_dump_json(indent=2) + "\n"
+        (folder / "diagnosis.json").write_text(judged, encoding="utf-8")
+        (folder / "attribution.json").write_text(to_json(self.attribution), encoding="utf-8")
+        to_table(self.attribution).write_parquet(folder / "attribution.parquet")
+        for file in self.rank_files:
+            (folder / file.file).write_text(file.text, encoding="utf-8")
+        self.run.write(folder / "run")
+        if self.after is not None:
+            self.after.write(folder / "after")
+        contents = {file.file: file.text for file in self.rank_files}
+        write_report(
+            folder / "report.html", self.run, self.diagnosis, after=self.after, files=contents,
+            attribution=self.attribution,
+        )  # fmt: skip
+        if figures:
+            export_figures(self.run, self.diagnosis, folder / "figures", figures, after=self.after)
+
+    def _repr_html_(self) -> str:
+        diagnosis = self.diagnosis
+        rows = {
+            "verdict": diagnosis.headline,
+            "confidence": percent(diagnosis.confidence, 0),
+            diagnosis.times: format_time(diagnosis.elapsed_ps),
+        }
+        if diagnosis.remedy is not None:
+            remedy = diagnosis.remedy
+            rows["remedy"] = remedy.cure
+            rows["with the remedy"] = (
+                f"{format_time(remedy.after_ps)} ({percent(-remedy.gain, 1, '+')})"
+            )
+        return table_html(f"Diagnosis of {self.run.scenario.name}: {diagnosis.cause}", rows)
+
+
+def diagnose(
+    source: SourceLike,
+    *,
+    allow_hosts: str | None = None,
+    methods: Sequence[str] = (),
+    remedies: Sequence[str] = (),
+    seeds: int = 3,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+    **options: Unpack[ScenarioOptions],
+) -> DiagnosisResult:
+    """Say where traffic backs up, why, and what to do about it.
+
+    Args:
+        source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
+            file), or the folder of a run or diagnosis.
+        allow_hosts: Hosts that other placements may use; ``all``: every compute host.
+        methods: Placements to try; all sensible ones when empty.
+        remedies: Kinds of remedy to try, of ``tailback list remedy``; all when empty.
+        seeds: Repetitions of every re-simulation, at least 1.
+        threads: Threads of the engine; idle cores when absent. Results do not depend on it.
+        progress: Called with what is being done and the share of it that is done, 0–1.
+        watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
+        options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …
+
+    Raises:
+        TailbackError: The source, or something that it names, is wrong.
+
+    Example:
+        >>> result = tb.diagnose("app_trace/", fabric="fabric.txt")
+        >>> result.cause, result.headline
+        >>> result.plot.waterfall()
+        >>> result.write("diagnosis")  # report.html, rank files, tables
+    """
+    check_names("--method", methods)
+    for kind in remedies:
+        REMEDIES[kind]
+    step = progress or _silent
+    found = Source.of(source, **options)
+    with engine_threads(threads):
+        with found.named_in_errors(changed=allow_hosts is not None):
+            prepared = prepare(found.scenario, allow_hosts)
+            step("reading the times of the trace", 0.0)
+            measured = measured_run(prepared)
+            step("simulating as it is", 0.0)
+            run = decode_samples(run_scenario(prepared, watch), prepared.fabric)
+        workflow = _Workflow(prepared, run, tuple(methods), tuple(remedies), seeds, step, watch)
+        diagnosis, after, files = workflow.diagnose()
+    if measured is not None:
+        diagnosis = with_measured(diagnosis, measured.measured, another_run(prepared))
+    step("charging the stall time", 1.0)
+    return DiagnosisResult(
+        diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
+        attribute(run),
+    )  # fmt: skip
+
+
+def _silent(_what: str, _share: float) -> None:
+    """No progress."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Workflow:
+    """From a run to its diagnosis with a proved remedy."""
+
+    prepared: PreparedScenario
+    run: base.Run
+    methods: tuple[str, ...]
+    remedies: tuple[str, ...]
+    seeds: int
+    progress: Progress
+    watch: Watch | None
+
+    def diagnose(self) -> tuple[Diagnosis, base.Run | None, list[RankFile]]:
+        """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
+
+        Without placements asked for, all sensible ones are made, and the fluid model leaves out
+        those that cannot win; the packet engine proves the others.
+        """
+        prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
+        evaluate = make_evaluate(prepared, self.watch)
+        made, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
+        options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
+        quick = make_fluid_evaluate(prepared, options)
+        screened = Screening(made)
+        if not methods:
+            now = frozenset({prepared.observed.section.placement})
+            screened = screen(made, quick, always=now, progress=self.progress)
+            made = screened.kept
+        rules = other_rules(prepared.scenario)
+        diagnosis = diagnose_cause(
+            run, evaluate, placements=made, rules=rules, seeds=seeds, progress=self.progress
+        )
+        means = RemedyContext(
+            evaluate, quick, made, screened.estimate_ps, prepared.observed.program, rules,
+            frozenset(self.remedies) or None,
+        )  # fmt: skip
+        found = find_remedy(run, diagnosis, means, seeds=seeds, progress=self.progress)
+        warnings = [*_limits(prepared, errors if methods else []), *diagnosis.warnings]
+        remedy, after, files = found.remedy, None, list[RankFile]()
+        if remedy is not None:
+            left_out = list(screened.left_out)
+            left_out += [Candidate(name=name, error=error.message) for name, error in errors]
+            remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
+            if found.change is not None:
+                after = evaluate(replace(found.change, measure=True))
+                after.summary["cure"] = remedy.cure
+            try:
+                if remedy.placement:
+                    files, unsaid = rank_files(prepared, made[remedy.placement])
+                    warnings += [f"no rank file for {name}: {why}" for name, why in unsaid.items()]
+            except PlacementError as error:
+                # First: the screen shows two notes, and the remedy misses its file.
+                warnings.insert(0, f"no rank file: {error.message}")
+            remedy = _with_files(remedy, files)
+        update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
+        return diagnosis.model_copy(update=update), after, files
+
+
+def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
+    """The remedy with its rank files and the commands that use them."""
+    placed = remedy.placement in remedy.cure.split(TOGETHER)
+    meanwhile = "" if placed else "meanwhile, "
+    return remedy.model_copy(
+        update={
+            "files": {file.file: f"{meanwhile}for {file.writer}" for file in files},
+            "commands": [file.command for file in files],
+        }
+    )
+
+
+def _limits(prepared: PreparedScenario, failed: list[tuple[str, PlacementError]]) -> list[str]:
+    """What was asked for and cannot be had: placements, and cures of several jobs."""
+    found = [f"--method {name}: {error.message}" for name, error in failed]
+    own = prepared.observed.section.name
+    several = sum(job.section.observed for job in prepared.jobs)
+    if several > 1:
+        found.append(
+            f"{several} jobs are observed and timed together, but remedies change only the first, "
+            f"{own!r}: put the job to change first, or set observed = false for the others."
+        )
+    return found

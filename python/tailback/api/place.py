@@ -1,0 +1,169 @@
+"""Placing the ranks of a job, as ``tb.place`` and ``tailback place`` do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.api.candidates import check_names, make_candidates, worth_trying
+from tailback.api.rankfiles import rank_files
+from tailback.api.source import ScenarioOptions, Source, SourceLike
+from tailback.api.sweep.workers import Progress
+from tailback.errors import PlacementError
+from tailback.evaluate import Change
+from tailback.placement import RankFile, edge_cut, left_out, path_length
+from tailback.run import AtomicDirectory
+from tailback.simulate import PreparedScenario, Watch, make_evaluate, prepare
+from tailback.simulate.threads import engine_threads
+
+COLUMNS = {
+    "placement": pl.String,
+    "path_length": pl.Float64,
+    "edge_cut": pl.Float64,
+    "elapsed_ps": pl.Int64,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementResult:
+    """Placements of a job, best first.
+
+    Attributes:
+        rows: For each placement its name, ``path_length`` (switches a packet visits),
+            ``edge_cut`` (share of the packets between leaves) and, where simulated, ``elapsed_ps``.
+        nodes: Node of each rank by placement, shape (R,).
+        rank_files: The best placement as launchers read it.
+        no_rank_file: Why there is none, by launcher.
+        refused: Why no launcher can be given the best placement; empty where one can.
+        left_out: Placements that could not be made, and why.
+        omitted: Hosts of the fabric that the job leaves out, in a sentence; empty for none.
+        notes: What readers found odd and tolerated.
+    """
+
+    rows: list[dict[str, Any]]
+    nodes: dict[str, NDArray[np.uint32]]
+    rank_files: list[RankFile]
+    no_rank_file: dict[str, str]
+    refused: str
+    left_out: dict[str, str]
+    omitted: str
+    notes: list[str]
+
+    @property
+    def best(self) -> str:
+        """The placement with the shortest simulated time, else the shortest average path."""
+        return str(self.rows[0]["placement"])
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """:attr:`rows` as a frame."""
+        return pl.DataFrame(self.rows, COLUMNS)
+
+    def to_pandas(self) -> Any:
+        """:attr:`frame` as a pandas data frame; needs pandas and pyarrow."""
+        return self.frame.to_pandas()
+
+    def write(self, folder: str | Path, *, force: bool = False) -> Path:
+        """Write the rank files of the best placement and ``placement.json``.
+
+        Args:
+            folder: A new folder; it appears whole or not at all.
+            force: Replace that folder if Tailback wrote it.
+
+        Raises:
+            RunError: The folder exists (without ``force``) or cannot be written.
+        """
+        with AtomicDirectory(folder, force=force) as part:
+            for file in self.rank_files:
+                (part / file.file).write_text(file.text, encoding="utf-8")
+            judged = json.dumps(self.rows, indent=2) + "\n"
+            (part / "placement.json").write_text(judged, encoding="utf-8")
+        return Path(folder)
+
+    def _repr_html_(self) -> str:
+        return self.frame._repr_html_()
+
+
+def place(
+    source: SourceLike,
+    *,
+    methods: Sequence[str] = (),
+    simulate: bool = False,
+    allow_hosts: str | None = None,
+    require_rank_files: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+    **options: Unpack[ScenarioOptions],
+) -> PlacementResult:
+    """Place the ranks of a job and judge the result.
+
+    Args:
+        source: As for :func:`load_scenario`.
+        methods: Placements to make (``tailback list placement``); all sensible ones when empty.
+        simulate: Also simulate the job under each placement.
+        allow_hosts: Hosts that placements may use; ``all``: every compute host.
+        require_rank_files: Refuse a placement that no launcher can be given, before it is judged.
+        threads: Threads of the engine; idle cores when absent.
+        progress: Called with what is being done and the share of it that is done, 0–1.
+        watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
+        options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``seed`` …
+
+    Raises:
+        PlacementError: A placement asked for, or none at all, fits the job.
+        TailbackError: The source, or something that it names, is wrong.
+
+    Example:
+        >>> placed = tb.place("app_trace/", fabric="fabric.txt", methods=["tile", "rcm"])
+        >>> placed.best, placed.frame
+        >>> placed.write("ranks")
+    """
+    check_names("--method", methods)
+    step = progress or (lambda _what, _share: None)
+    found = Source.of(source, **options)
+    with engine_threads(threads):
+        with found.named_in_errors(changed=allow_hosts is not None):
+            prepared = prepare(found.scenario, allow_hosts)
+        made, errors = make_candidates(prepared, methods or worth_trying(prepared), None, step)
+        if methods and errors:
+            name, error = errors[0]
+            error.place = ": ".join(filter(None, (f"--method {name}", error.place)))
+            raise error.located(source) if isinstance(source, (str, Path)) else error
+        if require_rank_files:
+            for node in made.values():
+                rank_files(prepared, node)
+        evaluate = make_evaluate(prepared, watch)
+        rows = []
+        for number, (name, node) in enumerate(made.items()):
+            step(f"judging {name}", number / len(made))
+            elapsed = evaluate(Change(placement=node)).elapsed_ps if simulate else None
+            rows.append({"placement": name, **_judge(prepared, node), "elapsed_ps": elapsed})
+    if not rows:
+        raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
+    rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))
+    files, unsaid, refused = list[RankFile](), dict[str, str](), ""
+    try:
+        files, unsaid = rank_files(prepared, made[rows[0]["placement"]])
+    except PlacementError as error:
+        refused = error.message
+    return PlacementResult(
+        rows, made, files, unsaid, refused, {name: error.message for name, error in errors},
+        left_out(prepared.observed.section.hosts, prepared.fabric) or "", prepared.notes,
+    )  # fmt: skip
+
+
+def _judge(prepared: PreparedScenario, node: NDArray[np.uint32]) -> dict[str, Any]:
+    """By packets: a sum of eight bytes loads the network less than a face of megabytes."""
+    fabric, program = prepared.fabric, prepared.observed.program
+    packet = prepared.scenario.engine.packet
+    return {
+        "path_length": path_length(fabric, program, node, "packets", packet),
+        "edge_cut": edge_cut(fabric, program, node, "leaf", "packets", packet),
+    }

@@ -1,0 +1,73 @@
+"""Figures of the report as matplotlib figures: ``run.plot.NAME()``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from matplotlib.figure import Figure
+
+from tailback.api.runs import with_samples
+from tailback.diagnose.model import Diagnosis
+from tailback.errors import RunError, TailbackError
+from tailback.report import FIGURES, Options, draw, make_case
+from tailback.run import Run
+
+
+class Plot(Protocol):
+    """Draws one figure."""
+
+    def __call__(self, *, phase: str | None = None, after: bool = False) -> Figure:
+        """Draw it, of one phase or of the run with the remedy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plots:
+    """The figures of a run, as methods by the names that ``tailback list figure`` prints.
+
+    Attributes:
+        run: The run to draw.
+        diagnosis: Its diagnosis, which figures of verdict and remedy need.
+        after: The run with the remedy, or the second of two runs to compare.
+    """
+
+    run: Run
+    diagnosis: Diagnosis | None = None
+    after: Run | None = None
+
+    def __getattr__(self, name: str) -> Plot:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            FIGURES[name]
+        except TailbackError as error:
+            # An AttributeError, so that hasattr() and notebooks' completion work.
+            raise AttributeError(f"{error.message}; {error.remedy}") from None
+        return partial(self._draw, name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *FIGURES.names()]
+
+    def _draw(self, name: str, *, phase: str | None = None, after: bool = False) -> Figure:
+        """Draw the figure ``name``.
+
+        Raises:
+            RunError: The run holds nothing for this figure, or cannot be drawn at all.
+        """
+        other = None if self.after is None else with_samples(self.after)
+        case = make_case(with_samples(self.run), self.diagnosis, after=other)
+        options = Options(phase=phase, after=after)
+        known = options.evidence(case).phases
+        if phase is not None and phase not in known:
+            raise RunError(
+                f"has no phase {phase!r}", remedy=f"its phases: {', '.join(known) or 'none'}"
+            )
+        drawn = draw(name, case, options)
+        if drawn is None:
+            raise RunError(
+                f"there is nothing to draw for the figure {name!r}",
+                remedy="docs/report.md says what each figure needs; figures of verdict and remedy "
+                "are drawn from a diagnosis: tb.diagnose(…).plot",
+            )
+        return drawn

@@ -1,0 +1,76 @@
+"""Simulating a scenario, as ``tb.simulate`` and ``tailback simulate`` do."""
+
+from __future__ import annotations
+
+from typing import Literal, Unpack, cast
+
+from tailback.api.run import Run
+from tailback.api.source import ScenarioOptions, Source, SourceLike
+from tailback.api.sweep.workers import Progress
+from tailback.errors import ScenarioError
+from tailback.fluid import Choice, Rates
+from tailback.simulate import FluidOptions, Watch, prepare, simulate_fluid
+from tailback.simulate import simulate as run_scenario
+from tailback.simulate.threads import engine_threads
+
+
+def simulate(
+    source: SourceLike,
+    *,
+    model: Literal["packet", "fluid"] = "packet",
+    rates: Rates | None = None,
+    paths: Choice | None = None,
+    threads: int | None = None,
+    partial: bool = False,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+    **options: Unpack[ScenarioOptions],
+) -> Run:
+    """Simulate a scenario.
+
+    Args:
+        source: As for :func:`load_scenario`: a scenario (object, data or file), a trace with
+            ``fabric``, or the folder of a run.
+        model: ``packet`` simulates every packet; ``fluid`` computes rates: quicker, an estimate.
+        rates: Who decides the rates of the fluid model; ``max-min`` when absent.
+        paths: How the fluid model chooses paths; as the scenario routes when absent.
+        threads: Threads of the engine; idle cores when absent. Results do not depend on it.
+        partial: Return what there is when Ctrl-C ends the run, in place of KeyboardInterrupt.
+        progress: Called with what is being done and the share of it that is done, 0–1.
+        watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
+        options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …
+
+    Raises:
+        TailbackError: The scenario, or something that it names, is wrong.
+
+    Example:
+        >>> run = tb.simulate("examples/demo/demo.toml", placement="rcm")
+        >>> run.elapsed_ps
+        >>> run.tables["links"].sort("bytes", descending=True).head()
+    """
+    fluid = _fluid_options(model, rates, paths)
+    found = Source.of(source, **options)
+    with found.named_in_errors(), engine_threads(threads):
+        prepared = prepare(found.scenario)
+        if progress is not None:
+            progress("simulating", 0.0)
+        if fluid is not None:
+            return Run.of(simulate_fluid(prepared, fluid))
+        return Run.of(run_scenario(prepared, watch, partial=partial))
+
+
+def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOptions | None:
+    """Options of the fluid model, None for the packet engine."""
+    if model == "fluid":
+        return FluidOptions(cast(Rates, rates or "max-min"), cast(Choice | None, paths))
+    if model != "packet":
+        raise ScenarioError(f"there is no model {model!r}", remedy="take packet or fluid")
+    for option, value, key in (
+        ("--rates", rates, "[engine.pacing] rates"), ("--paths", paths, "[engine] routing"),
+    ):  # fmt: skip
+        if value is not None:
+            raise ScenarioError(
+                f"{option} {value} means nothing to the packet engine",
+                remedy=f"add --model fluid, or set {key} in the scenario",
+            )
+    return None

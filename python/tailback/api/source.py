@@ -1,0 +1,259 @@
+"""What a workflow starts from: a scenario, a trace and its fabric, or the folder of a run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from tailback.atomic_exchange import recover
+from tailback.counters.readers import READERS
+from tailback.errors import ScenarioError, TailbackError
+from tailback.fabric.builders import PRESETS
+from tailback.fabric.topologies import TOPOLOGIES
+from tailback.run import Run, run_folder
+from tailback.scenario import Scenario, load, parse
+
+
+class ScenarioOptions(TypedDict, total=False):
+    """What may be said beside a source. Each option overrides the scenario's own value.
+
+    Attributes:
+        fabric: Network of a trace: a file or the name of a preset.
+        hosts: Hosts of the job, like ``0-127`` or ``node[001-016]:4`` (4 ranks each).
+        ranks_per_host: Ranks on each host for which ``hosts`` gives no number.
+        placement: Name of a placement method, or a rank file.
+        compute_scale: Factor on compute times.
+        seed: Seed of every random choice.
+    """
+
+    fabric: str | Path | None
+    hosts: str | None
+    ranks_per_host: int | None
+    placement: str | Path | None
+    compute_scale: float | None
+    seed: int | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A scenario and where it comes from.
+
+    Attributes:
+        scenario: The scenario.
+        file: Scenario file to name in errors found only when the scenario is built or run. None
+            where options changed it: the mistake may be in an option.
+    """
+
+    scenario: Scenario
+    file: Path | None = None
+
+    @staticmethod
+    def of(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Source:
+        """Read a source; raises ScenarioError as :func:`load_scenario`."""
+        if isinstance(source, Source):
+            if any(value is not None for value in options.values()):
+                return Source.of(source.scenario, **options)
+            return source
+        if isinstance(source, (Scenario, Mapping)):
+            given = source if isinstance(source, Scenario) else parse(dict(source))
+            return Source(_changed(given.model_copy(deep=True), **options))
+        path = Path(source)
+        changed = any(value is not None for value in options.values())
+        return Source(
+            scenario_from(path, **options), path if is_scenario(path) and not changed else None
+        )
+
+    @contextmanager
+    def named_in_errors(self, changed: bool = False) -> Iterator[None]:
+        """Name the scenario file in errors found while the scenario is built or run.
+
+        Args:
+            changed: An option that is not part of the source may be at fault: name no file.
+        """
+        try:
+            yield
+        except TailbackError as error:
+            if self.file is not None and not changed:
+                raise error.located(self.file) from None
+            raise
+
+
+SourceLike = Source | Scenario | Mapping[str, Any] | str | Path
+"""A scenario (object, data, file), a trace, or the folder of a run or diagnosis."""
+
+
+def load_scenario(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Scenario:
+    """Read the scenario that other functions run.
+
+    Args:
+        source: A scenario file, its data as a dictionary, a trace (which needs ``fabric``), or the
+            folder of a run or diagnosis.
+        options: ``fabric``, ``hosts``, ``ranks_per_host``, ``placement``, ``compute_scale`` and
+            ``seed``, as the options of the command line; each overrides the scenario's own value.
+
+    Raises:
+        ScenarioError: The source cannot be read, or a key, unit or value is wrong.
+
+    Example:
+        >>> scenario = tb.load_scenario("examples/demo/demo.toml", placement="rcm")
+        >>> scenario = tb.load_scenario("app_trace/", fabric="fabric.txt")
+    """
+    return Source.of(source, **options).scenario
+
+
+def read_base_run(folder: str | Path) -> Run:
+    """Read a run, or the run of a result of ``diagnose``; raises RunError."""
+    return Run.read(run_folder(Path(folder)))
+
+
+def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
+    """The scenario a user means by a path.
+
+    ``source`` is a scenario (:func:`is_scenario`), the folder of a run or of a diagnosis, or a
+    trace, which needs ``fabric``. Options override what a scenario says of its first observed job.
+
+    Raises:
+        ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
+            that its scenario does not state.
+    """
+    fabric = options.get("fabric")
+    recover(Path(os.path.realpath(source)))
+    if not source.exists():
+        raise ScenarioError("does not exist", file=source, remedy="check the path")
+    if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
+        scenario = _scenario_of(source)
+    elif is_scenario(source):
+        scenario = load(source)
+    else:
+        if _is_counters(source):
+            raise ScenarioError(
+                "port counters show where data waited, but not whose data or why", file=source,
+                remedy="use tailback counters; diagnose needs a trace or a scenario",
+            )  # fmt: skip
+        if fabric is None:
+            raise ScenarioError(
+                "a trace needs a network to run on", file=source,
+                remedy="add --fabric with a file that ibnetdiscover wrote, or a preset: "
+                + ", ".join(PRESETS.names()),
+            )  # fmt: skip
+        data = {"name": _name(source), "fabric": fabric_data(fabric), "job": [{"trace": source}]}
+        scenario = parse(data)
+    return _changed(scenario, **options)
+
+
+def _scenario_of(folder: Path) -> Scenario:
+    """The scenario of a run, or of the run that a diagnosis is of."""
+    run = read_base_run(folder)
+    cure = run.summary.get("cure")
+    if cure is not None:
+        raise ScenarioError(
+            f"is the run with the remedy {str(cure)!r}; its scenario is the one without it",
+            file=folder,
+            remedy="put the remedy into a scenario; a placement can be given as a rank file of the "
+            "diagnosis: --placement FILE, on the run beside this one",
+        )
+    return run.scenario
+
+
+_JOB = re.compile(rb"^[ \t]*\[\[[ \t]*job[ \t]*\]\]", re.M)
+
+
+def is_scenario(source: Path) -> bool:
+    """Whether ``source`` is a scenario: by its name, or by a job in it, whatever its name is."""
+    if source.suffix == ".toml":
+        return True
+    try:
+        if not source.is_file():
+            return False
+        with source.open("rb") as file:
+            return _JOB.search(file.read(1 << 20)) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _is_counters(source: Path) -> bool:
+    """Whether a reader of port counters knows the file; a run folder has been dealt with."""
+    try:
+        return any(entry.part.sniff(source) for entry in READERS)
+    except (OSError, ValueError):
+        return False
+
+
+def fabric_data(fabric: str | Path) -> dict[str, Any]:
+    """The ``[fabric]`` section that ``--fabric`` stands for.
+
+    Raises:
+        ScenarioError: It is neither a file nor a preset.
+    """
+    if not Path(fabric).exists():
+        name = str(fabric)
+        if name in PRESETS:
+            return {"preset": name}
+        raise ScenarioError(
+            f"--fabric {name!r} is neither a file nor a preset", remedy=_instead(name)
+        )
+    return {"file": Path(fabric).absolute()}
+
+
+def _instead(fabric: str) -> str:
+    """What to do about a ``--fabric`` that is neither a file nor a preset."""
+    shapes = {**dict.fromkeys(TOPOLOGIES.names()), "fat-tree": None}
+    close = get_close_matches(fabric.lower().replace("_", "-"), shapes, n=1, cutoff=0.75)
+    if not close:
+        return (
+            f"check the path, or take a preset: {', '.join(PRESETS.names())}; other networks "
+            f"({', '.join(sorted(shapes))}) are described in a scenario: docs/topologies.md"
+        )
+    if close[0] == "fat-tree":
+        keys = "[fabric.fat_tree] with its keys hosts_per_leaf, leaves, aggregation …"
+    else:
+        required = [
+            name for name, field in TOPOLOGIES[close[0]].model_fields.items()
+            if field.is_required() and name != "kind"
+        ]  # fmt: skip
+        told = ", ".join(f"{name} = …" for name in required)
+        keys = f'[fabric] topology = {{ kind = "{close[0]}", {told} }}'.replace(", }", " }")
+    return (
+        f"it is a shape, which needs its numbers: write a scenario with {keys}, and [[job]] "
+        "trace = …, and give that in place of the trace: docs/topologies.md"
+    )
+
+
+def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario:
+    """The scenario with what options say of its network, its seed and its first observed job."""
+    fabric, placement = options.get("fabric"), options.get("placement")
+    if fabric is not None:
+        scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+    job = next((job for job in scenario.job if job.observed), scenario.job[0])
+    if (hosts := options.get("hosts")) is not None:
+        job.hosts = hosts
+    if (ranks_per_host := options.get("ranks_per_host")) is not None:
+        job.ranks_per_host = ranks_per_host
+    if (compute_scale := options.get("compute_scale")) is not None:
+        job.compute_scale = compute_scale
+    if (seed := options.get("seed")) is not None:
+        scenario.seed = seed
+    if placement is not None:
+        job.placement_file, job.placement_options = None, {}
+        if Path(placement).is_file():
+            job.placement_file = Path(placement).absolute()
+        else:
+            job.placement = str(placement)
+    # What was given as an option keeps to the same limits.
+    return parse(scenario.model_dump(mode="json"))
+
+
+def _name(source: Path) -> str:
+    stem = source.resolve().stem if source.is_file() else source.resolve().name
+    return path_safe_name(stem) or "trace"
+
+
+def path_safe_name(name: str) -> str:
+    """The name with nothing that a path takes for more than a name: no slash, no NUL, no space."""
+    return re.sub(r"[^\w.-]+", "-", name)
