@@ -222,7 +222,7 @@ import sys
 from pathlib import Path
 from collect_subnet import row_of_switches, session
 from tailback.counters.collect import Collection, CollectorSettings
-import tailback.counters.collect.session as sessions
+from tailback.counters.collect import session as sessions
 sessions.ROLL_BYTES = 30_000
 subnet = row_of_switches(2, 2)
 subnet.clock.now = int(sys.argv[2])
