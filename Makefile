@@ -75,9 +75,9 @@ bench: setup ## list the benchmarks, or run one: make bench BENCH=name
 lock: setup ## resolve the dependencies of pyproject.toml again
 	@scripts/lock.sh
 
-wheel: setup ## build a wheel into dist/
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --out dist
+wheel: setup ## build and check a wheel for this architecture, in dist/
+	@scripts/wheel.sh
 
 clean: ## remove everything that is built
-	rm -rf .venv .tools target dist demo-report web/node_modules python/tailback/_core*.so
+	rm -rf .venv .tools target dist demo-report web/node_modules python/tailback/_core*.so python/tailback/_otf2
 	find python tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,6 +13,9 @@ compile() {
 }
 compile pyproject.toml --group build --output-file requirements.lock
 compile pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+compile --group wheel --constraint requirements.lock --output-file requirements-wheel.lock
+grep -oE '^otf2==[0-9.]+' requirements-dev.lock |
+  compile --no-annotate - --output-file scripts/otf2-requirements.lock
 # The version of uv itself is changed by hand, in the first line that names it.
 version=$(sed -n 's/^uv==\([0-9.]*\).*/\1/p' scripts/uv-requirements.lock)
 echo "uv==$version" | compile --no-annotate - --output-file scripts/uv-requirements.lock

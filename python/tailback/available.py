@@ -35,6 +35,31 @@ def available_memory() -> int | None:
     return min(known, default=None)
 
 
+INPUT_BYTES = 2 << 30
+"""Memory that one input (a table, a profile) may take unless ``TAILBACK_MEMORY`` is set."""
+
+
+def memory_for_input() -> int | None:
+    """Bytes that reading one input may take: a small file can stand for a great deal.
+
+    ``TAILBACK_MEMORY`` where it is set; otherwise half of what there is, at most
+    :data:`INPUT_BYTES`. None where the machine does not say what it has.
+
+    Raises:
+        ScenarioError: As :func:`available_memory`.
+    """
+    there = available_memory()
+    if there is None or VARIABLE in os.environ:
+        return there
+    return min(there // 2, INPUT_BYTES)
+
+
+def raise_it(needed: int) -> str:
+    """The remedy for what takes ``needed`` bytes, more than it may."""
+    whole = -(-needed // 2**30)
+    return f"allow more memory, if the machine has it: {VARIABLE}='{whole} GiB' tailback …"
+
+
 def _free_memory() -> int | None:
     """What the machine can give without swapping."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Any
 
 
@@ -80,6 +81,22 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     return "valid choices: " + ", ".join(choices[:SHOWN]) + more
 
 
+def type_remedy(kind: str) -> str | None:
+    """How a value of the right type is written, for a validator's complaint of this type."""
+    return {
+        "int_type": "write a whole number without quotes, like 4",
+        "int_from_float": "write a whole number, like 4",
+        "float_type": "write a number without quotes, like 1.5",
+        "bool_type": "write true or false, without quotes",
+        "string_type": 'write it as text, in quotes: "…"',
+    }.get(kind)
+
+
+def as_toml(value: object) -> str:
+    """A value as it stands in the file, cut where it is long."""
+    return str(value).lower() if isinstance(value, bool) else brief(value)
+
+
 def wrong_option(
     error: Mapping[str, Any], options: Mapping[str, str], *, section: str, page: str
 ) -> ScenarioError:
@@ -103,4 +120,7 @@ def wrong_option(
     if "; " in message:
         message, remedy = message.split("; ", 1)
         return ScenarioError(message, place=place, remedy=remedy)
-    return ScenarioError(f"{error['input']!r}: {message}", place=place, remedy=f"see {page}")
+    return ScenarioError(
+        f"{as_toml(error['input'])}: {message}", place=place,
+        remedy=type_remedy(str(error["type"])) or f"see {page}",
+    )  # fmt: skip

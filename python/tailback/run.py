@@ -2,37 +2,35 @@
 
 A run directory holds one Parquet file a table (``tailback.schema``), ``scenario.json`` (the
 scenario as it was understood), ``run.json`` (summary and provenance) and ``manifest.json`` (the
-list of its files). The same scenario, seed and version give the same bytes; wall-clock figures
-live in ``performance.json`` alone.
+list of its files, with the SHA-256 of each). The same scenario, seed and version give the same
+bytes; wall-clock figures live in ``performance.json`` alone, whose SHA-256 changes with them.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import secrets
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import polars as pl
 
 import tailback
 from tailback.consistency import check_summary, check_tables
 from tailback.errors import RunError
+from tailback.exchange import recover
+from tailback.folders import claim, fresh_directory, fresh_file, require_utf8
+from tailback.manifest import MANIFEST, read_manifest
+from tailback.parquet import read_table
 from tailback.scenario import Scenario
 from tailback.schema import TABLES, conform
 
-FORMAT = 1
+__all__ = ["FORMAT", "MANIFEST", "PROBED", "Run", "claim", "fresh_directory", "fresh_file",
+           "run_folder"]  # fmt: skip
 
-MANIFEST = "manifest.json"
-"""Lists what Tailback wrote into a folder: that, and nothing else, it may replace."""
+FORMAT = 1
 
 _AGAIN = "run the scenario again"
 
@@ -97,9 +95,14 @@ class Run:
 
     @staticmethod
     def read(path: str | Path) -> Run:
-        """Read a run directory; raises RunError naming what is missing or damaged."""
+        """Read a run directory; raises RunError naming what is missing or damaged.
+
+        Every file is compared with its SHA-256 in the manifest before it is decoded. A folder
+        without SHA-256, of an earlier version, is read with a note.
+        """
         path = Path(path)
-        _require_utf8(path)
+        require_utf8(path)
+        recover(Path(os.path.realpath(path)))
         if not path.exists():
             raise RunError("does not exist", file=path, remedy="check the path")
         if not (path / "run.json").is_file():
@@ -107,6 +110,9 @@ class Run:
                 "not a run directory (it has no run.json)", file=path,
                 remedy="give the folder that 'tailback simulate --out' wrote",
             )  # fmt: skip
+        manifest = read_manifest(path)
+        for name in ("run.json", "scenario.json", "performance.json"):
+            manifest.check(name)
         try:
             provenance = json.loads((path / "run.json").read_text(encoding="utf-8"))
             scenario = Scenario.model_validate_json((path / "scenario.json").read_bytes())
@@ -124,14 +130,18 @@ class Run:
         tables = {}
         for name in TABLES:
             file = path / f"{name}.parquet"
+            manifest.check(file.name)
             if name in PROBED and not file.exists():
                 # Written by a version that did not have these probes.
                 tables[name] = pl.DataFrame(schema=TABLES[name].polars_schema)
                 continue
+            frame = read_table(file, error=RunError, remedy=_AGAIN)
             try:
-                tables[name] = conform(name, pl.read_parquet(file))
-            except (OSError, pl.exceptions.PolarsError) as error:
+                tables[name] = conform(name, frame)
+            except pl.exceptions.PolarsError as error:
                 raise RunError(f"damaged table: {error}", file=file, remedy=_AGAIN) from None
+            except RunError as error:
+                raise error.located(file) from None
         summary, notes = provenance.get("summary"), provenance.get("notes")
         try:
             check_summary(summary, notes)
@@ -147,208 +157,13 @@ class Run:
                 "is not the scenario that was run (run.json has its SHA-256)",
                 file=path / "scenario.json", remedy=_AGAIN,
             )  # fmt: skip
-        return Run(scenario, tables, summary, performance, notes)
-
-
-class fresh_directory:  # noqa: N801 - used like a function
-    """Context manager: a folder that appears at ``path`` whole, or not at all.
-
-    Everything is written to a sibling folder that takes the final name at the end; on any error,
-    a full disk or Ctrl-C among them, it is removed and what stood there before is untouched. A
-    symbolic link at ``path`` is followed and stays. ``manifest.json`` lists what was written.
-
-    Args:
-        path: The folder.
-        force: Replace what stands there, if its manifest lists all of it.
-        sources: What the folder is made from; it is not replaced by its own result.
-    """
-
-    def __init__(
-        self, path: str | Path, *, force: bool = False, sources: Sequence[Path] = ()
-    ) -> None:
-        self.path = Path(path)
-        self.force = force
-        self.sources = sources
-        # All checks look at what will be replaced: "new/../old" exists only once "new" does.
-        self._place = Path(os.path.realpath(self.path))
-
-    def __enter__(self) -> Path:
-        self._check()
-        try:
-            self._place.parent.mkdir(parents=True, exist_ok=True)
-            self._part = Path(
-                tempfile.mkdtemp(prefix=f".{self._place.name}.", dir=self._place.parent)
-            )
-        except OSError as error:
-            raise RunError(
-                f"cannot write there: {error.strerror}", file=self.path,
-                remedy="choose a folder you may write to with --out",
-            ) from None  # fmt: skip
-        return self._part
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is None:
-                _list_files(self._part)
-                os.chmod(self._part, 0o755)
-                self._put_in_place()
-        except OSError as problem:
-            error = problem
-        finally:
-            _remove(self._part)
-        if isinstance(error, RunError) and error.file is not None:
-            # What failed inside is told by the name it would have had.
-            if error.file.is_relative_to(self._part):
-                error.file = self.path / error.file.relative_to(self._part)
-            return
-        if isinstance(error, (OSError, pl.exceptions.PolarsError)):
-            raise RunError(
-                f"could not be written: {error}", file=self.path,
-                remedy="make room or choose another --out",
-            ) from None  # fmt: skip
-
-    def _check(self) -> None:
-        """Refuse what may not be replaced."""
-        _require_utf8(self._place)
-        if not self._place.exists():
-            return
-        if not self.force:
-            raise RunError(
-                "already exists", file=self.path, remedy="choose another --out, or add --force"
-            )
-        if not self._place.is_dir():
-            raise RunError("is a file, not a folder", file=self.path, remedy="choose another --out")
-        for source in self.sources:
-            if Path(os.path.realpath(source)).is_relative_to(self._place):
-                raise RunError(
-                    f"holds {str(source)!r}, which the result is made from", file=self.path,
-                    remedy="choose another --out",
-                )  # fmt: skip
-        foreign = _foreign(self._place)
-        if foreign is not None:
-            raise RunError(
-                f"holds {foreign!r}, which Tailback did not write; refusing to replace it",
-                file=self.path, remedy="choose another --out, or remove the folder yourself",
-            )  # fmt: skip
-
-    def _put_in_place(self) -> None:
-        """Give the new folder its name; the old one goes only once that is done."""
-        self._check()  # Again: hours may lie between.
-        if not self.force or not self._place.exists():
-            # The system refuses it where a folder with files has appeared since.
-            self._part.rename(self._place)
-            return
-        old = self._part.with_name(self._part.name + ".old")
-        try:
-            self._place.rename(old)
-            self._part.rename(self._place)
-        except BaseException:
-            # Ctrl-C may come behind either of the two.
-            if self._part.exists() and old.exists():
-                old.rename(self._place)
-            raise
-        finally:
-            if not self._part.exists():
-                _remove(old)
+        return Run(scenario, tables, summary, performance, [*notes, *manifest.notes])
 
 
 def run_folder(folder: Path) -> Path:
     """The folder of a run: the one given, or of a result of ``diagnose`` the run it is of."""
+    recover(Path(os.path.realpath(folder)))
     return folder / "run" if (folder / "diagnosis.json").is_file() else folder
-
-
-def claim(path: Path, *, force: bool = False, sources: Sequence[Path] = ()) -> None:
-    """Find out, before hours of work, whether a folder could be written at ``path``.
-
-    Raises:
-        RunError: As :class:`fresh_directory`.
-    """
-    _remove(fresh_directory(path, force=force, sources=sources).__enter__())
-
-
-@contextmanager
-def fresh_file(path: str | Path, *, force: bool = False) -> Iterator[IO[bytes]]:
-    """A binary file that appears at ``path`` whole, or not at all.
-
-    As :class:`fresh_directory`: it is written under another name beside it. What is no ordinary
-    file, like a pipe, is written as it is.
-
-    Raises:
-        FileExistsError: Something stands there (without ``force``).
-        OSError: It cannot be written.
-    """
-    path, place = Path(path), Path(os.path.realpath(path))
-    if (path.exists() or place.exists()) and not force:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            yield file
-        return
-    # Names of files have a limit of their own.
-    part = place.with_name(f".{place.name[:50]}.{secrets.token_hex(4)}")
-    try:
-        with part.open("xb") as file:
-            yield file
-        if force:
-            if place.exists():
-                shutil.copymode(place, part)
-            part.replace(place)
-        else:
-            _name_once(part, place)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _name_once(part: Path, place: Path) -> None:
-    """Give a file its name, unless something has taken it meanwhile."""
-    try:
-        place.hardlink_to(part)
-    except FileExistsError:
-        raise
-    except OSError:
-        # Some file systems have no links.
-        if place.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place)) from None
-        part.replace(place)
-
-
-def _require_utf8(path: Path) -> None:
-    """Refuse a path that is not UTF-8: the library that reads and writes Parquet takes no other."""
-    try:
-        str(path).encode("utf-8")
-    except UnicodeEncodeError:
-        raise RunError(
-            "the path is not UTF-8", file=path,
-            remedy="use a folder whose name, and the names above it, are UTF-8",
-        ) from None  # fmt: skip
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder, as far as that can be done: a file open over NFS, say, stays."""
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-    except KeyboardInterrupt:
-        # Thousands of files shall not stay because it came here; a second one stops this too.
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _list_files(folder: Path) -> None:
-    """Write the manifest of a folder: the relative paths of all files and folders in it."""
-    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    _write_json(
-        folder / MANIFEST, {"tailback": tailback.__version__, "files": sorted([*files, MANIFEST])}
-    )
-
-
-def _foreign(folder: Path) -> str | None:
-    """Something in a folder that its manifest does not list; None if there is nothing."""
-    try:
-        listed = set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        listed = set()
-    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
-    return min((path for path in found if path not in listed), default=None)
 
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:

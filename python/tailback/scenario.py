@@ -16,11 +16,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    Strict,
     ValidationError,
     model_validator,
 )
 
-from tailback.errors import ScenarioError, nearest
+from tailback.errors import ScenarioError, as_toml, nearest, type_remedy
 from tailback.units import (
     LinkGbps,
     RateGbps,
@@ -28,11 +29,15 @@ from tailback.units import (
     TimePs,
 )
 
+Location = Annotated[Path, Strict(False)]
+"""A path: text in a file."""
+
 
 class Section(BaseModel):
     """A table of the scenario file; refuses keys it does not know."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=False)
+    # Strict: true is no number, "1" neither, and 1.5 is not cut to 1.
+    model_config = ConfigDict(extra="forbid", validate_default=False, strict=True)
 
 
 class FatTree(Section):
@@ -90,9 +95,9 @@ class FabricSection(Section):
         description="routing rule of a topology; its own first one when absent: "
         "[topologies.md](topologies.md)",
     )
-    file: Path | None = None
+    file: Location | None = None
     format: str | None = None
-    forwarding: Path | None = Field(
+    forwarding: Location | None = Field(
         default=None,
         description="forwarding tables of a fabric read from a file (dump_lfts, ibroute): a file "
         "or folder; up/down routes when absent",
@@ -121,12 +126,12 @@ class JobSection(Section):
     """One application: its traffic and where it runs."""
 
     name: str = "app"
-    trace: Path | None = None
+    trace: Location | None = None
     format: str | None = Field(default=None, description="trace format; found out when absent")
     pattern: dict[str, Any] | None = Field(default=None, description="kind = …, and its parameters")
     placement: str = "block"
     placement_options: dict[str, Any] = Field(default_factory=dict)
-    placement_file: Path | None = None
+    placement_file: Location | None = None
     ranks_per_host: int = Field(default=1, ge=1, le=65536)
     hosts: str = Field(
         default="all",
@@ -254,7 +259,7 @@ class PacingSection(Section):
         default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
         "first (document 004), `max-min` leaves nothing unused: [congestion.md](congestion.md)",
     )  # fmt: skip
-    rates_file: Path | None = Field(
+    rates_file: Location | None = Field(
         default=None, description="or a table of them: `src_rank,dst_rank,rate_gbps`, ranks as in "
         "table messages; others go unpaced",
     )  # fmt: skip
@@ -509,7 +514,7 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
         about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
         remedy = f"add it: {about}" if about else "add it"
         return ScenarioError("key is missing", file=file, place=place, remedy=remedy)
-    remedy = "see docs/scenario.md"
+    remedy = type_remedy(error["type"]) or "see docs/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):
         form = "a table" if table else "a list of tables"
@@ -518,7 +523,7 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
     elif "; " in message:
         message, remedy = message.split("; ", 1)
     elif error["type"] != "value_error":
-        message = f"{error['input']!r}: {message}"
+        message = f"{as_toml(error['input'])}: {message}"
     return ScenarioError(message, file=file, place=place, remedy=remedy)
 
 

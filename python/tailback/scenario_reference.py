@@ -110,7 +110,9 @@ buffer = "64 KiB"
 ```
 
 Times, sizes and rates are text with a unit: `"60 ns"`, `"128 KiB"`, `"100 Gb/s"` (`Gb/s` is bits,
-`GB/s` bytes). Paths are relative to the file. Unknown keys are refused with the nearest valid one.
+`GB/s` bytes; `kB` … `PB` are powers of 1000, `KiB` … `PiB` of 1024). Sizes are whole bytes and
+times whole picoseconds: `"0.5 B"` is refused. Numbers and `true` stand without quotes. Paths are
+relative to the file. Unknown keys are refused with the nearest valid one.
 Patterns and their options: [traffic.md](traffic.md); placements: [placement.md](placement.md)."""
 
 MEANING = {

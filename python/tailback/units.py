@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -16,11 +17,16 @@ _NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^
 
 TIME_PS = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
 BYTES = {
-    "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
+    "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
 }  # fmt: skip
-GBPS = {"Gb/s": 1.0, "Mb/s": 1e-3, "Tb/s": 1e3, "GB/s": 8.0, "MB/s": 8e-3, "Gbit/s": 1.0}
-
+GBPS = {
+    "b/s": 1e-9, "kb/s": 1e-6, "Mb/s": 1e-3, "Gb/s": 1.0, "Tb/s": 1e3,
+    "kbit/s": 1e-6, "Mbit/s": 1e-3, "Gbit/s": 1.0, "Tbit/s": 1e3,
+    "B/s": 8e-9, "kB/s": 8e-6, "MB/s": 8e-3, "GB/s": 8.0, "TB/s": 8e3,
+    "KiB/s": 8 * 2**10 / 1e9, "MiB/s": 8 * 2**20 / 1e9, "GiB/s": 8 * 2**30 / 1e9,
+    "TiB/s": 8 * 2**40 / 1e9,
+}  # fmt: skip
 
 LONGEST_PS = 2**62
 """The longest time that a scenario may name, 53 days: sums with it still fit the engine's clock."""
@@ -43,8 +49,8 @@ def parse_time_ps(value: object) -> int:
     """Picoseconds of ``"60 ns"``; raises ValueError that names the valid units."""
     if isinstance(value, str):
         number, unit = _split(value, TIME_PS, "a time")
-        return _whole(value, float(number) * TIME_PS[unit], LONGEST_PS, "53 days")
-    if value == 0:
+        return _whole(value, number, TIME_PS[unit], LONGEST_PS, ("time", "53 days", "ps"))
+    if _is_zero(value):
         return 0
     raise ValueError(f"{value!r} has no unit; write a time as text, like '60 ns'")
 
@@ -53,8 +59,8 @@ def parse_bytes(value: object) -> int:
     """Bytes of ``"128 KiB"``; raises ValueError that names the valid units."""
     if isinstance(value, str):
         number, unit = _split(value, BYTES, "a size")
-        return _whole(value, float(number) * BYTES[unit], MOST_BYTES, "4 EiB")
-    if value == 0:
+        return _whole(value, number, BYTES[unit], MOST_BYTES, ("size", "4 EiB", "B"))
+    if _is_zero(value):
         return 0
     raise ValueError(f"{value!r} has no unit; write a size as text, like '128 KiB'")
 
@@ -70,10 +76,43 @@ def parse_gbps(value: object) -> float:
     raise ValueError(f"{value!r} has no unit; write a rate as text, like '100 Gb/s'")
 
 
-def _whole(text: str, amount: float, most: int, told: str) -> int:
-    if amount > most:
-        raise ValueError(f"{text!r} is beyond all measure; give at most {told}")
-    return round(amount)
+def _is_zero(value: object) -> bool:
+    """Whether a value is the number 0, which needs no unit; ``false`` is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
+
+
+_DIGITS = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+"""Exact for every number of units that is within the limits; beyond any, infinite."""
+
+
+def _whole(text: str, number: str, unit: int, most: int, words: tuple[str, str, str]) -> int:
+    """A number of units as so many of the smallest; refuses a part of one."""
+    kind, limit, smallest = words
+    amount = _DIGITS.multiply(_DIGITS.create_decimal(number), Decimal(unit))
+    if not amount <= most:
+        raise ValueError(f"{text!r} is beyond all measure; give at most {limit}")
+    whole = amount.to_integral_value(context=_DIGITS)
+    if whole != amount:
+        raise ValueError(
+            f"{text!r} is {amount.normalize(_DIGITS):.12g} {smallest}, and a {kind} is a whole "
+            f"number of {smallest}; write {max(int(whole), 1)} {smallest}, say"
+        )
+    return int(whole)
+
+
+def transfer_ps(size_bytes: int, gbps: float) -> int:
+    """Picoseconds that so many bytes take at a rate.
+
+    Raises:
+        ValueError: The rate is not above 0, or the time is more than :data:`LONGEST_PS`.
+    """
+    time_ps = size_bytes * 8000 / gbps if gbps > 0 else math.inf
+    if not time_ps <= LONGEST_PS:
+        raise ValueError(
+            f"{format_bytes(size_bytes)} at {gbps:g} Gb/s take more than 53 days; "
+            "give a higher rate or a smaller size"
+        )
+    return round(time_ps)
 
 
 def _exact_rate(gbps: float) -> str:

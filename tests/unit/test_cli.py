@@ -288,7 +288,7 @@ def test_options_of_the_fluid_model_name_the_key_of_the_packet_engine(
 
 def test_unknown_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert tailback(["diagnos"]) == 2
-    assert "No such command" in capsys.readouterr().err
+    assert "did you mean 'diagnose'?" in capsys.readouterr().err
     refused(capsys, ["list", "paterns"], "did you mean 'pattern'?")
     refused(capsys, ["simulate", tmp_path / "nothing.toml"], "nothing.toml", "does not exist")
     path = scenario(tmp_path, "stencil2")

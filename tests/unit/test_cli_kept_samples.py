@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from older_runs import without_sha256
 from test_cli import ROOT, refused, simulated
 
 from tailback.cli import run as tailback
@@ -76,7 +77,7 @@ def test_headers_that_cannot_be_decoded_say_why(
     kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    shutil.copytree(kept, folder)
+    without_sha256(shutil.copytree(kept, folder))
     packets = pl.read_parquet(folder / "packets.parquet")
     # As of packets that may have gone round.
     packets.with_columns(hops=pl.lit(None, pl.UInt8)).write_parquet(folder / "packets.parquet")

@@ -180,7 +180,7 @@ def test_numbers_go_on_when_tables_are_moved_away(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     collection = Collection(tmp_path)
     (tmp_path / "readings" / "000001.parquet").write_bytes(b"PAR1 cut off")
-    with pytest.raises(CounterError, match=r"readings/000001\.parquet.*cannot be read"):
+    with pytest.raises(CounterError, match=r"readings/000001\.parquet: damaged Parquet"):
         collection.last_round()
     collection.close()
 
@@ -411,6 +411,7 @@ def test_the_interval_in_which_a_port_got_another_speed_is_flagged(
         collection.compact()
         carry = tmp_path / f"carry-{number + 1:06d}.npy"
         if not kept and not number:  # as it was written before speeds were kept
+            (tmp_path / "sha256" / "000001.json").unlink()
             old = np.load(carry)
             np.save(carry, old[[name for name in old.dtype.names if name != "gbps"]].astype(
                 [(name, old.dtype[name]) for name in old.dtype.names if name != "gbps"]

@@ -9,19 +9,20 @@ from typing import Any
 
 import polars as pl
 import pytest
+from older_runs import without_sha256
 from test_cli import refused, simulated
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in good order, with the samples of its packets."""
-    return simulated(tmp_path_factory.mktemp("whole"), "packets = true")
+    return simulated(tmp_path_factory.mktemp("whole"), "packets = 1000")
 
 
 @pytest.fixture
 def run(whole: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
-    return Path(shutil.copytree(whole, tmp_path / "run"))
+    """A copy of it without SHA-256, to be damaged."""
+    return without_sha256(Path(shutil.copytree(whole, tmp_path / "run")))
 
 
 def told(capsys: pytest.CaptureFixture[str], run: Path, *expected: str) -> None:

@@ -308,7 +308,9 @@ def test_a_collection(tmp_path: Path) -> None:
     assert found.intervals.equals(rows)
     assert found.notes == [
         "1 segment not finished and left out; "
-        "where no collector runs any more: tailback collect --compact"
+        "where no collector runs any more: tailback collect --compact",
+        "2 of 2 segments have no SHA-256 (an earlier version wrote them), so damage to them may "
+        "go unnoticed",
     ]
     put(tmp_path, "c/intervals/000009.parquet", "PAR1")
     with pytest.raises(CounterError, match="damaged") as error:

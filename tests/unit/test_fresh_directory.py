@@ -117,6 +117,8 @@ def test_ctrl_c_between_the_renames_loses_neither_folder(
             raise KeyboardInterrupt
         return target
 
+    # Where the system cannot exchange two names in one step.
+    monkeypatch.setattr("tailback.exchange._exchange", lambda *_: False)
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt), fresh_directory(out, force=True) as part:
         (part / "new").write_text("")
@@ -137,7 +139,7 @@ def test_ctrl_c_while_the_old_folder_goes_leaves_nothing_of_it(
             raise KeyboardInterrupt
         rmtree(path, ignore_errors)
 
-    monkeypatch.setattr("tailback.run.shutil.rmtree", interrupted)
+    monkeypatch.setattr("tailback.exchange.shutil.rmtree", interrupted)
     with pytest.raises(KeyboardInterrupt), fresh_directory(out, force=True) as part:
         (part / "new").write_text("")
     assert contents(tmp_path) == ["out", "out/manifest.json", "out/new"]

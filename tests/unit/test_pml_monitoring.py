@@ -154,7 +154,7 @@ def test_two_runs_in_a_folder_ask_which(tmp_path: Path) -> None:
 
 def test_absurd_numbers_of_messages_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "run", line("E", 0, 1, 5, 10**17), "")
-    with pytest.raises(TraceError, match="more than a program can hold"):
+    with pytest.raises(TraceError, match="at most 134,217,728 fit in a program"):
         read_trace(path)
 
 

@@ -6,8 +6,10 @@ verdict; 130 interrupted. Results go to stdout, progress and warnings to stderr.
 
 from __future__ import annotations
 
+import difflib
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,10 +19,9 @@ from typing import Any
 
 import click
 
-import tailback
 from tailback.cli.result import ReaderGoneError
 from tailback.cli.text import safe
-from tailback.errors import TailbackError
+from tailback.errors import TailbackError, nearest
 
 EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
 
@@ -76,6 +77,16 @@ class Commands(click.Group):
             self.add_command(command, cmd_name)
         return self.commands.get(cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; of an unknown one the error names the nearest."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            raise click.UsageError(
+                f"there is no command {args[0]!r}; {nearest(args[0], COMMANDS)}", ctx
+            )
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands into the help; loads none."""
         with formatter.section("Commands"):
@@ -91,7 +102,7 @@ _ELSEWHERE = {"list": ("lists", "list_parts")}
     epilog="Exit codes: 0 done, 2 something given is wrong, 3 too few samples for a verdict, "
     "130 interrupted.",
 )
-@click.version_option(tailback.__version__, prog_name="tailback")
+@click.version_option(package_name="tailback", prog_name="tailback")
 def cli() -> None:
     """Find where traffic backs up in a network, why, and prove the fix.
 
@@ -127,6 +138,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.exceptions.Exit as stop:
         return stop.exit_code
+    except click.BadParameter as error:
+        _with_suggestion(error).show()
+        return EXIT_USER
     except click.ClickException as error:
         error.show()
         return EXIT_USER
@@ -144,6 +158,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _complain("out of memory\n  remedy: use a smaller scenario or a machine with more memory")
         return EXIT_USER
     return code if isinstance(code, int) else EXIT_OK
+
+
+def _with_suggestion(error: click.BadParameter) -> click.BadParameter:
+    """A complaint about a value that is none of the choices, with the nearest one."""
+    choices = error.param.type if error.param is not None else None
+    given = re.match(r"'(.*?)' is not one of", error.message)
+    if isinstance(choices, click.Choice) and given is not None:
+        close = difflib.get_close_matches(given[1], [str(c) for c in choices.choices], n=1)
+        if close:
+            message = f"{error.message.rstrip('.')}; did you mean {close[0]!r}?"
+            return click.BadParameter(message, error.ctx, error.param, error.param_hint)
+    return error
 
 
 def _explain(error: OSError) -> TailbackError:

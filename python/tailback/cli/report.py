@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -10,6 +11,8 @@ from tailback.cli.models import beside, read_samples, require_packets, with_samp
 from tailback.diagnose import Diagnosis
 from tailback.diagnose import diagnose as find_causes
 from tailback.errors import RunError
+from tailback.exchange import recover
+from tailback.manifest import read_manifest
 from tailback.report import export_figures, write_report
 from tailback.run import Run
 
@@ -45,11 +48,14 @@ def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool
 
 
 def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
+    recover(Path(os.path.realpath(folder)))
     found = folder / "diagnosis.json"
     if not found.is_file():
         run = read_samples(folder)
         require_packets(run, folder, "report")
         return find_causes(run), run, None, {}
+    manifest = read_manifest(folder)
+    manifest.check(found.name)
     try:
         diagnosis = Diagnosis.model_validate_json(found.read_bytes())
     except (OSError, ValueError) as error:
@@ -60,6 +66,7 @@ def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
     files = {}
     for name in diagnosis.remedy.files if diagnosis.remedy is not None else ():
         path = folder / Path(name).name
+        manifest.check(path.name)
         if path.is_file():
             try:
                 files[name] = path.read_text(encoding="utf-8")

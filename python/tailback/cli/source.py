@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +16,9 @@ from tailback.cli.models import read_run
 from tailback.cli.numbers import FiniteRange
 from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError, TailbackError
+from tailback.exchange import recover
 from tailback.fabric.builders import PRESETS
+from tailback.fabric.topologies import TOPOLOGIES
 from tailback.scenario import Scenario, load, parse
 from tailback.simulate.threads import use_threads
 
@@ -89,6 +93,7 @@ def scenario_from(
         ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
             that its scenario does not state.
     """
+    recover(Path(os.path.realpath(source)))
     if not source.exists():
         raise ScenarioError("does not exist", file=source, remedy="check the path")
     if (source / "run.json").is_file() or (source / "diagnosis.json").is_file():
@@ -177,10 +182,33 @@ def fabric_data(fabric: str) -> dict[str, Any]:
         if fabric in PRESETS:
             return {"preset": fabric}
         raise ScenarioError(
-            f"--fabric {fabric!r} is neither a file nor a preset",
-            remedy=f"check the path, or take a preset: {', '.join(PRESETS.names())}",
+            f"--fabric {fabric!r} is neither a file nor a preset", remedy=_instead(fabric)
         )
     return {"file": Path(fabric).absolute()}
+
+
+def _instead(fabric: str) -> str:
+    """What to do about a ``--fabric`` that is neither a file nor a preset."""
+    shapes = {**dict.fromkeys(TOPOLOGIES.names()), "fat-tree": None}
+    close = get_close_matches(fabric.lower().replace("_", "-"), shapes, n=1, cutoff=0.75)
+    if not close:
+        return (
+            f"check the path, or take a preset: {', '.join(PRESETS.names())}; other networks "
+            f"({', '.join(sorted(shapes))}) are described in a scenario: docs/topologies.md"
+        )
+    if close[0] == "fat-tree":
+        keys = "[fabric.fat_tree] with its keys hosts_per_leaf, leaves, aggregation …"
+    else:
+        required = [
+            name for name, field in TOPOLOGIES[close[0]].model_fields.items()
+            if field.is_required() and name != "kind"
+        ]  # fmt: skip
+        told = ", ".join(f"{name} = …" for name in required)
+        keys = f'[fabric] topology = {{ kind = "{close[0]}", {told} }}'.replace(", }", " }")
+    return (
+        f"it is a shape, which needs its numbers: write a scenario with {keys}, and [[job]] "
+        "trace = …, and give that in place of the trace: docs/topologies.md"
+    )
 
 
 def _override(

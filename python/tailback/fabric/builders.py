@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.available import available_memory
+from tailback.available import available_memory, raise_it
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric, chosen
 from tailback.registry import Registry
@@ -29,6 +29,9 @@ BYTES_PER_CABLE = 240
 """Memory to build a cable at its peak: the list, its sorting, both directions' arrays."""
 BYTES_PER_VERTEX = 160
 """Memory of a node or switch at the peak, most of it its name."""
+
+MOST_PORTS = 65_535
+"""Ports of a switch: the engine numbers them with 16 bits."""
 
 _MOST_TOLD = 10**18
 """Counts and bytes beyond this are not told in full."""
@@ -267,7 +270,13 @@ def _build(shape: FatTree) -> dict[str, Any]:
     switches = (shape.leaves + shape.aggregation) * pods + shape.cores
     upward = shape.leaves * shape.leaf_cables + shape.aggregation_uplinks
     place = "[fabric.fat_tree]"
-    check_room(nodes, switches, nodes + shape.aggregation * upward * pods, place=place)
+    leaf = shape.hosts_per_leaf + shape.aggregation * shape.leaf_cables
+    above = shape.leaves * shape.leaf_cables + shape.aggregation_uplinks
+    top = -(-pods * shape.aggregation * shape.aggregation_uplinks // max(shape.cores, 1))
+    check_room(
+        nodes, switches, nodes + shape.aggregation * upward * pods, place=place,
+        most_ports=max(leaf, above, top),
+    )  # fmt: skip
     return built_by_core(
         lambda: _core.fat_tree(
             shape.hosts_per_leaf, shape.leaves, shape.aggregation, shape.pods, shape.cores,
@@ -279,12 +288,17 @@ def _build(shape: FatTree) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def check_room(nodes: int, switches: int, cables: int, *, place: str) -> None:
-    """Refuse, before it is built, a fabric that this machine has no memory for.
+def check_room(nodes: int, switches: int, cables: int, *, place: str, most_ports: int = 0) -> None:
+    """Refuse, before it is built, a fabric too large for this machine's memory or for the engine.
 
     Raises:
         FabricError: It does not fit; says how much it takes.
     """
+    if most_ports > MOST_PORTS:
+        raise FabricError(
+            f"a switch would have {_told(most_ports)} ports; the engine's limit is {MOST_PORTS:,}",
+            place=place, remedy="give it fewer hosts or cables: real switches have some dozens",
+        )  # fmt: skip
     needed = BYTES_PER_CABLE * cables + BYTES_PER_VERTEX * (nodes + switches)
     there = available_memory()
     if there is not None and needed > there:
@@ -294,7 +308,9 @@ def check_room(nodes: int, switches: int, cables: int, *, place: str) -> None:
         raise FabricError(
             f"{_told(nodes)} nodes, {_told(switches)} switches and {_told(cables)} cables take "
             f"{taken} of memory, and there is {format_bytes(there)}",
-            place=place, remedy="make it smaller",
+            place=place, remedy=f"make it smaller; or {raise_it(needed)}"
+            if needed <= _MOST_TOLD
+            else "make it smaller",
         )  # fmt: skip
 
 

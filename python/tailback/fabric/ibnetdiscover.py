@@ -244,11 +244,16 @@ def tally(what: str, items: Sequence[str]) -> str:
     return f"{what}: {len(items)} ({', '.join(items[:3])}{more})"
 
 
-_HEADER = re.compile(r'^(Switch|Ca|Hca|Rt)\s+(\d+)\s+"([^"]+)"\s*(?:#\s*(.*))?$')
-_HEADER_START = re.compile(r'^(Switch|Ca|Hca|Rt)\s+(?:[^\s"]+\s*)?"')
+# White space is lost or added where text goes through mail, tickets and editors: no pattern asks
+# for more of it than tells two words apart.
+_HEADER = re.compile(r'^(Switch|Ca|Hca|Rt)\s*(\d+)\s*"([^"]+)"\s*(?:#\s*(.*))?$')
+_HEADER_START = re.compile(r'^(Switch|Ca|Hca|Rt)(?:\s+(?:[^\s"]+\s*)?|\d+\s*)"')
+_HEADER_WORD = re.compile(r"^(?:Switch|Ca|Hca|Rt)(?:[\s\d\"]|$)")
+_EXT = r"(?:\s*\[\s*ext\s*\d+\s*\])?"
+_GUID_OF_PORT = r"(?:\s*\(\s*([0-9a-fA-F]+)\s*\))?"
 _PORT = re.compile(
-    r"^\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*"
-    r'"([^"]+)"\s*\[(\d+)\](?:\[ext \d+\])?(?:\(([0-9a-fA-F]+)\))?\s*(?:#(.*))?$'
+    rf"^\[\s*(\d+)\s*\]{_EXT}{_GUID_OF_PORT}\s*"
+    rf'"([^"]+)"\s*\[\s*(\d+)\s*\]{_EXT}{_GUID_OF_PORT}\s*(?:#(.*))?$'
 )
 # The name is whatever stands between the first quote and the last one before the lid: names with
 # quotes in them are real.
@@ -268,6 +273,15 @@ def _guid_of(key: str) -> str:
     return f"0x{int(match.group(1), 16):016x}" if match else key
 
 
+def _broken_header(text: str, line: int) -> FabricError:
+    return FabricError(
+        f"{clip(text)} starts like a block but is not one",
+        place=f"line {line}",
+        remedy='a block starts with one line like: Switch 36 "S-0008f10500200b50"  # "name"; if '
+        "lines were broken or joined, make the file again: ibnetdiscover > FILE",
+    )
+
+
 class _BlockParser:
     """Reads the lines of one file; ``found`` grows as it goes."""
 
@@ -280,11 +294,7 @@ class _BlockParser:
     def header(self, text: str, line: int) -> None:
         match = _HEADER.match(text)
         if match is None:
-            raise FabricError(
-                f"{clip(text)} starts like a block but is not one",
-                place=f"line {line}",
-                remedy='a block starts like: Switch 36 "S-0008f10500200b50"  # "name"',
-            )
+            raise _broken_header(text, line)
         word, _, key, note = match.groups()
         name = _HEADER_NAME.match(note or "")
         shown = (name.group(1) if name else "").strip()
@@ -332,7 +342,10 @@ class _BlockParser:
         )
         self.found.ends.append(end)
 
-    def other(self, text: str) -> None:
+    def other(self, text: str, line: int) -> None:
+        if _HEADER_WORD.match(text):
+            # Without it, its ports would be taken for those of the block before.
+            raise _broken_header(text, line)
         system = _SYSTEM_GUID.match(text)
         if system:
             self.system = system.group(1).lower().lstrip("0") or None
@@ -345,7 +358,7 @@ class BlockFormat:
 
     def recognises(self, text: str) -> bool:
         """Tell whether the text holds at least one block header."""
-        return any(_HEADER_START.match(line) for line in text.split("\n"))
+        return any(_HEADER_START.match(line.strip()) for line in text.split("\n"))
 
     def parse(self, text: str) -> Discovery:
         """Return what the text tells; raises FabricError with the line for one it cannot read."""
@@ -359,5 +372,5 @@ class BlockFormat:
             elif _HEADER_START.match(line):
                 parser.header(line, number)
             else:
-                parser.other(line)
+                parser.other(line, number)
         return parser.found

@@ -137,10 +137,20 @@ def _text(path: Path) -> tuple[str, list[str]]:
     if not data.strip():
         raise FabricError("the file is empty", file=path, remedy=_MAKE)
     try:
-        return data.decode("utf-8-sig"), []
+        return _lines(data.decode("utf-8-sig")), []
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        return data.decode("latin-1"), [f"not UTF-8 (first in line {line}); read as Latin-1"]
+        note = f"not UTF-8 (first in line {line}); read as Latin-1"
+        return _lines(data.decode("latin-1")), [note]
+
+
+_INVISIBLE = dict.fromkeys((0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF), " ")
+"""Characters without width, which editors and web pages put between words."""
+
+
+def _lines(text: str) -> str:
+    """The text with ends of lines, and space between words, as Unix writes them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_INVISIBLE)
 
 
 def _recognise(text: str) -> FabricFormat:
@@ -149,6 +159,14 @@ def _recognise(text: str) -> FabricFormat:
             return entry.part
     raise _foreign(text)
 
+
+_BROKEN = "output of ibnetdiscover whose lines were broken"
+_JOINED = "output of ibnetdiscover whose lines were joined"
+_GARBLED = (_BROKEN, _JOINED)
+_HEADER_FORM = (
+    'every block starts with a line of its own like: Switch 36 "S-0008f10500200b50"  # "name"; '
+    + _MAKE
+)
 
 _FOREIGN = (
     (r"^\s*<(?:!doctype\s+html|html|head|body)", "an HTML page", _MAKE),
@@ -159,6 +177,8 @@ _FOREIGN = (
      "use ibnetdiscover instead: ibnetdiscover > fabric.txt"),
     (r"(?m)^(?:Multicast mlids|Unicast lids)", "a forwarding table",
      "give the discovery itself: ibnetdiscover > fabric.txt"),
+    (r"(?m)^\s*((?:Switch|Ca|Hca|Rt)\s*$)", _BROKEN, _HEADER_FORM),
+    (r"[^\n]((?:Switch|Ca|Hca|Rt)\s*\d+\s*\"[SHR]-[0-9a-f]+\")", _JOINED, _HEADER_FORM),
     (r"(?m)^DR path", "the steps of a discovery without its list", _MAKE),
     (r"\A\s*[{\[]\s*[\"{\[\]}]", "JSON", _MAKE),
 )  # fmt: skip
@@ -167,14 +187,19 @@ _FOREIGN = (
 def _foreign(text: str) -> FabricError:
     """The error for a file that is something else; names its first line that says something."""
     what, remedy = "no fabric discovery known here", _MAKE
-    for pattern, name, advice in _FOREIGN:
-        if re.search(pattern, text[:1_000_000], re.IGNORECASE if "html" in pattern else 0):
-            what, remedy = name, advice
-            break
-    lines = enumerate(text.split("\n"), start=1)
+    lines = text.split("\n")
     number, line = next(
-        ((n, s) for n, s in lines if s.strip() and not s.lstrip().startswith("#")), (1, text[:80])
+        ((n, s) for n, s in enumerate(lines, 1) if s.strip() and not s.lstrip().startswith("#")),
+        (1, text[:80]),
     )
+    for pattern, name, advice in _FOREIGN:
+        found = re.search(pattern, text[:1_000_000], re.IGNORECASE if "html" in pattern else 0)
+        if found:
+            what, remedy = name, advice
+            if name in _GARBLED:
+                number = text[: found.start(1)].count("\n") + 1
+                line = text[found.start(1) :].split("\n", 1)[0]
+            break
     return FabricError(
         f"this is {what}: {clip(line, 60)}",
         place=f"line {number}",

@@ -17,7 +17,13 @@ from tailback.placement import (
     shift,
     tile,
 )
-from tailback.placement.assign import PLACEMENTS, Placement, assign_slots, place
+from tailback.placement.assign import (
+    PLACEMENTS,
+    Placement,
+    assign_slots,
+    place,
+    require_slots,
+)
 from tailback.placement.compute_hosts import compute_hosts
 from tailback.placement.footprint import Footprint, compact, footprint, home_leaf, in_use
 from tailback.placement.grid import infer_grid
@@ -62,6 +68,7 @@ __all__ = [
     "path_length",
     "place",
     "problem_for",
+    "require_slots",
     "slots_from_spec",
     "switch_congestion",
     "switches_visited",

@@ -19,6 +19,16 @@ Placement: TypeAlias = Callable[[Problem, Options], NDArray[np.int64]]
 PLACEMENTS: Registry[Placement] = Registry("placement", "how ranks are put on nodes")
 
 
+def require_slots(n_ranks: int, n_slots: int) -> None:
+    """Raise PlacementError when the chosen hosts have no room for all ranks."""
+    if n_ranks > n_slots:
+        raise PlacementError(
+            f"job has {n_ranks} ranks, the chosen hosts hold {n_slots} slots",
+            remedy="choose more hosts (--hosts), raise ranks_per_host (--ranks-per-host), or give "
+            "hosts more slots: --hosts node[0-3]:4",
+        )
+
+
 def check_slots(name: str, problem: Problem, slots: NDArray[np.int64]) -> None:
     """Raise PlacementError unless every rank has one slot that exists and is its own."""
     slots = np.asarray(slots)
@@ -51,12 +61,7 @@ def assign_slots(name: str, problem: Problem, options: Options) -> NDArray[np.in
         PlacementError: The job does not fit, or an option is wrong.
     """
     part = PLACEMENTS[name]
-    if problem.n_ranks > problem.n_slots:
-        raise PlacementError(
-            f"job has {problem.n_ranks} ranks, the chosen hosts hold {problem.n_slots} slots",
-            remedy="choose more hosts (--hosts), raise ranks_per_host (--ranks-per-host), or give "
-            "hosts more slots: --hosts node[0-3]:4",
-        )
+    require_slots(problem.n_ranks, problem.n_slots)
     slots = np.asarray(part(problem, options), np.int64)
     check_slots(name, problem, slots)
     return slots

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 from tailback.errors import PlacementError, nearest
 from tailback.fabric.model import Fabric
@@ -125,8 +127,38 @@ def left_out(spec: str, fabric: Fabric) -> str:
     return ""
 
 
+def _instead(item: str, name: str, hosts: Sequence[str]) -> str:
+    """What to write in place of a host that the fabric does not have.
+
+    Hosts of presets and computed topologies are called by number: another cluster's name is near
+    none of them, though it may share letters and digits.
+    """
+    letters, digits = name.rstrip("0123456789"), len(name) - len(name.rstrip("0123456789"))
+    own = {host.rstrip("0123456789") for host in hosts}
+    if get_close_matches(letters, own, n=1, cutoff=0.7):
+        return nearest(name, hosts)
+    told = f"hosts of this fabric are called {hosts[0]!r} to {hosts[-1]!r}"
+    if not digits or len(hosts) < 2:
+        close = get_close_matches(name, hosts, n=1, cutoff=0.8)
+        return f"did you mean {close[0]!r}?" if close else told
+    bracket = _BRACKET.match(item)
+    numbers = bracket[2] if bracket else name[len(letters) :]
+    plain = ",".join(
+        "-".join(str(int(end)) for end in part.split("-")) for part in numbers.split(",")
+    )
+    example = f"; give them by number, from 0, like --hosts {plain}"
+    if len(own) == 1:
+        width = len(hosts[0]) - len(hosts[0].rstrip("0123456789"))
+        padded = ",".join(
+            "-".join(f"{int(end):0{width}d}" for end in part.split("-"))
+            for part in numbers.split(",")
+        )
+        example += f" or {next(iter(own))}[{padded}]"
+    return told + example
+
+
 def _expand(item: str, spec: str, number: dict[str, int], fabric: Fabric) -> list[int]:
-    n_hosts = fabric.n_hosts
+    n_hosts, fabric_hosts = fabric.n_hosts, fabric.host_name
     if item in number:
         return [number[item]]
     if item == "all":
@@ -145,5 +177,5 @@ def _expand(item: str, spec: str, number: dict[str, int], fabric: Fabric) -> lis
             names += [f"{bracket[1]}{n:0{digits}d}{bracket[3]}" for n in range(first, last + 1)]
     for name in names:
         if name not in number:
-            raise _error(spec, f"there is no host {name!r}", nearest(name, number))
+            raise _error(spec, f"there is no host {name!r}", _instead(item, name, fabric_hosts))
     return [number[name] for name in names]

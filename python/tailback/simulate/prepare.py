@@ -25,14 +25,17 @@ from tailback.placement import (
     left_out,
     place,
     problem_for,
+    require_slots,
     slots_from_spec,
 )
 from tailback.registry import Registry
 from tailback.scenario import FabricSection, JobSection, Scenario
 from tailback.traffic.patterns import build as build_pattern
-from tailback.traffic.program import Program
+from tailback.traffic.patterns import parse as parse_pattern
+from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import READERS, read_trace
 from tailback.traffic.transform import repeat, scale_compute, side_by_side
+from tailback.units import transfer_ps
 
 
 @dataclass
@@ -202,9 +205,9 @@ def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
         raise
 
 
-def _too_few(problem: Problem, omitted: str) -> PlacementError:
+def _too_few(ranks: int, slots: int, omitted: str) -> PlacementError:
     return PlacementError(
-        f"job has {problem.n_ranks} ranks, the compute hosts of the fabric hold {problem.n_slots}; "
+        f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; "
         f"{omitted.partition('. To use')[0]}",
         remedy="raise ranks_per_host (--ranks-per-host), or name the hosts (--hosts)",
     )
@@ -240,6 +243,18 @@ def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
     job.footprint = footprint(job.problem, job.node, allowed)
 
 
+def _check_local_times(scenario: Scenario, job: Job) -> None:
+    """Refuse a rate within hosts at which a message takes longer than a clock can tell."""
+    if len(np.unique(job.node)) == len(job.node):
+        return
+    largest = job.program.amount[job.program.kind == Op.ISEND].max(initial=0)
+    try:
+        transfer_ps(int(largest), scenario.engine.local_rate)
+    except ValueError as error:
+        message, remedy = str(error).split("; ", 1)
+        raise ScenarioError(message, place="[engine] local_rate", remedy=remedy) from None
+
+
 def prepare(scenario: Scenario, allow_hosts: str | None = None) -> Prepared:
     """Read and place everything ``scenario`` names.
 
@@ -260,12 +275,18 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> Prepared:
     jobs, notes, taken = [], list[str](), dict[int, str]()
     for number, section in enumerate(scenario.job):
         with _naming(section, number, len(scenario.job)):
-            program = load_traffic(section, scenario.seed + number)
             hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
-            problem = problem_for(fabric, program, hosts, slots, scenario.seed)
             omitted = left_out(section.hosts, fabric)
+            if section.pattern is not None:
+                # Before millions of ranks are given something to do.
+                ranks = parse_pattern(section.pattern).own_ranks() or 0
+                if ranks > sum(slots) and omitted:
+                    raise _too_few(ranks, sum(slots), omitted)
+                require_slots(ranks, sum(slots))
+            program = load_traffic(section, scenario.seed + number)
+            problem = problem_for(fabric, program, hosts, slots, scenario.seed)
             if problem.n_ranks > problem.n_slots and omitted:
-                raise _too_few(problem, omitted)
+                raise _too_few(problem.n_ranks, problem.n_slots, omitted)
             notes += [omitted] * bool(omitted)
             node = _placed(section, problem)
         for host in np.unique(fabric.node_host[node]).tolist():
@@ -277,6 +298,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> Prepared:
                 )  # fmt: skip
             taken[host] = f"{number + 1} ({section.name!r})"
         jobs.append(Job(section, program, problem, node, footprint(problem, node)))
+        _check_local_times(scenario, jobs[-1])
     if allow_hosts is not None:
         _allow(jobs, allow_hosts, fabric)
     program, job_of_label = side_by_side([job.program for job in jobs])

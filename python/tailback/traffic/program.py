@@ -13,7 +13,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.errors import TraceError
+from tailback.available import raise_it
+from tailback.errors import TailbackError, TraceError
+from tailback.units import format_bytes
 
 
 class Op(IntEnum):
@@ -33,6 +35,44 @@ class Op(IntEnum):
     IRECV = 2
     WAIT = 3
     WAITALL = 4
+
+
+MAX_OPERATIONS = 2**27
+"""Largest program that is built: 29 bytes an operation, 3.9 GB."""
+
+BYTES_PER_OPERATION = 125
+"""Memory that an operation takes at the peak while a program is made (measured: 62 to 225)."""
+
+
+def require_room(
+    operations: int, room_bytes: int | None, *, what: str, error: type[TailbackError],
+    place: str | None = None, remedy: str,
+) -> None:  # fmt: skip
+    """Refuse a program that takes more memory than there is, before it is made.
+
+    Args:
+        operations: Operations of all its ranks.
+        room_bytes: Memory it may take; None where nobody knows.
+        what: What makes them: ``"the pattern"``.
+        error: What to raise.
+        place: Where that is said.
+        remedy: What makes the program smaller.
+
+    Raises:
+        TailbackError: Of type ``error``: states the estimate, the limit, and how to raise it.
+    """
+    if operations > MAX_OPERATIONS:
+        raise error(
+            f"{what} makes {operations:,} operations; at most {MAX_OPERATIONS:,} fit in a program",
+            place=place, remedy=remedy,
+        )  # fmt: skip
+    needed = operations * BYTES_PER_OPERATION
+    if room_bytes is not None and needed > room_bytes:
+        raise error(
+            f"{what} makes {operations:,} operations, which take about {format_bytes(needed)} of "
+            f"memory, and the limit is {format_bytes(room_bytes)}",
+            place=place, remedy=f"{remedy}; or {raise_it(needed)}",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.available import available_memory
 from tailback.errors import ScenarioError
-from tailback.traffic.patterns.columns import MAX_OPERATIONS
-from tailback.traffic.program import Label, Op, Program, Recording
+from tailback.traffic.program import Label, Op, Program, Recording, require_room
 from tailback.units import LONGEST_PS, format_time
 
 
@@ -42,12 +42,10 @@ def repeat(program: Program, times: int) -> Program:
     """
     if times == 1:
         return program
-    if len(program.kind) * times > MAX_OPERATIONS:
-        raise ScenarioError(
-            f"repeat = {times} makes {len(program.kind) * times:,} operations of "
-            f"{len(program.kind):,}; at most {MAX_OPERATIONS:,} fit in memory",
-            place="[[job]]", remedy="choose a smaller repeat",
-        )  # fmt: skip
+    require_room(
+        len(program.kind) * times, available_memory(), what=f"repeat = {times}",
+        error=ScenarioError, place="[[job]]", remedy="choose a smaller repeat",
+    )  # fmt: skip
     start = program.rank_start.astype(np.int64)
     counts = np.diff(start)
     # Rank after rank, that rank's operations `times` times.

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 import polars as pl
 
 from tailback.counters.schema import CounterError
+from tailback.parquet import reading, scan_tables
 
 SLICE_ROWS: Final = 3_000_000
 """Rows of a piece where the pieces are not given by files."""
@@ -70,16 +71,11 @@ def contributions(piece: Piece, passes: Sequence[Pass]) -> list[pl.DataFrame]:
     Raises:
         CounterError: The file of the piece cannot be decoded.
     """
-    try:
+    if piece.file is None:
         return _contributions(piece, passes)
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        if piece.file is None:
-            raise
-        first = str(error).split("\n")[0][:300]
-        raise CounterError(
-            f"cannot be decoded: {first}", file=piece.file,
-            remedy="the archive was cut or edited; its columns are in docs/counters.md",
-        ) from None  # fmt: skip
+    cut = "the archive was cut or edited; its columns are in docs/counters.md"
+    with reading(piece.file, error=CounterError, remedy=cut):
+        return _contributions(piece, passes)
 
 
 def _contributions(piece: Piece, passes: Sequence[Pass]) -> list[pl.DataFrame]:
@@ -173,7 +169,7 @@ class Archive:
         """Each file and its rows, not read."""
         out = []
         for file in self.files:
-            rows = pl.scan_parquet(file)
+            rows = scan_tables(file, error=CounterError)
             out.append((file, rows if self.prepare is None else self.prepare(rows)))
         return out
 

@@ -21,8 +21,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.counters.analysis.passes import EMBEDDED, Archive, Engine, Pass, Piece
+from tailback.counters.digests import check
 from tailback.counters.schema import CounterError, Flag, stands_at_top
 from tailback.counters.steps import POSSIBLE
+from tailback.parquet import scan_tables
 
 FDR_TICK_NS: Final = 22.0
 """Tick of PortXmitWait in the paper's FDR switches (III-D)."""
@@ -93,15 +95,14 @@ def scan(path: Path) -> pl.LazyFrame:
     files = [path]
     if path.is_dir():
         files = sorted(path.glob("part-*.parquet")) or sorted(path.glob("*.parquet"))
-    try:
-        if not files or not all(file.is_file() for file in files):
-            raise CounterError(
-                "no Parquet file there", file=path, remedy="give the folder of an archive"
-            )
-        frame = pl.scan_parquet(files)
-        names = frame.collect_schema().names()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise CounterError(f"cannot be read as Parquet: {error}", file=path) from None
+    if not files or not all(file.is_file() for file in files):
+        raise CounterError(
+            "no Parquet file there", file=path, remedy="give the folder of an archive"
+        )
+    for file in files:
+        check(file)
+    frame = scan_tables(files, error=CounterError)
+    names = frame.collect_schema().names()
     for column in ("round", "time_ns", "node_guid", "port", "xmit_wait_ticks"):
         if column not in names:
             raise CounterError(

@@ -32,10 +32,8 @@ from tailback.counters.readers.model import COORDINATES
 from tailback.counters.schema import INTERVALS, CounterError, conform, stands_at_top
 from tailback.counters.steps import possible
 from tailback.counters.ticks import tick_by_rate
+from tailback.parquet import read_table, reading, scan_tables
 from tailback.run import run_folder
-
-_UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What Polars says of a Parquet file that is none, or has broken insides."""
 
 _WRITTEN: Final = "time of writing"
 """What the note of a reader says whose format tells no time."""
@@ -235,14 +233,9 @@ def _collections(paths: Sequence[Path]) -> Source:
     for path in paths:
         for file, rows in zip(collection.interval_files(path), collection.scan(path), strict=True):
             frame = _conforming(rows)
-            try:
+            with reading(file, error=CounterError, remedy="move the file out of the folder"):
                 told = frame.select(*own, "source").unique(maintain_order=True)
                 found = told.collect(engine="streaming")
-            except _UNREADABLE as error:
-                first = str(error).split("\n")[0][:300]
-                raise CounterError(
-                    f"damaged: {first}", file=file, remedy="move the file out of the folder"
-                ) from None
             ports = pl.concat([ports, found.select(own)]).unique(maintain_order=True)
             kinds += found["source"].drop_nulls().to_list()
             files.append(str(file.absolute()))
@@ -252,7 +245,7 @@ def _collections(paths: Sequence[Path]) -> Source:
         list(dict.fromkeys(kinds)),
         archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
         ports=ports, path=paths[0] if len(paths) == 1 else None, files=paths,
-        notes=list(dict.fromkeys(note for path in paths for note in collection.unfinished(path))),
+        notes=list(dict.fromkeys(note for path in paths for note in collection.notes(path))),
     )  # fmt: skip
 
 
@@ -264,12 +257,14 @@ def _has_rounds(path: Path) -> bool:
     any_row = False
     try:
         for file in files:  # one after the other: the first of a collection in sweeps tells
-            of_file = pl.scan_parquet(file).select(n=pl.len(), loose=pl.col("round").null_count())
-            rows, loose = of_file.collect().row(0)
+            with reading(file, error=CounterError):
+                table = scan_tables(file, error=CounterError)
+                of_file = table.select(n=pl.len(), loose=pl.col("round").null_count())
+                rows, loose = of_file.collect().row(0)
             if loose:
                 return False
             any_row |= rows > 0
-    except _UNREADABLE:
+    except CounterError:
         return False  # the reader of collections says what is wrong
     return any_row
 
@@ -277,16 +272,13 @@ def _has_rounds(path: Path) -> bool:
 def _open(path: Path) -> Source:
     """An archive of intervals or of readings in rounds."""
     files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
-    try:
-        frame = pl.scan_parquet(files)
-        names = frame.collect_schema().names()
-        beside = {
-            name: pl.read_parquet(path / f"{name}.parquet")
-            for name in ("classes", "coordinates")
-            if path.is_dir() and (path / f"{name}.parquet").is_file()
-        }
-    except _UNREADABLE as error:
-        raise CounterError(f"cannot be read as Parquet: {error}", file=path) from None
+    frame = scan_tables(files, error=CounterError)
+    names = frame.collect_schema().names()
+    beside = {
+        name: read_table(path / f"{name}.parquet", error=CounterError)
+        for name in ("classes", "coordinates")
+        if path.is_dir() and (path / f"{name}.parquet").is_file()
+    }
     out = Source(["archive"], path=path)
     if "interval_ns" not in names:
         out.rounds = archive(path)
@@ -336,10 +328,8 @@ def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _no_loose_readings(rounds: pl.LazyFrame, path: Path) -> None:
-    try:
+    with reading(path, error=CounterError):
         loose = rounds.select(pl.col("round").null_count()).collect(engine="streaming").item()
-    except _UNREADABLE as error:
-        raise CounterError(f"cannot be read as Parquet: {error}", file=path) from None
     if loose:
         raise CounterError(
             f"{loose} readings belong to no round", file=path,

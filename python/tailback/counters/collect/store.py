@@ -8,6 +8,7 @@
     DIR/intervals/000006.parquet tailback.counters.schema.INTERVALS
     DIR/events/000006.jsonl      what happened meanwhile
     DIR/carry-000006.npy         the last reading of every port, where the next intervals begin
+DIR/sha256/000006.json       SHA-256 of these four
 
 Each step of a compaction writes a new file beside and renames it, and the segment goes last, so a
 compaction that is killed is simply done again.
@@ -39,7 +40,9 @@ from tailback.counters.collect.segments import (
     read_segment,
 )
 from tailback.counters.collect.subnet import PortTarget
+from tailback.counters.digests import FOLDER, check, digests_of
 from tailback.counters.schema import CounterError, Flag
+from tailback.parquet import reading, scan_tables
 
 FORMAT: Final = 1
 _CARRY: Final[list[tuple[str, Any]]] = [
@@ -49,11 +52,11 @@ CARRY: Final = np.dtype([*_CARRY, ("gbps", "<f8")])
 _CARRY_WITHOUT_SPEED: Final = np.dtype(_CARRY)
 """What was written before speeds were kept; such a collection is continued."""
 
-_PARTS: Final = ("segments", "readings", "intervals", "events")
+_PARTS: Final = ("segments", "readings", "intervals", "events", FOLDER)
 _OURS: Final = {*_PARTS, "lock", ".collection.json.new"}
 """What a folder holds whose collection was not begun in full: the disk was full, say."""
 
-_NUMBERED: Final = re.compile(r"(?:carry-)?([0-9]{6})\.(?:segment|damaged|parquet|jsonl|npy)")
+_NUMBERED: Final = re.compile(r"(?:carry-)?([0-9]{6})\.(?:segment|damaged|parquet|jsonl|npy|json)")
 """Names of files that belong to a segment."""
 
 
@@ -135,14 +138,11 @@ class Collection:
         """
         most = 0
         for file in sorted((self.path / "readings").glob("*.parquet")):
-            try:
-                found = pl.scan_parquet(file).select(pl.col("round").max()).collect().item()
-            except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-                raise CounterError(
-                    f"cannot be read as a table of readings: {str(error).splitlines()[0]}",
-                    file=file,
-                    remedy="move the file out of the folder",
-                ) from None
+            check(file)
+            aside = "move the file out of the folder"
+            rows = scan_tables(file, error=CounterError, remedy=aside)
+            with reading(file, error=CounterError, remedy=aside):
+                found = rows.select(pl.col("round").max()).collect().item()
             most = max(most, int(found or 0))
         return most
 
@@ -190,6 +190,10 @@ class Collection:
         # A segment may hold no reading of a port, or none at all: then the one before still counts.
         carry = _last_of_each(known, table)
         _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
+        _replace(
+            self.path / FOLDER / f"{name}.json",
+            lambda new: _write_text(new, digests_of(self.path, name)),
+        )
         earlier = (p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{name}.npy")
         # The last one before stays: this compaction may be killed and have to be done again.
         for old in sorted(earlier)[:-1]:
@@ -204,6 +208,7 @@ class Collection:
         if not files:
             return np.empty(0, RAW), np.empty(0, np.uint32)
         last = max(files)
+        check(last)
         try:
             carry = np.load(last, allow_pickle=False)
             if carry.dtype not in (CARRY, _CARRY_WITHOUT_SPEED) or carry.ndim != 1:

@@ -11,11 +11,15 @@ from pathlib import Path
 
 import polars as pl
 
+from tailback.counters.digests import check, unchecked
 from tailback.counters.readers.model import Counters
 from tailback.counters.schema import INTERVALS, CounterError, conform
+from tailback.parquet import read_table, scan_tables
 from tailback.units import counted
 
 TELLS_TIME = True
+
+_ASIDE = "move the file out of the folder; the other segments can be read without it"
 
 
 def sniff(path: Path) -> bool:
@@ -41,13 +45,15 @@ def read(path: Path, *, time_ns: int | None = None) -> Counters:
         )  # fmt: skip
     parts = []
     for file in interval_files(path):
+        check(file)
+        frame = read_table(file, error=CounterError, remedy=_ASIDE)
         try:
-            parts.append(conform(INTERVALS, pl.read_parquet(file)))
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise CounterError(f"damaged: {error}", file=file) from None
+            parts.append(conform(INTERVALS, frame))
+        except pl.exceptions.PolarsError as error:
+            raise CounterError(f"damaged: {error}", file=file, remedy=_ASIDE) from None
         except CounterError as error:
             raise error.located(file) from None
-    out = Counters(notes=unfinished(path))
+    out = Counters(notes=notes(path))
     if parts:
         out.intervals = pl.concat(parts)
     return out
@@ -61,12 +67,13 @@ def scan(path: Path) -> list[pl.LazyFrame]:
     """
     out = []
     for file in interval_files(path):
+        check(file)
+        rows = scan_tables(file, error=CounterError, remedy=_ASIDE)
         try:
-            rows = pl.scan_parquet(file)
             # No row is read: only what the columns are is looked at.
             conform(INTERVALS, pl.DataFrame(schema=rows.collect_schema()))
-        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise CounterError(f"damaged: {error}", file=file) from None
+        except pl.exceptions.PolarsError as error:
+            raise CounterError(f"damaged: {error}", file=file, remedy=_ASIDE) from None
         except CounterError as error:
             raise error.located(file) from None
         out.append(rows)
@@ -76,6 +83,11 @@ def scan(path: Path) -> list[pl.LazyFrame]:
 def interval_files(path: Path) -> list[Path]:
     """The files of the tables of intervals, in order."""
     return sorted((path / "intervals").glob("*.parquet"))
+
+
+def notes(path: Path) -> list[str]:
+    """What is to be said of a collection: segments left out, segments that cannot be checked."""
+    return [*unfinished(path), *unchecked(path)]
 
 
 def unfinished(path: Path) -> list[str]:

@@ -62,6 +62,12 @@ class Tree(Topology):
             switches += below
         return self.planes * prod(m), self.planes * switches, self.planes * cables
 
+    def most_ports(self) -> int:
+        """Ports of a switch of the level that has most: down to its children, up to its parents."""
+        m, w, p = self.levels()
+        up = [*(w[level] * p[level] for level in range(1, len(m))), 0]
+        return max(m[level] * p[level] + up[level] for level in range(len(m)))
+
     def hosts(self) -> NDArray[np.uint32]:
         """Host of each node, shape (N,)."""
         per_leaf, nodes = self.levels()[0][0], prod(self.levels()[0])

@@ -29,7 +29,7 @@ class Topology(BaseModel, ABC):
     line of its docstring is what ``tailback list topology`` prints.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     kind: str = Field(description="name of the topology")
     host_rate: LinkGbps = Field(default=100.0, description="rate of host cables")
@@ -41,7 +41,7 @@ class Topology(BaseModel, ABC):
         Raises:
             FabricError: The options do not fit together (names the one), or memory is too small.
         """
-        check_room(*self.counts(), place=PLACE)
+        check_room(*self.counts(), place=PLACE, most_ports=self.most_ports())
         return self._build()
 
     @abstractmethod
@@ -51,6 +51,11 @@ class Topology(BaseModel, ABC):
     @abstractmethod
     def counts(self) -> tuple[int, int, int]:
         """Nodes, switches and cables by formula, without building."""
+
+    def most_ports(self) -> int:
+        """Ports of the largest switch by formula; of an average one where all are about alike."""
+        nodes, switches, cables = self.counts()
+        return -((nodes - 2 * cables) // switches)
 
     def rules(self) -> dict[str, Callable[[core.Network], core.Routing]]:
         """Routing rules by name: each makes a ``_core.Routing`` of a ``_core.Network``."""

@@ -12,22 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.available import available_memory
 from tailback.errors import ScenarioError
-from tailback.traffic.program import Label, Op, Program
-
-MAX_OPERATIONS = 2**27
-"""Largest program that is built: 29 bytes an operation, 3.9 GB."""
+from tailback.traffic.program import Label, Op, Program, require_room
 
 Mask = NDArray[np.bool_] | None
 
 
 def refuse_if_huge(operations: int) -> None:
     """Raise ScenarioError when a program would not fit in memory; ask before making it."""
-    if operations > MAX_OPERATIONS:
-        raise ScenarioError(
-            f"the pattern makes {operations} operations, more than {MAX_OPERATIONS}",
-            place="[job.pattern]", remedy="use fewer ranks, messages or rounds",
-        )  # fmt: skip
+    require_room(
+        operations, available_memory(), what="the pattern", error=ScenarioError,
+        place="[job.pattern]", remedy="use fewer ranks, messages or rounds",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

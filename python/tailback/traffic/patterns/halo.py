@@ -13,7 +13,7 @@ from tailback.errors import ScenarioError
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.pattern import PLACE, Pattern
 from tailback.traffic.program import Label, Program
-from tailback.units import LONGEST_PS, RateGbps, SizeBytes, TimePs
+from tailback.units import RateGbps, SizeBytes, TimePs, transfer_ps
 
 AXES = "xyz"
 FIRST_TAG = 101
@@ -26,13 +26,11 @@ def transfer_time_ps(size: int, gbps: float) -> int:
     Raises:
         ScenarioError: It is longer than a clock can tell.
     """
-    time = size * 8000 / gbps
-    if time > LONGEST_PS:
-        raise ScenarioError(
-            f"a message of {size} bytes takes longer than 53 days at {gbps:g} Gb/s",
-            place=f"{PLACE} line_rate", remedy="give the rate of a link, like 100 Gb/s",
-        )  # fmt: skip
-    return round(time)
+    try:
+        return transfer_ps(size, gbps)
+    except ValueError as error:
+        message, remedy = str(error).split("; ", 1)
+        raise ScenarioError(message, place=f"{PLACE} line_rate", remedy=remedy) from None
 
 
 class Halo(Pattern):

@@ -27,7 +27,7 @@ class Pattern(BaseModel, ABC):
     of its docstring is what ``tailback list pattern`` prints.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     kind: str = Field(description="name of the pattern")
 
@@ -57,16 +57,11 @@ class FreeSizePattern(Pattern):
 PATTERNS: Registry[type[Pattern]] = Registry("pattern", "synthetic traffic")
 
 
-def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program:
-    """Program of the pattern ``options["kind"]``.
-
-    Args:
-        options: ``kind`` and the pattern's own options, quantities as text with a unit.
-        n_ranks: Ranks when the options do not say (``dims`` or ``ranks``).
-        seed: Seed of the job.
+def parse(options: dict[str, object]) -> Pattern:
+    """The pattern ``options["kind"]`` with its options checked; nothing is made of it yet.
 
     Raises:
-        ScenarioError: Unknown pattern or option, a wrong unit or value, or no number of ranks.
+        ScenarioError: Unknown pattern or option, a wrong unit or value.
     """
     kind = options.get("kind")
     if not isinstance(kind, str):
@@ -78,11 +73,26 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
     except TailbackError as error:
         raise ScenarioError(error.message, place=f"{PLACE} kind", remedy=error.remedy) from None
     try:
-        pattern = part.model_validate(options)
+        return part.model_validate(options)
     except ValidationError as error:
         # An unknown key first: it is often the misspelt name of one that is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         raise _explain(dict(first), part) from None
+
+
+def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program:
+    """Program of the pattern ``options["kind"]``.
+
+    Args:
+        options: ``kind`` and the pattern's own options, quantities as text with a unit.
+        n_ranks: Ranks when the options do not say (``dims`` or ``ranks``).
+        seed: Seed of the job.
+
+    Raises:
+        ScenarioError: Unknown pattern or option, a wrong unit or value, or no number of ranks.
+    """
+    pattern = parse(options)
+    kind = pattern.kind
     ranks = pattern.own_ranks() or n_ranks
     if ranks is None:
         raise ScenarioError(

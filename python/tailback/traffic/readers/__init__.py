@@ -12,7 +12,7 @@ from typing import Protocol
 from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Program
-from tailback.traffic.readers import otf2, pml_monitoring
+from tailback.traffic.readers import foreign, otf2, pml_monitoring
 
 
 class Reader(Protocol):
@@ -60,6 +60,10 @@ def read_trace(path: Path, format: str | None = None) -> Program:
     for entry in READERS:
         if entry.part.sniff(path):
             return entry.part.read(path)
+    other = foreign.recognise(path)
+    if other is not None:
+        file, name, remedy = other
+        raise TraceError(f"this is {name}, which Tailback does not read", file=file, remedy=remedy)
     raise TraceError("no reader knows this format", file=path, remedy=_KNOWN)
 
 

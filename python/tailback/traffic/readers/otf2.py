@@ -1,16 +1,17 @@
 """OTF2 traces of MPI programs, as Score-P and EZTrace write them.
 
-The OTF2 C library comes with the Python package ``otf2``; that package itself is never imported, as
-it cannot open EZTrace's archives. Location by location reading is done by ``tailback._core``.
+The OTF2 C library is part of Tailback's wheels; ``make setup`` puts it into a checkout. Its Python
+bindings are not used, as they cannot open EZTrace's archives: ``tailback._core`` loads the library
+and reads location by location.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 from typing import Any
 
+import tailback
 import tailback._core as _core
 from tailback.errors import TraceError
 from tailback.traffic.program import Program
@@ -18,6 +19,7 @@ from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import compile_trace
 
 _MAGIC = b"OTF2"
+_LIBRARY = Path(tailback.__file__).parent / "_otf2" / "libotf2.so"
 
 
 def sniff(path: Path) -> bool:
@@ -117,9 +119,11 @@ def _unfinished(folder: Path) -> bool:
 
 
 def library_path() -> Path:
-    """The shared library of the ``otf2`` package; raises TraceError when it is not installed."""
-    spec = importlib.util.find_spec("_otf2")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        for library in sorted(Path(folder).glob("_otf2*.so")):
-            return library
-    raise TraceError("the OTF2 library is not installed", remedy="pip install otf2==3.2")
+    """The OTF2 C library that Tailback carries; raises TraceError where it is missing."""
+    if not _LIBRARY.is_file():
+        raise TraceError(
+            "the OTF2 library is missing from this installation of Tailback",
+            file=_LIBRARY,
+            remedy="in a checkout: make setup; else install Tailback again, from a wheel",
+        )
+    return _LIBRARY

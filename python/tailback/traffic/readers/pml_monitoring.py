@@ -23,8 +23,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.available import memory_for_input
 from tailback.errors import TraceError
-from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.program import Label, Op, Program, require_room
 
 _FILE = re.compile(r"^(?P<stem>.+)\.(?P<rank>[0-9]{1,9})\.prof$")
 _TRAFFIC = re.compile(
@@ -39,8 +40,6 @@ LABELS = [
     Label("point-to-point", "point-to-point"),
     Label("collectives", "collectives"),
 ]
-MAX_MESSAGES = 100_000_000
-"""More messages than this are refused: the program would not fit in memory."""
 
 
 @dataclass
@@ -86,7 +85,11 @@ def read(path: Path) -> Program:
     Raises:
         TraceError: A profile is missing, unreadable or has a line that does not fit.
     """
-    return to_program(read_profile(path), (path if path.is_dir() else path.parent).name)
+    profile = read_profile(path)
+    try:
+        return to_program(profile, (path if path.is_dir() else path.parent).name)
+    except TraceError as error:
+        raise error.located(path) from None
 
 
 def read_profile(path: Path) -> Profile:
@@ -200,16 +203,18 @@ def _parse_line(line: str, rank: int, profile: Profile) -> None:
 def to_program(profile: Profile, name: str) -> Program:
     """Messages of a profile as a rank program without time; raises TraceError if far too many."""
     pairs = sorted((key, value) for key, value in profile.traffic.items() if value[1])
+    # A send and a receive each; some bytes of text may stand for any number of them.
+    messages = sum(value[1] for _, value in pairs)
+    require_room(
+        2 * messages + profile.n_ranks, memory_for_input(),
+        what=f"a profile of {messages:,} messages", error=TraceError,
+        remedy="profile a shorter run",
+    )  # fmt: skip
     source = np.array([key[0] for key, _ in pairs], np.int64)
     target = np.array([key[1] for key, _ in pairs], np.int64)
     label = np.array([key[2] for key, _ in pairs], np.int64)
     size = np.array([value[0] for _, value in pairs], np.uint64)
     count = np.array([value[1] for _, value in pairs], np.int64)
-    if sum(value[1] for _, value in pairs) > MAX_MESSAGES:
-        raise TraceError(
-            f"{sum(value[1] for _, value in pairs)} messages are more than a program can hold",
-            remedy=f"profile a shorter run: at most {MAX_MESSAGES} messages",
-        )
     pair = np.repeat(np.arange(len(pairs)), count)
     turn = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
     amount = _sizes(size, count, pair, turn)

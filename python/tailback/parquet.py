@@ -1,0 +1,274 @@
+"""The one place where Parquet files are opened: what is wrong with one becomes a Tailback error.
+
+Before a file is decoded, its footer says what it will take: a file of kilobytes can hold gigabytes
+of equal values. What polars makes of a damaged file may be an exception of its own or a panic of
+its Rust code, which is no ``Exception`` and prints to standard error; neither reaches the user.
+
+The footer is Thrift in the compact protocol; the field numbers are those of ``parquet.thrift`` in
+the Apache Parquet format specification.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tailback.available import memory_for_input, raise_it
+from tailback.errors import TailbackError
+from tailback.units import format_bytes
+
+_MAGIC: Final = b"PAR1"
+_MOST_FOOTER_BYTES: Final = 64 << 20
+_NESTED: Final = 32
+_VALUE_BYTES: Final = (1, 4, 8, 12, 4, 8, 16, 16)
+"""Memory of a value of each physical type; text and bytes are views of 16 bytes into a buffer."""
+_COPIES: Final = 2
+"""Copies of a table at the peak: the decoded columns, and those of the types asked for."""
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What the footer of a file says of it.
+
+    Attributes:
+        rows: Number of rows.
+        row_group_bytes: Memory that each row group takes when it is decoded.
+    """
+
+    rows: int
+    row_group_bytes: tuple[int, ...]
+
+    @property
+    def table_bytes(self) -> int:
+        """Memory that reading the whole table takes at its peak."""
+        return _COPIES * sum(self.row_group_bytes)
+
+
+def read_table(
+    path: str | Path, *, error: type[TailbackError] = TailbackError, remedy: str | None = None
+) -> pl.DataFrame:
+    """Read a Parquet file.
+
+    Args:
+        path: The file.
+        error: What to raise.
+        remedy: What to do about a damaged file.
+
+    Raises:
+        TailbackError: Of type ``error``: the file is missing or damaged, or takes more memory than
+            there is for it; names the file.
+    """
+    path = Path(path)
+    with reading(path, error=error, remedy=remedy):
+        require_room(path, footer(path).table_bytes, error)
+        return pl.read_parquet(path)
+
+
+def scan_tables(
+    paths: str | Path | Sequence[Path],
+    *,
+    error: type[TailbackError] = TailbackError,
+    remedy: str | None = None,
+) -> pl.LazyFrame:
+    """Open Parquet files without reading their rows; collect them within :func:`reading`.
+
+    Raises:
+        TailbackError: As :func:`read_table`; the memory counted is that of a single row group.
+    """
+    files = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
+    for path in files:
+        with reading(path, error=error, remedy=remedy):
+            require_room(path, max(footer(path).row_group_bytes, default=0), error)
+    with reading(files[0] if len(files) == 1 else files[0].parent, error=error, remedy=remedy):
+        frame = pl.scan_parquet(files)
+        frame.collect_schema()
+        return frame
+
+
+@contextmanager
+def reading(
+    path: str | Path, *, error: type[TailbackError] = TailbackError, remedy: str | None = None
+) -> Iterator[None]:
+    """Turn whatever decoding the file at ``path`` ends in into a Tailback error that names it."""
+    try:
+        with _no_panic_message():
+            yield
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as found:
+        raise error(
+            _cause(found), file=path, remedy=remedy or "write it again, or take another copy of it"
+        ) from None
+
+
+def _cause(found: BaseException) -> str:
+    """What is wrong with a file, in one line."""
+    if isinstance(found, FileNotFoundError):
+        return "does not exist"
+    if isinstance(found, OSError) and found.strerror:
+        return f"cannot be read: {found.strerror}"
+    if isinstance(found, pl.exceptions.PanicException):
+        return "damaged Parquet file: it cannot be decoded"
+    lines = str(found).splitlines() or [type(found).__name__]
+    return f"damaged Parquet file: {lines[0][:200]}"
+
+
+def require_room(path: Path, needed: int, error: type[TailbackError] = TailbackError) -> None:
+    """Refuse a file that takes more memory than there is for one input.
+
+    Raises:
+        TailbackError: Of type ``error``: states the estimate, the limit, and how to raise it.
+    """
+    there = memory_for_input()
+    if there is not None and needed > there:
+        raise error(
+            f"takes about {format_bytes(needed)} of memory when it is read ({path.stat().st_size:,}"
+            f" bytes on disk), and the limit for one file is {format_bytes(there)}",
+            file=path, remedy=raise_it(needed),
+        )  # fmt: skip
+
+
+@contextmanager
+def _no_panic_message() -> Iterator[None]:
+    """Keep what a panic prints off standard error; everything else printed meanwhile is let out."""
+    try:
+        stderr = sys.stderr.fileno() if sys.stderr is not None else -1
+    except (OSError, ValueError, io.UnsupportedOperation):
+        stderr = -1
+    # Nor where standard error is no file of the system (a notebook), or where other threads read
+    # at the same time: there is one standard error for all of them.
+    if stderr != 2 or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with tempfile.TemporaryFile() as kept:
+        sys.stderr.flush()
+        before = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        panicked = False
+        try:
+            yield
+        except pl.exceptions.PanicException:
+            panicked = True
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(before, 2)
+            os.close(before)
+            if not panicked:
+                kept.seek(0)
+                with suppress(OSError):
+                    os.write(2, kept.read())
+
+
+# --- the footer -------------------------------------------------------------------------------
+
+
+def footer(path: Path) -> Footer:
+    """Read the footer of a Parquet file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no Parquet file, or its footer is damaged.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size < 12:
+            raise ValueError("it is too short")
+        file.seek(size - 8)
+        tail = file.read(8)
+        length = int.from_bytes(tail[:4], "little")
+        if tail[4:] != _MAGIC:
+            raise ValueError("it does not end as a Parquet file does")
+        if length > min(size - 12, _MOST_FOOTER_BYTES):
+            raise ValueError(f"its footer has {length:,} bytes")
+        file.seek(size - 8 - length)
+        data = file.read(length)
+    try:
+        return _footer(_Thrift(data).struct())
+    except (IndexError, KeyError, TypeError, AttributeError, OverflowError):
+        raise ValueError("its footer cannot be decoded") from None
+
+
+def _footer(meta: dict[int, Any]) -> Footer:
+    """The footer from ``FileMetaData``: 3 num_rows, 4 row_groups."""
+    sizes = []
+    for group in meta[4]:
+        size = 0
+        for chunk in group[1]:  # RowGroup: 1 columns; ColumnChunk: 3 meta_data
+            column = chunk[3]  # 1 type, 5 num_values, 6 total_uncompressed_size
+            values, whole = int(column[5]), int(column[6])
+            if values < 0 or whole < 0:
+                raise ValueError(f"its footer counts {min(values, whole)} values")
+            size += values * _VALUE_BYTES[int(column[1])] + whole
+        sizes.append(size)
+    return Footer(int(meta[3]), tuple(sizes))
+
+
+class _Thrift:
+    """Decodes structures of Thrift's compact protocol as dictionaries by field number."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        if depth > _NESTED:
+            raise ValueError("its footer is nested too deeply")
+        out: dict[int, Any] = {}
+        number = 0
+        while (head := self._byte()) != 0:
+            delta, kind = head >> 4, head & 15
+            number = number + delta if delta else self._zigzag()
+            # A truth value lies in the head itself.
+            out[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+        return out
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind in (1, 2, 3):
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._zigzag()
+        if kind == 7:
+            return self._take(8)
+        if kind == 8:
+            return self._take(self._varint())
+        if kind in (9, 10):
+            head = self._byte()
+            count = head >> 4 if head >> 4 < 15 else self._varint()
+            if count > len(self.data):
+                raise ValueError("its footer holds a list longer than itself")
+            return [self._value(head & 15, depth + 1) for _ in range(count)]
+        if kind == 12:
+            return self.struct(depth + 1)
+        raise ValueError(f"its footer holds a field of type {kind}")
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def _take(self, count: int) -> bytes:
+        if count > len(self.data) - self.at:
+            raise ValueError("its footer is cut short")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def _varint(self) -> int:
+        out = shift = 0
+        while (byte := self._byte()) & 128:
+            out |= (byte & 127) << shift
+            shift += 7
+            if shift > 63:
+                raise ValueError("its footer holds a number of more than 64 bits")
+        return out | byte << shift
+
+    def _zigzag(self) -> int:
+        number = self._varint()
+        return number >> 1 ^ -(number & 1)

@@ -1,0 +1,118 @@
+"""Traces of other tools, told by name: what they are, and how to get one that Tailback reads."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+_HEAD_BYTES: Final = 1 << 16
+_MOST_FILES: Final = 200
+"""Files of a folder that are looked at."""
+
+_RECORD: Final = (
+    "record the program as OTF2 (Score-P, EZTrace), or, without recompiling, with Open MPI's "
+    "monitoring: mpirun --mca pml_monitoring_enable 2 --mca pml_monitoring_enable_output 3 --mca "
+    "pml_monitoring_filename prof …; docs/traffic.md"
+)
+_PATTERN: Final = (
+    "state its traffic as a pattern in a scenario (tailback list pattern), or " + _RECORD
+)
+_ONE_NODE: Final = "it holds no messages between ranks with their sizes: " + _RECORD
+
+
+@dataclass(frozen=True)
+class _Format:
+    """A format: how a file of it begins or is called, and what to do instead.
+
+    Attributes:
+        name: What it is, with an article where it needs one.
+        content: Pattern of the first bytes, uncompressed.
+        suffixes: Ends of file names that are enough.
+        remedy: What to do.
+    """
+
+    name: str
+    content: bytes | None
+    suffixes: tuple[str, ...] = ()
+    remedy: str = _RECORD
+
+
+_FORMATS: Final = (
+    _Format(
+        "a DUMPI trace (SST/macro)",
+        rb"\A\xff\xaa\xddDUMPI|\AMPI_Init(?:_thread)? entering at walltime|"
+        rb"\Aversion=[^\n]*\nstarttime=|\Ahostname=[^\n]*\nnumprocs=",
+    ),
+    _Format("an HPCToolkit database", rb"\AHPCTOOLKIT"),
+    _Format("an Nsight Systems report", rb"\ASQLite format 3\0.*(?:TARGET_INFO_|CUPTI_|NVTX_|nsys)",
+            (".nsys-rep", ".qdrep"), _ONE_NODE),
+    _Format("an SQLite database", rb"\ASQLite format 3\0"),
+    _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]"),
+    _Format("a PyTorch Kineto trace (JSON)", rb"\A\s*\{.*\"(?:traceEvents|schemaVersion)\"", (),
+            _PATTERN),
+    _Format("a log of NCCL", rb"(?m)^[^\n]*NCCL INFO ", (), _PATTERN),
+    _Format("a Paraver trace", rb"\A#Paraver"),
+    _Format("an OTF trace of version 1", None, (".otf",)),
+    _Format("a GOAL schedule (LogGOPSim)", rb"\A\s*(?://[^\n]*\n\s*)*num_ranks\s+\d+", (".goal",),
+            _PATTERN),
+    _Format(
+        "a SimGrid time-independent trace",
+        rb"\A(?:#[^\n]*\n|\s)*(?:p?\d+ (?:init|finalize|compute|comm_size|i?send|i?recv|test|wait|"
+        rb"waitall|barrier|i?bcast|i?reduce|i?allreduce|alltoallv?|allgatherv?|gatherv?|scatterv?|"
+        rb"reducescatter|scan|sleep)\b"
+        rb"|[^\n]*_rank-\d+\.txt\n|[^\n]*/?actions\d+\.txt\n)",
+        (), _PATTERN,
+    ),
+    _Format("a Chakra execution trace", rb"\A[^\n]{0,400}chakra", (".et",), _PATTERN),
+    _Format("JSON", rb"\A\s*[{\[]"),
+)  # fmt: skip
+
+
+def recognise(path: Path) -> tuple[Path, str, str] | None:
+    """Say which tool a file, or one in a folder, is of.
+
+    Args:
+        path: A file or folder that no reader knows.
+
+    Returns:
+        The file, what it is and what to do; None if it is of no known tool.
+    """
+    if path.is_dir():
+        files = sorted(islice((entry for entry in path.iterdir() if entry.is_file()), _MOST_FILES))
+    else:
+        files = [path]
+    heads = [(file, _head(file)) for file in files]
+    for form in _FORMATS:
+        for file, head in heads:
+            name = file.name.removesuffix(".gz")
+            if name.endswith(form.suffixes) or (
+                form.content is not None and re.search(form.content, head, re.DOTALL)
+            ):
+                return file, form.name, form.remedy
+    for file, head in heads:
+        if file.suffix == ".csv" or _is_table(head):
+            return file, "a table of comma-separated values (CSV)", _PATTERN
+    return None
+
+
+def _is_table(head: bytes) -> bool:
+    """Whether text is a table: two lines or more with as many separators each, two or more."""
+    lines = head[: head.rfind(b"\n") + 1].splitlines()[:20]
+    counts = {tuple(line.count(mark) for mark in (b",", b";", b"\t")) for line in lines}
+    return b"\0" not in head and len(lines) > 1 and len(counts) == 1 and max(counts.pop()) > 1
+
+
+def _head(file: Path) -> bytes:
+    """The first bytes of a file, of a compressed one what it holds; nothing if unreadable."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_HEAD_BYTES)
+        if data[:2] == b"\x1f\x8b":
+            return zlib.decompressobj(wbits=31).decompress(data, _HEAD_BYTES)
+    except (OSError, zlib.error):
+        return b""
+    return data

@@ -1,0 +1,140 @@
+"""Builds Tailback: maturin, after what maturin alone would leave out.
+
+Every build passes through here: `make setup`, `make wheel` and a plain `pip install .`. It adds two
+things to maturin's PEP 517 interface:
+
+* The OTF2 C library, as `tailback/_otf2/libotf2.so` beside its licence. `scripts/otf2-library.sh`
+  puts it into a checkout; without that, the build asks for the Python package `otf2` and takes the
+  library from there.
+* Paths of the build machine are mapped away, so that the compiled module names no home directory.
+
+    python scripts/build_backend.py FOLDER
+
+copies the library from FOLDER, in which the package `otf2` is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "python" / "tailback" / "_otf2"
+LIBRARY = PLACE / "libotf2.so"
+REQUIREMENT = next(
+    line.split()[0]
+    for line in (ROOT / "scripts" / "otf2-requirements.lock").read_text().splitlines()
+    if line.startswith("otf2==")
+)
+
+Settings = dict[str, Any] | None
+
+
+def place_library(folders: Iterable[Path]) -> None:
+    """Copy library and licence from the first of the folders that has package `otf2` installed."""
+    for folder in folders:
+        libraries = sorted(folder.glob("_otf2/_otf2*.so"))
+        licences = sorted(folder.glob("otf2-*.dist-info/**/COPYING"))
+        if libraries and licences:
+            PLACE.mkdir(exist_ok=True)
+            shutil.copyfile(licences[0], PLACE / "COPYING")
+            # Whole or not at all: a process may have the old library open.
+            new = LIBRARY.with_suffix(".new")
+            shutil.copyfile(libraries[0], new)
+            new.replace(LIBRARY)
+            return
+    raise SystemExit(f"the OTF2 library is missing; remedy: make setup, or install {REQUIREMENT}")
+
+
+def map_paths() -> None:
+    """Have the compiler write neutral paths instead of those of this machine."""
+    cargo_home = os.environ.get("CARGO_HOME") or str(Path.home() / ".cargo")
+    flags = [
+        f"--remap-path-prefix={cargo_home}/registry/src=registry",
+        f"--remap-path-prefix={ROOT}=tailback",
+    ]
+    encoded = os.environ.get("CARGO_ENCODED_RUSTFLAGS")
+    given = encoded.split("\x1f") if encoded else os.environ.get("RUSTFLAGS", "").split()
+    new = [flag for flag in flags if flag not in given]
+    os.environ["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join([*given, *new])
+
+
+def _requirements(ask: Callable[[Settings], list[str]], settings: Settings) -> list[str]:
+    return [*ask(settings), *([] if LIBRARY.is_file() else [REQUIREMENT])]
+
+
+def _build(build: Callable[..., str], folder: str, settings: Settings, metadata: str | None) -> str:
+    if not LIBRARY.is_file():
+        place_library(Path(entry or ".") for entry in sys.path)
+    map_paths()
+    return build(folder, settings, metadata)
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    """What a wheel needs to be built, beside maturin."""
+    import maturin
+
+    return _requirements(maturin.get_requires_for_build_wheel, config_settings)
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    """What an installation in place needs to be built, beside maturin."""
+    import maturin
+
+    return _requirements(maturin.get_requires_for_build_editable, config_settings)
+
+
+def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
+    """What a source archive needs to be made, beside maturin."""
+    import maturin
+
+    return maturin.get_requires_for_build_sdist(config_settings)
+
+
+def prepare_metadata_for_build_wheel(folder: str, config_settings: Settings = None) -> str:
+    """Write the metadata of a wheel."""
+    import maturin
+
+    return maturin.prepare_metadata_for_build_wheel(folder, config_settings)
+
+
+def prepare_metadata_for_build_editable(folder: str, config_settings: Settings = None) -> str:
+    """Write the metadata of an installation in place."""
+    import maturin
+
+    return maturin.prepare_metadata_for_build_editable(folder, config_settings)
+
+
+def build_wheel(
+    folder: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Build a wheel into the folder; its file name."""
+    import maturin
+
+    return _build(maturin.build_wheel, folder, config_settings, metadata_directory)
+
+
+def build_editable(
+    folder: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Build an installation in place; the file name of its wheel."""
+    import maturin
+
+    return _build(maturin.build_editable, folder, config_settings, metadata_directory)
+
+
+def build_sdist(folder: str, config_settings: Settings = None) -> str:
+    """Write a source archive into the folder; its file name."""
+    import maturin
+
+    return maturin.build_sdist(folder, config_settings)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    place_library([Path(sys.argv[1])])

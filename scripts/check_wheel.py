@@ -1,0 +1,54 @@
+"""Checks a wheel of Tailback before anybody gets it; prints what is wrong and fails.
+
+python scripts/check_wheel.py dist/tailback-*.whl
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+GLIBC = 28
+"""The wheel runs on systems with glibc 2.28 or newer."""
+
+
+def faults(wheel: Path) -> list[str]:
+    """All that is wrong with the wheel, a line each."""
+    found = []
+    if f"abi3-manylinux_2_{GLIBC}_" not in wheel.name:
+        found.append(f"it is not tagged abi3 and manylinux_2_{GLIBC}")
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    wanted = ["tailback/_core.abi3.so", "tailback/_otf2/libotf2.so", "tailback/_otf2/COPYING"]
+    found += [f"{name} is missing" for name in wanted if name not in files]
+    private = {str(Path.home()).encode(), str(Path(__file__).resolve().parents[1]).encode()}
+    for name, data in files.items():
+        # The OTF2 library is taken as its authors built it, and names folders of theirs.
+        if name != "tailback/_otf2/libotf2.so":
+            found += [f"{name} names {path.decode()}" for path in private if path + b"/" in data]
+        if not name.endswith(".so"):
+            continue
+        newest = max((int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)
+        if newest > GLIBC:
+            found.append(f"{name} needs glibc 2.{newest}")
+    metadata = next(data.decode() for name, data in files.items() if name.endswith("/METADATA"))
+    for target in re.findall(r"\]\(([^)]*)\)", metadata):
+        if not target.startswith("https://"):
+            found.append(f"its description links to {target}, which an index cannot follow")
+    return found
+
+
+def main(names: list[str]) -> int:
+    """Check each wheel that is named."""
+    bad = 0
+    for wheel in map(Path, names):
+        for fault in faults(wheel):
+            bad += 1
+            print(f"{wheel}: {fault}", file=sys.stderr)
+    return 1 if bad or not names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""The home and the temporary folder of the whole test run: nothing is left in those of the user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+OURS = "TAILBACK_TEST_HOME"
+"""Names the folder to worker processes, which share the one of the process that started them."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this process, and all that tests start, a home of its own.
+
+    Programs that tests drive (browser, MPI launcher, matplotlib) keep settings, caches and sockets
+    there. The path is short, as those of sockets must be.
+    """
+    if OURS in os.environ:
+        return
+    # Where rustup and cargo are, if a test builds something: their default is below the old home.
+    for variable, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):
+        os.environ.setdefault(variable, str(Path.home() / folder))
+    root = Path(tempfile.mkdtemp(prefix="tailback-tests-"))
+    os.environ[OURS] = str(root)
+    for variable, folder in (
+        ("HOME", "home"),
+        ("XDG_CONFIG_HOME", "home/.config"),
+        ("XDG_CACHE_HOME", "home/.cache"),
+        ("XDG_DATA_HOME", "home/.local/share"),
+        ("XDG_STATE_HOME", "home/.local/state"),
+        ("XDG_RUNTIME_DIR", "run"),
+        ("TMPDIR", "tmp"),
+    ):
+        (root / folder).mkdir(parents=True, mode=0o700)
+        os.environ[variable] = str(root / folder)
+    tempfile.tempdir = None  # read TMPDIR again
+    config.stash[_ROOT] = root
+
+
+_ROOT = pytest.StashKey[Path]()
+_FAILED = pytest.StashKey[bool]()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remember whether files of failed tests are worth a look."""
+    session.config.stash[_FAILED] = exitstatus not in (
+        pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED,
+    )  # fmt: skip
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the folder, unless tests failed: then say where their files are."""
+    root = config.stash.get(_ROOT, None)
+    if root is None:
+        return
+    if config.stash.get(_FAILED, False):
+        print(f"files of the tests are kept in {root}", file=sys.stderr)
+    else:
+        shutil.rmtree(root, ignore_errors=True)
