@@ -151,6 +151,77 @@ class Delimited:
             )  # fmt: skip
         return out.alias(role)
 
+    def instants(self, role: str, zone: str | None = None) -> pl.Series:
+        """A column of times as UTC nanoseconds since 1970 (Int64), null where a field is empty.
+
+        A number is seconds, milliseconds, microseconds or nanoseconds since 1970, by its size. A
+        date and time has its zone in it (``Z``, ``+01:00``), or ``utc`` in the name of its column.
+
+        Args:
+            role: The column.
+            zone: Name of the zone of times that do not say theirs, like ``Europe/Paris``.
+
+        Raises:
+            TailbackError: A field is no time, or a time without a zone.
+        """
+        text = self.rows[role]
+        own = "UTC" if "utc" in normal(self.header[role]).split("_") else zone
+        out = instants(text, own)
+        bad = out.is_null() & text.is_not_null()
+        if bad.any():
+            row = int(bad.arg_true()[0])
+            value, line = str(text[row]), int(self.rows["line"][row])
+            if own is None and instants(text[row : row + 1], "UTC").is_not_null().all():
+                raise self.wrong(
+                    role, line, f"{shown(value)} says no time zone",
+                    "write UTC with a Z at the end, 2026-11-22T11:06:10Z, or seconds since 1970",
+                )  # fmt: skip
+            raise self.wrong(
+                role, line, f"{shown(value)} is no time",
+                "write it like 2026-11-22T11:06:10.4Z, or as seconds since 1970",
+            )  # fmt: skip
+        return out.alias(role)
+
+
+_EARLIEST_S: Final = 1e8
+"""1973: a smaller number is no time since 1970 but since the start of something."""
+_SCALES_NS: Final = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (9.2e18, 1))
+"""Numbers below the first are seconds, milliseconds …: those of the years 1973 to 5138."""
+
+
+def instants(text: pl.Series, zone: str | None = None) -> pl.Series:
+    """Times as UTC nanoseconds since 1970 (Int64), null where a text is none.
+
+    Args:
+        text: Numbers since 1970 or dates as :meth:`Delimited.instants` takes them.
+        zone: Zone of dates that do not say theirs; they are null without one.
+
+    Raises:
+        TailbackError: There is no such zone.
+    """
+    number = text.cast(pl.Float64, strict=False)
+    whole, fraction = number.floor(), number - number.floor()
+    out = pl.Series([None] * len(text), dtype=pl.Int64)
+    for most, scale in reversed(_SCALES_NS):
+        # Float64 holds seconds since 1970 to a quarter of a microsecond.
+        time = whole.cast(pl.Int64, strict=False) * scale + (fraction * scale).cast(pl.Int64)
+        fits = (number >= _EARLIEST_S) & (number < most)
+        out = pl.select(pl.when(fits.fill_null(False)).then(time).otherwise(out)).to_series()
+    plain = text.str.replace(" ", "T").str.replace(r"([+-]\d\d)(\d\d)$", "$1:$2")
+    told = plain.str.to_datetime("%+", time_unit="ns", strict=False, time_zone="UTC")
+    out = pl.select(pl.coalesce(out, told.dt.epoch("ns"))).to_series()
+    if zone is not None:
+        local = plain.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False)
+        try:
+            # An hour that comes twice in autumn is taken as its first.
+            local = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        except pl.exceptions.PolarsError:
+            raise TailbackError(
+                f"there is no time zone {shown(zone)}", remedy="name it like Europe/Paris or UTC"
+            ) from None
+        out = pl.select(pl.coalesce(out, local.dt.epoch("ns"))).to_series()
+    return out
+
 
 def header_of(text: str, aliases: Aliases) -> dict[str, int] | None:
     """Index of the column of each role in the header that ``text`` starts with.
@@ -217,10 +288,17 @@ def parse(
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if (zero := raw.find(b"\0")) >= 0:
         line = raw[:zero].count(b"\n") + 1
-        raise fault("holds a zero byte", file=path, place=f"line {line}", remedy="is it a CSV?")
+        column = zero - raw.rfind(b"\n", 0, zero)
+        raise fault(
+            "holds a zero byte", file=path, place=f"line {line}, column {column}",
+            remedy="copy or make the file again",
+        )  # fmt: skip
     found = _header(raw[: 1 << 20].decode("utf-8", errors="replace"))
     if found is None:
-        raise fault("has no header line", file=path, remedy="name the columns in the first line")
+        raise fault(
+            "has no header line", file=path, place="line 1, column 1",
+            remedy="name the columns in the first line",
+        )  # fmt: skip
     skip, names, delimiter = found
     roles = _roles(names, aliases)
     for role in needed:
@@ -228,7 +306,7 @@ def parse(
             told = ", ".join(shown(name) for name in names[:12])
             raise fault(
                 f"no column for the {role.replace('_', ' ')}; its columns are: {told}",
-                file=path, place=f"line {skip + 1}",
+                file=path, place=f"line {skip + 1}, column 1",
                 remedy=f"name one of them {' or '.join(aliases[role][:4])}",
             )  # fmt: skip
     rows = _rows(raw, skip, len(names), delimiter, path, fault)
@@ -262,6 +340,7 @@ def _rows(
     except pl.exceptions.PolarsError as error:
         raise _ragged(raw, skip, width, delimiter, path, fault) or fault(
             f"cannot be read as CSV: {str(error).splitlines()[0][:200]}", file=path,
+            place=f"line {skip + 2}, column 1",
             remedy="write it anew, with quotes around fields that hold the delimiter",
         ) from None  # fmt: skip
     if frame[f"c{width - 1}"].null_count() or quote:
@@ -284,9 +363,10 @@ def _ragged(
             if any("\n" in part for part in fields) or len(fields) != width:
                 return fault(
                     f"{len(fields)} fields where the header has {width}", file=path,
-                    place=f"line {line}",
+                    place=f"line {line}, column {min(len(fields), width) + 1}",
                     remedy="the line is cut, or a field holds the delimiter without quotes",
                 )  # fmt: skip
     except csv.Error as error:
-        return fault(f"{error}", file=path, place=f"line {reader.line_num}", remedy="mend it")
+        place = f"line {reader.line_num}, column 1"
+        return fault(f"{error}", file=path, place=place, remedy="mend it")
     return None

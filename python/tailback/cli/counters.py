@@ -8,9 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import click
+import polars as pl
 
 from tailback.cli.counters_screen import screen
 from tailback.cli.numbers import FiniteRange
+from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import show
 from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import study, verdict
@@ -23,6 +25,8 @@ from tailback.counters.analysis.study import Study
 from tailback.counters.analysis.survey import Choices, survey
 from tailback.counters.analysis.verdict import Verdict
 from tailback.counters.readers import READERS
+from tailback.evidence import port_verdict
+from tailback.evidence.port_verdict import PortVerdict
 from tailback.run import claim
 from tailback.units import parse_time_ps
 
@@ -67,7 +71,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 )  # fmt: skip
 @click.option(
     "--fabric", type=click.Path(path_type=Path),
-    help="Output of ibnetdiscover: names, speeds, tiers and directions of the ports.",
+    help="Output of ibnetdiscover, or a CSV of links: names, rates, tiers and directions.",
 )  # fmt: skip
 @click.option(
     "--subsystem", "subsystems", multiple=True, metavar="NAME=REGEX", callback=_subsystems,
@@ -79,7 +83,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
               help="FILEs were written this long apart, for those that tell no time.")  # fmt: skip
 @click.option(
     "--threshold", type=FiniteRange(0, 100, min_open=True), default=1.0, show_default=True,
-    help="Percentage of its time from which a port counts as stalling.",
+    help="Percentage of its time from which a port counts as stalling, queueing or dropping.",
 )  # fmt: skip
 @click.option("--io", metavar="REGEX", help="Torus: names of I/O routers, to compare.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables and figures.")
@@ -110,12 +114,14 @@ def counters(
     """Say what port counters alone can say.
 
     FILE is what perfquery or 'ibqueryerrors --data' printed, a sysfs tree, an LDMS
-    CSV, the folder of a collection, a run or a diagnosis, or an archive in Parquet.
-    Snapshots of counters go one FILE an instant.
+    CSV, a CSV of Ethernet interfaces, the folder of a collection, a run or a
+    diagnosis, or an archive in Parquet. Snapshots of counters go one FILE an
+    instant.
 
     \b
     tailback counters 12h00.txt 12h10.txt --fabric fabric.txt
     tailback counters collection --fabric fabric.txt --out stalls
+    tailback counters interfaces.csv.gz --fabric links.csv
     """
     if out is not None:
         claim(out, force=force, sources=files)
@@ -128,6 +134,9 @@ def counters(
         if cluster is not None:
             engine = stack.enter_context(Cluster(cluster))
         found, judged = survey(source, places, chosen, engine)
+    queues = _queues(source, places, chosen)
+    if queues is not None:
+        return _show_queues(queues, found, judged, source, out, (figures, force, csv, form))
     if out is not None:
         _write(found, judged, out, figures, force, csv)
     code = UNDETERMINED if judged.kind == "unknown" else 0
@@ -136,6 +145,44 @@ def counters(
         extra = {"sources": source.kinds, "study": study.summary_json(found)}
         return show(json.dumps({**facts, **extra}, indent=2), code)
     return show("\n".join(screen(judged, places, source.kinds, out)), code)
+
+
+def _queues(source: Source, places: Places, chosen: Choices) -> PortVerdict | None:
+    """The verdict on a lossy network; None where the counters are of another one."""
+    told = source.counters.readings["backlog_bytes"].is_not_null().any()
+    if not told and source.counters.readings["drops"].is_null().all():
+        return None
+    intervals = source.intervals(places, chosen.tick_ns)[0].rows.collect()
+    if intervals.is_empty() or not port_verdict.is_lossy(intervals):
+        return None
+    ends = places.ports.filter(pl.col("peer").is_not_null()).select("name", "port", "peer")
+    peers = {(str(name), int(port)): str(peer) for name, port, peer in ends.iter_rows()}
+    return port_verdict.judge(intervals, threshold=chosen.threshold, peers=peers)
+
+
+def _show_queues(
+    queues: PortVerdict,
+    found: Study,
+    judged: Verdict,
+    source: Source,
+    out: Path | None,
+    how: tuple[str, bool, bool, str],
+) -> int:
+    """Write and print the verdict on a lossy network."""
+    figures, force, csv, form = how
+    facts = {**port_verdict.facts(queues), "notes": judged.notes, "unknown": judged.unknown}
+    if out is not None:
+        tables = {"ports": judged.ports, "port_findings": queues.findings}
+        tables["queue_windows"] = queues.windows
+        # The studies are of stalls, which there are none of here.
+        own = Study(title=found.title, tables=tables)
+        study.write(own, out, form=figures, force=force, csv=csv, more={"counters": facts})
+    if form == "json":
+        extra = {"sources": source.kinds, "study": study.summary_json(found)}
+        return show(json.dumps({**facts, **extra}, indent=2), 0)
+    notes = [note for note in judged.notes if "tell" not in note or "tick" not in note]
+    lines = queues_screen(queues, source.kinds, judged.unknown, notes, out)
+    return show("\n".join(lines), 0)
 
 
 def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:
