@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ from tailback.errors import ScenarioError, TailbackError
 from tailback.exchange import recover
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
+from tailback.placement.rank_hosts import rank_hosts
 from tailback.scenario import Scenario, load, parse
 from tailback.simulate.threads import use_threads
 
@@ -45,6 +47,12 @@ def source_options(command: F) -> F:
         ),
         click.option(
             "--placement", metavar="NAME|FILE", help="How the ranks lie (of a trace: block)."
+        ),
+        click.option(
+            "--rankfile",
+            metavar="FILE",
+            help="Where each rank ran: a CSV of rank and host, output of 'mpirun … env', a rank "
+            "file or host list; gives --hosts and --placement at once.",
         ),
         click.option(
             "--compute-scale", type=FiniteRange(0), help="Multiply compute time (of a trace: by 1)."
@@ -83,6 +91,7 @@ def scenario_from(
     placement: str | None,
     compute_scale: float | None,
     seed: int | None,
+    rankfile: str | None = None,
 ) -> Scenario:
     """The scenario a user means.
 
@@ -117,7 +126,20 @@ def scenario_from(
         fabric = None
     if fabric is not None:
         scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+    if rankfile is not None:
+        if placement is not None:
+            raise ScenarioError(
+                "--rankfile says where each rank ran, and so does --placement", file=rankfile,
+                remedy="give one of the two",
+            )  # fmt: skip
+        placement, hosts = rankfile, hosts or _hosts_of(Path(rankfile))
     return _override(scenario, hosts, ranks_per_host, placement, compute_scale, seed)
+
+
+def _hosts_of(rankfile: Path) -> str:
+    """The hosts of a rank file with the ranks on each, in the order of their first rank."""
+    ranks = Counter(rank_hosts(rankfile))
+    return ",".join(f"{host}:{count}" for host, count in ranks.items())
 
 
 def _scenario_of(folder: Path) -> Scenario:
