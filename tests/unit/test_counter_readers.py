@@ -338,6 +338,7 @@ def test_the_way_in(tmp_path: Path) -> None:
     assert READERS.names() == [
         "collection",
         "engine-run",
+        "ethernet-csv",
         "ibqueryerrors",
         "ldms-csv",
         "perfquery",

@@ -20,6 +20,8 @@ from tailback.counters.analysis.sources import Source, load
 from tailback.counters.analysis.study import Study
 from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.analysis.verdict import Verdict
+from tailback.evidence import port_verdict
+from tailback.evidence.port_verdict import PortVerdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +33,15 @@ class CountersResult:
         study: Tables and figures of the studies.
         source: What the counters were read from.
         places: The ports they are of.
+        queues: Of a lossy network (Ethernet): which ports queue, drop and serve too little; None
+            for counters of stalls.
     """
 
     verdict: Verdict
     study: Study
     source: Source
     places: PortInventory
+    queues: PortVerdict | None = None
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
@@ -55,6 +60,9 @@ class CountersResult:
     @property
     def facts(self) -> dict[str, Any]:
         """The verdict and its limits as plain values."""
+        if self.queues is not None:
+            notes = {"notes": self.verdict.notes, "unknown": self.verdict.unknown}
+            return {**port_verdict.facts(self.queues), **notes}
         return {**verdict.facts(self.verdict), **limits(self.verdict)}
 
     def write(
@@ -71,8 +79,13 @@ class CountersResult:
         Raises:
             RunError: The folder exists (without ``force``) or cannot be written.
         """
-        more = {"counters": self.facts}
-        study.write(self.study, Path(folder), form=figures, force=force, csv=csv, more=more)
+        more, kept = {"counters": self.facts}, self.study
+        if self.queues is not None:
+            # The studies are of stalls, which there are none of here.
+            tables = {"ports": self.verdict.ports, "port_findings": self.queues.findings}
+            tables["queue_windows"] = self.queues.windows
+            kept = Study(title=self.study.title, tables=tables)
+        study.write(kept, Path(folder), form=figures, force=force, csv=csv, more=more)
         return Path(folder)
 
     def _repr_html_(self) -> str:
@@ -122,7 +135,21 @@ def counters(
             engine = stack.enter_context(Cluster(cluster))
         options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, io=io)
         found, judged = analyse(source, places, options, engine)
-    return CountersResult(judged, found, source, places)
+    return CountersResult(judged, found, source, places, _queues(source, places, options))
+
+
+def _queues(source: Source, places: PortInventory, options: AnalysisOptions) -> PortVerdict | None:
+    """The verdict on a lossy network; None where the counters are of another one."""
+    readings = source.counters.readings
+    queued = readings["backlog_bytes"].is_not_null().any()
+    if not queued and readings["drops"].is_null().all():
+        return None
+    intervals = source.intervals(places, options.tick_ns)[0].rows.collect()
+    if intervals.is_empty() or not port_verdict.is_lossy(intervals):
+        return None
+    ends = places.ports.filter(pl.col("peer").is_not_null()).select("name", "port", "peer")
+    peers = {(str(name), int(port)): str(peer) for name, port, peer in ends.iter_rows()}
+    return port_verdict.judge(intervals, threshold=options.threshold, peers=peers)
 
 
 def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> PortInventory:

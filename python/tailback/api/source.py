@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
+from tailback.placement.rank_hosts import rank_hosts
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
 
@@ -28,6 +30,8 @@ class ScenarioOptions(TypedDict, total=False):
         hosts: Hosts of the job, like ``0-127`` or ``node[001-016]:4`` (4 ranks each).
         ranks_per_host: Ranks on each host for which ``hosts`` gives no number.
         placement: Name of a placement method, or a rank file.
+        rankfile: Where each rank ran: a CSV of ranks and hosts, output of ``env`` in each rank, a
+            rank file or a host list. Stands for ``hosts`` and ``placement`` at once.
         compute_scale: Factor on compute times.
         seed: Seed of every random choice.
     """
@@ -36,6 +40,7 @@ class ScenarioOptions(TypedDict, total=False):
     hosts: str | None
     ranks_per_host: int | None
     placement: str | Path | None
+    rankfile: str | Path | None
     compute_scale: float | None
     seed: int | None
 
@@ -227,11 +232,18 @@ def _instead(fabric: str) -> str:
 
 def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario:
     """The scenario with what options say of its network, its seed and its first observed job."""
-    fabric, placement = options.get("fabric"), options.get("placement")
+    fabric, placement, hosts = options.get("fabric"), options.get("placement"), options.get("hosts")
+    if (rankfile := options.get("rankfile")) is not None:
+        if placement is not None:
+            raise ScenarioError(
+                "--rankfile says where each rank ran, and so does --placement", file=rankfile,
+                remedy="give one of the two",
+            )  # fmt: skip
+        placement, hosts = rankfile, hosts or _hosts_of(Path(rankfile))
     if fabric is not None:
         scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
     job = next((job for job in scenario.job if job.observed), scenario.job[0])
-    if (hosts := options.get("hosts")) is not None:
+    if hosts is not None:
         job.hosts = hosts
     if (ranks_per_host := options.get("ranks_per_host")) is not None:
         job.ranks_per_host = ranks_per_host
@@ -247,6 +259,12 @@ def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario
             job.placement = str(placement)
     # What was given as an option keeps to the same limits.
     return parse(scenario.model_dump(mode="json"))
+
+
+def _hosts_of(rankfile: Path) -> str:
+    """The hosts of a rank file with the ranks on each, in the order of their first rank."""
+    ranks = Counter(rank_hosts(rankfile))
+    return ",".join(f"{host}:{count}" for host, count in ranks.items())
 
 
 def _name(source: Path) -> str:

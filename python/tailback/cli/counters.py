@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 
+from tailback.api.counters import CountersResult
 from tailback.api.counters import counters as analyse_counters
 from tailback.cli.counters_screen import screen
 from tailback.cli.option_types import FiniteRange
+from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import show
 from tailback.counters.analysis import study
 from tailback.counters.readers import READERS
@@ -58,7 +60,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 )  # fmt: skip
 @click.option(
     "--fabric", type=click.Path(path_type=Path),
-    help="Output of ibnetdiscover: names, speeds, tiers and directions of the ports.",
+    help="Output of ibnetdiscover, or a CSV of links: names, rates, tiers and directions.",
 )  # fmt: skip
 @click.option(
     "--subsystem", "subsystems", multiple=True, metavar="NAME=REGEX", callback=_subsystems,
@@ -70,7 +72,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
               help="FILEs were written this long apart, for those that tell no time.")  # fmt: skip
 @click.option(
     "--threshold", type=FiniteRange(0, 100, min_open=True), default=1.0, show_default=True,
-    help="Percentage of its time from which a port counts as stalling.",
+    help="Percentage of its time from which a port counts as stalling, queueing or dropping.",
 )  # fmt: skip
 @click.option("--io", metavar="REGEX", help="Torus: names of I/O routers, to compare.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables and figures.")
@@ -101,12 +103,14 @@ def counters(
     """Say what port counters alone can say.
 
     FILE is what perfquery or 'ibqueryerrors --data' printed, a sysfs tree, an LDMS
-    CSV, the folder of a collection, a run or a diagnosis, or an archive in Parquet.
-    Snapshots of counters go one FILE an instant.
+    CSV, a CSV of Ethernet interfaces, the folder of a collection, a run or a
+    diagnosis, or an archive in Parquet. Snapshots of counters go one FILE an
+    instant.
 
     \b
     tailback counters 12h00.txt 12h10.txt --fabric fabric.txt
     tailback counters collection --fabric fabric.txt --out stalls
+    tailback counters interfaces.csv.gz --fabric links.csv
     """
     if out is not None:
         check_writable(out, force=force, sources=files)
@@ -116,6 +120,8 @@ def counters(
         every_ns=None if every is None else round(every), threshold=threshold / 100, io=io,
         cluster=cluster,
     )  # fmt: skip
+    if found.queues is not None:
+        return _show_queues(found, out, (figures, force, csv, form))
     if out is not None:
         found.write(out, force=force, figures=figures, csv=csv)
     code = UNDETERMINED if found.verdict.kind == "unknown" else 0
@@ -123,6 +129,21 @@ def counters(
         extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
         return show(json.dumps({**found.facts, **extra}, indent=2), code)
     return show("\n".join(screen(found.verdict, found.places, found.source.kinds, out)), code)
+
+
+def _show_queues(found: CountersResult, out: Path | None, how: tuple[str, bool, bool, str]) -> int:
+    """Write and print the verdict on a lossy network."""
+    figures, force, csv, form = how
+    if out is not None:
+        found.write(out, force=force, figures=figures, csv=csv)
+    if form == "json":
+        extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
+        return show(json.dumps({**found.facts, **extra}, indent=2), 0)
+    judged, queues = found.verdict, found.queues
+    assert queues is not None  # the caller asked
+    notes = [note for note in judged.notes if "tell" not in note or "tick" not in note]
+    lines = queues_screen(queues, found.source.kinds, judged.unknown, notes, out)
+    return show("\n".join(lines), 0)
 
 
 def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:

@@ -16,6 +16,8 @@ PACKAGES = (
     "tailback.fabric.topologies",
     "tailback.placement",
     "tailback.counters.readers",
+    "tailback.evidence.jobs",
+    "tailback.telemetry.samples_csv",
     "tailback.simulate",
     "tailback.remedy",
     "tailback.report",

@@ -36,6 +36,12 @@ def source_options(command: F) -> F:
             "--placement", metavar="NAME|FILE", help="Placement of the ranks (of a trace: block)."
         ),
         click.option(
+            "--rankfile",
+            metavar="FILE",
+            help="Where each rank ran: a CSV of rank and host, output of 'mpirun … env', a rank "
+            "file or host list; gives --hosts and --placement at once.",
+        ),
+        click.option(
             "--compute-scale", type=FiniteRange(0), help="Multiply compute time (of a trace: by 1)."
         ),
         click.option(

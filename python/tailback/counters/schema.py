@@ -64,6 +64,7 @@ _PLACE = _columns(
     ("node_name", pl.String, "name of the node or switch, as the source gives it"),
     ("link", pl.UInt32, "directed link that leaves the port, null when no fabric was given"),
     ("direction", pl.String, "X+ … Z- on a torus, up, down or flat in a fat tree, null unknown"),
+    ("interface", pl.String, "name of the interface, null where ports have numbers alone"),
 )
 
 READINGS: Final = Table(
@@ -87,6 +88,9 @@ READINGS: Final = Table(
             ("stall_ns", pl.UInt64, "time with data but no credit, where the device tells time"),
             ("internal_stall_ns", pl.UInt64, "time data waited in an input buffer for its output"),
             ("lanes", pl.UInt32, "tiles or lanes that the stall times are summed over, null = 1"),
+            ("backlog_bytes", pl.UInt64, "bytes in the port's queue at this instant (Ethernet)"),
+            ("drops", pl.UInt64, "packets dropped at the port's queue since the last reset"),
+            ("overlimits", pl.UInt64, "packets held back by the port's shaper since the reset"),
             ("capacity_gbps", pl.Float64, "data rate of the port, gigabits per second"),
             ("flags", pl.UInt32, "sum of Flag values"),
             ("source", pl.String, "what it was read from"),
@@ -117,6 +121,14 @@ INTERVALS: Final = Table(
             ),
             ("internal_stall_fraction", pl.Float64, "share of time waiting inside the router"),
             ("utilization", pl.Float64, "data sent over what the capacity allows"),
+            (
+                "backlog_before_bytes",
+                pl.UInt64,
+                "bytes in the port's queue when it began (Ethernet)",
+            ),
+            ("backlog_bytes", pl.UInt64, "bytes in the port's queue when it ended"),
+            ("drops", pl.UInt64, "packets dropped at the port's queue"),
+            ("overlimits", pl.UInt64, "packets held back by the port's shaper"),
             ("capacity_gbps", pl.Float64, "data rate of the port, gigabits per second"),
             ("flags", pl.UInt32, "sum of Flag values"),
             ("source", pl.String, "what it was read from"),

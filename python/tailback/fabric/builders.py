@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.available import available_memory, raise_it
 from tailback.errors import FabricError
-from tailback.fabric.model import Fabric
+from tailback.fabric.model import Fabric, chosen
 from tailback.registry import Registry
 from tailback.scenario import FatTree
 from tailback.units import format_bytes
@@ -259,6 +259,8 @@ def in_port_order(fabric: Fabric) -> Fabric:
         link_delay_ps=fabric.link_delay_ps[order],
         link_reverse=position[fabric.link_reverse[order]],
         notes=fabric.notes,
+        link_interface=chosen(fabric.link_interface, order),
+        link_id=chosen(fabric.link_id, order),
     )
 
 

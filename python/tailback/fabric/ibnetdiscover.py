@@ -77,11 +77,20 @@ class Discovery:
         devices: Every device by its key, in the order of the file.
         ends: Every connected port line; most cables appear twice, once from each end.
         odd: What was met that is odd, and where, by what it is.
+        one_way: Whether the rate of an end is that of the link which leaves it, so that the two
+            directions of a cable may differ; else both ends tell the rate of the cable.
+        interface: Name of the interface of an end, (device key, port), where it is no number.
+        link_id: What the file calls the link that leaves an end.
+        notes: What else the user should know of the file.
     """
 
     devices: dict[str, Device] = field(default_factory=dict)
     ends: list[PortEnd] = field(default_factory=list)
     odd: dict[str, list[str]] = field(default_factory=dict)
+    one_way: bool = False
+    interface: dict[tuple[str, int], str] = field(default_factory=dict)
+    link_id: dict[tuple[str, int], str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def device(self, key: str, kind: Kind, name: str, guid: str) -> Device:
         """Return the device called ``key``, made on first sight; a missing name is filled in."""
@@ -124,11 +133,19 @@ def clip(text: str, width: int = 100) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Cable:
-    """A cable by both its ends, (device key, port), and its data rate in gigabits per second."""
+    """A cable by both its ends, (device key, port), and its data rates in gigabits per second.
+
+    Attributes:
+        a: One end.
+        b: The other.
+        gbps: Rate from ``a`` to ``b``.
+        back_gbps: Rate from ``b`` to ``a``.
+    """
 
     a: tuple[str, int]
     b: tuple[str, int]
     gbps: float
+    back_gbps: float
 
 
 def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
@@ -160,7 +177,8 @@ def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
         if (end.key, end.port) == (end.peer, end.peer_port):
             odd.setdefault("cabled to themselves, left out", []).append(say(end))
         elif mate is not None and (mate.peer, mate.peer_port) == (end.key, end.port):
-            if mate.line > end.line:
+            # One line may tell both ends.
+            if (mate.line, mate.key, mate.port) > (end.line, end.key, end.port):
                 mutual.append((end, mate))
         else:
             single.append(end)
@@ -176,14 +194,22 @@ def join_cables(found: Discovery, notes: list[str]) -> list[Cable]:
         odd.setdefault("seen from one side only, the other completed", []).append(say(end))
     rates = _rates(pairs, odd, say)
     cables = []
-    for (end, _), gbps in zip(pairs, rates, strict=True):
+    for (end, mate), gbps in zip(pairs, rates, strict=True):
         if end.key == end.peer:
             odd.setdefault("cabled to their own device, left out", []).append(say(end))
-        else:
-            cables.append(Cable((end.key, end.port), (end.peer, end.peer_port), gbps))
+            continue
+        there, back = gbps, gbps
+        if found.one_way and mate is not None:
+            there, back = end.gbps or gbps, mate.gbps or gbps
+        cables.append(Cable((end.key, end.port), (end.peer, end.peer_port), there, back))
+    if found.one_way:
+        odd.pop(_AT_ODDS, None)
     for what, where in odd.items():
         notes.append(tally(f"ports {what}", where))
     return cables
+
+
+_AT_ODDS = "at odds with their partners on speed, the slower taken"
 
 
 def _rates(
@@ -196,9 +222,7 @@ def _rates(
     for end, mate in pairs:
         seen = {e.gbps for e in (end, mate) if e is not None and e.gbps is not None}
         if len(seen) > 1:
-            odd.setdefault("at odds with their partners on speed, the slower taken", []).append(
-                say(end)
-            )
+            odd.setdefault(_AT_ODDS, []).append(say(end))
         told.append(min(seen) if seen else None)
     known = Counter(gbps for gbps in told if gbps is not None)
     if told and not known:

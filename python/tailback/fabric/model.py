@@ -8,6 +8,7 @@ is the machine that holds one or more of them (multi-rail).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,9 @@ class Fabric:
         notes: What a reader found odd and tolerated; shown to the user.
         nominal_gbps: Rate the links are meant to have, shape (L,), where some serve less; None when
             all serve what they should.
+        link_interface: Name of the interface that each link leaves from, as operating systems and
+            counters have it, length L, empty where unknown; None where ports have numbers alone.
+        link_id: What the file calls each link, length L, empty where it does not; None likewise.
     """
 
     name: str
@@ -55,6 +59,8 @@ class Fabric:
     link_reverse: NDArray[np.uint32]
     notes: list[str] = field(default_factory=list)
     nominal_gbps: NDArray[np.float64] | None = None
+    link_interface: list[str] | None = None
+    link_id: list[str] | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -115,7 +121,12 @@ class Fabric:
     def link_name(self, link: int) -> str:
         """A link as people say it: ``source[port] → destination``."""
         src, dst = int(self.link_src[link]), int(self.link_dst[link])
-        return f"{self.vertex_name(src)}[{self.link_src_port[link]}] → {self.vertex_name(dst)}"
+        return f"{self.vertex_name(src)}[{self.port_name(link)}] → {self.vertex_name(dst)}"
+
+    def port_name(self, link: int) -> str:
+        """What people call the port a link leaves from: its interface, or its number."""
+        named = self.link_interface[link] if self.link_interface is not None else ""
+        return named or str(self.link_src_port[link])
 
     def host_nodes(self) -> list[list[int]]:
         """The nodes (adapters) of each host, in node order."""
@@ -147,3 +158,8 @@ class Fabric:
         if links and not (self.link_gbps > 0).all():
             bad = int(np.flatnonzero(self.link_gbps <= 0)[0])
             raise FabricError(f"link {self.link_name(bad)} has rate {self.link_gbps[bad]} Gb/s")
+
+
+def chosen(names: list[str] | None, links: NDArray[np.integer[Any]]) -> list[str] | None:
+    """The names of the given links, in their order."""
+    return None if names is None else [names[int(link)] for link in links]

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components as _label
 
+from tailback.delimited import unzipped
 from tailback.errors import FabricError, nearest
+from tailback.fabric.edge_list import EdgeList
 from tailback.fabric.ibnetdiscover import (
     BlockFormat,
     Cable,
@@ -29,7 +31,7 @@ from tailback.fabric.ibnetdiscover import (
     tally,
 )
 from tailback.fabric.ibnetdiscover_ports import PortFormat
-from tailback.fabric.model import Fabric
+from tailback.fabric.model import Fabric, chosen
 from tailback.fabric.tiers import find_tiers
 from tailback.registry import Registry
 
@@ -50,6 +52,7 @@ class FabricFormat(Protocol):
 
 
 READERS: Registry[FabricFormat] = Registry("fabric-format", "files a fabric is read from")
+READERS.register("edge-list")(EdgeList())
 READERS.register("ibnetdiscover")(BlockFormat())
 READERS.register("ibnetdiscover-ports")(PortFormat())
 
@@ -99,7 +102,10 @@ def read_fabric(
 
 # --- what kind of file it is ------------------------------------------------------------------
 
-_MAKE = "make one with: ibnetdiscover > fabric.txt, as root on a node of the fabric"
+_MAKE = (
+    "make one with: ibnetdiscover > fabric.txt, as root on a node of the fabric; or write a CSV "
+    "with the columns src, dst, interface and rate_gbit"
+)
 
 
 def _text(path: Path) -> tuple[str, list[str]]:
@@ -116,8 +122,8 @@ def _text(path: Path) -> tuple[str, list[str]]:
         raise FabricError(
             f"{str(path)!r} is no file name: {error}", remedy="check the path"
         ) from None
-    if data[:2] == b"\x1f\x8b":
-        raise FabricError("this is a gzip file", file=path, remedy="gunzip it first")
+    if data.startswith(b"\x1f\x8b"):
+        data = unzipped(data, path, FabricError)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FabricError(
             "this is UTF-16 text", file=path, remedy="convert it: iconv -f UTF-16 -t UTF-8"
@@ -256,7 +262,10 @@ def assemble(
     cables = [c for c in join_cables(found, notes) if c.a[0] not in apart and c.b[0] not in apart]
     nodes = _nodes(found, cables, apart, notes)
     switches, tiers, pods, tier_notes = _switches(found, cables)
-    links = _links(cables, nodes, {d.key: i for i, (d, _) in enumerate(switches)})
+    at_switch = {d.key: i for i, (d, _) in enumerate(switches)}
+    links = _links(cables, nodes, at_switch)
+    devices = [node.device.key for node in nodes] + [d.key for d, _ in switches]
+    ends = [(devices[source], port) for source, _, port, _, _ in links]
     hosts: dict[str, int] = {}
     node_host = [hosts.setdefault(node.host, len(hosts)) for node in nodes]
     notes.extend(tally(what, where) for what, where in found.odd.items())
@@ -275,7 +284,9 @@ def assemble(
         link_gbps=np.array([row[4] for row in links], np.float64),
         link_delay_ps=np.full(len(links), cable_delay_ps, np.uint64),
         link_reverse=np.arange(len(links), dtype=np.uint32) ^ np.uint32(1),
-        notes=notes + tier_notes,
+        notes=notes + found.notes + tier_notes,
+        link_interface=_own_names(found.interface, ends),
+        link_id=_own_names(found.link_id, ends),
     )
     _note_islands(fabric)
     fabric.check()
@@ -390,9 +401,20 @@ def _links(
 
     rows = []
     for cable in cables:
-        (a, p), (b, q) = sorted((at(cable.a), at(cable.b)))
-        rows.append((a, p, b, q, cable.gbps))
-    return [link for a, p, b, q, r in sorted(rows) for link in ((a, b, p, q, r), (b, a, q, p, r))]
+        (a, p, there), (b, q, back) = sorted(
+            ((*at(cable.a), cable.gbps), (*at(cable.b), cable.back_gbps))
+        )
+        rows.append((a, p, b, q, there, back))
+    return [
+        link
+        for a, p, b, q, there, back in sorted(rows)
+        for link in ((a, b, p, q, there), (b, a, q, p, back))
+    ]
+
+
+def _own_names(known: dict[tuple[str, int], str], ends: list[tuple[str, int]]) -> list[str] | None:
+    """What the file calls the ends that links leave from; None where it has no such names."""
+    return [known.get(end, "") for end in ends] if known else None
 
 
 # --- parts that do not hang together ----------------------------------------------------------
@@ -470,6 +492,8 @@ def largest_component(fabric: Fabric) -> Fabric:
         link_delay_ps=fabric.link_delay_ps[links],
         link_reverse=renumber[fabric.link_reverse[links]].astype(np.uint32),
         notes=[*fabric.notes, f"only the largest part is kept; {rest} nodes and switches left out"],
+        link_interface=chosen(fabric.link_interface, links),
+        link_id=chosen(fabric.link_id, links),
     )
 
 

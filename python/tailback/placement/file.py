@@ -1,4 +1,4 @@
-"""Placement from a file: a rank file of Open MPI, a list of hosts, or a Cray rank order."""
+"""Placement from a file: a rank file, a list of hosts, ranks and hosts as CSV, a Cray order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.delimited import unzipped
 from tailback.errors import PlacementError, nearest
 from tailback.placement import options as read
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
+from tailback.placement.rank_hosts import explicit_hosts
 from tailback.placement.writers.cray import NODES
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
@@ -23,13 +25,14 @@ _LARGEST = 1 << 28
 
 
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
-    """Reads an Open MPI rankfile, a list of hosts, or a Cray MPICH_RANK_ORDER.
+    """Reads an Open MPI rankfile, a list of hosts, a CSV of ranks and hosts, or a Cray rank order.
 
-    Options: ``file`` (the path). The form is found from the first line. A list of hosts has one
-    host a line in rank order, ``host:n`` for n ranks in turn (hydra: from the beginning again when
-    ranks are left), or ``host slots=n`` (Open MPI: ranks fill the slots, host after host). The k-th
-    rank of a host takes its k-th slot, unless a rankfile numbers the slots. A Cray order fills the
-    nodes that a comment of the file names, or the job's hosts in order.
+    Options: ``file`` (the path). What ``env`` printed in each rank is read too. The form is found
+    from the content. A list of hosts has one host a line in rank order, ``host:n`` for n ranks in
+    turn (hydra: from the beginning again when ranks are left), or ``host slots=n`` (Open MPI: ranks
+    fill the slots, host after host). The k-th rank of a host takes its k-th slot, unless a rankfile
+    numbers the slots. A Cray order fills the nodes that a comment of the file names, or the job's
+    hosts in order.
     """
     read.refuse_unknown("file", options, ("file",))
     value = options.get("file")
@@ -42,6 +45,10 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
         )
     path = Path(value)
     text = _text(path)
+    named = explicit_hosts(text, path)
+    if named is not None:
+        _count(problem, path, len(named))
+        return _named(_Slots(problem, path), named)
     lines = _lines(text)
     if not lines:
         raise PlacementError("holds no placement", file=path, remedy="give one line a rank")
@@ -63,7 +70,10 @@ def _text(path: Path) -> str:
     try:
         if path.stat().st_size > _LARGEST:
             raise PlacementError("is larger than 256 MiB", file=path, remedy="is it a rank file?")
-        return path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
+        if data.startswith(b"\x1f\x8b"):
+            data = unzipped(data, path, PlacementError)
+        return data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise PlacementError(
@@ -112,6 +122,18 @@ class _Slots:
             )
         self.taken[name] = taken + 1
         return slots[taken]
+
+
+def _named(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
+    """Slots of ranks whose hosts a file names, in whatever order its lines are."""
+    out = np.empty(len(hosts), np.int64)
+    for rank, host in enumerate(hosts):
+        try:
+            out[rank] = free.next(host, rank)
+        except PlacementError as error:
+            error.place = f"rank {rank}"
+            raise
+    return out
 
 
 def _count(problem: PlacementProblem, path: Path, found: int, remedy: str = "") -> None:

@@ -21,7 +21,7 @@ from tailback.counters.increments import (
 )
 from tailback.counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
 
-KEY: Final = ("node_guid", "node_name", "port", "direction", "round")
+KEY: Final = ("node_guid", "node_name", "port", "interface", "direction", "round")
 """What makes two readings be of one port and one series."""
 
 
@@ -50,13 +50,15 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
     stalled = max_stall_ns(measured, lanes)
     low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
-    data, packets, wait, stall, inner = increments(
+    data, packets, wait, stall, inner, drops, over = increments(
         (
             Counter("data_bytes", "data_limit", low, room, 4, wrong),
             Counter("packets", "packets_limit", low, room / SMALLEST_PACKET_BYTES, 1, wrong),
             Counter("xmit_wait_ticks", "wait_limit", most=max_ticks(measured, tick)),
             Counter("stall_ns", None, most=stalled),
             Counter("internal_stall_ns", None, most=stalled),
+            Counter("drops", None, low, impossible=wrong),
+            Counter("overlimits", None, low, impossible=wrong),
         )
     )
     rows = (
@@ -66,9 +68,10 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         .with_columns(
             interval_ns=pl.when(same).then(interval),
             data=data.value, sent=packets.value, wait=wait.value, stalled=stall.value,
-            inner=inner.value,
+            inner=inner.value, dropped=drops.value, held=over.value,
+            queued=pl.when(same).then(shifted("backlog_bytes")),
             earned=wait.flags | stall.flags,
-            earned_data=data.flags | packets.flags,
+            earned_data=data.flags | packets.flags | drops.flags,
             earned_inner=inner.flags,
             changed=pl.when(changed).then(int(Flag.RATE_CHANGED)).otherwise(0).cast(pl.UInt32),
         )
@@ -81,7 +84,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     out = rows.with_columns(stall_time=stall_ns).select(
         "time_ns",
         "interval_ns",
-        *(name for name in ("round", "node_guid", "port", "node_name", "link", "direction")),
+        *("round", "node_guid", "port", "node_name", "link", "direction", "interface"),
         data_bytes=pl.col("data"),
         packets=pl.col("sent"),
         xmit_wait_ticks=pl.col("wait"),
@@ -90,6 +93,10 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         latched_stall_ns=pl.when(latched).then(pl.col("wait_limit") * tick),
         internal_stall_fraction=pl.col("inner") / lanes / length,
         utilization=pl.col("data") * 8 / (pl.col("capacity_gbps") * length),
+        backlog_before_bytes="queued",
+        backlog_bytes="backlog_bytes",
+        drops="dropped",
+        overlimits="held",
         capacity_gbps="capacity_gbps",
         flags=_row_flags(length, usual),
         source="source",

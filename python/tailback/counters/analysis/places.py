@@ -30,6 +30,8 @@ _PORTS: Final[dict[str, type[pl.DataType]]] = {
     "peer": pl.String,
     "gbps": pl.Float64,
     "tick": pl.Float64,
+    "interface": pl.String,
+    "link": pl.UInt32,
 }
 
 
@@ -39,7 +41,8 @@ class PortInventory:
 
     Attributes:
         classes: Table of ``classes.classify``; empty when no fabric is known.
-        ports: ``guid, lid, port, name, peer, gbps, tick`` of every port with an address.
+        ports: ``guid, lid, port, name, peer, gbps, tick, interface, link`` of every port with an
+            address or a name; ``link`` leaves it.
         fabric: The fabric itself, for what needs its wiring.
         notes: What was odd and tolerated.
     """
@@ -51,10 +54,10 @@ class PortInventory:
 
 
 def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> PortInventory:
-    """The ports of a fabric, from the output of ``ibnetdiscover``.
+    """The ports of a fabric, from the output of ``ibnetdiscover`` or a list of links.
 
     Args:
-        path: The file.
+        path: The file, in one of the formats of ``fabric.readers.READERS``.
         subsystems: Name and pattern of subsystems, as ``classes.classify`` takes them.
 
     Raises:
@@ -63,6 +66,8 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     """
     fabric = read_fabric(path)
     table = classify(fabric, subsystems)
+    if fabric.link_interface is not None:
+        return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes))
     # A link tells its peer only through the wiring: where it ends.
     peers = pl.DataFrame(
         {
@@ -80,7 +85,17 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
         notes.append(f"{path.name} {error.message}: ports are known by their names alone")
     labels = set(table["node_name"])
     rows = [
-        (t.guid, t.lid, t.port, _label(t, labels), t.peer_name, t.gbps or None, t.tick_ns)
+        (
+            t.guid,
+            t.lid,
+            t.port,
+            _label(t, labels),
+            t.peer_name,
+            t.gbps or None,
+            t.tick_ns,
+            None,
+            None,
+        )
         for t in targets
     ]
     addressed = pl.DataFrame(rows, schema=_PORTS, orient="row")
@@ -91,11 +106,31 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
             guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32), port="port",
             name="node_name", peer="peer", gbps="gbps",
             tick=pl.col("gbps").replace_strict(ticks, default=None, return_dtype=pl.Float64),
+            interface=pl.lit(None, pl.String), link="link",
         )
         .join(addressed, on=["name", "port"], how="anti")
     )  # fmt: skip
     return PortInventory(
         table, pl.concat([addressed, with_port_names.select(*_PORTS)]), fabric, notes
+    )
+
+
+def _by_interface(fabric: Fabric) -> pl.DataFrame:
+    """The ports of a fabric that names its interfaces, as ``PortInventory.ports``."""
+    links = range(fabric.n_links)
+    return pl.DataFrame(
+        {
+            "guid": None,
+            "lid": None,
+            "port": fabric.link_src_port,
+            "name": [fabric.vertex_name(int(v)) for v in fabric.link_src],
+            "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
+            "gbps": fabric.link_gbps,
+            "tick": None,
+            "interface": [fabric.port_name(link) for link in links],
+            "link": links,
+        },
+        schema=_PORTS,
     )
 
 
@@ -128,7 +163,8 @@ def from_run(path: Path) -> PortInventory:
     ports = links.select(
         guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32),
         port=pl.col("src_port").cast(pl.UInt16), name="src_name", peer="dst_name",
-        gbps="rate_gbps", tick=pl.lit(None, pl.Float64),
+        gbps="rate_gbps", tick=pl.lit(None, pl.Float64), interface=pl.lit(None, pl.String),
+        link="link",
     )  # fmt: skip
     return PortInventory(table.select(pl.col(n).cast(t) for n, t in CLASSES.items()), ports)
 
@@ -136,8 +172,8 @@ def from_run(path: Path) -> PortInventory:
 def name_ports(frame: pl.DataFrame, places: PortInventory) -> tuple[pl.DataFrame, list[str]]:
     """Give readings or intervals the names, capacities and ticks of the fabric's ports.
 
-    A port is found by GUID and number, by local identifier and number, or by name and number; a
-    capacity or a tick that the source tells itself stays.
+    A port is found by GUID and number, by local identifier and number, by name and interface, or by
+    name and number; a capacity or a tick that the source tells itself stays.
 
     Args:
         frame: Rows of ``counter_readings`` or ``counter_intervals``.
@@ -181,6 +217,8 @@ def with_port_names(intervals: pl.LazyFrame, places: PortInventory) -> pl.LazyFr
 
 _KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
 """What a port is found by, and the column of the rows that tells it."""
+_TOLD: Final = ("name", "gbps", "tick", "port")
+"""What the fabric tells of a port; its number only where the source names the interface."""
 
 
 def _found(rows: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
@@ -188,15 +226,41 @@ def _found(rows: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
     found = rows.with_columns(
         _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
     )
+    if "interface" not in rows.collect_schema().names():
+        found = found.with_columns(interface=pl.lit(None, pl.String))
     for key, own in _KEYS:
         known = places.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
         told = known.select(
-            pl.col(key).alias(own), "port", **{f"_{key}_{c}": c for c in ("name", "gbps", "tick")}
+            pl.col(key).alias(own), "port", **{f"_{key}_{c}": c for c in _TOLD[:-1]}
         )
         found = found.join(told.lazy(), on=[own, "port"], how="left", maintain_order="left")
+    named = pl.col("interface").is_not_null()
+    by_name = (
+        places.ports.filter(named)
+        # The second adapter port of a host is called "host/P2".
+        .with_columns(name=pl.col("name").str.replace(r"/P[0-9]+$", ""))
+        .unique(["name", "interface"], keep="none")
+        .select(
+            node_name="name",
+            interface="interface",
+            _own_link="link",
+            **{f"_own_{c}": c for c in _TOLD},
+        )
+    )
+    found = found.join(
+        by_name.lazy(), on=["node_name", "interface"], how="left", maintain_order="left"
+    )
+    # A named interface has no number of its own to be found by.
     return found.with_columns(
-        pl.coalesce(f"_{key}_{c}" for key, _ in _KEYS).alias(f"_{c}")
-        for c in ("name", "gbps", "tick")
+        *(
+            pl.when(named)
+            .then(pl.col(f"_own_{c}"))
+            .otherwise(pl.coalesce(f"_{key}_{c}" for key, _ in _KEYS))
+            .alias(f"_{c}")
+            for c in _TOLD[:-1]
+        ),
+        # One that the fabric does not have keeps away from the numbers of those it has.
+        _port=pl.when(named).then(pl.coalesce("_own_port", pl.col("port") % 32768 + 32768)),
     )
 
 
@@ -205,9 +269,12 @@ def _taken(columns: Sequence[str]) -> list[pl.Expr]:
     out = [
         pl.coalesce("_name", "node_name").alias("node_name"),
         pl.coalesce("capacity_gbps", "_gbps").alias("capacity_gbps"),
+        pl.coalesce("_port", "port").alias("port"),
     ]
     if "tick_ns" in columns:
         out.append(pl.coalesce("tick_ns", "_tick").alias("tick_ns"))
+    if "link" in columns:
+        out.append(pl.coalesce("link", "_own_link").alias("link"))
     return out
 
 

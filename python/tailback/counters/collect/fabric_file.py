@@ -13,6 +13,7 @@ from pathlib import Path
 from tailback.counters.collect.mad import HIGHEST_UNICAST_LID
 from tailback.counters.collect.subnet import PortTarget, Subnet, target_ticks
 from tailback.counters.schema import CounterError
+from tailback.delimited import content
 from tailback.errors import TailbackError
 from tailback.fabric.ibnetdiscover import BlockFormat, Discovery, Kind, PortEnd, clip, join_cables
 from tailback.fabric.ibnetdiscover_ports import PortFormat, port_lids
@@ -46,12 +47,7 @@ def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None
         CounterError: The file cannot be read or tells no local identifiers.
         FabricError: A line of it cannot be read; names the line.
     """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise CounterError(
-            f"cannot be read: {error.strerror}", file=path, remedy="check the name of the file"
-        ) from None
+    text = content(path, CounterError).decode("utf-8", errors="replace")
     forms: tuple[BlockFormat | PortFormat, ...] = (BlockFormat(), PortFormat())
     form = next((form for form in forms if form.recognises(text)), None)
     if form is None:

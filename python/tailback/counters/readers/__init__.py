@@ -14,6 +14,7 @@ import polars as pl
 from tailback.counters.readers import (
     collection,
     engine_run,
+    ethernet_csv,
     ibqueryerrors,
     ldms_csv,
     perfquery,
@@ -27,6 +28,7 @@ READERS: Registry[Reader] = Registry("counter-source", "sources of port counters
 
 READERS.register("collection")(collection)
 READERS.register("engine-run")(engine_run)
+READERS.register("ethernet-csv")(ethernet_csv)
 READERS.register("ibqueryerrors")(ibqueryerrors)
 READERS.register("ldms-csv")(ldms_csv)
 READERS.register("perfquery")(perfquery)
@@ -88,7 +90,8 @@ def reader_of(path: Path, format: str | None = None) -> Reader:
         raise CounterError(
             "no reader knows this format", file=path,
             remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
-            "CSV with its header, or the folder of a collection, a run or a diagnosis",
+            "CSV with its header, a CSV with time, node, interface and tx_bytes, or the folder of "
+            "a collection, a run or a diagnosis",
         )  # fmt: skip
     return entry.part if entry is not None else READERS[str(format)]
 

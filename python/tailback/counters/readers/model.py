@@ -88,10 +88,40 @@ class Reader(Protocol):
         """
 
 
+def numbered(readings: pl.DataFrame) -> pl.DataFrame:
+    """Readings whose named interfaces have port numbers: 1, 2, … in natural order on each device.
+
+    Numbers of the fabric take their place when one is given; other readings stay as they are.
+    """
+    ends = readings.filter(pl.col("interface").is_not_null()).select("node_name", "interface")
+    if ends.is_empty():
+        return readings
+    names: dict[str, list[str]] = {}
+    for node, interface in ends.unique().iter_rows():
+        names.setdefault(node, []).append(interface)
+    rows = [
+        (node, interface, min(number, 65535))
+        for node, mine in names.items()
+        for number, interface in enumerate(sorted(mine, key=natural), start=1)
+    ]
+    schema = {"node_name": pl.String, "interface": pl.String, "_port": pl.UInt16}
+    numbers = pl.DataFrame(rows, schema=schema, orient="row")
+    joined = readings.join(
+        numbers, on=["node_name", "interface"], how="left", maintain_order="left"
+    )
+    return joined.with_columns(port=pl.coalesce("_port", "port")).drop("_port")
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Sort key under which ``swp2`` comes before ``swp10``."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts if p]
+
+
 def merged(parts: Sequence[CounterData]) -> CounterData:
     """One source out of several, for example one file an instant."""
     return CounterData(
-        pl.concat([part.readings for part in parts]),
+        numbered(pl.concat([part.readings for part in parts])),
         pl.concat([part.intervals for part in parts]),
         list(dict.fromkeys(name for part in parts for name in part.unknown)),
         pl.concat([part.coordinates for part in parts]).unique(maintain_order=True),

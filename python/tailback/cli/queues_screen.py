@@ -1,0 +1,125 @@
+"""The screen of ``tailback counters`` for a lossy network: rates served, queues and drops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.evidence.port_verdict import (
+    CANNOT_TELL,
+    PortVerdict,
+    port_label,
+    rate_of_rate,
+    sentence,
+)
+from tailback.units import counted, format_bytes, format_time, percent
+
+_TITLE: Final = {
+    "degraded": "LINKS SERVE LESS THAN THEIR RATE", "drops": "PORTS DROP PACKETS",
+    "busy": "LINKS ARE FULL", "queues": "PORTS QUEUE", "quiet": "LITTLE QUEUEING",
+}  # fmt: skip
+_PORTS, _NOTES = 8, 6
+
+
+def queues_screen(
+    verdict: PortVerdict, kinds: list[str], unknown: list[str], notes: list[str], out: Path | None
+) -> list[str]:
+    """The lines to print.
+
+    Args:
+        verdict: What was found.
+        kinds: What the counters were read from.
+        unknown: Columns of the sources that were not used.
+        notes: What was odd and tolerated.
+        out: Where tables and figures were written, None when nowhere.
+    """
+    scope = (
+        f"{counted(verdict.ports, 'port')} of {counted(verdict.devices, 'device')}, "
+        f"{counted(verdict.intervals, 'interval')} over "
+        f"{format_time(1000 * (verdict.end_ns - verdict.start_ns))}; from "
+        f"{shorten_middle(', '.join(kinds), 40)}"
+    )
+    lines = [
+        f"VERDICT  {_TITLE[verdict.kind]}",
+        *wrap(sentence(verdict)),
+        *wrap(
+            "a lossy network: its ports queue and drop where those of a lossless one stall, so it "
+            "is judged by utilization, queues and drops"
+        ),
+        *wrap(scope),
+        *_degraded(verdict),
+        *_queued(verdict),
+        "",
+        "WHAT COUNTERS CANNOT TELL",
+        *wrap("; ".join(CANNOT_TELL)),
+    ]
+    if unknown:
+        some = ", ".join(shorten_middle(name, 30) for name in unknown[:8])
+        lines += ["", "COLUMNS NOT USED", *wrap(some + (", …" if len(unknown) > 8 else ""))]
+    if notes:
+        lines += ["", "NOTES"]
+        for note in notes[:_NOTES]:
+            lines += wrap(shorten_middle(note, 230))
+    return [*lines, "", *_next(verdict, out)]
+
+
+def _name(row: dict[str, Any], verdict: PortVerdict) -> str:
+    return shorten_middle(port_label(row, verdict.peers), 32)
+
+
+def _degraded(verdict: PortVerdict) -> list[str]:
+    rows = []
+    for row in verdict.of("degraded").head(_PORTS).iter_rows(named=True):
+        scale = row["nominal_gbps"]
+        interval = f"{percent(row['served_low_gbps'] / scale)} to " + percent(
+            row["served_high_gbps"] / scale
+        )
+        seconds = (row["end_ns"] - row["start_ns"]) * 1000
+        rows.append(
+            (
+                _name(row, verdict),
+                rate_of_rate(row["served_gbps"], scale),
+                interval,
+                format_time(seconds),
+                row["evidence"],
+            )
+        )
+    if not rows:
+        return []
+    header = ("link", "serves", "95 % interval", "over", "evidence")
+    return ["", "LINKS THAT SERVE LESS THAN THEIR RATE", *align_columns(header, rows, " rrr ")]
+
+
+def _queued(verdict: PortVerdict) -> list[str]:
+    """Ports by how often they queue; drops of the others come behind."""
+    some = verdict.findings.unique(["node_name", "port"], keep="first", maintain_order=True)
+    if some.is_empty():
+        return []
+    worst = some.sort("queued_share", "drops", "node_name", "port",
+                      descending=[True, True, False, False], nulls_last=True)  # fmt: skip
+    rows = [
+        (
+            _name(row, verdict),
+            "?" if row["queued_share"] is None else percent(row["queued_share"]),
+            "?" if row["backlog_max_bytes"] is None else format_bytes(row["backlog_max_bytes"]),
+            "?" if row["utilization"] is None else percent(row["utilization"]),
+            "?" if row["drops"] is None else f"{row['drops']:,}",
+        )
+        for row in worst.head(_PORTS).iter_rows(named=True)
+    ]
+    more = worst.height - len(rows)
+    lines = ["", "PORTS THAT QUEUE MOST"]
+    lines += align_columns(("port", "queued", "longest", "used", "drops"), rows, " rrrr")
+    return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
+
+
+def _next(verdict: PortVerdict, out: Path | None) -> list[str]:
+    if not verdict.rated:
+        return ["NEXT  give --fabric FILE with the rates of the links"]
+    if out is not None:
+        return [f"NEXT  tables and figures are in {shorten_middle(str(out), 44)}"]
+    if verdict.kind == "degraded":
+        return ["NEXT  look at that cable, its transceivers and the settings of both its ports"]
+    return ["NEXT  add --out DIR for tables and figures; whose traffic it was, a",
+            "      trace tells: tailback diagnose"]  # fmt: skip

@@ -1,0 +1,372 @@
+"""Delimited text (CSV), plain or gzip: columns by their usual names, errors with their place.
+
+Inventories, samplers and schedulers all export CSV, each with its own names for the same columns.
+A reader says which names it knows for each *role*; it gets a column of text for each role, and
+numbers on request. Every error names the file, the line, the column and the value.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.errors import TailbackError
+
+Aliases = Mapping[str, Sequence[str]]
+"""The names that a column may have, in the form :func:`normal` gives them, by its role."""
+
+Fault = Callable[..., TailbackError]
+"""The kind of error to raise, like ``FabricError``."""
+
+MOST_BYTES: Final = 4 << 30
+"""Most bytes that a compressed file may grow to: more is no log but an attack on the memory."""
+
+_DELIMITERS: Final = (",", ";", "\t", "|")
+_GZIP: Final = b"\x1f\x8b"
+
+
+def normal(name: str) -> str:
+    """A column name without case, punctuation and blanks: ``"Rate (Mbit)"`` is ``rate_mbit``."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def shown(text: str) -> str:
+    """Text from a file, quoted and short enough for a message."""
+    return repr(text if len(text) <= 60 else text[:57] + "…")
+
+
+def content(path: Path, fault: Fault = TailbackError) -> bytes:
+    """The bytes of a file, decompressed if it is a gzip file.
+
+    Args:
+        path: The file.
+        fault: Error to raise.
+
+    Raises:
+        TailbackError: It cannot be read, or is a damaged or oversized gzip file.
+    """
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise fault(f"cannot be read: {reason}", file=path, remedy="check the path") from None
+    return unzipped(data, path, fault) if data.startswith(_GZIP) else data
+
+
+def unzipped(data: bytes, path: Path, fault: Fault = TailbackError) -> bytes:
+    """What a gzip file holds; raises ``fault`` where it is damaged, cut short or too large."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            out = file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise fault(
+            f"damaged gzip file: {error}", file=path, remedy="copy or make the file again"
+        ) from None
+    if len(out) > MOST_BYTES:
+        raise fault("holds more than 4 GiB", file=path, remedy="split it")
+    return out
+
+
+def head(path: Path, size: int = 1 << 16) -> str:
+    """The first characters of a file, decompressed; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(size)
+        if data.startswith(_GZIP):
+            data = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, size)
+    except (OSError, ValueError, zlib.error):
+        return ""
+    return data.decode("utf-8-sig", errors="replace")
+
+
+@dataclass
+class Delimited:
+    """A table as text.
+
+    Attributes:
+        rows: ``line`` (number in the file, from 1) and a String column for each role that the file
+            has, blanks at the ends removed, null where a field is empty.
+        header: Name of each role's column as the file has it.
+        column: Number of each role's column, from 1.
+        unused: Names of the columns without a role, in order.
+        path: The file, None for text without one.
+        fault: Error to raise.
+    """
+
+    rows: pl.DataFrame
+    header: dict[str, str]
+    column: dict[str, int]
+    unused: list[str] = field(default_factory=list)
+    path: Path | None = None
+    fault: Fault = TailbackError
+
+    def wrong(self, role: str, line: int, message: str, remedy: str) -> TailbackError:
+        """The error for one value."""
+        where = f"line {line}, column {self.column[role]} ({self.header[role][:40]})"
+        return self.fault(message, file=self.path, place=where, remedy=remedy)
+
+    def need(self, role: str) -> pl.Series:
+        """A column without empty fields.
+
+        Raises:
+            TailbackError: A field is empty.
+        """
+        values = self.rows[role]
+        if values.null_count():
+            line = int(self.rows["line"][int(values.is_null().arg_true()[0])])
+            raise self.wrong(role, line, "the field is empty", "fill it in, or leave the line out")
+        return values
+
+    def number(self, role: str, *, whole: bool = False) -> pl.Series:
+        """A column as UInt64 or Float64, null where a field is empty.
+
+        Args:
+            role: The column.
+            whole: Whether only whole numbers from 0 to 2^64 - 1 are valid; ``12.0`` is one.
+
+        Raises:
+            TailbackError: A field holds something else.
+        """
+        text = self.rows[role]
+        clean = text.str.replace(r"\.0+$", "") if whole else text
+        out = clean.cast(pl.UInt64 if whole else pl.Float64, strict=False)
+        bad = out.is_null() & text.is_not_null()
+        if not whole:
+            bad = bad | (out.is_not_null() & ~out.is_finite())
+        if bad.any():
+            row = int(bad.arg_true()[0])
+            what = "whole number from 0 to 2^64 − 1" if whole else "number"
+            raise self.wrong(
+                role, int(self.rows["line"][row]), f"{shown(str(text[row]))} is no {what}",
+                "correct it, or leave the line out; the file may be cut",
+            )  # fmt: skip
+        return out.alias(role)
+
+    def instants(self, role: str, zone: str | None = None) -> pl.Series:
+        """A column of times as UTC nanoseconds since 1970 (Int64), null where a field is empty.
+
+        A number is seconds, milliseconds, microseconds or nanoseconds since 1970, by its size. A
+        date and time has its zone in it (``Z``, ``+01:00``), or ``utc`` in the name of its column.
+
+        Args:
+            role: The column.
+            zone: Name of the zone of times that do not say theirs, like ``Europe/Paris``.
+
+        Raises:
+            TailbackError: A field is no time, or a time without a zone.
+        """
+        text = self.rows[role]
+        own = "UTC" if "utc" in normal(self.header[role]).split("_") else zone
+        out = instants(text, own)
+        bad = out.is_null() & text.is_not_null()
+        if bad.any():
+            row = int(bad.arg_true()[0])
+            value, line = str(text[row]), int(self.rows["line"][row])
+            if own is None and instants(text[row : row + 1], "UTC").is_not_null().all():
+                raise self.wrong(
+                    role, line, f"{shown(value)} says no time zone",
+                    "write UTC with a Z at the end, 2026-11-22T11:06:10Z, or seconds since 1970",
+                )  # fmt: skip
+            raise self.wrong(
+                role, line, f"{shown(value)} is no time",
+                "write it like 2026-11-22T11:06:10.4Z, or as seconds since 1970",
+            )  # fmt: skip
+        return out.alias(role)
+
+
+_EARLIEST_S: Final = 1e8
+"""1973: a smaller number is no time since 1970 but since the start of something."""
+_SCALES_NS: Final = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (9.2e18, 1))
+"""Numbers below the first are seconds, milliseconds …: those of the years 1973 to 5138."""
+
+
+def instants(text: pl.Series, zone: str | None = None) -> pl.Series:
+    """Times as UTC nanoseconds since 1970 (Int64), null where a text is none.
+
+    Args:
+        text: Numbers since 1970 or dates as :meth:`Delimited.instants` takes them.
+        zone: Zone of dates that do not say theirs; they are null without one.
+
+    Raises:
+        TailbackError: There is no such zone.
+    """
+    number = text.cast(pl.Float64, strict=False)
+    whole, fraction = number.floor(), number - number.floor()
+    out = pl.Series([None] * len(text), dtype=pl.Int64)
+    for most, scale in reversed(_SCALES_NS):
+        # Float64 holds seconds since 1970 to a quarter of a microsecond.
+        time = whole.cast(pl.Int64, strict=False) * scale + (fraction * scale).cast(pl.Int64)
+        fits = (number >= _EARLIEST_S) & (number < most)
+        out = pl.select(pl.when(fits.fill_null(False)).then(time).otherwise(out)).to_series()
+    plain = text.str.replace(" ", "T").str.replace(r"([+-]\d\d)(\d\d)$", "$1:$2")
+    told = plain.str.to_datetime("%+", time_unit="ns", strict=False, time_zone="UTC")
+    out = pl.select(pl.coalesce(out, told.dt.epoch("ns"))).to_series()
+    if zone is not None:
+        local = plain.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False)
+        try:
+            # An hour that comes twice in autumn is taken as its first.
+            local = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        except pl.exceptions.PolarsError:
+            raise TailbackError(
+                f"there is no time zone {shown(zone)}", remedy="name it like Europe/Paris or UTC"
+            ) from None
+        out = pl.select(pl.coalesce(out, local.dt.epoch("ns"))).to_series()
+    return out
+
+
+def header_of(text: str, aliases: Aliases) -> dict[str, int] | None:
+    """Index of the column of each role in the header that ``text`` starts with.
+
+    Args:
+        text: Start of a file; lines that begin with ``#`` before the header are skipped.
+        aliases: Names of each role.
+
+    Returns:
+        The roles found; None where the text has no such line.
+    """
+    found = _header(text)
+    return None if found is None else _roles(found[1], aliases)
+
+
+def _header(text: str) -> tuple[int, list[str], str] | None:
+    """Lines before the header, its names and the delimiter."""
+    for number, line in enumerate(text.splitlines()):
+        if not line.strip() or line.startswith("#"):
+            continue
+        delimiter = max(_DELIMITERS, key=line.count)
+        try:
+            names = next(csv.reader([line], delimiter=delimiter))
+        except (csv.Error, StopIteration):
+            return None
+        return number, [name.strip() for name in names], delimiter
+    return None
+
+
+def _roles(names: Sequence[str], aliases: Aliases) -> dict[str, int]:
+    """The first of a role's names, in their order, that the header has; no column has two roles."""
+    plain = [normal(name) for name in names]
+    out: dict[str, int] = {}
+    for role, known in aliases.items():
+        for name in known:
+            if name in plain and plain.index(name) not in out.values():
+                out[role] = plain.index(name)
+                break
+    return out
+
+
+def parse(
+    data: str | bytes,
+    aliases: Aliases,
+    needed: Sequence[str] = (),
+    *,
+    path: Path | None = None,
+    fault: Fault = TailbackError,
+) -> Delimited:
+    """Read delimited text with a header.
+
+    Args:
+        data: The text, delimited by comma, semicolon, tab or bar.
+        aliases: Names of each role.
+        needed: Roles that must be there.
+        path: The file, for errors.
+        fault: Error to raise.
+
+    Raises:
+        TailbackError: A column is missing or there twice, a line has too few or too many fields,
+            or the text is no CSV.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    if (zero := raw.find(b"\0")) >= 0:
+        line = raw[:zero].count(b"\n") + 1
+        column = zero - raw.rfind(b"\n", 0, zero)
+        raise fault(
+            "holds a zero byte", file=path, place=f"line {line}, column {column}",
+            remedy="copy or make the file again",
+        )  # fmt: skip
+    found = _header(raw[: 1 << 20].decode("utf-8", errors="replace"))
+    if found is None:
+        raise fault(
+            "has no header line", file=path, place="line 1, column 1",
+            remedy="name the columns in the first line",
+        )  # fmt: skip
+    skip, names, delimiter = found
+    roles = _roles(names, aliases)
+    for role in needed:
+        if role not in roles:
+            told = ", ".join(shown(name) for name in names[:12])
+            raise fault(
+                f"no column for the {role.replace('_', ' ')}; its columns are: {told}",
+                file=path, place=f"line {skip + 1}, column 1",
+                remedy=f"name one of them {' or '.join(aliases[role][:4])}",
+            )  # fmt: skip
+    rows = _rows(raw, skip, len(names), delimiter, path, fault)
+    # A byte order mark, comments and empty lines are no rows.
+    some = pl.any_horizontal(pl.exclude("line").is_not_null())
+    rows = rows.filter(~pl.col("c0").str.starts_with("#").fill_null(False) & some)
+    columns = {role: pl.col(f"c{index}") for role, index in roles.items()}
+    text = {role: c.str.strip_chars().replace("", None) for role, c in columns.items()}
+    used = set(roles.values())
+    return Delimited(
+        rows.select("line", **text),
+        {role: names[index] for role, index in roles.items()},
+        {role: index + 1 for role, index in roles.items()},
+        [name for index, name in enumerate(names) if index not in used],
+        path,
+        fault,
+    )
+
+
+def _rows(
+    raw: bytes, skip: int, width: int, delimiter: str, path: Path | None, fault: Fault
+) -> pl.DataFrame:
+    """All rows below the header as text, numbered by line."""
+    quote = '"' if b'"' in raw else None
+    try:
+        frame = pl.read_csv(
+            io.BytesIO(raw), has_header=False, skip_lines=skip + 1, infer_schema=False,
+            separator=delimiter, quote_char=quote, encoding="utf8-lossy", raise_if_empty=False,
+            schema={f"c{i}": pl.String for i in range(width)}, missing_columns="insert",
+        )  # fmt: skip
+    except pl.exceptions.PolarsError as error:
+        raise _ragged(raw, skip, width, delimiter, path, fault) or fault(
+            f"cannot be read as CSV: {str(error).splitlines()[0][:200]}", file=path,
+            place=f"line {skip + 2}, column 1",
+            remedy="write it anew, with quotes around fields that hold the delimiter",
+        ) from None  # fmt: skip
+    if frame[f"c{width - 1}"].null_count() or quote:
+        bad = _ragged(raw, skip, width, delimiter, path, fault)
+        if bad is not None:
+            raise bad
+    return frame.with_row_index("line", offset=skip + 2)
+
+
+def _ragged(
+    raw: bytes, skip: int, width: int, delimiter: str, path: Path | None, fault: Fault
+) -> TailbackError | None:
+    """The first line that has not ``width`` fields, as an error."""
+    reader = csv.reader(io.StringIO(raw.decode("utf-8", errors="replace")), delimiter=delimiter)
+    try:
+        for fields in reader:
+            line = reader.line_num
+            if line <= skip + 1 or not fields or fields[0].startswith("#"):
+                continue
+            if any("\n" in part for part in fields) or len(fields) != width:
+                return fault(
+                    f"{len(fields)} fields where the header has {width}", file=path,
+                    place=f"line {line}, column {min(len(fields), width) + 1}",
+                    remedy="the line is cut, or a field holds the delimiter without quotes",
+                )  # fmt: skip
+    except csv.Error as error:
+        place = f"line {reader.line_num}, column 1"
+        return fault(f"{error}", file=path, place=place, remedy="mend it")
+    return None

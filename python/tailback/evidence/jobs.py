@@ -1,0 +1,408 @@
+"""Who ran where and when: the job list of a scheduler as one table.
+
+Read are ``sacct --json``, ``sacct --parsable2``, ``squeue --json``, PBS ``qstat -f`` and a CSV with
+the columns job, start, end, hosts; plain or gzip. Names of users are not kept.
+
+Schedulers print local times without a zone: those are refused unless the zone is given, because an
+hour's error puts a job where it never was. ``SLURM_TIME_FORMAT=%s sacct`` prints seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tailback.delimited import Delimited, content, header_of, instants, parse, shown
+from tailback.errors import TailbackError
+from tailback.placement.hostnames import expand_hosts
+from tailback.registry import Registry
+from tailback.schema import Column, Table
+
+JOBS: Final = Table(
+    "job_list",
+    "one job of the machine while it ran",
+    (
+        Column("job", pl.String, "identifier, as the scheduler has it"),
+        Column("start_ns", pl.Int64, "when it began, UTC nanoseconds since 1970"),
+        Column("end_ns", pl.Int64, "when it ended; null: it was still running"),
+        Column("hosts", pl.List(pl.String), "hosts it ran on"),
+    ),
+)
+
+
+class JobListError(TailbackError):
+    """A job list that cannot be read."""
+
+
+@dataclass
+class JobList:
+    """The jobs of a list.
+
+    Attributes:
+        jobs: Rows of :data:`JOBS`, by start and identifier.
+        notes: What was left out, and why.
+    """
+
+    jobs: pl.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+    def during(self, start_ns: int, end_ns: int) -> pl.DataFrame:
+        """The jobs that ran at some time from ``start_ns`` to ``end_ns`` (UTC nanoseconds)."""
+        ended = pl.col("end_ns").fill_null(end_ns)
+        return self.jobs.filter((pl.col("start_ns") < end_ns) & (ended > start_ns))
+
+
+@dataclass
+class _Found:
+    """Rows as a form gives them: job, start, end, hosts and where they are, and what is left out.
+
+    Attributes:
+        rows: ``(job, start_ns, end_ns, hosts, place)``.
+        left: How many were left out, by reason.
+    """
+
+    rows: list[tuple[str, int, int | None, str, str]] = field(default_factory=list)
+    left: dict[str, int] = field(default_factory=dict)
+
+    def leave(self, reason: str) -> None:
+        self.left[reason] = self.left.get(reason, 0) + 1
+
+
+Form = Callable[[str, Path, "str | None"], "_Found | None"]
+"""Reads a text, with the zone of times that say none; None where it is in another form."""
+
+FORMS: Registry[Form] = Registry("job-list", "lists of the jobs of a machine")
+
+_NOT_STARTED: Final = "never started"
+_NO_HOSTS: Final = "without hosts"
+_STEP: Final = "steps of jobs"
+_ABSENT: Final = frozenset({"", "unknown", "none", "n/a", "none assigned", "(null)", "null"})
+
+
+def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None) -> JobList:
+    """Read a job list.
+
+    Args:
+        path: The file, plain or gzip.
+        format: Name of its form (``FORMS.names()``); found from the content if None.
+        zone: Zone of times that do not say theirs, like ``Europe/Paris``.
+
+    Raises:
+        JobListError: The file cannot be read or is in no form, or an entry is damaged; names the
+            line or the entry.
+        TailbackError: ``format`` is not the name of a form.
+    """
+    path = Path(path)
+    data = content(path, JobListError)
+    if b"\0" in data:
+        raise JobListError("is no text: it holds a zero byte", file=path, remedy="check the path")
+    text = data.decode("utf-8-sig", errors="replace")
+    forms = [FORMS[format]] if format is not None else [entry.part for entry in FORMS]
+    try:
+        found = next((done for form in forms if (done := form(text, path, zone))), None)
+    except TailbackError as error:
+        raise error.located(path) from None
+    if found is None:
+        raise JobListError(
+            "is no job list that is known here", file=path, place="line 1",
+            remedy="give the output of sacct --json, SLURM_TIME_FORMAT=%s sacct -X --parsable2 "
+            "-o JobID,Start,End,State,NodeList, squeue --json or qstat -f, or a CSV with job, "
+            "start, end, hosts",
+        )  # fmt: skip
+    return _table(found, path)
+
+
+def _table(found: _Found, path: Path) -> JobList:
+    """The rows with their hosts expanded, each job once."""
+    rows: dict[tuple[str, int], tuple[str, int, int | None, list[str]]] = {}
+    for job, start, end, hosts, place in found.rows:
+        if end is not None and end < start:
+            raise JobListError(
+                f"job {shown(job)} ends before it starts", file=path, place=place,
+                remedy="correct its times, or leave it out",
+            )  # fmt: skip
+        try:
+            names = list(dict.fromkeys(expand_hosts(hosts)))
+        except TailbackError as error:
+            raise JobListError(error.message, file=path, place=place, remedy=error.remedy) from None
+        if not names:
+            found.leave(_NO_HOSTS)
+            continue
+        rows[job, start] = (job, start, end, names)
+    jobs = pl.DataFrame(list(rows.values()), schema=JOBS.polars_schema, orient="row")
+    notes = [f"{what} left out: {number}" for what, number in found.left.items()]
+    return JobList(jobs.sort("start_ns", "job"), notes)
+
+
+# --- Slurm's JSON -----------------------------------------------------------------------------
+
+
+def _json(text: str, path: Path) -> list[dict[str, Any]] | None:
+    """The jobs of what Slurm prints as JSON."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise JobListError(
+            f"is damaged JSON: {getattr(error, 'msg', error)}", file=path, place=f"line {line}",
+            remedy="the output is cut; print it again",
+        ) from None  # fmt: skip
+    jobs = whole.get("jobs")
+    if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
+        raise JobListError(
+            "is JSON without a list of jobs", file=path, place="jobs",
+            remedy="give the output of sacct --json or squeue --json",
+        )  # fmt: skip
+    return jobs
+
+
+def _number(value: Any, place: str) -> int | None:
+    """A number of Slurm: plain, or ``{"set": true, "infinite": false, "number": 7}``."""
+    if isinstance(value, dict):
+        if not value.get("set", True) or value.get("infinite", False):
+            return None
+        value = value.get("number")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 9e9:
+        raise JobListError(
+            f"{shown(str(value))} is no time in seconds since 1970", place=place,
+            remedy="the output is damaged; print it again",
+        )  # fmt: skip
+    return round(value * 1_000_000_000) or None
+
+
+def _identifier(job: dict[str, Any], place: str) -> str:
+    """Number of a job, with that of its task in an array: ``17_3``."""
+    number = job.get("job_id")
+    if isinstance(number, bool) or not isinstance(number, int | str):
+        raise JobListError("has no job_id", place=place, remedy="print the list again")
+    array = job.get("array") if isinstance(job.get("array"), dict) else {}
+    base = (array or {}).get("job_id", job.get("array_job_id"))
+    task = (array or {}).get("task_id", job.get("array_task_id"))
+    base, task = (
+        (v.get("number") if v.get("set") else None) if isinstance(v, dict) else v
+        for v in (base, task)
+    )
+    return f"{base}_{task}" if base and task is not None else str(number)
+
+
+def _states(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        value = value.get("current")
+    return [str(v).upper() for v in (value if isinstance(value, list) else [value]) if v]
+
+
+def _hosts(job: dict[str, Any]) -> str:
+    for value in (job.get("nodes"), (job.get("job_resources") or {})):
+        if isinstance(value, dict):
+            value = value.get("nodes")
+        if isinstance(value, dict):
+            value = value.get("list")
+        if isinstance(value, str) and value.strip().lower() not in _ABSENT:
+            return value
+    return ""
+
+
+@FORMS.register("sacct-json")
+def sacct_json(text: str, path: Path, zone: str | None) -> _Found | None:
+    """Output of sacct --json."""
+    jobs = _json(text, path)
+    if jobs is None or (jobs and not any("time" in job for job in jobs)):
+        return None
+    found = _Found()
+    for index, job in enumerate(jobs):
+        place = f"jobs[{index}]"
+        times = job.get("time")
+        times = times if isinstance(times, dict) else {}
+        start = _number(times.get("start"), f"{place}.time.start")
+        end = _number(times.get("end"), f"{place}.time.end")
+        _slurm(found, _identifier(job, place), start, end, _hosts(job), place)
+    return found
+
+
+@FORMS.register("squeue-json")
+def squeue_json(text: str, path: Path, zone: str | None) -> _Found | None:
+    """Output of squeue --json."""
+    jobs = _json(text, path)
+    if jobs is None or any("time" in job for job in jobs):
+        return None
+    found = _Found()
+    for index, job in enumerate(jobs):
+        place = f"jobs[{index}]"
+        start = _number(job.get("start_time"), f"{place}.start_time")
+        end = _number(job.get("end_time"), f"{place}.end_time")
+        states = _states(job.get("job_state"))
+        if {"PENDING", "CONFIGURING"} & set(states):
+            start = None  # it is when Slurm expects it to start
+        elif {"RUNNING", "SUSPENDED", "COMPLETING"} & set(states):
+            end = None  # it is when its time limit ends
+        _slurm(found, _identifier(job, place), start, end, _hosts(job), place)
+    return found
+
+
+def _slurm(
+    found: _Found, job: str, start: int | None, end: int | None, hosts: str, place: str
+) -> None:
+    if start is None:
+        found.leave(_NOT_STARTED)
+    elif not hosts:
+        found.leave(_NO_HOSTS)
+    else:
+        found.rows.append((job, start, end, hosts, place))
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+_SACCT: Final = {
+    "job": ("jobidraw", "jobid"), "start": ("start",), "end": ("end",), "hosts": ("nodelist",),
+    "state": ("state",),
+}  # fmt: skip
+_CSV: Final = {
+    "job": ("job", "job_id", "jobid", "id", "name"),
+    "start": ("start", "start_utc", "start_time", "start_unix_s", "start_ns", "begin", "started"),
+    "end": ("end", "end_utc", "end_time", "end_unix_s", "end_ns", "finish", "ended", "stop"),
+    "hosts": ("hosts", "nodes", "nodelist", "host", "node", "hostlist"),
+}
+
+
+@FORMS.register("sacct-parsable")
+def sacct_parsable(text: str, path: Path, zone: str | None) -> _Found | None:
+    """Output of sacct --parsable2 (or --parsable), with JobID, Start, End and NodeList."""
+    first = text.lstrip().split("\n", 1)[0]
+    roles = header_of(text[: 1 << 16], _SACCT)
+    if "|" not in first or not roles or "job" not in roles:
+        return None
+    # --parsable ends every line with a bar.
+    table = parse(text, _SACCT, ("job", "start", "end", "hosts"), path=path, fault=JobListError)
+    return _rows(table, zone)
+
+
+@FORMS.register("csv")
+def jobs_csv(text: str, path: Path, zone: str | None) -> _Found | None:
+    """CSV with job, start, end, hosts."""
+    roles = header_of(text[: 1 << 16], _CSV) or {}
+    if not {"job", "start", "hosts"} <= set(roles):
+        return None
+    table = parse(text, _CSV, ("job", "start", "end", "hosts"), path=path, fault=JobListError)
+    return _rows(table, zone)
+
+
+def _rows(table: Delimited, zone: str | None) -> _Found:
+    """The jobs of a table."""
+    absent = {role: table.rows[role].str.to_lowercase().is_in(_ABSENT) for role in ("start", "end")}
+    # What stands for "not yet" is no time; a cell that is empty is none either.
+    table.rows = table.rows.with_columns(
+        pl.when(~missing).then(pl.col(role)).alias(role) for role, missing in absent.items()
+    )
+    start, end = table.instants("start", zone), table.instants("end", zone)
+    columns = (table.rows["line"], table.need("job"), start, end, table.rows["hosts"])
+    found = _Found()
+    for line, job, began, ended, hosts in zip(*columns, strict=True):
+        if re.search(r"\.(?:\d+|batch|extern|interactive)$", job):
+            found.leave(_STEP)  # a step runs on hosts of its job
+            continue
+        named = "" if (hosts or "").strip().lower() in _ABSENT else hosts
+        _slurm(found, job, began, ended, named, f"line {line}")
+    return found
+
+
+# --- PBS --------------------------------------------------------------------------------------
+
+_PBS_JOB: Final = re.compile(r"^Job Id:\s*(\S+)\s*$", re.MULTILINE)
+_PBS_KEY: Final = re.compile(r"^ {1,8}([A-Za-z_][\w.]*) = (.*)$")
+_PBS_TIME: Final = re.compile(
+    r"(?:[A-Z][a-z]{2}\s+)?([A-Z][a-z]{2})\s+(\d{1,2})\s+(\d{2}:\d{2}:\d{2})\s+(\d{4})"
+)
+_MONTHS: Final = (
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+)
+_PBS_START: Final = ("stime", "start_time")
+_PBS_END: Final = ("obittime", "comp_time", "completion_time")
+
+
+@FORMS.register("qstat")
+def qstat(text: str, path: Path, zone: str | None) -> _Found | None:
+    """Output of qstat -f (or -xf) of PBS."""
+    if not _PBS_JOB.search(text[: 1 << 20]):
+        return None
+    found = _Found()
+    for job, line, fields in _pbs_jobs(text.splitlines()):
+        place = f"line {line}, job {shown(job)}"
+        start = _pbs_time(fields, _PBS_START, zone, place)
+        end = _pbs_time(fields, _PBS_END, zone, place)
+        state = fields.get("job_state", "R")
+        if end is None and start is not None and state in ("F", "C", "E", "X"):
+            spent = _seconds(fields.get("resources_used.walltime", ""))
+            end = None if spent is None else start + spent * 1_000_000_000
+        parts = fields.get("exec_host", "").split("+")
+        hosts = ",".join(part.split("/")[0].strip() for part in parts)
+        _slurm(found, job, start, end, hosts, place)
+    return found
+
+
+def _pbs_jobs(lines: Iterable[str]) -> Iterable[tuple[str, int, dict[str, str]]]:
+    """Identifier, line and attributes of each job; lines that begin with a tab go on."""
+    job, first, key = "", 0, ""
+    fields: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        start = _PBS_JOB.match(line)
+        attribute = _PBS_KEY.match(line)
+        if start is not None:
+            if job:
+                yield job, first, fields
+            job, first, key, fields = start[1], number, "", {}
+        elif line.startswith("\t") and key:
+            fields[key] += line.strip()
+        elif attribute is not None:
+            key = attribute[1]
+            fields[key] = attribute[2].strip()
+    if job:
+        yield job, first, fields
+
+
+def _pbs_time(
+    fields: dict[str, str], names: tuple[str, ...], zone: str | None, place: str
+) -> int | None:
+    text = next((fields[name] for name in names if fields.get(name)), None)
+    if text is None:
+        return None
+    match = _PBS_TIME.fullmatch(text)
+    plain = text
+    if match is not None and match[1] in _MONTHS:
+        month = _MONTHS.index(match[1]) + 1
+        plain = f"{match[4]}-{month:02d}-{int(match[2]):02d}T{match[3]}"
+    value = instants(pl.Series([plain], dtype=pl.String), zone)[0]
+    if value is None:
+        known = instants(pl.Series([plain], dtype=pl.String), "UTC")[0] is not None
+        raise JobListError(
+            f"{shown(text)} says no time zone" if known else f"{shown(text)} is no time",
+            place=place,
+            remedy="say the zone of the machine, like Europe/Paris, or give a CSV with job, start, "
+            "end, hosts",
+        )
+    return int(value)
+
+
+def _seconds(text: str) -> int | None:
+    match = re.fullmatch(r"(\d{1,6}):(\d{2}):(\d{2})", text.strip())
+    return None if match is None else int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])

@@ -1,0 +1,344 @@
+"""An edge list: a CSV with a line for each link or cable, and the rate of each.
+
+What inventories export and what one writes by hand for a network that no ``ibnetdiscover`` knows::
+
+    src,dst,iface,rate_mbit
+    h00,l0,e0,50
+    l0,h00,h00,50
+
+A line is one direction where the file lists both directions of its links, and a cable where it
+lists each once. Names of columns are those of NetBox, of LLDP tables and of hand-made lists; a rate
+needs a unit, in the name of its column or in the field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tailback.delimited import Delimited, header_of, parse, shown
+from tailback.errors import FabricError
+from tailback.fabric.ibnetdiscover import Device, Discovery, Kind, PortEnd, clip, tally
+
+ALIASES: Final = {
+    "source": (
+        "src", "source", "from", "src_name", "src_node", "src_device", "source_node",
+        "source_device", "src_host", "device_a", "a_device", "node_a", "side_a_device",
+        "termination_a_device", "device1", "node1", "local_device", "local_host", "a",
+    ),
+    "destination": (
+        "dst", "destination", "dest", "to", "target", "dst_name", "dst_node", "dst_device",
+        "dest_node", "dest_device", "destination_node", "destination_device", "dst_host",
+        "device_b", "b_device", "node_b", "side_b_device", "termination_b_device", "device2",
+        "node2", "remote_device", "remote_host", "peer", "neighbor", "neighbour", "b",
+    ),
+    "source_interface": (
+        "iface", "interface", "src_iface", "src_interface", "source_interface", "src_port",
+        "source_port", "interface_a", "a_interface", "port_a", "a_port", "side_a_name",
+        "termination_a", "local_interface", "local_port", "port", "ifname",
+    ),
+    "destination_interface": (
+        "dst_iface", "dst_interface", "destination_interface", "dest_interface", "dst_port",
+        "dest_port", "destination_port", "interface_b", "b_interface", "port_b", "b_port",
+        "side_b_name", "termination_b", "remote_interface", "remote_port", "peer_iface",
+        "peer_port",
+    ),
+    "source_kind": ("src_kind", "src_role", "source_role", "src_type", "role_a", "a_role",
+                    "device_a_role", "side_a_role", "kind_a"),
+    "destination_kind": ("dst_kind", "dst_role", "destination_role", "dst_type", "role_b",
+                         "b_role", "device_b_role", "side_b_role", "kind_b"),
+    "rate": (
+        "rate_gbit", "rate_gbps", "speed_gbps", "speed_gbit", "gbps", "gbit", "bandwidth_gbps",
+        "capacity_gbps", "rate_mbit", "rate_mbps", "speed_mbps", "speed_mbit", "mbps", "mbit",
+        "bandwidth_mbps", "capacity_mbps", "rate_kbps", "speed_kbps", "rate_kbit", "rate_bps",
+        "speed_bps", "rate", "speed", "bandwidth", "capacity", "rate_gb_s", "rate_mb_s",
+    ),
+    "link": ("link", "link_id", "id", "cable", "cable_id", "label"),
+    "queue": ("queue_limit_bytes", "queue_bytes", "limit_bytes", "buffer_bytes"),
+}  # fmt: skip
+"""Names of the columns, as ``delimited.normal`` gives them."""
+
+_PREFIX: Final = {"g": 1.0, "m": 1e-3, "k": 1e-6, "t": 1e3, "": 1e-9}
+_COLUMN_UNIT: Final = re.compile(r"(?:^|_)([gmkt]?)(?:bps|bit|b_s)$")
+_FIELD: Final = re.compile(
+    r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]{1,2})?)\s*"
+    r"(?:([gmkt]?)(?:b(?:it)?(?:/s|ps)|bits?(?:/s)?)|([gmkt])(?:b|be|base.*|e)?)?",
+    re.IGNORECASE,
+)
+_SWITCH: Final = re.compile(
+    r"\b(?:switch|leaf|spine|tor|core|aggregation|router|superspine|fabric)\b", re.IGNORECASE
+)
+_HOST: Final = re.compile(
+    r"\b(?:host|server|node|compute|endpoint|hca|nic|adapter|storage|login|management)\b",
+    re.IGNORECASE,
+)
+FASTEST_GBPS: Final = 1e6
+"""A link of more than a petabit per second is a slip in the unit."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """One line: from where to where, by which interfaces, how fast."""
+
+    line: int
+    source: str
+    destination: str
+    leaves: str
+    arrives: str
+    gbps: float
+    link: str
+
+
+@dataclass(slots=True)
+class _Wire:
+    """A cable: the line that tells one direction and that of the other, if there is one."""
+
+    there: _Row
+    back: _Row | None = None
+    ports: list[int] = field(default_factory=lambda: [0, 0])
+
+    def interface(self, end: int) -> str:
+        """Name of the interface at the source (0) or the destination (1) of ``there``."""
+        if end == 0:
+            return self.there.leaves or (self.back.arrives if self.back else "")
+        return (self.back.leaves if self.back else "") or self.there.arrives
+
+
+class EdgeList:
+    """CSV with a line for each link or cable: ends, interface, rate."""
+
+    def recognises(self, text: str) -> bool:
+        """Tell whether the first line names two ends and a rate or an interface."""
+        roles = header_of(text[: 1 << 16], ALIASES)
+        return (
+            roles is not None
+            and {"source", "destination"} <= set(roles)
+            and bool({"rate", "source_interface"} & set(roles))
+        )
+
+    def parse(self, text: str) -> Discovery:
+        """Return what the text tells; raises FabricError with the line for one it cannot read."""
+        table = parse(text, ALIASES, ("source", "destination", "rate"), fault=FabricError)
+        rows = _rows(table)
+        if not rows:
+            raise FabricError("a header and no link", remedy="give a line for each link")
+        wires = _wires(rows, table)
+        _number(wires, table)
+        return _discovery(wires, rows, table)
+
+
+def _rows(table: Delimited) -> list[_Row]:
+    """The lines, with their rates in gigabits per second."""
+    rates = _rates(table)
+    lines = table.rows["line"].to_list()
+    blank = [""] * len(lines)
+
+    def texts(role: str) -> list[str]:
+        if role not in table.header:
+            return blank
+        return [value or "" for value in table.rows[role].to_list()]
+
+    return [
+        _Row(*fields)
+        for fields in zip(
+            lines, table.need("source").to_list(), table.need("destination").to_list(),
+            texts("source_interface"), texts("destination_interface"), rates, texts("link"),
+            strict=True,
+        )
+    ]  # fmt: skip
+
+
+def _rates(table: Delimited) -> list[float]:
+    """Rate of each line in gigabits per second."""
+    name = table.header["rate"]
+    unit = _COLUMN_UNIT.search(re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"))
+    out = []
+    texts = table.need("rate").to_list()
+    for line, text in zip(table.rows["line"].to_list(), texts, strict=True):
+        match = _FIELD.fullmatch(text)
+        if match is None:
+            raise table.wrong(
+                "rate", line, f"{shown(text)} is no rate", "write it like 40 Mb/s or 100 Gb/s"
+            )
+        if re.search(r"B(?:/s|ps)$", text):
+            raise table.wrong(
+                "rate", line, f"{shown(text)} is in bytes", "write bits, like 40 Mb/s or 100 Gb/s"
+            )
+        own = match[2] if match[2] is not None else match[3]
+        if own is None and unit is None:
+            raise table.wrong(
+                "rate", line, f"{shown(text)} has no unit",
+                "write it like 40 Mb/s, or call the column rate_mbit or rate_gbit",
+            )  # fmt: skip
+        prefix = own if own is not None else unit[1] if unit is not None else ""
+        gbps = float(match[1]) * _PREFIX[prefix.lower()]
+        if not 0 < gbps <= FASTEST_GBPS:
+            raise table.wrong(
+                "rate", line, f"{shown(text)} is no rate of a link ({gbps:g} Gb/s)",
+                "give a rate above 0; leave out the lines of links that are down",
+            )  # fmt: skip
+        out.append(gbps)
+    return out
+
+
+def _wires(rows: Sequence[_Row], table: Delimited) -> list[_Wire]:
+    """The lines as cables: directions of one cable are paired by their interfaces, else in order.
+
+    Raises:
+        FabricError: Some links have both directions and others only one.
+    """
+    between = Counter((row.source, row.destination) for row in rows)
+    both = any(between[b, a] for a, b in between if a != b)
+    if not both:
+        return [_Wire(row) for row in rows]
+    waiting: dict[tuple[str, str], list[_Wire]] = {}
+    wires = []
+    for row in rows:
+        mates = waiting.get((row.destination, row.source), [])
+        mate = next((wire for wire in mates if _same_cable(wire.there, row)), None)
+        if mate is not None:
+            mates.remove(mate)
+            mate.back = row
+            continue
+        wires.append(_Wire(row))
+        waiting.setdefault((row.source, row.destination), []).append(wires[-1])
+    alone = next((wire.there for wire in wires if wire.back is None), None)
+    if alone is not None:
+        raise table.wrong(
+            "source", alone.line,
+            f"the link from {shown(alone.source)} to {shown(alone.destination)} has no line for "
+            "its other direction, as other links have",
+            "list both directions of every link, or every cable once; with interfaces of both "
+            "ends these must agree",
+        )  # fmt: skip
+    return wires
+
+
+def _same_cable(one: _Row, other: _Row) -> bool:
+    """Whether nothing that two opposite lines say of their interfaces contradicts that."""
+    pairs = ((one.leaves, other.arrives), (one.arrives, other.leaves))
+    return all(a == b for a, b in pairs if a and b)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts if p]
+
+
+def _number(wires: Sequence[_Wire], table: Delimited) -> None:
+    """Give the ports of each device numbers: its interfaces' own, or 1 … n in natural order.
+
+    Raises:
+        FabricError: An interface of a device is in two cables.
+    """
+    ends: dict[str, list[tuple[_Wire, int]]] = {}
+    for wire in wires:
+        ends.setdefault(wire.there.source, []).append((wire, 0))
+        ends.setdefault(wire.there.destination, []).append((wire, 1))
+    for device, mine in ends.items():
+        first: dict[str, int] = {}
+        for wire, end in mine:
+            name = wire.interface(end)
+            line = (wire.there if end == 0 or wire.back is None else wire.back).line
+            if name and first.setdefault(name, line) != line:
+                role = "source_interface"
+                raise table.wrong(
+                    role if role in table.column else "destination_interface", line,
+                    f"interface {shown(name)} of {shown(device)} is in another cable already, "
+                    f"line {first[name]}", "correct one of the two lines",
+                )  # fmt: skip
+        names = [wire.interface(end) for wire, end in mine]
+        plain = all(re.fullmatch(r"[1-9][0-9]{0,3}", name) for name in names)
+        order = sorted(range(len(mine)), key=lambda i: (names[i] == "", _natural(names[i])))
+        for rank, index in enumerate(order, start=1):
+            wire, end = mine[index]
+            wire.ports[end] = int(names[index]) if plain else rank
+
+
+def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -> Discovery:
+    """Devices and port lines of the cables, with what hosts are."""
+    found = Discovery(one_way=True)
+    kinds, guessed = _kinds(wires, table)
+    for row in rows:
+        for name in (row.source, row.destination):
+            found.devices.setdefault(name, Device(name, kinds[name], name, name))
+    for wire in wires:
+        there, back = wire.there, wire.back
+        a, b = (there.source, wire.ports[0]), (there.destination, wire.ports[1])
+        found.ends.append(PortEnd(*a, *b, there.gbps, there.line))
+        # A cable of one line: its other direction stands right behind it.
+        found.ends.append(PortEnd(*b, *a, (back or there).gbps, (back or there).line))
+        for end, port in enumerate((a, b)):
+            if wire.interface(end):
+                found.interface[port] = wire.interface(end)
+        if there.link:
+            found.link_id[a] = there.link
+        if back is not None and back.link:
+            found.link_id[b] = back.link
+    if guessed:
+        hosts = sum(kind is Kind.ADAPTER for kind in kinds.values())
+        found.notes.append(
+            f"devices with one cable taken as hosts: {hosts} (columns src_role and dst_role, host "
+            "or switch, say otherwise)"
+        )
+    found.notes += _queues(table)
+    if table.unused:
+        found.notes.append(tally("columns not used", [clip(name, 40) for name in table.unused]))
+    return found
+
+
+def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], bool]:
+    """What each device is, by its role or by the number of its cables, and whether any is guessed.
+
+    Raises:
+        FabricError: A role is neither a host's nor a switch's, or no device is a host.
+    """
+    kinds: dict[str, Kind] = {}
+    for end in ("source", "destination"):
+        role = f"{end}_kind"
+        if role not in table.header:
+            continue
+        columns = (table.rows["line"], table.rows[end], table.rows[role])
+        for line, name, text in zip(*columns, strict=True):
+            if text is None:
+                continue
+            plain = re.sub(r"[^A-Za-z]+", " ", text)
+            kind = Kind.SWITCH if _SWITCH.search(plain) else Kind.ADAPTER
+            if kind is Kind.ADAPTER and not _HOST.search(plain):
+                raise table.wrong(
+                    role, line, f"{shown(text)} is neither a host nor a switch",
+                    "write host or switch, or leave the field empty",
+                )  # fmt: skip
+            if kinds.setdefault(name, kind) is not kind:
+                raise table.wrong(
+                    role, line, f"an earlier line says {shown(name)} is of another kind",
+                    "give a device one role",
+                )  # fmt: skip
+    cables = Counter(name for w in wires for name in (w.there.source, w.there.destination))
+    guessed = [name for name in cables if name not in kinds]
+    for name in guessed:
+        kinds[name] = Kind.ADAPTER if cables[name] == 1 else Kind.SWITCH
+    if Kind.ADAPTER not in kinds.values():
+        raise FabricError(
+            "no device is a host: every one has two cables or more",
+            remedy="say which are hosts: add columns src_role and dst_role with host or switch",
+        )
+    return kinds, bool(guessed)
+
+
+def _queues(table: Delimited) -> list[str]:
+    """What the file says of queue limits, as a note."""
+    if "queue" not in table.header:
+        return []
+    limits = table.number("queue").drop_nulls()
+    if limits.is_empty():
+        return []
+    low, high = float(limits.min()), float(limits.max())  # type: ignore[arg-type]
+    told = f"{low:,.0f} B" if low == high else f"{low:,.0f} to {high:,.0f} B"
+    return [
+        f"queues end at {told} and drop what is beyond (Ethernet, tail drop); simulations take "
+        "every link as lossless"
+    ]

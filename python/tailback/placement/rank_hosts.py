@@ -1,0 +1,287 @@
+"""Which host each rank of a job ran on, from what launchers and schedulers leave behind.
+
+Read are a CSV with columns rank and host; what ``env`` printed in one rank after the other (Open
+MPI, PMIx, MPICH, Slurm); the environment of a Slurm job; a rank file of Open MPI; a host list with
+a line a rank (as PBS_NODEFILE has it) or a number of ranks a host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tailback.delimited import content, header_of, parse
+from tailback.errors import PlacementError
+from tailback.placement.hostlist import host_list
+from tailback.placement.hostnames import expand_hosts
+from tailback.registry import Registry
+
+ALIASES: Final = {
+    "rank": ("rank", "mpi_rank", "world_rank", "process", "procid", "task", "task_id"),
+    "host": ("host", "hostname", "node", "node_name", "nodename", "host_name"),
+}
+MOST_RANKS: Final = 1 << 24
+
+_VARIABLE: Final = re.compile(
+    r"^(\[[^\]]{1,40}\](?:<[a-z]{1,10}>)?:?\s*|\d{1,9}:\s*)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$"
+)
+_RANK: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+_HOST: Final = ("PMIX_HOSTNAME", "SLURMD_NODENAME", "HOSTNAME", "HOST")
+_LOCAL: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")
+_RANKFILE: Final = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*\S+\Z", re.IGNORECASE)
+_TASKS: Final = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?")
+
+Form = Callable[[str, Path], "list[str] | None"]
+"""Host of each rank; None where the text is in another form."""
+
+FORMS: Registry[Form] = Registry("rank-map", "files that say which host a rank ran on")
+
+
+def rank_hosts(path: Path) -> list[str]:
+    """Host of each rank of a job.
+
+    Args:
+        path: A file in one of the :data:`FORMS`, plain or gzip.
+
+    Returns:
+        Name of the host of rank 0, 1, …
+
+    Raises:
+        PlacementError: The file cannot be read or is in no form, a rank is missing or has two
+            hosts; with line and column.
+    """
+    text = _text(path)
+    for entry in _ordered():
+        found = entry(text, path)
+        if found is not None:
+            return found
+    raise PlacementError(
+        "says no host of any rank", file=path, place="line 1",
+        remedy="give a CSV with the columns rank and host, or the output of: mpirun … env",
+    )  # fmt: skip
+
+
+def explicit_hosts(text: str, path: Path) -> list[str] | None:
+    """Host of each rank of a CSV or an environment; None for texts in other forms.
+
+    Args:
+        text: What the file holds.
+        path: The file, for errors.
+
+    Raises:
+        PlacementError: As :func:`rank_hosts`.
+    """
+    for form in (from_csv, from_environment):
+        found = form(text, path)
+        if found is not None:
+            return found
+    return None
+
+
+def _text(path: Path) -> str:
+    data = content(path, PlacementError)
+    if b"\0" in data:
+        raise PlacementError("is no text: it holds a zero byte", file=path, remedy="check the path")
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def _ordered() -> list[Form]:
+    """Those whose form is plain from the text come before the list of hosts, which anything is."""
+    return [FORMS[name] for name in ("rank-csv", "environment", "rankfile", "host-list")]
+
+
+@FORMS.register("rank-csv")
+def from_csv(text: str, path: Path) -> list[str] | None:
+    """CSV with the columns rank and host."""
+    if set(header_of(text[: 1 << 16], ALIASES) or {}) != {"rank", "host"}:
+        return None
+    table = parse(text, ALIASES, ("rank", "host"), path=path, fault=PlacementError)
+    table.need("rank")
+    ranks = table.number("rank", whole=True).to_list()
+    hosts = table.need("host").to_list()
+    lines = table.rows["line"].to_list()
+    found: dict[int, str] = {}
+    for rank, host, line in zip(ranks, hosts, lines, strict=True):
+        if rank in found:
+            raise table.wrong(
+                "rank", line, f"rank {rank} is there twice", "give each rank one line"
+            )
+        found[rank] = host
+    return _complete(found, path)
+
+
+def _complete(found: dict[int, str], path: Path) -> list[str]:
+    """The hosts in order of rank.
+
+    Raises:
+        PlacementError: There is no rank, or one is missing.
+    """
+    if not found:
+        raise PlacementError("names no rank", file=path, remedy="give one line a rank")
+    missing = next((rank for rank in range(len(found)) if rank not in found), None)
+    if missing is not None:
+        raise PlacementError(
+            f"rank {missing} is missing (the highest is {max(found)})", file=path,
+            remedy="ranks count from 0 without gaps; give all of them",
+        )  # fmt: skip
+    return [found[rank] for rank in range(len(found))]
+
+
+@FORMS.register("environment")
+def from_environment(text: str, path: Path) -> list[str] | None:
+    """Environment of each rank (mpirun … env), or of one Slurm job."""
+    records: dict[str, list[dict[str, str]]] = {}
+    first = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _VARIABLE.match(line)
+        if match is None:
+            continue
+        tag, name, value = match[1] or "", match[2], match[3].strip()
+        if name not in _KNOWN:
+            continue
+        first = first or number
+        mine = records.setdefault(tag, [{}])
+        # The next environment begins where a variable comes again.
+        if name in mine[-1]:
+            mine.append({})
+        mine[-1][name] = value
+    every = [record for mine in records.values() for record in mine]
+    ranked = [record for record in every if any(name in record for name in _RANK)]
+    if len(ranked) > 1 or any(_of(record, _RANK) == "0" for record in ranked):
+        whole = [record for record in ranked if any(name in record for name in _HOST)]
+        if whole:
+            return _by_rank(whole, path)
+    job = next((record for record in every if _nodelist(record)), None)
+    if job is not None:
+        return _by_job(job, path)
+    if ranked:
+        raise PlacementError(
+            "says ranks but no hosts", file=path, place=f"line {first}",
+            remedy="run: mpirun … sh -c 'echo HOSTNAME=$(hostname); env', or give a CSV with rank "
+            "and host",
+        )  # fmt: skip
+    return None
+
+
+_JOB: Final = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST",
+               "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS",
+               "SLURM_DISTRIBUTION")  # fmt: skip
+_KNOWN: Final = frozenset((*_RANK, *_HOST, *_LOCAL, *_JOB))
+
+
+def _of(record: dict[str, str], names: tuple[str, ...]) -> str:
+    return next((record[name] for name in names if record.get(name)), "")
+
+
+def _nodelist(record: dict[str, str]) -> str:
+    return _of(record, _JOB[:3])
+
+
+def _by_rank(records: list[dict[str, str]], path: Path) -> list[str]:
+    """The hosts that the ranks' own environments name."""
+    found: dict[int, str] = {}
+    local: dict[tuple[str, str], int] = {}
+    for record in records:
+        text, host = _of(record, _RANK), _of(record, _HOST)
+        if not text.isdecimal() or int(text) >= MOST_RANKS:
+            raise PlacementError(
+                f"{text[:40]!r} is no rank", file=path, remedy="the output is cut or mixed up"
+            )
+        rank = int(text)
+        if found.setdefault(rank, host) != host:
+            raise PlacementError(
+                f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}", file=path,
+                remedy="the outputs of ranks are mixed up; run mpirun with --tag-output",
+            )  # fmt: skip
+        place = _of(record, _LOCAL)
+        if place and local.setdefault((host, place), rank) != rank:
+            raise PlacementError(
+                f"ranks {local[host, place]} and {rank} are both number {place[:20]} of host "
+                f"{host[:60]!r}: it is the name of the host that launched them", file=path,
+                remedy="run: mpirun … sh -c 'echo PMIX_HOSTNAME=$(hostname); env'",
+            )  # fmt: skip
+    return _complete(found, path)
+
+
+def _by_job(job: dict[str, str], path: Path) -> list[str]:
+    """The hosts of a Slurm job, filled as its distribution says."""
+    try:
+        hosts = expand_hosts(_nodelist(job))
+    except PlacementError as error:
+        raise error.located(path) from None
+    tasks = _of(job, _JOB[3:5])
+    each: list[int] = []
+    for part in tasks.split(","):
+        match = _TASKS.fullmatch(part.strip())
+        if match is None or int(match[1]) * int(match[2] or 1) > MOST_RANKS:
+            raise PlacementError(
+                f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} cannot be read", file=path,
+                remedy="it is like 2(x3),1; is it in the output?",
+            )  # fmt: skip
+        each += [int(match[1])] * min(int(match[2] or 1), len(hosts) + 1)
+    if len(each) != len(hosts):
+        raise PlacementError(
+            f"SLURM_TASKS_PER_NODE = {tasks[:60]!r} is of other hosts than the list of "
+            f"{len(hosts)} hosts", file=path, remedy="give the environment of one job step",
+        )  # fmt: skip
+    way = job.get("SLURM_DISTRIBUTION", "block").lower().split(":")[0].split(",")[0] or "block"
+    if way == "block":
+        out = [host for host, count in zip(hosts, each, strict=True) for _ in range(count)]
+    elif way == "cyclic":
+        rounds = range(max(each))
+        out = [h for turn in rounds for h, n in zip(hosts, each, strict=True) if turn < n]
+    else:
+        raise PlacementError(
+            f"SLURM_DISTRIBUTION = {way[:40]!r} does not tell which rank is where", file=path,
+            remedy="give a CSV with rank and host, or: srun sh -c 'env' of every rank",
+        )  # fmt: skip
+    number = job.get("SLURM_NTASKS", "")
+    if number.isdecimal() and int(number) != len(out):
+        raise PlacementError(
+            f"SLURM_NTASKS = {number[:20]}, but {len(out)} tasks on the nodes", file=path,
+            remedy="give the environment of one job step",
+        )  # fmt: skip
+    return out
+
+
+@FORMS.register("rankfile")
+def from_rankfile(text: str, path: Path) -> list[str] | None:
+    """Rank file of Open MPI: rank 0=host slot=0."""
+    lines = _lines(text)
+    if not lines or not lines[0][1].lower().startswith("rank "):
+        return None
+    found: dict[int, str] = {}
+    for number, line in lines:
+        match = _RANKFILE.match(line)
+        if match is None or int(match[1]) in found:
+            what = f"{line[:80]!r} cannot be read" if match is None else f"rank {match[1]} is twice"
+            raise PlacementError(
+                what, file=path, place=f"line {number}", remedy="write rank 0=host slot=0"
+            )
+        found[int(match[1])] = match[2]
+    return _complete(found, path)
+
+
+@FORMS.register("host-list")
+def from_host_list(text: str, path: Path) -> list[str] | None:
+    """One host a line and rank (PBS_NODEFILE), or host:n, or host slots=n."""
+    lines = _lines(text)
+    if not lines:
+        return None
+    out: list[str] = []
+    for entry in host_list(path, lines).lines:
+        out += [entry.host] * (1 if entry.count is None else entry.count)
+        if len(out) > MOST_RANKS:
+            raise PlacementError(
+                "names more than 16 million ranks", file=path, place=f"line {entry.line}",
+                remedy="correct the number of slots",
+            )  # fmt: skip
+    return out or None
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """Lines with their numbers, without comments and blanks."""
+    stripped = ((i, line.split("#", 1)[0].strip()) for i, line in enumerate(text.split("\n"), 1))
+    return [(i, line) for i, line in stripped if line]

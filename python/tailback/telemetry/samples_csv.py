@@ -1,0 +1,227 @@
+"""Samples that receivers counted, from CSV, as table ``samples``.
+
+Each packet carries one hop of its path, drawn uniformly, and whether that hop was congested. Hops
+count from 1 at the sender's own egress, so a path of l links gives each of them with chance 1/l.
+Two forms are read, plain or gzip:
+
+- *by flow*: ``src, dst, link, congested, hops, samples``: samples of one source, destination and
+  link, congested or not (0 or 1), with the length of the path;
+- *cumulative*: ``time, link, samples_uncongested, samples_congested, hops_uncongested,
+  hops_congested``: sums over all packets so far, by link; ``hops`` adds up path lengths.
+
+One reservoir serves both questions here: the congested samples are some of the hop samples. Of
+scheme ``full`` they are drawn apart; the intervals of ``telemetry.estimate``, made for that, are
+too wide for these, never too narrow: the variance of a congested fraction f is
+f (1 − f) (l − 1) / N here and f (1 + f) (l − 1) / N there, where every hop may be congested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.delimited import Delimited, content, header_of, parse
+from tailback.errors import TailbackError, nearest
+from tailback.fabric.model import Fabric
+from tailback.registry import Registry
+from tailback.schema import TABLES
+
+_FLOWS: Final = {
+    "source": ("src_ip", "src", "source", "src_host"),
+    "destination": ("dst_ip", "dst", "destination", "dst_host"),
+    "link": ("link", "link_id"),
+    "congested": ("congested",),
+    "hops": ("hops", "path_length"),
+    "samples": ("samples", "count"),
+}
+_SUMS: Final = {
+    "time": ("time_utc", "time", "timestamp", "time_unix_s"),
+    "link": ("link", "link_id"),
+    "free_samples": ("samples_uncongested",),
+    "congested_samples": ("samples_congested",),
+    "free_hops": ("hops_uncongested",),
+    "congested_hops": ("hops_congested",),
+}
+MOST_HOPS: Final = 255
+"""Longest path that the hop field of an IP header can count."""
+_KEYS: Final = ("window", "job", "label", "link")
+
+
+Form = Callable[[Delimited, pl.Series], "Sampled"]
+"""Reads a table whose links have been found."""
+
+FORMS: Registry[Form] = Registry("sample-source", "samples that receivers counted")
+
+
+class SampleError(TailbackError):
+    """Samples that cannot be read."""
+
+
+@dataclass
+class Sampled:
+    """Samples of links.
+
+    Attributes:
+        samples: Rows of table ``samples``: all of job 0 and label 0; ``hop_bytes`` is null, since
+            no sample tells a size.
+        windows: ``window, start_ns, end_ns`` of cumulative samples, UTC; empty for flows.
+        flows: The same sums by ``source, destination, link`` as the file names the ends; empty for
+            cumulative samples.
+        notes: What was odd and tolerated.
+    """
+
+    samples: pl.DataFrame
+    windows: pl.DataFrame
+    flows: pl.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+
+def read_samples(path: Path, fabric: Fabric) -> Sampled:
+    """Read the samples of one file.
+
+    Args:
+        path: The file, plain or gzip.
+        fabric: The fabric; its ``link_id`` says which link is meant, or links go by their index.
+
+    Raises:
+        SampleError: The file is damaged or names a link that the fabric does not have, counts fall,
+            or a path has no hop; with line and column.
+    """
+    path = Path(path)
+    data = content(path, SampleError)
+    text = data[: 1 << 16].decode("utf-8", errors="replace")
+    sums = "free_samples" in (header_of(text, _SUMS) or {})
+    form, columns = ("cumulative", _SUMS) if sums else ("by-flow", _FLOWS)
+    table = parse(data, columns, tuple(columns), path=path, fault=SampleError)
+    return FORMS[form](table, _links(table, fabric))
+
+
+def _links(table: Delimited, fabric: Fabric) -> pl.Series:
+    """Index of the link of each row."""
+    names = fabric.link_id or [str(link) for link in range(fabric.n_links)]
+    number = {name: link for link, name in enumerate(names) if name}
+    texts = table.need("link")
+    out = texts.replace_strict(number, default=None, return_dtype=pl.UInt32)
+    if out.null_count():
+        row = int(out.is_null().arg_true()[0])
+        name = str(texts[row])[:40]
+        raise table.wrong(
+            "link", int(table.rows["line"][row]), f"the fabric has no link {name!r}",
+            nearest(name, number)[:200],
+        )  # fmt: skip
+    return out.alias("link")
+
+
+def _sums(hops: pl.Expr, count: pl.Expr, congested: pl.Expr) -> dict[str, pl.Expr]:
+    """The sums of table ``samples`` over rows of ``count`` samples of paths of ``hops`` links."""
+    hot = pl.when(congested).then(count).otherwise(0)
+    return {
+        "hop_samples": count.sum(),
+        "hop_weight": (count * hops).sum(),
+        "hop_variance": (count * hops * (hops - 1)).sum(),
+        "congested_samples": hot.sum(),
+        "congested_weight": (hot * hops).sum(),
+        "congested_variance": (hot * hops * (hops - 1)).sum(),
+    }
+
+
+@FORMS.register("by-flow")
+def _by_flow(table: Delimited, links: pl.Series) -> Sampled:
+    """CSV of samples by source, destination and link."""
+    hops, flag = table.number("hops", whole=True), table.number("congested", whole=True)
+    _within(table, "hops", hops, 1, MOST_HOPS, "a path has 1 to 255 links")
+    _within(table, "congested", flag, 0, 1, "write 1 for congested and 0 for not")
+    counts = table.number("samples", whole=True)
+    _within(table, "samples", counts, 0, 2**48, "is the file damaged?")
+    rows = pl.DataFrame(
+        [table.need("source"), table.need("destination"), links, hops, flag, counts]
+    )
+    sums = _sums(pl.col("hops"), pl.col("samples"), pl.col("congested") == 1)
+    flows = rows.group_by("source", "destination", "link").agg(**sums)
+    total = rows.group_by("link").agg(**sums).with_columns(window=pl.lit(0, pl.UInt32))
+    windows = pl.DataFrame(schema={"window": pl.UInt32, "start_ns": pl.Int64, "end_ns": pl.Int64})
+    return Sampled(_conform(total), windows, flows.sort("source", "destination", "link"))
+
+
+def _within(
+    table: Delimited, role: str, values: pl.Series, low: int, high: int, remedy: str
+) -> None:
+    bad = values.is_null() | (values < low) | (values > high)
+    if bad.any():
+        row = int(bad.arg_true()[0])
+        told = table.rows[role][row]
+        raise table.wrong(
+            role, int(table.rows["line"][row]), f"{str(told)[:40]!r} is not {low} to {high}", remedy
+        )
+
+
+def _conform(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows of table ``samples``."""
+    schema = TABLES["samples"].polars_schema
+    constant = {"job": 0, "label": 0, "hop_bytes": None}
+    return frame.select(
+        pl.col(name).cast(dtype)
+        if name in frame.columns
+        else pl.lit(constant.get(name), dtype).alias(name)
+        for name, dtype in schema.items()
+    ).sort(*_KEYS)
+
+
+@FORMS.register("cumulative")
+def _cumulative(table: Delimited, links: pl.Series) -> Sampled:
+    """CSV of sums since the start, by time and link.
+
+    The file tells sums of path lengths l, not of l (l − 1). Among lengths from the shortest to the
+    longest there are, that sum is largest where only those two occur (Bhatia and Davis, 2000); the
+    largest is taken, which is exact in a tree of two tiers.
+    """
+    table.need("time")
+    names = ("free_samples", "congested_samples", "free_hops", "congested_hops")
+    rows = pl.DataFrame(
+        [table.rows["line"], table.instants("time"), links]
+        + [table.number(name, whole=True).fill_null(0).cast(pl.Int64) for name in names]
+    ).sort("link", "time", maintain_order=True)
+    # Counting began at 0: the first row of a link tells what came before it.
+    steps = rows.with_columns(
+        *(pl.col(name) - pl.col(name).shift(1).over("link").fill_null(0) for name in names)
+    )
+    fell = steps.filter(pl.any_horizontal(pl.col(name) < 0 for name in names)).sort("line")
+    if fell.height:
+        row = fell.row(0, named=True)
+        role = next(name for name in names if row[name] < 0)
+        raise table.wrong(
+            role, row["line"], "is less than before: these are sums since the start",
+            "give one recording, from its start",
+        )  # fmt: skip
+    rank = pl.col("time").rank("dense").cast(pl.UInt32)
+    steps = steps.with_columns(window=rank - 1)
+    times = steps["time"].unique().sort()
+    windows = pl.DataFrame(
+        {"start_ns": times.shift(1).fill_null(times.min() if len(times) else 0), "end_ns": times}
+    ).with_row_index("window")
+    free, hot = pl.col("free_samples"), pl.col("congested_samples")
+    free_hops, hot_hops = pl.col("free_hops"), pl.col("congested_hops")
+    steps = steps.with_columns(n=free + hot, weight=free_hops + hot_hops)
+    # A path leads through a switch: of two links or more, unless a mean says one.
+    mean = steps.filter(pl.col("n") > 0).select(m=pl.col("weight") / pl.col("n"))["m"]
+    low = min(2.0, float(mean.min() or 2.0))  # type: ignore[arg-type]
+    high = max(low, float(mean.ceil().max() or low))  # type: ignore[arg-type]
+
+    def most(count: pl.Expr, weight: pl.Expr) -> pl.Expr:
+        # Of Σ l² with Σ l = weight and low ≤ l ≤ high: (low + high) Σ l − n low high.
+        return ((low + high - 1) * weight - count * low * high).clip(lower_bound=0).round()
+
+    total = steps.filter(pl.col("n") > 0).select(
+        "window", "link", hop_samples="n", hop_weight="weight",
+        hop_variance=most(pl.col("n"), pl.col("weight")), congested_samples=hot,
+        congested_weight=hot_hops, congested_variance=most(hot, hot_hops),
+    )  # fmt: skip
+    flows = pl.DataFrame(schema={"source": pl.String, "destination": pl.String, "link": pl.UInt32})
+    return Sampled(_conform(total), windows.cast({"window": pl.UInt32}), flows)
+
+
+__all__ = ["FORMS", "SampleError", "Sampled", "read_samples"]

@@ -1,0 +1,155 @@
+"""Hosts of ranks from what launchers and schedulers leave behind."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tailback.cli import cli
+from tailback.errors import PlacementError, TailbackError
+from tailback.placement.hostnames import expand_hosts
+from tailback.placement.rank_hosts import rank_hosts
+from tailback.run import Run
+
+
+def hosts(folder: Path, text: str | bytes) -> list[str]:
+    path = folder / "ranks"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return rank_hosts(path)
+
+
+MPI = "".join(
+    f"[1,{rank}]<stdout>:OMPI_COMM_WORLD_RANK={rank}\n[1,{rank}]<stdout>:HOSTNAME=n{rank // 2}\n"
+    f"[1,{rank}]<stdout>:OMPI_COMM_WORLD_LOCAL_RANK={rank % 2}\n[1,{rank}]<stdout>:PATH=/bin\n"
+    for rank in (2, 0, 3, 1)
+)
+SLURM = (
+    "SLURM_JOB_NODELIST=n[08-10],x\nSLURM_TASKS_PER_NODE=2(x3),1\nSLURM_NTASKS=7\nUSER=someone\n"
+)
+
+
+def test_every_form_gives_the_host_of_each_rank(tmp_path: Path) -> None:
+    four = ["n0", "n0", "n1", "n1"]
+    csv = "rank,host,ip\n3,n1,10.0.0.1\n1,n0,-\n0,n0,-\n2,n1,-\n"
+    assert hosts(tmp_path, csv) == four
+    assert hosts(tmp_path, gzip.compress(csv.encode())) == four
+    assert hosts(tmp_path, MPI) == four
+    assert hosts(tmp_path, "rank 1=n0 slot=1\nrank 0=n0 slot=0\nrank 2=n1 slots=0:1\n") == four[:3]
+    assert hosts(tmp_path, "n0\nn0\nn1\nn1\n") == four
+    assert hosts(tmp_path, "n0 slots=2\nn1 slots=2 # comment\n") == four
+    assert hosts(tmp_path, "n0:2\nn1:2\n") == four
+
+
+def test_environments_one_after_the_other_without_tags(tmp_path: Path) -> None:
+    text = "".join(f"PMI_RANK={r}\nHOME=/\nSLURMD_NODENAME=n{r % 2}\n" for r in range(4))
+    assert hosts(tmp_path, text) == ["n0", "n1", "n0", "n1"]
+
+
+def test_the_environment_of_a_slurm_job(tmp_path: Path) -> None:
+    block = ["n08", "n08", "n09", "n09", "n10", "n10", "x"]
+    assert hosts(tmp_path, SLURM) == block
+    assert hosts(tmp_path, SLURM + "SLURM_DISTRIBUTION=block:cyclic\n") == block
+    cyclic = ["n08", "n09", "n10", "x", "n08", "n09", "n10"]
+    assert hosts(tmp_path, SLURM + "SLURM_DISTRIBUTION=cyclic\n") == cyclic
+    # A single shell of the job has a rank too: that of its batch step.
+    assert hosts(tmp_path, SLURM + "SLURM_PROCID=0\n") == block
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rank,host\n0,a\n0,b\n", "line 3, column 1 (rank): rank 0 is there twice"),
+        ("rank,host\n0,a\n2,b\n", "rank 1 is missing"),
+        ("rank,host\nx,a\n", "line 2, column 1 (rank): 'x' is no whole number"),
+        ("rank,host\n0,\n", "line 2, column 2 (host): the field is empty"),
+        ("rank,host\n0", "line 2, column 2: 1 fields"),
+        ("rank,host\n", "names no rank"),
+        ("rank 0=a slot=0\nrank 0=b slot=1\n", "line 2: rank 0 is twice"),
+        ("rank 0=a\n", "line 1: 'rank 0=a' cannot be read"),
+        (MPI.replace("RANK=3", "RANK=9", 1), "rank 3 is missing (the highest is 9)"),
+        (MPI.replace("HOSTNAME=n1", "HOSTNAME=n0"), "it is the name of the host that launched"),
+        (MPI.replace("HOSTNAME", "SHELL"), "says ranks but no hosts"),
+        (SLURM.replace("2(x3)", "2(x4)"), "is of other hosts than the list of 4"),
+        (SLURM.replace("2(x3)", "two"), "SLURM_TASKS_PER_NODE = 'two,1' cannot be read"),
+        (SLURM.replace("TASKS=7", "TASKS=8"), "SLURM_NTASKS = 8, but 7 tasks"),
+        (SLURM.replace("[08-10]", "[08-1"), "a bracket is open"),
+        (SLURM + "SLURM_DISTRIBUTION=arbitrary\n", "'arbitrary' does not tell which rank"),
+        ("", "says no host of any rank"),
+        ("\0\0", "zero byte"),
+        ("a b c d\n", "'a b c d' is not a host"),
+    ],
+)
+def test_wrong_files_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(PlacementError) as caught:
+        hosts(tmp_path, text)
+    assert says in str(caught.value) and "remedy: " in str(caught.value)
+    assert str(tmp_path / "ranks") in str(caught.value)
+
+
+def test_cut_files_never_end_in_a_traceback(tmp_path: Path) -> None:
+    for text in (MPI, SLURM, "rank,host\n0,n0\n1,n1\n"):
+        for end in range(0, len(text), 3):
+            try:
+                assert hosts(tmp_path, text[:end])
+            except TailbackError as error:
+                assert error.remedy
+
+
+def test_lists_of_hosts() -> None:
+    assert expand_hosts("n[1-2]x[3,5],y z;w") == ["n1x3", "n1x5", "n2x3", "n2x5", "y", "z", "w"]
+    assert expand_hosts("a[008-010]") == ["a008", "a009", "a010"]
+    assert expand_hosts("") == []
+    for wrong, says in (("a[3-1]", "backwards"), ("a[", "open"), ("a[x]", "no number"),
+                        ("a[1-9999999]", "more than"), ("a[0-999][0-999][0-9]", "more than"),
+                        ("a]", "open")):  # fmt: skip
+        with pytest.raises(PlacementError, match=says):
+            expand_hosts(wrong)
+
+
+LINKS = "src,dst,rate_gbit\n" + "".join(f"n{i},s,10\n" for i in range(4))
+SCENARIO = """
+[fabric]
+file = "links.csv"
+[[job]]
+pattern = { kind = "ring", ranks = 4, size = "64 KiB" }
+"""
+
+
+@pytest.mark.parametrize("option", ["--rankfile", "--placement"])
+def test_the_command_line_places_ranks_where_they_ran(tmp_path: Path, option: str) -> None:
+    (tmp_path / "links.csv").write_text(LINKS)
+    (tmp_path / "ranks.csv").write_text("host,rank\nn2,0\nn0,2\nn2,1\nn0,3\n")
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    command = ["simulate", str(tmp_path / "s.toml"), option, str(tmp_path / "ranks.csv"), "--out",
+               str(tmp_path / "run")]  # fmt: skip
+    if option == "--placement":
+        command += ["--hosts", "n0:2,n2:2"]
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 0, result.output or result.exception
+    run = Run.read(tmp_path / "run")
+    ranks = run.tables["ranks"].join(run.tables["nodes"], on="node").sort("rank")
+    assert ranks["host_name"].to_list() == ["n2", "n2", "n0", "n0"]
+
+
+def test_wrong_rank_files_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "links.csv").write_text(LINKS)
+    (tmp_path / "s.toml").write_text(SCENARIO)
+
+    def refused(ranks: str, *more: str) -> str:
+        (tmp_path / "ranks.csv").write_text(ranks)
+        command = ["simulate", str(tmp_path / "s.toml"), "--rankfile", str(tmp_path / "ranks.csv")]
+        with pytest.raises(TailbackError) as caught:
+            CliRunner().invoke(cli, [*command, *more], catch_exceptions=False)
+        return str(caught.value)
+
+    assert "there is no host 'n9'" in refused("rank,host\n0,n9\n1,n0\n2,n0\n3,n0\n")
+    assert "job has 4 ranks, the chosen hosts hold 2" in refused("rank,host\n0,n1\n1,n0\n")
+    six = "rank,host\n" + "".join(f"{rank},n0\n" for rank in range(6))
+    assert "places 6 ranks, the job has 4" in refused(six)
+    four = "rank,host\n0,n1\n1,n1\n2,n1\n3,n1\n"
+    assert "so does --placement" in refused(four, "--placement", "block")
+    message = refused(four, "--hosts", "n1:3,n0:1")
+    assert "rank 3: host 'n1' holds 3 ranks, the file puts more there" in message
