@@ -21,7 +21,7 @@ def show(text: str, code: int) -> int:
     """Print what a command found, and return its exit code.
 
     Raises:
-        ReaderGoneError: Nobody reads it to its end; the exit code stays.
+        StdoutClosedError: The reader closed the pipe; the exit code stays.
     """
     try:
         click.echo(text)
