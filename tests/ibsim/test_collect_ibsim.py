@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,10 +47,10 @@ def key(row: dict[str, object]) -> str:
     return f"{'H' if 'HCA' in str(row['node_name']) else 'S'}-{row['node_guid']:016x}"
 
 
-def has_readings(path: Path) -> bool:
-    """Whether a segment that is being written holds a reading yet."""
-    segment = read_segment(path)
-    return segment is not None and len(segment.rows) > 0
+def count_readings(path: Path) -> int:
+    """Readings in a segment that is being written."""
+    segment = read_segment(path) if path.exists() else None
+    return 0 if segment is None else len(segment.rows)
 
 
 def table(subnet: Subnet, out: str, name: str) -> pl.DataFrame:
@@ -166,18 +165,25 @@ def test_a_live_collector_misses_nothing_and_says_at_least(subnet: Subnet) -> No
     )
     try:
         segment = subnet.folder / "live" / "segments" / "000001.segment"
+        ports = table(subnet, "first", "readings").n_unique(["node_guid", "port"])
+
+        def read_twice() -> None:
+            # One sweep may be under way; the next reads what was set.
+            seen = count_readings(segment)
+            assert wait_for(lambda: count_readings(segment) >= seen + 2 * ports, 60)
+
         # Only from the first reading on is there something to be missed.
-        assert wait_for(lambda: segment.exists() and has_readings(segment), 20)
+        read_twice()
         total = 0
         for _ in range(8):
             total += 500_000
             subnet.console([f"{at}={total}"])
-            time.sleep(0.06)
-        time.sleep(0.3)
+            read_twice()
         subnet.console([f"{at}=3"])
-        time.sleep(0.4)
+        read_twice()
         subnet.console([f"{at}={2**32 - 1}"])
-        time.sleep(0.4)
+        read_twice()
+        read_twice()
         child.send_signal(signal.SIGTERM)
         out, err = child.communicate(timeout=20)
     finally:
@@ -219,7 +225,8 @@ def test_a_switch_that_is_cut_off_costs_its_own_readings(subnet: Subnet) -> None
     assert said["failed"] == lost > 0 and "ys001n02" in err
     ports = dict(first.group_by("node_guid").len().iter_rows())
     assert counts == {guid: 12 * ports[guid] for guid in counts}
-    assert said["longest_sweep_s"] < 2
+    # A sweep waits for the dead one no longer than its time-outs: 30 ms, and one repetition.
+    assert said["sweeps"] == 12
 
 
 def test_the_ports_of_a_discovery_file_are_the_discovered_ones(subnet: Subnet) -> None:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -69,12 +68,26 @@ cli.get_command(None, sys.argv[1])
 print('ready', file=sys.stderr, flush=True)
 main()
 """
+SIMULATING = """
+import sys
+from tailback.cli import main
+from tailback.cli.progress import Meter
+watch = Meter.watch
+def told(meter, *how_far):
+    Meter.watch = watch
+    print('simulating', file=sys.stderr, flush=True)
+    watch(meter, *how_far)
+Meter.watch = told
+main()
+"""
 
 
-def process(arguments: list[str | Path], **options: object) -> subprocess.Popen[str]:
+def process(
+    arguments: list[str | Path], code: str = MAIN, **options: object
+) -> subprocess.Popen[str]:
     """The command in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-c", MAIN, *map(str, arguments)],
+        [sys.executable, "-c", code, *map(str, arguments)],
         text=True,
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},  # type: ignore[call-overload]
     )
@@ -441,9 +454,8 @@ def test_ctrl_c_and_the_end_of_a_batch_job_end_cleanly(number: int, tmp_path: Pa
     path = scenario(tmp_path, "uniform", 'ranks = 16, messages = 20000, size = "1 MiB"')
     there = set(tmp_path.iterdir())
     for command, says in (("diagnose", "interrupted"), ("simulate", "BROKEN OFF")):
-        child = process([command, path, "--out", tmp_path / "run"])
-        assert child.stderr is not None and child.stderr.readline() == "ready\n"
-        time.sleep(2)
+        child = process([command, path, "--out", tmp_path / "run"], SIMULATING)
+        assert child.stderr is not None and child.stderr.readline() == "simulating\n"
         child.send_signal(number)
         _, err = child.communicate(timeout=60)
         assert child.returncode == 130, err

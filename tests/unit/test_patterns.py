@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict, deque
 from pathlib import Path
 
@@ -148,12 +147,9 @@ def test_a_seed_gives_the_same_program_and_another_one_differs_where_random(
     assert changed == (options["kind"] in RANDOM and not few)
 
 
-def test_the_thesis_stencil_has_18160_messages_and_builds_at_once() -> None:
+def test_the_thesis_stencil_has_18160_messages() -> None:
     options: dict[str, object] = {"kind": "stencil2d", "dims": [64, 72], "size": "128 KiB"}
-    build(options, None, 1)
-    start = time.perf_counter()
     program = build(options, None, 1)
-    assert time.perf_counter() - start < 0.3
     sends = program.kind == Op.ISEND
     assert program.n_ranks == 4608 and program.grid == (64, 72)
     assert int(sends.sum()) == 18160
