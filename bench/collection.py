@@ -25,13 +25,14 @@ from tailback.counters.collect.subnet import PortTarget
 _WHOLE = """
 import sys
 from pathlib import Path
-from tailback.counters.analysis.places import Places
+from tailback.counters.analysis.places import PortInventory
 from tailback.counters.analysis.sources import Source
-from tailback.counters.analysis.survey import Choices, survey
+from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.readers import read_counters
 
 folder = Path(sys.argv[1])
-survey(Source(counters=read_counters(folder), files=[folder]), Places(), Choices())
+source = Source(counters=read_counters(folder), files=[folder])
+analyse(source, PortInventory(), AnalysisOptions())
 """
 
 

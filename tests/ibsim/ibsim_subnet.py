@@ -51,8 +51,8 @@ def find_opensm() -> str | None:
 DRIVER = """
 import json, sys
 from pathlib import Path
-from tailback.counters.collect import Board, Collection, Exchange, RoundPlan, Session, Settings
-from tailback.counters.collect import UmadPort
+from tailback.counters.collect import Collection, CollectorSession, CollectorSettings
+from tailback.counters.collect import MadExchange, MetricsBoard, RoundPlan, UmadPort
 port = UmadPort()
 for line in sys.stdin:
     wish = json.loads(line)
@@ -61,7 +61,8 @@ for line in sys.stdin:
         wish["fabric"] = Path(wish["fabric"])
     if "rounds" in wish:
         wish["rounds"] = RoundPlan(**wish["rounds"])
-    summary = Session(Settings(**wish), Exchange(port), collection, Board()).run()
+    settings = CollectorSettings(**wish)
+    summary = CollectorSession(settings, MadExchange(port), collection, MetricsBoard()).run()
     collection.close()
     print(json.dumps(vars(summary)), flush=True)
 """
@@ -198,7 +199,7 @@ class Subnet:
 
         Args:
             out: Folder of the collection.
-            settings: Of ``tailback.counters.collect.Settings``; ``rounds`` as plain data.
+            settings: Of ``tailback.counters.collect.CollectorSettings``; ``rounds`` as plain data.
         """
         if self._driver is None:
             self._driver = subprocess.Popen(
