@@ -251,7 +251,7 @@ def test_what_cannot_be_decides_nothing_and_is_counted_on_the_screen(
     ).write_parquet(file)
     text = said(capsys, "counters", where)
     assert "LITTLE STALL" in text and "475" not in text and "47520" not in text
-    assert re.search(r"^ +1  whose stall is more than time allows: left out$", text, re.M)
+    assert re.search(r"^ +1  with more stall than time: left out$", text, re.M)
     assert "leaf[1]" in text[text.index("NOTES") :]
 
 

@@ -150,7 +150,9 @@ _INVISIBLE = dict.fromkeys((0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF), " ")
 
 def _lines(text: str) -> str:
     """The text with ends of lines, and space between words, as Unix writes them."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_INVISIBLE)
+    text = text.replace("\r\n", "\n")
+    # Beside line feeds a carriage return ends no line: it is part of some hostile name.
+    return (text if "\n" in text else text.replace("\r", "\n")).translate(_INVISIBLE)
 
 
 def _recognise(text: str) -> FabricFormat:
