@@ -14,6 +14,7 @@ import polars as pl
 import tailback
 from tailback.api.sweep.plan import Point, scenario_at
 from tailback.errors import RunError, ScenarioError, TailbackError
+from tailback.parquet import read_table
 from tailback.run import Run
 from tailback.schema import TABLES
 from tailback.simulate import prepare, simulate, simulate_fluid
@@ -171,7 +172,9 @@ class Study:
                 f"no run has left table {table!r}", file=self.path,
                 remedy=f"continue the study; its tables are: {kept}",
             )  # fmt: skip
-        return pl.concat([pl.read_parquet(file) for file in files], how="diagonal_relaxed")
+        return pl.concat(
+            [read_table(file, error=RunError) for file in files], how="diagonal_relaxed"
+        )
 
 
 def summary_row(run: Run) -> pl.DataFrame:
