@@ -18,7 +18,7 @@ def test_a_stray_management_switch_does_not_take_the_cores_away() -> None:
         parse(
             {
                 "fabric": {"file": real("selene/selene.compute.txt")},
-                "job": [{"pattern": {"kind": "uniform", "ranks": 460, "size": "64 KiB"}}],
+                "job": [{"pattern": {"kind": "uniform", "ranks": 458, "size": "64 KiB"}}],
             }
         )
     )
