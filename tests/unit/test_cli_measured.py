@@ -15,6 +15,7 @@ from public_data import real
 from tailback.cli import run as tailback
 from tailback.diagnose.measured_times import agreement
 from tailback.diagnose.model import Diagnosis
+from tailback.units import format_time
 
 FABRIC = """
 name = "small"
@@ -104,8 +105,12 @@ def test_calls_that_last_longer_give_another_diagnosis(
 def test_a_run_that_was_not_recorded_so_is_not_compared(
     write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, screen, _ = diagnosed(tmp_path, write(scripts()), capsys, "compute_scale = 0.5")
+    found, screen, folder = diagnosed(tmp_path, write(scripts()), capsys, "compute_scale = 0.5")
     assert found.measured is not None
+    page = (folder / "report.html").read_text()
+    for name, time_ps in (("measured", found.elapsed_ps), ("expected", found.modelled_ps)):
+        shown = f"Time of the job, {name}</dt><dd>{format_time(time_ps)}</dd>"
+        assert shown in page, name
     assert found.not_explained_ps is None
     assert "which expects" in screen and "with computation times 0.5." in " ".join(screen.split())
 
