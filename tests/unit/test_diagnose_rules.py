@@ -32,7 +32,7 @@ from test_diagnose_runs import (
 from tailback.diagnose import diagnose_cause
 from tailback.diagnose.fanin import FanIn, fan_in
 from tailback.diagnose.rules import RULES
-from tailback.diagnose.rules.__main__ import pages
+from tailback.diagnose.rules.__main__ import index, pages
 from tailback.diagnose.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
 from tailback.run import Run
 
@@ -261,11 +261,12 @@ def test_hostile_names_pass_through_as_text() -> None:
 
 
 def test_pages_are_current() -> None:
-    folder = Path(__file__).resolve().parents[2] / "docs" / "rules"
+    folder = Path(__file__).resolve().parents[2] / "docs" / "reference" / "rules"
     for name, text in pages().items():
         assert (folder / name).read_text(encoding="utf-8") == text, (
-            f"{name} is stale: run python -m tailback.diagnose.rules docs/rules"
+            f"{name} is stale: run python -m tailback.diagnose.rules docs/reference/rules"
         )
         for section in ("What it does", "Why it matters", "Example", "What to do"):
             assert f"\n## {section}\n\n" in text
+    assert (folder / "index.md").read_text(encoding="utf-8") == index()
     assert {path.name for path in folder.glob("TB*.md")} == set(pages())
