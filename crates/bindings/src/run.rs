@@ -106,6 +106,11 @@ fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>
         observed_congested_packets, busy_ps, stall_ps);
     out.set_item("truth", truth)?;
     out.set_item("ranks", rows!(py, outcome.ranks; finish_ps, compute_ps, wait_ps))?;
+    let computations = vec![
+        ("rank", outcome.computations.iter().map(|&(rank, _)| rank.into()).collect()),
+        ("start_ps", outcome.computations.iter().map(|&(_, start)| start).collect()),
+    ];
+    out.set_item("computations", table(py, computations)?)?;
     let m = outcome.messages;
     let messages =
         columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, arrived, switch_hops);

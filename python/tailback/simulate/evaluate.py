@@ -34,6 +34,8 @@ def make_evaluate(prepared: PreparedScenario, watch: Watch | None = None) -> Eva
             # Probes are for the run itself; a what-if is judged by samples and times.
             "probes": {},
         }
+        if change.computations:
+            changes["record_computation"] = True
         if not change.measure:
             changes["measure"] = False
         if change.routing is not None:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
@@ -181,7 +182,12 @@ def execute(
     if not outcome["complete"]:
         end = format_time(int(outcome["end_ps"]))
         notes.append(f"broken off at {end}: the tables are incomplete")
-    return Run(prepared.scenario, tables, summary, _performance(outcome, seconds), notes)
+    computations = None
+    if settings.get("record_computation"):
+        computations = pl.DataFrame(outcome["computations"])
+    return Run(
+        prepared.scenario, tables, summary, _performance(outcome, seconds), notes, computations
+    )
 
 
 def _performance(outcome: dict[str, Any], seconds: float) -> dict[str, Any]:
