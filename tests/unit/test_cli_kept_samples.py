@@ -15,6 +15,8 @@ from test_cli import ROOT, refused, simulated
 from tailback.cli import run as tailback
 from tailback.run import Run
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 PROBES = ROOT / "examples" / "probes" / "probes.toml"
 
 

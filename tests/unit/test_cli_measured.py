@@ -17,6 +17,8 @@ from tailback.diagnose.measured_times import agreement
 from tailback.diagnose.model import Diagnosis
 from tailback.units import format_time
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 FABRIC = """
 name = "small"
 seed = 1
