@@ -162,13 +162,20 @@ def test_a_remedy_without_its_rank_file_says_why_on_the_screen(
     assert "has a name that a rank file cannot hold" in screen
 
 
-def test_json_is_the_diagnosis(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = scenario(tmp_path)
+@pytest.mark.usefixtures("no_figures")
+def test_json_is_the_diagnosis(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, drawn = scenario(tmp_path), list[Path]()
+    monkeypatch.setattr(
+        "tailback.api.diagnose.export_figures",
+        lambda _run, _diagnosis, folder, forms, after: drawn.append(folder / forms[0]),
+    )
     arguments = ["diagnose", str(path), "--out", str(tmp_path / "d"), "--format", "json"]
     assert tailback([*arguments, "--seeds", "1", "--figures", "svg"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "d" / "diagnosis.json").read_text())
-    assert list((tmp_path / "d" / "figures").glob("*.svg"))
+    assert [path.parts[-2:] for path in drawn] == [("figures", "svg")]
 
 
 def test_compare_and_report_read_what_diagnose_wrote(
