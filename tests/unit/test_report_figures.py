@@ -390,6 +390,24 @@ def test_measured_runs_have_no_truth_to_compare_with() -> None:
     assert "truth is not known" in figure.axes[1].texts[0].get_text()
 
 
+def test_links_without_a_congested_sample_are_counted_where_they_are_left_out() -> None:
+    runs = [make_run(), make_run(tiled=True)]
+    loads = [FigureData(run).load() for run in runs]
+    sampled = np.flatnonzero(np.all([load.samples >= 20 for load in loads], axis=0))
+    quiet = pl.col("link").is_in(sampled[:7].tolist())
+    met = pl.col("congested_samples", "congested_weight", "congested_variance")
+    for place, run in enumerate(runs):
+        samples = run.tables["samples"].with_columns(
+            pl.when(quiet).then(0).otherwise(met).name.keep()
+        )
+        samples = samples.cast(run.tables["samples"].schema)
+        runs[place] = replace(run, tables=run.tables | {"samples": samples})
+    figure = draw("change_how_sure", make_case(runs[0], None, None, runs[1]))
+    assert figure is not None and len(sampled) > 20
+    label = figure.axes[0].get_xlabel()
+    assert "left out: 7 links without a congested sample in either run" in label
+
+
 def test_broken_tables_are_named() -> None:
     run = make_run()
     with pytest.raises(RunError, match="no links"):

@@ -27,6 +27,7 @@ from tailback.report.html import _shares, _steps
 from tailback.report.packing import NO_SHARE, safe_json
 from tailback.report.payload import PHASES_CARRIED, phases_carried
 from tailback.run import Run
+from tailback.telemetry.estimate import link_estimates
 
 HOSTILE = "<img src=x onerror=alert(1)></script><!--<script>alert(2)</script>\"'&{{7*7}}$\\frac{"
 
@@ -194,10 +195,17 @@ def test_arrays_hold_what_the_tables_say() -> None:
         assert np.array_equal(array(selection["weight"]), load.weight)
         assert np.array_equal(array(selection["samples"]), load.samples)
         assert np.array_equal(array(selection["congested"]), load.congested_weight)
-        error = array(selection["error"])
-        assert np.array_equal(error == NO_SHARE, np.isnan(load.error))
-        known = error != NO_SHARE
-        assert np.allclose(error[known] / 1e4, load.error[known], atol=5.1e-5)
+        # The interval is that of the tables.
+        rows = evidence.samples
+        if selection["phase"] is not None:
+            rows = rows.filter(pl.col("phase") == selection["phase"])
+        table = link_estimates(rows).filter(pl.col("samples") > 0)
+        assert table.height > 20 and (table["congested_samples"] == 0).any()
+        for end in ("low", "high"):
+            found = array(selection[end])
+            assert np.flatnonzero(found != NO_SHARE).tolist() == table["link"].to_list()
+            expected = table[f"fraction_{end}"].to_numpy()
+            assert np.allclose(found[found != NO_SHARE] / 1e4, expected, atol=5.1e-5)
     cells = np.concatenate([array(b["cells"]) for band in data["blocks"] for b in band])
     assert sorted(cells[cells >= 0]) == list(range(evidence.n_links))
     assert np.array_equal(array(data["layout"]["halves"]), evidence.layout.halves)
