@@ -1,4 +1,4 @@
-"""Pictures of the report for README.md and docs/report.md: the demo in a headless Chromium.
+"""Pictures of the report for README.md and docs/how-to/report.md: the demo in a headless Chromium.
 
     .venv/bin/python scripts/report-pictures.py
 

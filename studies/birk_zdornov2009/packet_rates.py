@@ -1,7 +1,7 @@
 """Computed rates in small buffers, and VC routing by entries: packets for Birk and Zdornov (2009).
 
     python -m studies.birk_zdornov2009.packet_rates --json     the numbers
-    python -m studies.birk_zdornov2009.packet_rates --write    docs/congestion.md, docs/images
+    python -m studies.birk_zdornov2009.packet_rates --write    tables and picture
 
 Flows of one size on a 4-ary 3-tree (64 nodes), all posted at once, paths by D-mod-k tables. Their
 single application assignment is computed from those very paths; then the packet engine sends them,
@@ -36,7 +36,7 @@ from tailback.traffic.program import Label, Op, ProgramBuilder
 from tailback.traffic.transform import side_by_side
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "congestion.md"
+PAGE = ROOT / "docs" / "explanation" / "congestion.md"
 IMAGE = ROOT / "docs" / "images" / "packet-rates.png"
 PACKET = 4096
 ARITY, LEVELS = 4, 3

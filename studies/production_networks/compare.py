@@ -2,7 +2,7 @@
 
     python -m studies.production_networks.compare                        all three parts
     python -m studies.production_networks.compare --study yellowstone    one of them
-    python -m studies.production_networks.compare --write                also docs/studies.md
+    python -m studies.production_networks.compare --write                also its page
 
 Everything in the column "ours" is computed; what is "theirs" is in the papers' text and tables.
 """
@@ -19,7 +19,7 @@ from studies.production_networks.simulated import ROOT, Found, save
 from studies.production_networks.yellowstone import yellowstone
 from tailback.report.figure import style
 
-PAGE = ROOT / "docs" / "studies.md"
+PAGE = ROOT / "docs" / "measurements" / "studies.md"
 
 STUDIES: dict[str, Callable[[], Found]] = {
     "yellowstone": yellowstone,

@@ -2,7 +2,7 @@
 
     python -m studies.taffet2019.cases                       every case
     python -m studies.taffet2019.cases --case reduction      one of them; may be repeated
-    python -m studies.taffet2019.cases --write               also docs/cases.md and its figures
+    python -m studies.taffet2019.cases --write               also its page and figures
 
 What the differences come from is tried by studies/taffet2019/case_reasons.py.
 
@@ -37,7 +37,7 @@ from tailback import Diagnosis, Run, load_scenario, simulate
 from tailback.units import format_time, percent
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "cases.md"
+PAGE = ROOT / "docs" / "measurements" / "cases.md"
 SEEDS = range(1, 6)
 SLICES_MS = ((0.0, 1.9), (1.9, 3.7), (5.6, 7.4), (13.0, 15.0), (15.0, 18.0))
 

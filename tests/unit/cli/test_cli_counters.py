@@ -70,7 +70,7 @@ def test_the_verdict_names_the_link_the_share_and_the_cost(
 
 def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, *LEAF, "--every", "60 s", "--fabric", FABRIC)
-    assert text in (ROOT / "docs" / "counters.md").read_text(encoding="utf-8")
+    assert text in (ROOT / "docs" / "how-to" / "counters.md").read_text(encoding="utf-8")
 
 
 def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,7 +90,8 @@ def test_a_shape_given_as_fabric_is_told_how_to_write_it(
     (tmp_path / "trace").mkdir()
     words = ["simulate", tmp_path / "trace", "--fabric", name]
     shape = "[fabric.fat_tree]" if "fat" in name else "[fabric] topology = { kind = "
-    refused(capsys, words, "neither a file nor a preset", "scenario", shape, "docs/topologies.md")
+    page = "docs/reference/topologies.md"
+    refused(capsys, words, "neither a file nor a preset", "scenario", shape, page)
 
 
 def test_an_unknown_fabric_is_told_what_there_is(
@@ -98,7 +99,7 @@ def test_an_unknown_fabric_is_told_what_there_is(
 ) -> None:
     (tmp_path / "trace").mkdir()
     words = ["simulate", tmp_path / "trace", "--fabric", "frobnicate"]
-    refused(capsys, words, "tapered", "dragonfly", "scenario", "docs/topologies.md")
+    refused(capsys, words, "tapered", "dragonfly", "scenario", "docs/reference/topologies.md")
 
 
 # --- hosts ------------------------------------------------------------------------------------
@@ -203,7 +204,7 @@ def test_a_trace_of_another_tool_is_called_by_its_name(
         read_trace(tmp_path / "t" if within else tmp_path / "t" / file)
     assert name in caught.value.message and caught.value.file == tmp_path / "t" / file
     remedy = caught.value.remedy or ""
-    assert "OTF2" in remedy and "docs/traffic.md" in remedy
+    assert "OTF2" in remedy and "docs/reference/traffic.md" in remedy
 
 
 @pytest.mark.data

@@ -324,7 +324,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> None:
     subnet = row_of_switches(1, 1)
     collect(subnet, tmp_path / "c", CollectorSettings(interval_ns=MS, sweeps=2), board)
     served = set(re.findall(r"^# TYPE (\S+)", board.metrics(), re.M))
-    docs = ROOT / "docs"
+    docs = ROOT / "docs" / "how-to"
     dashboard = json.loads((docs / "grafana-dashboard.json").read_text(encoding="utf-8"))
     asked = set()
     for panel in dashboard["panels"]:

@@ -157,7 +157,7 @@ def test_a_full_counter_stays_in_the_metrics_and_comes_first() -> None:
 
 
 def test_the_dashboard_shows_ports_with_full_counters_beside_the_worst() -> None:
-    docs = ROOT / "docs"
+    docs = ROOT / "docs" / "how-to"
     panels = json.loads((docs / "grafana-dashboard.json").read_text(encoding="utf-8"))["panels"]
     full = "tailback_port_latched_stall_seconds"
     asked = {p["title"]: [t["expr"] for t in p["targets"]] for p in panels}

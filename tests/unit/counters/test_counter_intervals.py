@@ -187,5 +187,5 @@ def test_lost_bandwidth_never_passes_the_capacity() -> None:
 
 
 def test_the_page_shows_the_tables_as_they_are() -> None:
-    page = ROOT / "docs" / "counters.md"
+    page = ROOT / "docs" / "how-to" / "counters.md"
     assert markdown() in page.read_text(encoding="utf-8")

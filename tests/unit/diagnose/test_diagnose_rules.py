@@ -261,11 +261,12 @@ def test_hostile_names_pass_through_as_text() -> None:
 
 
 def test_pages_are_current() -> None:
-    folder = ROOT / "docs" / "rules"
+    folder = ROOT / "docs" / "reference" / "rules"
     for name, text in pages().items():
         assert (folder / name).read_text(encoding="utf-8") == text, (
-            f"{name} is stale: run python -m tailback.diagnose.rules docs/rules"
+            f"{name} is stale: run python -m tailback.diagnose.rules docs/reference/rules"
         )
         for section in ("What it does", "Why it matters", "Example", "What to do"):
             assert f"\n## {section}\n\n" in text
+    assert (folder / "index.md").read_text(encoding="utf-8") == index()
     assert {path.name for path in folder.glob("TB*.md")} == set(pages())

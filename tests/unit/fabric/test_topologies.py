@@ -179,7 +179,8 @@ def test_up_down_descends_where_it_can_though_climbing_on_is_shorter() -> None:
 
 
 def test_few_pairs_of_a_dragonfly_take_a_hop_more_than_up_down_needs() -> None:
-    # The figure of docs/topologies.md, against all up/down ways of the breadth-first order.
+    # The figure of docs/reference/topologies.md, against all up/down paths of the
+    # breadth-first order.
     fabric = build(
         {"kind": "dragonfly", "nodes_per_router": 1, "routers": 4, "global_ports": 2, "groups": 9}
     )
@@ -280,7 +281,7 @@ def test_an_unknown_rule_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", TOPOLOGIES.names())
 def test_the_page_names_every_option(name: str) -> None:
-    page = ROOT / "docs" / "topologies.md"
+    page = ROOT / "docs" / "reference" / "topologies.md"
     text = page.read_text(encoding="utf-8")
     for option in TOPOLOGIES[name].model_fields.keys() - {"kind"}:
         assert f"`{option}`" in text or f"`{option} = " in text, option

@@ -54,7 +54,7 @@ def test_estimates_add_up_to_the_truth() -> None:
 
 
 def test_a_job_draws_from_the_seed_plus_its_number() -> None:
-    """As docs/traffic.md says: the same pattern twice makes different choices."""
+    """As docs/reference/traffic.md says: the same pattern twice makes different choices."""
     job = {"pattern": {"kind": "uniform", "ranks": 6, "size": "1 KiB", "messages": 3}}
     document = {"fabric": TREE, "seed": 5, "job": [job | {"hosts": "0-7"}, job | {"hosts": "8-15"}]}
     first, second = (one.program.peer for one in prepare(parse(document)).jobs)

@@ -306,7 +306,7 @@ def test_a_load_of_almost_nothing_sends_nothing() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS.names())
 def test_the_page_names_every_option(name: str) -> None:
-    page = (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "traffic.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
     # Stencils have a table of their own, whose rows begin with the option.
     known = row + page.split("### Stencils")[1] if name.startswith("stencil") else row
