@@ -1,7 +1,7 @@
 """Congestion control by three schemes beside no control and pacing by assignment, by workload.
 
-    python bench/congestion_control.py --json      the numbers
-    python bench/congestion_control.py --write     tables in docs/explanation/congestion.md
+    python -m studies.birk_zdornov2009.congestion_control --json     the numbers
+    python -m studies.birk_zdornov2009.congestion_control --write    tables of the page
 
 A 4-ary 3-tree (64 nodes, 100 Gb/s), D-mod-k tables, buffers of 32 packets of 4 KiB, outputs that
 serve their inputs in turn; all flows are posted at once. Parameter sets: see ``SETS``; sweeps of
@@ -18,9 +18,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from _pages import put
 from numpy.typing import NDArray
-from packet_rates import (
+
+from bench._pages import put
+from studies.birk_zdornov2009.packet_rates import (
     PACING,
     PACKET,
     PAGE,
@@ -31,8 +32,7 @@ from packet_rates import (
     network,
     permutations,
 )
-
-from tailback.errors import TailbackError
+from tailback import TailbackError
 from tailback.fluid import max_min
 from tailback.simulate.threads import use_threads
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from case_figures import Drawing
-from case_model import EXAMPLES, Found, Row, busy_gbps, diagnose, estimates
-from table_4_1 import ROWS
 
+from studies.taffet2019.case_figures import Drawing
+from studies.taffet2019.case_model import EXAMPLES, Found, Row, busy_gbps, diagnose, estimates
+from studies.taffet2019.table_4_1 import ROWS
+from tailback import Run, load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.run import Run
-from tailback.scenario import load
 from tailback.simulate import PreparedScenario, make_evaluate, prepare, simulate
 from tailback.traffic.program import Label, Op
 from tailback.units import format_time
@@ -28,7 +27,7 @@ def stencil2d() -> Found:
     """§4.2: four neighbours on a 64 × 72 grid, seven mappings."""
     said, run, _ = diagnose(SCENARIO, "placement", "--seeds", "1", "--method", "tile")
     found = Found("stencil2d", said=[said])
-    prepared = prepare(load(EXAMPLES / SCENARIO))
+    prepared = prepare(load_scenario(EXAMPLES / SCENARIO))
     evaluate = make_evaluate(prepared)
     found.drawings = [
         Drawing("stencil2d-row-major", "Figure 4.1: row-major, the whole run", run),
@@ -104,7 +103,7 @@ def bandwidth(run: Run, link: pl.DataFrame) -> str:
 
 def seen_by(node: int) -> Run:
     """The run again, in which packets to one rank are told apart by a phase of their own."""
-    prepared = prepare(load(EXAMPLES / SCENARIO))
+    prepared = prepare(load_scenario(EXAMPLES / SCENARIO))
     mark(prepared, node)
     return simulate(prepared)
 

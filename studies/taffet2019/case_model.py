@@ -9,17 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
-from _machine import cpu_seconds
-from case_figures import Drawing
 
-from tailback.diagnose.model import Diagnosis
-from tailback.run import Run
-from tailback.scenario import Scenario, load
-from tailback.simulate import prepare, simulate
+from bench._pages import cpu_seconds
+from studies.taffet2019.case_figures import Drawing
+from tailback import Diagnosis, Run, Scenario, load_scenario, simulate
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import percent
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
 
@@ -86,7 +83,7 @@ def diagnose(path: str, expected: str, *options: str) -> tuple[Said, Run, Diagno
 
 def example(path: str, seed: int | None = None) -> Scenario:
     """An example scenario, without telemetry: only its times are wanted."""
-    scenario = load(EXAMPLES / path)
+    scenario = load_scenario(EXAMPLES / path)
     scenario.telemetry.scheme = "off"
     if seed is not None:
         scenario.seed = seed
@@ -95,7 +92,7 @@ def example(path: str, seed: int | None = None) -> Scenario:
 
 def elapsed(scenario: Scenario) -> int:
     """Time of the first observed job, picoseconds."""
-    return simulate(prepare(scenario)).elapsed_ps
+    return simulate(scenario).elapsed_ps
 
 
 def estimates(run: Run, *, phase: str | None = None) -> pl.DataFrame:

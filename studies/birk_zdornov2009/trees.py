@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
-from tailback.fluid.paths import FlowPaths
+from tailback.fluid import FlowPaths
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from case_figures import Drawing
-from case_model import Found, Row, diagnose, estimates, example
 
-from tailback.run import Run
-from tailback.simulate import prepare, simulate
+from studies.taffet2019.case_figures import Drawing
+from studies.taffet2019.case_model import Found, Row, diagnose, estimates, example
+from tailback import Run, simulate
 from tailback.units import format_time, percent
 
 TAGS: Final = {
@@ -41,7 +40,7 @@ def minighost_variants() -> dict[str, tuple[float, int]]:
         assert job.pattern is not None
         job.placement = placement
         job.pattern.update(method=method, sums=sums)
-        run = simulate(prepare(scenario))
+        run = simulate(scenario)
         out[name] = (communication(run), run.elapsed_ps)
     return out
 

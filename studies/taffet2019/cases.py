@@ -1,10 +1,10 @@
 """The case studies of the thesis and of the SC'19 talk, theirs beside ours.
 
-    python bench/cases.py                       every case
-    python bench/cases.py --case reduction      one of them; may be repeated
-    python bench/cases.py --write               also docs/measurements/cases.md and its figures
+    python -m studies.taffet2019.cases                       every case
+    python -m studies.taffet2019.cases --case reduction      one of them; may be repeated
+    python -m studies.taffet2019.cases --write               also its page and figures
 
-What the differences come from is tried by bench/case_reasons.py.
+What the differences come from is tried by studies/taffet2019/case_reasons.py.
 
 Everything is computed: nothing in the columns "ours", and nothing of what the diagnosis says, is
 written down anywhere. The diagnosis is the command a user types, run on the example scenario.
@@ -18,10 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from _pages import run_parts
-from case_figures import Drawing, slices, write_figures
-from case_minighost import minighost
-from case_model import (
+
+from bench._pages import run_parts
+from studies.taffet2019.case_figures import Drawing, slices, write_figures
+from studies.taffet2019.case_minighost import minighost
+from studies.taffet2019.case_model import (
     EXAMPLES,
     Found,
     Row,
@@ -31,15 +32,11 @@ from case_model import (
     estimates,
     example,
 )
-from case_stencil import stencil2d
-
-from tailback.diagnose.model import Diagnosis
-from tailback.run import Run
-from tailback.scenario import load
-from tailback.simulate import prepare, simulate
+from studies.taffet2019.case_stencil import stencil2d
+from tailback import Diagnosis, Run, load_scenario, simulate
 from tailback.units import format_time, percent
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "measurements" / "cases.md"
 SEEDS = range(1, 6)
 SLICES_MS = ((0.0, 1.9), (1.9, 3.7), (5.6, 7.4), (13.0, 15.0), (15.0, 18.0))
@@ -71,7 +68,7 @@ def reduction() -> Found:
     ]
     found.drawings = [
         *slices("reduction-slices", run, SLICES_MS),
-        Drawing("reduction-388", "root at rank 388", simulate(prepare(moved))),
+        Drawing("reduction-388", "root at rank 388", simulate(moved)),
     ]
     return found
 
@@ -82,7 +79,7 @@ def background() -> Found:
     times: dict[str, list[float]] = {key: [] for key in ("ring", "uniform", "both", "other")}
     for seed in SEEDS:
         scenario = example("background/background.toml", seed)
-        both = simulate(prepare(scenario)).summary["job_elapsed_ps"]
+        both = simulate(scenario).summary["job_elapsed_ps"]
         ring, uniform = scenario.job
         alone = scenario.model_copy(update={"job": [ring]})
         # Job k draws with seed + k: alone it must make the same choices.
@@ -113,9 +110,9 @@ def background() -> Found:
         found.rows.append(
             Row(f"ring among it, seed 1, {size} B packets", "51.4 µs", format_time(elapsed(finer)))
         )
-    everything = load(EXAMPLES / "background/background.toml")
+    everything = load_scenario(EXAMPLES / "background/background.toml")
     everything.job[1].observed = True
-    whole = simulate(prepare(everything))
+    whole = simulate(everything)
     found.rows += two_views(run, whole, answer)
     found.drawings = [
         Drawing("background-own", "the ring's packets alone", run),
@@ -157,8 +154,8 @@ def pf3d() -> Found:
     """Taffet and Mellor-Crummey (2019): 2-D FFTs of planes on 4 nodes among heavy background."""
     said, run, _ = diagnose("pf3d/pf3d.toml", "other-traffic")
     scenario = example("pf3d/pf3d.toml")
-    alone_run = simulate(prepare(scenario.model_copy(update={"job": scenario.job[:1]})))
-    shifted_run = simulate(prepare(load(EXAMPLES / "pf3d/shifted.toml")))
+    alone_run = simulate(scenario.model_copy(update={"job": scenario.job[:1]}))
+    shifted_run = simulate(load_scenario(EXAMPLES / "pf3d/shifted.toml"))
     alone, before, after = alone_run.elapsed_ps, run.elapsed_ps, shifted_run.elapsed_ps
     truth = run.tables["truth"].group_by("link").agg(pl.col("observed_packets").sum())
     between = truth.join(run.tables["links"], on="link").filter(

@@ -1,7 +1,7 @@
 """Table 4.1 of the thesis (mappings of the 2-D stencil on Tapered), theirs beside ours.
 
-    python bench/table_4_1.py            the table
-    python bench/table_4_1.py --write    also the page docs/measurements/table-4.1.md
+    python -m studies.taffet2019.table_4_1            the table
+    python -m studies.taffet2019.table_4_1 --write    also its page
 
 Everything is computed: nothing in the columns "ours" is written down anywhere.
 """
@@ -13,16 +13,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from _pages import put
-
+from bench._pages import put
+from tailback import load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.remedy.proof import congested_hops
-from tailback.scenario import load
 from tailback.simulate import PreparedScenario, make_evaluate, prepare
 from tailback.units import percent
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "examples" / "stencil2d" / "stencil2d.toml"
 
 # Row of the thesis, its time in ns and path length, our placement and its options, the tolerance
@@ -87,7 +86,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="update the measured page")
     arguments = parser.parse_args()
-    scenario = load(SCENARIO)
+    scenario = load_scenario(SCENARIO)
     found = rows(prepare(scenario))
     print(json.dumps(found, indent=2) if arguments.json else table(found))
     if arguments.write:

@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
-from study_counters import (
+
+from studies.production_networks.simulated import (
     EXAMPLES,
     Found,
     Row,
@@ -19,15 +20,13 @@ from study_counters import (
     run_of,
     with_adapters,
 )
-
+from tailback import Run, load_scenario
 from tailback.counters.analysis import classes, study
 from tailback.counters.analysis.evolution_tiers import tier_stalls
 from tailback.counters.analysis.figures import draw
 from tailback.counters.analysis.figures.style import FAINT, INK, MUTED, canvas
 from tailback.counters.analysis.study import Study
 from tailback.fabric.model import Fabric
-from tailback.run import Run
-from tailback.scenario import load
 from tailback.simulate.prepare import load_fabric
 
 ROUNDS: Final = {
@@ -155,7 +154,7 @@ def yellowstone() -> Found:
 
     Alali et al. (2017).
     """
-    scenario = load(EXAMPLES / "yellowstone/yellowstone.toml")
+    scenario = load_scenario(EXAMPLES / "yellowstone/yellowstone.toml")
     base = load_fabric(scenario.fabric)
     run, slow = run_of(scenario), run_of(scenario, adapters)
     (tables, ports), (slow_tables, slow_ports) = looked_at(run, base), looked_at(slow, base)

@@ -1,7 +1,7 @@
 """Computed rates in small buffers, and VC routing by entries: packets for Birk and Zdornov (2009).
 
-    python bench/packet_rates.py --json      the numbers
-    python bench/packet_rates.py --write     tables in docs/explanation/congestion.md, picture
+    python -m studies.birk_zdornov2009.packet_rates --json     the numbers
+    python -m studies.birk_zdornov2009.packet_rates --write    tables and picture
 
 Flows of one size on a 4-ary 3-tree (64 nodes), all posted at once, paths by D-mod-k tables. Their
 single application assignment is computed from those very paths; then the packet engine sends them,
@@ -21,15 +21,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from _pages import put
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tailback.errors import TailbackError
+from bench._pages import put
+from tailback import Run, TailbackError, load_scenario
 from tailback.fluid import FlowPaths, RateAssignment, assignment, paths_between
-from tailback.run import Run
-from tailback.scenario import parse
 from tailback.simulate import PreparedScenario, prepare
 from tailback.simulate.execute import execute
 from tailback.simulate.routes import Routes, routes_for
@@ -37,7 +35,7 @@ from tailback.simulate.threads import use_threads
 from tailback.traffic.program import Label, Op, ProgramBuilder
 from tailback.traffic.transform import side_by_side
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "congestion.md"
 IMAGE = ROOT / "docs" / "images" / "packet-rates.png"
 PACKET = 4096
@@ -134,7 +132,7 @@ def network(flows: list[Flow], arity: int = ARITY, levels: int = LEVELS) -> Netw
         },
         "telemetry": {"scheme": "off"},
     }  # fmt: skip
-    prepared = prepare(parse(data))
+    prepared = prepare(load_scenario(data))
     builder = ProgramBuilder("flows", nodes)
     label = builder.label(Label("flows", "MPI_Isend"))
     for tag, (src, dst, size) in enumerate(flows):

@@ -14,12 +14,11 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from PIL import Image
 
-from tailback.report.export import make_case
-from tailback.report.figure import Options, canvas, draw, render, style
-from tailback.report.figure_data import FigureData
+from tailback import Run
+from tailback.report import FigureData, Options, draw, make_case, render
+from tailback.report.figure import canvas, style
 from tailback.report.figures.congested_fraction import TIER_HEIGHT, draw_links, shading_of
 from tailback.report.scales import FAINT, INK, colormap
-from tailback.run import Run
 
 DPI = 90
 COLOURS = 96

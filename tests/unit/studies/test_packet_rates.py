@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import congestion_control as control
 import numpy as np
-import packet_rates as rates
 import pytest
-from _pages import put
 from numpy.typing import NDArray
+
+import studies.birk_zdornov2009.congestion_control as control
+import studies.birk_zdornov2009.packet_rates as rates
+from bench._pages import put
 
 SIZE = 64 * rates.PACKET
 

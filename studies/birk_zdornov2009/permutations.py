@@ -1,4 +1,6 @@
-"""Permutations on the 16-ary 3-tree, routed and rated: `python bench/permutations.py --json`.
+"""Permutations on the 16-ary 3-tree, routed and rated.
+
+    python -m studies.birk_zdornov2009.permutations --json
 
 Part 1: maximum and average congestion a flow encounters, oblivious and adaptive, by the width of
 the horizontal links (Birk and Zdornov, 2009: 1,000 runs), and the time one permutation takes.
@@ -15,17 +17,12 @@ import sys
 import time
 
 import numpy as np
-from _machine import processor
 
-from tailback.errors import TailbackError
-from tailback.fluid import (
-    KaryTree,
-    Routing,
-    permutations,
-    rounds_to_completion,
-    simulate_flows,
-    superpose,
-)
+from bench._machine import processor
+from studies.birk_zdornov2009.rounds import rounds_to_completion
+from studies.birk_zdornov2009.trees import KaryTree, Routing, permutations, superpose
+from tailback import TailbackError
+from tailback.fluid import simulate_flows
 
 LIMIT_MS = 5.0
 CELLS = 32

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailback import _core
 from tailback.fabric.core_errors import translate_core_error
-from tailback.fluid.paths import FlowPaths
+from tailback.fluid import FlowPaths
 
 NEVER = np.uint64(2**64 - 1)
 """A time that did not come."""

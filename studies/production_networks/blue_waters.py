@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
-from study_counters import (
+
+from studies.production_networks.simulated import (
     EXAMPLES,
     Found,
     Row,
@@ -18,14 +19,12 @@ from study_counters import (
     percent,
     run_of,
 )
-
+from tailback import Run, Scenario, load_scenario
 from tailback.counters.analysis import links, study
 from tailback.counters.analysis.evolution_run import torus_coordinates, torus_rows
 from tailback.counters.analysis.figures import draw
 from tailback.counters.analysis.figures.style import DASHES, GROUPS, canvas
 from tailback.counters.analysis.study import Study
-from tailback.run import Run
-from tailback.scenario import Scenario, load
 
 Y_RATES: Final = ("4.7 GB/s", "9.4 GB/s", "18.8 GB/s")
 AXES: Final = ("X", "Y", "Z")
@@ -100,7 +99,7 @@ def pooled_correlations(rows: pl.DataFrame) -> dict[str, float]:
 
 def blue_waters() -> Found:
     """Jha et al. (2018): X stalls most and why, I/O links, the evolution graph and the torus."""
-    scenario = load(EXAMPLES / "blue-waters/blue-waters.toml")
+    scenario = load_scenario(EXAMPLES / "blue-waters/blue-waters.toml")
     run = run_of(scenario)
     rows = {Y_RATES[0]: directed(run, first_end_ps(run))}
     for rate in Y_RATES[1:]:

@@ -1,7 +1,9 @@
 """Figures of Birk and Zdornov (2009), fluid beside packet view.
 
-    python bench/permutation_figures.py            draw docs/images/permutation-*.png (five minutes)
-    python bench/permutation_figures.py --json     the numbers as well
+    python -m studies.birk_zdornov2009.permutation_figures            in five minutes
+    python -m studies.birk_zdornov2009.permutation_figures --json     the numbers as well
+
+It draws docs/images/permutation-*.png.
 
 Figure 1: congestion that the flows of one random permutation encounter on the 16-ary 3-tree, by
 width of the horizontal links, and the time the same permutation takes. Figure 2: the time that 1
@@ -24,23 +26,22 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tailback.errors import TailbackError
-from tailback.evaluate import Change
-from tailback.fluid import (
+from studies.birk_zdornov2009.rounds import rounds_to_completion
+from studies.birk_zdornov2009.trees import (
     KaryTree,
     Routing,
     SuperposedFlows,
     permutations,
-    rounds_to_completion,
-    simulate_flows,
     superpose,
 )
-from tailback.scenario import parse
+from tailback import TailbackError, load_scenario
+from tailback.evaluate import Change
+from tailback.fluid import simulate_flows
 from tailback.simulate import make_evaluate, prepare
 from tailback.traffic.program import Label, Program, ProgramBuilder
 from tailback.traffic.transform import side_by_side
 
-IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 CELLS, BUFFER, CELL_BYTES = 32, 8, 4096
 WIDTHS = (0, 1, 2, 3, 4, 6, 8)
 OBLIVIOUS = Routing(adaptive=False)
@@ -106,7 +107,7 @@ def engine(s: SuperposedFlows, topology: dict[str, Any], settings: dict[str, Any
         },
         "telemetry": {"scheme": "off"},
     }  # fmt: skip
-    prepared = prepare(parse(data))
+    prepared = prepare(load_scenario(data))
     prepared.jobs[0].program = program_of(s, nodes)
     prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
     line_ps = CELLS * CELL_BYTES * 8000 / 100

@@ -1,8 +1,8 @@
 """Where two case studies differ from the published figures, and which settings that may be.
 
-    python bench/case_reasons.py                        both
-    python bench/case_reasons.py --case minighost       one of them
-    python bench/case_reasons.py --write          also docs/measurements/cases.md and its figures
+    python -m studies.taffet2019.case_reasons                        both
+    python -m studies.taffet2019.case_reasons --case minighost       one of them
+    python -m studies.taffet2019.case_reasons --write                also its page
 
 One setting is changed at a time, everything else is that of the example scenario. Nothing is
 fitted: the examples keep their settings whatever comes out here.
@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _pages import put
-from case_figures import save
-from case_minighost import communication
-from case_model import example
 from matplotlib.figure import Figure
 
+from bench._pages import put
+from studies.taffet2019.case_figures import save
+from studies.taffet2019.case_minighost import communication
+from studies.taffet2019.case_model import example
+from tailback import Scenario, simulate
 from tailback.report.figure import canvas, style
 from tailback.report.scales import FAINT, INK, MUTED
-from tailback.scenario import FabricSection, FatTree, Scenario
-from tailback.simulate import prepare, simulate
+from tailback.scenario import FabricSection, FatTree
 from tailback.units import format_time, percent
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "measurements" / "cases.md"
 SEEDS = range(1, 6)
 MANY_SEEDS = range(1, 41)
@@ -163,9 +163,9 @@ def background(setting: Setting) -> Outcome:
     for seed in setting.seeds:
         scenario = example("background/background.toml", seed)
         setting.change(scenario)
-        times = simulate(prepare(scenario)).summary["job_elapsed_ps"]
+        times = simulate(scenario).summary["job_elapsed_ps"]
         ring = scenario.model_copy(update={"job": scenario.job[:1]})
-        alone = simulate(prepare(ring)).elapsed_ps
+        alone = simulate(ring).elapsed_ps
         both.append(times["0"] / 1e6)
         slower.append(times["0"] / alone - 1)
     mean, low, high = float(np.mean(both)), min(both), max(both)
@@ -185,7 +185,7 @@ def minighost(setting: Setting) -> Outcome:
         if changed:
             sums = "none" if job.pattern["sums"] == "none" else "step"
             job.pattern.update(method="svaf", sums=sums)
-        found.append(communication(simulate(prepare(scenario))))
+        found.append(communication(simulate(scenario)))
     linear, tiled, phases = found
     ratio = linear / tiled
     cells = (format_time(linear), format_time(tiled), f"{ratio:.2f}×", percent(1 - phases / tiled),

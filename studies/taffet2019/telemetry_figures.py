@@ -1,4 +1,6 @@
-"""Figures 5.2–5.5 and 4.12 of Taffet (2019) again: `python bench/telemetry_figures.py [--write]`.
+"""Figures 5.2–5.5 and 4.12 of Taffet (2019) again.
+
+    python -m studies.taffet2019.telemetry_figures --write
 
 The naive reduction on the Full network, sampled by full reservoirs (Figure 4.12) and by one-bit
 hashes: over all links (Figures 5.2, 5.3) and over each packet's candidates (5.4, 5.5), with 32-byte
@@ -29,16 +31,13 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from _pages import put
 from numpy.typing import NDArray
 from PIL import Image
 
-from tailback import _core
+from bench._pages import put
+from tailback import Run, _core, load_scenario
 from tailback.fabric.model import Fabric
-from tailback.report.export import make_case
-from tailback.report.figure import Options, draw, render
-from tailback.run import Run
-from tailback.scenario import load
+from tailback.report import Options, draw, make_case, render
 from tailback.simulate import prepare
 from tailback.simulate.execute import execute
 from tailback.telemetry.hashed import (
@@ -51,7 +50,7 @@ from tailback.telemetry.hashed import (
 from tailback.telemetry.stages import fat_tree_stages
 from tailback.traffic.program import Op
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "telemetry.md"
 FOLDER = ROOT / "docs" / "measurements" / "telemetry"
 SCENARIO = ROOT / "examples" / "reduction" / "reduction.toml"
@@ -89,7 +88,7 @@ def simulated(packet_bytes: int, times: int, seed: int) -> tuple[Run, Fabric]:
     The same traffic in ``times`` as many packets: with everything that has a size or takes time as
     many times larger, only the packets are small.
     """
-    scenario = load(SCENARIO)
+    scenario = load_scenario(SCENARIO)
     engine, pattern = scenario.engine, scenario.job[0].pattern
     assert pattern is not None
     scenario.seed, engine.packet = seed, packet_bytes

@@ -6,14 +6,11 @@ import re
 from collections import Counter
 from typing import Any
 
-import case_minighost
-import case_model
-import case_reasons
-import cases
 import numpy as np
 import polars as pl
 import pytest
 
+from studies.taffet2019 import case_minighost, case_model, case_reasons, cases
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.run import Run

@@ -14,16 +14,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
+from tailback import Run, Scenario
 from tailback.counters.analysis.figures import render
 from tailback.counters.readers.engine_run import from_run
 from tailback.fabric.builders import in_port_order
 from tailback.fabric.model import Fabric
-from tailback.run import Run
-from tailback.scenario import Scenario
 from tailback.simulate import prepare, simulate
 from tailback.units import format_time
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 DPI = 110
 COLOURS = 128

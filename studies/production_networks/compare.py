@@ -1,8 +1,8 @@
 """The two measurement studies of production networks, seen by simulation, theirs beside ours.
 
-    python bench/studies.py                          all three parts
-    python bench/studies.py --study yellowstone      one of them; may be repeated
-    python bench/studies.py --write          also docs/measurements/studies.md and its figures
+    python -m studies.production_networks.compare                        all three parts
+    python -m studies.production_networks.compare --study yellowstone    one of them
+    python -m studies.production_networks.compare --write                also its page
 
 Everything in the column "ours" is computed; what is "theirs" is in the papers' text and tables.
 """
@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from _pages import run_parts
-from study_blue_waters import blue_waters
-from study_counters import ROOT, Found, save
-from study_curves import questions
-from study_yellowstone import yellowstone
-
+from bench._pages import run_parts
+from studies.production_networks.blue_waters import blue_waters
+from studies.production_networks.questions import questions
+from studies.production_networks.simulated import ROOT, Found, save
+from studies.production_networks.yellowstone import yellowstone
 from tailback.report.figure import style
 
 PAGE = ROOT / "docs" / "measurements" / "studies.md"

@@ -5,15 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from studies.birk_zdornov2009.rounds import rounds_to_completion
+from studies.birk_zdornov2009.trees import KaryTree, Routing, permutations, superpose
 from tailback.errors import ScenarioError
-from tailback.fluid import (
-    KaryTree,
-    Routing,
-    permutations,
-    rounds_to_completion,
-    simulate_flows,
-    superpose,
-)
+from tailback.fluid import simulate_flows
 
 OBLIVIOUS = Routing(adaptive=False)
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
-from study_counters import Found, Row, counters_of, percent, run_of
 
+from studies.production_networks.simulated import Found, Row, counters_of, percent, run_of
+from tailback import Scenario, load_scenario
 from tailback.counters.analysis.figures.style import INK, MUTED, canvas
 from tailback.counters.analysis.links import run_time_correlation
-from tailback.scenario import Scenario, parse
 
 SHAPE: Final = {
     "kind": "yellowstone", "hosts_per_tor": 8, "tors_per_group": 8, "groups": 4, "directors": 4,
@@ -92,7 +92,7 @@ def scenario(application: str, mix: str | None, load: float) -> Scenario:
              "pattern": {"kind": "paced", "ranks": 192, "load": share, "duration": "1500 us",
                          "line_rate": "54 Gb/s", **given}}
         )  # fmt: skip
-    return parse(
+    return load_scenario(
         {
             "name": "questions", "seed": 1, "job": jobs, "fabric": {"topology": dict(SHAPE)},
             "engine": {"routing": "deterministic"},
