@@ -26,6 +26,7 @@ napoleon_numpy_docstring = False
 html_theme = "furo"
 html_title = f"Tailback {release}"
 html_copy_source = False
+html_show_copyright = False
 html_show_sphinx = False
 
 
