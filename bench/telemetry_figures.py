@@ -377,7 +377,9 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=None, help="folder for the pictures")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="update docs/measurements/telemetry.md")
+    parser.add_argument(
+        "--write", action="store_true", help="update docs/measurements/telemetry.md"
+    )
     options = parser.parse_args()
     # Everything waits for one link: more threads would only wait for each other.
     os.environ.setdefault("TAILBACK_THREADS", "1")

@@ -18,8 +18,8 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
-sys.path.insert(0, str(ROOT / "tests" / "browser"))
-import webdriver  # noqa: E402
+sys.path.insert(0, str(ROOT))
+from tests.factories import webdriver  # noqa: E402
 
 WIDE = 1280
 
