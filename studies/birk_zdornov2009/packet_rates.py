@@ -36,7 +36,7 @@ from tailback.traffic.program import Label, Op, ProgramBuilder
 from tailback.traffic.transform import side_by_side
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "explanation" / "congestion.md"
+PAGE = ROOT / "docs" / "measurements" / "congestion.md"
 IMAGE = ROOT / "docs" / "images" / "packet-rates.png"
 PACKET = 4096
 ARITY, LEVELS = 4, 3
