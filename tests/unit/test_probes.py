@@ -23,7 +23,6 @@ from tailback.run import Run
 from tailback.scenario import TelemetrySection, parse
 from tailback.simulate import prepare, simulate
 from tailback.simulate.decode import decode_link_counts
-from tailback.simulate.threads import use_threads
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.telemetry.header_counts import HASHED, header_bits, sampled_hop
@@ -47,8 +46,13 @@ def scenario(
     }  # fmt: skip
 
 
-def run_of(telemetry: dict[str, Any], fabric: dict[str, Any] | None = None, **more: Any) -> Run:
-    return simulate(parse(scenario(telemetry, fabric, **more)))
+def run_of(
+    telemetry: dict[str, Any],
+    fabric: dict[str, Any] | None = None,
+    threads: int | None = None,
+    **more: Any,
+) -> Run:
+    return simulate(parse(scenario(telemetry, fabric, **more)), threads=threads)
 
 
 def truth_of(run: Run) -> pl.DataFrame:
@@ -158,13 +162,10 @@ def test_a_probe_changes_nothing(probed: Run) -> None:
 
 def test_tables_do_not_depend_on_threads() -> None:
     probes = {"counters": "7 us", "queues": "3 us"}
-    runs = []
-    try:
-        for count in (1, 2, 3, 4):
-            use_threads(count)
-            runs.append(run_of({"scheme": "compact"}, probes=probes, messages=20))
-    finally:
-        use_threads(None)
+    runs = [
+        run_of({"scheme": "compact"}, probes=probes, messages=20, threads=count)
+        for count in (1, 2, 3, 4)
+    ]
     for other in runs[1:]:
         assert all(other.tables[name].equals(frame) for name, frame in runs[0].tables.items())
         assert other.summary == runs[0].summary

@@ -43,7 +43,6 @@ from tailback.simulate import (
 )
 from tailback.simulate import simulate as run_scenario
 from tailback.simulate.decode import decode_samples
-from tailback.simulate.threads import engine_threads
 from tailback.units import format_time, percent
 
 if TYPE_CHECKING:
@@ -179,15 +178,17 @@ def diagnose(
         REMEDIES[kind]
     step = progress or _silent
     found = Source.of(source, **options)
-    with engine_threads(threads):
-        with found.named_in_errors(changed=allow_hosts is not None):
-            prepared = prepare(found.scenario, allow_hosts)
-            step("reading the times of the trace", 0.0)
-            measured = measured_run(prepared)
-            step("simulating as it is", 0.0)
-            run = decode_samples(run_scenario(prepared, watch), prepared.fabric)
-        workflow = _Workflow(prepared, run, tuple(methods), tuple(remedies), seeds, step, watch)
-        diagnosis, after, files = workflow.diagnose()
+    with found.named_in_errors(changed=allow_hosts is not None):
+        prepared = prepare(found.scenario, allow_hosts)
+        step("reading the times of the trace", 0.0)
+        measured = measured_run(prepared)
+        step("simulating as it is", 0.0)
+        expected = run_scenario(prepared, watch, threads=threads)
+        run = decode_samples(expected, prepared.fabric)
+    workflow = _Workflow(
+        prepared, run, tuple(methods), tuple(remedies), seeds, step, watch, threads
+    )
+    diagnosis, after, files = workflow.diagnose()
     if measured is not None:
         diagnosis = with_measured(diagnosis, measured.measured, another_run(prepared))
     step("charging the stall time", 1.0)
@@ -212,6 +213,7 @@ class _Workflow:
     seeds: int
     progress: Progress
     watch: Watch | None
+    threads: int | None
 
     def diagnose(self) -> tuple[Diagnosis, base.Run | None, list[RankFile]]:
         """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
@@ -220,7 +222,7 @@ class _Workflow:
         those that cannot win; the packet engine proves the others.
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
-        evaluate = make_evaluate(prepared, self.watch)
+        evaluate = make_evaluate(prepared, self.watch, threads=self.threads)
         made, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
         quick = make_fluid_evaluate(prepared, options)

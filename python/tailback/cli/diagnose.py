@@ -56,6 +56,7 @@ def diagnose(
     figures: tuple[str, ...],
     form: str,
     quiet: bool,
+    threads: int | None,
     **source: Any,
 ) -> int:
     """Say where traffic backs up, why, and what to do about it.
@@ -77,7 +78,7 @@ def diagnose(
     with meter(quiet) as progress:
         result = run_diagnosis(
             found, allow_hosts=allow_hosts, methods=methods, remedies=cures, seeds=seeds,
-            progress=progress.step, watch=progress.watch,
+            threads=threads, progress=progress.step, watch=progress.watch,
         )  # fmt: skip
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)
