@@ -18,7 +18,7 @@ PACED: dict[str, Any] = {
     "pacing": PacingSettings("elastic", percent=25),
 }
 """How packets keep to a rate: the scheme and percentage that realise computed rates in buffers from
-8 packets on (docs/congestion.md)."""
+8 packets on (docs/explanation/congestion.md)."""
 
 
 def make_evaluate(
