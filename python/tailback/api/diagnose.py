@@ -46,7 +46,6 @@ from tailback.simulate import (
 )
 from tailback.simulate import simulate as run_scenario
 from tailback.simulate.decode import decode_samples
-from tailback.simulate.threads import engine_threads
 from tailback.units import format_time, percent
 
 if TYPE_CHECKING:
@@ -186,31 +185,33 @@ def diagnose(
         REMEDIES[kind]
     step = progress or _silent
     found = Source.of(source, **options)
-    with engine_threads(threads):
-        with found.named_in_errors(changed=allow_hosts is not None):
-            prepared = prepare(found.scenario, allow_hosts)
-            step("reading the times of the trace", 0.0)
-            measured = measured_run(prepared)
-            step("simulating as it is", 0.0)
-            run = run_scenario(prepared, watch)
-            world, evidence = None, NetworkEvidence()
-            changed = another_run(prepared)
-            _refuse_without_times(measured, changed, counters, jobs)
-            if measured is not None and not changed:
-                step("putting counters beside the trace", 0.0)
-                evidence = read_network_evidence(prepared, measured, run, counters, jobs)
-                world = build_world(prepared, measured, run, evidence, step)
-                if world.prepared is not prepared:
-                    prepared = world.prepared
-                    run = run_scenario(prepared, watch)
-            run = decode_samples(run, prepared.fabric)
-        workflow = _Workflow(prepared, run, tuple(methods), tuple(remedies), seeds, step, watch)
-        diagnosis, after, files = workflow.diagnose()
-        if measured is not None:
-            diagnosis = with_measured(diagnosis, measured.measured, changed)
-            if world is not None:
-                cost = further_costs(prepared, evidence, make_evaluate(prepared, watch), seeds)
-                diagnosis = explain(diagnosis, measured.measured, world.found, cost)
+    with found.named_in_errors(changed=allow_hosts is not None):
+        prepared = prepare(found.scenario, allow_hosts)
+        step("reading the times of the trace", 0.0)
+        measured = measured_run(prepared)
+        step("simulating as it is", 0.0)
+        run = run_scenario(prepared, watch, threads=threads)
+        world, evidence = None, NetworkEvidence()
+        changed = another_run(prepared)
+        _refuse_without_times(measured, changed, counters, jobs)
+        if measured is not None and not changed:
+            step("putting counters beside the trace", 0.0)
+            evidence = read_network_evidence(prepared, measured, run, counters, jobs)
+            world = build_world(prepared, measured, run, evidence, step, threads=threads)
+            if world.prepared is not prepared:
+                prepared = world.prepared
+                run = run_scenario(prepared, watch, threads=threads)
+        run = decode_samples(run, prepared.fabric)
+    workflow = _Workflow(
+        prepared, run, tuple(methods), tuple(remedies), seeds, step, watch, threads
+    )
+    diagnosis, after, files = workflow.diagnose()
+    if measured is not None:
+        diagnosis = with_measured(diagnosis, measured.measured, changed)
+        if world is not None:
+            evaluate = make_evaluate(prepared, watch, threads=threads)
+            cost = further_costs(prepared, evidence, evaluate, seeds)
+            diagnosis = explain(diagnosis, measured.measured, world.found, cost)
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
@@ -247,6 +248,7 @@ class _Workflow:
     seeds: int
     progress: Progress
     watch: Watch | None
+    threads: int | None
 
     def diagnose(self) -> tuple[Diagnosis, base.Run | None, list[RankFile]]:
         """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
@@ -255,7 +257,7 @@ class _Workflow:
         those that cannot win; the packet engine proves the others.
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
-        evaluate = make_evaluate(prepared, self.watch)
+        evaluate = make_evaluate(prepared, self.watch, threads=self.threads)
         made, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
         quick = make_fluid_evaluate(prepared, options)

@@ -69,6 +69,8 @@ def build_world(
     run: Run,
     evidence: NetworkEvidence,
     progress: Progress,
+    *,
+    threads: int | None = None,
 ) -> World:
     """Put into the expected run what the evidence shows.
 
@@ -78,6 +80,7 @@ def build_world(
         run: The expected run of it.
         evidence: Counters and job list.
         progress: Told what is done.
+        threads: Threads of the engine.
     """
     words = _Words()
     _name_sources(words, measured, evidence)
@@ -90,7 +93,7 @@ def build_world(
     slow, slow_shown = _counted_slow(evidence, prepared.fabric)
     search = CableSearch()
     if not slow:
-        search = _search(prepared, measured, evidence, progress)
+        search = _search(prepared, measured, evidence, progress, threads)
         if search.found is not None:
             slow, slow_shown = search.found.cables, _search_said(search, evidence)
     fabric = prepared.fabric
@@ -203,9 +206,10 @@ def _search(
     measured: MeasuredRun,
     evidence: NetworkEvidence,
     progress: Progress,
+    threads: int | None,
 ) -> CableSearch:
     """Look for slow cables by simulation, where time is missing."""
-    evaluate = make_evaluate(prepared)
+    evaluate = make_evaluate(prepared, threads=threads)
     began = time.process_time()
     run = evaluate(Change(computations=True, measure=True))
     each = max(time.process_time() - began, 0.01)

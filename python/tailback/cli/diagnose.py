@@ -67,6 +67,7 @@ def diagnose(
     figures: tuple[str, ...],
     form: str,
     quiet: bool,
+    threads: int | None,
     **source: Any,
 ) -> int:
     """Say where traffic backs up, why, and what to do about it.
@@ -88,7 +89,8 @@ def diagnose(
     with meter(quiet) as progress:
         result = run_diagnosis(
             found, counters=counters, jobs=jobs, allow_hosts=allow_hosts, methods=methods,
-            remedies=cures, seeds=seeds, progress=progress.step, watch=progress.watch,
+            remedies=cures, seeds=seeds, threads=threads, progress=progress.step,
+            watch=progress.watch,
         )  # fmt: skip
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 
 from tailback.cli.option_types import FiniteRange
-from tailback.simulate.threads import use_threads
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,8 +55,6 @@ def source_options(command: F) -> F:
         click.option(
             "--threads",
             type=click.IntRange(1),
-            expose_value=False,
-            callback=lambda _context, _option, count: use_threads(count),
             help="Threads of the engine (default: idle cores). Results do not depend on it.",
         ),
     ]
