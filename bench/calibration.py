@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from calibration_trace import RANKS, meetings, scripts, write
 
 from tailback.api.calibrate import calibrate
 from tailback.calibrate.file import Calibration
@@ -170,6 +171,20 @@ def from_osu(truth: Truth, folder: Path, rng: np.random.Generator) -> Calibratio
     return calibrate(files, fabric=fabric_file(truth, folder))
 
 
+def from_trace(truth: Truth, folder: Path, rng: np.random.Generator) -> Calibration:
+    """Calibrate from the messages of an application, with clocks apart."""
+    hosts = "0,1,4,5,16,17,40,63"
+    prepared = prepare(truth.scenario(hosts, 2))
+    node = np.array([int(host) for host in hosts.split(",") for _ in range(2)], np.uint32)
+    job = replace(prepared.observed, node=node)
+    prepared = replace(prepared, jobs=[job])
+    names = [prepared.fabric.host_name[int(one)] for one in prepared.fabric.node_host[node]]
+    assert len(names) == RANKS
+    events = scripts(prepared, meetings(rng), truth.noise, rng)
+    trace = write(folder / "trace", events, names)
+    return calibrate(trace, fabric=fabric_file(truth, folder))
+
+
 def fabric_file(truth: Truth, folder: Path) -> Path:
     """A scenario that describes the machine's network, and nothing else of it."""
     shape = dict.fromkeys(("host_rate", "leaf_rate", "core_rate"), f"{truth.line_gbps!r} Gb/s")
@@ -219,7 +234,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    makers = {"osu": from_osu}
+    makers = {"osu": from_osu, "trace": from_trace}
     rows: dict[str, list[dict[str, bool | None]]] = {name: [] for name in makers}
     widths: dict[str, list[dict[str, float]]] = {name: [] for name in makers}
     for number in range(options.draws):

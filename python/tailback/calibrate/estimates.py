@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from tailback.calibrate.model import Floats, Layer, Quantity, Series
-from tailback.calibrate.piecewise import PiecewiseFit, fit
+from tailback.calibrate.piecewise import FEWEST, PiecewiseFit, fit
 from tailback.calibrate.routes import Route
 from tailback.scenario import EngineSection
 from tailback.units import format_bytes
@@ -29,8 +29,15 @@ _SEED: Final = 20_251
 _SMALLEST_STREAM: Final = 1 << 16
 """A slope is a rate only if the sizes reach so far."""
 
+_MUCH: Final = 0.15
+"""Headers of a larger share of the payload are no headers: the adapter is slower than its link."""
+
+_SMALL: Final = 256
+"""Messages of so many bytes take about as long as empty ones, where no slope is known."""
+
 _SURE: Final = 0.25
-"""Relative standard error above which a slope is not taken for a rate."""
+"""Relative standard error above which a slope is not taken for a rate, nor an intercept for a
+latency."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +112,11 @@ class _Group:
     route: Route | None
     source: str
     n: int
+    size_bytes: Floats
     fit: PiecewiseFit
     draws: Floats
+    empty: tuple[float, Floats]
+    byte: tuple[float, Floats]
 
     @property
     def where(self) -> str:
@@ -122,112 +132,142 @@ class _Group:
         """Between hosts. Benchmarks whose hosts are unknown are taken to be."""
         return self.route is None or self.route.switches > 0
 
-    def intercept(self, segment: int = 0) -> _Drawn:
-        """Time of an empty message."""
-        value = float(self.fit.coefficients[segment])
-        draws = self.fit.intercept(self.draws, segment)
+    def intercept(self) -> _Drawn | None:
+        """Time of an empty message; None where the sizes do not tell."""
+        value, draws = self.empty
+        only_large = len(np.unique(self.fit.size)) < FEWEST and self.size_bytes.max() > _SMALL
+        if only_large or value <= 0 or _spread(draws) > _SURE * value:
+            return None
         return _Drawn(value, draws, self.source + self.where, self.n)
 
     def rate(self) -> _Drawn | None:
         """Rate of the largest messages in Gb/s; None where the sizes do not tell."""
-        last = self.fit.segments - 1
-        at = self.fit.segments + (0 if self.fit.model.shared else last)
-        slope = float(self.fit.coefficients[at])
-        draws = self.fit.slope(self.draws, last)
-        if slope <= 0 or self.fit.size.max() < _SMALLEST_STREAM or draws.std() > _SURE * slope:
+        slope, draws = self.byte
+        if slope <= 0 or self.fit.size.max() < _SMALLEST_STREAM or _spread(draws) > _SURE * slope:
             return None
         draws = np.maximum(draws, slope * 1e-3)
         return _Drawn(8000 / slope, 8000 / draws, self.source + self.where, self.n)
 
 
 def estimate(
-    placed: Sequence[Placed], *, packet_bytes: int | None = None, adapter_gbps: float | None = None
-) -> Estimates:
+    placed: Sequence[Placed], *, packet_bytes: int | None = None,
+    adapter_gbps: float | None = None, eager: Estimate | None = None,
+) -> Estimates:  # fmt: skip
     """Settings of the engine that follow from benchmarks.
 
     Args:
         placed: Series and where they were measured.
         packet_bytes: Payload of a full packet, where a benchmark told it.
         adapter_gbps: Line rate of adapters, for benchmarks whose hosts are not known.
+        eager: The rendezvous threshold as sends to late receivers show it, where latencies do not.
     """
     out = Estimates()
-    groups = _groups(placed)
     defaults = EngineSection()
     packet = packet_bytes or defaults.packet
+    groups = _groups(placed)
+    share = _header_share(groups, adapter_gbps)
+    if share > 0:
+        groups = _groups(placed, packet, share)
     if packet_bytes is None:
         out.not_identified["packet"] = "no benchmark told the MTU (perftest does)"
     else:
         out.engine.append(
             Estimate("packet", "size", packet_bytes, packet_bytes, packet_bytes, "MTU", 1)
         )
-    header, line = _header(out, groups, packet, adapter_gbps)
-    send = _delays(out, groups, header, line, defaults)
-    _eager(out, groups)
+    _header(out, groups, packet, adapter_gbps)
+    send = _delays(out, groups, defaults)
+    _eager(out, groups, eager)
     _local(out, groups, send, defaults)
     _besides(out, groups)
     return out
 
 
-def _groups(placed: Sequence[Placed]) -> list[_Group]:
-    """Series that measured the same, put together, and their lines."""
+def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> list[_Group]:
+    """Series that measured the same, put together, and their lines.
+
+    Args:
+        placed: The series.
+        packet: Payload of a full packet.
+        share: Header of a packet, as a share of the payload of a full one. Messages that do not
+            fill their packets have more of it: lines are fitted to bytes on the wire, scaled so
+            that a slope is the time of a byte of large messages.
+    """
     by: dict[tuple[object, ...], list[Placed]] = {}
     for one in placed:
         s = one.series
         by.setdefault((s.quantity, s.layer, s.source, one.route), []).append(one)
     out = []
     for number, members in enumerate(by.values()):
-        series = [one.series for one in members]
+        series, route = [one.series for one in members], members[0].route
+        size = np.concatenate([one.size_bytes for one in series])
+        wire = size
+        if route is None or route.switches > 0:
+            packets = np.maximum(np.ceil(size / packet), 1)
+            wire = (size + packets * packet * share) / (1 + share)
         lines = fit(
-            np.concatenate([one.size_bytes for one in series]),
+            wire,
             np.concatenate([one.time_ps for one in series]),
             np.concatenate([one.resolution_ps for one in series]),
         )
-        draws = lines.draws(np.random.default_rng([_SEED, number]))
+        rng = np.random.default_rng([_SEED, number])
         first = series[0]
         out.append(
             _Group(
-                first.quantity, first.layer, members[0].route, first.source,
-                sum(one.n for one in series), lines, draws,
+                first.quantity, first.layer, route, first.source, sum(one.n for one in series),
+                np.sort(size), lines, lines.draws(rng), lines.empty_time(rng), lines.byte_time(rng),
             )
         )  # fmt: skip
     return out
 
 
+def _line(groups: Sequence[_Group], adapter_gbps: float | None) -> float | None:
+    """Line rate where a rate was measured, as the fabric has it."""
+    known = [group.route.line_gbps for group in groups if group.route is not None]
+    return min(known) if known else adapter_gbps
+
+
+def _header_share(groups: Sequence[_Group], adapter_gbps: float | None) -> float:
+    """Header as a share of the payload, 0 where it cannot be told."""
+    rate = _rate(groups)
+    line = None if rate is None else _line(rate[1], adapter_gbps)
+    return 0.0 if rate is None or line is None else max(line / rate[0].value - 1, 0.0)
+
+
 def _header(
     out: Estimates, groups: Sequence[_Group], packet: int, adapter_gbps: float | None
-) -> tuple[_Drawn | None, float | None]:
-    """What a packet costs besides its payload, from the rate reached; and the line rate."""
+) -> None:
+    """What a packet costs besides its payload, from the rate reached."""
     rate = _rate(groups)
     if rate is None:
-        out.not_identified["header"] = "no benchmark reached sizes that show a rate between hosts"
-        return None, adapter_gbps
+        out.not_identified["header"] = (
+            "nothing shows a rate between hosts: messages of 64 KiB and more are needed"
+        )
+        return
     out.measured.append(_interval("rate", "rate", rate[0]))
-    known = [g.route.line_gbps for g in rate[1] if g.route is not None]
-    line = min(known) if known else adapter_gbps
+    line = _line(rate[1], adapter_gbps)
     if line is None:
         out.not_identified["header"] = (
             "the line rate is not known: give the fabric (--fabric) and, where rates differ, hosts"
         )
-        return None, None
+        return
     share = line / rate[0].draws - 1
     if np.quantile(share, 0.975) < 0:
         out.not_identified["header"] = (
             f"{rate[0].value:.4g} Gb/s were reached where the fabric says {line:.4g} Gb/s: the "
             "benchmark used several adapters, or the fabric's rate is wrong"
         )
-        return None, line
+        return
     drawn = replace(
         rate[0], value=max(packet * (line / rate[0].value - 1), 0.0),
         draws=np.maximum(packet * share, 0.0),
     )  # fmt: skip
     found = _interval("header", "size", drawn)
     out.engine.append(replace(found, source=f"{found.source}, packets of {format_bytes(packet)}"))
-    if drawn.value > 0.15 * packet:
+    if drawn.value > _MUCH * packet:
         out.notes.append(
             f"adapters reach {rate[0].value / line:.0%} of the line rate; header = "
             f"{drawn.value:.0f} B stands for that, and slows links between switches as well"
         )
-    return drawn, line
 
 
 def _rate(groups: Sequence[_Group]) -> tuple[_Drawn, list[_Group]] | None:
@@ -248,21 +288,20 @@ def _rate(groups: Sequence[_Group]) -> tuple[_Drawn, list[_Group]] | None:
     return None
 
 
-def _delays(
-    out: Estimates, groups: Sequence[_Group], header: _Drawn | None, line: float | None,
-    defaults: EngineSection,
-) -> _Drawn | None:  # fmt: skip
+def _delays(out: Estimates, groups: Sequence[_Group], defaults: EngineSection) -> _Drawn | None:
     """``switch_delay`` and ``send_delay`` from latencies over several distances."""
     remote = [
         group for group in groups
         if group.quantity == "latency" and group.route is not None and group.route.switches > 0
+        and group.intercept() is not None
     ]  # fmt: skip
     if not any(group.layer == "mpi" for group in remote):
-        some = any(group.quantity == "latency" and group.layer == "mpi" for group in groups)
+        some = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
+        lost = any(group.route is None for group in some)
         out.not_identified["send_delay"] = (
             "it is not known where the latencies were measured: give the fabric (--fabric) and "
             "the hosts (--hosts, or FILE@HOST,HOST)"
-            if some else "no benchmark measured MPI's latency between hosts"
+            if lost else "nothing shows MPI's latency between hosts"
         )  # fmt: skip
     layers = list(dict.fromkeys(group.layer for group in remote))
     reach = {layer: {g.route.switches for g in remote if g.layer == layer and g.route}
@@ -277,11 +316,10 @@ def _delays(
     columns = [[float(group.layer == layer) for layer in layers] for group in remote]
     bases, draws = [], []
     for group, row in zip(remote, columns, strict=True):
-        assert group.route is not None
         base = group.intercept()
-        wire = _wire(header, line)
-        bases.append(base.value - group.route.cable_ps - wire.value)
-        draws.append(base.draws - group.route.cable_ps - wire.draws)
+        assert group.route is not None and base is not None
+        bases.append(base.value - group.route.cable_ps)
+        draws.append(base.draws - group.route.cable_ps)
         row.append(float(group.route.switches))
     n = sum(group.n for group in remote)
     design = np.array(columns)
@@ -302,13 +340,6 @@ def _delays(
     return send
 
 
-def _wire(header: _Drawn | None, line: float | None) -> _Drawn:
-    """Time that the header of a small message takes."""
-    if header is None or line is None:
-        return _Drawn(0.0, np.zeros(1), "", 0)
-    return replace(header, value=header.value * 8000 / line, draws=header.draws * 8000 / line)
-
-
 def _solve(
     design: Floats, bases: Floats, draws: Floats, default_ps: int, told: bool
 ) -> tuple[Floats, Floats]:
@@ -324,7 +355,7 @@ def _solve(
     Returns:
         Coefficients, shape (layers + 1,), and draws of them.
     """
-    sigma = np.maximum(draws.std(axis=1), 1.0)
+    sigma = np.maximum(_spread(draws), 1.0)
     rng = np.random.default_rng([_SEED, 1 << 20])
     if not told:
         # What the switches do not take the software does: their range is in its interval.
@@ -345,31 +376,32 @@ def _solve(
     return found, drawn
 
 
-def _eager(out: Estimates, groups: Sequence[_Group]) -> None:
+def _eager(out: Estimates, groups: Sequence[_Group], waited: Estimate | None) -> None:
     """The size above which a handshake goes first: the last jump upwards."""
     best: tuple[float, Estimate] | None = None
     latencies = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
     for group in latencies:
         for number in range(len(group.fit.model.breaks) - 1, -1, -1):
             jump = group.fit.jump(group.draws, number)
-            sure = float(jump.mean() / jump.std())
+            sure = float(np.median(jump) / _spread(jump))
             if sure > 2:
-                found = _bracket(group, number)
                 if best is None or sure > best[0]:
-                    best = (sure, found)
+                    best = (sure, _bracket(group, number))
                 break
-    if best is not None:
-        out.engine.append(best[1])
+    # Sends that waited are seen; a jump in latencies is inferred.
+    found = waited or (best[1] if best is not None else None)
+    if found is not None:
+        out.engine.append(found)
     else:
         out.not_identified["eager"] = (
             "no jump in MPI's latency shows a handshake" if latencies
-            else "no benchmark measured MPI's latency between hosts"
+            else "nothing shows MPI's latency between hosts"
         )  # fmt: skip
 
 
 def _bracket(group: _Group, number: int) -> Estimate:
     """The largest size seen to go without handshake; any up to the next one is as good."""
-    size, row = group.fit.size, group.fit.model.breaks[number]
+    size, row = group.size_bytes, group.fit.model.breaks[number]
     first, last = group.fit.plausible[number]
     return Estimate(
         "eager", "size", float(size[row - 1]), float(size[first - 1]), float(size[last]) - 1,
@@ -388,11 +420,17 @@ def _local(
     if rates:
         out.engine.append(_interval("local_rate", "rate", _mean(rates)))
     else:
-        out.not_identified["local_rate"] = "no benchmark measured large messages within a host"
+        out.not_identified["local_rate"] = "nothing shows the time of large messages within a host"
     if not latencies:
-        out.not_identified["local_delay"] = "no benchmark measured MPI's latency within a host"
+        out.not_identified["local_delay"] = "nothing shows MPI's latency within a host"
         return
-    base = _mean([group.intercept() for group in latencies])
+    bases = [base for group in latencies if (base := group.intercept()) is not None]
+    if not bases:
+        out.not_identified["local_delay"] = (
+            "times within a host scatter too much, or are of large messages alone"
+        )
+        return
+    base = _mean(bases)
     if send is None:
         send = _Drawn(defaults.send_delay, np.full(1, float(defaults.send_delay)), "", 0)
         base = replace(base, source=f"{base.source}, with the default send_delay")
@@ -415,14 +453,17 @@ def _besides(out: Estimates, groups: Sequence[_Group]) -> None:
     That is LogGP's gap g and the window's share of a round trip: an upper limit of g.
     """
     for group in groups:
-        if (group.quantity, group.layer) == ("latency", "mpi") and group.route is not None:
+        base = group.intercept()
+        if (group.quantity, group.layer) == ("latency", "mpi") and group.route and base:
             name = f"latency_{group.route.switches:g}_switches".replace(".", "_")
-            out.measured.append(_interval(name, "time", group.intercept()))
-    gaps = [g for g in groups if (g.quantity, g.layer) == ("stream", "mpi") and g.remote
-            and g.fit.size.min() <= 8]  # fmt: skip
+            out.measured.append(_interval(name, "time", base))
+    gaps = [
+        base for group in groups
+        if (group.quantity, group.layer) == ("stream", "mpi") and group.remote
+        and group.size_bytes.min() <= 8 and (base := group.intercept()) is not None
+    ]  # fmt: skip
     if gaps:
-        mean = _mean([group.intercept() for group in gaps])
-        out.measured.append(_interval("message_interval", "time", mean))
+        out.measured.append(_interval("message_interval", "time", _mean(gaps)))
 
 
 def _mean(some: Sequence[_Drawn]) -> _Drawn:
@@ -430,7 +471,7 @@ def _mean(some: Sequence[_Drawn]) -> _Drawn:
     if len(some) == 1:
         return some[0]
     values = np.array([one.value for one in some])
-    sigma = np.maximum([one.draws.std() for one in some], 1e-9 * np.abs(values).max())
+    sigma = np.maximum([_spread(one.draws) for one in some], 1e-9 * np.abs(values).max())
     weight = sigma**-2 / (sigma**-2).sum()
     value = float(weight @ values)
     misfit = float((((values - value) / sigma) ** 2).sum()) / (len(some) - 1)
@@ -438,6 +479,12 @@ def _mean(some: Sequence[_Drawn]) -> _Drawn:
     draws = value + (draws - value) * np.sqrt(max(misfit, 1.0))
     source = ", ".join(dict.fromkeys(one.source for one in some))
     return _Drawn(value, draws, source, sum(one.n for one in some))
+
+
+def _spread(draws: Floats) -> Any:
+    """Half of what holds 68 % of the draws, along the last axis; few outliers do not count."""
+    low, high = np.quantile(draws, [0.159, 0.841], axis=-1)
+    return (high - low) / 2
 
 
 def _interval(name: str, kind: Kind, drawn: _Drawn) -> Estimate:

@@ -1,16 +1,20 @@
 """Lines through times by message size, with change points where the protocol changes.
 
 Time is ``intercept + slope × size`` between change points. Errors are relative (each time is off by
-the same share, unknown) plus rounding (known). Which change points there are is chosen by the
-Bayesian information criterion; coefficients come from weighted least squares with Huber's weights,
-their uncertainty from Student's t.
+the same share, unknown) plus rounding (known). Coefficients come from weighted least squares with
+Huber's weights, their uncertainty from Student's t. How likely which change points are follows from
+the Bayesian information criterion, and coefficients are averaged over all that are likely: a small
+jump of which one cannot be sure moves a slope all the same.
 
 Sources: Alexandrov et al., *LogGP* (SPAA 1995) for the line; Hoefler et al., *Netgauge* (HPCC 2007)
-and Cornebize et al. (SimGrid's calibration, CLUSTER 2019) for change points at protocol switches.
+and Cornebize et al. (CLUSTER 2019, SimGrid's calibration) for change points at protocol switches;
+Hoeting et al., *Bayesian model averaging* (Statistical Science 1999).
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -24,11 +28,17 @@ from tailback.calibrate.model import Floats
 MOST_BREAKS: Final = 3
 """Protocols of one library seldom number more than four: inline, copied, registered, handshake."""
 
-_FEWEST: Final = 3
+FEWEST: Final = 3
 """Points that a line of its own needs; two always fit."""
 
 _MOST_CELLS: Final = 32
 """Places at which change points are looked for."""
+
+_KEPT: Final = 4
+"""Models of each number of lines of their own that are weighed."""
+
+_UNLIKELY: Final = 0.01
+"""Models that are less likely than this, compared with the best one, are left out."""
 
 _HUBER: Final = 2.5
 _DRAWS: Final = 4000
@@ -60,7 +70,7 @@ class Model:
     def cost(self) -> int:
         """Free parameters: coefficients and change points.
 
-        A change point counts as two: it is the best of some twenty places.
+        A change point counts as two: it is one of some twenty places.
         """
         return self.coefficients + 2 * len(self.breaks)
 
@@ -83,6 +93,8 @@ class PiecewiseFit:
         freedom: Degrees of freedom.
         spread: Relative standard deviation of a time about its line.
         plausible: For each change point the first and last row at which it may be (95 %).
+        averaged: Other lines through the same times, and this one, each with its probability;
+            empty where there are no others.
     """
 
     size: Floats
@@ -91,7 +103,8 @@ class PiecewiseFit:
     covariance: Floats
     freedom: int
     spread: float
-    plausible: tuple[tuple[int, int], ...]
+    plausible: tuple[tuple[int, int], ...] = ()
+    averaged: tuple[tuple[float, PiecewiseFit], ...] = ()
 
     @property
     def segments(self) -> int:
@@ -107,6 +120,25 @@ class PiecewiseFit:
         normal = rng.standard_normal((_DRAWS, len(scale)))
         tail = np.sqrt(self.freedom / rng.chisquare(self.freedom, (_DRAWS, 1)))
         return np.asarray(self.coefficients + (normal @ root.T) * scale * tail, np.float64)
+
+    def empty_time(self, rng: Rng) -> tuple[float, Floats]:
+        """Time of an empty message, by the first line: its value and draws, over all models."""
+        return self._average(rng, lambda lines: 0)
+
+    def byte_time(self, rng: Rng) -> tuple[float, Floats]:
+        """Time per byte of large messages, by the last line, likewise."""
+        return self._average(rng, lambda lines: len(lines.coefficients) - 1)
+
+    def _average(self, rng: Rng, column: Callable[[PiecewiseFit], int]) -> tuple[float, Floats]:
+        some = self.averaged or ((1.0, self),)
+        value = sum(weight * float(one.coefficients[column(one)]) for weight, one in some)
+        share = np.cumsum([0.0, *(weight for weight, _ in some)])
+        ends = np.rint(share / share[-1] * _DRAWS).astype(int).tolist()
+        parts = [
+            one.draws(rng)[first:last, column(one)]
+            for (_, one), (first, last) in zip(some, pairwise(ends), strict=True)
+        ]
+        return value, rng.permutation(np.concatenate(parts))
 
     def intercept(self, draws: Floats, segment: int) -> Floats:
         """Time of an empty message by one of the lines, one a draw."""
@@ -140,19 +172,31 @@ def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> Piecewise
     """
     order = np.argsort(size_bytes, kind="stable")
     data = _Data(size_bytes[order], time_ps[order], resolution_ps[order])
-    if len(np.unique(size_bytes)) < _FEWEST:
+    if len(np.unique(size_bytes)) < FEWEST:
         return _constant(data)
     model, spread = Model(), 0.01
     for _ in range(4):
         before = model
         data = data.with_spread(spread)
-        model = _best(data)
+        some = list(_models(data))
+        model = min(some, key=lambda one: one[0])[1]
         if len(data.starts) <= len(data.boundaries):
             model = _refined(data, model)
         spread = data.spread_about(model)
         if model == before:
             break
-    return _finished(data.with_spread(spread), model)
+    data = data.with_spread(spread)
+    # Of the model itself the criterion may have been that of a neighbour, before it was refined.
+    some = [(data.criterion(one), one) for _, one in some if one != model]
+    best = data.criterion(model)
+    likely = [(float(np.exp((best - value) / 2)), one) for value, one in some]
+    likely = [(weight, one) for weight, one in likely if weight > _UNLIKELY]
+    total = 1 + sum(weight for weight, _ in likely)
+    chosen = _finished(data, model)
+    averaged = [(1 / total, chosen)]
+    averaged += [(weight / total, _finished(data, one)) for weight, one in likely]
+    places = tuple(_plausible(data, model, number) for number in range(len(model.breaks)))
+    return replace(chosen, averaged=tuple(averaged), plausible=places)
 
 
 @dataclass(frozen=True)
@@ -213,7 +257,7 @@ class _Data:
             ends = np.array(starts[i + 1 :]) - 1 - row
             sizes = np.searchsorted(self.boundaries, ends + row + 1)
             sizes -= np.searchsorted(self.boundaries, row, side="right")
-            ends = ends[sizes >= _FEWEST - 1]
+            ends = ends[sizes >= FEWEST - 1]
             if not len(ends):
                 continue
             # Sums from the first row on, which is the origin: little cancels out.
@@ -236,31 +280,23 @@ class _Data:
         return float(np.sqrt(max(squares.sum() / freedom - rounding.mean(), _LEAST_SPREAD**2)))
 
 
-def _best(data: _Data) -> Model:
-    """The model with the least criterion whose lines begin at some of the starts."""
+def _models(data: _Data) -> Iterator[tuple[float, Model]]:
+    """Models to weigh, each with its criterion: of lines of their own only the best ones."""
     starts = data.starts
-    chosen = Model()
-    least = data.criterion(chosen)
-    for row in starts[_FEWEST:-_FEWEST]:
-        model = Model((row,), shared=True)
-        value = data.criterion(model)
-        if value < least:
-            least, chosen = value, model
+    plain = [Model(), *(Model((row,), shared=True) for row in starts[FEWEST:-FEWEST])]
+    for model in plain:
+        yield data.criterion(model), model
     squares = data.squares()
     for count in range(1, MOST_BREAKS + 1):
-        best: tuple[float, tuple[int, ...]] | None = None
+        found = []
         for rows in combinations(starts[1:-1], count):
             total = 0.0
             for part in pairwise((0, *rows, starts[-1])):
                 total += squares.get(part, np.inf)
-            if best is None or total < best[0]:
-                best = (total, rows)
-        if best is not None and np.isfinite(best[0]):
-            model = Model(best[1])
-            value = data.criterion(model, best[0])
-            if value < least:
-                least, chosen = value, model
-    return chosen
+            if total < np.inf:
+                found.append((total, rows))
+        for total, rows in heapq.nsmallest(_KEPT, found):
+            yield data.criterion(Model(rows), total), Model(rows)
 
 
 def _refined(data: _Data, model: Model) -> Model:
@@ -273,8 +309,8 @@ def _refined(data: _Data, model: Model) -> Model:
     for _ in range(MOST_BREAKS):
         for number, row in enumerate(model.breaks):
             at, before, after = rows.index(row), model.breaks[:number], model.breaks[number + 1 :]
-            low = rows.index(before[-1]) + _FEWEST if before else _FEWEST - 1
-            high = rows.index(after[0]) - _FEWEST if after else len(rows) - _FEWEST
+            low = rows.index(before[-1]) + FEWEST if before else FEWEST - 1
+            high = rows.index(after[0]) - FEWEST if after else len(rows) - FEWEST
             near = rows[max(at - step, low) : min(at + step, high) + 1]
             moved = [Model((*before, one, *after), model.shared) for one in near]
             model = min([model, *moved], key=data.criterion)
@@ -289,21 +325,21 @@ def _refined(data: _Data, model: Model) -> Model:
 
 def _finished(data: _Data, model: Model) -> PiecewiseFit:
     design = model.design(data.size)
-    sigma = np.hypot(data.spread * data.time, data.resolution / np.sqrt(12))
-    weight = np.ones(len(data.size))
-    column = np.linalg.norm(design / sigma[:, None], axis=0)
+    fitted, weight = data.time, np.ones(len(data.size))
     for _ in range(8):
+        # Errors are a share of the true time, to which the line is closer than what was measured.
+        sigma = np.hypot(data.spread * fitted, data.resolution / np.sqrt(12))
         root = np.sqrt(weight) / sigma
+        column = np.linalg.norm(design * root[:, None], axis=0)
         scaled = design * root[:, None] / column
         found, *_ = np.linalg.lstsq(scaled, data.time * root, rcond=None)
-        error = np.abs(data.time - design @ (found / column)) / sigma
+        line = design @ (found / column)
+        error = np.abs(data.time - line) / sigma
         weight = np.minimum(1.0, _HUBER / np.maximum(error, _HUBER))
+        fitted = np.where(line > 0, line, data.time)
     covariance = np.linalg.pinv(scaled.T @ scaled) / np.outer(column, column)
     freedom = max(len(data.size) - model.coefficients - len(model.breaks), 1)
-    return PiecewiseFit(
-        data.size, model, found / column, covariance, freedom, data.spread,
-        tuple(_plausible(data, model, number) for number in range(len(model.breaks))),
-    )  # fmt: skip
+    return PiecewiseFit(data.size, model, found / column, covariance, freedom, data.spread)
 
 
 def _plausible(data: _Data, model: Model, number: int) -> tuple[int, int]:
@@ -334,7 +370,7 @@ def _constant(data: _Data) -> PiecewiseFit:
     mean = float(data.time.mean())
     return PiecewiseFit(
         data.size, Model(), np.array([mean, 0.0]), covariance, max(n - 1, 1),
-        float(np.sqrt(variance * n)) / mean, (),
+        float(np.sqrt(variance * n)) / mean,
     )  # fmt: skip
 
 

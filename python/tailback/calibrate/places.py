@@ -30,10 +30,11 @@ def split_hosts(text: str | Path) -> tuple[Path, str | None]:
 
 
 def host_names(spec: str, fabric: Fabric | None) -> list[str]:
-    """Names of the hosts that a specification names, in its order.
+    """Host of each rank that a specification names, in its order.
 
     Args:
-        spec: As ``--hosts``: numbers and ranges (with a fabric), or names ``node[001-004]``.
+        spec: As ``--hosts``: numbers and ranges (with a fabric), or names ``node[001-004]``; with a
+            fabric also several ranks on each, ``node[001-004]:16``.
         fabric: The fabric, where it is known.
 
     Raises:
@@ -46,7 +47,8 @@ def host_names(spec: str, fabric: Fabric | None) -> list[str]:
                 f"{spec[:80]!r} names no host", remedy="write hosts like node001,node002"
             )
         return found
-    return [fabric.host_name[host] for host in slots_from_spec(spec, fabric, 1)[0]]
+    hosts, ranks = slots_from_spec(spec, fabric, 1)
+    return [fabric.host_name[host] for host, n in zip(hosts, ranks, strict=True) for _ in range(n)]
 
 
 def placed(

@@ -42,9 +42,9 @@ def calibrate(
 ) -> int:
     """Fit the engine's settings to a machine, each with its 95 % interval.
 
-    FILES are outputs of benchmarks ('tailback list benchmark'). FILE@HOST,HOST
-    says where one ran, FILE@HOST that both ranks shared a host. Latencies over two
-    different numbers of switches tell switches from software.
+    FILES are outputs of benchmarks ('tailback list benchmark') or OTF2 traces.
+    FILE@HOST,HOST says where one ran, FILE@HOST that both ranks shared a host.
+    Latencies over two different numbers of switches tell switches from software.
 
     \b
     tailback calibrate near.txt@n1,n2 far.txt@n1,n99 bw.txt@n1,n2 \\
@@ -87,7 +87,7 @@ def _row(one: Estimate) -> tuple[str, ...]:
     between = f"{high} {last}"
     if (low, unit) != (high, last):
         between = f"{low}–{between}" if unit == last else f"{low} {unit}–{between}"
-    return one.name, _shown(one, one.value), between, f"{one.n:,}", shorten_middle(one.source, 21)
+    return one.name, _shown(one, one.value), between, f"{one.n:,}", shorten_middle(one.source, 19)
 
 
 def _shown(one: Estimate, value: float) -> str:

@@ -66,7 +66,7 @@ def test_a_machine_is_found_again(tmp_path: Path) -> None:
     files = machine(tmp_path)
     found = tb.calibrate(list(files.values()), fabric=tmp_path / "net.toml")
     told = by_name(found)
-    # The header of a small message is on the wire too; the outputs were made without.
+    # A small message has a whole header, which the outputs were made without.
     wire_ps = 4096 * 0.02 * 8000 / 102
     truths = {
         "send_delay": 1e6 - wire_ps, "switch_delay": 1e5, "eager": 8192,
@@ -128,7 +128,7 @@ def test_verbs_tell_switches_and_packets_but_not_the_library(tmp_path: Path) -> 
     found = tb.calibrate(files, fabric=tmp_path / "net.toml")
     assert by_name(found)["packet"].value == 2048
     assert by_name(found)["header"].value == pytest.approx(2048 * 0.02, rel=0.3)
-    assert "no benchmark measured MPI's latency" in found.not_identified["send_delay"]
+    assert "nothing shows MPI's latency" in found.not_identified["send_delay"]
     (tmp_path / "lat").write_text(outputs.ib_write_lat(4096))
     with pytest.raises(CalibrationError, match=r"different MTUs: 4096 B in .*lat, 2048 B"):
         tb.calibrate(files, fabric=tmp_path / "net.toml")

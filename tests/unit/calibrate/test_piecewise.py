@@ -40,22 +40,18 @@ def test_another_slope_beyond_a_size_is_found() -> None:
     lines = fit(SIZES, noisy(times(slope=240, jump_ps=2e6), 0.003, 3), np.zeros(24))
     draws = lines.draws(np.random.default_rng(0))
     assert lines.slope(draws, 0).mean() == pytest.approx(240, rel=0.05)
-    assert lines.slope(draws, lines.segments - 1).mean() == pytest.approx(80, rel=0.02)
+    assert lines.byte_time(np.random.default_rng(0))[0] == pytest.approx(80, rel=0.02)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     # Of 400 draws 95 % ± 3 % are 368 to 392; chance adds 4.4 (one standard deviation).
-    inside = np.zeros(3)
+    inside = np.zeros(2)
     for seed in range(400):
-        true = noisy(times(jump_ps=8e5), 0.01, seed)
+        true = noisy(times(jump_ps=3e5), 0.01, seed)
         lines = fit(SIZES, np.round(true / 1e4) * 1e4, np.full(len(SIZES), 1e4))
-        draws = lines.draws(np.random.default_rng(seed))
-        last = lines.segments - 1
-        for i, (found, truth) in enumerate((
-            (lines.intercept(draws, 0), 1e6), (lines.slope(draws, last), 80),
-            (lines.jump(draws, last - 1) if last else np.zeros(2), 8e5),
-        )):  # fmt: skip
-            low, high = np.quantile(found, [0.025, 0.975])
+        rng = np.random.default_rng(seed)
+        for i, (found, truth) in enumerate(((lines.empty_time, 1e6), (lines.byte_time, 80))):
+            low, high = np.quantile(found(rng)[1], [0.025, 0.975])
             inside[i] += low <= truth <= high
     assert ((inside >= 364) & (inside <= 396)).all(), inside
 
@@ -64,17 +60,14 @@ def test_one_outlier_does_not_move_the_line() -> None:
     data = noisy(times(), 0.002, 5)
     data[8] *= 1.5
     lines = fit(SIZES, data, np.full(len(SIZES), 1e4))
-    assert lines.intercept(lines.draws(np.random.default_rng(0)), 0).mean() == pytest.approx(
-        1e6, rel=0.05
-    )
+    assert lines.empty_time(np.random.default_rng(0))[0] == pytest.approx(1e6, rel=0.05)
 
 
 @pytest.mark.parametrize("points", [1, 2])
 def test_one_or_two_sizes_tell_no_slope(points: int) -> None:
     lines = fit(SIZES[:points], times()[:points], np.full(points, 1e4))
-    draws = lines.draws(np.random.default_rng(0))
-    assert not lines.slope(draws, 0).any()
-    assert lines.intercept(draws, 0).std() > 0
+    assert not lines.byte_time(np.random.default_rng(0))[1].any()
+    assert lines.empty_time(np.random.default_rng(0))[1].std() > 0
 
 
 def test_hundreds_of_sizes_are_fitted_as_well() -> None:
