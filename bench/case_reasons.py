@@ -2,7 +2,7 @@
 
     python bench/case_reasons.py                        both
     python bench/case_reasons.py --case minighost       one of them
-    python bench/case_reasons.py --write                also docs/cases.md and its figures
+    python bench/case_reasons.py --write          also docs/measurements/cases.md and its figures
 
 One setting is changed at a time, everything else is that of the example scenario. Nothing is
 fitted: the examples keep their settings whatever comes out here.
@@ -31,7 +31,7 @@ from tailback.simulate import prepare, simulate
 from tailback.units import format_time, percent
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "cases.md"
+PAGE = ROOT / "docs" / "measurements" / "cases.md"
 SEEDS = range(1, 6)
 MANY_SEEDS = range(1, 41)
 Change = Callable[[Scenario], None]
@@ -264,7 +264,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", action="append", choices=list(QUESTIONS), help="default: both")
     parser.add_argument("--jobs", type=int, default=1, help="settings tried at once")
-    parser.add_argument("--write", action="store_true", help="update docs/cases.md and figures")
+    parser.add_argument("--write", action="store_true", help="update its page and figures")
     arguments = parser.parse_args()
     for name in arguments.case or list(QUESTIONS):
         question, found = QUESTIONS[name], list[Outcome]()

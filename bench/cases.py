@@ -2,7 +2,7 @@
 
     python bench/cases.py                       every case
     python bench/cases.py --case reduction      one of them; may be repeated
-    python bench/cases.py --write               also docs/cases.md and its figures
+    python bench/cases.py --write               also docs/measurements/cases.md and its figures
 
 What the differences come from is tried by bench/case_reasons.py.
 
@@ -40,7 +40,7 @@ from tailback.simulate import prepare, simulate
 from tailback.units import format_time, percent
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "cases.md"
+PAGE = ROOT / "docs" / "measurements" / "cases.md"
 SEEDS = range(1, 6)
 SLICES_MS = ((0.0, 1.9), (1.9, 3.7), (5.6, 7.4), (13.0, 15.0), (15.0, 18.0))
 

@@ -1,7 +1,7 @@
 """Congestion control by three schemes beside no control and pacing by assignment, by workload.
 
     python bench/congestion_control.py --json      the numbers
-    python bench/congestion_control.py --write     tables in docs/congestion.md
+    python bench/congestion_control.py --write     tables in docs/explanation/congestion.md
 
 A 4-ary 3-tree (64 nodes, 100 Gb/s), D-mod-k tables, buffers of 32 packets of 4 KiB, outputs that
 serve their inputs in turn; all flows are posted at once. Parameter sets: see ``SETS``; sweeps of

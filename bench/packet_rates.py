@@ -1,7 +1,7 @@
 """Computed rates in small buffers, and VC routing by entries: packets for Birk and Zdornov (2009).
 
     python bench/packet_rates.py --json      the numbers
-    python bench/packet_rates.py --write     tables in docs/congestion.md, picture in docs/images
+    python bench/packet_rates.py --write     tables in docs/explanation/congestion.md, picture
 
 Flows of one size on a 4-ary 3-tree (64 nodes), all posted at once, paths by D-mod-k tables. Their
 single application assignment is computed from those very paths; then the packet engine sends them,
@@ -38,7 +38,7 @@ from tailback.traffic.program import Label, Op, ProgramBuilder
 from tailback.traffic.transform import side_by_side
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "congestion.md"
+PAGE = ROOT / "docs" / "explanation" / "congestion.md"
 IMAGE = ROOT / "docs" / "images" / "packet-rates.png"
 PACKET = 4096
 ARITY, LEVELS = 4, 3

@@ -2,7 +2,7 @@
 
     python bench/studies.py                          all three parts
     python bench/studies.py --study yellowstone      one of them; may be repeated
-    python bench/studies.py --write                  also docs/studies.md and its figures
+    python bench/studies.py --write          also docs/measurements/studies.md and its figures
 
 Everything in the column "ours" is computed; what is "theirs" is in the papers' text and tables.
 """
@@ -20,7 +20,7 @@ from study_yellowstone import yellowstone
 
 from tailback.report.figure import style
 
-PAGE = ROOT / "docs" / "studies.md"
+PAGE = ROOT / "docs" / "measurements" / "studies.md"
 
 STUDIES: dict[str, Callable[[], Found]] = {
     "yellowstone": yellowstone,

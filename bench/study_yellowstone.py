@@ -51,7 +51,7 @@ LARGEST: Final = {
 
 HOST_GBPS: Final = 50.0
 SERVER_GBPS: Final = 36.0
-"""What adapters take in the second run; assumptions, see docs/studies.md."""
+"""What adapters take in the second run; assumptions, see docs/measurements/studies.md."""
 
 
 def adapters(fabric: Fabric) -> Fabric:

@@ -1,7 +1,7 @@
 """Table 4.1 of the thesis (mappings of the 2-D stencil on Tapered), theirs beside ours.
 
     python bench/table_4_1.py            the table
-    python bench/table_4_1.py --write    also the page docs/table-4.1.md
+    python bench/table_4_1.py --write    also the page docs/measurements/table-4.1.md
 
 Everything is computed: nothing in the columns "ours" is written down anywhere.
 """
@@ -85,13 +85,13 @@ def main() -> None:
     """Print the table; write the page on request."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="update docs/table-4.1.md")
+    parser.add_argument("--write", action="store_true", help="update the measured page")
     arguments = parser.parse_args()
     scenario = load(SCENARIO)
     found = rows(prepare(scenario))
     print(json.dumps(found, indent=2) if arguments.json else table(found))
     if arguments.write:
-        put(ROOT / "docs" / "table-4.1.md", {"table": table(found)})
+        put(ROOT / "docs" / "measurements" / "table-4.1.md", {"table": table(found)})
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ from tailback.telemetry.stages import fat_tree_stages
 from tailback.traffic.program import Op
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "telemetry.md"
-FOLDER = ROOT / "docs" / "telemetry"
+PAGE = ROOT / "docs" / "explanation" / "telemetry.md"
+FOLDER = ROOT / "docs" / "measurements" / "telemetry"
 SCENARIO = ROOT / "examples" / "reduction" / "reduction.toml"
 FIELD_BITS = 24
 CONFIDENCE = 0.995
@@ -377,7 +377,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=None, help="folder for the pictures")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="update docs/telemetry.md")
+    parser.add_argument("--write", action="store_true", help="update docs/explanation/telemetry.md")
     options = parser.parse_args()
     # Everything waits for one link: more threads would only wait for each other.
     os.environ.setdefault("TAILBACK_THREADS", "1")

@@ -14,11 +14,11 @@ trap 'rm -rf "$made"' EXIT
 .venv/bin/python -m tailback.diagnose.rules "$made/rules"
 
 if [ "$mode" = build ]; then
-  rm -rf docs/rules
-  cp -r "$made"/. docs/
+  rm -rf docs/reference/rules
+  cp -r "$made"/. docs/reference/
   exit
 fi
-if ! { diff -u docs/tables.md "$made/tables.md" && diff -u docs/scenario.md "$made/scenario.md" && diff -ru docs/rules "$made/rules"; }; then
+if ! { diff -u docs/reference/tables.md "$made/tables.md" && diff -u docs/reference/scenario.md "$made/scenario.md" && diff -ru docs/reference/rules "$made/rules"; }; then
   echo "generated pages under docs/ are out of date; remedy: make docs, and commit them" >&2
   exit 1
 fi

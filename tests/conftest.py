@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+# Their asserts say what differs, as those of test modules do.
+pytest.register_assert_rewrite("tests.factories")
+
 OURS = "TAILBACK_TEST_HOME"
 """Names the folder to worker processes, which share the one of the process that started them."""
 

@@ -13,7 +13,7 @@ Simulate it. Tables are polars frames; figures are matplotlib figures::
 
     run = tb.simulate(scenario)
     run.elapsed_ps                               # picoseconds
-    run.tables["messages"].to_pandas()           # columns: docs/tables.md
+    run.tables["messages"].to_pandas()           # columns: docs/reference/tables.md
     run.plot.link_time().savefig("links.pdf")    # dir(run.plot) lists the figures
     run.write("run")
 
@@ -52,8 +52,8 @@ Say what port counters alone can say::
     found.verdict, found.tables
 
 A mistake in what was given raises :class:`TailbackError`, which names the file, the place, the
-value and the remedy. ``help(tb.simulate)`` and so on explain each function; docs/python.md has
-more.
+value and the remedy. ``help(tb.simulate)`` and so on explain each function;
+docs/how-to/python.md has more.
 """
 
 from __future__ import annotations

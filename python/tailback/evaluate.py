@@ -17,7 +17,7 @@ from tailback.run import Run
 from tailback.traffic.program import Program
 
 Rates = Literal["max-min", "assignment"]
-"""Who decides the rates of flows; both follow as flows come and go (docs/rates.md)."""
+"""Who decides the rates of flows; both follow as flows come and go (docs/explanation/rates.md)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -174,7 +174,7 @@ class CongestionControlSection(Section):
     scheme: Literal["infiniband", "dcms", "rgbcc"] = Field(
         default="infiniband",
         description="as specified; a marking rate that changes while victims are created; red and "
-        "green lights: [congestion.md](congestion.md)",
+        "green lights: [congestion.md](../explanation/congestion.md)",
     )
     threshold: SizeBytes = Field(
         default=32768, description="queue of an output above which packets are marked (FECN)"
@@ -258,7 +258,7 @@ class PacingSection(Section):
     rates: Literal["assigned", "max-min"] | None = Field(
         default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
         "first (Birk and Zdornov, 2009), `max-min` leaves nothing unused: "
-        "[congestion.md](congestion.md)",
+        "[congestion.md](../explanation/congestion.md)",
     )  # fmt: skip
     rates_file: Location | None = Field(
         default=None, description="or a table of them: `src_rank,dst_rank,rate_gbps`, ranks as in "
@@ -444,7 +444,7 @@ def load(path: str | Path) -> Scenario:
     except (ValueError, RecursionError) as error:
         # Besides what is not TOML: a number of thousands of digits, thousands of brackets.
         raise ScenarioError(
-            f"not valid TOML: {error}", file=path, remedy="see docs/scenario.md for the form"
+            f"not valid TOML: {error}", file=path, remedy="docs/reference/scenario.md has the form"
         ) from None
     scenario = parse(data, path)
     base = path.resolve().parent
@@ -518,7 +518,7 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
         about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
         remedy = f"add it: {about}" if about else "add it"
         return ScenarioError("key is missing", file=file, place=place, remedy=remedy)
-    remedy = type_remedy(error["type"]) or "see docs/scenario.md"
+    remedy = type_remedy(error["type"]) or "see docs/reference/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):
         form = "a table" if table else "a list of tables"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import webdriver
-from webdriver import DOWN, ESCAPE, HOSTILE, LEFT, RIGHT, UP
-
 from tailback.counters.analysis.evolution import Evolution, evolve, torus_neighbours
 from tailback.report.evolution import torus_panels, write_evolution
+from tests.factories import webdriver
+from tests.factories.webdriver import DOWN, ESCAPE, HOSTILE, LEFT, RIGHT, UP
 
 pytestmark = webdriver.needed()
 

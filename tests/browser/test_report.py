@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import webdriver
-from webdriver import DOWN, ENTER, ESCAPE, HOSTILE, RIGHT
-
-from report_data import make_diagnosis, make_run
 from tailback.report import write_comparison, write_report
+from tests.factories import webdriver
+from tests.factories.report_data import make_diagnosis, make_run
+from tests.factories.webdriver import DOWN, ENTER, ESCAPE, HOSTILE, RIGHT
 
 pytestmark = webdriver.needed()
 

@@ -213,7 +213,8 @@ def _instead(fabric: str) -> str:
     if not close:
         return (
             f"check the path, or take a preset: {', '.join(PRESETS.names())}; other networks "
-            f"({', '.join(sorted(shapes))}) are described in a scenario: docs/topologies.md"
+            f"({', '.join(sorted(shapes))}) are described in a scenario: "
+            "docs/reference/topologies.md"
         )
     if close[0] == "fat-tree":
         keys = "[fabric.fat_tree] with its keys hosts_per_leaf, leaves, aggregation …"
@@ -226,7 +227,7 @@ def _instead(fabric: str) -> str:
         keys = f'[fabric] topology = {{ kind = "{close[0]}", {told} }}'.replace(", }", " }")
     return (
         f"it is a shape, which needs its numbers: write a scenario with {keys}, and [[job]] "
-        "trace = …, and give that in place of the trace: docs/topologies.md"
+        "trace = …, and give that in place of the trace: docs/reference/topologies.md"
     )
 
 

@@ -304,7 +304,7 @@ class Diagnosis(Model):
         communication_fraction: Share of rank time blocked in communication, 0–1.
         warnings: What readers and rules want the user to know.
         confidence: Chance that ``cause`` is right, 0–1, if the model holds, as calibrated on
-            generated scenarios (docs/diagnosis-accuracy.md).
+            generated scenarios (docs/measurements/diagnosis-accuracy.md).
         basis: What ``cause`` rests on.
         margin: How clearly, 0–1; ``confidence`` follows from ``basis`` and ``margin``.
         shares: What each cause costs by re-simulation, largest first; empty without it.

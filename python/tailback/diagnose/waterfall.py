@@ -4,7 +4,7 @@ The steps add one thing at a time, always in the same order: the ways messages t
 own rate, endpoints, the network under the best placement found, the placement as it is, its
 routing, its slow links, the traffic of others. What two of them cost together is charged to the
 later one. So each thing is also taken away alone from everything, where that can be simulated
-(docs/diagnosis.md).
+(docs/explanation/diagnosis.md).
 """
 
 from __future__ import annotations

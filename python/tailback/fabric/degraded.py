@@ -12,8 +12,8 @@ from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
 from tailback.scenario import Degraded
 
-LEAST_GBPS = 0.125
-"""Slowest link of the engine; ``Wire::MIN_GBPS`` there."""
+LEAST_GBPS = 0.001
+"""Slowest link of the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
 
 _PLACE = "[[fabric.degraded]]"
 _PORT = re.compile(r"^(.*)\[(\d+)\]$")

@@ -15,7 +15,7 @@ PACED: dict[str, Any] = {
     "injection": "per-destination", "pacing": {"kind": "elastic", "percent": 25},
 }  # fmt: skip
 """How packets keep to a rate: the scheme and percentage that realise computed rates in buffers from
-8 packets on (docs/congestion.md)."""
+8 packets on (docs/explanation/congestion.md)."""
 
 
 def make_evaluate(prepared: PreparedScenario, watch: Watch | None = None) -> Evaluate:

@@ -151,7 +151,7 @@ def execute(
     began = time.perf_counter()
     section = prepared.scenario.fabric
     with translate_core_error(
-        "[engine]", "see docs/scenario.md", fabric=fabric, file=section.file,
+        "[engine]", "see docs/reference/scenario.md", fabric=fabric, file=section.file,
         forwarding=section.forwarding,
     ):  # fmt: skip
         outcome = _core.simulate(

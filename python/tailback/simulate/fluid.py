@@ -36,7 +36,8 @@ MOST_MBPS = 4e6
 
 NOTE = (
     "this run is of the fluid model: rates instead of packets. Nothing queues in it, so no port is "
-    "congested and no packet carries a sample; times and link use are estimates (docs/rates.md)"
+    "congested and no packet carries a sample; times and link use are estimates "
+    "(docs/explanation/rates.md)"
 )
 
 

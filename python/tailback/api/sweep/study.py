@@ -33,7 +33,7 @@ class Study:
         path: Its folder: ``sweep.json``, a folder of Parquet files for each table, ``failed/``.
         base: The base scenario as plain data.
         points: The runs, numbered from 0.
-        tables: Tables of a run (docs/tables.md) that are kept besides the summary.
+        tables: Tables of a run (docs/reference/tables.md) that are kept besides the summary.
         model: ``packet`` or ``fluid``.
     """
 
