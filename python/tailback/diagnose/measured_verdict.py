@@ -19,9 +19,9 @@ from tailback.units import format_time, percent
 FAULT = 0.06
 """Share of the measured time from which a cause is one: repetitions of a run differ by less."""
 
-PATTERN_FAULT = 0.3
+PATTERN_FAULT = 0.24
 """The same for what endpoints cost by themselves: every exchange with several partners at once
-costs some, and the real-packet lab's healthy halo 0.16."""
+costs some, and the real-packet lab's healthy halo 0.17."""
 
 MOST_SCALE, LEAST_SCALE = 1.3, 0.8
 """Measured over expected time that is put on costs, at most and at least."""
