@@ -170,9 +170,12 @@ def _costs(
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[tuple[str, float, float, float, str, str, tuple[Origin, ...]]] = []
     for share in diagnosis.shares:
-        alone = share.removed if share.removed is not None else share.charged
-        low = min(share.low, alone) if share.removed is None else (share.removed_low or 0.0)
-        high = max(share.high, alone) if share.removed is None else (share.removed_high or alone)
+        # Other routes also go round a slow link and other traffic: what routing itself costs is
+        # what it costs our job on the healthy network.
+        given = share.removed is not None and share.cause != "routing"
+        alone = share.removed if given and share.removed is not None else share.charged
+        low = (share.removed_low or 0.0) if given else min(share.low, alone)
+        high = (share.removed_high or alone) if given else max(share.high, alone)
         subject, shown, rests = _said(share.cause, diagnosis, found)
         out.append((share.cause, alone * expected, low * expected, high * expected, subject, shown,
                     rests))  # fmt: skip

@@ -250,8 +250,8 @@ def _near(
 ) -> Alignment:
     """The offset near the told UTC at which messages explain the counted bytes best.
 
-    Bytes on the wire are those of the messages, or up to half as many more (or fewer, where counters
-    were read for a part of the time); offsets that clocks rarely have need a better agreement.
+    Bytes on the wire are those of the messages, or up to half as many more; fewer where counters
+    were read for a part of the time. Offsets that clocks rarely have need a better agreement.
     """
     ports = _by_port(rows, fabric, sent)
     step = max(min(length / 16, CLOCK_ERROR_NS / 4), 1.0)
