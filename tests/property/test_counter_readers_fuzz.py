@@ -70,7 +70,7 @@ BYTES = st.binary(max_size=6) | st.sampled_from(
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_damaged_text(name: str, data: st.DataObject) -> None:
     content = TEXTS[name].encode()
