@@ -13,7 +13,7 @@ import pytest
 from tailback.diagnose import diagnose_cause
 from tailback.diagnose.fanin import FanIn, fan_in
 from tailback.diagnose.rules import RULES
-from tailback.diagnose.rules.__main__ import pages
+from tailback.diagnose.rules.__main__ import index, pages
 from tailback.diagnose.run_analysis import MAX_UNSETTLED_SHARE, RunAnalysis
 from tailback.run import Run
 from tests.factories.diagnosis_runs import (
