@@ -11,7 +11,7 @@ use tailback_fluid::{
 
 use crate::errors::raise;
 use crate::network::{Network, arrays};
-use crate::program::{Columns, Places, placement_of, program_of};
+use crate::program::{Columns, PlacementRows, placement_of, program_of};
 use crate::table::{columns, rows};
 use crate::topologies::Routing;
 
@@ -193,7 +193,7 @@ fn fluid_program<'py>(
     network: &Network,
     settings: &str,
     program: Columns<'py>,
-    placement: Places<'py>,
+    placement: PlacementRows<'py>,
     routing: Option<&Routing>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings: RankSettings = serde_json::from_str(settings).map_err(raise)?;

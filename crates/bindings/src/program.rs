@@ -16,7 +16,7 @@ pub type Columns<'py> = (
 );
 
 /// (node, host, start_ps) of each rank.
-pub type Places<'py> =
+pub type PlacementRows<'py> =
     (PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u64>);
 
 /// A program without paces.
@@ -35,7 +35,7 @@ pub fn program_of(columns: &Columns<'_>) -> PyResult<Program> {
 }
 
 /// A placement without labels.
-pub fn placement_of(places: &Places<'_>) -> PyResult<Placement> {
+pub fn placement_of(places: &PlacementRows<'_>) -> PyResult<Placement> {
     let (node, host, start_ps) = places;
     Ok(Placement {
         node: node.as_slice()?.to_vec(),

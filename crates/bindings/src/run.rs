@@ -13,7 +13,7 @@ use tailback_telemetry::Column;
 
 use crate::errors::raise;
 use crate::network::Network;
-use crate::program::{Columns, Places, placement_of, program_of};
+use crate::program::{Columns, PlacementRows, placement_of, program_of};
 use crate::table::{array, columns, numbers, rows};
 use crate::topologies::Routing;
 
@@ -31,7 +31,7 @@ pub fn simulate<'py>(
     network: &Network,
     settings: &str,
     program: Columns<'py>,
-    placement: Places<'py>,
+    placement: PlacementRows<'py>,
     label_observed: Vec<bool>,
     watch: Option<Py<PyAny>>,
     routing: Option<&Routing>,
