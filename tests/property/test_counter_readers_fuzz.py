@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.sources import load
 from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.readers import READERS, read_counters

@@ -13,6 +13,7 @@ from tailback.api.evidence import NetworkEvidence, read_network_evidence
 from tailback.api.explain import build_world, further_costs
 from tailback.api.measured_run import another_run, measured_run
 from tailback.api.rankfiles import rank_files
+from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
@@ -34,7 +35,6 @@ from tailback.report import (
     to_table,
     write_report,
 )
-from tailback.run import AtomicDirectory
 from tailback.simulate import (
     FluidOptions,
     PreparedScenario,
@@ -53,8 +53,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class DiagnosisResult:
+class DiagnosisResult(FolderResult):
     """A diagnosis with everything it rests on.
+
+    ``write`` keeps what ``tailback diagnose`` writes: report, diagnosis, runs and rank files.
 
     Attributes of the diagnosis can be read from it directly: ``result.cause``, ``result.headline``,
     ``result.waterfall``.
@@ -88,25 +90,6 @@ class DiagnosisResult:
 
         return Plots(self.run, self.diagnosis, self.after)
 
-    def write(
-        self, folder: str | Path, *, force: bool = False, figures: Sequence[str] = ()
-    ) -> Path:
-        """Write what ``tailback diagnose`` writes: report, diagnosis, runs and rank files.
-
-        Args:
-            folder: A new folder; it appears whole or not at all.
-            force: Replace that folder if Tailback wrote it.
-            figures: Formats (``svg``, ``pdf``, ``png``) in which to write every figure too.
-
-        Raises:
-            RunError: The folder exists (without ``force``) or cannot be written.
-        """
-        with AtomicDirectory(folder, force=force) as part:
-            self._write_parts(part, figures)
-            if self.measured is not None:
-                self.measured.write(part / "measured")
-        return Path(folder)
-
     def _write_parts(self, folder: Path, figures: Sequence[str]) -> None:
         judged = self.diagnosis.model_dump_json(indent=2) + "\n"
         (folder / "diagnosis.json").write_text(judged, encoding="utf-8")
@@ -124,6 +107,8 @@ class DiagnosisResult:
         )  # fmt: skip
         if figures:
             export_figures(self.run, self.diagnosis, folder / "figures", figures, after=self.after)
+        if self.measured is not None:
+            self.measured.write(folder / "measured")
 
     def _repr_html_(self) -> str:
         diagnosis = self.diagnosis

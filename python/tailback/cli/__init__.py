@@ -19,12 +19,9 @@ from typing import Any
 
 import click
 
-from tailback.cli.result import StdoutClosedError
+from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
 from tailback.cli.text import printable
 from tailback.errors import TailbackError, nearest
-
-EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
-
 
 COMMANDS = {
     "calibrate": "Fit the engine's settings to a machine.",

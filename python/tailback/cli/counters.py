@@ -13,13 +13,11 @@ from tailback.api.counters import counters as analyse_counters
 from tailback.cli.counters_screen import screen
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.queues_screen import queues_screen
-from tailback.cli.result import show
+from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.counters.analysis import study
 from tailback.counters.readers import READERS
 from tailback.run import check_writable
 from tailback.units import parse_time_ps
-
-UNDETERMINED = 3
 
 
 def _subsystems(
@@ -124,7 +122,7 @@ def counters(
         return _show_queues(found, out, (figures, force, csv, form))
     if out is not None:
         found.write(out, force=force, figures=figures, csv=csv)
-    code = UNDETERMINED if found.verdict.kind == "unknown" else 0
+    code = EXIT_UNDETERMINED if found.verdict.kind == "unknown" else EXIT_OK
     if form == "json":
         extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
         return show(json.dumps({**found.facts, **extra}, indent=2), code)

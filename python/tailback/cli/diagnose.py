@@ -14,12 +14,10 @@ from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import RenamedOption
 from tailback.cli.progress import meter
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.result import show
+from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
 from tailback.remedy import REMEDIES
 from tailback.run import check_writable
-
-UNDETERMINED = 3
 
 
 @click.command()
@@ -95,7 +93,7 @@ def diagnose(
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)
     diagnosis = result.diagnosis
-    code = UNDETERMINED if diagnosis.cause == "undetermined" else 0
+    code = EXIT_UNDETERMINED if diagnosis.cause == "undetermined" else EXIT_OK
     if form == "json":
         return show(diagnosis.model_dump_json(indent=2), code)
     return show("\n".join(diagnosis_lines(diagnosis, out, hot_lines(result.attribution))), code)

@@ -17,7 +17,7 @@ import polars as pl
 from tailback.counters.analysis.classes import CLASSES
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.passes import Archive
-from tailback.counters.analysis.places import (
+from tailback.counters.analysis.port_inventory import (
     PortInventory,
     fill_ticks,
     name_ports,

@@ -11,7 +11,7 @@ import polars as pl
 from tailback.counters.analysis import rounds, study, verdict
 from tailback.counters.analysis.evolution_run import is_torus, torus_coordinates, torus_rows
 from tailback.counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
-from tailback.counters.analysis.places import PortInventory, with_classes
+from tailback.counters.analysis.port_inventory import PortInventory, with_classes
 from tailback.counters.analysis.sources import Source
 from tailback.counters.analysis.study import Study
 from tailback.counters.analysis.verdict import Verdict
