@@ -80,7 +80,7 @@ class DiagnosisResult:
 
     @property
     def plot(self) -> Plots:
-        """Figures, those of verdict and remedy among them: ``result.plot.waterfall()``."""
+        """Figures, including those of verdict and remedy, as in ``result.plot.waterfall()``."""
         # Deferred: matplotlib takes half a second to load.
         from tailback.api.plots import Plots
 
@@ -160,7 +160,7 @@ def diagnose(
         methods: Placements to try; all sensible ones when empty.
         remedies: Kinds of remedy to try, of ``tailback list remedy``; all when empty.
         seeds: Repetitions of every re-simulation, at least 1.
-        threads: Threads of the engine; idle cores when absent. Results do not depend on it.
+        threads: Threads of the engine; idle cores when absent. Results do not depend on this.
         progress: Called with what is being done and the share of it that is done, 0–1.
         watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …
