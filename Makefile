@@ -54,8 +54,9 @@ py-lint: setup ## ruff, mypy, import-linter
 rust-test: setup ## unit and property tests of the Rust crates
 	cargo test --workspace --locked --quiet
 
+# Whole files to a process: tests of a file share runs, pages and browsers.
 py-test: setup ## all Python tests, documentation examples and browser tests
-	$(BIN)/pytest --numprocesses auto $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 docs: setup ## write the pages made from the sources, and the documentation site into site/
 	@scripts/docs.sh build

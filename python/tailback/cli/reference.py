@@ -22,9 +22,9 @@ _INTRODUCTION = r"""# Command line
 | 130 | interrupted: Ctrl-C, or SIGTERM from a batch system |
 
 Results go to standard output, progress and warnings to standard error. Commands that print
-results take `--format json`. Tailback overwrites nothing without `--force`, and replaces a folder only if the
-folder's `manifest.json` lists everything in it. The manifest also holds the SHA-256 of every file;
-Tailback refuses to read a file that has changed since.
+results take `--format json`. Tailback overwrites nothing without `--force`, and replaces a folder
+only if the folder's `manifest.json` lists everything in it. The manifest also holds the SHA-256 of
+every file; Tailback refuses to read a file that has changed since.
 
 For shell completion, add one of these lines to the start-up file of your shell:
 
