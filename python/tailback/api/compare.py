@@ -56,12 +56,12 @@ class Comparison(FolderResult):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Table ``changes`` (docs/reference/tables.md): links of both runs. One fabric only."""
+        """Links of both runs as table ``changes`` (docs/reference/tables.md). One fabric only."""
         return change_table(FigureData(self.before), FigureData(self.after))
 
     @property
     def links(self) -> pl.DataFrame:
-        """Links that changed most: ``link, name``, congested fraction ``before`` and ``after``."""
+        """The links that changed most, with congested fraction ``before`` and ``after``."""
         schema = {"link": pl.UInt32, "name": pl.String, "before": pl.Float64, "after": pl.Float64}
         rows = [
             (row["link"], row["name"], *row["congested_fraction"]) for row in self.facts["links"]

@@ -103,7 +103,7 @@ def counters(
     io: str | None = None,
     cluster: str | None = None,
 ) -> CountersResult:
-    """Say what port counters alone can say.
+    """Find out where ports stall, from counters alone.
 
     Args:
         files: What ``perfquery`` or ``ibqueryerrors --data`` printed (one file an instant), a sysfs

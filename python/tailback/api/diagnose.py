@@ -84,7 +84,7 @@ class DiagnosisResult(FolderResult):
 
     @property
     def plot(self) -> Plots:
-        """Figures, those of verdict and remedy among them: ``result.plot.waterfall()``."""
+        """Figures, including those of verdict and remedy, as in ``result.plot.waterfall()``."""
         # Deferred: matplotlib takes half a second to load.
         from tailback.api.plots import Plots
 
@@ -146,12 +146,12 @@ def diagnose(
         source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
             file), or the folder of a run or diagnosis.
         counters: Port counters of the time of a trace, as :func:`counters` takes them.
-        jobs: List of the jobs that ran at that time (docs/how-to/measured.md).
+        jobs: List of the jobs that ran at that time (docs/explanation/measured.md).
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
         methods: Placements to try; all sensible ones when empty.
         remedies: Kinds of remedy to try, of ``tailback list remedy``; all when empty.
         seeds: Repetitions of every re-simulation, at least 1.
-        threads: Threads of the engine; idle cores when absent. Results do not depend on it.
+        threads: Threads of the engine; idle cores when absent. Results do not depend on this.
         progress: Called with what is being done and the share of it that is done, 0–1.
         watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …

@@ -23,7 +23,7 @@ from tailback.scenario import Scenario, load, parse
 
 
 class ScenarioOptions(TypedDict, total=False):
-    """What may be said beside a source. Each option overrides the scenario's own value.
+    """Options that go with a source. Each option overrides the scenario's own value.
 
     Attributes:
         fabric: Network of a trace: a file or the name of a preset.
@@ -123,7 +123,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     """The scenario a user means by a path.
 
     ``source`` is a scenario (:func:`is_scenario`), the folder of a run or of a diagnosis, or a
-    trace, which needs ``fabric``. Options override what a scenario says of its first observed job.
+    trace, which needs ``fabric``. Options override the settings of its first observed
+    job.
 
     Raises:
         ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
@@ -163,7 +164,7 @@ def _scenario_of(folder: Path) -> Scenario:
             f"is the run with the remedy {str(cure)!r}; its scenario is the one without it",
             file=folder,
             remedy="put the remedy into a scenario; a placement can be given as a rank file of the "
-            "diagnosis: --placement FILE, on the run beside this one",
+            "diagnosis: --placement FILE, on the run next to this one",
         )
     return run.scenario
 

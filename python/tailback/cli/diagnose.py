@@ -39,7 +39,7 @@ from tailback.run import check_writable
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option(
     "--method", "--try", "methods", multiple=True, metavar="NAME", cls=RenamedOption,
-    help="Placement to try; repeat for several (default: all sensible ones).",
+    help="Placement to try; repeat for several (default: all that apply).",
 )  # fmt: skip
 @click.option(
     "--remedy", "--cure", "cures", multiple=True, type=click.Choice(REMEDIES.names()),
@@ -52,7 +52,7 @@ from tailback.run import check_writable
               help="Also write every figure in this format; may be repeated.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def diagnose(
     counters: tuple[Path, ...],
     jobs: Path | None,
@@ -73,7 +73,7 @@ def diagnose(
     SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
     scenario (.toml), or the folder of an earlier run or diagnosis. Of a trace with
     times the measured run comes first, with where its time went; what the model
-    expects is shown beside it.
+    expects is shown next to it.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis

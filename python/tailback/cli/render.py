@@ -159,7 +159,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
 def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     """All that was proved, of every kind, also what is slower: estimate and proof.
 
-    The gain is of packets, against ``before_ps``, which has a row of its own unless it is that of
+    The gain is of packets, against ``before_ps``, which has a separate row unless it is that of
     one of the candidates.
     """
     rows = []

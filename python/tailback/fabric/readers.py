@@ -166,8 +166,7 @@ _BROKEN = "output of ibnetdiscover whose lines were broken"
 _JOINED = "output of ibnetdiscover whose lines were joined"
 _GARBLED = (_BROKEN, _JOINED)
 _HEADER_FORM = (
-    'every block starts with a line of its own like: Switch 36 "S-0008f10500200b50"  # "name"; '
-    + _MAKE
+    'every block starts on a new line, like: Switch 36 "S-0008f10500200b50"  # "name"; ' + _MAKE
 )
 
 _FOREIGN = (
@@ -446,7 +445,7 @@ def _told(fabric: Fabric, part: NDArray[np.int64]) -> str:
 
 
 def largest_component(fabric: Fabric) -> Fabric:
-    """Return the part with the most nodes as a fabric of its own; the others are noted.
+    """Return the part with the most nodes as a fabric; the others are noted.
 
     Tiers and pods are kept, and so is the order of nodes, switches and links.
     """

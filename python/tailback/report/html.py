@@ -170,8 +170,8 @@ def write_comparison(
     case = replace(make_case(before, None, None, after), names=names, labels=names)
     if compared(case) is None:
         raise RunError(
-            "one of the runs has no samples, so the two cannot be set against each other link by "
-            "link", remedy="simulate with [telemetry] scheme = \"full\"",
+            "one of the runs has no samples, so the two cannot be compared link by link",
+            remedy="simulate with [telemetry] scheme = \"full\"",
         )  # fmt: skip
     one, other = (dict(_provenance(run)) for run in (before, after))
     page = _template("compare.html.j2").render(

@@ -166,8 +166,8 @@ def _torus(
 def _refuse_io(chosen: AnalysisOptions) -> None:
     if chosen.io is not None:
         raise CounterError(
-            f"{chosen.io!r} says which routers of a torus are for I/O, and these counters are of "
-            "no torus",
+            f"{chosen.io!r} names the I/O routers of a torus, and these counters are not of a "
+            f"torus",
             place="--io", remedy="leave it out",
         )  # fmt: skip
 

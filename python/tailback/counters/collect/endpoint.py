@@ -14,7 +14,7 @@ from tailback.counters.schema import CounterError
 
 
 class Endpoint:
-    """Serves metrics from a thread of its own.
+    """Serves metrics from a separate thread.
 
     Args:
         address: ``"PORT"`` (on 127.0.0.1), ``"HOST:PORT"`` or ``"[IPV6]:PORT"``; port 0 takes any.
