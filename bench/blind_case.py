@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from blind_counters import FORMS, STEPS, Sampling, write_counters
+from blind_counters import FORMS, Sampling, write_counters
 from blind_draw import Case, draw
 from blind_programs import bytes_sent, call_times
-from blind_reality import run
 from blind_trace import Clocks, write_trace
 
 VERSION = 1
@@ -38,8 +37,9 @@ def write_case(number: int, split: str, seed: int, folder: Path) -> dict[str, An
     rng = np.random.Generator(np.random.Philox(key=key))
     utc_ns = _FIRST_UTC_NS + int(rng.integers(10**7)) * 10**9 + int(rng.integers(10**9))
     reality = case.reality
-    step = case.interval_ps // STEPS
-    happened = run(reality, marked=True, counters_ps=step)
+    case.counterfactual.time_ps()
+    happened = case.counterfactual.happened
+    assert happened is not None
     scripts = reality.scripts()
     times = call_times(happened, scripts)
     clocks, errors = _clocks(rng, reality.fabric.n_hosts)
