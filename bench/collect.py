@@ -16,9 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "ibsim"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ibsim_subnet import YELLOWSTONE, Subnet, missing, write_net
+from tests.factories.ibsim_subnet import YELLOWSTONE, Subnet, missing, write_net
 
 
 def measure(shape: dict[str, int], sweeps: int, rate: float) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """What cures are proved on generated scenarios, and what screening by the fluid model misses.
 
     python bench/cures.py --count 210 --json      by cause and by kind of cure
-    python bench/cures.py --count 210 --write     writes its tables into docs/diagnosis.md
+    python bench/cures.py --count 210 --write     tables in docs/explanation/diagnosis.md
 
 The scenarios are those to build on (bench/diagnosis_suite.py), with everything in them known: other
 jobs and slow cables, too. Every candidate is proved twice over: after screening, as ``tailback
@@ -36,7 +36,7 @@ from tailback.simulate import (
 )
 from tailback.units import percent
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "diagnosis.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "diagnosis.md"
 SEEDS = 2
 KINDS = ("placement", "pattern", "routing", "rate-control", "combined")
 

@@ -3,7 +3,8 @@ r"""How often the diagnosis is right, by number of packets, scheme and what is k
     python bench/diagnosis.py --split judge --scheme full --packets 1000000 --json
     python bench/diagnosis.py --split build --fit        the curves of the stated confidence
     python bench/diagnosis.py --split judge --packets 1000000 10000 1000 \
-        --scheme full coordinated --know own samples rough --write    docs/diagnosis-accuracy.md
+        --scheme full coordinated --know own samples rough --write
+                                               also docs/measurements/diagnosis-accuracy.md
 
 The scenarios and their labels are those of ``diagnosis_suite``. The diagnosis gets what a user has
 (``diagnosis_observe``): the own packets' samples, the own messages, and what it is told to know:
@@ -53,7 +54,7 @@ ONCE = ("rough", "all")
 """Asked of the most packets and the first scheme only: the samples decide little there."""
 
 SEEDS = 2
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "diagnosis-accuracy.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "diagnosis-accuracy.md"
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--fit", action="store_true", help="print the curves of the confidence")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="update docs/diagnosis-accuracy.md")
+    parser.add_argument("--write", action="store_true", help="update the measured page")
     parser.add_argument("--from", dest="saved", type=Path, nargs="+", help="answers saved before")
     parser.add_argument("--save", type=Path, help="write every answer to this file (JSON)")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The measured part of docs/diagnosis-accuracy.md, from the answers of ``diagnosis``."""
+"""Measured part of docs/measurements/diagnosis-accuracy.md, from the answers of ``diagnosis``."""
 
 from __future__ import annotations
 

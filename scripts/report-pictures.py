@@ -1,4 +1,4 @@
-"""Pictures of the report for README.md and docs/report.md: the demo in a headless Chromium.
+"""Pictures of the report for README.md and docs/how-to/report.md: the demo in a headless Chromium.
 
     .venv/bin/python scripts/report-pictures.py
 
@@ -18,8 +18,8 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
-sys.path.insert(0, str(ROOT / "tests" / "browser"))
-import webdriver  # noqa: E402
+sys.path.insert(0, str(ROOT))
+from tests.factories import webdriver  # noqa: E402
 
 WIDE = 1280
 

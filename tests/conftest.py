@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+# Their asserts say what differs, as those of test modules do.
+pytest.register_assert_rewrite("tests.factories")
+
 OURS = "TAILBACK_TEST_HOME"
 """Names the folder to worker processes, which share the one of the process that started them."""
 
@@ -40,6 +43,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[variable] = str(root / folder)
     tempfile.tempdir = None  # read TMPDIR again
     config.stash[_ROOT] = root
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages come without their still pictures, which take seconds to draw.
+
+    For tests that run a whole command and look at anything but those pictures.
+    """
+    monkeypatch.setattr("tailback.report.html._static_figures", lambda _case: {})
 
 
 _ROOT = pytest.StashKey[Path]()

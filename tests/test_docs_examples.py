@@ -1,6 +1,6 @@
 """Every command the documentation shows is run, and every example scenario is valid.
 
-How a page has to be written for this is told in ``docs/development.md``, "Commands in the docs".
+``docs/how-to/development.md``, "Commands in the docs", says how a page has to be written for this.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
 
 
 def test_every_dependency_is_argued_for() -> None:
-    """docs/dependencies.md names each direct dependency: Python, Rust, npm and Debian."""
+    """docs/reference/dependencies.md names each direct dependency: Python, Rust, npm and Debian."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     cargo = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
     npm = json.loads((ROOT / "web" / "package.json").read_text(encoding="utf-8"))
@@ -145,9 +145,9 @@ def test_every_dependency_is_argued_for() -> None:
     debian = re.sub(r"#.*", "", lists).split()
     assert "chromium" in debian
     names |= set(debian)
-    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "dependencies.md").read_text(encoding="utf-8")
     told = {name for row in re.findall(r"^\| ([^|]*) \|", page, re.M) for name in row.split(", ")}
-    assert names <= told, f"docs/dependencies.md does not name {', '.join(sorted(names - told))}"
+    assert names <= told, f"dependencies.md does not name {', '.join(sorted(names - told))}"
 
 
 def command(name: str) -> click.Command:

@@ -174,7 +174,7 @@ class CongestionControlSection(Section):
     scheme: Literal["infiniband", "dcms", "rgbcc"] = Field(
         default="infiniband",
         description="as specified; a marking rate that changes while victims are created; red and "
-        "green lights: [congestion.md](congestion.md)",
+        "green lights: [congestion.md](../explanation/congestion.md)",
     )
     threshold: SizeBytes = Field(
         default=32768, description="queue of an output above which packets are marked (FECN)"
@@ -226,24 +226,6 @@ class CongestionControlSection(Section):
         fields = type(self).model_fields
         return [name for name in unread if getattr(self, name) != fields[name].default]
 
-    def settings(self) -> dict[str, Any]:
-        """The engine's settings."""
-        options: dict[str, dict[str, Any]] = {
-            "dcms": {"calm_marking_rate": self.calm_marking_rate, "hold_ps": self.hold},
-            "rgbcc": {"green_bytes": self.green},
-        }
-        return {
-            "scheme": {"kind": self.scheme, **options.get(self.scheme, {})},
-            "threshold_bytes": self.threshold,
-            "marking_rate": self.marking_rate,
-            "packet_bytes": self.packet,
-            "victims": self.victims,
-            "increase": self.increase,
-            "limit": self.limit,
-            "timer_ps": self.timer,
-            "table": self.table or list(range(min(self.limit, (1 << 14) - 1) + 1)),
-        }
-
 
 class PacingSection(Section):
     """How flows that have a rate are sent, and which; needs injection per-destination."""
@@ -258,7 +240,7 @@ class PacingSection(Section):
     rates: Literal["assigned", "max-min"] | None = Field(
         default=None, description="compute a rate for every flow of a job's step: `assigned` ends "
         "first (Birk and Zdornov, 2009), `max-min` leaves nothing unused: "
-        "[congestion.md](congestion.md)",
+        "[congestion.md](../explanation/congestion.md)",
     )  # fmt: skip
     rates_file: Location | None = Field(
         default=None, description="or a table of them: `src_rank,dst_rank,rate_gbps`, ranks as in "
@@ -282,14 +264,6 @@ class PacingSection(Section):
         if self.share != 1 and self.rates is None:
             raise ValueError("share is a part of computed rates; set rates, or share = 1")
         return self
-
-    def settings(self) -> dict[str, Any]:
-        """The engine's settings."""
-        options = {
-            "leaky-bucket": {"depth_bytes": self.depth},
-            "elastic": {"percent": self.percent},
-        }
-        return {"kind": self.kind, **options.get(self.kind, {})}
 
 
 def _a_turn(weight: int) -> int:
@@ -444,7 +418,7 @@ def load(path: str | Path) -> Scenario:
     except (ValueError, RecursionError) as error:
         # Besides what is not TOML: a number of thousands of digits, thousands of brackets.
         raise ScenarioError(
-            f"not valid TOML: {error}", file=path, remedy="see docs/scenario.md for the form"
+            f"not valid TOML: {error}", file=path, remedy="docs/reference/scenario.md has the form"
         ) from None
     scenario = parse(data, path)
     base = path.resolve().parent
@@ -518,7 +492,7 @@ def _explain(error: dict[str, Any], file: str | Path | None) -> ScenarioError:
         about = _TABLES.get(names[-1]) or _model_at(names[:-1]).model_fields[names[-1]].description
         remedy = f"add it: {about}" if about else "add it"
         return ScenarioError("key is missing", file=file, place=place, remedy=remedy)
-    remedy = type_remedy(error["type"]) or "see docs/scenario.md"
+    remedy = type_remedy(error["type"]) or "see docs/reference/scenario.md"
     table = error["type"] in ("model_type", "dict_type")
     if table or (error["type"] == "list_type" and names[-1] in _TABLES):
         form = "a table" if table else "a list of tables"

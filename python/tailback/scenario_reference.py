@@ -1,4 +1,4 @@
-"""The reference of a scenario's keys, ``docs/scenario.md``, made from the models themselves."""
+"""The reference of a scenario's keys, ``docs/reference/scenario.md``, made from the models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tailback.units import parse_bytes, parse_gbps, parse_time_ps
 
 
 def markdown() -> str:
-    """The reference of every key, for ``docs/scenario.md``."""
+    """The reference of every key, for ``docs/reference/scenario.md``."""
     sections: list[tuple[str, type[BaseModel]]] = [
         ("top level", Scenario), ("[fabric]", FabricSection), ("[fabric.fat_tree]", FatTree),
         ("[[fabric.degraded]]", Degraded),
@@ -138,14 +138,16 @@ MEANING = {
     ("JobSection", "ranks_per_host"): "slots of each host for which `hosts` says none",
     ("JobSection", "start"): "when the job starts; its time counts from then",
     ("EngineSection", "packet"): "payload of a full packet",
-    ("EngineSection", "buffering"): "where buffer space is given back: [engine.md](engine.md)",
+    ("EngineSection", "buffering"): "where buffer space is given back: "
+    "[engine.md](../explanation/engine.md)",
     ("EngineSection", "switching"): "when a packet may leave a switch it is still entering",
     ("EngineSection", "switch_delay"): "from head in to head out, nothing in the way",
     ("EngineSection", "routing"): "choice among the candidates of a route",
     ("EngineSection", "injection"): "how an adapter shares its link between messages",
     ("EngineSection", "local_delay"): "latency between ranks of one host",
     ("TelemetrySection", "scheme"): "what packets carry",
-    ("TelemetrySection", "rule"): "when a port counts as congested: [engine.md](engine.md)",
+    ("TelemetrySection", "rule"): "when a port counts as congested: "
+    "[engine.md](../explanation/engine.md)",
     ("TelemetrySection", "when"): "when the port is looked at",
 }
 

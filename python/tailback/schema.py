@@ -1,8 +1,8 @@
 """Every table of a run: its columns, their units and what they mean.
 
-``docs/tables.md`` is generated from this file (``python -m tailback.schema``). A run directory
-holds one Parquet file a table; everything that analyses, diagnoses or draws reads these and nothing
-else.
+``docs/reference/tables.md`` is generated from this file (``python -m tailback.schema``). A run
+directory holds one Parquet file per table; everything that analyses, diagnoses or draws reads these
+and nothing else.
 """
 
 from __future__ import annotations
@@ -272,13 +272,13 @@ def markdown() -> str:
         "[scenario](scenario.md) asks for them; `messages` with `[telemetry] messages = false`;",
         '`windows`, `samples` and `truth` with `scheme = "off"`. `samples` has rows of scheme',
         "`full` alone: of the others they are made of `packets` when the run is read",
-        "([telemetry](telemetry.md)). Of the [fluid model](rates.md) there are no samples, and",
-        "`truth` knows `bytes` and `busy_ps`; its other numbers are null.",
+        "([telemetry](../explanation/telemetry.md)). Of the [fluid model](../explanation/rates.md)",
+        "there are no samples, and `truth` has `bytes` and `busy_ps`; its other numbers are null.",
         "",
     ]
     for table in TABLES.values():
         lines += _described(table)
-    lines += ["# Tables made from runs", "",
+    lines += ["## Tables made from runs", "",
               "`attribution` is written by `tailback diagnose` and `tailback export attribution`,",
               "`changes` by `tailback compare --out`.", ""]  # fmt: skip
     for table in DERIVED.values():

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import webdriver
-
-from report_data import make_diagnosis, make_run
 from tailback.report import write_report
+from tests.factories import webdriver
+from tests.factories.report_data import make_diagnosis, make_run
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import webdriver
-
-from report_data import make_diagnosis, make_run
 from tailback.report import write_report
+from tests.factories import webdriver
+from tests.factories.report_data import make_diagnosis, make_run
 
 pytestmark = webdriver.needed()
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from studies.taffet2019 import table_4_1
 from tailback.scenario import load
 from tailback.simulate import prepare
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-import table_4_1
 
 
 @pytest.fixture(scope="module")

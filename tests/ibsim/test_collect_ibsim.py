@@ -10,12 +10,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from ibsim_subnet import Subnet, missing, wait_for, write_net
 
 from tailback.counters.collect.segments import read_segment
 from tailback.counters.schema import Flag
 from tailback.scenario import Scenario
 from tailback.simulate import prepare, simulate
+from tests.factories.ibsim_subnet import Subnet, missing, wait_for, write_net
 
 pytestmark = [
     pytest.mark.tools,

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tailback.errors import FabricError
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import connected_components, largest_component, read_fabric
+from tests.factories.repository import ROOT
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+DATA = ROOT.parent / "shared" / "data"
 
 BLOCKS = """\
 vendid=0x2c9

@@ -2,7 +2,7 @@
 //! SIMD comparison.
 //!
 //! All `unsafe` code of this crate is here. For what each of them gains, see `cargo bench -p
-//! tailback-engine` and docs/engine.md.
+//! tailback-engine` and docs/explanation/engine.md.
 
 /// Prefetches the cache line on which an item begins, where the processor has an instruction for
 /// it. An index beyond the end is harmless.

@@ -184,3 +184,22 @@ fn a_label_that_does_not_exist_is_refused() {
     let refused = run_placed(&fabric, rule, &settings(), &program, &placement).unwrap_err();
     assert!(refused.to_string().contains("label 0 does not exist"), "{refused}");
 }
+
+/// One packet across a leaf switch whose links have a rate.
+fn across_a_leaf(gbps: f64) -> Result<Outcome, EngineError> {
+    let fabric = fat_tree::build(&fat_tree::Shape { gbps: [gbps; 3], leaves: 1, ..SMALL }).unwrap();
+    run_on(&fabric, &settings(), &burst(4, &[(0, 1, 4096)]))
+}
+
+#[test]
+fn rates_down_to_a_megabit_are_simulated_and_slower_ones_refused() {
+    for (gbps, wire_ps) in [(0.1, 327_680_000), (0.01, 3_276_800_000), (0.001, 32_768_000_000)] {
+        let outcome = across_a_leaf(gbps).unwrap();
+        assert_eq!(outcome.messages.arrival_ps[0], wire_ps + 2 * 10_000 + 60_000, "{gbps} Gb/s");
+    }
+    let refused = across_a_leaf(0.000_999).unwrap_err().to_string();
+    assert!(
+        refused.contains("0.000999 Gb/s") && refused.contains("at least 0.001 Gb/s"),
+        "{refused}"
+    );
+}

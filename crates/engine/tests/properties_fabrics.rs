@@ -5,15 +5,17 @@ mod common;
 #[path = "common/fabrics.rs"]
 mod fabrics;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use common::*;
 use fabrics::*;
 use proptest::prelude::*;
+use tailback_engine::probe::{PortCounters, Probes};
 use tailback_engine::{
     Arbitration, Buffering, CongestionControl, CongestionScheme, Detour, EngineError, Injection,
-    Outcome, Pacing, PacingOffset, Parallelism, Placement, Program, Routing, Settings, Switching,
-    simulate,
+    MessageLog, Outcome, Pacing, PacingOffset, Parallelism, Placement, Program, RankLog, Routing,
+    Settings, Switching, simulate,
 };
 use tailback_fabric::rules::{AllToAll, DimensionOrder, Groups, Tie};
 use tailback_fabric::{
@@ -288,6 +290,65 @@ fn among(fabric: &Fabric, raw: &[(u32, u32, u64)]) -> Vec<(u32, u32, u64)> {
     ends.filter(|(a, b, _)| a != b).collect()
 }
 
+/// The same settings where everything takes `times` as long.
+fn slower(settings: &Settings, times: u64) -> Settings {
+    let control = settings.congestion_control.clone().map(|control| CongestionControl {
+        timer_ps: times * control.timer_ps,
+        scheme: match control.scheme {
+            CongestionScheme::Dcms { calm_marking_rate, hold_ps } => {
+                CongestionScheme::Dcms { calm_marking_rate, hold_ps: times * hold_ps }
+            }
+            scheme => scheme,
+        },
+        ..control
+    });
+    Settings {
+        switch_delay_ps: times * settings.switch_delay_ps,
+        send_delay_ps: times * settings.send_delay_ps,
+        local_gbps: settings.local_gbps / times as f64,
+        local_delay_ps: times * settings.local_delay_ps,
+        congestion_control: control,
+        probes: Probes {
+            counters_ps: times * settings.probes.counters_ps,
+            queues_ps: times * settings.probes.queues_ps,
+            carry: None,
+        },
+        ..settings.clone()
+    }
+}
+
+/// The same log with `times` all times.
+fn longer(log: &MessageLog, times: u64) -> MessageLog {
+    let all = |ps: &[u64]| ps.iter().map(|ps| times * ps).collect();
+    MessageLog {
+        post_ps: all(&log.post_ps),
+        start_ps: all(&log.start_ps),
+        arrival_ps: all(&log.arrival_ps),
+        ..log.clone()
+    }
+}
+
+/// What each link carried over all windows, with `times` its times.
+fn totals(outcome: &Outcome, times: u64) -> BTreeMap<u64, [u64; 7]> {
+    let truth = &outcome.truth;
+    let columns = [
+        (&truth.bytes, 1),
+        (&truth.busy_ps, times),
+        (&truth.stall_ps, times),
+        (&truth.packets, 1),
+        (&truth.observed_packets, 1),
+        (&truth.congested_packets, 1),
+        (&truth.observed_congested_packets, 1),
+    ];
+    let mut totals: BTreeMap<u64, [u64; 7]> = BTreeMap::new();
+    for (at, (column, times)) in columns.into_iter().enumerate() {
+        for (link, number) in truth.link.iter().zip(column.iter()) {
+            totals.entry(link).or_default()[at] += times * number;
+        }
+    }
+    totals
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
@@ -331,6 +392,60 @@ proptest! {
         let other = run(&case, &settings, &program, Parallelism { threads: 3, shards: Some(shards) });
         let events = one.events;
         prop_assert_eq!(Outcome { events, ..other.unwrap() }, one);
+    }
+
+    /// Megabits instead of gigabits: at a thousandth of every rate, with a thousand times every delay
+    /// and timer, everything takes exactly a thousand times as long and is otherwise the same. Times
+    /// of packets and links then exceed every compact representation in the engine.
+    #[test]
+    fn a_thousandth_of_the_rates_takes_a_thousand_times_as_long(
+        (case, knows_detours) in any_case(),
+        settings in any_settings(),
+        raw in proptest::collection::vec((0u32..4096, 0u32..4096, 0u64..2_000), 1..60),
+    ) {
+        let settings = Settings {
+            detour: if knows_detours { settings.detour } else { Detour::Never },
+            pacing_offset: PacingOffset::None,
+            pacing: match settings.pacing {
+                // The others round to picoseconds.
+                Pacing::LeakyBucket { .. } => Pacing::Spaced,
+                pacing => pacing,
+            },
+            probes: Probes { counters_ps: 500_000, queues_ps: 700_000, carry: None },
+            ..settings
+        };
+        let case = case.with_whole_rates();
+        // Whole picoseconds at every rate and in every part of a packet that counts.
+        let messages: Vec<_> = among(&case.fabric, &raw).into_iter().map(|(a, b, n)| (a, b, 8 * n)).collect();
+        let program = mixed(burst(case.fabric.n_nodes as usize, &messages));
+        let slow_program = Program {
+            pace_mbps: program.pace_mbps.iter().map(|mbps| mbps / 1000).collect(),
+            ..program.clone()
+        };
+        let fast = run(&case, &settings, &program, Parallelism::default()).unwrap();
+        let work = Parallelism { threads: 2, shards: Some(3) };
+        let slow = run(&case.slower(1000), &slower(&settings, 1000), &slow_program, work).unwrap();
+
+        prop_assert_eq!(&slow.messages, &longer(&fast.messages, 1000));
+        let ranks: Vec<_> = fast.ranks.iter().map(|r| RankLog {
+            finish_ps: 1000 * r.finish_ps,
+            compute_ps: 1000 * r.compute_ps,
+            wait_ps: 1000 * r.wait_ps,
+        }).collect();
+        prop_assert_eq!(&slow.ranks, &ranks);
+        prop_assert_eq!(slow.end_ps, 1000 * fast.end_ps);
+        let counts = |o: &Outcome| (o.packets, o.packet_hops, o.refused, o.marked);
+        prop_assert_eq!(counts(&slow), counts(&fast));
+        prop_assert_eq!(totals(&slow, 1), totals(&fast, 1000));
+        let counters = |o: &Outcome, times: u64| -> Vec<_> {
+            o.probed.counters.iter().map(|row| {
+                let PortCounters { busy_ps, stall_ps, queue_ps, inq_ps, .. } = row.value;
+                let ps = [busy_ps, stall_ps, queue_ps, inq_ps].map(|ps| times * ps);
+                (row.instant, row.link, row.value.bytes, row.value.packets, ps)
+            }).collect()
+        };
+        prop_assert_eq!(counters(&slow, 1), counters(&fast, 1000));
+        prop_assert_eq!(&slow.probed.queues, &fast.probed.queues);
     }
 
     /// Routes that can deadlock: a run ends, or is refused with a circle of links each of which leads

@@ -39,7 +39,7 @@ the congestion that was measured."""
 
 CONGESTED_FRACTION = 0.1
 """Congested fraction of a leaf's links from which its hosts are better left out, as for a link
-(docs/diagnosis.md, section 2)."""
+(docs/explanation/diagnosis.md, section 2)."""
 
 
 def worth_trying(prepared: PreparedScenario) -> tuple[str, ...]:

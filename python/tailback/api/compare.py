@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Table ``changes`` (docs/tables.md): every link of both runs. One fabric only."""
+        """Table ``changes`` (docs/reference/tables.md): links of both runs. One fabric only."""
         return change_table(FigureData(self.before), FigureData(self.after))
 
     @property

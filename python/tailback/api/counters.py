@@ -45,7 +45,7 @@ class CountersResult:
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Tables of the studies by name (docs/counters.md)."""
+        """Tables of the studies by name (docs/how-to/counters.md)."""
         return self.study.tables
 
     @property

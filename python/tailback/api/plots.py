@@ -67,7 +67,7 @@ class Plots:
         if drawn is None:
             raise RunError(
                 f"there is nothing to draw for the figure {name!r}",
-                remedy="docs/report.md says what each figure needs; figures of verdict and remedy "
+                remedy="docs/how-to/report.md says what each figure needs; figures of verdict and "
                 "are drawn from a diagnosis: tb.diagnose(…).plot",
             )
         return drawn

@@ -20,7 +20,8 @@ class Run(base.Run):
 
     Attributes:
         scenario: The scenario that was run.
-        tables: A polars frame for each table of docs/tables.md; ``.to_pandas()`` converts one.
+        tables: A polars frame for each table (docs/reference/tables.md); ``.to_pandas()``
+            converts one.
         summary: Figures of the run as a whole: ``elapsed_ps``, ``packets`` …
         performance: Wall-clock figures.
         notes: What readers found odd and tolerated.

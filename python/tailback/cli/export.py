@@ -106,7 +106,8 @@ def _about(row: dict[str, float | None], name: str) -> str:
 def attribution(folder: Path, out: Path, force: bool) -> None:
     """Write which line of the program congests which links, from FOLDER to OUT (Parquet).
 
-    FOLDER is a run of 'simulate' or a result of 'diagnose'. docs/tables.md explains the columns.
+    FOLDER is a run of 'simulate' or a result of 'diagnose'. docs/reference/tables.md explains the
+    columns.
     """
     _require_outside(folder, out)
     run = read_samples(folder)

@@ -2,7 +2,8 @@
 
 The margin of a verdict is put through a logistic curve, one for each thing a verdict can rest on,
 fitted on the generated scenarios of the set to build on and checked on the other one
-(docs/diagnosis-accuracy.md; ``python bench/diagnosis.py --split build --fit`` prints the curves).
+(docs/measurements/diagnosis-accuracy.md; ``python bench/diagnosis.py --split build --fit``
+prints the curves).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ them and is over soon, a slow cable marks few and makes all others wait. The mes
 was late, and whether a node of theirs was busy meanwhile
 (:mod:`tailback.diagnose.message_delays`). So a
 cause must fit both. The shares below were chosen on the scenarios to build on
-(docs/diagnosis-accuracy.md).
+(docs/measurements/diagnosis-accuracy.md).
 """
 
 from __future__ import annotations

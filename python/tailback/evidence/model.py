@@ -44,7 +44,7 @@ class PhaseTime(Model):
 
 
 class Efficiency(Model):
-    """Efficiencies as the POP project defines them, 0–1 (docs/measured.md).
+    """Efficiencies as the POP project defines them, 0–1 (docs/explanation/measured.md).
 
     Attributes:
         load_balance: Mean over maximum of the ranks' computation.

@@ -284,7 +284,7 @@ def _build(shape: FatTree) -> dict[str, Any]:
             [shape.host_rate, shape.leaf_rate, shape.core_rate],
             [shape.host_delay, shape.leaf_delay, shape.core_delay],
         ),
-        place=place, page="docs/scenario.md",
+        place=place, page="docs/reference/scenario.md",
     )  # fmt: skip
 
 

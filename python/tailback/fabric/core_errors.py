@@ -47,7 +47,8 @@ def translate_core_error(
     except _core.DeadlockError as error:
         raise FabricError(
             str(error), file=file,
-            remedy="choose routes that use lanes for this topology: see docs/topologies.md",
+            remedy="choose routes that use lanes for this topology: "
+                    "see docs/reference/topologies.md",
         ) from None  # fmt: skip
     except _core.BadProgramError as error:
         raise TraceError(

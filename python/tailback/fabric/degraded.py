@@ -12,8 +12,8 @@ from tailback.errors import ScenarioError, nearest
 from tailback.fabric.model import Fabric
 from tailback.scenario import Degraded
 
-LEAST_GBPS = 0.125
-"""Slowest link of the engine; ``Wire::MIN_GBPS`` there."""
+LEAST_GBPS = 0.001
+"""Slowest link of the engine, 1 Mb/s; ``Cable::MIN_GBPS`` there."""
 
 _PLACE = "[[fabric.degraded]]"
 _PORT = re.compile(r"^(.*)\[(\d+)\]$")
@@ -77,6 +77,15 @@ def with_cable_rates(fabric: Fabric, slow: Sequence[tuple[int, float]]) -> Fabri
     rate = fabric.link_gbps.copy()
     for link, gbps in slow:
         rate[[link, int(fabric.link_reverse[link])]] = gbps
+    nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
+    return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
+
+
+def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
+    """The fabric with some directed links at no more than given rates, Gb/s."""
+    rate = fabric.link_gbps.copy()
+    for link, gbps in limits:
+        rate[link] = min(rate[link], gbps)
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 

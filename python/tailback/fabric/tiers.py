@@ -1,7 +1,8 @@
 """Tiers and pods of a real fabric, where nothing says which switch is a leaf.
 
 "A switch with hosts is a leaf" is wrong in real fabrics: storage, login and management hosts hang
-off spines and cores, and leaves stand empty. The rule here, in order (docs/fabrics.md explains it):
+off spines and cores, and leaves stand empty. The rule here, in order (explained in
+docs/reference/fabrics.md):
 
 1. *Carriers* are the switches with hosts. A carrier is lifted off the leaves when most of its
    cables lead to at least two carriers that give a clearly larger share of their ports to hosts;

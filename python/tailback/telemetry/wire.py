@@ -7,7 +7,7 @@ invariant CRC leaves out (InfiniBand Architecture Specification, volume 1, secti
 changes. So the compact schemes of 5 or 6 bits (thesis section 5.7) and the coordinated ones travel
 without a byte of overhead, with the packet sequence number as packet id. That number is unique over
 a run of the engine, not on a network, where every queue pair counts its own: see "On the wire" in
-docs/telemetry.md for what that does to the stated errors.
+docs/explanation/telemetry.md for what that does to the stated errors.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
+use crate::settings::MAX_WIRE_BYTES;
+
 const RATE_BITS: u32 = 16;
 
 /// Rate and delay of a link; many links share the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Cable {
-    /// Picoseconds per byte, in units of 2^-16.
-    rate: u32,
+    /// Picoseconds per byte, in units of 2^-16; below 2^39 at the slowest rate.
+    rate: u64,
     /// Cable delay.
     pub delay: u32,
 }
@@ -16,7 +18,8 @@ pub(crate) struct Cable {
 impl Cable {
     pub fn new(gbps: f64, delay: u64) -> Self {
         let rate = ((8000.0 / gbps) * f64::from(1 << RATE_BITS)).round();
-        let rate = rate.clamp(1.0, f64::from(u32::MAX)) as u32;
+        // The cast saturates; slower rates than the slowest are refused before the run.
+        let rate = rate.max(1.0) as u64;
         Self { rate, delay: delay.min(Self::MAX_DELAY_PS) as u32 }
     }
 
@@ -24,19 +27,26 @@ impl Cable {
     pub const MAX_DELAY_PS: u64 = u32::MAX as u64;
 
     /// Slowest rate a link can have, in gigabits per second.
-    pub const MIN_GBPS: f64 = 0.125;
+    pub const MIN_GBPS: f64 = 0.001;
 
-    /// Time `bytes` take on the wire, at least one picosecond.
+    /// Time that a packet of `bytes` takes on the wire, at least one picosecond.
     #[inline]
     pub fn serialization_ps(&self, bytes: u32) -> u64 {
-        ((u64::from(bytes) * u64::from(self.rate)) >> RATE_BITS).max(1)
+        debug_assert!(bytes <= MAX_WIRE_BYTES, "{bytes} B are no packet");
+        ((u64::from(bytes) * self.rate) >> RATE_BITS).max(1)
+    }
+
+    /// Time that any number of bytes take on the wire, at least one picosecond.
+    pub fn drain_ps(&self, bytes: u64) -> u64 {
+        let ps = (u128::from(bytes) * u128::from(self.rate)) >> RATE_BITS;
+        u64::try_from(ps).unwrap_or(u64::MAX).max(1)
     }
 
     /// Bytes sent in `ps`.
     #[inline]
     pub fn bytes_in(&self, ps: u64) -> u64 {
         if ps >> (u64::BITS - RATE_BITS) == 0 {
-            return (ps << RATE_BITS) / u64::from(self.rate);
+            return (ps << RATE_BITS) / self.rate;
         }
         // Of a stretch of minutes the shift would lose the upper bits.
         let bytes = (u128::from(ps) << RATE_BITS) / u128::from(self.rate);
@@ -77,6 +87,18 @@ mod tests {
         let fdr = Cable::new(rate, 0);
         assert!((fdr.serialization_ps(4096) as f64 - 4096.0 * 8000.0 / rate).abs() < 1.0);
         assert_eq!(fdr.bytes_in(fdr.serialization_ps(4096)), 4095);
+    }
+
+    #[test]
+    fn slow_rates_are_exact_and_do_not_wrap() {
+        for (gbps, ps) in [(0.1, 327_680_000), (0.01, 3_276_800_000), (0.001, 32_768_000_000)] {
+            let cable = Cable::new(gbps, 0);
+            assert_eq!(cable.serialization_ps(4096), ps);
+            assert_eq!(cable.bytes_in(ps), 4096);
+            let packet = MAX_WIRE_BYTES;
+            assert_eq!(cable.serialization_ps(packet), u64::from(packet) * (ps / 4096));
+            assert_eq!(cable.drain_ps(1 << 40), (1 << 40) * (ps / 4096));
+        }
     }
 
     #[test]

@@ -209,6 +209,9 @@ pub struct Settings {
     /// Time windows: at least this many and at most twice as many; fewer if the run is very
     /// short.
     pub windows: u32,
+    /// Record when each rank begins each of its computations.
+    #[serde(default)]
+    pub record_computation: bool,
     /// Further probes.
     #[serde(default)]
     pub probes: Probes,
@@ -249,6 +252,7 @@ impl Default for Settings {
             count_injection: false,
             one_in: 1,
             windows: 64,
+            record_computation: false,
             probes: Probes::default(),
         }
     }
@@ -264,6 +268,15 @@ fn every_packet() -> u64 {
 
 /// Smallest packet on the wire: an InfiniBand header with its checksums, rounded up.
 pub const MIN_WIRE_BYTES: u32 = 32;
+
+/// Largest payload of a packet.
+const MAX_PACKET_BYTES: u32 = 1 << 20;
+
+/// Most that a packet adds to its payload.
+const MAX_HEADER_BYTES: u32 = 1 << 16;
+
+/// Largest packet on the wire.
+pub(crate) const MAX_WIRE_BYTES: u32 = MAX_PACKET_BYTES + MAX_HEADER_BYTES;
 
 impl Settings {
     /// Bytes on the wire of a packet with `payload` bytes.
@@ -323,10 +336,10 @@ impl Settings {
     pub fn check(&self) -> Result<(), EngineError> {
         let wrong =
             |field, value: String, valid: String| Err(EngineError::Setting { field, value, valid });
-        if self.packet_bytes == 0 || self.packet_bytes > 1 << 20 {
+        if self.packet_bytes == 0 || self.packet_bytes > MAX_PACKET_BYTES {
             return wrong("packet", self.packet_bytes.to_string(), "1 B to 1 MiB".into());
         }
-        if self.header_bytes > 1 << 16 {
+        if self.header_bytes > MAX_HEADER_BYTES {
             return wrong("header", self.header_bytes.to_string(), "0 B to 64 KiB".into());
         }
         let least = self.wire_bytes(self.packet_bytes);

@@ -40,6 +40,21 @@ impl Case {
         Self { name, fabric, plan }
     }
 
+    /// The same with every rate rounded to one at which a byte takes whole picoseconds.
+    pub fn with_whole_rates(mut self) -> Self {
+        for gbps in &mut self.fabric.link_gbps {
+            *gbps = 8000.0 / (8000.0 / *gbps).round();
+        }
+        self
+    }
+
+    /// The same with 1 / `times` of every rate and `times` every delay.
+    pub fn slower(mut self, times: u32) -> Self {
+        self.fabric.link_gbps.iter_mut().for_each(|gbps| *gbps /= f64::from(times));
+        self.fabric.link_delay_ps.iter_mut().for_each(|ps| *ps *= u64::from(times));
+        self
+    }
+
     /// Runs `program`, rank i on node i.
     pub fn run(&self, settings: &Settings, program: &Program) -> Outcome {
         let nodes: Vec<u32> = (0..program.n_ranks() as u32).collect();

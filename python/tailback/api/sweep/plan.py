@@ -73,7 +73,8 @@ def _assign(data: dict[str, Any], key: str, value: Any) -> None:
             here = next((one for one in here if one.get("observed", True)), here[0])
     if not isinstance(here, dict):
         raise ScenarioError(
-            f"{key!r} does not lead to a key of a table", remedy="see docs/scenario.md for the keys"
+            f"{key!r} does not lead to a key of a table",
+            remedy="see docs/reference/scenario.md for the keys",
         )
     here[last] = value
 

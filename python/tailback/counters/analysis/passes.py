@@ -73,7 +73,7 @@ def contributions(piece: Piece, passes: Sequence[Aggregate]) -> list[pl.DataFram
     """
     if piece.file is None:
         return _contributions(piece, passes)
-    cut = "the archive was cut or edited; its columns are in docs/counters.md"
+    cut = "the archive was cut or edited; its columns are in docs/how-to/counters.md"
     with reading(piece.file, error=CounterError, remedy=cut):
         return _contributions(piece, passes)
 

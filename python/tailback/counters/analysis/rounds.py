@@ -107,7 +107,7 @@ def scan(path: Path) -> pl.LazyFrame:
         if column not in names:
             raise CounterError(
                 f"column {column!r} is missing", file=path,
-                remedy="an archive has the columns of counter_readings, docs/counters.md",
+                remedy="an archive has the columns of counter_readings, docs/how-to/counters.md",
             )  # fmt: skip
     return frame
 

@@ -311,7 +311,7 @@ def _needs(names: list[str], path: Path) -> None:
         if column not in names:
             raise CounterError(
                 f"column {column!r} is missing", file=path,
-                remedy="an archive has the columns of counter_intervals, docs/counters.md",
+                remedy="an archive has the columns of counter_intervals, docs/how-to/counters.md",
             )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def analyse(
         first = str(error).split("\n")[0][:300]
         raise CounterError(
             f"cannot be decoded: {first}", file=source.path,
-            remedy="the archive was cut or edited; its columns are in docs/counters.md",
+            remedy="the archive was cut or edited; its columns are in docs/how-to/counters.md",
         ) from None  # fmt: skip
 
 

@@ -4,7 +4,7 @@ A rule looks at the :class:`~tailback.diagnose.run_analysis.RunAnalysis` of a ru
 finding or
 None. To add one, add a file ``tbNNN_*.py`` whose function is registered under its code; its
 docstring has the sections *What it does*, *Why it matters*, *Example* and *What to do*, from which
-``docs/rules/TBNNN.md`` is made (``python -m tailback.diagnose.rules``).
+``docs/reference/rules/`` is made (``python -m tailback.diagnose.rules``).
 """
 
 from __future__ import annotations

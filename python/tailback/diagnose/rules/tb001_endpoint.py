@@ -36,7 +36,7 @@ def endpoint(evidence: RunAnalysis) -> Finding | None:
     not meet at the same node; wait for a missing neighbour instead of skipping it; or remove the
     synchronisation between phases. `tailback diagnose` applies every rewrite that fits the calls
     and phases named here (`tailback list rewrite`), re-simulates the program, and shows the
-    proved results: docs/diagnosis.md, section 6.
+    proved results: docs/explanation/diagnosis.md, section 6.
     """
     roots = evidence.roots.filter(pl.col("endpoint") & (pl.col("verdict") == "ours"))
     share = evidence.share(roots)

@@ -136,10 +136,10 @@ def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None
 
 def built(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Call a builder of the core; its complaint becomes a FabricError."""
-    return built_by_core(make, place=PLACE, page="docs/topologies.md")
+    return built_by_core(make, place=PLACE, page="docs/reference/topologies.md")
 
 
 def _explain(error: dict[str, Any], part: type[Topology]) -> ScenarioError:
     """Turn pydantic's first complaint into ours."""
     options = {name: field.description or "" for name, field in part.model_fields.items()}
-    return wrong_option(error, options, section=PLACE, page="docs/topologies.md")
+    return wrong_option(error, options, section=PLACE, page="docs/reference/topologies.md")

@@ -123,4 +123,4 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
 def _explain(error: dict[str, Any], part: type[Pattern]) -> ScenarioError:
     """Turn pydantic's first complaint into ours."""
     options = {name: field.description or "" for name, field in part.model_fields.items()}
-    return wrong_option(error, options, section=PLACE, page="docs/traffic.md")
+    return wrong_option(error, options, section=PLACE, page="docs/reference/traffic.md")

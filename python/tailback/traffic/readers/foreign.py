@@ -16,7 +16,7 @@ _MOST_FILES: Final = 200
 _RECORD: Final = (
     "record the program as OTF2 (Score-P, EZTrace), or, without recompiling, with Open MPI's "
     "monitoring: mpirun --mca pml_monitoring_enable 2 --mca pml_monitoring_enable_output 3 --mca "
-    "pml_monitoring_filename prof …; docs/traffic.md"
+    "pml_monitoring_filename prof …; docs/reference/traffic.md"
 )
 _PATTERN: Final = (
     "state its traffic as a pattern in a scenario (tailback list pattern), or " + _RECORD

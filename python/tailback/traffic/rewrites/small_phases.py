@@ -20,7 +20,7 @@ from tailback.traffic.rewrites.rewrite import (
 
 PARTS = 4
 """Parts of a message. More make phases shorter and latencies more; miniGhost's five variables, one
-at a time, are the published case (docs/cases.md)."""
+at a time, are the published case (docs/measurements/cases.md)."""
 
 LEAST_BYTES = 16384
 """A part is not smaller: below, latency outweighs what shorter phases save."""

@@ -1,0 +1,1 @@
+"""Runs, fabrics, traces and files that several tests are built on."""

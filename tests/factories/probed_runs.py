@@ -1,0 +1,58 @@
+"""Small runs with probes and schemes of telemetry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulate import simulate
+
+TREE = {
+    "hosts_per_leaf": 4, "leaves": 3, "aggregation": 2, "pods": 3, "cores": 4,
+    "aggregation_uplinks": 2, "host_delay": "5 ns", "leaf_delay": "5 ns", "core_delay": "50 ns",
+}  # fmt: skip
+
+TORUS = {"kind": "torus", "dims": [4, 4], "nodes_per_switch": 2}
+
+
+def scenario(
+    telemetry: dict[str, Any], fabric: dict[str, Any] | None = None, messages: int = 60, **more: Any
+) -> dict[str, Any]:
+    ranks = 32 if fabric else 36
+    pattern = {"kind": "uniform", "ranks": ranks, "messages": messages, "size": "32 KiB"}
+    return {
+        "fabric": fabric or {"fat_tree": TREE}, "job": [{"pattern": pattern}],
+        "telemetry": telemetry, "engine": {"buffer": "32 KiB", "eager": "1 MiB"}, **more,
+    }  # fmt: skip
+
+
+def run_of(
+    telemetry: dict[str, Any],
+    fabric: dict[str, Any] | None = None,
+    threads: int | None = None,
+    **more: Any,
+) -> Run:
+    return simulate(parse(scenario(telemetry, fabric, **more)), threads=threads)
+
+
+def truth_of(run: Run) -> pl.DataFrame:
+    """What really crossed every link, by number of link."""
+    sums = run.tables["truth"].group_by("link").agg(pl.exclude("window").sum())
+    return run.tables["links"].join(sums, on="link", how="left").fill_null(0).sort("link")
+
+
+SCHEMES: list[dict[str, Any]] = [
+    {"scheme": "full", "packets": 1_000_000},
+    {"scheme": "single-bit"},
+    {"scheme": "compact"},
+    {"scheme": "compact", "hash_bits": 3, "count_bits": 3},
+    {"scheme": "coordinated", "hash_bits": 5},
+    {"scheme": "coordinated", "hash_bits": 4, "one_in": 3},
+    {"scheme": "coordinated", "hash_bits": 4, "packets": 5000},
+    {"scheme": "xor-digest", "hash_bits": 4},
+    {"scheme": "node-marking", "probability": 0.3},
+    {"scheme": "edge-marking", "probability": 0.3},
+]

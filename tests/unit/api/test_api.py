@@ -1,0 +1,206 @@
+"""``import tailback as tb``: every function on a tiny scenario, with the command line's results."""
+
+from __future__ import annotations
+
+import json
+import pydoc
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailback as tb
+from tailback.cli import run as cli
+from tailback.report import FIGURES
+from tests.factories.repository import ROOT
+
+TOML = """
+name = "tiny <b>"
+[fabric.fat_tree]
+hosts_per_leaf = 4
+leaves = 4
+aggregation = 2
+[[job]]
+pattern = { kind = "stencil2d", dims = [4, 4], size = "64 KiB" }
+"""
+FUNCTIONS = [
+    "compare",
+    "counters",
+    "diagnose",
+    "load_scenario",
+    "place",
+    "read_run",
+    "simulate",
+    "sweep",
+]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("api") / "tiny.toml"
+    path.write_text(TOML)
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(tiny: Path) -> tb.DiagnosisResult:
+    return tb.diagnose(tiny, seeds=1, methods=["block", "rcm"])
+
+
+def test_importing_loads_no_library_and_names_every_function() -> None:
+    code = (
+        "import sys, tailback\n"
+        "for name in ('polars', 'numpy', 'matplotlib', 'pydantic', 'click'):\n"
+        "    assert name not in sys.modules, name\n"
+        "assert set(tailback.__all__) <= set(dir(tailback))\n"
+        "assert tailback.__version__[0].isdigit()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_is_a_page_that_shows_each_function() -> None:
+    page = pydoc.plain(pydoc.render_doc(tb))
+    for name in FUNCTIONS:
+        assert f"tb.{name}(" in (tb.__doc__ or "")
+        assert f"\n    {name}(" in page
+        assert "Example:" in (getattr(tb, name).__doc__ or ""), name
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/how-to/python.md", "exec"), names)
+    assert len(blocks) >= 2 and (tmp_path / "diagnosis" / "report.html").is_file()
+
+
+@pytest.mark.parametrize("name", ["simulate", "diagnose", "counters"])
+def test_a_function_keeps_its_name_beside_the_subpackage_of_that_name(name: str) -> None:
+    code = (
+        f"import tailback as tb, tailback.{name}, types\n"
+        f"assert isinstance(tb.{name}, types.FunctionType)\n"
+        f"from tailback.{name} import __name__ as found\n"
+        f"assert found == 'tailback.{name}'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_scenario_is_a_file_or_data_and_options_change_a_copy(tiny: Path) -> None:
+    scenario = tb.load_scenario(tiny)
+    data = {
+        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+        "job": [{"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "64 KiB"}}],
+        "name": "tiny <b>",
+    }
+    assert tb.load_scenario(data) == scenario
+    changed = tb.load_scenario(scenario, placement="rcm", seed=7)
+    assert (changed.job[0].placement, changed.seed) == ("rcm", 7)
+    assert (scenario.job[0].placement, scenario.seed) == ("block", 1)
+    with pytest.raises(tb.TailbackError, match=r"missing.toml.*does not exist"):
+        tb.load_scenario("missing.toml")
+
+
+def test_a_mistake_found_late_names_the_scenario_unless_an_option_may_be_it(
+    tiny: Path, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(TOML + 'hosts = "0-3"\n')
+    with pytest.raises(tb.TailbackError) as caught:
+        tb.simulate(wrong)
+    assert caught.value.file == wrong
+    with pytest.raises(tb.TailbackError) as caught:
+        tb.simulate(tiny, hosts="0-3")
+    assert caught.value.file is None
+
+
+def test_a_run_is_that_of_the_command_line(tiny: Path, tmp_path: Path) -> None:
+    run = tb.simulate(tiny, threads=1)
+    assert cli(["simulate", str(tiny), "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    read = tb.read_run(tmp_path / "run")
+    assert read.summary == run.summary
+    assert all(read.tables[name].equals(frame) for name, frame in run.tables.items())
+    assert isinstance(tb.Run.read(tmp_path / "run"), tb.Run)
+    assert run.tables["links"].to_pandas().shape == run.tables["links"].shape
+    assert tb.simulate(tiny, model="fluid").summary["model"] == "fluid"
+    assert "tiny &lt;b&gt;" in run._repr_html_() and "<b>" not in run._repr_html_()
+    with pytest.raises(tb.TailbackError, match="less than 1"):
+        tb.simulate(tiny, threads=0)
+    with pytest.raises(tb.TailbackError, match="means nothing to the packet engine"):
+        tb.simulate(tiny, rates="max-min")
+
+
+def test_figures_are_methods_of_a_run(tiny: Path, found: tb.DiagnosisResult) -> None:
+    run = tb.simulate(tiny)
+    assert set(FIGURES.names()) <= set(dir(run.plot))
+    assert run.plot.congested_fraction().axes
+    assert found.plot.waterfall().axes
+    with pytest.raises(tb.TailbackError, match="nothing to draw for the figure 'waterfall'"):
+        run.plot.waterfall()
+    with pytest.raises(tb.TailbackError, match="no phase 'x'"):
+        run.plot.congested_fraction(phase="x")
+    with pytest.raises(AttributeError, match="did you mean 'waterfall'"):
+        _ = run.plot.waterfal
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_diagnosis_is_that_of_the_command_line(
+    tiny: Path, found: tb.DiagnosisResult, tmp_path: Path
+) -> None:
+    words = ["diagnose", str(tiny), "--seeds", "1", "--try", "block", "--try", "rcm", "--quiet"]
+    assert cli([*words, "--out", str(tmp_path / "cli")]) in (0, 3)
+    found.write(tmp_path / "api", figures=["svg"])
+    texts = [(tmp_path / name / "diagnosis.json").read_bytes() for name in ("cli", "api")]
+    assert texts[0] == texts[1]
+    names = {path.name for path in (tmp_path / "cli").iterdir()}
+    assert {path.name for path in (tmp_path / "api").iterdir()} == names | {"figures"}
+    assert found.cause == found.diagnosis.cause
+    assert found.diagnosis.cause in found._repr_html_()
+
+
+def test_placements_are_those_of_the_command_line(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed = tb.place(tiny, methods=["block", "rcm"], simulate=True)
+    words = ["place", str(tiny), "--method", "block", "--method", "rcm", "--simulate", "--quiet"]
+    assert cli([*words, "--format", "json"]) == 0
+    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (facts["best"], facts["placements"]) == (placed.best, placed.rows)
+    assert placed.frame["elapsed_ps"].is_sorted() and placed.to_pandas().shape == (2, 4)
+    placed.write(tmp_path / "ranks")
+    assert {file.file for file in placed.rank_files} < {
+        path.name for path in (tmp_path / "ranks").iterdir()
+    }
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_comparison_is_that_of_the_command_line(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("block", "random"):
+        tb.simulate(tiny, placement=name).write(tmp_path / name)
+    found = tb.compare(tmp_path / "block", tb.read_run(tmp_path / "random"))
+    words = ["compare", str(tmp_path / "block"), str(tmp_path / "random"), "--format", "json"]
+    assert cli(words) == 0
+    assert json.loads(capsys.readouterr().out) == found.facts
+    assert found.links.height == len(found.facts["links"]) > 0
+    found.write(tmp_path / "changes")
+    assert found.frame.height > 0 and (tmp_path / "changes" / "compare.html").is_file()
+
+
+def test_counters_of_a_run_are_those_of_the_command_line(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tb.simulate(tiny).write(tmp_path / "run")
+    found = tb.counters(tmp_path / "run")
+    assert cli(["counters", str(tmp_path / "run"), "--format", "json"]) in (0, 3)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["verdict"] == found.verdict.kind
+    assert printed["ports"] == found.frame.height > 0
+    found.write(tmp_path / "stalls")
+    assert (tmp_path / "stalls" / "counters.json").is_file()

@@ -1,0 +1,363 @@
+"""``tailback counters``: from files to a verdict on one screen, tables, figures; every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from studies.archives import torus as torus_archive
+from studies.archives import yellowstone as archive
+from tailback.cli import run as tailback
+from tailback.counters.collect import (
+    Collection,
+    CollectorSession,
+    CollectorSettings,
+    MadExchange,
+    MetricsBoard,
+    RoundPlan,
+)
+from tailback.counters.schema import INTERVALS, conform
+from tests.factories.cli_counters import FABRIC, LEAF, plain, refused, said
+from tests.factories.collect_subnet import row_of_switches
+from tests.factories.repository import ROOT
+
+JSON = ("--format", "json")
+SECOND = 1_000_000_000
+TOP = 2**32 - 1
+CYCLE_NS = 45.0e9 / 2**32
+"""Tick that is assumed for a port of 100 Gb/s."""
+
+
+def snapshot(path: Path, lid: int, ports: dict[int, tuple[int, int]]) -> Path:
+    """What perfquery prints of some ports: words sent and PortXmitWait."""
+    text = "".join(
+        f"# Port extended counters: Lid {lid} port {port} (CapMask: 0x5300 CapMask2: 0x2)\n"
+        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\nSymbolErrorCounter:..0\n"
+        for port, (words, wait) in ports.items()
+    )
+    path.write_text(text)
+    return path
+
+
+def pair(folder: Path) -> list[Path]:
+    """A minute of leaf08: port 17 (to spine01) stalls a quarter of it, port 1 (to a host) not."""
+    wait = round(15 * SECOND / CYCLE_NS)
+    words = 60 * 100 * 10**9 // 8 // 4 // 10  # a tenth of 100 Gb/s
+    return [
+        snapshot(folder / "1.txt", 136, {1: (10**12, 5), 17: (5, 10**9)}),
+        snapshot(folder / "2.txt", 136, {1: (10**12 + words, 5), 17: (5 + words, 10**9 + wait)}),
+    ]
+
+
+def test_the_verdict_names_the_link_the_share_and_the_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = said(capsys, *pair(tmp_path), "--every", "60 s", "--fabric", FABRIC)
+    assert "PORTS STALL" in text
+    assert "1 of 2 ports waited for credit 1 % of their time or more" in text
+    row = next(line for line in text.split("\n") if "leaf08[17]" in line)
+    assert row.split() == ["leaf08[17]", "→", "spine01", "25", "%", "25", "%", "10", "%", "25"]
+    assert "Leaf up" in text and "Leaf down" in text
+    assert "the blockage is further on" in text
+    assert "COLUMNS NOT USED" in text and "SymbolErrorCounter" in text
+    assert "10.5 ns" in text, "where the tick is from is said"
+
+
+def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, *LEAF, "--every", "60 s", "--fabric", FABRIC)
+    assert text in (ROOT / "docs" / "how-to" / "counters.md").read_text(encoding="utf-8")
+
+
+def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = pair(tmp_path)
+    facts = json.loads(
+        said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
+    )
+    worst: dict[str, Any] = facts["worst_ports"][0]
+    assert (worst["node_name"], worst["port"]) == ("leaf08", 17)
+    assert worst["stall_fraction"] == pytest.approx(0.25, rel=1e-6)
+    assert worst["lost_gbps"] == pytest.approx(25.0, rel=0.05)
+    assert facts["verdict"] == "stalls"
+    assert facts["unknown"] == ["SymbolErrorCounter"]
+    groups = {(g["category"], g["port_type"]): g for g in facts["groups"]}
+    assert groups["Leaf", "up"]["stalled_percent"] == 100.0
+    assert groups["Leaf", "down"]["stalled_percent"] == 0.0
+
+
+def test_what_counters_cannot_tell_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = pair(tmp_path)
+    text = " ".join(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
+    assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
+    assert "within an interval (60 s)" in text
+    assert "WHERE IT MAY START no port that was read was 70 % full without waiting" in text
+    facts = json.loads(
+        said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
+    )
+    assert facts["full_ports"] == [] and len(facts["cannot_tell"]) == 4
+    # A diagnosis of counters is refused in favour of what counters can say.
+    assert tailback(["diagnose", str(files[0])]) == 2
+    assert "tailback counters" in capsys.readouterr().err
+
+
+def test_a_full_port_that_does_not_wait_is_where_it_may_begin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "naive.toml"
+    path.write_text(
+        "[fabric.fat_tree]\nhosts_per_leaf = 4\nleaves = 4\naggregation = 4\n[[job]]\n"
+        'pattern = {kind = "reduce-naive", ranks = 16, size = "64 KiB", arrays = 8}\n'
+    )
+    assert tailback(["simulate", str(path), "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    capsys.readouterr()
+    facts = json.loads(said(capsys, tmp_path / "run", "--format", "json"))
+    # The receiver's own link: everybody waits for it, and it never does.
+    assert [(port["node_name"], port["port"]) for port in facts["full_ports"]] == [("leaf0", 1)]
+    assert "1 port was 70 % full or more without waiting" in facts["may_begin"]
+
+
+def test_a_tick_that_is_given_counts_and_without_any_nothing_is_claimed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = pair(tmp_path)
+    text = said(capsys, *files, "--every", "60 s", "--tick", "22 ns")
+    assert "lid 136[17]" in text and "52 %" in text
+    text = said(capsys, *files, "--every", "60 s", code=3)
+    assert "UNDETERMINED" in text and "--tick" in text
+
+
+def test_a_tick_that_is_given_counts_for_a_collection_and_an_archive_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, plan in (("sweep", None), ("rounds", RoundPlan(reads=4, spacing_ns=10**6, rounds=3))):
+        collection = Collection(tmp_path / name)
+        subnet = row_of_switches(2, 1)
+        for device in subnet.devices.values():
+            for port in device.ports:
+                subnet.script[device.guid, port] = [1000 * n for n in range(1, 20)]
+        settings = CollectorSettings(interval_ns=10**7, sweeps=3, rounds=plan)
+        CollectorSession(settings, MadExchange(subnet), collection, MetricsBoard()).run()
+        collection.close()
+    for what in ("sweep", "sweep/intervals/000001.parquet", "rounds"):
+        ports = [
+            json.loads(said(capsys, tmp_path / what, *JSON, *tick))["worst_ports"]
+            for tick in ((), ("--tick", "2.2 ns"))
+        ]
+        told, given = (sorted(port["stall_fraction"] for port in part) for part in ports)
+        assert len(told) and given == pytest.approx([share / 10 for share in told])
+
+
+def test_one_look_is_no_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, pair(tmp_path)[0], code=3)
+    assert "two or more readings" in text and "tailback collect" in text
+
+
+def test_latched_wrapped_and_reset_counters_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = plain(tmp_path / "1.txt", 136, {
+        1: (5, TOP - 1000), 2: (TOP - 10, 7), 17: (10**9, 10**9), 18: (5, 9),
+    })  # fmt: skip
+    last = plain(tmp_path / "2.txt", 136, {
+        1: (6, TOP), 2: (89, 7), 17: (4, 10**9), 18: (6, 10**7),
+    })  # fmt: skip
+    text = said(capsys, first, last, "--every", "1 s", "--fabric", FABRIC)
+    noticed = text[text.index("NOTICED") :].split("\n\n")[0]
+    rows = {line.strip().split("  ", 1)[1]: line.split()[0]
+            for line in noticed.strip().split("\n")[2:]}  # fmt: skip
+    assert rows == {
+        "with a lower bound only (≥)": "2",
+        "with a counter at its largest value": "1",
+        "with a counter that wrapped": "1",
+        "with a counter that was reset": "1",
+    }
+    assert "≥" in next(line for line in text.split("\n") if "leaf08[1]" in line)
+
+
+def test_a_port_at_its_top_for_ever_is_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [plain(tmp_path / f"{n}.txt", 136, {1: (5 + n, 100), 17: (5 + n, TOP)}) for n in (1, 2)]
+    text = said(capsys, *files, "--every", "1 s", "--fabric", FABRIC)
+    assert "PORTS STALL" in text
+    assert "the stall counters of 1 of 2 ports are full" in " ".join(text.split())
+    assert "leaf08[17]" in text
+
+
+def test_tables_and_figures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    files = pair(tmp_path)
+    said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--out", out, "--csv",
+         "--figures", "png")  # fmt: skip
+    names = {path.name for path in out.iterdir()}
+    assert {"counters.json", "ports.parquet", "ports.csv", "groups.parquet", "table_ii.csv",
+            "zero_shares.png", "link_distributions.png"} <= names  # fmt: skip
+    ports = pl.read_parquet(out / "ports.parquet")
+    assert ports["node_name"].to_list() == ["leaf08", "leaf08"]
+    assert ports["category"].to_list() == ["Leaf", "Leaf"]
+    facts = json.loads((out / "counters.json").read_text())
+    assert facts["counters"]["verdict"] == "stalls"
+    assert (out / "zero_shares.png").read_bytes().startswith(b"\x89PNG")
+    assert "exists" in refused(capsys, *files, "--every", "60 s", "--out", out)
+    said(capsys, *files, "--every", "60 s", "--tick", "22 ns", "--out", out, "--force")
+
+
+def test_archives_of_both_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, archive.write(tmp_path / "rounds", 5000))
+    assert "ToR down" in text and "GladeLeaf" in text
+    path = torus_archive.write(tmp_path / "torus", 12, shape=(5, 4, 4))
+    out = tmp_path / "out"
+    text = said(capsys, path, "--out", out, "--io", r"^\(0,0,")
+    rows = text[text.index("BY TIER") :].split("\n")[2:8]
+    assert [row.split()[0][0] for row in rows][:2] == ["X", "X"]
+    assert {"torus_slices.svg", "evolution.dot", "io_links.svg"} <= {p.name for p in out.iterdir()}
+    assert "fits no name" in refused(capsys, path, "--io", "nobody")
+    assert "no regular expression" in refused(capsys, path, "--io", "(")
+    assert "comes alone" in refused(capsys, path, path)
+    for other in ([tmp_path / "rounds"], [*LEAF, "--every", "60 s"]):
+        assert "no torus" in refused(capsys, *other, "--io", "^io")
+
+
+@pytest.mark.parametrize("probes", ["", '[probes]\ncounters = "5 us"\n'])
+def test_a_simulated_torus_gets_the_torus_study(
+    probes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the time windows of a run and from its counters."""
+    scenario, run, out = tmp_path / "torus.toml", tmp_path / "run", tmp_path / "out"
+    scenario.write_text(
+        '[fabric.topology]\nkind = "torus"\ndims = [4, 4]\n' + probes + "[[job]]\n"
+        'pattern = { kind = "uniform", ranks = 16, size = "32 KiB", messages = 4 }\n'
+    )
+    assert tailback(["simulate", str(scenario), "--out", str(run), "--quiet"]) == 0
+    capsys.readouterr()
+    said(capsys, run, "--out", out, "--io", "^r0-")
+    assert pl.read_parquet(out / "table_i.parquet")["group"].unique().sort().to_list() == ["X", "Y"]
+    assert {"torus_slices.svg", "io_links.svg"} <= {p.name for p in out.iterdir()}
+    assert "names are like 'r0-0'" in refused(capsys, run, "--io", "^n0")
+
+
+def test_a_collection_in_rounds_gets_the_study_of_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "c"
+    (folder / "readings").mkdir(parents=True)
+    (folder / "collection.json").write_text("{}")
+    archive.part(0, 30).write_parquet(folder / "readings" / "000001.parquet")
+    out = tmp_path / "o"
+    text = said(capsys, folder, "--out", out)
+    assert "collection in rounds" in text
+    assert pl.read_parquet(out / "table_iii.parquet").height == 2
+    assert (out / "wait_buildup.svg").is_file()
+
+
+def test_an_archive_of_a_tree_is_not_read_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.DataFrame(
+        {
+            "time_ns": [SECOND, 2 * SECOND] * 2, "interval_ns": [SECOND] * 4,
+            "node_name": ["leaf08"] * 4, "port": [1, 1, 17, 17],
+            "stall_fraction": [0.0, 0.0, 0.6, 0.8], "utilization": [0.1, 0.1, 0.4, 0.2],
+            "capacity_gbps": [100.0] * 4,
+        }
+    )  # fmt: skip
+    folder = tmp_path / "a"
+    folder.mkdir()
+    for number in range(2):
+        frame[2 * number : 2 * number + 2].write_parquet(folder / f"part-{number}.parquet")
+    text = said(capsys, folder, "--fabric", FABRIC, "--out", tmp_path / "o")
+    assert "leaf08[17]" in text and "70 %" in text and "Leaf up" in text
+    assert (tmp_path / "o" / "evolution.dot").is_file()
+
+
+EVIL = '<img src=x onerror=alert(1)>\n\x1b[2J"; rm -rf / #$(id)`id`\u202e'
+
+
+def test_hostile_names_reach_no_terminal_page_or_sheet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, name in enumerate((EVIL, "=cmd|' /C calc'!A0", "x" * 1_000_000)):
+        folder = tmp_path / f"a{number}"
+        folder.mkdir()
+        rows = pl.DataFrame(
+            {"time_ns": [1, 2], "interval_ns": [1, 1], "node_name": [name] * 2, "port": [1, 1],
+             "stall_fraction": [0.5, 0.5], "utilization": [0.5, 0.5], "source": [name] * 2}
+        )  # fmt: skip
+        conform(INTERVALS, rows).write_parquet(folder / "part-0.parquet")
+        out = tmp_path / f"out{number}"
+        text = said(capsys, folder, "--out", out, "--csv")
+        assert "\x1b" not in text and "\u202e" not in text
+        for path in out.iterdir():
+            content = path.read_bytes()
+            if path.suffix in (".svg", ".dot"):
+                assert b"<img" not in content and b"\x1b" not in content
+                assert len(content) < 500_000
+        if name.startswith("="):
+            lines = (out / "ports.csv").read_text().split("\n")
+            assert all(not cell.startswith("=") for line in lines for cell in line.split(","))
+            assert any("'=cmd" in line for line in lines)
+
+
+def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = pair(tmp_path)
+    assert "no such file" in refused(capsys, tmp_path / "gone.txt")
+    assert "perfquery" in refused(capsys, files[0], "--reader", "perfqery")
+    assert "--tick" in refused(capsys, *files, "--tick", "22")
+    assert "picosecond" in refused(capsys, *files, "--every", "0 s")
+    assert "Glade=^glade" in refused(capsys, *files, "--subsystem", "Glade")
+    assert "gone.net" in refused(capsys, *files, "--fabric", tmp_path / "gone.net")
+    broken = tmp_path / "broken.txt"
+    broken.write_text(files[0].read_text().replace("....1000000000\n", "....one\n"))
+    text = refused(capsys, files[0], broken)
+    assert "broken.txt: line 7, column 18" in text and "remedy" in text
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(b"PAR1")
+    assert "cut.parquet" in refused(capsys, cut)
+    assert "subsystem" in refused(
+        capsys, *files, "--every", "1 s", "--fabric", FABRIC, "--subsystem", "X=("
+    )
+
+
+def test_instants_that_cannot_be_true_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Copies have other times of writing; a wrong order or --every makes impossible rates."""
+    files = [tmp_path / "first.txt", tmp_path / "second.txt"]
+    for file, original in zip(files, LEAF, strict=True):
+        file.write_bytes(original.read_bytes())
+    fabric = ("--fabric", FABRIC)
+    for apart, expected in ((0.0, "written at the same instant"), (0.01, "more than time allows")):
+        for number, file in enumerate(files):
+            os.utime(file, (1e9 + number * apart,) * 2)
+        told = refused(capsys, *files, *fabric)
+        assert "second.txt" in told and expected in told and '--every "60 s"' in told
+    os.utime(files[1], (1e9 + 60,) * 2)
+    assert "4 of 20 ports waited" in said(capsys, *files, *fabric)
+    told = refused(capsys, *reversed(files), *fabric, "--every", "60 s")
+    assert "20 of 20 ports" in told and "in the order in which they were read" in told
+    refused(capsys, *files, *fabric, "--every", "1 ms")
+
+
+def test_ports_that_a_cut_file_lost_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = LEAF[1].read_text()
+    cut = tmp_path / "cut.txt"
+    cut.write_text(text[: text.index("# Port extended counters: Lid 134 port 11")])
+    shown = said(capsys, LEAF[0], cut, "--every", "60 s", "--fabric", FABRIC)
+    assert "one reading only" in shown and "leaf06[11]" in shown
+
+
+@pytest.mark.parametrize(
+    "option", [("--threshold", "nan"), ("--subsystem", "x=["), ("--tick", "1e400 s")]
+)
+def test_options_that_mean_nothing(
+    option: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert option[0] in refused(capsys, *LEAF, "--every", "60 s", *option)

@@ -1,0 +1,159 @@
+"""What `tailback diagnose` says of a trace that recorded times: the measured run comes first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tailback.cli import run as tailback
+from tailback.diagnose.measured_times import agreement
+from tailback.diagnose.model import Diagnosis
+from tailback.units import format_time
+from tests.factories.evidence_traces import Script, collective, receive, send, stretched
+from tests.factories.otf2_traces import Build, writing
+from tests.factories.public_data import real
+
+pytestmark = pytest.mark.usefixtures("no_figures")
+
+FABRIC = """
+name = "small"
+seed = 1
+[fabric.fat_tree]
+hosts_per_leaf = 2
+leaves = 2
+aggregation = 2
+[[job]]
+trace = "{trace}"
+{keys}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Build:
+    return writing(tmp_path)
+
+
+def scripts(receives_ns: int = 100_000) -> list[Script]:
+    """Four ranks: 0.1 ms of computation, 64 KiB to the neighbour, a barrier; three times."""
+    out: list[Script] = [[] for _ in range(4)]
+    for turn in range(3):
+        time = turn * (200_000 + receives_ns)
+        for rank, script in enumerate(out):
+            pair, begin = rank ^ 1, time + 100_000
+            half = begin + receives_ns // 2
+            size = 1 << 16
+            if rank % 2:
+                script += [
+                    *receive(begin, half, source=pair, size=size),
+                    *send(half, begin + receives_ns, to=pair, size=size),
+                ]
+            else:
+                script += [
+                    *send(begin, half, to=pair, size=size),
+                    *receive(half, begin + receives_ns, source=pair, size=size),
+                ]
+            script += collective(begin + receives_ns, begin + receives_ns + 5_000)
+    return out
+
+
+def diagnosed(
+    folder: Path, trace: Path, capsys: pytest.CaptureFixture[str], keys: str = ""
+) -> tuple[Diagnosis, str, Path]:
+    """The diagnosis of a trace as JSON and as the screen says it, and its folder."""
+    scenario = folder / "small.toml"
+    scenario.write_text(FABRIC.format(trace=trace, keys=keys))
+    out = folder / f"out-{trace.name}{len(keys)}"
+    arguments = ["diagnose", str(scenario), "--out", str(out), "--seeds", "1", "--quiet"]
+    code = tailback([*arguments, "--method", "block", "--remedy", "placement"])
+    captured = capsys.readouterr()
+    assert code in (0, 3), captured.err
+    return Diagnosis.model_validate_json((out / "diagnosis.json").read_bytes()), captured.out, out
+
+
+def test_calls_that_last_longer_give_another_diagnosis(
+    write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast, fast_screen, folder = diagnosed(tmp_path, write(scripts()), capsys)
+    slow, slow_screen, _ = diagnosed(tmp_path, write(scripts(10_000_000)), capsys)
+    five = [stretched(script, 5) for script in scripts()]
+    longer, longer_screen, _ = diagnosed(tmp_path, write(five), capsys)
+    # Enter of the first send to leave of the last barrier, by hand.
+    assert fast.elapsed_ps == (2 * 300_000 + 105_000) * 1_000
+    assert slow.elapsed_ps == (2 * 10_200_000 + 10_005_000) * 1_000
+    assert fast_screen.startswith("MEASURED  705 µs on 4 ranks")
+    assert slow_screen.startswith("MEASURED  30.41 ms on 4 ranks")
+    # With computation and calls five times as long, the screen says so.
+    assert longer.elapsed_ps == 5 * fast.elapsed_ps
+    assert longer_screen.startswith("MEASURED  3.525 ms on 4 ranks")
+    # The model knows nothing of how long calls lasted.
+    assert fast.expected_ps == slow.expected_ps
+    assert slow.not_explained_ps == slow.elapsed_ps - slow.modelled_ps
+    assert slow.measured is not None and slow.measured.part("transfer") > 29 * 10**9
+    # It explains little of the slow run: it cannot be sure of its cause.
+    assert slow.confidence <= slow.modelled_ps / slow.elapsed_ps + 1e-9
+    assert slow.confidence < fast.confidence
+    assert "unexplained:" in slow_screen
+    tables = {file.stem for file in (folder / "measured").iterdir()}
+    assert tables == {"calls", "transfers", "collectives", "waits", "split", "hosts"}
+    calls = pl.read_parquet(folder / "measured" / "calls.parquet")
+    assert set(calls["source"].to_list()) == {"measured"}
+    assert calls.height == 4 * 3 * 3
+
+
+def test_a_run_that_was_not_recorded_so_is_not_compared(
+    write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, screen, folder = diagnosed(tmp_path, write(scripts()), capsys, "compute_scale = 0.5")
+    assert found.measured is not None
+    page = (folder / "report.html").read_text()
+    for name, time_ps in (("measured", found.elapsed_ps), ("expected", found.modelled_ps)):
+        shown = f"Time of the job, {name}</dt><dd>{format_time(time_ps)}</dd>"
+        assert shown in page, name
+    assert found.not_explained_ps is None
+    assert "which expects" in screen and "with computation times 0.5." in " ".join(screen.split())
+
+
+def test_nothing_is_measured_without_a_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = tmp_path / "pattern.toml"
+    pattern = 'pattern = {kind = "ring", ranks = 4, size = "64 KiB"}'
+    scenario.write_text(FABRIC.replace('trace = "{trace}"\n{keys}', pattern))
+    out = tmp_path / "out"
+    code = tailback(["diagnose", str(scenario), "--out", str(out), "--seeds", "1", "--quiet"])
+    screen = capsys.readouterr()
+    assert code in (0, 3), screen.err
+    assert "MEASURED" not in screen.out
+    found: dict[str, Any] = json.loads((out / "diagnosis.json").read_text())
+    assert found["measured"] is None and found["not_explained_ps"] is None
+    assert found["elapsed_ps"] == found["expected_ps"]
+    assert not (out / "measured").exists()
+
+
+@pytest.mark.data
+def test_equal_messages_that_took_other_times_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tailback.evidence import measure
+
+    parts = [
+        measure(real(f"repro/stretched/{name}"), environment={}).measured
+        for name in ("fast", "slow")
+    ]
+    # Five receives of 0.1 ms and of 10 ms.
+    assert [round(one.part("transfer") / 1e9, 1) for one in parts] == [0.5, 50.0]
+    assert parts[0].part("computation") == parts[1].part("computation")
+
+
+def test_agreement_is_whole_within_the_error_of_the_clocks(write: Build) -> None:
+    from tailback.evidence import measure
+
+    measured = measure(write(scripts()), environment={}).measured
+    wide = measured.model_copy(update={"low_ps": 600_000_000, "high_ps": 800_000_000})
+    assert agreement(650_000_000, wide) == 1.0
+    assert agreement(300_000_000, wide) == pytest.approx(0.5)
+    assert agreement(1_600_000_000, wide) == pytest.approx(0.5)

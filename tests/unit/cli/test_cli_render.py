@@ -1,0 +1,120 @@
+"""What a command prints of a diagnosis: on 80 columns, and the parts and the whole of the time."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+from tailback.cli.render import diagnosis_lines
+from tailback.cli.text import align_columns, command_lines, shorten_middle, truncate, wrap
+from tailback.diagnose.model import WaterfallBar
+from tailback.diagnose.waterfall import displayed_bars
+from tests.factories.report_data import make_diagnosis, make_run
+
+
+def wide(line: str) -> int:
+    """Columns of a line on a terminal; the letters of the tests are whole ones."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in line)
+
+
+def test_wide_letters_stay_on_the_screen() -> None:
+    """A letter of East Asia takes two columns."""
+    run = make_run(prefix="計算節点" * 8, phases=("通信" * 12, "-x", "+y", "-y"))
+    lines = diagnosis_lines(make_diagnosis(run), Path("out"))
+    start = lines.index("MOST CONGESTED LINKS (95 % intervals)")
+    table = lines[start + 1 : lines.index("", start)]
+    assert any("計" in line for line in table)
+    assert max(map(wide, table)) < 80
+    rows = align_columns(("name", "n"), [("節点", "1"), ("node", "22")], " r")
+    assert len({wide(row) for row in rows}) == 1
+    assert wide(shorten_middle("節点" * 40, 21)) <= 21 and wide(truncate("節 点 " * 40, 21)) <= 21
+    assert shorten_middle("a-long-name-of-a-host", 11) == "a-lon…-host"
+
+
+def test_lines_of_wide_letters_end_on_the_screen() -> None:
+    """A headline names phases and links, and a word that no line holds is cut."""
+    texts = ("計算 節点の名前 が長い " * 20, "計算節点" * 60, "x" * 200, "é" * 50 + " 24 %" * 20)
+    for text in texts:
+        lines = wrap(text, first="  note: ")
+        assert max(map(wide, lines)) < 80
+        # Nothing is lost, and no line ends before its per cent sign.
+        said = "".join(lines).replace(" ", "").removeprefix("note:")
+        assert said == text.replace(" ", "")
+        assert not any(line.lstrip().startswith("%") for line in lines)
+    assert wrap("") == []
+    run = make_run()
+    told = make_diagnosis(run).model_copy(update={"headline": "通信 の段階 " * 30})
+    assert max(map(wide, diagnosis_lines(told, Path("out")))) < 80
+    command = command_lines("mpirun --host 計算節点 " + "計算 節点 " * 20 + "./app")
+    assert max(map(wide, command)) < 80 and len(command) > 2
+    assert all(line.endswith(" \\") for line in command[:-1])
+
+
+def bar(name: str, end: int, delta: int) -> WaterfallBar:
+    return WaterfallBar(
+        name=name, elapsed_ps=end, delta_ps=delta, low_ps=delta, high_ps=delta, meaning=""
+    )
+
+
+def test_the_steps_shown_add_up_to_the_observed_time() -> None:
+    """What the run differs by from the last re-simulation is a step of its own."""
+    bars = [bar("ideal", 2_000_000, 2_000_000), bar("placement", 2_900_000, 900_000),
+            bar("observed", 3_000_000, 100_000)]  # fmt: skip
+    steps = displayed_bars(bars)
+    assert [step.name for step in steps] == ["ideal", "placement", "remainder", "observed"]
+    assert sum(step.delta_ps for step in steps) == steps[-1].elapsed_ps == 3_000_000
+    assert displayed_bars(bars[:2]) == bars[:2] and displayed_bars([]) == []
+    told = make_diagnosis(make_run()).model_copy(update={"waterfall": bars})
+    lines = diagnosis_lines(told, Path("out"))
+    start = lines.index("WHERE THE TIME GOES")
+    rows = [line.split() for line in lines[start + 1 : lines.index("", start)]]
+    assert [row[:3] for row in rows[2:]] == [["remainder", "+100", "ns"], ["expected", "3", "µs"]]
+    faster = [*bars[:2], bar("observed", 2_800_000, -100_000)]
+    lines = diagnosis_lines(told.model_copy(update={"waterfall": faster}), Path("out"))
+    assert ["remainder", "-100", "ns"] in [line.split() for line in lines]
+
+
+def test_a_gain_is_beside_what_it_is_of() -> None:
+    """The time as it is, re-simulated, is not the observed one."""
+    told = make_diagnosis(make_run())
+    assert told.remedy is not None
+    lines = diagnosis_lines(told, Path("out"))
+    assert not any("unchanged" in line for line in lines)
+    others = [c for c in told.remedy.candidates if c.name != "block"]
+    without = told.remedy.model_copy(update={"candidates": others})
+    lines = diagnosis_lines(told.model_copy(update={"remedy": without}), Path("out"))
+    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
+    assert lines[head + 1].split() == ["unchanged", "61.2", "µs"]
+    assert "44 µs" in lines[head + 2] and "28 %" in lines[head + 2]
+
+
+def test_everything_proved_is_shown_also_what_is_slower() -> None:
+    told = make_diagnosis(make_run())
+    assert told.remedy is not None
+    lines = diagnosis_lines(told, Path("out"))
+    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
+    proved = [c.name for c in told.remedy.candidates if not c.error]
+    rows = lines[head + 1 : head + 1 + len(proved)]
+    assert [row.split()[0] for row in rows] == proved
+    assert any("-45 %" in row for row in rows)
+
+
+def test_a_link_is_not_said_to_be_of_one_phase() -> None:
+    """Its numbers are of the whole run, its phase is where most of them come from."""
+    lines = diagnosis_lines(make_diagnosis(make_run()), Path("out"))
+    head = lines[lines.index("MOST CONGESTED LINKS (95 % intervals)") + 1]
+    assert head.split()[-2:] == ["mostly", "in"]
+
+
+def test_the_waterfall_ends_in_the_observed_time() -> None:
+    """Also where the last re-simulation takes just as long as what was observed."""
+    diagnosis = make_diagnosis(make_run())
+    last = diagnosis.waterfall[-1].model_copy(
+        update={"name": "observed", "delta_ps": 0, "low_ps": 0, "high_ps": 0}
+    )
+    bars = [*diagnosis.waterfall[:-1], last]
+    lines = diagnosis_lines(diagnosis.model_copy(update={"waterfall": bars}), Path("out"))
+    start = lines.index("WHERE THE TIME GOES")
+    rows = [line.split() for line in lines[start + 1 : lines.index("", start)]]
+    assert rows[0][:3] == ["ideal", "41.9", "µs"]
+    assert rows[-1][:3] == ["expected", "61.2", "µs"]

@@ -1,0 +1,148 @@
+"""Fabrics from a CSV of links or cables with rates."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tailback.errors import FabricError
+from tailback.fabric.builders import in_port_order
+from tailback.fabric.model import Fabric
+from tailback.fabric.readers import largest_component, read_fabric
+from tests.factories.public_data import real
+
+DIRECTED = """\
+link,src,dst,iface,rate_mbit,queue_limit_bytes
+1,h0,l0,e0,50,400000
+2,l0,h0,h0,50,400000
+3,h1,l1,e0,50,400000
+4,l1,h1,h1,50,400000
+5,l0,s0,s0,40,400000
+6,s0,l0,l0,30,400000
+7,l1,s0,s0,40,400000
+8,s0,l1,l1,40,400000
+"""
+CABLES = """\
+"Device A";"Interface A";"Device B";"Interface B";"Speed"
+leaf1;swp2;n1;eth0;25G
+leaf1;swp10;n2;eth0;25 Gb/s
+leaf1;swp31;spine;1;100GbE
+leaf1;swp32;spine;2;100000 Mb/s
+leaf2;swp31;spine;3;100G
+leaf2;swp1;n3;eth0;25Gbit/s
+"""
+
+
+def read(folder: Path, text: str | bytes, name: str = "links.csv") -> Fabric:
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_fabric(folder / name)
+
+
+def rates(fabric: Fabric) -> dict[str, float]:
+    return {fabric.link_name(i): fabric.link_gbps[i] for i in range(fabric.n_links)}
+
+
+def test_directed_links_with_rates_of_each_direction(tmp_path: Path) -> None:
+    fabric = read(tmp_path, DIRECTED)
+    assert (fabric.host_name, fabric.switch_name) == (["h0", "h1"], ["l0", "l1", "s0"])
+    assert fabric.switch_tier.tolist() == [0, 0, 1]
+    found = rates(fabric)
+    assert found["l0[s0] → s0"] == pytest.approx(0.04)
+    assert found["s0[l0] → l0"] == pytest.approx(0.03)
+    assert any("queues end at 400,000 B and drop" in note for note in fabric.notes)
+
+
+def test_names_and_identifiers_follow_their_links(tmp_path: Path) -> None:
+    fabric = in_port_order(largest_component(read(tmp_path, DIRECTED + "9,h9,l9,e0,50,1\n"
+                                                  "10,l9,h9,h9,50,1\n")))  # fmt: skip
+    assert fabric.link_id is not None and fabric.n_links == 8
+    ends = {
+        fabric.link_id[i]: (fabric.link_name(i), fabric.link_interface[i])  # type: ignore[index]
+        for i in range(fabric.n_links)
+    }
+    assert ends["6"] == ("s0[l0] → l0", "l0")
+    assert ends["1"] == ("h0[e0] → l0", "e0")
+
+
+def test_a_line_for_each_cable_and_names_of_an_inventory(tmp_path: Path) -> None:
+    fabric = read(tmp_path, CABLES)
+    found = rates(fabric)
+    assert fabric.host_name == ["n1", "n2", "n3"]
+    assert found["leaf1[swp31] → spine"] == found["spine[2] → leaf1"] == 100.0
+    assert found["n2[eth0] → leaf1"] == found["leaf2[swp1] → n3"] == 25.0
+    # swp10 comes after swp2; interfaces that are numbers are the ports' numbers.
+    port = {fabric.link_name(i): int(fabric.link_src_port[i]) for i in range(fabric.n_links)}
+    assert port["leaf1[swp2] → n1"] == 1 and port["leaf1[swp10] → n2"] == 2
+    assert port["spine[3] → leaf2"] == 3
+
+
+def test_roles_say_what_a_host_is(tmp_path: Path) -> None:
+    text = "src,dst,rate_gbit,src_role,dst_role\n" + "".join(
+        f"n{i},leaf{k},10,Compute Node,ToR-switch\n" for i in range(2) for k in range(2)
+    )
+    fabric = read(tmp_path, text)
+    assert fabric.host_name == ["n0", "n1"] and fabric.n_nodes == 4
+    with pytest.raises(FabricError, match="no device is a host"):
+        read(tmp_path, "\n".join(",".join(row.split(",")[:3]) for row in text.split("\n")[:5]))
+
+
+def test_a_compressed_list(tmp_path: Path) -> None:
+    assert rates(read(tmp_path, gzip.compress(CABLES.encode()), "l.csv.gz")) == rates(
+        read(tmp_path, CABLES)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("src,dst,rate\na,s,10\n", "line 2, column 3 (rate): '10' has no unit"),
+        ("src,dst,rate\na,s,5 GB/s\n", "line 2, column 3 (rate): '5 GB/s' is in bytes"),
+        ("src,dst,rate_mbit\na,s,0\n", "line 2, column 3 (rate_mbit): '0' is no rate of a link"),
+        ("src,dst,rate_mbit\na,s,-4\n", "'-4' is no rate"),
+        ("src,dst,rate_mbit\na,s,1e30\n", "'1e30' is no rate of a link"),
+        ("src,dst,rate_mbit\na,s,\n", "line 2, column 3 (rate_mbit): the field is empty"),
+        ("src,dst,rate_mbit\na,s,1\n,s,1\n", "line 3, column 1 (src): the field is empty"),
+        ("src,dst,iface\na,s,e0\n", "line 1, column 1: no column for the rate"),
+        ("src,dst,rate_mbit\na,s,1\nb,s", "line 3, column 3: 2 fields where the header has 3"),
+        (
+            "src,dst,rate_mbit\na,s,1\nb,s,1,1\n",
+            "line 3, column 4: 4 fields where the header has 3",
+        ),
+        ("src,dst,rate_mbit\n", "a header and no link"),
+        ("src,dst,rate_mbit\na,s,1\ns,a,1\nb,s,1\n", "line 4, column 1 (src): the link from 'b'"),
+        ("src,dst,iface,rate_mbit\na,s,e,1\na,t,e,1\n", "interface 'e' of 'a' is in another"),
+        ("src,dst,rate_mbit,src_role\na,s,1,pear\n", "'pear' is neither a host nor a switch"),
+        (
+            "src,dst,rate_mbit,src_role\na,s,1,host\na,t,1,leaf\n",
+            "an earlier line says 'a' is of another kind",
+        ),
+        ("src,dst,rate_mbit\n\x1b[31m,s,é\n", "line 2, column 3 (rate_mbit): 'é' is no rate"),
+        ("src,dst,rate_mbit\na\0,s,1\n", "zero byte"),
+    ],
+)
+def test_wrong_lists_are_refused_with_their_place(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(FabricError) as caught:
+        read(tmp_path, text)
+    message = str(caught.value)
+    assert says in message and "remedy: " in message
+    assert str(tmp_path / "links.csv") in message and "\x1b" not in message
+
+
+def test_every_cut_of_a_list_is_read_or_refused(tmp_path: Path) -> None:
+    for end in range(len(DIRECTED)):
+        try:
+            read(tmp_path, DIRECTED[:end])
+        except FabricError as error:
+            assert error.remedy
+
+
+@pytest.mark.data
+def test_the_list_of_a_real_network(tmp_path: Path) -> None:
+    with tarfile.open(real("real-lab/r8.tar.gz")) as archive:
+        archive.extract("r8/links.csv", tmp_path, filter="data")
+    fabric = read_fabric(tmp_path / "r8" / "links.csv")
+    assert (fabric.n_hosts, fabric.n_switches, fabric.n_links) == (12, 6, 40)
+    assert fabric.switch_tier.tolist() == [0, 0, 0, 0, 1, 1]

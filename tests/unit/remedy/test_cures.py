@@ -1,0 +1,518 @@
+"""Every kind of remedy, proposed, estimated by the fluid model and proved packet by packet."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.api.candidates import KEEP_OFF, make_candidates
+from tailback.cli import run as tailback
+from tailback.diagnose import diagnose_cause
+from tailback.diagnose.model import Candidate
+from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.errors import ScenarioError
+from tailback.evaluate import Change
+from tailback.placement import place
+from tailback.remedy import REMEDIES, Proposal, RemedyContext, find_remedy, recommend
+from tailback.remedy.rate_control import worth_proving
+from tailback.remedy.screening import NOT_SIMULATED
+from tailback.remedy.search import combine_changes
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulate import (
+    FluidOptions,
+    make_evaluate,
+    make_fluid_evaluate,
+    other_rules,
+    prepare,
+    simulate,
+)
+from tailback.traffic.program import Op
+from tests.factories.diagnosis_runs import endpoint_run, other_run, placement_run
+
+pytestmark = pytest.mark.usefixtures("no_figures")
+
+TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 8}
+
+
+def half(first: int) -> str:
+    """Four hosts of each of eight leaves."""
+    return ",".join(f"{8 * leaf + first}-{8 * leaf + first + 3}" for leaf in range(8))
+
+
+CONTENDED: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}},
+    "job": [
+        {"hosts": half(0), "placement": "round-robin", "pattern": {
+            "kind": "ring", "ranks": 32, "messages": 3, "size": "128 KiB", "post": "sequence"}},
+        {"hosts": half(4), "observed": False, "name": "other", "pattern": {
+            "kind": "uniform", "ranks": 32, "messages": 12, "size": "128 KiB",
+            "post": "sequence"}},
+    ],
+    "engine": {"eager": "1 MiB", "packet": "2 KiB", "buffer": "16 KiB"},
+}  # fmt: skip
+"""A ring beside random traffic whose full buffers block it: half of each leaf is theirs."""
+
+
+def toml(value: Any) -> str:
+    """A value of a scenario as TOML writes it, tables inline."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def diagnosed(
+    folder: Path, scenario: dict[str, Any], capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[dict[str, Any], str]:
+    """What ``tailback diagnose`` writes and prints."""
+    file = folder / "case.toml"
+    file.write_text("\n".join(f"{key} = {toml(value)}" for key, value in scenario.items()))
+    out = folder / "out"
+    command = ["diagnose", str(file), "--out", str(out), "--seeds", "1", "--quiet", *options]
+    assert tailback(command) == 0
+    return json.loads((out / "diagnosis.json").read_text()), capsys.readouterr().out
+
+
+def candidates(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in found["remedy"]["candidates"]}
+
+
+def test_a_loop_to_one_rank_is_proved_as_a_tree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = {"kind": "reduce-naive", "ranks": 32, "arrays": 20}
+    scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+    found, text = diagnosed(tmp_path, scenario, capsys, "--method", "block")
+    remedy, tried = found["remedy"], candidates(found)
+    assert found["cause"] == "pattern" and remedy["cure"] == "tree-reduce"
+    # The proof is what the same reduction by MPI_Reduce takes.
+    tree = {**scenario, "job": [{"pattern": {**pattern, "kind": "reduce-tree"}}]}
+    assert remedy["after_ps"] == simulate(prepare(parse(tree))).elapsed_ps
+    assert remedy["gain"] > 0.5 and "'reduce'" in remedy["action"]
+    assert "MPI_Reduce" in remedy["action"] and "combined" in remedy["action"]
+    assert tried["tree-reduce"]["estimate_ps"] == pytest.approx(remedy["after_ps"], rel=0.5)
+    assert "does not apply" in tried["pairwise-alltoall"]["error"]
+    assert "by fluid" in text and "by packets" in text and "gain" in text
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "tree-reduce" in page and "fluid model" in page
+
+
+def test_a_loop_that_all_begin_alike_is_rotated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = {"kind": "alltoall-naive", "ranks": 32, "size": "16 KiB"}
+    scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block", "--remedy", "pattern")
+    tried = candidates(found)
+    assert found["remedy"]["cure"] in ("rotated-order", "pairwise-alltoall")
+    for name in ("rotated-order", "pairwise-alltoall"):
+        assert tried[name]["kind"] == "pattern" and not tried[name]["error"]
+        assert tried[name]["elapsed_ps"] < 0.75 * found["remedy"]["before_ps"]
+    assert not {"max-min-rates", "adaptive-routing"} & set(tried)
+    # And the rule advises what is proved, not a reduction.
+    assert "different partner" in next(f["advice"] for f in found["findings"])
+
+
+GHOST: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}},
+    "job": [{"ranks_per_host": 6, "placement": "tile", "pattern": {
+        "kind": "minighost", "dims": [6, 4, 4], "cells": [60, 60, 60], "variables": 5}}],
+    "engine": {"eager": "1 GiB"},
+}  # fmt: skip
+EDGES: dict[str, Any] = {
+    "fabric": {"fat_tree": {**TREE, "leaves": 8}},
+    "job": [{"pattern": {
+        "kind": "stencil2d", "dims": [8, 8], "size": "256 KiB", "boundary": "skip"}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scenario", "name", "says"),
+    [
+        pytest.param(GHOST, "small-phases", "in 4 parts", id="miniGhost"),
+        pytest.param(EDGES, "synchronised-phases", "MPI_Barrier before the next", id="edges"),
+    ],
+)
+def test_phases_that_ranks_drift_into_are_kept_apart(
+    scenario: dict[str, Any],
+    name: str,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A boundary with less to send runs ahead: shorter phases, or a barrier between them."""
+    place = scenario["job"][0].get("placement", "block")
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", place, "--remedy", "pattern")
+    tried = candidates(found)
+    assert found["cause"] == "pattern" and found["remedy"]["cure"] == name
+    assert found["remedy"]["gain"] > 0.1 and says in found["remedy"]["action"]
+    assert tried[name]["estimate_ps"] > 0
+    # Its name, its time by both models and its gain are in the report as well.
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert name in page and "Recommended." in page
+
+
+def test_adaptive_and_vc_routing_are_proved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = {"kind": "permutation", "ranks": 64, "size": "128 KiB"}
+    scenario = {
+        "fabric": {"fat_tree": {**TREE, "leaves": 8}}, "job": [{"pattern": pattern}],
+        "engine": {"routing": "deterministic"},
+    }  # fmt: skip
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
+    tried = candidates(found)
+    assert found["cause"] == "routing" and found["remedy"]["cure"] == "adaptive-routing"
+    assert found["remedy"]["gain"] > 0.2
+    assert tried["adaptive-routing"]["elapsed_ps"] < tried["vc-routing"]["elapsed_ps"]
+    assert tried["vc-routing"]["elapsed_ps"] < tried["block"]["elapsed_ps"]
+    assert tried["max-min-rates"]["error"].startswith(NOT_SIMULATED)
+
+
+def test_a_dragonfly_that_routes_minimally_may_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Minimal routes are not at fault where a placement could do better; detours help as well."""
+    topology = {"kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 1,
+                "groups": 5}  # fmt: skip
+    pattern = {"kind": "permutation", "ranks": 40, "size": "256 KiB"}
+    scenario: dict[str, Any] = {"fabric": {"topology": topology}, "job": [{"pattern": pattern}]}
+    assert set(other_rules(parse(scenario))) == {"valiant", "ugal"}
+    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
+    bar = next(bar for bar in found["waterfall"] if bar["name"] == "routing")
+    assert bar["delta_ps"] == 0 and "already" in bar["meaning"]
+    share = next(share for share in found["shares"] if share["cause"] == "routing")
+    assert share["charged"] == 0 and share["removed"] > 0.1
+    assert found["cause"] == "placement"
+    tried = candidates(found)
+    assert found["remedy"]["cure"] in ("valiant-routes", "ugal-routes")
+    assert tried[found["remedy"]["cure"]]["elapsed_ps"] < 0.9 * found["remedy"]["before_ps"]
+
+
+@pytest.mark.parametrize("rule", ["valiant", "ugal"])
+def test_even_spreading_is_also_asked_where_routes_make_detours(rule: str) -> None:
+    """A neighbour exchange that the routes send round by other groups: that is routing's fault."""
+    topology = {"kind": "dragonfly", "nodes_per_router": 2, "routers": 4, "global_ports": 1,
+                "groups": 5}  # fmt: skip
+    prepared = prepare(parse({
+        "fabric": {"topology": topology, "routes": rule},
+        "job": [{"pattern": {"kind": "ring", "ranks": 40, "size": "256 KiB", "messages": 2}}],
+        "engine": {"buffer": "16 KiB"},
+    }))  # fmt: skip
+    rules = other_rules(prepared.scenario)
+    assert rule not in rules and "minimal" in rules and len(rules) == 2
+    run, evaluate = simulate(prepared), make_evaluate(prepared)
+    without = diagnose_cause(run, evaluate, seeds=1)
+    routing = next(bar for bar in without.waterfall if bar.name == "routing")
+    assert routing.delta_ps == 0 and "already" in routing.meaning
+    asked = diagnose_cause(run, evaluate, rules=rules, seeds=1)
+    bars = {bar.name: bar for bar in asked.waterfall}
+    quickest = min(
+        evaluate(Change(network="healthy", routing="adaptive", rule=r, background=False)).elapsed_ps
+        for r in rules
+    )
+    if quickest < 0.98 * run.elapsed_ps:
+        assert bars["placement"].elapsed_ps == quickest
+        assert bars["routing"].delta_ps == run.elapsed_ps - quickest
+        share = next(share for share in asked.shares if share.cause == "routing")
+        assert share.removed is not None and share.removed > 0.01
+    else:
+        assert bars["routing"].delta_ps == 0
+
+
+def test_rates_are_proved_by_packets_that_keep_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Congestion that spreads: full buffers of another job block our ring."""
+    found, text = diagnosed(tmp_path, CONTENDED, capsys, "--method", "round-robin")
+    remedy, tried = found["remedy"], candidates(found)
+    assert found["cause"] == "other-traffic" and remedy["cure"] == "max-min-rates"
+    assert remedy["gain"] > 0.4 and remedy["placement"] == ""
+    rates = tried["max-min-rates"]
+    assert rates["elapsed_ps"] == pytest.approx(rates["estimate_ps"], rel=0.15)
+    assert "all adapters in the network" in rates["assumes"]
+    assert len(remedy["avoid"]) > 0 and all("→" in name for name in remedy["avoid"])
+    assert "rate-control" in text
+
+
+def test_paced_packets_leave_small_messages_alone() -> None:
+    prepared = prepare(parse(CONTENDED))
+    evaluate = make_evaluate(prepared)
+    # Rates are a function of the scenario: two proofs agree to the bit.
+    once, again = (evaluate(Change(rates="max-min")).elapsed_ps for _ in range(2))
+    assert once == again < evaluate(Change()).elapsed_ps
+    tiny = {**CONTENDED, "job": [
+        {**job, "pattern": {**job["pattern"], "size": "4 KiB"}} for job in CONTENDED["job"]
+    ]}  # fmt: skip
+    small = prepare(parse({**tiny, "engine": {**CONTENDED["engine"],
+                                              "injection": "per-destination"}}))  # fmt: skip
+    as_is = make_evaluate(small)
+    assert as_is(Change(rates="max-min")).elapsed_ps == as_is(Change()).elapsed_ps
+
+
+def test_a_rate_is_that_of_all_messages_between_two_nodes() -> None:
+    """Four ranks of a node send to four of another: one line, which their rates fill together."""
+    prepared = prepare(parse({
+        "fabric": {"fat_tree": TREE}, "engine": {"eager": "1 GiB"},
+        "job": [{"ranks_per_host": 4, "pattern": {
+            "kind": "stencil2d", "dims": [4, 2], "size": "256 KiB", "order": ["+y"]}}],
+    }))  # fmt: skip
+    evaluate = make_evaluate(prepared)
+    for rates in ("max-min", "assignment"):
+        assert evaluate(Change(rates=rates)).elapsed_ps < 1.1 * evaluate(Change()).elapsed_ps
+
+
+def test_rates_are_not_proposed_where_the_scenario_states_some() -> None:
+    run = placement_run()
+    means = RemedyContext(lambda change: run)
+    assert len(REMEDIES["rate-control"](run, diagnose_cause(run), means)) == 2
+    pacing = run.scenario.engine.pacing.model_copy(update={"rates": "max-min"})
+    engine = run.scenario.engine.model_copy(update={"pacing": pacing})
+    stated = replace(run, scenario=run.scenario.model_copy(update={"engine": engine}))
+    assert REMEDIES["rate-control"](stated, diagnose_cause(run), means) == []
+
+
+def test_only_what_packets_lose_beyond_the_models_error_is_laid_to_buffers() -> None:
+    assert worth_proving(1000, 700)
+    assert not worth_proving(1000, 900)
+
+
+def test_every_kind_of_cure_is_registered() -> None:
+    assert REMEDIES.names() == ["pattern", "placement", "rate-control", "routing"]
+
+
+def evaluator(run: Run, times: dict[str, int], asked: list[Change]) -> Any:
+    """Answers by what is changed: placement, program, routing or rates."""
+
+    def evaluate(change: Change) -> Run:
+        asked.append(change)
+        key = "+".join(
+            name
+            for name in ("placement", "program", "routing", "rates")
+            if getattr(change, name) is not None
+        )
+        return Run(run.scenario, run.tables, {**run.summary, "elapsed_ps": times[key or "now"]})
+
+    return evaluate
+
+
+def test_two_kinds_that_help_are_proved_together() -> None:
+    run, asked = endpoint_run(), list[Change]()
+    times = {"now": 100, "placement": 80, "program": 60, "placement+program": 40,
+             "routing": 99, "rates": 99}  # fmt: skip
+    ranks = run.tables["ranks"].height
+    program = prepare(parse({
+        "fabric": {"preset": "full"},
+        "job": [{"pattern": {"kind": "reduce-naive", "ranks": ranks, "arrays": 2}}],
+    })).observed.program  # fmt: skip
+    means = RemedyContext(
+        evaluator(run, times, asked), placements={"tile": np.arange(ranks, dtype=np.uint32)},
+        program=program, kinds=frozenset({"placement", "pattern"}),
+    )  # fmt: skip
+    found = find_remedy(run, diagnose_cause(run), means, seeds=1)
+    assert found.remedy is not None and found.change is not None
+    assert found.remedy.cure.startswith("tile + ") and found.remedy.placement == "tile"
+    assert found.remedy.gain == pytest.approx(0.6)
+    assert found.change.placement is not None and found.change.program is not None
+    # Not much better than the better of the two: each alone is told.
+    times["placement+program"] = 60
+    alone = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
+    assert alone is not None and "+" not in alone.cure and alone.after_ps == 60
+    assert "Meanwhile use placement tile" in alone.action
+
+
+def cure(name: str, kind: Any, time: int) -> Candidate:
+    return Candidate(name=name, kind=kind, action=f"Do {name}.", elapsed_ps=time, low_ps=time,
+                     high_ps=time)  # fmt: skip
+
+
+def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
+    run = placement_run()
+    now, tile = cure("block", "placement", 100), cure("tile", "placement", 70)
+    rates = cure("max-min-rates", "rate-control", 50)
+    found = recommend(run, diagnose_cause(run), [rates, tile, now])
+    assert found is not None and found.cure == found.placement == "tile"
+    assert "operators could use max-min-rates" in found.action
+    only = recommend(run, diagnose_cause(run), [rates, now])
+    assert only is not None and only.cure == "max-min-rates" and only.placement == ""
+    assert only.after_ps == 50 and "Do max-min-rates." in only.action
+
+
+def test_links_to_avoid_are_named_only_where_they_are_the_cause() -> None:
+    others, ours = other_run(), placement_run()
+    found = recommend(others, diagnose_cause(others), [])
+    assert found is not None and found.avoid
+    mine = recommend(ours, diagnose_cause(ours), [cure("block", "placement", 100)])
+    assert mine is not None and mine.avoid == []
+
+
+def test_estimates_leave_out_what_cannot_win_and_say_so() -> None:
+    run = placement_run(routing="deterministic")
+    times = {"now": 100, "routing": 40, "rates": 40, "placement": 40}
+    slow = {"now": 100, "routing": 130, "rates": run.elapsed_ps, "placement": 100}
+    asked: list[Change] = []
+    means = RemedyContext(evaluator(run, times, asked), evaluator(run, slow, []), {}, {"tile": 7})
+    found = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
+    assert found is not None
+    out = {c.name: c for c in found.candidates if c.error}
+    assert set(out) == {"adaptive-routing", "vc-routing", "max-min-rates", "assignment-rates"}
+    assert "30 % more than as it is" in out["vc-routing"].error
+    assert all(c.error.startswith(NOT_SIMULATED) and c.estimate_ps for c in out.values())
+    assert all(c.routing is None and c.rates is None for c in asked)
+
+
+def test_changes_of_different_things_add_up() -> None:
+    one = Change(placement=np.zeros(2, np.uint32), placement_name="tile")
+    two = Change(routing="vc", rule="ugal")
+    both = combine_changes([one, two])
+    assert both.placement is one.placement and both.placement_name == "tile"
+    assert (both.routing, both.rule, both.background) == ("vc", "ugal", True)
+
+
+def test_the_fluid_model_answers_the_same_changes() -> None:
+    scenario = parse({
+        "fabric": {"fat_tree": TREE}, "engine": {"routing": "deterministic"},
+        "job": [{"pattern": {"kind": "permutation", "ranks": 32, "size": "256 KiB"}}],
+    })  # fmt: skip
+    prepared = prepare(scenario)
+    quick = make_fluid_evaluate(prepared, FluidOptions(windows=0))
+    packets = make_evaluate(prepared)
+    for change in (Change(), Change(routing="vc"), Change(routing="adaptive")):
+        assert quick(change).elapsed_ps == pytest.approx(packets(change).elapsed_ps, rel=0.35)
+    with pytest.raises(ScenarioError):
+        quick(Change(network="no-contention"))
+    # Another program of the job is what is simulated.
+    half_size = prepared.observed.program
+    amount = half_size.amount.copy()
+    amount[half_size.kind != Op.COMPUTE] //= 2
+    shorter = Change(program=replace(half_size, amount=amount))
+    for evaluate in (quick, packets):
+        assert evaluate(shorter).elapsed_ps < 0.7 * evaluate(Change()).elapsed_ps
+
+
+def test_an_idea_says_what_it_is() -> None:
+    for entry in REMEDIES:
+        assert entry.summary
+    assert Proposal("routing", "x").refused == ""
+
+
+def test_the_run_with_the_cure_is_no_scenario(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its scenario is the one without: diagnosed, it would be judged as before."""
+    pattern = {"kind": "reduce-naive", "ranks": 16, "arrays": 5}
+    scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
+    before, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
+    out = tmp_path / "out"
+    assert before["remedy"]["cure"] == "tree-reduce"
+    for command in (["diagnose", "--out", str(tmp_path / "again")], ["place"]):
+        assert tailback([*command, str(out / "after"), "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert "after: is the run with the remedy 'tree-reduce'" in said and "remedy" in said
+    assert tailback(["compare", str(out / "run"), str(out / "after")]) == 0
+    # A diagnosis stands for the run it is of.
+    again = ["diagnose", str(out), "--out", str(tmp_path / "again"), "--seeds", "1", "--quiet"]
+    assert tailback([*again, "--method", "block"]) == 0
+    assert json.loads((tmp_path / "again" / "diagnosis.json").read_text()) == before
+
+
+def test_what_is_asked_for_and_cannot_be_had_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = {"kind": "ring", "ranks": 8, "messages": 2, "size": "64 KiB"}
+    scenario = {
+        "fabric": {"fat_tree": TREE},
+        "job": [
+            {"name": name, "hosts": hosts, "pattern": ring}
+            for name, hosts in (("mine", "0-7"), ("too", "8-15"))
+        ],
+    }
+    found, text = diagnosed(tmp_path, scenario, capsys, "--method", "tile", "--method", "file")
+    assert any(each.startswith("--method file: ") for each in found["warnings"])
+    several = [each for each in found["warnings"] if each.startswith("2 jobs are observed")]
+    assert len(several) == 1 and "'mine'" in several[0] and "2 jobs are observed" in text
+    scenario["job"] = scenario["job"][:1]
+    (tmp_path / "one").mkdir()
+    alone, _ = diagnosed(tmp_path / "one", scenario, capsys, "--method", "tile")
+    assert not alone["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("placement", "options"),
+    [("incremental", {}), ("shift", {"by": 3}), ("tile", {"tile": [1, 8]})],
+)
+def test_the_placement_in_use_stays_and_is_made_anew(
+    placement: str, options: dict[str, Any]
+) -> None:
+    """Under its own name it would neither be as it is nor be proved."""
+    pattern = {"kind": "stencil2d", "dims": [4, 8], "size": "128 KiB", "rounds": 2}
+    tree = {"hosts_per_leaf": 8, "leaves": 6, "aggregation": 1}
+    job = {"placement": placement, "placement_options": options, "pattern": pattern,
+           "hosts": "3-7,8-15,16-23,24-31,32-47"}  # fmt: skip
+    prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [job]}))
+    made, _ = make_candidates(prepared, [placement], simulate(prepared), lambda *_: None)
+    assert np.array_equal(made[placement], prepared.observed.node)
+    anew = made.get(f"{placement}-again")
+    assert anew is not None and not np.array_equal(anew, made[placement])
+
+
+def test_hosts_of_congested_leaves_are_left_out_where_others_suffice() -> None:
+    """Four hosts to spare: those of the leaf that the other job overruns are not used."""
+    scenario = {
+        **CONTENDED, "job": [
+            {**CONTENDED["job"][0], "pattern": {**CONTENDED["job"][0]["pattern"], "ranks": 28}},
+            CONTENDED["job"][1],
+        ],
+    }  # fmt: skip
+    # Unless they are allowed, they stay as they are.
+    alone = prepare(parse(scenario))
+    run = simulate(alone)
+    kept, _ = make_candidates(alone, ["block", "shift"], run, lambda *_: None)
+    own = set(alone.observed.node.tolist())
+    assert kept and all(set(node.tolist()) == own for node in kept.values())
+    prepared = prepare(parse(scenario), half(0))
+    made, errors = make_candidates(prepared, ["shift"], run, lambda *_: None)
+    assert KEEP_OFF in made and KEEP_OFF not in kept and not errors
+    fabric = prepared.fabric
+    free = set(prepared.observed.problem.slot_node.tolist()) - set(made[KEEP_OFF].tolist())
+    assert len(free) == 4
+    links = run.tables["truth"].group_by("link").agg(
+        share=pl.col("observed_congested_packets").sum() / pl.col("observed_packets").sum()
+    )  # fmt: skip
+    into = dict(links.rows())
+    leaf = {int(fabric.node_switch[node]) for node in free}
+    down = np.flatnonzero(fabric.link_up == -1)
+    inner = [e for e in down if fabric.link_dst[e] >= fabric.n_nodes]
+    dark = [e for e in inner if int(fabric.link_dst[e]) - fabric.n_nodes in leaf]
+    assert max(into.get(int(e), 0.0) or 0.0 for e in dark) >= 0.3
+    # Without a run nothing is known to be congested.
+    plain, _ = make_candidates(prepared, ["shift"], None, lambda *_: None)
+    assert list(plain) == ["shift"]
+
+
+def test_what_a_job_waits_before_it_starts_is_none_of_its_time() -> None:
+    """Gains are shares of the job's own time, also where others run before it."""
+    pattern = {"kind": "stencil2d", "dims": [4, 8], "size": "128 KiB", "rounds": 2}
+    found = []
+    for start in ("0 ps", "10 ms"):
+        job = {"placement": "round-robin-leaves", "pattern": pattern, "start": start}
+        prepared = prepare(
+            parse({"fabric": {"fat_tree": {**TREE, "aggregation": 2}}, "job": [job]})
+        )
+        found.append((simulate(prepared), prepared))
+    (at_once, _), (later, prepared) = found
+    assert later.summary["end_ps"] == at_once.summary["end_ps"] + 10 * 10**9
+    assert later.elapsed_ps == at_once.elapsed_ps == later.summary["job_elapsed_ps"]["0"]
+    busy = [RunAnalysis(run).communication_fraction for run in (at_once, later)]
+    assert busy[0] == pytest.approx(busy[1]) and busy[0] > 0.9
+    tile = place("tile", prepared.observed.problem)
+    cured = make_evaluate(prepared)(Change(placement=tile, placement_name="tile"))
+    assert 1 - cured.elapsed_ps / later.elapsed_ps > 0.2

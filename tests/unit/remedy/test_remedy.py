@@ -1,0 +1,139 @@
+"""Remedies: placements tried by a simulator that answers by table."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tailback.diagnose import diagnose, diagnose_cause
+from tailback.diagnose.model import Candidate
+from tailback.errors import PlacementError, RunError
+from tailback.evaluate import Change, Evaluate
+from tailback.remedy import recommend, try_placements
+from tailback.run import Run
+from tests.factories.diagnosis_runs import NODES, endpoint_run, other_run, placement_run, quiet_run
+
+NODE = np.arange(NODES, dtype=np.uint32)
+PLACES: dict[str, NDArray[np.uint32]] = {"tile": NODE[::-1].copy(), "random": np.roll(NODE, 3)}
+
+
+def simulator(
+    run: Run, times: dict[str, int], spread: int = 0, asked: list[Change] | None = None
+) -> Evaluate:
+    def evaluate(change: Change) -> Run:
+        if asked is not None:
+            asked.append(change)
+        if change.placement is not None and change.placement_name not in times:
+            raise PlacementError(f"placement {change.placement_name!r} does not fit")
+        elapsed = times[change.placement_name] if change.placement is not None else times["block"]
+        summary = {**run.summary, "elapsed_ps": elapsed + change.seed_offset * spread}
+        summary["average_path_length"] = 1.5 if change.placement is not None else 3.0
+        return dataclasses.replace(run, summary=summary)
+
+    return evaluate
+
+
+def test_candidates_are_sorted_with_failures_last() -> None:
+    run = placement_run()
+    tried = try_placements(run, simulator(run, {"block": 100, "tile": 60}), PLACES, seeds=2)
+    assert [c.name for c in tried] == ["tile", "block", "random"]
+    assert "does not fit" in tried[-1].error and tried[-1].elapsed_ps == 0
+    assert (tried[0].path_length, tried[1].path_length) == (1.5, 3.0)
+    truth = run.tables["truth"]
+    share = truth["observed_congested_packets"].sum() / truth["observed_packets"].sum()
+    assert tried[0].congested_fraction == pytest.approx(share)
+
+
+def test_only_the_first_repetition_is_measured() -> None:
+    run, asked = placement_run(), []
+    try_placements(run, simulator(run, {"block": 9, "tile": 8, "random": 9}, asked=asked), PLACES)
+    assert len(asked) == 9
+    assert {(c.seed_offset, c.measure) for c in asked} == {(0, True), (1, False), (2, False)}
+    assert all(c.background and c.network == "as-is" and c.routing is None for c in asked)
+
+
+def test_the_best_placement_is_recommended_with_its_gain() -> None:
+    run = placement_run()
+    evaluate = simulator(run, {"block": 100_000, "tile": 60_000, "random": 120_000}, 10)
+    tried = try_placements(run, evaluate, PLACES)
+    remedy = recommend(
+        run, diagnose_cause(run), tried, files={"hosts": "one host a rank"}, commands=["mpirun …"]
+    )
+    assert remedy is not None and remedy.placement == "tile"
+    assert remedy.gain == pytest.approx(0.4, abs=0.001)
+    assert (remedy.before_ps, remedy.after_ps) == (100_010, 60_010)
+    assert "40 %" in remedy.action and remedy.files and remedy.commands == ["mpirun …"]
+
+
+@pytest.mark.parametrize(("tile", "spread"), [(99_000, 0), (95_000, 6_000)])
+def test_small_or_uncertain_gains_are_not_recommended(tile: int, spread: int) -> None:
+    run = placement_run()
+    evaluate = simulator(run, {"block": 100_000, "tile": tile, "random": 200_000}, spread)
+    tried = try_placements(run, evaluate, PLACES)
+    remedy = recommend(run, diagnose_cause(run), tried, files={"hosts": "x"})
+    assert remedy is not None and remedy.placement == "" and remedy.gain == 0.0
+    assert remedy.files == {} and "None of the 2 placements" in remedy.action
+    # What was tried is shown against the placement as it is, re-simulated like them.
+    block = next(candidate for candidate in tried if candidate.name == "block")
+    assert remedy.before_ps == remedy.after_ps == block.elapsed_ps != run.elapsed_ps
+
+
+def test_only_placements_are_counted_as_placements_tried() -> None:
+    run = placement_run()
+    same = [
+        Candidate(name=name, kind=kind, elapsed_ps=100, low_ps=100, high_ps=100)
+        for name, kind in (
+            ("block", "placement"), ("tile", "placement"),
+            ("max-min-rates", "rate-control"), ("adaptive-routing", "routing"),
+        )
+    ]  # fmt: skip
+    remedy = recommend(run, diagnose_cause(run), same)
+    assert remedy is not None and remedy.action.startswith("The one placement tried gains no more")
+    none = recommend(run, diagnose_cause(run), [same[0], *same[2:]])
+    assert none is not None and "placements tried" not in none.action
+
+
+def test_pattern_advice_comes_first_and_placement_as_a_stopgap() -> None:
+    run = endpoint_run()
+    same = [Candidate(name=n, elapsed_ps=100, low_ps=100, high_ps=100) for n in ("block", "tile")]
+    remedy = recommend(run, diagnose_cause(run), same)
+    assert remedy is not None and remedy.placement == "" and "MPI_Reduce" in remedy.action
+    better = [same[0], same[1].model_copy(update={"elapsed_ps": 50, "low_ps": 50, "high_ps": 50})]
+    helped = recommend(run, diagnose_cause(run), better)
+    assert helped is not None and helped.placement == "tile"
+    assert helped.action.startswith(remedy.action) and "Meanwhile" in helped.action
+
+
+def test_other_traffic_names_links_to_avoid() -> None:
+    remedy = diagnose(other_run()).remedy
+    assert remedy is not None and "another time" in remedy.action
+    assert "→ leaf1" in remedy.action
+
+
+def test_nothing_to_do_when_the_network_is_not_the_problem() -> None:
+    assert recommend(quiet_run(), diagnose_cause(quiet_run()), []) is None
+
+
+def test_diagnose_tries_the_placements_it_is_given() -> None:
+    run = placement_run()
+
+    def evaluate(change: Change) -> Run:
+        share = {"no-contention": 0.4, "star": 0.45}.get(change.network, 1.0)
+        if change.placement_name == "tile":
+            share = 0.5
+        elapsed = round(share * run.elapsed_ps)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
+
+    only = frozenset({"placement"})
+    remedy = diagnose(run, evaluate, placements=PLACES, seeds=1, kinds=only).remedy
+    assert remedy is not None and remedy.placement == "tile" and remedy.gain == pytest.approx(0.5)
+    assert [c.name for c in remedy.candidates] == ["tile", "block", "random"]
+
+
+def test_seeds_must_be_given() -> None:
+    run = placement_run()
+    with pytest.raises(RunError, match="seeds = 0"):
+        try_placements(run, simulator(run, {"block": 1}), {}, seeds=0)

@@ -1,0 +1,79 @@
+"""Screening of placements by a quick model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tailback.api.candidates import DEFAULT_METHODS, make_candidates
+from tailback.errors import ScenarioError
+from tailback.evaluate import Change, Evaluate
+from tailback.remedy.screening import NOT_SIMULATED, screen
+from tailback.run import Run
+from tailback.scenario import load, parse
+from tailback.simulate import (
+    FluidOptions,
+    make_evaluate,
+    make_fluid_evaluate,
+    prepare,
+    simulate,
+)
+from tests.factories.repository import ROOT
+
+NODES = np.zeros(1, np.uint32)
+
+
+def some_run(routing: str = "deterministic", elapsed_ps: int = 0) -> Run:
+    """A run of which only the scenario and the time matter."""
+    scenario = parse({
+        "fabric": {"preset": "full"}, "engine": {"routing": routing},
+        "job": [{"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}],
+    })  # fmt: skip
+    return Run(scenario, {}, {"elapsed_ps": elapsed_ps})
+
+
+def by_name(times: Mapping[str, int]) -> Evaluate:
+    """An evaluator that knows the time under each placement."""
+
+    def evaluate(change: Change) -> Run:
+        time = times[change.placement_name]
+        if time < 0:
+            raise ScenarioError("cannot be estimated")
+        return some_run(elapsed_ps=time)
+
+    return evaluate
+
+
+def test_who_is_clearly_slower_is_left_out_and_told_why() -> None:
+    times = {"a": 100, "b": 110, "c": 120, "d": 124, "e": 126, "f": 300, "g": -1}
+    found = screen(dict.fromkeys(times, NODES), by_name(times), always=frozenset({"f"}))
+    assert list(found.kept) == ["a", "b", "c", "d", "f", "g"]
+    assert [c.name for c in found.left_out] == ["e"]
+    assert found.left_out[0].error.startswith(NOT_SIMULATED)
+    assert "26 %" in found.left_out[0].error
+    assert found.left_out[0].estimate_ps == 126
+    assert "g" not in found.estimate_ps
+
+
+def test_the_three_quickest_are_always_proved() -> None:
+    times = {"a": 1, "b": 50, "c": 60, "d": 70}
+    found = screen(dict.fromkeys(times, NODES), by_name(times))
+    assert list(found.kept) == ["a", "b", "c"]
+    few = dict.fromkeys(("a", "d", "c"), NODES)
+    assert list(screen(few, by_name(times)).kept) == ["a", "d", "c"]
+
+
+def test_on_the_demo_the_best_by_packets_survives() -> None:
+    """The fluid model leaves out the slow ones, and never the winner."""
+    prepared = prepare(load(ROOT / "examples" / "demo" / "demo.toml"))
+    run = simulate(prepared)
+    made, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
+    packets = make_evaluate(prepared)
+    proved = {n: packets(Change(placement=node)).elapsed_ps for n, node in made.items()}
+    found = screen(made, make_fluid_evaluate(prepared, FluidOptions(windows=0)))
+    assert min(proved, key=lambda name: proved[name]) in found.kept
+    assert found.left_out
+    for name, estimate in found.estimate_ps.items():
+        assert estimate == pytest.approx(proved[name], rel=0.1)

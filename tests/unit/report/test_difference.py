@@ -1,0 +1,237 @@
+"""Two runs as differences: links, lines, pairs of ranks, frames of time, and the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.api.compare import compare_runs
+from tailback.cli import run as tailback
+from tailback.report import (
+    FigureData,
+    attribute,
+    call_site_changes,
+    change_table,
+    make_case,
+    same_fabric,
+    scales,
+)
+from tailback.report.difference import difference_of, flame_change, link_change, pair_changes
+from tailback.report.figures.change_link_time import aligned, band_changes
+from tailback.report.timeline import Timeline, embedded_samples
+from tailback.run import Run
+from tailback.schema import DERIVED
+from tests.factories.cli import simulated
+from tests.factories.report_data import make_run
+
+
+@pytest.fixture(scope="module")
+def runs() -> tuple[Run, Run]:
+    return make_run(), make_run(tiled=True)
+
+
+@pytest.fixture(scope="module")
+def both(runs: tuple[Run, Run]) -> tuple[FigureData, FigureData]:
+    return FigureData(runs[0]), FigureData(runs[1])
+
+
+def test_a_link_unused_in_one_run_counts_as_zero_there() -> None:
+    nan = np.nan
+    found = difference_of(np.array([0.5, nan, nan, 0.2]), np.array([nan, 0.25, nan, 0.7]))
+    assert found[:2].tolist() == [-0.5, 0.25]
+    assert np.isnan(found[2]) and found[3] == pytest.approx(0.5)
+
+
+def test_the_change_is_after_minus_before_with_both_errors(
+    both: tuple[FigureData, FigureData],
+) -> None:
+    found = link_change(*both, "+y")
+    link = int(np.nanargmax(np.where(found.after.weight > 0, found.before.weight, 0)))
+    before, after = (evidence.load("+y") for evidence in both)
+    assert found.value[link] == pytest.approx(after.fraction[link] - before.fraction[link])
+    assert found.error[link] == pytest.approx(np.hypot(before.error[link], after.error[link]))
+    turned = link_change(both[1], both[0], "+y")
+    assert np.allclose(found.value, -turned.value, equal_nan=True)
+
+
+def test_a_run_does_not_differ_from_itself(both: tuple[FigureData, FigureData]) -> None:
+    assert np.nanmax(np.abs(link_change(both[0], both[0]).value)) == 0
+    pairs = pair_changes(both[0], both[0])
+    assert pairs is not None and (pairs["before"] == pairs["after"]).all()
+
+
+def test_the_table_has_every_link_used_in_either_run(both: tuple[FigureData, FigureData]) -> None:
+    table = change_table(*both)
+    assert dict(table.schema) == DERIVED["changes"].polars_schema
+    whole = table.filter(pl.col("phase").is_null())
+    used = np.flatnonzero((both[0].load().weight > 0) | (both[1].load().weight > 0))
+    assert whole["link"].to_list() == used.tolist()
+    assert set(table["phase"].drop_nulls().unique()) == {"+x", "-x", "+y", "-y"}
+    row = whole.row(0, named=True)
+    assert row["change"] == pytest.approx((row["after_fraction"] or 0) - row["before_fraction"])
+
+
+def test_lines_that_wait_less(runs: tuple[Run, Run]) -> None:
+    found = [attribute(run) for run in runs]
+    changes = {line.line: line.after - line.before for line in call_site_changes(*found)}
+    totals = [sum(line.stall for line in one.lines) for one in found]
+    assert sum(changes.values()) == pytest.approx(totals[1] - totals[0])
+    packets = replace(
+        runs[0], tables={**runs[0].tables, "messages": runs[0].tables["messages"][:0]}
+    )
+    assert call_site_changes(found[0], attribute(packets)) == []
+
+
+def test_two_flame_graphs_in_one_keep_both_sums(runs: tuple[Run, Run]) -> None:
+    one, other = (attribute(run).flame for run in runs)
+    merged = flame_change(one, other)
+    assert merged.value == pytest.approx(one.value + other.value)
+    assert merged.change == pytest.approx(other.value - one.value)
+    below = sum(child.change for child in merged.children)
+    assert below == pytest.approx(merged.change, abs=1e-6 * merged.value)
+
+
+def test_frames_agree_on_shares_of_time(both: tuple[FigureData, FigureData]) -> None:
+    courses = aligned(*(Timeline(evidence) for evidence in both))
+    assert courses[0].frames == courses[1].frames == both[1].windows.height
+    for course in courses:
+        step = np.diff(course.edges_ps)
+        assert step.min() > 0.9 * step.max()
+    bands = band_changes(*courses)
+    assert all(np.nanmax(np.abs(band.cells), initial=0) <= 1 for band in bands)
+    up, late = next(b for b in courses[0].bands if (b.tier, b.direction) == (1, "up")), bands[0]
+    only_before = ~np.isnan(up.cells) & ~courses[1].bands[0].used
+    assert only_before.any() and (late.cells[only_before] == -up.cells[only_before]).all()
+    assert np.isnan(late.cells[~late.used]).all()
+
+
+def test_frames_hold_all_samples_or_say_whose_they_lack(
+    both: tuple[FigureData, FigureData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = Timeline(both[0], 10)
+    rows, left_out = embedded_samples(course)
+    assert left_out == 0
+    assert rows["hop_weight"].sum() == both[0].samples["hop_weight"].sum()
+    monkeypatch.setattr("tailback.report.timeline.ROWS", 200)
+    fewer, left_out = embedded_samples(course)
+    assert 0 < fewer.height <= 200 and left_out > 0
+    met = course.samples.group_by("link").agg(pl.col("congested_weight").sum())
+    kept = met.filter(pl.col("link").is_in(fewer["link"].unique().implode()))
+    assert kept["congested_weight"].max() == met["congested_weight"].max()
+
+
+def test_the_scale_of_changes_is_centred_at_zero() -> None:
+    table = scales.table(scales.CHANGE, 255)
+    light = scales.luminance(table)
+    assert light[127] > 0.9 and light[127] == light.max()
+    assert (np.diff(light[:128]) > -5e-4).all() and (np.diff(light[127:]) < 5e-4).all()
+    # Blue against brown: told apart without red or green cones by their blue.
+    less, more = table[30].astype(int), table[-31].astype(int)
+    assert less[2] - less[0] > 80 and more[0] - more[2] > 80
+    assert float(scales.norm(scales.CHANGE)(0.0)) == 0.5
+
+
+def test_compare_writes_page_table_and_facts(
+    runs: tuple[Run, Run],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, run in zip(("a", "b"), runs, strict=True):
+        run.write(tmp_path / name)
+    out = tmp_path / "out"
+    words = ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(out)]
+    assert tailback(words) == 0
+    said = capsys.readouterr().out
+    assert "-27.9 %" in said and "stall by line" in said and "phase +y" in said
+    assert max(len(line) for line in said.splitlines() if str(out) not in line) <= 80
+    facts = json.loads((out / "compare.json").read_text())
+    assert facts["elapsed_ps"] == [61_000_000, 44_000_000] and facts["line_unit"] == "ps"
+    table = pl.read_parquet(out / "changes.parquet")
+    assert table.equals(change_table(*(FigureData(run) for run in runs)))
+    page = (out / "compare.html").read_text()
+    assert "after takes 27.9 % less time than before" in page
+    assert tailback(words) == 2
+    # Which figures are written, not what they look like.
+    monkeypatch.setattr("tailback.report.html._static_figures", lambda _case: {})
+    monkeypatch.setattr("tailback.report.export.render", lambda *_, **__: b"")
+    assert tailback([*words, "--force", "--figures", "svg"]) == 0
+    figures = {path.stem for path in (out / "figures").iterdir()}
+    assert {"change_congested_fraction", "change_back_pressure-after"} & figures
+    assert tailback([*words[:3], "--figures", "svg"]) == 2
+
+
+def test_compare_names_what_it_cannot_draw(
+    runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs[0].write(tmp_path / "a")
+    tables = {**runs[1].tables, "samples": runs[1].tables["samples"][:0]}
+    replace(runs[1], tables=tables).write(tmp_path / "b")
+    make_run(prefix="other-").write(tmp_path / "c")
+    for other, word in (("b", "no samples"), ("c", "same fabric")):
+        words = ["compare", str(tmp_path / "a"), str(tmp_path / other)]
+        assert tailback(words) == 0
+        assert tailback([*words, "--out", str(tmp_path / "out")]) == 2
+        assert word in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
+def test_no_samples_are_not_no_congestion(
+    runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without = {**runs[0].tables, "samples": runs[0].tables["samples"][:0]}
+    unsampled = replace(runs[0], tables=without)
+    facts = compare_runs(runs[0], unsampled)
+    assert facts["tiers"] and all(
+        before is not None and after is None
+        for before, after in (tier["congested_fraction"] for tier in facts["tiers"])
+    )
+    assert facts["links"] == [] and facts["lines"] == []
+    for name, run in (("a", runs[0]), ("b", unsampled)):
+        run.write(tmp_path / name)
+    assert tailback(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    said = capsys.readouterr().out
+    assert "tier 1 up" in said and "–" in said and "-100 %" not in said
+
+
+def test_a_link_without_samples_in_one_run_is_listed_without_a_number(
+    runs: tuple[Run, Run],
+) -> None:
+    worst = compare_runs(*runs)["links"][0]
+    left = runs[1].tables["samples"].filter(pl.col("link") != worst["link"])
+    after = replace(runs[1], tables={**runs[1].tables, "samples": left})
+    found = {row["link"]: row for row in compare_runs(runs[0], after)["links"]}
+    assert found[worst["link"]]["congested_fraction"] == [worst["congested_fraction"][0], None]
+
+
+def test_two_wirings_are_two_fabrics(runs: tuple[Run, Run]) -> None:
+    links = runs[0].tables["links"]
+    one, other = links.filter(pl.col("direction") == "up", tier=1)["link"].to_list()[:2]
+    end = pl.col("dst_name", "dst_port")
+    swapped = links.with_columns(
+        pl.when(link=one).then(end.get(other)).when(link=other).then(end.get(one)).otherwise(end)
+    )
+    rewired = replace(runs[0], tables={**runs[0].tables, "links": swapped})
+    assert not same_fabric(FigureData(runs[0]), FigureData(rewired))
+    facts = compare_runs(runs[1], rewired)
+    assert facts["tiers"] and facts["links"] == [] and facts["lines"] == []
+
+
+def test_congestion_nobody_counted_is_not_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(simulated(tmp_path, 'scheme = "off"'))
+    assert "not counted" in capsys.readouterr().out
+    assert tailback(["compare", run, run, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["congested_hop_fraction"] == [None, None]
+
+
+def test_without_a_second_run_there_is_no_change(runs: tuple[Run, Run]) -> None:
+    from tailback.report import draw  # deferred: registers the figures
+
+    assert draw("change_congested_fraction", make_case(runs[0], None)) is None

@@ -1,0 +1,185 @@
+"""The evolution page, tier panels, stalls spread over windows, and the studies' relations."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.cli import run as tailback
+from tailback.counters.analysis.evolution import from_torus
+from tailback.counters.analysis.evolution_layout import columns_of, time_unit
+from tailback.counters.analysis.evolution_run import (
+    torus_rows,
+)
+from tailback.counters.analysis.evolution_tiers import tier_panels, tier_stalls
+from tailback.counters.analysis.figures import draw, render
+from tailback.counters.analysis.study import Study
+from tailback.counters.readers.engine_run import from_run, spread_stalls
+from tailback.counters.schema import INTERVALS, CounterError, conform
+from tailback.fabric.builders import fat_tree
+from tailback.report.evolution import render_evolution, torus_panels
+from tailback.run import Run
+from tailback.scenario import FatTree, load, parse
+from tailback.simulate import prepare, simulate
+from tests.factories.repository import ROOT
+
+
+def rows(stall: list[list[float]]) -> pl.DataFrame:
+    """Intervals of 10 ns of some links."""
+    table = np.array(stall)
+    links, windows = table.shape
+    return conform(
+        INTERVALS,
+        pl.DataFrame(
+            {"link": np.repeat(np.arange(links), windows),
+             "time_ns": np.tile(10 * np.arange(1, windows + 1), links),
+             "interval_ns": 10, "stall_ns": table.ravel(), "stall_fraction": table.ravel() / 10}
+        ),
+    )  # fmt: skip
+
+
+def test_a_long_stall_is_spread_backwards() -> None:
+    found = spread_stalls(rows([[0, 2, 25, 4], [1, 0, 0, 10]]))
+    assert found["stall_ns"].to_list() == [7, 10, 10, 4, 1, 0, 0, 10]
+    assert found["stall_fraction"].max() == 1.0
+    assert spread_stalls(found).equals(found)
+    with pytest.raises(CounterError, match="different windows"):
+        spread_stalls(rows([[0, 2], [1, 0]]).head(3))
+
+
+def test_tier_panels_hold_every_link_once() -> None:
+    fabric = fat_tree(FatTree(hosts_per_leaf=3, leaves=4, aggregation=2, pods=2, cores=2,
+                              aggregation_uplinks=2))  # fmt: skip
+    panels = tier_panels(fabric)
+    placed = np.concatenate([panel.links[panel.links >= 0] for panel in panels])
+    assert np.array_equal(np.sort(placed), np.arange(fabric.n_links))
+    assert [panel.title for panel in panels][:2] == [
+        "aggregation → core", "core → aggregation",
+    ]  # fmt: skip
+    counts = {panel.title: panel.links.shape for panel in panels}
+    assert counts["leaf → aggregation"] == (2, 8) and counts["host → leaf"] == (3, 8)
+    # Where the lowest switches are not called leaves, the words are those of Alali et al. (2017).
+    others = replace(fabric, switch_name=[f"switch{n}" for n in range(fabric.n_switches)])
+    assert tier_panels(others)[0].title == "leaf → spine"
+    hot = int(placed[0])
+    table = tier_stalls(rows([[5.0, 5.0]]).with_columns(link=pl.lit(hot, pl.UInt32)), fabric)
+    assert table.filter(pl.col("percent").is_not_null())["link"].to_list() == [hot]
+    drawn = draw("tier_stalls", Study(tables={"tier_stalls": table}))
+    assert drawn is not None and b"<svg" in render(drawn, "svg")
+
+
+def small_torus(y: str) -> Run:
+    """Uniform traffic that fills Y of a small torus."""
+    return simulate(
+        prepare(
+            parse(
+                {
+                    "fabric": {
+                        "topology": {"kind": "blue-waters", "dims": [6, 6, 3],
+                                     "rates": ["9.4 GB/s", y, "15 GB/s"]}
+                    },
+                    "engine": {"packet": "4 KiB", "buffer": "32 KiB"},
+                    "telemetry": {"windows": 8},
+                    "job": [{"pattern": {"kind": "paced", "ranks": 216, "size": "32 KiB",
+                                         "load": 0.5, "duration": "120 us",
+                                         "line_rate": "83.2 Gb/s"}}],
+                }
+            )
+        )
+    )  # fmt: skip
+
+
+def test_x_stalls_most_because_y_is_narrow(tmp_path: Path) -> None:
+    stall = {}
+    for y in ("4.7 GB/s", "18.8 GB/s"):
+        run = small_torus(y)
+        found = torus_rows(run, from_run(run).intervals)
+        assert set(found["direction"].unique()) == {"X+", "X-", "Y+", "Y-", "Z+", "Z-"}
+        sums = found.group_by(pl.col("direction").str.head(1)).agg(pl.col("stall_fraction").mean())
+        stall[y] = dict(sums.iter_rows())
+    narrow, wide = stall["4.7 GB/s"], stall["18.8 GB/s"]
+    assert narrow["X"] > max(narrow["Y"], narrow["Z"])
+    assert narrow["X"] > 2 * wide["X"]
+    run.write(tmp_path / "run")
+    out = tmp_path / "page.html"
+    assert tailback(["evolution", str(tmp_path / "run"), "--threshold", "5",
+                     "--out", str(out)]) == 0  # fmt: skip
+    text = out.read_text()
+    assert "z = 2" in text and "<h1>" in text
+    assert tailback(["evolution", str(tmp_path / "run"), "--out", str(out)]) == 2
+
+
+def test_names_never_become_markup() -> None:
+    evil = "</script><script>alert(1)</script>"
+    where = pl.DataFrame({"node_name": [f"{evil}{n}" for n in range(4)], "x": range(4)})
+    where = where.with_columns(y=pl.lit(0), z=pl.lit(0))
+    given = conform(
+        INTERVALS,
+        pl.DataFrame(
+            {"node_name": where["node_name"].to_list() * 2, "time_ns": [1] * 4 + [2] * 4,
+             "direction": "X+", "stall_fraction": [0.9, 0.8, 0.0, 0.5] * 2}
+        ),
+    )  # fmt: skip
+    graph = from_torus(given, where, "X+")
+    page = render_evolution(graph, torus_panels(where, graph.places), title=evil)
+    assert page == render_evolution(graph, torus_panels(where, graph.places), title=evil)
+    assert page.count("<script") == 3 and "alert(1)</script>" not in page
+    assert re.search(r"script-src &#39;sha256-[^&]+&#39;", page)
+    assert re.search(r"<p>2 features of links that stall for .* %.*, in 1 evolution; 0 split", page)
+    columns = columns_of(graph)
+    assert columns.tolist() == [0, 0]
+    assert time_unit(graph.steps)[0] == "ns"
+
+
+def test_evolution_needs_the_fabric_of_measured_counters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tailback(["evolution", str(tmp_path)]) == 2
+    assert "--fabric" in capsys.readouterr().err
+
+
+def test_what_has_no_effect_or_nothing_to_show_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo, looks = ROOT / "examples" / "demo", ROOT / "examples" / "counters"
+    fabric = str(demo / "fabric.ibnetdiscover")
+    tree = {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}}
+    job = {"pattern": {"kind": "ring", "ranks": 16, "size": "64 KiB"}}
+    run = tmp_path / "result" / "run"
+    simulate(parse({"fabric": tree, "job": [job]})).write(run)
+    look = str(looks / "leaf06-12h00.txt")
+    for words, expected in (
+        ([str(run), "--fabric", fabric], f"error: {run}: --fabric has no effect"),
+        ([str(run), "--direction", "X-"], f"error: {run}: --direction X- is of a torus"),
+        ([look, "--fabric", fabric, "--direction", "X+"], "--direction has no effect"),
+        # One look at counters is no calm network.
+        ([look, "--fabric", fabric], f"error: {look}: no port tells its stall"),
+    ):
+        assert tailback(["evolution", *words, "--out", str(tmp_path / "page.html")]) == 2
+        assert expected in capsys.readouterr().err
+    # Counters of one machine on the fabric of another.
+    counters = from_run(Run.read(run))
+    counters.intervals = counters.intervals.with_columns(
+        node_name=pl.lit("elsewhere"), node_guid=pl.lit(0, pl.UInt64), link=pl.lit(None, pl.UInt32)
+    )
+    monkeypatch.setattr("tailback.cli.evolution.read_counters", lambda _: counters)
+    page = str(tmp_path / "page.html")
+    assert tailback(["evolution", look, "--fabric", fabric, "--out", page]) == 2
+    assert f"error: {look}: none of its ports is in {fabric}" in capsys.readouterr().err
+    # The result of a diagnosis stands for its run.
+    (tmp_path / "result" / "diagnosis.json").write_text("{}")
+    assert tailback(["evolution", str(tmp_path / "result"), "--out", str(tmp_path / "p.html")]) == 0
+
+
+@pytest.mark.parametrize("name", ["yellowstone", "blue-waters"])
+def test_the_study_scenarios_are_whole(name: str) -> None:
+    scenario = load(ROOT / "examples" / name / f"{name}.toml")
+    prepared = prepare(scenario)
+    assert len(prepared.jobs) == 4
+    assert sum(len(job.node) for job in prepared.jobs) == {"yellowstone": 4556,
+                                                           "blue-waters": 3456}[name]  # fmt: skip

@@ -1,0 +1,364 @@
+"""The HTML report: complete, self-contained, safe with hostile names, and the same every time."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import json
+import re
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from tailback.diagnose.model import Finding
+from tailback.errors import RunError
+from tailback.report import FigureData, render_report, write_report
+from tailback.report.html import _shares, _steps
+from tailback.report.packing import NO_SHARE, safe_json
+from tailback.report.payload import PHASES_CARRIED, phases_carried
+from tailback.run import Run
+from tailback.telemetry.estimate import link_estimates
+from tests.factories.report_data import PHASES, TAPERED, make_diagnosis, make_run
+
+HOSTILE = "<img src=x onerror=alert(1)></script><!--<script>alert(2)</script>\"'&{{7*7}}$\\frac{"
+
+
+class Reader(html.parser.HTMLParser):
+    """Elements, attributes and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.content: dict[str, str] = {}
+        self.text: list[str] = []
+        self._id = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._id = dict(attrs).get("id") or tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+        self.content[self._id] = self.content.get(self._id, "") + data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@cache
+def page(hostile: str = "") -> str:
+    run = make_run(prefix=hostile, phases=(hostile + "+x", "-x", "+y", "-y"))
+    return render_report(
+        run, make_diagnosis(run, hostile=hostile),
+        after=make_run(prefix=hostile, tiled=True), files={"rankfile" + hostile: "rank 0=a\n"},
+    )  # fmt: skip
+
+
+@cache
+def read(hostile: str = "") -> Reader:
+    return Reader(page(hostile))
+
+
+def unpack(found: Reader) -> tuple[dict[str, Any], Any]:
+    data = json.loads(found.content["report-data"])
+    raw = zlib.decompress(base64.b64decode(found.content["report-arrays"]))
+    kinds = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "i4": np.int32, "f4": np.float32}
+
+    def array(ref: dict[str, Any]) -> NDArray[Any]:
+        kind = np.dtype(kinds[ref["t"]])
+        planes = np.frombuffer(raw, np.uint8, ref["n"] * kind.itemsize, ref["o"])
+        return planes.reshape(kind.itemsize, ref["n"]).T.copy().view(kind).ravel()
+
+    return data, array
+
+
+def test_parts_are_in_order_verdict_first() -> None:
+    ids = [attributes.get("id") for attributes in read().all("section")]
+    assert ids == [
+        "verdict",
+        "remedy",
+        "where",
+        "when",
+        "waiting",
+        "placement",
+        "change",
+        "sure",
+        "provenance",
+    ]
+    text = page()
+    assert text.index("Placement: neighbours of the grid") < text.index("What to do")
+
+
+def test_page_says_what_the_diagnosis_says() -> None:
+    text = " ".join(" ".join(read().text).split())
+    for part in ("61 µs", "41.9 µs", "44 µs 28 % less than 61.2 µs",
+                 "TB002, 86 % of congested packets",
+                 "Place ranks in 8×4 tiles", "mpirun -np 4608 --rankfile rankfile ./app",
+                 "needs a power of two of ranks", "Seed", "stencil on a fat tree",
+                 "3 messages were received before they were sent"):  # fmt: skip
+        assert part in text, part
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_the_table_of_steps_has_the_one_to_what_was_observed() -> None:
+    run = make_run()
+    diagnosis = make_diagnosis(run)
+    *steps, observed = diagnosis.waterfall
+    rest = {"elapsed_ps": observed.elapsed_ps + 3_000_000, "delta_ps": 3_000_000}
+    bars = [*steps, observed.model_copy(update=rest)]
+    page = Reader(render_report(run, diagnosis.model_copy(update={"waterfall": bars})))
+    text = " ".join(" ".join(page.text).split())
+    assert "remainder 64.2 µs 3 µs " in text
+    assert "expected 64.2 µs the run that was given" in text
+
+
+def test_numbers_of_a_link_are_said_to_be_of_the_whole_run() -> None:
+    text = " ".join(read().text)
+    assert "Mostly in phase" in text and "The numbers are of the whole run" in text
+
+
+def test_every_figure_is_there_without_javascript() -> None:
+    images = {attributes["id"] for attributes in read().all("img")}
+    assert images == {
+        f"figure-{name}" for name in (
+            "waterfall", "before_after", "congested_fraction", "congested_fraction-after",
+            "fabric_raster", "link_time", "time_course", "rank_matrix", "distance_histogram",
+            "how_sure", "back_pressure", "change_link_time", "change_rank_matrix",
+                "change_back_pressure", "change_how_sure")
+    }  # fmt: skip
+    assert all((a["src"] or "").startswith("data:image/svg+xml,") and a["alt"]
+               for a in read().all("img"))  # fmt: skip
+
+
+def test_nothing_is_fetched() -> None:
+    for tag, attributes in read().elements:
+        for name in ("src", "href", "srcset", "action", "poster", "data"):
+            value = attributes.get(name) or ""
+            assert value.startswith(("data:", "#")) or not value, (tag, name, value[:80])
+    assert not {"link", "iframe", "object", "embed", "form", "base"} & {
+        t for t, _ in read().elements
+    }
+    assert not re.search(r"@import|url\((?!['\"]?(data:|#))", read().content["style"])
+
+
+def test_policy_allows_only_our_own_script_and_style() -> None:
+    policy = next(a["content"] for a in read().all("meta") if a.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy and "http" not in policy
+    scripts = re.findall(r"<script>(.*?)</script>", page(), re.S)
+    styles = re.findall(r"<style>(.*?)</style>", page(), re.S)
+    assert len(scripts) == len(styles) == 1
+    for text in (*scripts, *styles):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert not any("style" in a for _, a in read().elements), "the policy would block these"
+    assert not any(n.startswith("on") for _, a in read().elements for n in a)
+
+
+def test_hostile_names_are_text() -> None:
+    plain, hostile = read(), read(HOSTILE)
+    count = {t: len(plain.all(t)) for t in ("script", "img", "section", "canvas", "style")}
+    assert {t: len(hostile.all(t)) for t in count} == count
+    assert not any(n.startswith("on") for _, a in hostile.elements for n in a)
+    text = " ".join(hostile.text)
+    assert HOSTILE in text, "the name itself must be shown, unharmed"
+    assert "49" not in re.sub(r"\d{3,}", "", hostile.content.get("title", ""))
+    data, _ = unpack(hostile)
+    assert data["switch_names"][0].startswith(HOSTILE)
+    assert data["datasets"][0]["selections"][1]["phase"] == HOSTILE + "+x"
+
+
+def test_json_cannot_end_its_element() -> None:
+    text = safe_json({"a": "</script><!--&\u2028"})
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"a": "</script><!--&\u2028"}
+
+
+def test_arrays_hold_what_the_tables_say() -> None:
+    evidence = FigureData(make_run())
+    data, array = unpack(read())
+    assert [d["id"] for d in data["datasets"]] == ["observed", "after"]
+    selections = data["datasets"][0]["selections"]
+    assert [s["phase"] for s in selections] == [None, *PHASES]
+    for selection in selections:
+        load = evidence.load(selection["phase"])
+        assert np.array_equal(array(selection["weight"]), load.weight)
+        assert np.array_equal(array(selection["samples"]), load.samples)
+        assert np.array_equal(array(selection["congested"]), load.congested_weight)
+        # The interval is that of the tables.
+        rows = evidence.samples
+        if selection["phase"] is not None:
+            rows = rows.filter(pl.col("phase") == selection["phase"])
+        table = link_estimates(rows).filter(pl.col("samples") > 0)
+        assert table.height > 20 and (table["congested_samples"] == 0).any()
+        for end in ("low", "high"):
+            found = array(selection[end])
+            assert np.flatnonzero(found != NO_SHARE).tolist() == table["link"].to_list()
+            expected = table[f"fraction_{end}"].to_numpy()
+            assert np.allclose(found[found != NO_SHARE] / 1e4, expected, atol=5.1e-5)
+    cells = np.concatenate([array(b["cells"]) for band in data["blocks"] for b in band])
+    assert sorted(cells[cells >= 0]) == list(range(evidence.n_links))
+    assert np.array_equal(array(data["layout"]["halves"]), evidence.layout.halves)
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_counts_beyond_32_bits_keep_their_fraction() -> None:
+    run = make_run()
+    many = run.tables["samples"].with_columns(pl.col("hop_weight", "congested_weight") * 2**28)
+    large = Run(run.scenario, run.tables | {"samples": many}, run.summary)
+    data, array = unpack(Reader(render_report(large, make_diagnosis(run))))
+    whole = data["datasets"][0]["selections"][0]
+    load = FigureData(run).load()
+    seen = load.weight > 0
+    fraction = array(whole["congested"])[seen] / array(whole["weight"])[seen]
+    assert np.allclose(fraction, load.raw_fraction[seen])
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_marks_that_turn_the_writing_are_visible() -> None:
+    """A name that would show reversed, as another name, shows its mark instead."""
+    name = "\u202e10edon\u202c\u2067"
+    text = page(name)
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)
+    data, _ = unpack(read(name))
+    assert data["node_names"][0] == r"\x202e10edon\x202c\x2067node0000"
+    phases = {row.get("data-phase") for row in read(name).all("tr")}
+    assert data["datasets"][0]["selections"][1]["phase"] in phases
+
+
+def test_files_can_be_downloaded_as_they_are() -> None:
+    offered = [a for a in read().all("a") if (a.get("href") or "").startswith("data:text")]
+    assert [a["download"] for a in offered] == ["rankfile"]
+    content = (offered[0]["href"] or "").partition("base64,")[2]
+    assert base64.b64decode(content) == b"rank 0=a\n"
+
+
+def test_files_stand_beside_the_command_that_uses_them() -> None:
+    diagnosis = make_diagnosis(make_run())
+    remedy = diagnosis.remedy
+    assert remedy is not None
+    both = {"hosts.slurm": "a", "rankfile": "b"}
+    paired = _steps(diagnosis, both)
+    assert [(d and d[0], c and c.split()[0]) for d, c in paired] == [
+        ("rankfile", "mpirun"), ("hosts.slurm", "SLURM_HOSTFILE=hosts.slurm"),
+    ]  # fmt: skip
+    only = _steps(diagnosis, {"hosts.slurm": "a"})
+    assert [(d and d[0], c and c.split()[0]) for d, c in only] == [
+        ("hosts.slurm", "SLURM_HOSTFILE=hosts.slurm"), (None, "mpirun"),
+    ]  # fmt: skip
+    more = _steps(diagnosis, both | {"notes": "c"})
+    assert [(d and d[0], c is None) for d, c in more] == [
+        ("rankfile", False), ("hosts.slurm", False), ("notes", True),
+    ]  # fmt: skip
+
+
+def test_tapered_report_is_small(tmp_path: Path) -> None:
+    run, after = make_run(TAPERED), make_run(TAPERED, tiled=True)
+    files = {"rankfile": "".join(f"rank {i}=node{i:04d} slot=0\n" for i in range(4608))}
+    path = write_report(tmp_path / "r.html", run, make_diagnosis(run), after=after, files=files)
+    assert path.stat().st_size < 4_000_000
+
+
+def test_same_input_gives_the_same_bytes() -> None:
+    assert page.__wrapped__() == page()  # drawn again, not taken from the cache
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_diagnosis_without_remedy_or_waterfall() -> None:
+    run = make_run(truth=False)
+    told = make_diagnosis(run)
+    open_ = told.findings[0].model_copy(
+        update={"code": "TB005", "cause": "undetermined", "title": "Too few samples", "links": []}
+    )
+    diagnosis = told.model_copy(
+        update={"remedy": None, "waterfall": [], "findings": [open_], "top_links": [],
+                "cause": "undetermined", "warnings": []}
+    )  # fmt: skip
+    found = Reader(render_report(run, diagnosis))
+    assert "remedy" not in [a.get("id") for a in found.all("section")]
+    assert "Too few samples" in " ".join(found.text)
+    assert "No warnings." in " ".join(found.text)
+    assert "#remedy" not in [a.get("href") for a in found.all("a")]
+
+
+def test_a_run_without_samples_still_reports() -> None:
+    run = make_run()
+    empty = {n: run.tables[n].clear() for n in ("samples", "messages", "truth", "windows")}
+    bare = Run(run.scenario, run.tables | empty, run.summary | {"complete": False})
+    found = Reader(render_report(bare, make_diagnosis(run)))
+    text = " ".join(found.text)
+    assert "keeps no message log" in text and "interrupted" in text
+    assert "No packet carried a sample" in text and "single time window" not in text
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_remedy_simulated_for_its_time_alone_is_not_a_choice() -> None:
+    run, after = make_run(), make_run(tiled=True)
+    after.tables["samples"] = after.tables["samples"].clear()
+    data, _ = unpack(Reader(render_report(run, make_diagnosis(run), after=after)))
+    assert [d["id"] for d in data["datasets"]] == ["observed"]
+
+
+def test_doubt_is_said_at_the_top() -> None:
+    run = make_run()
+    diagnosis = make_diagnosis(run)
+    sampling = diagnosis.sampling.model_copy(update={"sufficient": False, "note": "Run longer."})
+    text = render_report(run, diagnosis.model_copy(update={"sampling": sampling}))
+    assert text.index("Too few samples to be sure.") < text.index('id="remedy"')
+    assert "Too few samples" not in page()
+
+
+def test_shares_by_cause_add_up() -> None:
+    def finding(cause: Any, share: float) -> Finding:
+        return Finding(code="TB000", cause=cause, title="", explanation="", share=share, phases=[],
+                       links=[], advice="")  # fmt: skip
+
+    found = _shares([finding("pattern", 0.2), finding("placement", 0.5), finding("pattern", 0.1)])
+    assert [(c, round(s, 6), round(w, 6)) for c, s, w in found] == [
+        ("placement", 0.0, 0.5), ("pattern", 0.5, 0.3),
+    ]  # fmt: skip
+    over = _shares([finding("pattern", 0.9), finding("placement", 0.9)])
+    assert sum(width for _, _, width in over) == pytest.approx(1.0)
+
+
+def test_many_phases_keep_the_heaviest() -> None:
+    run = make_run()
+    samples, labels = run.tables["samples"], run.tables["labels"]
+    many = PHASES_CARRIED + 6
+    names = [f"p{i}" for i in range(many)]
+    tables = run.tables | {
+        "samples": samples.with_columns(
+            label=(samples["window"] % many).cast(samples["label"].dtype)
+        ),
+        "labels": labels[[0] * many].with_columns(
+            label=np.arange(many, dtype=np.uint32), phase=np.array(names)
+        ),
+    }
+    evidence = FigureData(Run(run.scenario, tables, run.summary))
+    kept = phases_carried(evidence)
+    assert len(kept) == PHASES_CARRIED
+    lightest = min(float(evidence.load(p).weight.sum()) for p in kept)
+    left = set(evidence.phases) - set(kept)
+    assert all(float(evidence.load(p).weight.sum()) <= lightest for p in left)
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    run = make_run()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot write the report"):
+        write_report(tmp_path / "file" / "r.html", run, make_diagnosis(run))
+    target = tmp_path / "r.html"
+    target.mkdir()
+    with pytest.raises(RunError, match="cannot write the report"):
+        write_report(target, run, make_diagnosis(run))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "r.html"]

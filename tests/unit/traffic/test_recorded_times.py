@@ -1,0 +1,131 @@
+"""What a recording tells of its own times, and how far it is believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailback.cli.render import diagnosis_lines
+from tailback.diagnose import diagnose_cause
+from tailback.diagnose.wording import IF_MODEL_HOLDS, bar_name, confidence_sentence, run_label
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulate import make_evaluate, prepare, simulate
+from tailback.traffic.readers.otf2 import read
+from tailback.traffic.transform import repeat
+from tests.factories.diagnosis_runs import quiet_run
+from tests.factories.otf2_traces import EZTRACE16, EZTRACE64, SCOREP64, Build, writing
+from tests.factories.public_data import real
+from tests.factories.repository import ROOT
+
+DEMO = ROOT / "examples" / "demo" / "trace"
+US = 1_000
+RANKS = 8
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    return writing(tmp_path)
+
+
+def barriers(stay_us: list[float]) -> list[list[tuple[Any, ...]]]:
+    """Five barriers; in each, rank r stays for ``stay_us[r]``, after 10 µs of work."""
+    scripts = []
+    for stay in stay_us:
+        script: list[tuple[Any, ...]] = []
+        time = 1_000 * US
+        for _ in range(5):
+            enter = time + round(10 * US)
+            leave = enter + round(stay * US)
+            script += [(enter, "enter", "MPI_Barrier"), (leave, "leave", "MPI_Barrier")]
+            time = leave
+        scripts.append(script)
+    return scripts
+
+
+def test_ranks_that_all_stay_long_in_barriers_had_too_few_cores(build: Build) -> None:
+    found = read(build(barriers([400.0 + 50 * r for r in range(RANKS)]))).recording
+    assert found is not None and found.crowded_ps == 400 * 10**6
+    assert found.calls_ps == round(5 * (400 + 50 * 3.5) * 10**6)
+
+
+def test_waiting_for_a_late_rank_is_no_sign_of_too_few_cores(build: Build) -> None:
+    """Imbalance: seven wait for 5 ms, and the last to enter is through at once."""
+    found = read(build(barriers([5000.0] * (RANKS - 1) + [8.0]))).recording
+    assert found is not None and found.crowded_ps == 0
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "crowded"), [(EZTRACE64, True), (EZTRACE16, True),
+                                               (SCOREP64, False)])  # fmt: skip
+def test_real_recordings(name: str, crowded: bool) -> None:
+    """EZTrace ran all ranks on one machine; the Score-P trace is of a cluster."""
+    found = read(real(name)).recording
+    assert found is not None and (found.crowded_ps > 0) == crowded
+
+
+def test_the_recorded_time_is_that_of_all_repetitions() -> None:
+    program = read(DEMO)
+    once, twice = program.recording, repeat(program, 2).recording
+    assert once is not None and twice is not None and once.crowded_ps == twice.crowded_ps > 0
+    assert (twice.calls_ps, twice.between_ps) == (2 * once.calls_ps, 2 * once.between_ps)
+
+
+def recorded(run: Run, times: float, crowded_ps: int = 0) -> Run:
+    """The run with a recording that took so many times as long."""
+    calls = round(times * run.elapsed_ps)
+    told = {"calls_ps": calls, "between_ps": 0, "crowded_ps": crowded_ps}
+    return replace(run, summary={**run.summary, "recording": told})
+
+
+def test_a_simulation_does_not_clear_the_network_of_a_run_that_took_much_longer() -> None:
+    plain = diagnose_cause(quiet_run())
+    assert plain.cause == "not-network" and plain.confidence > 0.9
+    assert diagnose_cause(recorded(quiet_run(), 1.5)).cause == "not-network"
+    for run in (recorded(quiet_run(), 5.0), recorded(quiet_run(), 1.0, 400 * 10**6)):
+        found = diagnose_cause(run)
+        assert found.cause == "undetermined" and found.confidence == 0.0
+        assert "does not rule out the network" in found.headline
+    assert (
+        "5.0 times what the model expects" in diagnose_cause(recorded(quiet_run(), 5.0)).warnings[0]
+    )
+    crowded = diagnose_cause(recorded(quiet_run(), 1.0, 400 * 10**6)).warnings[0]
+    assert "too few cores" in crowded and "--compute-scale" in crowded and len(crowded) <= 220
+
+
+def test_what_was_measured_is_not_doubted_for_the_model() -> None:
+    run = recorded(quiet_run(), 5.0)
+    measured = replace(run, summary={**run.summary, "times": "measured"})
+    found = diagnose_cause(measured)
+    assert found.cause == "not-network" and found.times == "measured"
+    assert IF_MODEL_HOLDS not in "\n".join(diagnosis_lines(found, Path("x")))
+
+
+def test_the_screen_says_expected_and_that_nothing_was_measured() -> None:
+    pattern = {"kind": "permutation", "ranks": 24, "size": "256 KiB", "messages": 2}
+    tree = {"hosts_per_leaf": 4, "leaves": 6, "aggregation": 2}
+    prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]}))
+    run = simulate(prepared)
+    found = diagnose_cause(run, make_evaluate(prepared), seeds=1)
+    text = " ".join("\n".join(diagnosis_lines(found, Path("x"))).split())
+    assert "nothing was measured" in text and IF_MODEL_HOLDS in text
+    assert " expected " in text and "observed" not in text
+    assert found.times == "expected" and found.headline.endswith("expected).")
+    assert bar_name(found.waterfall[-1], found.times) == "expected"
+
+
+def test_a_trace_says_what_of_its_times_was_not_used() -> None:
+    run = recorded(quiet_run(), 1.0)
+    assert "was not used" in diagnose_cause(run).times_from
+    jobs = [run.scenario.job[0].model_copy(update={"compute_scale": 0.0})]
+    without = replace(run, scenario=run.scenario.model_copy(update={"job": jobs}))
+    assert "left out (compute_scale = 0)" in diagnose_cause(without).times_from
+
+
+def test_measured_times_are_called_so_everywhere() -> None:
+    assert run_label("measured") == "As measured" and run_label("expected") == "As simulated"
+    assert IF_MODEL_HOLDS in confidence_sentence(0.99, "samples", "expected")
+    assert IF_MODEL_HOLDS not in confidence_sentence(0.99, "samples", "measured")
