@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,25 +26,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback import _core
-from tailback.fluid import (
-    FlowPaths,
-    KaryTree,
-    Routing,
-    assignment,
-    max_min,
-    permutations,
-    rounds_to_completion,
-    run_protocol,
-    simulate_flows,
-    superpose,
-)
-from tailback.run import Run
-from tailback.scenario import load, parse
-from tailback.simulate import FluidOptions, prepare, simulate, simulate_fluid
-from tailback.simulate.decode import decode_samples
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+from studies.birk_zdornov2009.protocol import run_protocol  # noqa: E402
+from studies.birk_zdornov2009.rounds import rounds_to_completion  # noqa: E402
+from studies.birk_zdornov2009.trees import KaryTree, Routing, permutations, superpose  # noqa: E402
+from tailback import _core  # noqa: E402
+from tailback.fluid import FlowPaths, assignment, max_min, simulate_flows  # noqa: E402
+from tailback.run import Run  # noqa: E402
+from tailback.scenario import load, parse  # noqa: E402
+from tailback.simulate import FluidOptions, prepare, simulate, simulate_fluid  # noqa: E402
+from tailback.simulate.decode import decode_samples  # noqa: E402
+
+EXAMPLES = ROOT / "examples"
 
 ALLTOALL = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "24 KiB", "compute": "2 us"}}
 TREE = {"kind": "k-ary-n-tree", "k": 4, "n": 2}

@@ -68,6 +68,7 @@ class PacketOutcome:
     complete: bool
     window_ps: int
     ranks: dict[str, NDArray[Any]]
+    computations: dict[str, NDArray[Any]]
     messages: dict[str, NDArray[Any]]
     samples: dict[str, NDArray[Any]]
     truth: dict[str, NDArray[Any]]

@@ -68,6 +68,7 @@ pub struct PacketOutcome {
     complete: bool,
     window_ps: u64,
     ranks: Py<PyDict>,
+    computations: Py<PyDict>,
     messages: Py<PyDict>,
     samples: Py<PyDict>,
     truth: Py<PyDict>,
@@ -93,6 +94,10 @@ impl PacketOutcome {
         messages.set_item("src_rank", m.src.into_pyarray(py))?;
         messages.set_item("dst_rank", m.dst.into_pyarray(py))?;
         messages.set_item("size_bytes", m.bytes.into_pyarray(py))?;
+        let (rank, start): (Vec<u32>, Vec<u64>) = outcome.computations.into_iter().unzip();
+        let computations = PyDict::new(py);
+        computations.set_item("rank", rank.into_pyarray(py))?;
+        computations.set_item("start_ps", start.into_pyarray(py))?;
         let end_ps = outcome.end_ps;
         let carried = carried(py, &outcome.probed)?;
         let ProbeTables { counters_ps, counters, queues_ps, queues, one_in, .. } = outcome.probed;
@@ -108,6 +113,7 @@ impl PacketOutcome {
             complete: outcome.complete,
             window_ps: outcome.window_ps,
             ranks: rows!(py, outcome.ranks; finish_ps, compute_ps, wait_ps).unbind(),
+            computations: computations.unbind(),
             messages: messages.unbind(),
             samples: samples.unbind(),
             truth: truth.unbind(),

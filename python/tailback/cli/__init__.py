@@ -27,6 +27,7 @@ EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
 
 
 COMMANDS = {
+    "calibrate": "Fit the engine's settings to a machine.",
     "collect": "Collect port counters of a live InfiniBand subnet.",
     "compare": "Compare two runs.",
     "counters": "Say what port counters alone can say.",

@@ -29,6 +29,9 @@ CAUSE_TITLE = {
     "other-traffic": "OTHER TRAFFIC",
     "injection": "INJECTION LIMIT",
     "not-network": "NOT THE NETWORK",
+    "imbalance": "COMPUTATION IMBALANCE",
+    "noise": "NOISE IN COMPUTATION",
+    "healthy": "HEALTHY",
     "undetermined": "UNDETERMINED",
 }
 

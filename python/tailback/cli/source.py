@@ -21,6 +21,12 @@ def source_options(command: F) -> F:
             "--fabric", metavar="FILE|PRESET", help="Network of a trace: a file or preset."
         ),
         click.option(
+            "--forwarding",
+            metavar="FILE|FOLDER",
+            help="Forwarding tables of the switches, as dump_lfts.sh prints them (of a trace: "
+            "every shortest path).",
+        ),
+        click.option(
             "--hosts",
             metavar="SPEC",
             help="Hosts of the job, like 0-127 or node[001-016]:4, 4 ranks each (of a trace: all "

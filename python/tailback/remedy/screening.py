@@ -19,7 +19,7 @@ MIN_KEPT = 3
 """So many of the quickest are always proved."""
 MARGIN = 0.25
 """And whoever is within this of the quickest: more than the quick model errs between placements of
-one job (docs/explanation/rates.md)."""
+one job (docs/measurements/rates.md)."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ PACED: dict[str, Any] = {
     "pacing": PacingSettings("elastic", percent=25),
 }
 """How packets keep to a rate: the scheme and percentage that realise computed rates in buffers from
-8 packets on (docs/explanation/congestion.md)."""
+8 packets on (docs/measurements/congestion.md)."""
 
 
 def make_evaluate(
@@ -39,6 +39,8 @@ def make_evaluate(
             # Probes are for the run itself; a what-if is judged by samples and times.
             "probes": ProbeSettings(),
         }
+        if change.computations:
+            changes["record_computation"] = True
         if not change.measure:
             changes["measure"] = False
         if change.routing is not None:

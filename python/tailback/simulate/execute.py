@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
@@ -150,7 +151,11 @@ def execute(
     if not outcome.complete:
         end = format_time(outcome.end_ps)
         notes.append(f"broken off at {end}: the tables are incomplete")
-    return Run(prepared.scenario, tables, summary, _performance(outcome, seconds, threads), notes)
+    computations = None
+    if settings.record_computation:
+        computations = pl.DataFrame(dict(outcome.computations))
+    performance = _performance(outcome, seconds, threads)
+    return Run(prepared.scenario, tables, summary, performance, notes, computations)
 
 
 def _performance(outcome: Outcome, seconds: float, threads: int) -> dict[str, Any]:

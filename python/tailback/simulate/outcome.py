@@ -28,6 +28,7 @@ class RateOutcome:
     complete: bool = True
     window_ps: int
     ranks: Columns
+    computations: Columns = field(default_factory=dict)
     messages: Columns
     samples: Columns
     truth: Columns

@@ -32,19 +32,24 @@ class Routes:
     notes: tuple[str, ...] = ()
 
 
-def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Routes:
+def routes_for(
+    scenario: Scenario, fabric: Fabric, nodes: Sequence[int], *, spread: bool = False
+) -> Routes:
     """The routes a scenario asks for.
 
     Args:
         scenario: The scenario.
         fabric: Its fabric, links in port order.
         nodes: Nodes that will communicate.
+        spread: Take every up/down path in place of those of forwarding tables.
 
     Raises:
         FabricError: There is no such rule, or buffers could wait on one another in a circle.
         ScenarioError: The engine's routing takes no detours, and the rule makes some.
     """
     section = scenario.fabric
+    if section.forwarding is not None and spread:
+        return Routes(network_of(fabric, nodes))
     if section.forwarding is not None:
         found = forwarding(fabric, read_lfts(section.forwarding))
         try:

@@ -123,6 +123,7 @@ class EngineSettings:
     count_injection: bool
     one_in: int
     windows: int
+    record_computation: bool = False
     probes: ProbeSettings = field(default_factory=ProbeSettings)
 
     @classmethod

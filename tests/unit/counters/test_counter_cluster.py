@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from studies.archives import torus as torus_archive
+from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.counters import archive, archive_torus
 from tailback.counters.analysis import places as port_places
 from tailback.counters.analysis import rounds, study, verdict
 from tailback.counters.analysis.cluster import Cluster
@@ -84,7 +85,7 @@ def test_the_infiniband_study_is_the_same_bits(tmp_path: Path, address: str) -> 
 
 
 def test_the_torus_study_is_the_same(tmp_path: Path, address: str) -> None:
-    path = archive_torus.write(tmp_path / "t", 45, shape=(6, 5, 4))
+    path = torus_archive.write(tmp_path / "t", 45, shape=(6, 5, 4))
     files = tuple(str(file) for file in sorted(path.glob("part-*.parquet")))
     assert len(files) == 5
     rows = Archive(pl.scan_parquet(list(files)), files)
@@ -117,7 +118,7 @@ def test_the_torus_study_is_the_same(tmp_path: Path, address: str) -> None:
 def test_the_command_on_a_cluster(
     tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = archive_torus.write(tmp_path / "t", 12, shape=(4, 4, 4))
+    path = torus_archive.write(tmp_path / "t", 12, shape=(4, 4, 4))
     said = []
     for more in ([], ["--cluster", address]):
         assert tailback(["counters", str(path), *more]) == 0
@@ -137,7 +138,7 @@ def test_a_file_that_a_worker_cannot_read_is_an_error(tmp_path: Path, address: s
 def test_nobody_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(CounterError, match="no Dask scheduler answers"):
         Cluster("tcp://127.0.0.1:9", timeout_s=0.3)
-    path = archive_torus.write(tmp_path / "t", 2, shape=(2, 2, 2))
+    path = torus_archive.write(tmp_path / "t", 2, shape=(2, 2, 2))
     assert tailback(["counters", str(path), "--cluster", "what is this"]) == 2
     assert "no Dask scheduler" in capsys.readouterr().err
 

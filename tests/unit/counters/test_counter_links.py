@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from tailback.counters import archive, archive_torus
+from studies.archives import torus as torus_archive
+from studies.archives import yellowstone as archive
 from tailback.counters.analysis import evolution, links, study
 from tailback.counters.analysis.dot import dot_text, quoted
 from tailback.counters.analysis.figures import COUNTER_FIGURES, draw, render
@@ -232,12 +233,12 @@ def test_links_of_a_tree_are_neighbours_where_one_feeds_the_other() -> None:
 
 def test_an_archive_of_a_torus(tmp_path: Path) -> None:
     shape = (6, 5, 4)
-    path = archive_torus.write(tmp_path / "t", 25, shape=shape)
+    path = torus_archive.write(tmp_path / "t", 25, shape=shape)
     rows = pl.scan_parquet(sorted(path.glob("part-*.parquet")))
     whole = rows.collect()
     assert whole.schema == pl.Schema(INTERVALS.polars_schema)
     assert whole.height == 25 * 6 * 5 * 4 * 6
-    assert whole.slice(720 * 11, 720).equals(archive_torus.part(11, 1, shape=shape))
+    assert whole.slice(720 * 11, 720).equals(torus_archive.part(11, 1, shape=shape))
     where = pl.read_parquet(path / "coordinates.parquet")
     found = study.torus(rows, where, io_nodes=where["node_name"].to_list()[::5])
     shares = links.share_above(found.tables["ccdf_credit"], 5.0)

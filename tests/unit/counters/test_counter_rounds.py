@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.counters import archive
+from studies.archives import yellowstone as archive
 from tailback.counters.analysis import classes, passes, rounds, study, yellowstone_tables
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.schema import READINGS, CounterError, Flag
