@@ -36,8 +36,9 @@ NEEDED_TIME = 0.4
 TOO_LONG = 1.03
 """Simulated over measured time from which a hypothesis is wrong: it costs more than there is."""
 
-CERTAIN = 0.1
-"""Misfit from which no further cable is tried: none could be as good and not be a neighbour."""
+PROMISING, CERTAIN = 0.4, 0.1
+"""Misfit at the first rate from which the rate of a cable is looked for at once, and misfit at that
+rate from which no further cable is tried: none could be as good and not be a neighbour."""
 
 DISTINCT = 0.5
 """Misfit of the best cable over that of another one up to which only the best can be meant: which
@@ -207,17 +208,23 @@ def search_cables(
     )
     if not suspects or not search.start():
         return CableSearch()
-    screened: list[Trial] = []
+    screened, singles = list[Trial](), list[Trial]()
     for number, link in enumerate(suspects):
         if progress is not None:
             progress("looking for slow cables", number / len(suspects))
         trial = search.first((), link)
-        screened += [trial] if trial is not None else []
-        if search.tried >= budget or (trial is not None and trial.misfit < CERTAIN):
+        if trial is not None and trial.misfit < PROMISING:
+            refined = search.best_rate(trial)
+            singles += [refined] if refined is not None else []
+        elif trial is not None:
+            screened.append(trial)
+        if search.tried >= budget or any(single.misfit < CERTAIN for single in singles):
             break
     screened.sort(key=lambda trial: trial.misfit)
     search.budget += REFINED * MAX_RATES
-    singles = [t for t in map(search.best_rate, screened[:REFINED]) if t is not None]
+    if not any(single.misfit < CERTAIN for single in singles):
+        refined_too = map(search.best_rate, screened[:REFINED])
+        singles += [trial for trial in refined_too if trial is not None]
     if not singles:
         return CableSearch(tried=search.tried)
     singles.sort(key=lambda trial: trial.misfit)
@@ -230,7 +237,8 @@ def search_cables(
     convincing = best.misfit <= 1.0 - NEEDED_GAIN and search.fits_time(best)
     found = best if convincing else None
     if found is None and best.misfit < 0.8:
-        found = _several(search, best, [t.cables[0][0] for t in screened[:6]])
+        near = [t.cables[0][0] for t in (*order[1:], *screened)]
+        found = _several(search, best, list(dict.fromkeys(near))[:6])
         if found is not None:
             rivals = []
     return CableSearch(found, tuple(rivals[:4]), best, search.tried)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 
 from tailback.errors import TailbackError
 from tailback.evidence.port_findings import port_findings
@@ -293,6 +292,9 @@ def _agreement(
     time: tuple[int, int, float],
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Times that could be time 0 of the trace, and how well counters and messages agree then."""
+    # Deferred: scipy.signal takes a second to load, and traces that tell UTC do not need it.
+    from scipy.signal import fftconvolve
+
     first, last, step = time
     count = max(int((last - first) / step), 2)
     grid = np.asarray(first + step * np.arange(count + 1), np.float64)

@@ -20,22 +20,27 @@ LEAST_REPETITIONS = 3
 def balanced(program: Program) -> Program:
     """The same program with computation spread evenly over its ranks.
 
-    The k-th computation of every rank takes the mean over ranks where all ranks have as many. Where
-    they do not, each rank's computation is scaled to the mean of all.
+    Computations between the same two kinds of call are one part of the program. Of each part every
+    rank computes as long as ranks do on average; what repetitions differ by stays: that is noise.
     """
     compute = program.kind == Op.COMPUTE
-    rank = program.op_rank[compute]
-    counts = np.bincount(rank, minlength=program.n_ranks)
-    amount = program.amount[compute].astype(np.float64)
-    if counts.max(initial=0) == 0:
+    if not compute.any():
         return program
-    if (counts == counts[0]).all():
-        even = np.tile(amount.reshape(program.n_ranks, -1).mean(axis=0), program.n_ranks)
-    else:
-        total = np.bincount(rank, amount, program.n_ranks)
-        scale = np.divide(total.mean(), total, out=np.ones_like(total), where=total > 0)
-        even = amount * scale[rank]
-    return _with_compute(program, compute, even)
+    where = np.flatnonzero(compute)
+    amount = program.amount[where].astype(np.float64)
+    rank = program.op_rank[where]
+    before, behind = (_neighbour(program, where, step)[:2] for step in (-1, 1))
+    _, part = np.unique(np.stack([*before, *behind]), axis=1, return_inverse=True)
+    part = part.ravel()
+    parts = int(part.max()) + 1
+    usual = without_noise(program).amount[where].astype(np.float64)
+    own = np.bincount(rank * parts + part, usual, program.n_ranks * parts)
+    own = own.reshape(program.n_ranks, parts)
+    # Ranks that have no such part (a border of a grid) are not asked to have one.
+    has = own > 0
+    mean = own.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
+    scale = np.divide(mean[None, :], own, out=np.ones_like(own), where=has)
+    return _with_compute(program, compute, amount * scale[rank, part])
 
 
 def without_noise(program: Program) -> Program:
