@@ -20,13 +20,12 @@ from tailback.api.sweep.workers import Progress
 from tailback.diagnose import Diagnosis, diagnose_cause
 from tailback.diagnose.measured_times import with_measured
 from tailback.diagnose.measured_verdict import explain
-from tailback.diagnose.model import Candidate, Remedy
+from tailback.diagnose.model import Candidate, Remedy, Status
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evidence import MeasuredRun
 from tailback.placement import RankFile
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy
 from tailback.remedy.screening import Screening, screen
-from tailback.remedy.search import TOGETHER
 from tailback.report import (
     Attribution,
     attribute,
@@ -119,7 +118,7 @@ class DiagnosisResult(FolderResult):
         }
         if diagnosis.remedy is not None:
             remedy = diagnosis.remedy
-            rows["remedy"] = remedy.cure
+            rows["remedy"] = remedy.name
             rows["with the remedy"] = (
                 f"{format_time(remedy.after_ps)} ({percent(-remedy.gain, 1, '+')})"
             )
@@ -264,11 +263,14 @@ class _Workflow:
         remedy, after, files = found.remedy, None, list[RankFile]()
         if remedy is not None:
             left_out = list(screened.left_out)
-            left_out += [Candidate(name=name, error=error.message) for name, error in errors]
+            left_out += [
+                Candidate(name=name, status=Status.FAILED, reason=error.message)
+                for name, error in errors
+            ]
             remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
             if found.change is not None:
                 after = evaluate(replace(found.change, measure=True))
-                after.summary["cure"] = remedy.cure
+                after.summary["remedy"] = remedy.name
             try:
                 if remedy.placement:
                     files, unsaid = rank_files(prepared, made[remedy.placement])
@@ -283,7 +285,7 @@ class _Workflow:
 
 def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
     """The remedy with its rank files and the commands that use them."""
-    placed = remedy.placement in remedy.cure.split(TOGETHER)
+    placed = remedy.placement in remedy.parts
     meanwhile = "" if placed else "meanwhile, "
     return remedy.model_copy(
         update={

@@ -158,10 +158,11 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
 def _scenario_of(folder: Path) -> Scenario:
     """The scenario of a run, or of the run that a diagnosis is of."""
     run = read_base_run(folder)
-    cure = run.summary.get("cure")
-    if cure is not None:
+    # Versions before the first release called it cure.
+    remedy = run.summary.get("remedy", run.summary.get("cure"))
+    if remedy is not None:
         raise ScenarioError(
-            f"is the run with the remedy {str(cure)!r}; its scenario is the one without it",
+            f"is the run with the remedy {str(remedy)!r}; its scenario is the one without it",
             file=folder,
             remedy="put the remedy into a scenario; a placement can be given as a rank file of the "
             "diagnosis: --placement FILE, on the run next to this one",

@@ -17,10 +17,9 @@ from tailback.cli.text import (
     truncate,
     wrap,
 )
-from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
+from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnose.waterfall import displayed_bars
 from tailback.diagnose.wording import bar_name, confidence_sentence
-from tailback.remedy.screening import NOT_SIMULATED
 from tailback.units import format_time, percent
 
 CAUSE_TITLE = {
@@ -137,12 +136,12 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     if remedy is None:
         return []
     lines = ["", "REMEDY", *wrap(remedy.action)]
-    proved = [c for c in remedy.candidates if not c.error]
+    proved = [c for c in remedy.candidates if c.proved]
     # The remedy first, even where something quicker is out of reach.
-    proved.sort(key=lambda candidate: candidate.name != remedy.cure)
+    proved.sort(key=lambda candidate: candidate.name != remedy.name)
     if proved:
         lines += cure_lines(proved, remedy.before_ps)
-    left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
+    left_out = [c.name for c in remedy.candidates if c.status is Status.RULED_OUT]
     if left_out:
         lines += wrap(f"ruled out by the fluid model: {', '.join(left_out)}")
     if remedy.commands:

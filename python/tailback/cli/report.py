@@ -12,6 +12,7 @@ from tailback.atomic_exchange import recover
 from tailback.cli.runs import default_output, read_samples, with_samples
 from tailback.diagnose import Diagnosis
 from tailback.diagnose import diagnose as find_causes
+from tailback.diagnose.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.manifest import read_manifest
 from tailback.report import export_figures, write_report
@@ -58,7 +59,7 @@ def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
     manifest = read_manifest(folder)
     manifest.check(found.name)
     try:
-        diagnosis = Diagnosis.model_validate_json(found.read_bytes())
+        diagnosis = read_diagnosis(found.read_bytes())
     except (OSError, ValueError) as error:
         raise RunError(
             f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_AGAIN

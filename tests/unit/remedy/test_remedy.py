@@ -52,7 +52,7 @@ def test_candidates_are_sorted_with_failures_last() -> None:
     run = placement_run()
     tried = try_placements(run, simulator(run, {"block": 100, "tile": 60}), PLACES, seeds=2)
     assert [c.name for c in tried] == ["tile", "block", "random"]
-    assert "does not fit" in tried[-1].error and tried[-1].elapsed_ps == 0
+    assert "does not fit" in tried[-1].reason and tried[-1].elapsed_ps == 0
     assert (tried[0].path_length, tried[1].path_length) == (1.5, 3.0)
     truth = run.tables["truth"]
     share = truth["observed_congested_packets"].sum() / truth["observed_packets"].sum()
