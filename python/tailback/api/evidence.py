@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tailback.counters.analysis import places as port_places
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis import port_inventory
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.sources import load
 from tailback.counters.readers import READERS
 from tailback.evidence import MeasuredRun, port_verdict
@@ -80,9 +80,9 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
     section, fabric = prepared.scenario.fabric, prepared.fabric
     places = PortInventory()
     if section.file is not None:
-        places = port_places.from_discovery(section.file)
+        places = port_inventory.from_discovery(section.file)
     elif source.run is not None:
-        places = port_places.from_run(source.run)
+        places = port_inventory.from_run(source.run)
     rows = source.intervals(places, None)[0].rows.collect()
     return rows.drop("link").join(
         _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
