@@ -29,6 +29,9 @@ MOST_SCALE, LEAST_SCALE = 1.3, 0.8
 OPEN = 0.5
 """Share of the measured time in calls that may stay unexplained before no verdict is given."""
 
+MUCH = 0.15
+"""Share that is much, where no cause costs as much."""
+
 OUTSIDE = ("other_mpi", "not_running", "not_recorded")
 """Parts of the measured time that no model has: set-up and end, calls without data, gaps."""
 
@@ -131,8 +134,14 @@ def explain(
 
 
 def _is_open(unknown: float, main: Cost | None) -> bool:
-    """Whether more is unexplained than any cause that was found costs, and it is much."""
-    return unknown > OPEN or (unknown > 0.15 and (main is None or main.share < unknown))
+    """Whether more is unexplained than any cause that was found costs, and it is much.
+
+    What counters show is there, and may cost more than the model makes of it.
+    """
+    if unknown > OPEN:
+        return True
+    counted = main is not None and "counters" in main.rests_on
+    return unknown > MUCH and not counted and (main is None or main.share < unknown)
 
 
 def _fault_share(cause: str) -> float:
