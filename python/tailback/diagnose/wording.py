@@ -40,6 +40,14 @@ def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
     return f"{percent(confidence)} sure of the verdict{condition}: by {basis}."
 
 
+def measured_confidence(confidence: float) -> str:
+    """The sentence on how likely the verdict on a measured run is right."""
+    return (
+        f"{percent(confidence, 0)} sure of the verdict, by the room that other causes and what is "
+        "not explained leave."
+    )
+
+
 def provenance(run: Run) -> str:
     """One sentence: what the times rest on."""
     if times_of(run) == "measured":
