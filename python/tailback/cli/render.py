@@ -19,7 +19,7 @@ from tailback.cli.text import (
 )
 from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnose.waterfall import displayed_bars
-from tailback.diagnose.wording import bar_name, confidence_sentence
+from tailback.diagnose.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.units import format_time, percent
 
 CAUSE_TITLE = {
