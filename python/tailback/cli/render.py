@@ -88,10 +88,7 @@ def _how_sure(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence <= 0:
         return diagnosis.sampling.note
     if diagnosis.explanation is not None:
-        sure = (
-            f"{percent(diagnosis.confidence, 0)} sure of the verdict, from the room that what is "
-        )
-        return f"{sure}not explained, and the other causes, leave. {diagnosis.sampling.note}"
+        return f"{measured_confidence(diagnosis.confidence)} {diagnosis.sampling.note}"
     how = confidence_sentence(diagnosis.confidence, diagnosis.basis, diagnosis.times)
     return f"{how} {diagnosis.sampling.note}"
 
