@@ -1,10 +1,9 @@
-"""What a benchmark ran on, and what it took."""
+"""What a benchmark ran on."""
 
 from __future__ import annotations
 
 import os
 import platform
-import resource
 from pathlib import Path
 
 
@@ -22,9 +21,3 @@ def processor() -> str:
 def machine() -> str:
     """The processor and how many cores there are."""
     return f"{processor()}, {os.cpu_count()} cores"
-
-
-def cpu_seconds() -> float:
-    """Processor time of this process and the commands it ran: what a free core would take."""
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(use.ru_utime + use.ru_stime for use in both)

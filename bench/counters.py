@@ -267,19 +267,20 @@ def main() -> int:
     if options.measure:
         measure(options.measure, options.archive)
         return 0
-    from tailback.counters import archive, archive_torus
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from studies.archives import torus, yellowstone
 
     records = options.records
     with tempfile.TemporaryDirectory() as folder:
         where: Path = options.archive or Path(folder) / "archive"
         if options.study == "torus":
-            links = 6 * archive_torus.SHAPE[0] * archive_torus.SHAPE[1] * archive_torus.SHAPE[2]
+            links = 6 * torus.SHAPE[0] * torus.SHAPE[1] * torus.SHAPE[2]
             minutes = -(-records // links)
             records = minutes * links
         if not where.exists() and options.study == "torus":
-            archive_torus.write(where, minutes)
+            torus.write(where, minutes)
         elif not where.exists():
-            archive.write(where, records)
+            yellowstone.write(where, records)
         results = {
             kind: run(kind, where, records, options.cores, options.repeat)
             for kind in STUDIES[options.study]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,26 +26,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback import _core
-from tailback.fluid import (
-    FlowPaths,
-    KaryTree,
-    Routing,
-    assignment,
-    max_min,
-    permutations,
-    rounds_to_completion,
-    run_protocol,
-    simulate_flows,
-    superpose,
-)
-from tailback.run import Run
-from tailback.scenario import load, parse
-from tailback.simulate import FluidOptions, prepare, simulate, simulate_fluid
-from tailback.simulate.decode import decode_samples
-from tailback.simulate.threads import use_threads
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+from studies.birk_zdornov2009.protocol import run_protocol  # noqa: E402
+from studies.birk_zdornov2009.rounds import rounds_to_completion  # noqa: E402
+from studies.birk_zdornov2009.trees import KaryTree, Routing, permutations, superpose  # noqa: E402
+from tailback import _core  # noqa: E402
+from tailback.fluid import FlowPaths, assignment, max_min, simulate_flows  # noqa: E402
+from tailback.run import Run  # noqa: E402
+from tailback.scenario import load, parse  # noqa: E402
+from tailback.simulate import FluidOptions, prepare, simulate, simulate_fluid  # noqa: E402
+from tailback.simulate.decode import decode_samples  # noqa: E402
+
+EXAMPLES = ROOT / "examples"
 
 ALLTOALL = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "24 KiB", "compute": "2 us"}}
 TREE = {"kind": "k-ary-n-tree", "k": 4, "n": 2}
@@ -248,14 +243,12 @@ def runs() -> Iterator[tuple[str, Run]]:
     for name, data in scenarios():
         scenario = parse(data)
         for threads in (1, 2):
-            use_threads(threads)
-            run = simulate(scenario)
+            run = simulate(scenario, threads=threads)
             yield f"{name} threads={threads}", run
         if run.tables["packets"].height and scenario.telemetry.scheme != "single-bit":
             yield f"{name} received", decode_samples(run)
     for name in SHORT_EXAMPLES:
-        use_threads(1)
-        yield f"examples/{name}", simulate(load(EXAMPLES / f"{name}.toml"))
+        yield f"examples/{name}", simulate(load(EXAMPLES / f"{name}.toml"), threads=1)
     for name in ("tree/up-down", "torus/ugal", "dragonfly/valiant", "modified-tree/horizontal",
                  "engine/vc", "engine/deterministic", "ranks-of-a-host"):  # fmt: skip
         prepared = prepare(parse(dict(scenarios())[name]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import table_4_1
 
+from studies.taffet2019 import table_4_1
 from tailback.scenario import load
 from tailback.simulate import prepare
 

@@ -11,7 +11,6 @@ from tailback.errors import ScenarioError
 from tailback.fluid import Choice, Rates
 from tailback.simulate import FluidOptions, Watch, prepare, simulate_fluid
 from tailback.simulate import simulate as run_scenario
-from tailback.simulate.threads import engine_threads
 
 
 def simulate(
@@ -34,7 +33,7 @@ def simulate(
         model: ``packet`` simulates every packet; ``fluid`` computes rates: quicker, an estimate.
         rates: Who decides the rates of the fluid model; ``max-min`` when absent.
         paths: How the fluid model chooses paths; as the scenario routes when absent.
-        threads: Threads of the engine; idle cores when absent. Results do not depend on it.
+        threads: Threads of the engine; idle cores when absent. Results do not depend on this.
         partial: Return what there is when Ctrl-C ends the run, in place of KeyboardInterrupt.
         progress: Called with what is being done and the share of it that is done, 0–1.
         watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
@@ -50,13 +49,13 @@ def simulate(
     """
     fluid = _fluid_options(model, rates, paths)
     found = Source.of(source, **options)
-    with found.named_in_errors(), engine_threads(threads):
+    with found.named_in_errors():
         prepared = prepare(found.scenario)
         if progress is not None:
             progress("simulating", 0.0)
         if fluid is not None:
             return Run.of(simulate_fluid(prepared, fluid))
-        return Run.of(run_scenario(prepared, watch, partial=partial))
+        return Run.of(run_scenario(prepared, watch, threads=threads, partial=partial))
 
 
 def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOptions | None:
@@ -70,7 +69,7 @@ def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOpt
     ):  # fmt: skip
         if value is not None:
             raise ScenarioError(
-                f"{option} {value} means nothing to the packet engine",
+                f"{option} {value} has no effect on the packet engine",
                 remedy=f"add --model fluid, or set {key} in the scenario",
             )
     return None

@@ -24,10 +24,11 @@ from tailback.scenario import Scenario, load, parse
 
 
 class ScenarioOptions(TypedDict, total=False):
-    """What may be said beside a source. Each option overrides the scenario's own value.
+    """Options that go with a source. Each option overrides the scenario's own value.
 
     Attributes:
         fabric: Network of a trace: a file or the name of a preset.
+        forwarding: Forwarding tables of its switches, as ``dump_lfts.sh`` prints them.
         hosts: Hosts of the job, like ``0-127`` or ``node[001-016]:4`` (4 ranks each).
         ranks_per_host: Ranks on each host for which ``hosts`` gives no number.
         placement: Name of a placement method, or a rank file.
@@ -40,6 +41,7 @@ class ScenarioOptions(TypedDict, total=False):
     """
 
     fabric: str | Path | None
+    forwarding: str | Path | None
     hosts: str | None
     ranks_per_host: int | None
     placement: str | Path | None
@@ -126,7 +128,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     """The scenario a user means by a path.
 
     ``source`` is a scenario (:func:`is_scenario`), the folder of a run or of a diagnosis, or a
-    trace, which needs ``fabric``. Options override what a scenario says of its first observed job.
+    trace, which needs ``fabric``. Options override the settings of its first observed
+    job.
 
     Raises:
         ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
@@ -166,7 +169,7 @@ def _scenario_of(folder: Path) -> Scenario:
             f"is the run with the remedy {str(cure)!r}; its scenario is the one without it",
             file=folder,
             remedy="put the remedy into a scenario; a placement can be given as a rank file of the "
-            "diagnosis: --placement FILE, on the run beside this one",
+            "diagnosis: --placement FILE, on the run next to this one",
         )
     return run.scenario
 
@@ -248,6 +251,8 @@ def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario
         placement, hosts = rankfile, hosts or _hosts_of(Path(rankfile))
     if fabric is not None:
         scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+    if (forwarding := options.get("forwarding")) is not None:
+        scenario.fabric.forwarding = Path(forwarding).absolute()
     job = next((job for job in scenario.job if job.observed), scenario.job[0])
     if hosts is not None:
         job.hosts = hosts

@@ -14,16 +14,23 @@ from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import RenamedOption
 from tailback.cli.progress import meter
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.result import show
+from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
 from tailback.remedy import REMEDIES
 from tailback.run import check_writable
 
-UNDETERMINED = 3
-
 
 @click.command()
 @source_options
+@click.option(
+    "--counters", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
+    help="Port counters of the time of the trace, as tailback counters reads them; may be "
+    "repeated.",
+)  # fmt: skip
+@click.option(
+    "--jobs", type=click.Path(path_type=Path), metavar="FILE",
+    help="Who else ran: output of sacct or squeue, qstat -f, or a CSV of job, start, end, hosts.",
+)  # fmt: skip
 @allow_hosts_option
 @click.option(
     "--out", type=click.Path(path_type=Path),
@@ -32,7 +39,7 @@ UNDETERMINED = 3
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option(
     "--method", "--try", "methods", multiple=True, metavar="NAME", cls=RenamedOption,
-    help="Placement to try; repeat for several (default: all sensible ones).",
+    help="Placement to try; repeat for several (default: all that apply).",
 )  # fmt: skip
 @click.option(
     "--remedy", "--cure", "cures", multiple=True, type=click.Choice(REMEDIES.names()),
@@ -45,8 +52,10 @@ UNDETERMINED = 3
               help="Also write every figure in this format; may be repeated.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def diagnose(
+    counters: tuple[Path, ...],
+    jobs: Path | None,
     allow_hosts: str | None,
     out: Path | None,
     force: bool,
@@ -56,6 +65,7 @@ def diagnose(
     figures: tuple[str, ...],
     form: str,
     quiet: bool,
+    threads: int | None,
     **source: Any,
 ) -> int:
     """Say where traffic backs up, why, and what to do about it.
@@ -63,7 +73,7 @@ def diagnose(
     SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
     scenario (.toml), or the folder of an earlier run or diagnosis. Of a trace with
     times the measured run comes first, with where its time went; what the model
-    expects is shown beside it.
+    expects is shown next to it.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
@@ -76,13 +86,14 @@ def diagnose(
     check_writable(out, force=force, sources=[path])
     with meter(quiet) as progress:
         result = run_diagnosis(
-            found, allow_hosts=allow_hosts, methods=methods, remedies=cures, seeds=seeds,
-            progress=progress.step, watch=progress.watch,
+            found, counters=counters, jobs=jobs, allow_hosts=allow_hosts, methods=methods,
+            remedies=cures, seeds=seeds, threads=threads, progress=progress.step,
+            watch=progress.watch,
         )  # fmt: skip
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)
     diagnosis = result.diagnosis
-    code = UNDETERMINED if diagnosis.cause == "undetermined" else 0
+    code = EXIT_UNDETERMINED if diagnosis.cause == "undetermined" else EXIT_OK
     if form == "json":
         return show(diagnosis.model_dump_json(indent=2), code)
     return show("\n".join(diagnosis_lines(diagnosis, out, hot_lines(result.attribution))), code)

@@ -24,7 +24,7 @@ _AGAIN = "diagnose again"
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
-              help="Also write every figure in this format, beside the report.")  # fmt: skip
+              help="Also write every figure in this format, next to the report.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool) -> None:
     """Write the report of FOLDER: a run of 'simulate' or a result of 'diagnose'.

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 
 from tailback.cli.option_types import FiniteRange
-from tailback.simulate.threads import use_threads
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,6 +19,12 @@ def source_options(command: F) -> F:
         click.argument("source", type=click.Path(path_type=Path)),
         click.option(
             "--fabric", metavar="FILE|PRESET", help="Network of a trace: a file or preset."
+        ),
+        click.option(
+            "--forwarding",
+            metavar="FILE|FOLDER",
+            help="Forwarding tables of the switches, as dump_lfts.sh prints them (of a trace: "
+            "every shortest path).",
         ),
         click.option(
             "--hosts",
@@ -55,9 +60,7 @@ def source_options(command: F) -> F:
         click.option(
             "--threads",
             type=click.IntRange(1),
-            expose_value=False,
-            callback=lambda _context, _option, count: use_threads(count),
-            help="Threads of the engine (default: idle cores). Results do not depend on it.",
+            help="Threads of the engine (default: idle cores). Results do not depend on this.",
         ),
     ]
     for decorate in reversed(decorators):
@@ -71,5 +74,6 @@ def allow_hosts_option(command: F) -> F:
         "--allow-hosts",
         metavar="SPEC",
         help="Hosts that other placements may use, like --hosts; all: every compute host "
-        "(default: those the job runs on). The number of hosts and of ranks per host stays.",
+        "(default: those the job runs on). The number of hosts and of ranks per host does not "
+        "change.",
     )(command)

@@ -30,7 +30,7 @@ def bar_name(bar: WaterfallBar, times: Times) -> str:
 
 
 def run_label(times: Times) -> str:
-    """What the run that was judged is called beside its remedy."""
+    """Name of the diagnosed run next to its remedy."""
     return "As measured" if times == "measured" else "As simulated"
 
 

@@ -20,7 +20,7 @@ _PORT = re.compile(r"^(.*)\[(\d+)\]$")
 
 
 def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
-    """The fabric with some links slower than nominal; their nominal rates are kept beside.
+    """The fabric with some links slower than nominal; their nominal rates are kept separately.
 
     Args:
         fabric: The fabric as it is meant to be.
@@ -77,6 +77,15 @@ def with_cable_rates(fabric: Fabric, slow: Sequence[tuple[int, float]]) -> Fabri
     rate = fabric.link_gbps.copy()
     for link, gbps in slow:
         rate[[link, int(fabric.link_reverse[link])]] = gbps
+    nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
+    return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
+
+
+def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
+    """The fabric with some directed links at no more than given rates, Gb/s."""
+    rate = fabric.link_gbps.copy()
+    for link, gbps in limits:
+        rate[link] = min(rate[link], gbps)
     nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 

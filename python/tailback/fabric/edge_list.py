@@ -330,7 +330,7 @@ def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], b
 
 
 def _queues(table: Delimited) -> list[str]:
-    """What the file says of queue limits, as a note."""
+    """The queue limits stated in the file, as a note."""
     if "queue" not in table.header:
         return []
     limits = table.number("queue").drop_nulls()

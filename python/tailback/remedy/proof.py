@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from tailback.diagnose.model import Candidate
-from tailback.errors import TailbackError
+from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Evaluate
 from tailback.remedy.proposal import Progress, Proposal
 from tailback.run import Run
@@ -40,7 +40,12 @@ def prove(
         estimates: Times by the fluid model, by name: for the record.
         seeds: Repetitions with other random choices, at least 1.
         progress: Told the idea and the share done, 0–1.
+
+    Raises:
+        RunError: ``seeds`` is below 1.
     """
+    if seeds < 1:
+        raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
     tried = []
     for number, idea in enumerate(ideas):
         if progress is not None:

@@ -44,6 +44,9 @@ CAUSES = {
     "other-traffic": "Other traffic",
     "injection": "Injection limit",
     "not-network": "Not the network",
+    "imbalance": "Computation imbalance",
+    "noise": "Noise in computation",
+    "healthy": "Healthy",
     "undetermined": "Undetermined",
 }
 
@@ -167,8 +170,8 @@ def write_comparison(
     case = replace(make_case(before, None, None, after), names=names, labels=names)
     if compared(case) is None:
         raise RunError(
-            "one of the runs has no samples, so the two cannot be set against each other link by "
-            "link", remedy="simulate with [telemetry] scheme = \"full\"",
+            "one of the runs has no samples, so the two cannot be compared link by link",
+            remedy="simulate with [telemetry] scheme = \"full\"",
         )  # fmt: skip
     one, other = (dict(_provenance(run)) for run in (before, after))
     page = _template("compare.html.j2").render(

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from telemetry_accuracy import Entry, errors, estimate, measure
-from telemetry_figures import congested_hops, packets_of
 from telemetry_tables import page
 from telemetry_trace import HOPS, Decoder, needed, trace
 from telemetry_traffic import make_traffic
+
+from studies.taffet2019.telemetry_figures import congested_hops, packets_of
 
 
 @settings(deadline=None)

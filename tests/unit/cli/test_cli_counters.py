@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from studies.archives import torus as torus_archive
+from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.counters import archive, archive_torus
 from tailback.counters.collect import (
     Collection,
     CollectorSession,
@@ -210,7 +211,7 @@ def test_tables_and_figures_are_written(tmp_path: Path, capsys: pytest.CaptureFi
 def test_archives_of_both_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, archive.write(tmp_path / "rounds", 5000))
     assert "ToR down" in text and "GladeLeaf" in text
-    path = archive_torus.write(tmp_path / "torus", 12, shape=(5, 4, 4))
+    path = torus_archive.write(tmp_path / "torus", 12, shape=(5, 4, 4))
     out = tmp_path / "out"
     text = said(capsys, path, "--out", out, "--io", r"^\(0,0,")
     rows = text[text.index("BY TIER") :].split("\n")[2:8]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.counters import archive
 from tailback.counters.readers import READERS
 from tests.factories.cli import scenario
 from tests.factories.cli_counters import FABRIC, LEAF, plain, refused, said

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from studies.archives import torus as torus_archive
+from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.counters import archive, archive_torus
-from tailback.counters.analysis import places as port_places
-from tailback.counters.analysis import rounds, study, verdict
+from tailback.counters.analysis import port_inventory, rounds, study, verdict
 from tailback.counters.analysis.cluster import Cluster
 from tailback.counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Piece
 from tailback.counters.analysis.sources import load
@@ -84,7 +84,7 @@ def test_the_infiniband_study_is_the_same_bits(tmp_path: Path, address: str) -> 
 
 
 def test_the_torus_study_is_the_same(tmp_path: Path, address: str) -> None:
-    path = archive_torus.write(tmp_path / "t", 45, shape=(6, 5, 4))
+    path = torus_archive.write(tmp_path / "t", 45, shape=(6, 5, 4))
     files = tuple(str(file) for file in sorted(path.glob("part-*.parquet")))
     assert len(files) == 5
     rows = Archive(pl.scan_parquet(list(files)), files)
@@ -117,7 +117,7 @@ def test_the_torus_study_is_the_same(tmp_path: Path, address: str) -> None:
 def test_the_command_on_a_cluster(
     tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = archive_torus.write(tmp_path / "t", 12, shape=(4, 4, 4))
+    path = torus_archive.write(tmp_path / "t", 12, shape=(4, 4, 4))
     said = []
     for more in ([], ["--cluster", address]):
         assert tailback(["counters", str(path), *more]) == 0
@@ -137,7 +137,7 @@ def test_a_file_that_a_worker_cannot_read_is_an_error(tmp_path: Path, address: s
 def test_nobody_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(CounterError, match="no Dask scheduler answers"):
         Cluster("tcp://127.0.0.1:9", timeout_s=0.3)
-    path = archive_torus.write(tmp_path / "t", 2, shape=(2, 2, 2))
+    path = torus_archive.write(tmp_path / "t", 2, shape=(2, 2, 2))
     assert tailback(["counters", str(path), "--cluster", "what is this"]) == 2
     assert "no Dask scheduler" in capsys.readouterr().err
 
@@ -148,7 +148,7 @@ def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
 ) -> None:
     folder = collected(tmp_path / "c", 5, rounds=plan == "rounds")
     (tmp_path / "fabric").write_text(FILE)
-    places = port_places.from_discovery(tmp_path / "fabric")
+    places = port_inventory.from_discovery(tmp_path / "fabric")
     _, here = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0))
     with Cluster(address) as cluster:
         _, there = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0), cluster)

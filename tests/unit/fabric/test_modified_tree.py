@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from studies.birk_zdornov2009.trees import KaryTree, Routing, superpose
 from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import network_of, require_deadlock_free
 from tailback.fabric.topologies import build, parse
-from tailback.fluid import KaryTree, Routing, superpose
 from tailback.run import Run
 from tailback.scenario import parse as scenario
 from tailback.simulate import simulate

@@ -12,12 +12,24 @@ from tailback.diagnose import diagnose, diagnose_cause
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError, RunError
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy import recommend, try_placements
+from tailback.remedy import Proposal, recommend
+from tailback.remedy.proof import prove
 from tailback.run import Run
 from tests.factories.diagnosis_runs import NODES, endpoint_run, other_run, placement_run, quiet_run
 
 NODE = np.arange(NODES, dtype=np.uint32)
 PLACES: dict[str, NDArray[np.uint32]] = {"tile": NODE[::-1].copy(), "random": np.roll(NODE, 3)}
+
+
+def try_placements(
+    run: Run, evaluate: Evaluate, candidates: dict[str, NDArray[np.uint32]], seeds: int = 3
+) -> list[Candidate]:
+    """Each placement, and the one there is, proved."""
+    ideas = [
+        Proposal("placement", name, Change(placement=nodes, placement_name=name))
+        for name, nodes in candidates.items()
+    ]
+    return prove([Proposal("placement", "block"), *ideas], evaluate, seeds=seeds)
 
 
 def simulator(

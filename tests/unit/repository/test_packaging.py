@@ -12,6 +12,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -108,6 +109,18 @@ def test_tests_have_a_home_and_a_temporary_folder_of_their_own() -> None:
     assert all(folder.is_relative_to(ours) and folder.is_dir() for folder in folders)
 
 
+def test_what_tests_import_finds_no_other_home(tmp_path: Path) -> None:
+    """Also where a folder with a conftest.py of its own is named on the command line."""
+    environment = {k: v for k, v in os.environ.items() if k != "TAILBACK_TEST_HOME"}
+    environment = {k: v for k, v in environment.items() if not k.startswith(("XDG_", "PYTEST_"))}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
+    subprocess.run(
+        [*command, "tests/browser/test_evolution.py"], cwd=ROOT, stdout=subprocess.PIPE, check=True,
+        env=environment | {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_version_is_stated_in_one_place() -> None:
     cargo = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
     version = cargo["workspace"]["package"]["version"]
@@ -153,11 +166,21 @@ def test_the_compiler_is_told_to_map_paths_beside_what_the_user_told_it(
     monkeypatch.setenv("CARGO_HOME", "/home/builder/.cargo")
     monkeypatch.setenv("RUSTFLAGS", "-C target-cpu=native")
     monkeypatch.setenv("CARGO_ENCODED_RUSTFLAGS", "")
+    sources = "/home/builder/.cargo/registry/src/index.example.org-0123456789abcdef"
     for _ in range(2):  # the second time adds nothing
-        backend.map_paths()
+        backend.map_paths([sources])
         flags = os.environ["CARGO_ENCODED_RUSTFLAGS"].split("\x1f")
-        assert flags[:2] == ["-C", "target-cpu=native"] and len(flags) == 4
-        assert "--remap-path-prefix=/home/builder/.cargo/registry/src=registry" in flags
+        assert flags[:2] == ["-C", "target-cpu=native"] and len(flags) == 5
+        assert "--remap-path-prefix=/home/builder/.cargo=cargo" in flags
+        # The compiler takes the last one that fits.
+        assert flags[-1] == f"--remap-path-prefix={sources}=dependencies"
+
+
+def test_the_compiled_module_names_no_place_of_its_build() -> None:
+    core = Path(str(import_module("tailback._core").__file__)).read_bytes()
+    assert script("check_wheel").build_places(core) == []
+    # The home of these tests is another one.
+    assert f"{pwd.getpwuid(os.getuid()).pw_dir}/".encode() not in core
 
 
 def test_a_library_without_its_licence_is_not_taken(tmp_path: Path) -> None:
@@ -180,9 +203,11 @@ def wheel(folder: Path, core: bytes, description: str, tag: str) -> Path:
 
 def test_a_wheel_is_checked_for_what_it_must_not_hold(tmp_path: Path) -> None:
     faults = script("check_wheel").faults
-    good = wheel(tmp_path, b"GLIBC_2.28\0registry/pyo3/x.rs", "text", "manylinux_2_28_x86_64")
+    good = wheel(tmp_path, b"GLIBC_2.28\0dependencies/pyo3-1.0/x.rs", "", "manylinux_2_28_x86_64")
     assert faults(good) == []
-    core = f"GLIBC_2.34\0{Path.home()}/.cargo/registry/src".encode()
+    index = "index.example.org-0123456789abcdef/"
+    core = f"GLIBC_2.34\0{Path.home()}/.cargo/registry/src/{index}pyo3-1.0/x.rs".encode()
     found = "\n".join(faults(wheel(tmp_path, core, "[x](docs/x.md)", "linux_x86_64")))
-    for expected in ("not tagged", "needs glibc 2.34", str(Path.home()), "links to docs/x.md"):
+    wrong = ("not tagged", "needs glibc 2.34", str(Path.home()), index, "links to docs/x.md")
+    for expected in wrong:
         assert expected in found

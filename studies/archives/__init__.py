@@ -1,0 +1,1 @@
+"""Synthetic archives of port counters of any size, for studies, benchmarks and tests."""

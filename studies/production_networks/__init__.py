@@ -1,0 +1,1 @@
+"""Two measurement studies of production networks, seen by simulation."""

@@ -1,0 +1,245 @@
+"""The InfiniBand study on a simulated Yellowstone: which ports stall, how often, how long."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from studies.production_networks.simulated import (
+    EXAMPLES,
+    Found,
+    Row,
+    counters_of,
+    first_end_ps,
+    interval_of,
+    percent,
+    run_of,
+    with_adapters,
+)
+from tailback import Run, load_scenario
+from tailback.counters.analysis import classes, study
+from tailback.counters.analysis.evolution_tiers import tier_stalls
+from tailback.counters.analysis.figures import draw
+from tailback.counters.analysis.figures.style import FAINT, INK, MUTED, canvas
+from tailback.counters.analysis.study import Study
+from tailback.fabric.model import Fabric
+from tailback.simulate.prepare import load_fabric
+
+ROUNDS: Final = {
+    ("Spine", "down"): (63129, 2765),
+    ("Leaf", "down"): (63527, 40258),
+    ("ToR", "down"): (60217, 51814),
+    ("GladeSpine", "down"): (1455, 806),
+    ("GladeLeaf", "down"): (1165, 627),
+    ("Leaf", "up"): (63679, 47167),
+    ("ToR", "up"): (60131, 44807),
+    ("GladeLeaf", "up"): (1172, 1132),
+}
+"""Rounds of each class (the study's Table I) and rounds with a stall (its Table II)."""
+
+LARGEST: Final = {
+    ("Spine", "down"): 0.865, ("Leaf", "down"): 1.179, ("ToR", "down"): 0.879,
+    ("GladeSpine", "down"): 0.807, ("GladeLeaf", "down"): 0.852, ("Leaf", "up"): 1.163,
+    ("ToR", "up"): 1.158, ("GladeLeaf", "up"): 0.959,
+}  # fmt: skip
+"""Largest fraction of each class (the study's Table II)."""
+
+HOST_GBPS: Final = 50.0
+SERVER_GBPS: Final = 36.0
+"""What adapters take in the second run; assumptions, see docs/measurements/studies.md."""
+
+
+def adapters(fabric: Fabric) -> Fabric:
+    """Yellowstone with hosts and servers that take less than 54 Gb/s."""
+    server = np.array([name.startswith("nsd") for name in fabric.node_name])
+    return with_adapters(fabric, np.where(server, SERVER_GBPS, HOST_GBPS))
+
+
+def looked_at(run: Run, base: Fabric) -> tuple[Study, pl.DataFrame]:
+    """The study's tables of a run while all jobs ran, and one row a port."""
+    kinds = classes.classify(base, {"Glade": "^storage"})
+    # Ports keep their names and numbers when adapters come between; links do not.
+    rows = counters_of(run, first_end_ps(run)).filter(
+        ~pl.col("node_name").str.ends_with(" adapter")
+    )
+    rows = rows.with_columns(link=pl.lit(None, pl.UInt32))
+    rows, _ = classes.attach(rows, kinds)
+    rows = rows.filter(pl.col("category") != "Host")
+    found = study.sweep(rows, kinds)
+    ports = rows.group_by("category", "port_type", "node_name", "port").agg(
+        mean=pl.col("stall_ns").sum() / pl.col("interval_ns").sum(),
+        maximum=pl.col("stall_fraction").max(),
+        intervals=pl.len(),
+        nonzero=(pl.col("stall_fraction") > 0).sum(),
+    )
+    return found, ports
+
+
+def stalled_ports(ports: pl.DataFrame) -> dict[tuple[str, str], float]:
+    """Percentage of the ports of each class that stalled at some time."""
+    table = ports.group_by("category", "port_type").agg(
+        percent=100.0 * (pl.col("maximum") > 0).mean()
+    )
+    return {(a, b): float(p) for a, b, p in table.iter_rows()}
+
+
+def theirs_and_ours(plain: pl.DataFrame, slower: pl.DataFrame) -> Figure:
+    """Share of rounds, and of simulated ports, with a stall."""
+    drawn = canvas(8.0, 3.2)
+    axes = drawn.add_subplot()
+    order = list(ROUNDS)
+    at = np.arange(len(order))
+    series = (
+        ("measured: rounds of 10 s", [100 * b / a for a, b in ROUNDS.values()], INK),
+        ("simulated: ports in 1.5 ms", [stalled_ports(plain).get(c, 0.0) for c in order],
+         "#b96cc4"),
+        ("… with adapters slower than cables", [stalled_ports(slower).get(c, 0.0) for c in order],
+         FAINT),
+    )  # fmt: skip
+    for number, (label, values, colour) in enumerate(series):
+        axes.bar(
+            at + 0.27 * (number - 1), values, 0.25, label=label, color=colour, edgecolor=INK,
+            linewidth=0.5,
+        )  # fmt: skip
+    axes.set_xticks(at, [f"{c}\n{t}" for c, t in order], fontsize=8)
+    axes.set_ylabel("with a stall (%)")
+    axes.set_ylim(0, 100)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8)
+    axes.grid(axis="y")
+    return drawn
+
+
+def by_length(run: Run, base: Fabric) -> Figure:
+    """Share of ToR and leaf intervals with a stall, by how long an interval is."""
+    kinds = classes.classify(base, {"Glade": "^storage"})
+    rows, _ = classes.attach(counters_of(run, first_end_ps(run)), kinds)
+    drawn = canvas(5.2, 3.0)
+    axes = drawn.add_subplot()
+    window = int(run.summary["window_ps"]) // 1000
+    styles = (
+        ("ToR", "up", INK, "-"),
+        ("Leaf", "up", "#b96cc4", "--"),
+        ("Leaf", "down", MUTED, ":"),
+    )
+    for category, way, colour, dash in styles:
+        mine = rows.filter((pl.col("category") == category) & (pl.col("port_type") == way))
+        lengths, shares = [], []
+        most = mine["time_ns"].n_unique()
+        for several in (1, 2, 4, 8, 16, 32):
+            if several <= most:
+                merged = (
+                    mine.filter((pl.col("time_ns") - 1) // window < most // several * several)
+                    .group_by("link", (pl.col("time_ns") - 1) // window // several)
+                    .agg(pl.col("stall_ns").sum())
+                )
+                lengths.append(several * window / 1000)
+                shares.append(100 * float((merged["stall_ns"] > 0).mean() or 0.0))
+        axes.plot(lengths, shares, dash, color=colour, marker="o", label=f"{category} {way}")
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("length of an interval (µs)")
+    axes.set_ylabel("intervals with a stall (%)")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
+    axes.legend()
+    axes.grid()
+    return drawn
+
+
+def yellowstone() -> Found:
+    """Compute ports stall: how often and how long, with and without slow adapters.
+
+    Alali et al. (2017).
+    """
+    scenario = load_scenario(EXAMPLES / "yellowstone/yellowstone.toml")
+    base = load_fabric(scenario.fabric)
+    run, slow = run_of(scenario), run_of(scenario, adapters)
+    (tables, ports), (slow_tables, slow_ports) = looked_at(run, base), looked_at(slow, base)
+    names = {-1: "host", 0: "ToR or storage leaf", 1: "leaf or storage spine", 2: "spine"}
+    every = counters_of(run, first_end_ps(run))
+    tables.tables["tier_stalls"] = tier_stalls(every, base, names)
+    found = Found("yellowstone", rows=_rows(tables, ports, slow_ports, every))
+    free = scenario.model_copy(deep=True)
+    free.engine.routing = "adaptive"
+    _, spread = looked_at(run_of(free), base)
+    after = stalled_ports(spread)
+    found.rows.append(
+        Row(
+            "ports with a stall if packets chose their way (adaptive routing)",
+            "– (cannot be measured)",
+            ", ".join(
+                f"{c} {t} {percent(after.get((c, t), 0.0))}"
+                for c, t in (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
+            ),
+            "fixed routes cause most stalls of ToR ports; without them the ways down, "
+            "where there is less choice, hold what is left",
+        )
+    )
+    found.figures = {
+        "yellowstone-ports": partial(theirs_and_ours, ports, slow_ports),
+        "yellowstone-zero": partial(draw, "zero_shares", slow_tables),
+        "yellowstone-average": partial(draw, "average_boxes", slow_tables),
+        "yellowstone-maximum": partial(draw, "maximum_boxes", slow_tables),
+        "yellowstone-length": partial(by_length, run, base),
+        "yellowstone-tiers": partial(draw, "tier_stalls", tables),
+    }
+    return found
+
+
+def _rows(
+    tables: Study, ports: pl.DataFrame, slow_ports: pl.DataFrame, every: pl.DataFrame
+) -> list[Row]:
+    ours, slower = stalled_ports(ports), stalled_ports(slow_ports)
+    length = interval_of(every)
+    rows = []
+    for kind, (all_rounds, stalled) in ROUNDS.items():
+        rows.append(
+            Row(
+                f"{kind[0]} {kind[1]}: rounds (ours: ports) with a stall",
+                percent(100 * stalled / all_rounds),
+                f"{percent(ours.get(kind, 0.0))}; {percent(slower.get(kind, 0.0))} with adapters",
+                _why(kind),
+            )
+        )
+    shares = {
+        (row["category"], row["port_type"]): row["nonzero_percent"]
+        for row in tables.tables["figure_5"].iter_rows(named=True)
+    }
+    rows.append(
+        Row("intervals of ToR ports with a stall", "about 60 % (100 ms)",
+            f"{percent(shares['ToR', 'up'])} of up ports ({length})",
+            "a longer interval holds more stalls: see the figure by length")
+    )  # fmt: skip
+    box = {
+        (row["category"], row["port_type"]): row["q3"] - row["q1"]
+        for row in tables.tables["figure_7"].iter_rows(named=True)
+    }
+    rows.append(
+        Row("variability of the average: ToR, leaf, spine (interquartile range)",
+            "ToR larger than leaf and spine",
+            ", ".join(f"{c} {t} {box[c, t]:.2f}" for c, t in
+                      (("ToR", "up"), ("Leaf", "up"), ("Leaf", "down"), ("Spine", "down"))
+                      if (c, t) in box),
+            "ours: ToR and leaf up ports alike, both above down ports and spines")
+    )  # fmt: skip
+    whole = ports.filter(pl.col("maximum") > 0.999).group_by("category", "port_type").len()
+    rows.append(
+        Row("ports stalled for a whole interval", "leaf down 37, leaf up 23, ToR up 6 rounds",
+            ", ".join(f"{c} {t} {n}" for c, t, n in whole.sort("len", descending=True).iter_rows())
+            or "none", f"ours are {length} long, theirs 100 ms")
+    )  # fmt: skip
+    return rows
+
+
+def _why(kind: tuple[str, str]) -> str:
+    if kind == ("ToR", "down"):
+        return "simulated hosts take data at line rate: these ports can wait only for an adapter"
+    if kind[0] in ("GladeLeaf", "GladeSpine"):
+        return "copies between file systems and visualisation are not in our mix"
+    return "theirs look 10 s long, ours 1.5 ms"
+
+
+__all__ = ["yellowstone"]

@@ -1,0 +1,122 @@
+"""The first case study: the 2-D stencil on Tapered, thesis section 4.2."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from studies.taffet2019.case_figures import Drawing
+from studies.taffet2019.case_model import EXAMPLES, Found, Row, busy_gbps, diagnose, estimates
+from studies.taffet2019.table_4_1 import ROWS
+from tailback import Run, load_scenario
+from tailback.evaluate import Change
+from tailback.placement import place
+from tailback.simulate import PreparedScenario, make_evaluate, prepare, simulate
+from tailback.traffic.program import Label, Op
+from tailback.units import format_time
+
+SCENARIO = "stencil2d/stencil2d.toml"
+NODE = 1446
+SEEN = f"to node {NODE}"
+LINK_B = ("leaf043", "agg175")
+LINK_C = ("agg175", "leaf045")
+FIGURES = {"random": "4.10", "rcm": "4.5", "metis": "4.6", "incremental": "4.7", "tile": "4.9"}
+
+
+def stencil2d() -> Found:
+    """§4.2: four neighbours on a 64 × 72 grid, seven mappings."""
+    said, run, _ = diagnose(SCENARIO, "placement", "--seeds", "1", "--method", "tile")
+    found = Found("stencil2d", said=[said])
+    prepared = prepare(load_scenario(EXAMPLES / SCENARIO))
+    evaluate = make_evaluate(prepared)
+    found.drawings = [
+        Drawing("stencil2d-row-major", "Figure 4.1: row-major, the whole run", run),
+        Drawing("stencil2d-plus-y", "Figure 4.2: row-major, phase +y", run, "+y"),
+        Drawing("stencil2d-node-1446", f"Figure 4.3: packets received by node {NODE}",
+                seen_by(NODE), SEEN, pods=2, first_pod=1),
+    ]  # fmt: skip
+    for title, theirs, path, name, options, _ in ROWS:
+        node = place(name, prepared.observed.problem, options)
+        one = run if name == "block" else evaluate(
+            Change(placement=node, placement_name=name, measure=True)
+        )  # fmt: skip
+        switches = one.summary["average_path_length"]
+        found.rows += [
+            Row(f"{title}: time of a round", "–" if theirs is None else format_time(1000 * theirs),
+                format_time(one.elapsed_ps)),
+            Row(f"{title}: path length", f"{path:.3f}", f"{switches:.3f}"),
+        ]  # fmt: skip
+        if name in FIGURES:
+            words = f"Figure {FIGURES[name]}: {title.lower()}"
+            found.drawings.append(Drawing(f"stencil2d-{name}", words, one))
+        if name == "rcm":
+            found.drawings.append(
+                Drawing(
+                    "stencil2d-matrix",
+                    "Figure 4.4: row-major | reverse Cuthill-McKee",
+                    run,
+                    figure="rank_matrix",
+                    after=one,
+                )
+            )
+    found.rows += link_rows(run)
+    return found
+
+
+def link_rows(run: Run) -> list[Row]:
+    """The links B and C of Figure 4.3, and where phase +y is congested."""
+    phase = estimates(run, phase="+y")
+    b, c = (phase.filter((pl.col("src_name") == one) & (pl.col("dst_name") == other))
+            for one, other in (LINK_B, LINK_C))  # fmt: skip
+    parts = [
+        phase.filter((pl.col("tier") > 0) & (pl.col("direction") == way)) for way in ("up", "down")
+    ]
+    met = [float(part["congested"].sum()) / float(part["packets"].sum()) for part in parts]
+    into = phase.filter("to_node")
+    ends = float(into["congested"].sum()) / float(into["packets"].sum())
+    return [
+        Row("phase +y: congested fraction of up-links", "severe", f"{met[0]:.2f}"),
+        Row("phase +y: congested fraction of down-links", "none to speak of", f"{met[1]:.2f}"),
+        Row("phase +y: congested fraction into nodes", "minimal", f"{ends:.2f}"),
+        Row("link B, leaf 43 to aggregation 175, in +y: congested fraction", "a congestion tree",
+            f"{b['fraction'][0]:.2f}"),
+        Row("link C, aggregation 175 to leaf 45, in +y: congested fraction", "not congested",
+            f"{c['fraction'][0]:.2f}"),
+        Row("link C: bandwidth while in use, sampled", "101.9 Gb/s", bandwidth(run, c)),
+    ]  # fmt: skip
+
+
+def bandwidth(run: Run, link: pl.DataFrame) -> str:
+    """Estimated bandwidth of a link between the arrivals of its +y packets, with its interval.
+
+    The samples of phase +y alone; the time is that of the windows in which they arrived, from the
+    first to the last, as in the thesis the packets' arrival stands for their crossing.
+    """
+    labels = run.tables["labels"].filter(pl.col("phase") == "+y")["label"]
+    tables = {**run.tables}
+    tables["samples"] = tables["samples"].filter(pl.col("label").is_in(labels.implode()))
+    part = Run(run.scenario, tables, run.summary)
+    row = busy_gbps(part, link).row(0, named=True)
+    low, high = (row["gbps"] * row[end] / row["packets"] for end in ("packets_low", "packets_high"))
+    return f"{row['gbps']:.1f} Gb/s ({low:.0f}–{high:.0f})"
+
+
+def seen_by(node: int) -> Run:
+    """The run again, in which packets to one rank are told apart by a phase of their own."""
+    prepared = prepare(load_scenario(EXAMPLES / SCENARIO))
+    mark(prepared, node)
+    return simulate(prepared)
+
+
+def mark(prepared: PreparedScenario, rank: int) -> None:
+    """Give the messages to ``rank`` of the only job a label of their own."""
+    program = prepared.program
+    number = len(program.labels)
+    label = Label(SEEN, "MPI_Isend")
+    sends = (program.kind == Op.ISEND) & (program.peer == rank)
+    receives = (program.kind == Op.IRECV) & (program.op_rank == rank)
+    program.label[sends | receives] = number
+    prepared.observed.program.labels.append(label)
+    if program.labels is not prepared.observed.program.labels:
+        program.labels.append(label)
+    prepared.job_of_label = np.append(prepared.job_of_label, np.uint32(0)).astype(np.uint32)

@@ -1,0 +1,74 @@
+"""The import rules of tests, benchmarks and studies: what they refuse, and that they hold."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tests.factories.repository import ROOT
+
+
+@pytest.fixture
+def rules(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    spec = importlib.util.spec_from_file_location("import_rules", ROOT / "scripts/import_rules.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def written(root: Path, path: str, text: str) -> Path:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+    return root
+
+
+def test_the_rules_hold(rules) -> None:  # type: ignore[no-untyped-def]
+    assert rules.main() == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [
+        ("from tests.unit.cli.test_cli import refused", True),
+        ("from tests.unit.cli import test_cli", True),
+        ("import test_cli", True),
+        ("from tests.factories.cli import refused", False),
+    ],
+)
+def test_tests_import_no_tests(rules, tmp_path: Path, line: str, broken: bool) -> None:  # type: ignore[no-untyped-def]
+    assert bool([*rules.tests_apart(written(tmp_path, "tests/unit/test_x.py", line))]) == broken
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "broken"),
+    [
+        ("python/tailback/x.py", "import studies", True),
+        ("python/tailback/x.py", "from studies.archives import torus", True),
+        ("bench/x.py", "from studies.archives import torus", False),
+        ("bench/x.py", "from studies.taffet2019 import cases", True),
+    ],
+)
+def test_nothing_imports_studies(  # type: ignore[no-untyped-def]
+    rules, tmp_path: Path, path: str, line: str, broken: bool
+) -> None:
+    assert bool([*rules.studies_apart(written(tmp_path, path, line))]) == broken
+
+
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [
+        ("import tailback as tb", False),
+        ("from tailback import Run, simulate", False),
+        ("from tailback.units import percent", False),
+        ("from tailback.fluid import max_min", False),
+        ("from tailback.fluid import translate_core_error", True),
+        ("from tailback.fluid.rates import max_min", True),
+        ("import tailback.diagnose.confidence", True),
+    ],
+)
+def test_studies_use_what_is_public(rules, tmp_path: Path, line: str, broken: bool) -> None:  # type: ignore[no-untyped-def]
+    found = rules.studies_public(written(tmp_path, "studies/x.py", line))
+    assert bool([text for text in found if text.startswith("studies/")]) == broken
