@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from tailback.atomic_exchange import recover
+from tailback.calibrate.file import load as load_calibration
 from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
@@ -35,6 +36,8 @@ class ScenarioOptions(TypedDict, total=False):
             rank file or a host list. Stands for ``hosts`` and ``placement`` at once.
         compute_scale: Factor on compute times.
         seed: Seed of every random choice.
+        calibration: File of :func:`tailback.calibrate.load`: settings of the engine fitted to a
+            machine.
     """
 
     fabric: str | Path | None
@@ -45,6 +48,7 @@ class ScenarioOptions(TypedDict, total=False):
     rankfile: str | Path | None
     compute_scale: float | None
     seed: int | None
+    calibration: str | Path | None
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,9 @@ def load_scenario(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Sce
     Args:
         source: A scenario file, its data as a dictionary, a trace (which needs ``fabric``), or the
             folder of a run or diagnosis.
-        options: ``fabric``, ``hosts``, ``ranks_per_host``, ``placement``, ``compute_scale`` and
-            ``seed``, as the options of the command line; each overrides the scenario's own value.
+        options: ``fabric``, ``hosts``, ``ranks_per_host``, ``placement``, ``compute_scale``,
+            ``seed`` and ``calibration``, as the options of the command line; each overrides the
+            scenario's own value.
 
     Raises:
         ScenarioError: The source cannot be read, or a key, unit or value is wrong.
@@ -265,7 +270,10 @@ def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario
         else:
             job.placement = str(placement)
     # What was given as an option keeps to the same limits.
-    return parse(scenario.model_dump(mode="json"))
+    changed = parse(scenario.model_dump(mode="json"))
+    if (calibration := options.get("calibration")) is not None:
+        changed = load_calibration(calibration).apply(changed)
+    return changed
 
 
 def _hosts_of(rankfile: Path) -> str:

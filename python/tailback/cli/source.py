@@ -53,6 +53,11 @@ def source_options(command: F) -> F:
             "--seed", type=click.IntRange(0), help="Seed of every random choice (of a trace: 1)."
         ),
         click.option(
+            "--calibration",
+            type=click.Path(path_type=Path),
+            help="Settings of the engine that 'tailback calibrate' fitted to the machine.",
+        ),
+        click.option(
             "--threads",
             type=click.IntRange(1),
             help="Threads of the engine (default: idle cores). Results do not depend on this.",

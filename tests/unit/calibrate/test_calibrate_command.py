@@ -194,6 +194,25 @@ def test_the_file_comes_back_and_goes_into_a_scenario(tmp_path: Path) -> None:
     found.write(path, force=True)
 
 
+def test_commands_work_with_a_calibration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.toml"
+    path.write_text('[engine]\nsend_delay = "7 us"\n')
+    (tmp_path / "net.toml").write_text(NETWORK.replace("kind", "ranks = 8, kind"))
+    times = []
+    for options in ([], ["--calibration", str(path)]):
+        out = tmp_path / f"run{len(times)}"
+        words = ["simulate", str(tmp_path / "net.toml"), "--out", str(out), "--quiet", *options]
+        assert tailback(words) == 0
+        times.append(tb.read_run(out))
+    assert times[1].scenario.engine.send_delay == 7_000_000
+    assert times[1].elapsed_ps - times[0].elapsed_ps >= 6_000_000
+    path.write_text("[engine]\nsend = 7\n")
+    assert tailback([*words[:-4], str(tmp_path / "other"), "--calibration", str(path)]) == 2
+    assert f"{path}: [engine] send" in capsys.readouterr().err
+
+
 def test_the_engine_section_alone_is_a_calibration(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text('[engine]\nsend_delay = "2 us"\n')
