@@ -91,7 +91,7 @@ class CongestionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
-    """All parameters of a run except fabric and traffic, explained in docs/reference/scenario.md."""
+    """All parameters of a run except fabric and traffic; docs/reference/scenario.md has them."""
 
     seed: int
     packet_bytes: int
