@@ -54,13 +54,14 @@ py-lint: setup ## ruff, mypy, import-linter
 rust-test: setup ## unit and property tests of the Rust crates
 	cargo test --workspace --locked --quiet
 
+# Whole files to a process: tests of a file share runs, pages and browsers.
 py-test: setup ## all Python tests, documentation examples and browser tests
-	$(BIN)/pytest --numprocesses auto $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-docs: setup ## write the documentation pages made from the sources
+docs: setup ## write the pages made from the sources, and the documentation site into site/
 	@scripts/docs.sh build
 
-docs-check: setup ## those pages are what the sources give
+docs-check: setup ## those pages are what the sources give, and the site builds without warnings
 	@scripts/docs.sh check
 
 web: setup ## build the report viewer into the package
@@ -79,5 +80,5 @@ wheel: setup ## build and check a wheel for this architecture, in dist/
 	@scripts/wheel.sh
 
 clean: ## remove everything that is built
-	rm -rf .venv .tools target dist demo-report web/node_modules python/tailback/_core*.so python/tailback/_otf2
+	rm -rf .venv .tools target dist site demo-report web/node_modules python/tailback/_core*.so python/tailback/_otf2
 	find python tests -name __pycache__ -type d -prune -exec rm -rf {} +

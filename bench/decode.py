@@ -26,7 +26,7 @@ from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.telemetry.stages import fat_tree_stages
 
 FIELDS = (8, 16, 24, 32)
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "telemetry.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"
 
 
 def packets(
@@ -142,7 +142,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--classes", action="store_true", help="by candidate class, on Tapered")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="update docs/explanation/telemetry.md")
+    parser.add_argument(
+        "--write", action="store_true", help="update docs/measurements/telemetry.md"
+    )
     options = parser.parse_args()
     limits = {"links": 2**options.id_bits - 1, "packets": 2**31, "id_bits": 32, "bits": 8}
     for name, most in limits.items():

@@ -13,18 +13,19 @@ import argparse
 import json
 import resource
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from _machine import machine
-from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.fabric.builders import PRESETS, fat_tree, network_of
 from tailback.fabric.model import Fabric
 from tailback.scenario import parse
-from tailback.simulate.execute import settings_of
-from tailback.traffic.program import Op
+from tailback.simulate.probes import ProbeSettings
+from tailback.simulate.settings import EngineSettings
+from tailback.traffic.program import Label, Op, PlacedProgram, Program
 
 LINE_PS_PER_BYTE = 80
 
@@ -52,11 +53,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-Columns = tuple[NDArray[Any], ...]
+def one_rank_a_node(program: Program) -> PlacedProgram:
+    """The program with rank r on node r, a host of its own, from time 0 on."""
+    nodes = np.arange(program.n_ranks, dtype=np.uint32)
+    start = np.zeros(program.n_ranks, np.uint64)
+    return PlacedProgram(program, nodes, nodes, start, label_observed=[True])
 
 
-def traffic(ranks: int, args: argparse.Namespace) -> Columns:
-    """Messages in columns: each rank posts its receives, then sends on its clock, then waits."""
+def traffic(ranks: int, args: argparse.Namespace) -> Program:
+    """Messages as a program: each rank posts its receives, then sends on its clock, then waits."""
     gap_ps = args.message_bytes * LINE_PS_PER_BYTE / args.load
     messages = max(1, round(args.duration_us * 1e6 / gap_ps))
     rng = np.random.Generator(np.random.Philox(args.seed))
@@ -82,10 +87,11 @@ def traffic(ranks: int, args: argparse.Namespace) -> Columns:
     rank, _, kind, peer, amount, tag = (column[order] for column in table)
     start = np.concatenate([[0], np.cumsum(np.bincount(rank, minlength=ranks))])
     request = np.arange(len(rank)) - start[rank]
-    return (
+    return Program(
+        args.traffic,
         start.astype(np.uint64), kind.astype(np.uint8), peer.astype(np.int32),
         amount.astype(np.uint64), tag.astype(np.int64), request.astype(np.int32),
-        np.zeros(len(rank), np.uint32),
+        np.zeros(len(rank), np.uint32), [Label("all", "none")],
     )  # fmt: skip
 
 
@@ -105,32 +111,31 @@ def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
         }
     )
     everything = args.probes == "all"
-    settings = settings_of(scenario, measure=everything or args.probes == "samples")
-    if everything:
-        settings["probes"] = {"counters_ps": 10_000_000, "queues_ps": 10_000_000, "carry": None}
+    settings = replace(
+        EngineSettings.of(scenario),
+        measure=everything or args.probes == "samples",
+        probes=ProbeSettings(10_000_000, 10_000_000) if everything else ProbeSettings(),
+    )
     network = network_of(fabric)
     ranks = fabric.n_nodes
-    program = traffic(ranks, args)
-    nodes = np.arange(ranks, dtype=np.uint32)
-    placement = (nodes, nodes, np.zeros(ranks, np.uint64))
-    seconds, outcome = [], {}
+    placed = one_rank_a_node(traffic(ranks, args))
+    seconds, outcome = [], None
     for _ in range(args.runs):
         began = time.perf_counter()
-        outcome = _core.simulate(
-            network, json.dumps(settings), program, placement, [True], threads=args.threads
-        )
+        outcome = _core.simulate(network, settings, placed, threads=args.threads)
         seconds.append(time.perf_counter() - began)
+    assert outcome is not None
     median = sorted(seconds)[len(seconds) // 2]
     return {
         "network": args.network,
         "threads": args.threads,
         "probes": args.probes,
-        "packets": outcome["packets"],
-        "packet_hops": outcome["packet_hops"],
-        "events": outcome["events"],
+        "packets": outcome.packets,
+        "packet_hops": outcome.packet_hops,
+        "events": outcome.events,
         "seconds": median,
         "seconds_all": seconds,
-        "packet_hops_per_s": outcome["packet_hops"] / median,
+        "packet_hops_per_s": outcome.packet_hops / median,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "machine": machine(),
     }

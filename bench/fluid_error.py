@@ -2,7 +2,7 @@
 
 python bench/fluid_error.py --json            every scenario in examples/
 python bench/fluid_error.py --causes          where the error comes from
-python bench/fluid_error.py --write           writes its tables into docs/explanation/rates.md
+python bench/fluid_error.py --write           writes its tables into docs/measurements/rates.md
 
 Costs are processor time, not affected by what else the machine does.
 """
@@ -34,7 +34,7 @@ from tailback.units import percent
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
-PAGE = ROOT / "docs" / "explanation" / "rates.md"
+PAGE = ROOT / "docs" / "measurements" / "rates.md"
 STENCIL = EXAMPLES / "stencil2d" / "stencil2d.toml"
 MAPPINGS = ("block", "tile", "metis", "rcm", "random")
 BUFFERS_KIB = (4, 8, 16, 32, 64, 128, 256)
@@ -188,7 +188,7 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="The fluid model's error over the case studies.")
     parser.add_argument("--causes", action="store_true", help="where the error comes from")
-    parser.add_argument("--write", action="store_true", help="update docs/explanation/rates.md")
+    parser.add_argument("--write", action="store_true", help="update docs/measurements/rates.md")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     try:

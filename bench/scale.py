@@ -20,14 +20,16 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from engine import machine, traffic
+from engine import machine, one_rank_a_node, traffic
 
 from tailback import _core
 from tailback.scenario import parse
-from tailback.simulate.execute import settings_of
+from tailback.simulate.settings import EngineSettings
+from tailback.traffic.program import Label, Program
 
 SHAPES = {
     # nodes: (hosts a leaf = leaves a pod = aggregation switches a pod, pods)
@@ -77,7 +79,7 @@ def build(nodes: int) -> _core.Network:
     return _core.Network(tree["n_nodes"], *(tree[name] for name in names))
 
 
-def permutation(ranks: int, message_bytes: int, seed: int) -> tuple[Any, ...]:
+def permutation(ranks: int, message_bytes: int, seed: int) -> Program:
     """Each rank sends one message to another and receives one: three operations a rank."""
     ring = np.random.Generator(np.random.Philox(seed)).permutation(ranks).astype(np.int32)
     peers = np.full((ranks, 3), -1, np.int32)
@@ -89,7 +91,11 @@ def permutation(ranks: int, message_bytes: int, seed: int) -> tuple[Any, ...]:
     request = np.tile(np.arange(3, dtype=np.int32), ranks)
     start = np.arange(0, 3 * ranks + 1, 3, dtype=np.uint64)
     zeros = np.zeros(3 * ranks, np.int64)
-    return start, kind, peers.reshape(-1), amount, zeros, request, np.zeros(3 * ranks, np.uint32)
+    labels = np.zeros(3 * ranks, np.uint32)
+    return Program(
+        "permutation", start, kind, peers.reshape(-1), amount, zeros, request, labels,
+        [Label("all", "none")],
+    )  # fmt: skip
 
 
 def measure(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def measure(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
     scenario = parse(
         {"seed": args.seed, "fabric": {"preset": "tapered"}, "job": job, "engine": engine}
     )
-    settings = json.dumps(settings_of(scenario, measure=False))
+    settings = replace(EngineSettings.of(scenario), measure=False)
     if nodes == MILLION:
         program = permutation(nodes, 32 * PACKET, args.seed)
         runs = 1
@@ -111,18 +117,15 @@ def measure(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
         args.traffic, args.message_bytes = "uniform", 32 * PACKET
         program = traffic(nodes, args)
         runs = args.runs
-    ranks = np.arange(nodes, dtype=np.uint32)
-    placement = (ranks, ranks, np.zeros(nodes, np.uint64))
+    placed = one_rank_a_node(program)
     ready_rss = rss()
     seconds, busy = [], []
     for _ in range(runs):
         began, began_busy = time.perf_counter(), time.process_time()
-        outcome = _core.simulate(
-            network, settings, program, placement, [True], threads=args.threads
-        )
+        outcome = _core.simulate(network, settings, placed, threads=args.threads)
         seconds.append(time.perf_counter() - began)
         busy.append(time.process_time() - began_busy)
-        if not (outcome["complete"] and outcome["packets"] == outcome["messages"]["packets"].sum()):
+        if not (outcome.complete and outcome.packets == outcome.messages["packets"].sum()):
             raise SystemExit(f"{nodes} nodes: not every packet was delivered")
     best = min(seconds)
     return {
@@ -132,11 +135,11 @@ def measure(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
         "seconds": best,
         "seconds_all": seconds,
         "processor_seconds": min(busy),
-        "packets": outcome["packets"],
-        "packet_hops": outcome["packet_hops"],
-        "simulated_us": outcome["end_ps"] / 1e6,
-        "packet_hops_per_s": outcome["packet_hops"] / best,
-        "ns_per_packet_hop": min(busy) / outcome["packet_hops"] * 1e9,
+        "packets": outcome.packets,
+        "packet_hops": outcome.packet_hops,
+        "simulated_us": outcome.end_ps / 1e6,
+        "packet_hops_per_s": outcome.packet_hops / best,
+        "ns_per_packet_hop": min(busy) / outcome.packet_hops * 1e9,
         "network_bytes": built_rss - before,
         "program_bytes": ready_rss - built_rss,
         "peak_rss_bytes": peak(),

@@ -30,8 +30,8 @@ from tailback.telemetry.conserve import conserve
 from tailback.telemetry.hashed import HashedSamples, closed_variance, count_links, spread_evenly
 from tailback.telemetry.likelihood import fit
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "telemetry.md"
-FOLDER = PAGE.parents[1] / "measurements" / "telemetry"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "telemetry.md"
+FOLDER = PAGE.with_suffix("")
 Floats = NDArray[np.float64]
 Errors = dict[str, float]
 
@@ -233,7 +233,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=300, help="paths to trace")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="update docs/explanation/telemetry.md")
+    parser.add_argument(
+        "--write", action="store_true", help="update docs/measurements/telemetry.md"
+    )
     options = parser.parse_args()
     if min(options.packets) < 1000 or max(options.packets) > 20_000_000 or options.repeats < 1:
         parser.error("--packets must be 1000 to 20000000, --repeats at least 1")

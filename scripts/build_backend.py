@@ -6,7 +6,8 @@ things to maturin's PEP 517 interface:
 * The OTF2 C library, as `tailback/_otf2/libotf2.so` beside its licence. `scripts/otf2-library.sh`
   puts it into a checkout; without that, the build asks for the Python package `otf2` and takes the
   library from there.
-* Paths of the build machine are mapped away, so that the compiled module names no home directory.
+* Paths of the build machine are mapped away, so that the compiled module names neither a home
+  directory nor the host of a package index.
 
     python scripts/build_backend.py FOLDER
 
@@ -15,8 +16,10 @@ copies the library from FOLDER, in which the package `otf2` is installed.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -50,12 +53,30 @@ def place_library(folders: Iterable[Path]) -> None:
     raise SystemExit(f"the OTF2 library is missing; remedy: make setup, or install {REQUIREMENT}")
 
 
-def map_paths() -> None:
-    """Have the compiler write neutral paths instead of those of this machine."""
+def source_folders() -> list[str]:
+    """Folders that hold the sources of the crates we depend on; cargo downloads what is missing.
+
+    Cargo names them after the host of the package index.
+    """
+    command = ["cargo", "metadata", "--locked", "--format-version", "1"]
+    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    manifests = (Path(package["manifest_path"]) for package in json.loads(told)["packages"])
+    folders = {str(manifest.parent.parent) for manifest in manifests}
+    return sorted(folder for folder in folders if not folder.startswith(f"{ROOT}/"))
+
+
+def map_paths(folders: Iterable[str]) -> None:
+    """Have the compiler write neutral paths instead of those of this machine.
+
+    Args:
+        folders: Those of :func:`source_folders`.
+    """
     cargo_home = os.environ.get("CARGO_HOME") or str(Path.home() / ".cargo")
+    # The last one that fits is taken.
     flags = [
-        f"--remap-path-prefix={cargo_home}/registry/src=registry",
+        f"--remap-path-prefix={cargo_home}=cargo",
         f"--remap-path-prefix={ROOT}=tailback",
+        *(f"--remap-path-prefix={folder}=dependencies" for folder in folders),
     ]
     encoded = os.environ.get("CARGO_ENCODED_RUSTFLAGS")
     given = encoded.split("\x1f") if encoded else os.environ.get("RUSTFLAGS", "").split()
@@ -70,7 +91,7 @@ def _requirements(ask: Callable[[Settings], list[str]], settings: Settings) -> l
 def _build(build: Callable[..., str], folder: str, settings: Settings, metadata: str | None) -> str:
     if not LIBRARY.is_file():
         place_library(Path(entry or ".") for entry in sys.path)
-    map_paths()
+    map_paths(source_folders())
     return build(folder, settings, metadata)
 
 

@@ -10,8 +10,17 @@ import sys
 import zipfile
 from pathlib import Path
 
+INDEX = re.compile(rb"[a-z0-9-]+(?:\.[a-z0-9-]+)+-[0-9a-f]{16}/")
+"""The folder in which cargo keeps the sources of one package index: its host and a hash."""
 GLIBC = 28
 """The wheel runs on systems with glibc 2.28 or newer."""
+
+
+def build_places(data: bytes) -> list[str]:
+    """Places of the machine that built it, and package indexes, that a file names."""
+    private = {str(Path.home()), str(Path(__file__).resolve().parents[1])}
+    found = {path for path in private if f"{path}/".encode() in data}
+    return sorted(found | {match.decode() for match in INDEX.findall(data)})
 
 
 def faults(wheel: Path) -> list[str]:
@@ -23,11 +32,10 @@ def faults(wheel: Path) -> list[str]:
         files = {name: archive.read(name) for name in archive.namelist()}
     wanted = ["tailback/_core.abi3.so", "tailback/_otf2/libotf2.so", "tailback/_otf2/COPYING"]
     found += [f"{name} is missing" for name in wanted if name not in files]
-    private = {str(Path.home()).encode(), str(Path(__file__).resolve().parents[1]).encode()}
     for name, data in files.items():
         # The OTF2 library is taken as its authors built it, and names folders of theirs.
         if name != "tailback/_otf2/libotf2.so":
-            found += [f"{name} names {path.decode()}" for path in private if path + b"/" in data]
+            found += [f"{name} names {path}" for path in build_places(data)]
         if not name.endswith(".so"):
             continue
         newest = max((int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)

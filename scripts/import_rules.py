@@ -25,7 +25,8 @@ INSIDE = {
     "tailback.simulate.execute",
     "tailback.simulate.prepare",
     "tailback.simulate.routes",
-    "tailback.simulate.threads",
+    "tailback.simulate.probes",
+    "tailback.simulate.settings",
     "tailback.traffic.program",
     "tailback.traffic.transform",
     # Estimates from samples, before they are tables of a run.

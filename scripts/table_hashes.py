@@ -38,7 +38,6 @@ from tailback.run import Run  # noqa: E402
 from tailback.scenario import load, parse  # noqa: E402
 from tailback.simulate import FluidOptions, prepare, simulate, simulate_fluid  # noqa: E402
 from tailback.simulate.decode import decode_samples  # noqa: E402
-from tailback.simulate.threads import use_threads  # noqa: E402
 
 EXAMPLES = ROOT / "examples"
 
@@ -244,14 +243,12 @@ def runs() -> Iterator[tuple[str, Run]]:
     for name, data in scenarios():
         scenario = parse(data)
         for threads in (1, 2):
-            use_threads(threads)
-            run = simulate(scenario)
+            run = simulate(scenario, threads=threads)
             yield f"{name} threads={threads}", run
         if run.tables["packets"].height and scenario.telemetry.scheme != "single-bit":
             yield f"{name} received", decode_samples(run)
     for name in SHORT_EXAMPLES:
-        use_threads(1)
-        yield f"examples/{name}", simulate(load(EXAMPLES / f"{name}.toml"))
+        yield f"examples/{name}", simulate(load(EXAMPLES / f"{name}.toml"), threads=1)
     for name in ("tree/up-down", "torus/ugal", "dragonfly/valiant", "modified-tree/horizontal",
                  "engine/vc", "engine/deterministic", "ranks-of-a-host"):  # fmt: skip
         prepared = prepare(parse(dict(scenarios())[name]))

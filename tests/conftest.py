@@ -45,6 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_ROOT] = root
 
 
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages come without their still pictures, which take seconds to draw.
+
+    For tests that run a whole command and look at anything but those pictures.
+    """
+    monkeypatch.setattr("tailback.report.html._static_figures", lambda _case: {})
+
+
 _ROOT = pytest.StashKey[Path]()
 _FAILED = pytest.StashKey[bool]()
 

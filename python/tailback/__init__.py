@@ -40,6 +40,12 @@ Run a parameter study::
     study = tb.sweep(scenario, over={"seed": range(10)}, out="study")
     study.frame                                  # one row a run
 
+Fit the engine to a machine by its benchmarks::
+
+    machine = tb.calibrate(["near.txt@n1,n2", "far.txt@n1,n99"], fabric="fabric.txt")
+    machine.frame                                # values with their 95 % intervals
+    machine.write("machine.toml")
+
 Say what port counters alone can say::
 
     found = tb.counters(["12h00.txt", "12h10.txt"], fabric="fabric.txt")
@@ -58,6 +64,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tailback.api.calibrate import calibrate
     from tailback.api.compare import Comparison, compare
     from tailback.api.counters import CountersResult, counters
     from tailback.api.diagnose import DiagnosisResult, diagnose
@@ -66,6 +73,7 @@ if TYPE_CHECKING:
     from tailback.api.simulate import simulate
     from tailback.api.source import load_scenario
     from tailback.api.sweep import Sweep, sweep
+    from tailback.calibrate.file import Calibration
     from tailback.diagnose.model import Diagnosis
     from tailback.errors import TailbackError
     from tailback.scenario import Scenario
@@ -73,6 +81,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Calibration",
     "Comparison",
     "CountersResult",
     "Diagnosis",
@@ -82,6 +91,7 @@ __all__ = [
     "Scenario",
     "Sweep",
     "TailbackError",
+    "calibrate",
     "compare",
     "counters",
     "diagnose",
@@ -93,6 +103,7 @@ __all__ = [
 ]
 
 _DEFINED_IN = {
+    "Calibration": "calibrate.file",
     "Comparison": "api.compare",
     "CountersResult": "api.counters",
     "Diagnosis": "diagnose.model",
@@ -102,6 +113,7 @@ _DEFINED_IN = {
     "Scenario": "scenario",
     "Sweep": "api.sweep",
     "TailbackError": "errors",
+    "calibrate": "api.calibrate",
     "compare": "api.compare",
     "counters": "api.counters",
     "diagnose": "api.diagnose",
@@ -133,7 +145,7 @@ class _Package(ModuleType):
     """This package. Some subpackages have the names of public functions.
 
     The import system makes an imported subpackage an attribute of its package. The functions
-    ``simulate``, ``diagnose`` and ``counters`` must stay what those names mean here;
+    ``simulate``, ``diagnose``, ``calibrate`` and ``counters`` must stay what those names mean here;
     ``from tailback.simulate import …`` finds the subpackage all the same.
     """
 

@@ -7,18 +7,10 @@ from typing import Any, TypeAlias
 from numpy import float64, int32, int64, uint8, uint32, uint64
 from numpy.typing import NDArray
 
-# rank_start, kind, peer, amount, tag, request and label of a program.
-_Columns: TypeAlias = tuple[
-    NDArray[uint64],
-    NDArray[uint8],
-    NDArray[int32],
-    NDArray[uint64],
-    NDArray[int64],
-    NDArray[int32],
-    NDArray[uint32],
-]
-# Node, host and start of each rank.
-_Places: TypeAlias = tuple[NDArray[uint32], NDArray[uint32], NDArray[uint64]]
+from tailback.fluid.programs import RankModel
+from tailback.simulate.settings import EngineSettings
+from tailback.traffic.program import PlacedProgram
+
 # Start, link and share of the paths of flows.
 _Paths: TypeAlias = tuple[NDArray[uint64], NDArray[uint32], NDArray[float64]]
 
@@ -63,18 +55,39 @@ def fat_tree(
     gbps: Sequence[float],
     delay_ps: Sequence[int],
 ) -> dict[str, Any]: ...
+
+class PacketOutcome:
+    """What came of a run of the packet engine: figures, and tables as columns by name."""
+
+    packets: int
+    packet_hops: int
+    vc_refused: int | None
+    marked_packets: int | None
+    events: int
+    end_ps: int
+    complete: bool
+    window_ps: int
+    ranks: dict[str, NDArray[Any]]
+    computations: dict[str, NDArray[Any]]
+    messages: dict[str, NDArray[Any]]
+    samples: dict[str, NDArray[Any]]
+    truth: dict[str, NDArray[Any]]
+    counters_ps: int
+    counters: dict[str, NDArray[Any]]
+    queues_ps: int
+    queues: dict[str, NDArray[Any]]
+    one_in: int
+    carried: dict[str, NDArray[Any]]
+
 def simulate(
     network: Network,
-    settings: str,
-    program: _Columns,
-    placement: _Places,
-    label_observed: Sequence[bool],
-    watch: Callable[[int, int, int, int], object] | None = None,
+    settings: EngineSettings,
+    traffic: PlacedProgram,
+    *,
     routing: Routing | None = None,
     threads: int = 1,
-    label_service: Sequence[int] = (),
-    pace_mbps: Sequence[int] = (),
-) -> dict[str, Any]: ...
+    watch: Callable[[int, int, int, int], object] | None = None,
+) -> PacketOutcome: ...
 def read_otf2(library: Path, anchor: Path, threads: int) -> dict[str, Any]: ...
 
 class Routing:
@@ -165,13 +178,25 @@ def fluid_paths(
     seed: int,
     routing: Routing | None = None,
 ) -> dict[str, Any]: ...
+
+class FluidOutcome:
+    """What came of a rank program in the fluid model: tables as columns by name, and figures."""
+
+    messages: dict[str, NDArray[Any]]
+    ranks: dict[str, NDArray[Any]]
+    link_bytes: NDArray[float64]
+    link_use: dict[str, NDArray[Any]]
+    window_ps: int
+    end_ps: int
+    settlements: int
+
 def fluid_program(
     network: Network,
-    settings: str,
-    program: _Columns,
-    placement: _Places,
+    settings: RankModel,
+    traffic: PlacedProgram,
+    *,
     routing: Routing | None = None,
-) -> dict[str, Any]: ...
+) -> FluidOutcome: ...
 def fluid_protocol(
     capacity: NDArray[float64],
     start_ps: NDArray[uint64],

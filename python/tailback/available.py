@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 from tailback.errors import ScenarioError
-from tailback.units import parse_bytes
+from tailback.units import parse_memory
 
 MEMORY_VARIABLE = "TAILBACK_MEMORY"
 """Environment variable: how much memory a run may count on, in place of what the machine has."""
@@ -20,15 +20,15 @@ def available_memory() -> int | None:
     has left, what the limit on address space leaves.
 
     Raises:
-        ScenarioError: The variable is not a size.
+        ScenarioError: The variable is not an amount of memory.
     """
     text = os.environ.get(MEMORY_VARIABLE)
     if text is not None:
         try:
-            return parse_bytes(text)
+            return parse_memory(text)
         except ValueError as error:
             raise ScenarioError(
-                f"{MEMORY_VARIABLE}: {error}", remedy=f"set {MEMORY_VARIABLE}='16 GiB', say"
+                f"{MEMORY_VARIABLE}: {error}", remedy=f"for example {MEMORY_VARIABLE}='16 GiB'"
             ) from None
     found = [_free_memory(), *_control_groups(), _address_space()]
     known = [size for size in found if size is not None]

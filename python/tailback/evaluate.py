@@ -37,9 +37,12 @@ class Change:
         rates: Every message of every job at an explicit rate, computed so; None: at no rate.
         slow: Links that serve less: number of a link, which stands for its cable, and the rate in
             gigabits per second that both directions have.
+        limits: Links whose traffic is limited to less than they serve, without being slow: number
+            of the link, of this direction alone, and the rate in gigabits per second.
         background: False removes jobs that are not observed.
         seed_offset: Added to the seed: a repetition with other random choices.
         measure: False skips telemetry where only the time is wanted.
+        computations: Record when ranks compute, in ``computations`` of the run.
     """
 
     placement: NDArray[np.uint32] | None = None
@@ -50,9 +53,11 @@ class Change:
     program: Program | None = None
     rates: Rates | None = None
     slow: tuple[tuple[int, float], ...] = ()
+    limits: tuple[tuple[int, float], ...] = ()
     background: bool = True
     seed_offset: int = 0
     measure: bool = False
+    computations: bool = False
 
 
 Evaluate = Callable[[Change], Run]

@@ -61,6 +61,8 @@ class Run:
             ``cure`` (what a diagnosis changed, which the scenario does not state) …
         performance: Wall-clock figures: never part of what must be reproducible.
         notes: What readers found odd and tolerated.
+        computations: ``rank, start_ps`` of every computation, by rank and time, where that was
+            asked for; not written.
     """
 
     scenario: Scenario
@@ -68,6 +70,7 @@ class Run:
     summary: dict[str, Any]
     performance: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    computations: pl.DataFrame | None = None
 
     @property
     def elapsed_ps(self) -> int:

@@ -226,24 +226,6 @@ class CongestionControlSection(Section):
         fields = type(self).model_fields
         return [name for name in unread if getattr(self, name) != fields[name].default]
 
-    def settings(self) -> dict[str, Any]:
-        """The engine's settings."""
-        options: dict[str, dict[str, Any]] = {
-            "dcms": {"calm_marking_rate": self.calm_marking_rate, "hold_ps": self.hold},
-            "rgbcc": {"green_bytes": self.green},
-        }
-        return {
-            "scheme": {"kind": self.scheme, **options.get(self.scheme, {})},
-            "threshold_bytes": self.threshold,
-            "marking_rate": self.marking_rate,
-            "packet_bytes": self.packet,
-            "victims": self.victims,
-            "increase": self.increase,
-            "limit": self.limit,
-            "timer_ps": self.timer,
-            "table": self.table or list(range(min(self.limit, (1 << 14) - 1) + 1)),
-        }
-
 
 class PacingSection(Section):
     """How flows that have a rate are sent, and which; needs injection per-destination."""
@@ -282,14 +264,6 @@ class PacingSection(Section):
         if self.share != 1 and self.rates is None:
             raise ValueError("share is a part of computed rates; set rates, or share = 1")
         return self
-
-    def settings(self) -> dict[str, Any]:
-        """The engine's settings."""
-        options = {
-            "leaky-bucket": {"depth_bytes": self.depth},
-            "elastic": {"percent": self.percent},
-        }
-        return {"kind": self.kind, **options.get(self.kind, {})}
 
 
 def _a_turn(weight: int) -> int:

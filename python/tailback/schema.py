@@ -279,7 +279,7 @@ def markdown() -> str:
     ]
     for table in TABLES.values():
         lines += _described(table)
-    lines += ["# Tables made from runs", "",
+    lines += ["## Tables made from runs", "",
               "`attribution` is written by `tailback diagnose` and `tailback export attribution`,",
               "`changes` by `tailback compare --out`.", ""]  # fmt: skip
     for table in DERIVED.values():

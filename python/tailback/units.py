@@ -20,6 +20,8 @@ BYTES = {
     "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
 }  # fmt: skip
+MEMORY = BYTES | {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""Units of an amount of memory: single letters are powers of 1024, as in systemd and Docker."""
 GBPS = {
     "b/s": 1e-9, "kb/s": 1e-6, "Mb/s": 1e-3, "Gb/s": 1.0, "Tb/s": 1e3,
     "kbit/s": 1e-6, "Mbit/s": 1e-3, "Gbit/s": 1.0, "Tbit/s": 1e3,
@@ -63,6 +65,26 @@ def parse_bytes(value: object) -> int:
     if _is_zero(value):
         return 0
     raise ValueError(f"{value!r} has no unit; write a size as text, like '128 KiB'")
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of ``"1.7 GiB"``, ``"8G"`` or ``"1500 MB"``, rounded down to whole bytes.
+
+    Raises:
+        ValueError: The text is not an amount of memory; the message names what is accepted.
+    """
+    match = _NUMBER.match(text)
+    if not match or match.group(2) not in MEMORY:
+        raise ValueError(
+            f"{text!r} is not an amount of memory; give a number, decimals allowed, with one "
+            f"of the units {', '.join(MEMORY)} (K, M, G and T mean KiB, MiB, GiB and TiB), "
+            "like '1.7 GiB', '8G' or '1500 MB'"
+        )
+    number = _DIGITS.create_decimal(match.group(1).replace("_", ""))
+    amount = _DIGITS.multiply(number, Decimal(MEMORY[match.group(2)]))
+    if not 1 <= amount <= MOST_BYTES:
+        raise ValueError(f"{text!r} is out of range; give at least 1 B and at most 4 EiB")
+    return int(amount)
 
 
 def parse_gbps(value: object) -> float:

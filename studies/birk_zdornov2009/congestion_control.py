@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -34,7 +35,8 @@ from studies.birk_zdornov2009.packet_rates import (
 )
 from tailback import TailbackError
 from tailback.fluid import max_min
-from tailback.simulate.threads import use_threads
+from tailback.simulate.probes import ProbeSettings
+from tailback.simulate.settings import CongestionSchemeSettings, CongestionSettings
 
 NODES = 64
 BUFFER = 32
@@ -51,7 +53,7 @@ def parameters(
     increase: int = 1,
     limit: int = 127,
     victims: bool = False,
-) -> dict[str, Any]:
+) -> CongestionSettings:
     """Settings of congestion control; the table's pauses are 0, 1, 2 … packet times.
 
     Args:
@@ -62,12 +64,13 @@ def parameters(
         limit: Highest index.
         victims: Mark also where credit is missing.
     """
-    return {
-        "threshold_bytes": BUFFER * PACKET * (16 - threshold) // 16,
-        "marking_rate": marking_rate, "packet_bytes": 512, "victims": victims,
-        "increase": increase, "limit": limit, "timer_ps": round(timer_us * 1e6),
-        "table": list(range(limit + 1)),
-    }  # fmt: skip
+    return CongestionSettings(
+        CongestionSchemeSettings("infiniband"),
+        threshold_bytes=BUFFER * PACKET * (16 - threshold) // 16,
+        marking_rate=marking_rate, packet_bytes=512, victims=victims,
+        increase=increase, limit=limit, timer_ps=round(timer_us * 1e6),
+        table=list(range(limit + 1)),
+    )  # fmt: skip
 
 
 def squares(scale: int, shift: int) -> list[int]:
@@ -80,16 +83,16 @@ def squares(scale: int, shift: int) -> list[int]:
     return [shift << 14 | int(7 * i**2 / scale**2 / 0.218) for i in range(128)]
 
 
-def dynamic(timer_us: float, hold_us: float = 100.0) -> dict[str, Any]:
+def dynamic(timer_us: float, hold_us: float = 100.0) -> CongestionSettings:
     """DCMS: every packet above the threshold marked while victims are created, hardly any else."""
-    scheme = {"kind": "dcms", "calm_marking_rate": 65535, "hold_ps": round(hold_us * 1e6)}
-    return {**parameters(15, timer_us), "scheme": scheme}
+    scheme = CongestionSchemeSettings("dcms", calm_marking_rate=65535, hold_ps=round(hold_us * 1e6))
+    return replace(parameters(15, timer_us), scheme=scheme)
 
 
-def lights(red: int, green: int) -> dict[str, Any]:
+def lights(red: int, green: int) -> CongestionSettings:
     """RGBCC: red above so many packets in a queue, green at so many."""
-    scheme = {"kind": "rgbcc", "green_bytes": green * PACKET}
-    return {**parameters(15, 1.0), "threshold_bytes": red * PACKET, "scheme": scheme}
+    scheme = CongestionSchemeSettings("rgbcc", green_bytes=green * PACKET)
+    return replace(parameters(15, 1.0), threshold_bytes=red * PACKET, scheme=scheme)
 
 
 SLOW_US = 150 * TIMER_PS / 1e6
@@ -97,8 +100,8 @@ SETS = {
     "IB CC, slow timer": parameters(15, SLOW_US),
     "IB CC, slow timer, victims marked": parameters(15, SLOW_US, victims=True),
     "IB CC, fast timer": parameters(2, 4 * PACKET * 8 / LINE_GBPS / 1000),
-    "IB CC, Simula's table": {**parameters(15, SLOW_US), "table": squares(106, 3)},
-    "IB CC, vendor's marking": {**parameters(15, SLOW_US, 10), "table": squares(95, 0)},
+    "IB CC, Simula's table": replace(parameters(15, SLOW_US), table=squares(106, 3)),
+    "IB CC, vendor's marking": replace(parameters(15, SLOW_US, 10), table=squares(95, 0)),
     "DCMS, slow timer": dynamic(SLOW_US),
     "DCMS, 20 µs": dynamic(20.0),
     "RGBCC, 8 and 4 packets": lights(8, 4),
@@ -184,7 +187,7 @@ def measure(
         rates = max_min(net.prepared.fabric.link_gbps, net.paths)
     run = net.run(
         rates, buffer_bytes=BUFFER * PACKET, arbitration="round-robin",
-        probes={"queues_ps": SAMPLE_PS}, **settings,
+        probes=ProbeSettings(queues_ps=SAMPLE_PS), **settings,
     )  # fmt: skip
     rate = net.size * 8000 / run.tables["messages"]["arrival_ps"].to_numpy()
     victim = np.array([hot and dst != 0 for _, dst, _ in net.flows])
@@ -306,7 +309,6 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the numbers")
     parser.add_argument("--write", action="store_true", help="write the tables into the page")
     args = parser.parse_args()
-    use_threads(1)
     began = time.process_time()
     try:
         compared, swept, rest = compare(), sweep(), others()

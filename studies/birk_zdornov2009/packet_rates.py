@@ -30,13 +30,14 @@ from tailback import Run, TailbackError, load_scenario
 from tailback.fluid import FlowPaths, RateAssignment, assignment, paths_between
 from tailback.simulate import PreparedScenario, prepare
 from tailback.simulate.execute import execute
+from tailback.simulate.probes import ProbeSettings
 from tailback.simulate.routes import Routes, routes_for
-from tailback.simulate.threads import use_threads
+from tailback.simulate.settings import PacingSettings
 from tailback.traffic.program import Label, Op, ProgramBuilder
 from tailback.traffic.transform import side_by_side
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "explanation" / "congestion.md"
+PAGE = ROOT / "docs" / "measurements" / "congestion.md"
 IMAGE = ROOT / "docs" / "images" / "packet-rates.png"
 PACKET = 4096
 ARITY, LEVELS = 4, 3
@@ -46,14 +47,14 @@ ENTRIES = (0, 1, 2, 4, 8, 16, 32, 64)
 
 def elastic(percent: int, offset: str = "none") -> dict[str, Any]:
     """Engine settings of elastic pacing."""
-    return {"pacing": {"kind": "elastic", "percent": percent}, "pacing_offset": offset}
+    return {"pacing": PacingSettings("elastic", percent=percent), "pacing_offset": offset}
 
 
 PACING: dict[str, dict[str, Any]] = {
-    "none": {"pacing": {"kind": "off"}},
-    "leaky bucket, 16 packets": {"pacing": {"kind": "leaky-bucket", "depth_bytes": 16 * PACKET}},
-    "leaky bucket, 1 packet": {"pacing": {"kind": "leaky-bucket", "depth_bytes": PACKET}},
-    "spaced": {"pacing": {"kind": "spaced"}},
+    "none": {"pacing": PacingSettings()},
+    "leaky bucket, 16 packets": {"pacing": PacingSettings("leaky-bucket", 16 * PACKET)},
+    "leaky bucket, 1 packet": {"pacing": PacingSettings("leaky-bucket", PACKET)},
+    "spaced": {"pacing": PacingSettings("spaced")},
     "elastic, 80 %": elastic(80),
     "elastic, 25 %": elastic(25),
     "elastic, 25 %, offset random": elastic(25, "random"),
@@ -115,7 +116,7 @@ class Network:
             program = self.prepared.program
             pace = np.zeros(len(program.kind), np.uint32)
             pace[program.kind == Op.ISEND] = np.maximum(1, np.floor(rate_gbps * 1000))
-        return execute(self.prepared, routes=self.routes, pace_mbps=pace, **settings)
+        return execute(self.prepared, routes=self.routes, pace_mbps=pace, threads=1, **settings)
 
 
 def network(flows: list[Flow], arity: int = ARITY, levels: int = LEVELS) -> Network:
@@ -228,8 +229,8 @@ def shares(seeds: int) -> list[dict[str, Any]]:
 def _one(net: Network, pacing: dict[str, Any], buffer: int, share: float = 1) -> dict[str, float]:
     plan = net.assigned()
     run = net.run(
-        plan.rate_gbps * share, buffer_bytes=buffer * PACKET, probes={"queues_ps": SAMPLE_PS},
-        **pacing,
+        plan.rate_gbps * share, buffer_bytes=buffer * PACKET,
+        probes=ProbeSettings(queues_ps=SAMPLE_PS), **pacing,
     )  # fmt: skip
     ratio = realised(run, plan.rate_gbps)
     mean, most = mean_queue(run)
@@ -357,7 +358,6 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the numbers")
     parser.add_argument("--write", action="store_true", help="write tables and picture")
     args = parser.parse_args()
-    use_threads(1)
     began = time.process_time()
     try:
         paced, routed = rates(args.seeds), circuits(args.vc_seeds)

@@ -51,7 +51,7 @@ from tailback.telemetry.stages import fat_tree_stages
 from tailback.traffic.program import Op
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "explanation" / "telemetry.md"
+PAGE = ROOT / "docs" / "measurements" / "telemetry.md"
 FOLDER = ROOT / "docs" / "measurements" / "telemetry"
 SCENARIO = ROOT / "examples" / "reduction" / "reduction.toml"
 FIELD_BITS = 24
@@ -376,7 +376,9 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=None, help="folder for the pictures")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="update docs/explanation/telemetry.md")
+    parser.add_argument(
+        "--write", action="store_true", help="update docs/measurements/telemetry.md"
+    )
     options = parser.parse_args()
     # Everything waits for one link: more threads would only wait for each other.
     os.environ.setdefault("TAILBACK_THREADS", "1")

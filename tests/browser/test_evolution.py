@@ -25,14 +25,18 @@ def written(path: Path, prefix: str = "") -> Path:
     for step, places in enumerate(hot):
         values[step, places] = 45.0 + 10 * step
     names = [f"{prefix}r{n}" for n in range(32)]
+    full = np.zeros((4, 32), np.bool_)
+    full[0, 5] = True
     minutes = np.repeat(np.arange(1, 5) * 60 * 10**9, 32)
     rows = pl.DataFrame({"time_ns": minutes}).with_columns(interval_ns=60 * 10**9)
     graph: Evolution = evolve(
         rows, np.tile(np.arange(32), 4), values.ravel(),
-        torus_neighbours(xyz, (4, 4, 2), 0), names,
+        torus_neighbours(xyz, (4, 4, 2), 0), names, full=full.ravel(),
     )  # fmt: skip
     where = pl.DataFrame({"node_name": names, "x": xyz[:, 0], "y": xyz[:, 1], "z": xyz[:, 2]})
-    return write_evolution(path, graph, torus_panels(where, names), values, title=prefix + "t")
+    return write_evolution(
+        path, graph, torus_panels(where, names), values, full=full, title=prefix + "t"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +132,28 @@ def test_the_network_can_be_read_by_keyboard_and_click(
         "c.dispatchEvent(new PointerEvent('pointerleave', at))"
     )
     assert browser.run(said).startswith("r12: ")
+
+
+def test_a_full_counter_is_a_lower_bound(browser: webdriver.Browser, page: Path) -> None:
+    browser.open(page)
+    browser.run(
+        "const s = document.getElementById('step'); s.value = '0';"
+        "s.dispatchEvent(new Event('input'))"
+    )
+    said, seen = "return document.getElementById('place').textContent", set()
+    for key in (RIGHT, RIGHT, DOWN, DOWN, DOWN, LEFT):
+        browser.press("#network", key)
+        seen.add(browser.run(said))
+    assert "r5: ≥ 45.0 %" in seen and "r0: 45.0 %" in seen, seen
+    browser.press("#graph", ESCAPE)
+    details = set()
+    for key in (RIGHT, LEFT, UP, UP, UP, LEFT, RIGHT):
+        browser.press("#graph", key)
+        details |= set(
+            browser.run("return document.getElementById('detail').innerText").splitlines()
+        )
+    assert any(re.fullmatch(r"largest ≥ 45\.0 %, mean ≥ [\d.]+ %", line) for line in details)
+    assert any(line.startswith("largest 45.0 %") for line in details), details
 
 
 def test_one_link_is_one_link(browser: webdriver.Browser, page: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
-from tailback.report import write_comparison, write_report
+from tailback.report import FigureData, write_comparison, write_report
+from tailback.telemetry.estimate import link_estimates
 from tests.factories import webdriver
 from tests.factories.report_data import make_diagnosis, make_run
 from tests.factories.webdriver import DOWN, ENTER, ESCAPE, HOSTILE, RIGHT
@@ -121,9 +124,37 @@ def test_selection_joins_table_and_plots(browser: webdriver.Browser, plain: Path
     assert browser.run("return document.querySelectorAll('tr.selected').length") == 1
     detail = browser.run("return document.getElementById('detail').innerText")
     assert name in detail
-    assert "Congested fraction" in detail and "Hop samples" in detail and "±" in detail
+    assert "Congested fraction" in detail and "Hop samples" in detail
+    assert re.search(r"[\d.]+ % \(95 %: [\d.]+ to [\d.]+ %\)", detail)
     for canvas, old in before.items():
         assert picture(browser, canvas) != old, f"{canvas} does not show the selection"
+
+
+def test_no_congested_sample_is_an_upper_bound(browser: webdriver.Browser, plain: Path) -> None:
+    found = link_estimates(FigureData(make_run()).samples)
+    row = found.filter(pl.col("congested_samples") == 0).sort("samples").row(-1, named=True)
+    browser.open(plain)
+    browser.run(f"location.hash = '#where?link={row['link']}'")
+    browser.reload()
+    said = browser.run("return document.getElementById('detail').innerText")
+    bound = f"≤ {100 * row['fraction_high']:.1f} % (95 %): none of {row['samples']} samples"
+    assert bound in said, said
+
+
+def test_a_span_of_time_has_an_interval_of_its_own(browser: webdriver.Browser, plain: Path) -> None:
+    browser.open(plain)
+    browser.run("document.querySelectorAll('tr[data-link]')[2].click()")
+    seen = set()
+    for span in (None, (0.3, 0.9)):
+        if span is not None:
+            drag(browser, "course", *span, 0.5)
+            browser.settle()
+        said = browser.run("return document.getElementById('detail').innerText")
+        ends = re.search(r"\(95 %: ([\d.]+) to ([\d.]+) %\)", said)
+        assert ends is not None, said
+        assert float(ends[1]) < float(ends[2])
+        seen.add(ends[0])
+    assert len(seen) == 2
 
 
 def pictures(browser: webdriver.Browser) -> dict[str, str]:

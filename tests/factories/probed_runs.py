@@ -29,8 +29,13 @@ def scenario(
     }  # fmt: skip
 
 
-def run_of(telemetry: dict[str, Any], fabric: dict[str, Any] | None = None, **more: Any) -> Run:
-    return simulate(parse(scenario(telemetry, fabric, **more)))
+def run_of(
+    telemetry: dict[str, Any],
+    fabric: dict[str, Any] | None = None,
+    threads: int | None = None,
+    **more: Any,
+) -> Run:
+    return simulate(parse(scenario(telemetry, fabric, **more)), threads=threads)
 
 
 def truth_of(run: Run) -> pl.DataFrame:

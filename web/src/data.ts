@@ -1,5 +1,7 @@
 // What the report carries, and how its packed arrays are read.
 
+import { interval } from "./interval";
+
 /** Place of an array in the packed data: offset in bytes, number of elements, element type. */
 export interface Ref {
   o: number;
@@ -21,7 +23,8 @@ export interface SelectionMeta {
   samples: Ref;
   weight: Ref;
   congested: Ref;
-  error: Ref;
+  low: Ref;
+  high: Ref;
   utilization: Ref;
 }
 
@@ -60,6 +63,8 @@ export interface MatrixMeta {
 export interface DatasetMeta {
   id: string;
   label: string;
+  /** Whether the samples were hashes. */
+  hashed: boolean;
   selections: SelectionMeta[];
   truth: { utilization: Ref; stall: Ref } | null;
   course: CourseMeta;
@@ -170,8 +175,9 @@ export interface View {
   samples: ArrayLike<number>;
   weight: ArrayLike<number>;
   congested: ArrayLike<number>;
-  /** Standard error of the congested fraction, and share of the line rate; NaN for no data. */
-  error: ArrayLike<number>;
+  /** 95 % interval of the congested fraction, and share of the line rate; NaN for no data. */
+  low: ArrayLike<number>;
+  high: ArrayLike<number>;
   utilization: ArrayLike<number>;
 }
 
@@ -270,14 +276,15 @@ export class Model {
       samples: this.arrays.get(meta.samples),
       weight: this.arrays.get(meta.weight),
       congested: this.arrays.get(meta.congested),
-      error: shares(meta.error),
+      low: shares(meta.low),
+      high: shares(meta.high),
       utilization: shares(meta.utilization),
     };
   }
 
   /** The samples of some frames of time, summed. */
   private within(run: number, phase: string | null, [from, to]: readonly [number, number]): View | null {
-    const { course, selections } = this.run(run);
+    const { course, hashed, selections } = this.run(run);
     const slot = selections.findIndex((selection) => selection.phase === phase) - 1;
     if (phase !== null && slot < 0) return null;
     const get = (ref: Ref): Numbers => this.arrays.get(ref);
@@ -298,14 +305,16 @@ export class Model {
     const [samples, weight, congested, variance, met, bytes] = sums as
       [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
     const seconds = ((course.edges_ps[to] ?? 0) - (course.edges_ps[from] ?? 0)) / 1e12;
-    const error = weight.map((n, i) => {
-      const f = (congested[i] ?? 0) / n;
-      return n > 0 ? Math.sqrt((met[i] ?? 0) + f * f * (variance[i] ?? 0)) / n : NaN;
+    const [low, high] = [new Float64Array(this.count), new Float64Array(this.count)];
+    weight.forEach((n, i) => {
+      const sums = { weight: n, variance: variance[i] ?? 0, congested: congested[i] ?? 0,
+        congestedVariance: met[i] ?? 0 };
+      [low[i], high[i]] = interval(sums, hashed);
     });
     const utilization = bytes.map((size, i) =>
       (weight[i] ?? 0) > 0 ? Math.min((size * 8e-9) / (seconds * (this.rate[i] ?? 0)), 1) : NaN,
     );
-    return { samples, weight, congested, error, utilization };
+    return { samples, weight, congested, low, high, utilization };
   }
 
   /** Hosts whose messages may cross an inner link: those of its leaf, or of its pod. */

@@ -2,6 +2,8 @@
 
 import type { Model, View } from "./data";
 import { fraction, share } from "./data";
+import type { Estimate } from "./interval";
+import { ofDifference } from "./interval";
 import type { Store } from "./state";
 import { Lens } from "./values";
 
@@ -36,20 +38,28 @@ export function facts(model: Model, store: Store, link: number): [string, string
 function estimate(view: View | null, link: number): string {
   const value = view ? fraction(view, link) : NaN;
   if (!view || Number.isNaN(value)) return "no data";
-  const error = view.error[link] ?? NaN;
-  const width = (100 * (Number.isNaN(error) ? 0 : error)).toFixed(1);
-  return `${percent(value)} ± ${width} % (standard error)`;
+  const high = percent(view.high[link] ?? NaN);
+  if (value === 0) return `≤ ${high} (95 %): none of ${number.format(view.samples[link] ?? 0)} samples`;
+  return `${percent(value)} (95 %: ${points(view.low[link] ?? NaN)} to ${high})`;
 }
 
-/** A change with its standard error: the samples of two runs are independent. */
+const points = (value: number): string => (100 * value).toFixed(1);
+const signed = (value: number): string => `${value < 0 ? "−" : "+"}${points(Math.abs(value))}`;
+
+/** A link without a sample in one of two runs has no congestion there: nobody used it. */
+function orNothing(view: View | null, link: number): Estimate {
+  const value = view ? fraction(view, link) : NaN;
+  if (!view || Number.isNaN(value)) return [0, 0, 0];
+  return [value, view.low[link] ?? 0, view.high[link] ?? 1];
+}
+
+/** A change with its interval: the samples of two runs are independent. */
 function changed(value: number, views: (View | null)[], link: number): string {
   if (Number.isNaN(value)) return "no data";
-  const errors = views.map((view) => view?.error[link] ?? NaN).filter((e) => !Number.isNaN(e));
-  const error = Math.hypot(...errors);
-  const sign = value < 0 ? "−" : "+";
-  const sure = Math.abs(value) > 1.96 * error ? "" : ", within the noise";
-  const points = `${sign}${(100 * Math.abs(value)).toFixed(1)} ± ${(100 * error).toFixed(1)}`;
-  return `${points} percentage points${sure}`;
+  const [before, after] = views.map((view) => orNothing(view, link));
+  const [low, high] = ofDifference(before ?? [0, 0, 0], after ?? [0, 0, 0]);
+  const sure = low > 0 || high < 0 ? "" : ", within the noise";
+  return `${signed(value)} percentage points (95 %: ${signed(low)} to ${signed(high)})${sure}`;
 }
 
 /** Show the facts of a link in a panel; text only, never markup. */

@@ -11,7 +11,8 @@ use tailback_fluid::{
 
 use crate::errors::raise;
 use crate::network::{Network, arrays};
-use crate::program::{Columns, PlacementRows, placement_of, program_of};
+use crate::program::PlacedProgram;
+use crate::settings::settings_of;
 use crate::table::{columns, rows};
 use crate::topologies::Routing;
 
@@ -24,6 +25,7 @@ type Shape = (u32, u32, u32);
 
 /// Adds the functions of the fluid view to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<FluidOutcome>()?;
     m.add_function(wrap_pyfunction!(fluid_max_min, m)?)?;
     m.add_function(wrap_pyfunction!(fluid_assignment, m)?)?;
     m.add_function(wrap_pyfunction!(fluid_flows, m)?)?;
@@ -184,20 +186,19 @@ fn fluid_paths<'py>(
     Ok(columns!(py, paths; start, link, share))
 }
 
-/// Runs a rank program by the network's own routes or those of `routing`; `program` and `placement`
-/// as for the packet engine, `settings` is JSON.
+/// Runs `traffic` on `network` by its own routes or those of `routing`. `settings` is a dataclass with
+/// the fields of [`RankSettings`].
 #[pyfunction]
-#[pyo3(signature = (network, settings, program, placement, routing=None))]
+#[pyo3(signature = (network, settings, traffic, *, routing=None))]
 fn fluid_program<'py>(
     py: Python<'py>,
     network: &Network,
-    settings: &str,
-    program: Columns<'py>,
-    placement: PlacementRows<'py>,
+    settings: &Bound<'py, PyAny>,
+    traffic: PlacedProgram<'py>,
     routing: Option<&Routing>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let settings: RankSettings = serde_json::from_str(settings).map_err(raise)?;
-    let (program, placement) = (program_of(&program)?, placement_of(&placement)?);
+) -> PyResult<FluidOutcome> {
+    let settings: RankSettings = settings_of(settings)?;
+    let (program, placement) = traffic.read()?;
     let fabric = &network.fabric;
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let times = py
@@ -210,14 +211,28 @@ fn fluid_program<'py>(
     messages.set_item("size_bytes", PyArray1::from_iter(py, m.iter().map(|row| row.2)))?;
     messages.set_item("label", PyArray1::from_iter(py, m.iter().map(|row| row.3)))?;
     messages.set_item("start_ps", times.begin_ps.into_pyarray(py))?;
-    let out = columns!(py, times; link_bytes);
-    out.set_item("messages", messages)?;
-    out.set_item("ranks", columns!(py, times; finish_ps, compute_ps, wait_ps))?;
-    out.set_item("end_ps", times.end_ps)?;
-    out.set_item("window_ps", times.window_ps)?;
-    out.set_item("link_use", rows!(py, times.link_use; window, link, bytes, busy_ps))?;
-    set_work(&out, times.work)?;
-    Ok(out)
+    let ranks = columns!(py, times; finish_ps, compute_ps, wait_ps);
+    Ok(FluidOutcome {
+        messages: messages.unbind(),
+        ranks: ranks.unbind(),
+        link_bytes: times.link_bytes.into_pyarray(py).unbind(),
+        link_use: rows!(py, times.link_use; window, link, bytes, busy_ps).unbind(),
+        window_ps: times.window_ps,
+        end_ps: times.end_ps,
+        settlements: times.work.settlements,
+    })
+}
+
+/// What came of a rank program: tables as dictionaries of columns, and figures.
+#[pyclass(frozen, get_all, module = "tailback._core")]
+pub struct FluidOutcome {
+    messages: Py<PyDict>,
+    ranks: Py<PyDict>,
+    link_bytes: Py<PyArray1<f64>>,
+    link_use: Py<PyDict>,
+    window_ps: u64,
+    end_ps: u64,
+    settlements: u64,
 }
 
 /// Runs the distributed assignment message by message.

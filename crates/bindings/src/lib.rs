@@ -5,6 +5,7 @@ mod fluid;
 mod network;
 mod program;
 mod run;
+mod settings;
 mod table;
 mod telemetry;
 mod topologies;
@@ -16,6 +17,7 @@ use pyo3::prelude::*;
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<network::Network>()?;
     m.add_function(wrap_pyfunction!(network::fat_tree, m)?)?;
+    m.add_class::<run::PacketOutcome>()?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
     errors::register(m)?;
     fluid::register(m)?;

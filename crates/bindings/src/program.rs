@@ -4,43 +4,52 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use tailback_program::{Placement, Program};
 
-/// (rank_start, kind, peer, amount, tag, request, label) of `tailback.traffic.program.Program`.
-pub type Columns<'py> = (
-    PyReadonlyArray1<'py, u64>,
-    PyReadonlyArray1<'py, u8>,
-    PyReadonlyArray1<'py, i32>,
-    PyReadonlyArray1<'py, u64>,
-    PyReadonlyArray1<'py, i64>,
-    PyReadonlyArray1<'py, i32>,
-    PyReadonlyArray1<'py, u32>,
-);
-
-/// (node, host, start_ps) of each rank.
-pub type PlacementRows<'py> =
-    (PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u32>, PyReadonlyArray1<'py, u64>);
-
-/// A program without paces.
-pub fn program_of(columns: &Columns<'_>) -> PyResult<Program> {
-    let (rank_start, kind, peer, amount, tag, request, label) = columns;
-    Ok(Program {
-        rank_start: rank_start.as_slice()?.to_vec(),
-        kind: kind.as_slice()?.to_vec(),
-        peer: peer.as_slice()?.to_vec(),
-        amount: amount.as_slice()?.to_vec(),
-        tag: tag.as_slice()?.to_vec(),
-        request: request.as_slice()?.to_vec(),
-        label: label.as_slice()?.to_vec(),
-        pace_mbps: Vec::new(),
-    })
+/// A `tailback.traffic.program.Program`.
+#[derive(FromPyObject)]
+pub struct Columns<'py> {
+    rank_start: PyReadonlyArray1<'py, u64>,
+    kind: PyReadonlyArray1<'py, u8>,
+    peer: PyReadonlyArray1<'py, i32>,
+    amount: PyReadonlyArray1<'py, u64>,
+    tag: PyReadonlyArray1<'py, i64>,
+    request: PyReadonlyArray1<'py, i32>,
+    label: PyReadonlyArray1<'py, u32>,
 }
 
-/// A placement without labels.
-pub fn placement_of(places: &PlacementRows<'_>) -> PyResult<Placement> {
-    let (node, host, start_ps) = places;
-    Ok(Placement {
-        node: node.as_slice()?.to_vec(),
-        host: host.as_slice()?.to_vec(),
-        start_ps: start_ps.as_slice()?.to_vec(),
-        ..Placement::default()
-    })
+/// A `tailback.traffic.program.PlacedProgram`.
+#[derive(FromPyObject)]
+pub struct PlacedProgram<'py> {
+    program: Columns<'py>,
+    node: PyReadonlyArray1<'py, u32>,
+    host: PyReadonlyArray1<'py, u32>,
+    start_ps: PyReadonlyArray1<'py, u64>,
+    label_observed: Vec<bool>,
+    label_service: Vec<u8>,
+    pace_mbps: Option<PyReadonlyArray1<'py, u32>>,
+}
+
+impl PlacedProgram<'_> {
+    /// As the crates take it.
+    pub fn read(self) -> PyResult<(Program, Placement)> {
+        let Columns { rank_start, kind, peer, amount, tag, request, label } = self.program;
+        let pace_mbps = self.pace_mbps.map(|pace| pace.as_slice().map(<[u32]>::to_vec));
+        let program = Program {
+            rank_start: rank_start.as_slice()?.to_vec(),
+            kind: kind.as_slice()?.to_vec(),
+            peer: peer.as_slice()?.to_vec(),
+            amount: amount.as_slice()?.to_vec(),
+            tag: tag.as_slice()?.to_vec(),
+            request: request.as_slice()?.to_vec(),
+            label: label.as_slice()?.to_vec(),
+            pace_mbps: pace_mbps.transpose()?.unwrap_or_default(),
+        };
+        let placement = Placement {
+            node: self.node.as_slice()?.to_vec(),
+            host: self.host.as_slice()?.to_vec(),
+            start_ps: self.start_ps.as_slice()?.to_vec(),
+            label_observed: self.label_observed,
+            label_service: self.label_service,
+        };
+        Ok((program, placement))
+    }
 }

@@ -7,41 +7,32 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tailback_engine::probe::{ProbeTables, Rows};
-use tailback_engine::{Outcome, Parallelism, Placement, Program, Progress, Settings};
-
+use tailback_engine::{Outcome, Parallelism, Progress, Settings};
 use tailback_telemetry::Column;
 
 use crate::errors::raise;
 use crate::network::Network;
-use crate::program::{Columns, PlacementRows, placement_of, program_of};
+use crate::program::PlacedProgram;
+use crate::settings::settings_of;
 use crate::table::{array, columns, numbers, rows};
 use crate::topologies::Routing;
 
-/// Simulates on `network` by its own routes or those of `routing`; `program` is (rank_start, kind,
-/// peer, amount, tag, request, label), `placement` is (node, host, start_ps), `settings` is JSON,
-/// `watch(time_ps, delivered, packets, events)` is called now and then; Ctrl-C ends the run with what
-/// there is, `complete` false. `label_service` is the service level of each label, `pace_mbps` the pace
-/// of each operation; empty for none. Returns a dictionary of columns and figures.
+/// Simulates `traffic` on `network` by its own routes or those of `routing`. `settings` is a dataclass
+/// with the fields of [`Settings`]. `watch(time_ps, delivered, packets, events)` is called now and
+/// then; Ctrl-C ends the run with what there is, `complete` false.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
-#[pyo3(signature = (network, settings, program, placement, label_observed, watch=None, routing=None,
-    threads=1, label_service=Vec::new(), pace_mbps=Vec::new()))]
+#[pyo3(signature = (network, settings, traffic, *, routing=None, threads=1, watch=None))]
 pub fn simulate<'py>(
     py: Python<'py>,
     network: &Network,
-    settings: &str,
-    program: Columns<'py>,
-    placement: PlacementRows<'py>,
-    label_observed: Vec<bool>,
-    watch: Option<Py<PyAny>>,
+    settings: &Bound<'py, PyAny>,
+    traffic: PlacedProgram<'py>,
     routing: Option<&Routing>,
     threads: usize,
-    label_service: Vec<u8>,
-    pace_mbps: Vec<u32>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let settings: Settings = serde_json::from_str(settings).map_err(raise)?;
-    let program = Program { pace_mbps, ..program_of(&program)? };
-    let placement = Placement { label_observed, label_service, ..placement_of(&placement)? };
+    watch: Option<Py<PyAny>>,
+) -> PyResult<PacketOutcome> {
+    let settings: Settings = settings_of(settings)?;
+    let (program, placement) = traffic.read()?;
     let plan = routing.map_or(&network.plan, |routing| &routing.plan);
     let mut raised: Option<PyErr> = None;
     let result = py.detach(|| {
@@ -60,8 +51,79 @@ pub fn simulate<'py>(
         // Partial results are kept on Ctrl-C; any other exception of the callback is an
         // error.
         (_, Some(error)) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
-        (Ok(outcome), _) => tables(py, outcome),
+        (Ok(outcome), _) => PacketOutcome::of(py, outcome),
         (Err(error), _) => Err(raise(error)),
+    }
+}
+
+/// What came of a run: figures, and tables as dictionaries of columns.
+#[pyclass(frozen, get_all, module = "tailback._core")]
+pub struct PacketOutcome {
+    packets: u64,
+    packet_hops: u64,
+    vc_refused: Option<u64>,
+    marked_packets: Option<u64>,
+    events: u64,
+    end_ps: u64,
+    complete: bool,
+    window_ps: u64,
+    ranks: Py<PyDict>,
+    computations: Py<PyDict>,
+    messages: Py<PyDict>,
+    samples: Py<PyDict>,
+    truth: Py<PyDict>,
+    counters_ps: u64,
+    counters: Py<PyDict>,
+    queues_ps: u64,
+    queues: Py<PyDict>,
+    one_in: u64,
+    carried: Py<PyDict>,
+}
+
+impl PacketOutcome {
+    fn of(py: Python<'_>, outcome: Outcome) -> PyResult<Self> {
+        let s = outcome.samples;
+        let samples = numbers!(py, s; window, label, link, hop_samples, hop_weight, hop_variance,
+            hop_bytes, congested_samples, congested_weight, congested_variance);
+        let t = outcome.truth;
+        let truth = numbers!(py, t; window, link, packets, bytes, observed_packets,
+            congested_packets, observed_congested_packets, busy_ps, stall_ps);
+        let m = outcome.messages;
+        let messages =
+            columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, arrived, switch_hops);
+        messages.set_item("src_rank", m.src.into_pyarray(py))?;
+        messages.set_item("dst_rank", m.dst.into_pyarray(py))?;
+        messages.set_item("size_bytes", m.bytes.into_pyarray(py))?;
+        let (rank, start): (Vec<u32>, Vec<u64>) = outcome.computations.into_iter().unzip();
+        let computations = PyDict::new(py);
+        computations.set_item("rank", rank.into_pyarray(py))?;
+        computations.set_item("start_ps", start.into_pyarray(py))?;
+        let end_ps = outcome.end_ps;
+        let carried = carried(py, &outcome.probed)?;
+        let ProbeTables { counters_ps, counters, queues_ps, queues, one_in, .. } = outcome.probed;
+        let counted = ["data_bytes", "packets", "busy_ps", "stall_ps", "queue_ps", "inq_ps"];
+        let queued = ["waiting_bytes", "booked_bytes", "packets"];
+        Ok(Self {
+            packets: outcome.packets,
+            packet_hops: outcome.packet_hops,
+            vc_refused: Some(outcome.refused),
+            marked_packets: Some(outcome.marked),
+            events: outcome.events,
+            end_ps,
+            complete: outcome.complete,
+            window_ps: outcome.window_ps,
+            ranks: rows!(py, outcome.ranks; finish_ps, compute_ps, wait_ps).unbind(),
+            computations: computations.unbind(),
+            messages: messages.unbind(),
+            samples: samples.unbind(),
+            truth: truth.unbind(),
+            counters_ps,
+            counters: in_columns(py, &counted, counters, (counters_ps, end_ps))?,
+            queues_ps,
+            queues: in_columns(py, &queued, queues, (queues_ps, end_ps))?,
+            one_in,
+            carried,
+        })
     }
 }
 
@@ -77,53 +139,14 @@ fn report_progress(watch: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()
     })
 }
 
-/// A table of whole numbers.
-fn table<'py>(py: Python<'py>, columns: Vec<(&str, Vec<u64>)>) -> PyResult<Bound<'py, PyDict>> {
-    let table = PyDict::new(py);
-    for (name, column) in columns {
-        table.set_item(name, column.into_pyarray(py))?;
-    }
-    Ok(table)
-}
-
-fn tables<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("packets", outcome.packets)?;
-    out.set_item("packet_hops", outcome.packet_hops)?;
-    out.set_item("vc_refused", outcome.refused)?;
-    out.set_item("marked_packets", outcome.marked)?;
-    out.set_item("events", outcome.events)?;
-    out.set_item("end_ps", outcome.end_ps)?;
-    out.set_item("complete", outcome.complete)?;
-    out.set_item("window_ps", outcome.window_ps)?;
-    probed(py, &out, outcome.probed, outcome.end_ps)?;
-    let s = outcome.samples;
-    let samples = numbers!(py, s; window, label, link, hop_samples, hop_weight, hop_variance,
-        hop_bytes, congested_samples, congested_weight, congested_variance);
-    out.set_item("samples", samples)?;
-    let t = outcome.truth;
-    let truth = numbers!(py, t; window, link, packets, bytes, observed_packets, congested_packets,
-        observed_congested_packets, busy_ps, stall_ps);
-    out.set_item("truth", truth)?;
-    out.set_item("ranks", rows!(py, outcome.ranks; finish_ps, compute_ps, wait_ps))?;
-    let m = outcome.messages;
-    let messages =
-        columns!(py, m; label, post_ps, start_ps, arrival_ps, packets, arrived, switch_hops);
-    messages.set_item("src_rank", m.src.into_pyarray(py))?;
-    messages.set_item("dst_rank", m.dst.into_pyarray(py))?;
-    messages.set_item("size_bytes", m.bytes.into_pyarray(py))?;
-    out.set_item("messages", messages)?;
-    Ok(out)
-}
-
 /// Rows as a dictionary of arrays, each of the numbers under its name; the last instant is the end of
 /// the run.
-fn in_columns<'py, T>(
-    py: Python<'py>,
+fn in_columns<T>(
+    py: Python<'_>,
     names: &[&str],
     rows: Rows<T>,
     (interval, end): (u64, u64),
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Py<PyDict>> {
     let mut time = Column::default();
     time.extend(rows.instant.iter().map(|instant| instant.saturating_mul(interval).min(end)));
     let table = PyDict::new(py);
@@ -132,25 +155,13 @@ fn in_columns<'py, T>(
     for (name, column) in names.iter().zip(rows.numbers) {
         table.set_item(name, array(py, column))?;
     }
-    Ok(table)
+    Ok(table.unbind())
 }
 
-/// Tables of the optional probes; empty for those that are off.
-fn probed(
-    py: Python<'_>,
-    out: &Bound<'_, PyDict>,
-    probed: ProbeTables,
-    end_ps: u64,
-) -> PyResult<()> {
-    let ProbeTables { counters_ps, counters, queues_ps, queues, .. } = probed;
-    let names = ["data_bytes", "packets", "busy_ps", "stall_ps", "queue_ps", "inq_ps"];
-    out.set_item("counters_ps", counters_ps)?;
-    out.set_item("counters", in_columns(py, &names, counters, (counters_ps, end_ps))?)?;
-    let names = ["waiting_bytes", "booked_bytes", "packets"];
-    out.set_item("queues_ps", queues_ps)?;
-    out.set_item("queues", in_columns(py, &names, queues, (queues_ps, end_ps))?)?;
+/// The table of recorded packets; empty if there are none.
+fn carried(py: Python<'_>, probed: &ProbeTables) -> PyResult<Py<PyDict>> {
     let p = &probed.packets;
-    let carried = vec![
+    let columns: [(&str, Vec<u64>); 8] = [
         ("packet", p.iter().map(|record| record.packet).collect()),
         ("time_ps", p.iter().map(|record| record.time_ps).collect()),
         ("src_node", p.iter().map(|record| record.src.into()).collect()),
@@ -160,6 +171,9 @@ fn probed(
         ("hops", p.iter().map(|record| record.hops.into()).collect()),
         ("header", p.iter().map(|record| record.header).collect()),
     ];
-    out.set_item("one_in", probed.one_in)?;
-    out.set_item("carried", table(py, carried)?)
+    let table = PyDict::new(py);
+    for (name, column) in columns {
+        table.set_item(name, column.into_pyarray(py))?;
+    }
+    Ok(table.unbind())
 }

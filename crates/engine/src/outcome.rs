@@ -15,6 +15,8 @@ pub struct Outcome {
     pub messages: MessageLog,
     /// One entry per rank.
     pub ranks: Vec<RankLog>,
+    /// When each rank began each of its computations, by rank and time; empty unless asked for.
+    pub computations: Vec<(u32, u64)>,
     /// Data packets delivered.
     pub packets: u64,
     /// Switches visited by all packets, handshakes included.

@@ -157,6 +157,7 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
     Outcome {
         messages: MessageLog::new(model, shards),
         ranks: ranks.collect(),
+        computations: computations(shards),
         packets: shards.iter().map(|shard| shard.delivered).sum(),
         packet_hops: shards.iter().map(|shard| shard.packet_hops).sum(),
         refused: shards.iter().map(|shard| shard.virtual_circuits.refused).sum(),
@@ -169,6 +170,15 @@ fn outcome<P>(model: &Model<'_>, shards: &[Shard<'_, P>], complete: bool) -> Out
         truth: TruthTable::default(),
         probed: ProbeTables::default(),
     }
+}
+
+/// When each rank began each of its computations, by rank and time.
+fn computations<P>(shards: &[Shard<'_, P>]) -> Vec<(u32, u64)> {
+    let mut all: Vec<_> =
+        shards.iter().flat_map(|shard| shard.computations.iter().flatten()).copied().collect();
+    // Stable: those of a rank are in order of time already, of which several may be equal.
+    all.sort_by_key(|&(rank, _)| rank);
+    all
 }
 
 /// A lower bound on the length of a run: its busiest rank computes and sends, and its busiest node

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tailback import run as base
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
+from tailback.api.evidence import NetworkEvidence, read_network_evidence
+from tailback.api.explain import build_world, further_costs
 from tailback.api.measured_run import another_run, measured_run
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
@@ -17,8 +19,9 @@ from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
 from tailback.diagnose import Diagnosis, diagnose_cause
 from tailback.diagnose.measured_times import with_measured
+from tailback.diagnose.measured_verdict import explain
 from tailback.diagnose.model import Candidate, Remedy
-from tailback.errors import PlacementError
+from tailback.errors import PlacementError, ScenarioError
 from tailback.evidence import MeasuredRun
 from tailback.placement import RankFile
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy
@@ -43,7 +46,6 @@ from tailback.simulate import (
 )
 from tailback.simulate import simulate as run_scenario
 from tailback.simulate.decode import decode_samples
-from tailback.simulate.threads import engine_threads
 from tailback.units import format_time, percent
 
 if TYPE_CHECKING:
@@ -127,6 +129,8 @@ class DiagnosisResult(FolderResult):
 def diagnose(
     source: SourceLike,
     *,
+    counters: Sequence[str | Path] = (),
+    jobs: str | Path | None = None,
     allow_hosts: str | None = None,
     methods: Sequence[str] = (),
     remedies: Sequence[str] = (),
@@ -141,6 +145,8 @@ def diagnose(
     Args:
         source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
             file), or the folder of a run or diagnosis.
+        counters: Port counters of the time of a trace, as :func:`counters` takes them.
+        jobs: List of the jobs that ran at that time (docs/how-to/measured.md).
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
         methods: Placements to try; all sensible ones when empty.
         remedies: Kinds of remedy to try, of ``tailback list remedy``; all when empty.
@@ -164,22 +170,52 @@ def diagnose(
         REMEDIES[kind]
     step = progress or _silent
     found = Source.of(source, **options)
-    with engine_threads(threads):
-        with found.named_in_errors(changed=allow_hosts is not None):
-            prepared = prepare(found.scenario, allow_hosts)
-            step("reading the times of the trace", 0.0)
-            measured = measured_run(prepared)
-            step("simulating as it is", 0.0)
-            run = decode_samples(run_scenario(prepared, watch), prepared.fabric)
-        workflow = _Workflow(prepared, run, tuple(methods), tuple(remedies), seeds, step, watch)
-        diagnosis, after, files = workflow.diagnose()
+    with found.named_in_errors(changed=allow_hosts is not None):
+        prepared = prepare(found.scenario, allow_hosts)
+        step("reading the times of the trace", 0.0)
+        measured = measured_run(prepared)
+        step("simulating as it is", 0.0)
+        run = run_scenario(prepared, watch, threads=threads)
+        world, evidence = None, NetworkEvidence()
+        changed = another_run(prepared)
+        _refuse_without_times(measured, changed, counters, jobs)
+        if measured is not None and not changed:
+            step("putting counters beside the trace", 0.0)
+            evidence = read_network_evidence(prepared, measured, run, counters, jobs)
+            world = build_world(prepared, measured, run, evidence, step, threads=threads)
+            if world.prepared is not prepared:
+                prepared = world.prepared
+                run = run_scenario(prepared, watch, threads=threads)
+        run = decode_samples(run, prepared.fabric)
+    workflow = _Workflow(
+        prepared, run, tuple(methods), tuple(remedies), seeds, step, watch, threads
+    )
+    diagnosis, after, files = workflow.diagnose()
     if measured is not None:
-        diagnosis = with_measured(diagnosis, measured.measured, another_run(prepared))
+        diagnosis = with_measured(diagnosis, measured.measured, changed)
+        if world is not None:
+            evaluate = make_evaluate(prepared, watch, threads=threads)
+            cost = further_costs(prepared, evidence, evaluate, seeds)
+            diagnosis = explain(diagnosis, measured.measured, world.found, cost)
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis, Run.of(run), None if after is None else Run.of(after), measured, files,
         attribute(run),
     )  # fmt: skip
+
+
+def _refuse_without_times(
+    measured: MeasuredRun | None, changed: str, counters: Sequence[str | Path],
+    jobs: str | Path | None,
+) -> None:  # fmt: skip
+    """Raise ScenarioError for evidence of a time at which nothing was measured."""
+    given = "--counters" if counters else "--jobs" if jobs is not None else ""
+    if given and (measured is None or changed):
+        why = f"the scenario runs another one ({changed})" if changed else "no times were recorded"
+        raise ScenarioError(
+            f"is evidence of a measured run, and {why}",
+            place=given, remedy="give a trace with times (OTF2), unchanged, or leave it out",
+        )  # fmt: skip
 
 
 def _silent(_what: str, _share: float) -> None:
@@ -197,6 +233,7 @@ class _Workflow:
     seeds: int
     progress: Progress
     watch: Watch | None
+    threads: int | None
 
     def diagnose(self) -> tuple[Diagnosis, base.Run | None, list[RankFile]]:
         """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
@@ -205,7 +242,7 @@ class _Workflow:
         those that cannot win; the packet engine proves the others.
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
-        evaluate = make_evaluate(prepared, self.watch)
+        evaluate = make_evaluate(prepared, self.watch, threads=self.threads)
         made, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
         quick = make_fluid_evaluate(prepared, options)

@@ -21,7 +21,6 @@ from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, left_out, path_length
 from tailback.run import AtomicDirectory
 from tailback.simulate import PreparedScenario, Watch, make_evaluate, prepare
-from tailback.simulate.threads import engine_threads
 
 COLUMNS = {
     "placement": pl.String,
@@ -128,23 +127,22 @@ def place(
     check_names("--method", methods)
     step = progress or (lambda _what, _share: None)
     found = Source.of(source, **options)
-    with engine_threads(threads):
-        with found.named_in_errors(changed=allow_hosts is not None):
-            prepared = prepare(found.scenario, allow_hosts)
-        made, errors = make_candidates(prepared, methods or worth_trying(prepared), None, step)
-        if methods and errors:
-            name, error = errors[0]
-            error.place = ": ".join(filter(None, (f"--method {name}", error.place)))
-            raise error.located(source) if isinstance(source, (str, Path)) else error
-        if require_rank_files:
-            for node in made.values():
-                rank_files(prepared, node)
-        evaluate = make_evaluate(prepared, watch)
-        rows = []
-        for number, (name, node) in enumerate(made.items()):
-            step(f"judging {name}", number / len(made))
-            elapsed = evaluate(Change(placement=node)).elapsed_ps if simulate else None
-            rows.append({"placement": name, **_judge(prepared, node), "elapsed_ps": elapsed})
+    with found.named_in_errors(changed=allow_hosts is not None):
+        prepared = prepare(found.scenario, allow_hosts)
+    made, errors = make_candidates(prepared, methods or worth_trying(prepared), None, step)
+    if methods and errors:
+        name, error = errors[0]
+        error.place = ": ".join(filter(None, (f"--method {name}", error.place)))
+        raise error.located(source) if isinstance(source, (str, Path)) else error
+    if require_rank_files:
+        for node in made.values():
+            rank_files(prepared, node)
+    evaluate = make_evaluate(prepared, watch, threads=threads)
+    rows = []
+    for number, (name, node) in enumerate(made.items()):
+        step(f"judging {name}", number / len(made))
+        elapsed = evaluate(Change(placement=node)).elapsed_ps if simulate else None
+        rows.append({"placement": name, **_judge(prepared, node), "elapsed_ps": elapsed})
     if not rows:
         raise PlacementError("no placement fits the job", remedy="see 'tailback list placement'")
     rows.sort(key=lambda row: (row["elapsed_ps"] or 0, row["path_length"]))

@@ -11,7 +11,6 @@ from tailback.errors import ScenarioError
 from tailback.fluid import Choice, Rates
 from tailback.simulate import FluidOptions, Watch, prepare, simulate_fluid
 from tailback.simulate import simulate as run_scenario
-from tailback.simulate.threads import engine_threads
 
 
 def simulate(
@@ -50,13 +49,13 @@ def simulate(
     """
     fluid = _fluid_options(model, rates, paths)
     found = Source.of(source, **options)
-    with found.named_in_errors(), engine_threads(threads):
+    with found.named_in_errors():
         prepared = prepare(found.scenario)
         if progress is not None:
             progress("simulating", 0.0)
         if fluid is not None:
             return Run.of(simulate_fluid(prepared, fluid))
-        return Run.of(run_scenario(prepared, watch, partial=partial))
+        return Run.of(run_scenario(prepared, watch, threads=threads, partial=partial))
 
 
 def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOptions | None:

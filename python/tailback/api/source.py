@@ -27,6 +27,7 @@ class ScenarioOptions(TypedDict, total=False):
 
     Attributes:
         fabric: Network of a trace: a file or the name of a preset.
+        forwarding: Forwarding tables of its switches, as ``dump_lfts.sh`` prints them.
         hosts: Hosts of the job, like ``0-127`` or ``node[001-016]:4`` (4 ranks each).
         ranks_per_host: Ranks on each host for which ``hosts`` gives no number.
         placement: Name of a placement method, or a rank file.
@@ -37,6 +38,7 @@ class ScenarioOptions(TypedDict, total=False):
     """
 
     fabric: str | Path | None
+    forwarding: str | Path | None
     hosts: str | None
     ranks_per_host: int | None
     placement: str | Path | None
@@ -243,6 +245,8 @@ def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario
         placement, hosts = rankfile, hosts or _hosts_of(Path(rankfile))
     if fabric is not None:
         scenario.fabric = parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+    if (forwarding := options.get("forwarding")) is not None:
+        scenario.fabric.forwarding = Path(forwarding).absolute()
     job = next((job for job in scenario.job if job.observed), scenario.job[0])
     if hosts is not None:
         job.hosts = hosts

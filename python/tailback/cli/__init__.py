@@ -24,6 +24,7 @@ from tailback.cli.text import printable
 from tailback.errors import TailbackError, nearest
 
 COMMANDS = {
+    "calibrate": "Fit the engine's settings to a machine.",
     "collect": "Collect port counters of a live InfiniBand subnet.",
     "compare": "Compare two runs.",
     "counters": "Say what port counters alone can say.",

@@ -22,6 +22,15 @@ from tailback.run import check_writable
 
 @click.command()
 @source_options
+@click.option(
+    "--counters", multiple=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER",
+    help="Port counters of the time of the trace, as tailback counters reads them; may be "
+    "repeated.",
+)  # fmt: skip
+@click.option(
+    "--jobs", type=click.Path(path_type=Path), metavar="FILE",
+    help="Who else ran: output of sacct or squeue, qstat -f, or a CSV of job, start, end, hosts.",
+)  # fmt: skip
 @allow_hosts_option
 @click.option(
     "--out", type=click.Path(path_type=Path),
@@ -45,6 +54,8 @@ from tailback.run import check_writable
               show_default=True, help="What to print.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def diagnose(
+    counters: tuple[Path, ...],
+    jobs: Path | None,
     allow_hosts: str | None,
     out: Path | None,
     force: bool,
@@ -54,6 +65,7 @@ def diagnose(
     figures: tuple[str, ...],
     form: str,
     quiet: bool,
+    threads: int | None,
     **source: Any,
 ) -> int:
     """Say where traffic backs up, why, and what to do about it.
@@ -74,8 +86,9 @@ def diagnose(
     check_writable(out, force=force, sources=[path])
     with meter(quiet) as progress:
         result = run_diagnosis(
-            found, allow_hosts=allow_hosts, methods=methods, remedies=cures, seeds=seeds,
-            progress=progress.step, watch=progress.watch,
+            found, counters=counters, jobs=jobs, allow_hosts=allow_hosts, methods=methods,
+            remedies=cures, seeds=seeds, threads=threads, progress=progress.step,
+            watch=progress.watch,
         )  # fmt: skip
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)

@@ -27,7 +27,7 @@ from tailback.errors import RunError, TailbackError
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
-from tailback.report.evolution import torus_panels, values_at, write_evolution
+from tailback.report.evolution import full_at, torus_panels, values_at, write_evolution
 from tailback.run import Run
 from tailback.simulate.prepare import load_fabric
 
@@ -70,14 +70,14 @@ def evolution(
         if fabric is not None:
             raise _pointless("--fabric", "a run knows its fabric", source)
         try:
-            graph, panels, values, title = _of_run(read_run(source), direction, threshold)
+            graph, panels, values, full, title = _of_run(read_run(source), direction, threshold)
         except TailbackError as error:
             raise error.located(source) from None
     else:
         if direction is not None:
             raise _pointless("--direction", "only a simulated torus has directions here", source)
-        graph, panels, values, title = _of_counters(source, fabric, threshold)
-    write_evolution(out, graph, panels, values, title=title)
+        graph, panels, values, full, title = _of_counters(source, fabric, threshold)
+    write_evolution(out, graph, panels, values, full=full, title=title)
     click.echo(
         f"{graph.features.height:,} features in {graph.features['evolution'].n_unique():,} "
         f"evolutions, {graph.splits:,} split, {graph.merges:,} merge\npage: {out}"
@@ -88,7 +88,7 @@ def _pointless(option: str, why: str, source: Path) -> TailbackError:
     return RunError(f"{option} has no effect: {why}", file=source, remedy="leave it out")
 
 
-_Drawn = tuple[Evolution, list[Panel], NDArray[np.float64] | None, str]
+_Drawn = tuple[Evolution, list[Panel], NDArray[np.float64] | None, NDArray[np.bool_] | None, str]
 
 
 def _of_run(run: Run, direction: str | None, threshold: float) -> _Drawn:
@@ -108,7 +108,7 @@ def _of_run(run: Run, direction: str | None, threshold: float) -> _Drawn:
     number = pl.DataFrame({"node_name": graph.places}).with_row_index("place")
     placed = rows.join(number, on="node_name")
     values = values_at(graph, placed, placed["place"].to_numpy().astype(np.int64))
-    return graph, torus_panels(where, graph.places), values, f"{title}, {direction}"
+    return graph, torus_panels(where, graph.places), values, None, f"{title}, {direction}"
 
 
 def _fabric(run: Run) -> Fabric:
@@ -142,5 +142,6 @@ def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
 def _of_links(rows: pl.DataFrame, fabric: Fabric, threshold: float, title: str) -> _Drawn:
     known = rows.filter(pl.col("link").is_not_null())
     graph = from_fabric(known, fabric, threshold=threshold)
-    values = values_at(graph, known, known["link"].to_numpy().astype(np.int64))
-    return graph, tier_panels(fabric), values, title
+    link = known["link"].to_numpy().astype(np.int64)
+    values, full = values_at(graph, known, link), full_at(graph, known, link)
+    return graph, tier_panels(fabric), values, full, title

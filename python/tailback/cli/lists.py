@@ -16,6 +16,7 @@ PACKAGES = (
     "tailback.fabric.topologies",
     "tailback.placement",
     "tailback.counters.readers",
+    "tailback.calibrate.readers",
     "tailback.evidence.jobs",
     "tailback.telemetry.samples_csv",
     "tailback.simulate",

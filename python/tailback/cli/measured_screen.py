@@ -42,7 +42,8 @@ def measured_lines(diagnosis: Diagnosis) -> list[str]:
         f"{_interval(measured)}; mean over the ranks:",
         *_parts(measured),
     ]
-    lines += wrap(_expected(diagnosis))
+    if diagnosis.explanation is None:
+        lines += wrap(_expected(diagnosis))
     lines += wrap(_clocks(measured.clocks))
     lines += wrap(_hosts(measured))
     for note in measured.notes[:1]:

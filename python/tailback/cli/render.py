@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailback.api.rankfiles import from_here
+from tailback.cli.explanation_screen import explanation_lines
 from tailback.cli.measured_screen import measured_lines
 from tailback.cli.text import (
     WIDTH,
@@ -30,6 +31,9 @@ CAUSE_TITLE = {
     "other-traffic": "OTHER TRAFFIC",
     "injection": "INJECTION LIMIT",
     "not-network": "NOT THE NETWORK",
+    "imbalance": "COMPUTATION IMBALANCE",
+    "noise": "NOISE IN COMPUTATION",
+    "healthy": "HEALTHY",
     "undetermined": "UNDETERMINED",
 }
 
@@ -44,13 +48,16 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
     """
     lines = measured_lines(diagnosis)
     lines += [f"VERDICT  {CAUSE_TITLE[diagnosis.cause]}", *wrap(diagnosis.headline)]
-    lines += wrap(
-        f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}, "
-        f"{percent(diagnosis.communication_fraction)} of rank time in communication"
-    )
-    lines += wrap(diagnosis.times_from)
+    if diagnosis.explanation is None:
+        lines += wrap(
+            f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}, "
+            f"{percent(diagnosis.communication_fraction)} of rank time in communication"
+        )
+        lines += wrap(diagnosis.times_from)
+    lines += explanation_lines(diagnosis.explanation)
     if diagnosis.waterfall:
-        lines += ["", "WHERE THE TIME GOES", *_waterfall(diagnosis)]
+        of_model = " IN THE MODEL" if diagnosis.explanation is not None else ""
+        lines += ["", f"WHERE THE TIME GOES{of_model}", *_waterfall(diagnosis)]
     if diagnosis.findings:
         phases = [shorten_middle(", ".join(f.phases[:3]), 18) for f in diagnosis.findings[:3]]
         room = WIDTH - 18 - max(map(len, (*phases, "phase")))
@@ -81,6 +88,11 @@ def diagnosis_lines(diagnosis: Diagnosis, folder: Path, hot: Sequence[str] = ())
 def _how_sure(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence <= 0:
         return diagnosis.sampling.note
+    if diagnosis.explanation is not None:
+        sure = (
+            f"{percent(diagnosis.confidence, 0)} sure of the verdict, from the room that what is "
+        )
+        return f"{sure}not explained, and the other causes, leave. {diagnosis.sampling.note}"
     how = confidence_sentence(diagnosis.confidence, diagnosis.basis, diagnosis.times)
     return f"{how} {diagnosis.sampling.note}"
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 
 from tailback.cli.option_types import FiniteRange
-from tailback.simulate.threads import use_threads
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,6 +19,12 @@ def source_options(command: F) -> F:
         click.argument("source", type=click.Path(path_type=Path)),
         click.option(
             "--fabric", metavar="FILE|PRESET", help="Network of a trace: a file or preset."
+        ),
+        click.option(
+            "--forwarding",
+            metavar="FILE|FOLDER",
+            help="Forwarding tables of the switches, as dump_lfts.sh prints them (of a trace: "
+            "every shortest path).",
         ),
         click.option(
             "--hosts",
@@ -50,8 +55,6 @@ def source_options(command: F) -> F:
         click.option(
             "--threads",
             type=click.IntRange(1),
-            expose_value=False,
-            callback=lambda _context, _option, count: use_threads(count),
             help="Threads of the engine (default: idle cores). Results do not depend on it.",
         ),
     ]

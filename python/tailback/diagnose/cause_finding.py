@@ -19,6 +19,9 @@ _TITLE: dict[Cause, str] = {
     "other-traffic": "Other traffic: messages are late, and not because of your own traffic",
     "injection": "Injection limit: the adapters' line rate limits the run",
     "not-network": "Not the network: contention costs too little to be worth fixing",
+    "imbalance": "Imbalance: some ranks compute longer than others",
+    "noise": "Noise: the same computation takes longer now and then",
+    "healthy": "No fault: no cause costs enough to be one",
     "undetermined": "Nothing in the data shows where the time goes",
 }
 
@@ -31,6 +34,9 @@ _ADVICE: dict[Cause, str] = {
     "other-traffic": "Run again at another time, or request whole switches.",
     "injection": "Send less, or use more adapters.",
     "not-network": "Look at computation, load balance and latency.",
+    "imbalance": "Give every rank as much to compute.",
+    "noise": "Look for what else runs on the hosts: daemons, other ranks on the same core.",
+    "healthy": "Nothing needs to be mended; a faster network or less traffic would help.",
     "undetermined": "Run longer, or with a message log.",
 }
 

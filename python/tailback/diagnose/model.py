@@ -7,11 +7,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from tailback.diagnose.explanation import Explanation
 from tailback.evidence.model import Measured
 
 Cause = Literal[
     "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
-    "undetermined",
+    "imbalance", "noise", "healthy", "undetermined",
 ]  # fmt: skip
 """What a run can suffer from.
 
@@ -22,6 +23,9 @@ Cause = Literal[
 - ``other-traffic``: links are full, and not by us;
 - ``injection``: the adapters' own line rate, with nothing in the way;
 - ``not-network``: computation, imbalance or latency;
+- ``imbalance``: of a measured run: ranks compute for different times, and others wait for them;
+- ``noise``: of a measured run: the same computation takes longer now and then;
+- ``healthy``: of a measured run: no cause costs enough to be a fault;
 - ``undetermined``: the samples, or a recording that the model does not explain, do not tell.
 """
 
@@ -301,6 +305,7 @@ class Diagnosis(Model):
             computation; None where nothing was measured or the expected run is another one.
         not_explained_low_ps: At least, by what is known of the clocks.
         not_explained_high_ps: At most.
+        explanation: Where the measured time went, by cause; None where nothing was measured.
         communication_fraction: Share of rank time blocked in communication, 0–1.
         warnings: What readers and rules want the user to know.
         confidence: Chance that ``cause`` is right, 0–1, if the model holds, as calibrated on
@@ -337,6 +342,7 @@ class Diagnosis(Model):
     not_explained_ps: int | None = None
     not_explained_low_ps: int | None = None
     not_explained_high_ps: int | None = None
+    explanation: Explanation | None = None
 
     @property
     def modelled_ps(self) -> int:

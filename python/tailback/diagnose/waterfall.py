@@ -64,11 +64,12 @@ def waterfall_steps(
         rule: Routing rule that spreads our traffic best; None for the one the network has.
     """
     scenario = run.scenario
-    spread = scenario.engine.routing == "adaptive" and rule is None
+    tables = scenario.fabric.forwarding is not None
+    spread = scenario.engine.routing == "adaptive" and rule is None and not tables
     alone = all(job.observed for job in scenario.job)
     ours = Change(network="healthy", routing="adaptive", rule=rule, background=False)
     how = "adaptive routing" + (f" by rule {rule}" if rule is not None else "")
-    own = f"{scenario.engine.routing} routing"
+    own = "forwarding tables" if tables else f"{scenario.engine.routing} routing"
     if scenario.fabric.routes is not None:
         own += f" by rule {scenario.fabric.routes}"
     out = [

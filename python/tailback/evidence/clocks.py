@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import (
     NegativeCycleError,
@@ -409,6 +408,8 @@ def _drifting(
     cost = np.concatenate([np.zeros(2 * n), one, [-0.5]])
     bounds = [(0.0, 0.0), *[(None, None)] * (n - 1)] * 2 + [(0.0, None)] * m + [(0.0, 1.0)]
     limit = found.slack_ps[rows] / unit
+    from scipy.optimize import linprog  # takes half a second to import: only where it is needed
+
     # scipy's stubs do not know that it takes sparse matrices.
     solved = linprog(cost, A_ub=matrix, b_ub=limit, bounds=bounds)  # type: ignore[call-overload]
     if solved.x is None:

@@ -31,7 +31,6 @@ from typing import Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from tailback.schema import Column, Table
 
@@ -330,6 +329,13 @@ def _outlasted(port: _Port) -> _Shown | None:
     )  # fmt: skip
 
 
+def _student_quantile(probability: float, freedom: int) -> float:
+    """Quantile of Student's t distribution."""
+    from scipy.special import stdtrit  # takes a third of a second to import
+
+    return float(stdtrit(freedom, probability))
+
+
 def _sampled(port: _Port, chance: float) -> _Shown | None:
     """A degraded link by readings that find a queue more often than its nominal rate allows."""
     active = (port.sent > 0) & ~np.isnan(port.before) & ~np.isnan(port.after)
@@ -340,13 +346,13 @@ def _sampled(port: _Port, chance: float) -> _Shown | None:
     excess, error, batches = _mean((waiting - busy)[active])
     if batches < FEWEST_BATCHES:
         return None
-    if excess - float(student.ppf(1.0 - chance, batches - 1)) * error <= 0:
+    if excess - _student_quantile(1.0 - chance, batches - 1) * error <= 0:
         return None
     both = active & port.queued
     span = float(port.length[both].sum())
     served = float(port.sent[both].sum()) * 8.0 / span if span else 0.0
     share, error, _ = _mean(waiting[active])
-    share -= float(student.ppf(0.95, batches - 1)) * error
+    share -= _student_quantile(0.95, batches - 1) * error
     total = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum())
     # Of the bytes sent, those sent with a queue are no more than all.
     high = min(total / share, port.nominal) if share > 0 else port.nominal

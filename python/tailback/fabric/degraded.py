@@ -81,6 +81,15 @@ def with_cable_rates(fabric: Fabric, slow: Sequence[tuple[int, float]]) -> Fabri
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 
 
+def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
+    """The fabric with some directed links at no more than given rates, Gb/s."""
+    rate = fabric.link_gbps.copy()
+    for link, gbps in limits:
+        rate[link] = min(rate[link], gbps)
+    nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
+    return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
+
+
 def _link(fabric: Fabric, text: str, key: str) -> int:
     """The link that leaves a port, ``"leaf3[7]"``."""
     match = _PORT.match(text.strip())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from tailback import _core
 from tailback.evaluate import Rates
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fluid.paths import Choice
-from tailback.traffic.program import Program
+from tailback.traffic.program import PlacedProgram, Program
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class RankModel:
 
     Attributes:
         seed: Seed of the choice of paths.
-        rates: Who decides the rates.
+        policy: Who decides the rates.
         paths: How paths are chosen.
         detour: Whether they leave the shortest way, where the routing rule has detours.
         fifo: One message after the other leaves an adapter; otherwise all at once.
@@ -42,7 +41,7 @@ class RankModel:
     """
 
     seed: int = 1
-    rates: Rates = "max-min"
+    policy: Rates = "max-min"
     paths: Choice = "split"
     detour: Literal["never", "valiant", "ugal"] = "never"
     fifo: bool = True
@@ -57,12 +56,6 @@ class RankModel:
     quantum_ps: int = 100_000
     buffer_bytes: int = 0
     windows: int = 0
-
-    def as_json(self) -> str:
-        """The settings as the core reads them."""
-        values = dict(self.__dict__)
-        values["policy"] = values.pop("rates")
-        return json.dumps(values)
 
 
 @dataclass(frozen=True)
@@ -130,17 +123,16 @@ def simulate_program(
     """
     nodes = np.ascontiguousarray(node, np.uint32)
     start = np.zeros(program.n_ranks, np.uint64) if start_ps is None else start_ps
+    traffic = PlacedProgram(
+        program,
+        node=nodes,
+        host=np.ascontiguousarray(nodes if host is None else host, np.uint32),
+        start_ps=np.ascontiguousarray(start, np.uint64),
+    )
     with translate_core_error("the fluid model"):
-        out = _core.fluid_program(
-            network,
-            (model or RankModel()).as_json(),
-            program.columns,
-            (nodes, np.ascontiguousarray(nodes if host is None else host, np.uint32),
-             np.ascontiguousarray(start, np.uint64)),
-            routing,
-        )  # fmt: skip
-    ranks = out["ranks"]
+        out = _core.fluid_program(network, model or RankModel(), traffic, routing=routing)
+    ranks = out.ranks
     return ProgramTimes(
-        out["messages"], ranks["finish_ps"], ranks["compute_ps"], ranks["wait_ps"],
-        out["link_bytes"], out["link_use"], out["window_ps"], out["end_ps"], out["settlements"],
+        out.messages, ranks["finish_ps"], ranks["compute_ps"], ranks["wait_ps"], out.link_bytes,
+        out.link_use, out.window_ps, out.end_ps, out.settlements,
     )  # fmt: skip

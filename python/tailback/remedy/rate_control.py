@@ -10,7 +10,7 @@ from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 
 MODEL_ERROR = 0.12
-"""What the fluid model errs by where nothing queues for long (docs/explanation/rates.md). Only time
+"""Error of the fluid model where no queue lasts long (docs/measurements/rates.md). Only time
 beyond that is attributed to full buffers."""
 
 

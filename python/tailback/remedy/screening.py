@@ -21,7 +21,7 @@ NOT_SIMULATED = "not simulated"
 """How the error of a candidate begins that was left out."""
 MARGIN = 0.25
 """And whoever is within this of the quickest: more than the quick model errs between placements of
-one job (docs/explanation/rates.md)."""
+one job (docs/measurements/rates.md)."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def write_evolution(
     panels: Sequence[Panel],
     percent: NDArray[np.float64] | None = None,
     *,
+    full: NDArray[np.bool_] | None = None,
     title: str = "",
 ) -> Path:
     """Write the page.
@@ -55,6 +56,7 @@ def write_evolution(
         panels: The network in panels of places, from ``torus_panels`` or ``tier_panels``.
         percent: Value of each place at each step, NaN where unknown, shape (steps, places); left
             out when there are more than ``MAX_VALUES``, and the page says so.
+        full: Which of these are lower bounds, as the stall counter is full; same shape.
         title: What the counters are of.
 
     Returns:
@@ -63,7 +65,9 @@ def write_evolution(
     Raises:
         RunError: The file cannot be written.
     """
-    return write_page(path, render_evolution(graph, panels, percent, title=title), "page")
+    return write_page(
+        path, render_evolution(graph, panels, percent, full=full, title=title), "page"
+    )
 
 
 def render_evolution(
@@ -71,6 +75,7 @@ def render_evolution(
     panels: Sequence[Panel],
     percent: NDArray[np.float64] | None = None,
     *,
+    full: NDArray[np.bool_] | None = None,
     title: str = "",
 ) -> str:
     """The page as text; arguments as in :func:`write_evolution`."""
@@ -83,14 +88,15 @@ def render_evolution(
     if percent is not None and percent.size > MAX_VALUES:
         percent = None
         notes.append("The network is left out: too many links and steps for a page.")
-    full = int(graph.features["at_least"].sum())
-    if full:
+    unbounded = int(graph.features["at_least"].sum())
+    if unbounded:
         notes.append(
-            f"{counted(full, 'feature', ',')} hold links whose stall counter is full: nobody knows "
-            f"how much more they stalled; they are drawn with {graph.threshold:g} % and marked ≥."
+            f"{counted(unbounded, 'feature', ',')} hold links whose stall counter is full: nobody "
+            f"knows how much more they stalled; they are drawn with {graph.threshold:g} % "
+            "and marked ≥."
         )
     unit, scale = time_unit(graph.steps)
-    data, arrays = _payload(graph, panels, percent, unit, scale)
+    data, arrays = _payload(graph, panels, percent, full, unit, scale)
     drawn = draw("evolution", Study(evolution=graph, title=title))
     picture = "" if drawn is None else render(drawn, "svg").decode("utf-8")
     return template("evolution.html.j2").render(
@@ -157,10 +163,23 @@ def values_at(
     return out
 
 
+def full_at(
+    graph: Evolution, intervals: pl.DataFrame, place: NDArray[np.int64]
+) -> NDArray[np.bool_] | None:
+    """Which of the percentages of :func:`values_at` are lower bounds; arguments as there."""
+    if len(graph.steps) * len(graph.places) > MAX_VALUES or "link" not in intervals.columns:
+        return None
+    out = np.zeros((len(graph.steps), len(graph.places)), np.bool_)
+    full = intervals.select(counter_is_full("link")).to_series().to_numpy()
+    out[graph.sweeps.at(intervals)[full], place[full]] = True
+    return out
+
+
 def _payload(
     graph: Evolution,
     panels: Sequence[Panel],
     percent: NDArray[np.float64] | None,
+    full: NDArray[np.bool_] | None,
     unit: str,
     scale: float,
 ) -> tuple[dict[str, Any], str]:
@@ -173,13 +192,15 @@ def _payload(
         for name, kind in (("step", "u4"), ("extent", "u4"), ("maximum", "f4"), ("mean", "f4"),
                            ("evolution", "u4"))
     }  # fmt: skip
+    features["at_least"] = packer.add(table["at_least"].to_numpy(), "u1")
     features["column"] = packer.add(columns_of(graph), "u4")
-    values = None
+    values = bounds = None
     if percent is not None and panels:
         halves = np.where(
             np.isnan(percent), _UNKNOWN, np.round(2 * np.nan_to_num(percent)).clip(0, 200)
         )
         values = packer.add(halves, "u1")
+        bounds = None if full is None else packer.add(np.flatnonzero(full), "u4")
     data = {
         "threshold": graph.threshold,
         "bands": [list(band) for band in BANDS],
@@ -200,6 +221,7 @@ def _payload(
             for panel in panels
         ] if values is not None else [],
         "values": values,
+        "full": bounds,
     }  # fmt: skip
     return data, packer.base64()
 

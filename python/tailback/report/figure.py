@@ -180,7 +180,7 @@ def _settle(drawn: Figure) -> None:
     if engine is None:
         return
     engine.execute(drawn)
-    drawn.set_layout_engine("none")
+    drawn.set_layout_engine(None)
     for axes in drawn.axes:
         left, bottom, width, height = (round(v, 6) for v in axes.get_position().bounds)
         axes.set_position((left, bottom, width, height))

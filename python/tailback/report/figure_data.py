@@ -20,6 +20,12 @@ from tailback.errors import RunError
 from tailback.report.attribution import Attribution, attribute
 from tailback.report.layout import FabricLayout, layout_fabric
 from tailback.run import Run
+from tailback.telemetry.estimate import (
+    congested_excess,
+    fraction_interval,
+    fraction_lower_bound,
+    hop_excess,
+)
 
 Floats = NDArray[np.float64]
 
@@ -81,6 +87,25 @@ class LinkLoad:
         spread = self.congested_variance + np.square(self.raw_fraction) * self.variance
         np.divide(np.sqrt(spread), self.weight, out=out, where=self.weight > 0)
         return out
+
+    def interval(self, *, hashed: bool = False) -> tuple[Floats, Floats]:
+        """95 % interval of the congested fraction, as in the tables (``link_estimates``).
+
+        Args:
+            hashed: Whether the samples were hashes.
+
+        Returns:
+            ``(low, high)`` within 0–1, NaN where there is no data.
+        """
+        weight, met = self.weight, self.congested_weight
+        excess = hop_excess(weight, self.variance)
+        met_excess = congested_excess(met, self.congested_variance, excess)
+        low, high = fraction_interval(met, weight, met_excess, excess)
+        if hashed:
+            bound = fraction_lower_bound(met, weight, self.congested_variance, self.variance)
+            low = np.minimum(low, bound)
+        seen = weight > 0
+        return np.where(seen, low, np.nan), np.where(seen, high, np.nan)
 
     def utilization(self, rate_gbps: Floats) -> Floats:
         """Share of the line rate that our own packets took, 0–1; NaN where never sampled."""

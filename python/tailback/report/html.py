@@ -44,6 +44,9 @@ CAUSES = {
     "other-traffic": "Other traffic",
     "injection": "Injection limit",
     "not-network": "Not the network",
+    "imbalance": "Computation imbalance",
+    "noise": "Noise in computation",
+    "healthy": "Healthy",
     "undetermined": "Undetermined",
 }
 

@@ -19,6 +19,7 @@ from tailback.report.layout import tier_direction_name
 from tailback.report.linked_views import course_data, matrix_data, moved_pairs
 from tailback.report.packing import Packer, shares
 from tailback.report.timeline import Timeline, timeline_within_budget
+from tailback.telemetry.header_counts import HASHED
 
 PHASES_CARRIED = 24
 """Phases in the selector: the heaviest ones. The report says so when there are more."""
@@ -194,11 +195,14 @@ def _dataset(packer: Packer, entry: _Entry, course: Timeline) -> dict[str, Any]:
     phases = phases_carried(evidence)
     selections: list[str | None] = [None, *phases]
     truth = evidence.truth
+    hashed = evidence.run.scenario.telemetry.scheme in HASHED
     return {
         "id": entry.id,
         "label": entry.label,
+        "hashed": hashed,
         "selections": [
-            {"phase": phase, **_selection(packer, evidence.load(phase), evidence.rate_gbps)}
+            {"phase": phase,
+             **_selection(packer, evidence.load(phase), evidence.rate_gbps, hashed)}
             for phase in selections
         ],
         "truth": None if truth is None else {
@@ -210,11 +214,15 @@ def _dataset(packer: Packer, entry: _Entry, course: Timeline) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _selection(packer: Packer, load: LinkLoad, rate: NDArray[np.float64]) -> dict[str, Any]:
+def _selection(
+    packer: Packer, load: LinkLoad, rate: NDArray[np.float64], hashed: bool
+) -> dict[str, Any]:
+    low, high = load.interval(hashed=hashed)
     return {
         "samples": packer.count(load.samples),
         "weight": packer.count(load.weight),
         "congested": packer.count(load.congested_weight),
-        "error": packer.add(shares(load.error), "u2"),
+        "low": packer.add(shares(low), "u2"),
+        "high": packer.add(shares(high), "u2"),
         "utilization": packer.add(shares(load.utilization(rate)), "u2"),
     }

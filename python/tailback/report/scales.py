@@ -31,6 +31,9 @@ CAUSE_COLOURS: Final = {
     "other-traffic": "#8a7a2f",
     "injection": "#5f7f4a",
     "not-network": "#7b8794",
+    "imbalance": "#4f6fa8",
+    "noise": "#8c6d4f",
+    "healthy": "#3f8f5f",
     "undetermined": "#aab2bb",
 }
 """One colour for each cause: the verdict, its bar of shares and the waterfall agree on them."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tailback.evaluate import Change
 from tailback.fabric.builders import network_of, star
-from tailback.fabric.degraded import nominal, with_cable_rates
+from tailback.fabric.degraded import nominal, with_cable_rates, with_limits
 from tailback.fabric.model import Fabric
 from tailback.simulate.prepare import PreparedScenario
 from tailback.simulate.routes import Routes, routes_for
@@ -40,31 +40,35 @@ class NetworkCache:
 
     def __init__(self, prepared: PreparedScenario) -> None:
         self.prepared = prepared
-        self._known: dict[tuple[str, str | None], tuple[Fabric, Routes]] = {}
+        self._known: dict[tuple[str, str | None, bool], tuple[Fabric, Routes]] = {}
 
     def of(self, change: Change) -> tuple[Fabric, Routes]:
         """Fabric and routes of a change."""
         kind = "healthy" if change.network == "no-contention" else change.network
-        fabric, routes = self._network(kind, None if kind == "star" else change.rule)
-        if change.slow:
-            fabric = with_cable_rates(fabric, change.slow)
-            routes = self._routes(fabric, change.rule)
+        # Forwarding tables leave nothing to choose: adaptive routing is routing without them.
+        spread = change.routing == "adaptive"
+        fabric, routes = self._network(kind, None if kind == "star" else change.rule, spread)
+        if change.slow or change.limits:
+            fabric = with_limits(with_cable_rates(fabric, change.slow), change.limits)
+            routes = self._routes(fabric, change.rule, spread)
         return fabric, routes
 
-    def _network(self, kind: str, rule: str | None) -> tuple[Fabric, Routes]:
-        if (kind, rule) not in self._known:
+    def _network(self, kind: str, rule: str | None, spread: bool) -> tuple[Fabric, Routes]:
+        known = (kind, rule, spread)
+        if known not in self._known:
             as_is = self.prepared.fabric
             fabric = as_is if kind == "as-is" else nominal(as_is)
             if kind == "star":
                 fabric = star(fabric)
                 network = network_of(fabric, self.prepared.slots().tolist())
-                self._known[kind, rule] = (fabric, Routes(network))
+                self._known[known] = (fabric, Routes(network))
             elif kind != "as-is" and fabric is as_is:
-                self._known[kind, rule] = self._network("as-is", rule)
+                self._known[known] = self._network("as-is", rule, spread)
             else:
-                self._known[kind, rule] = (fabric, self._routes(fabric, rule))
-        return self._known[kind, rule]
+                self._known[known] = (fabric, self._routes(fabric, rule, spread))
+        return self._known[known]
 
-    def _routes(self, fabric: Fabric, rule: str | None) -> Routes:
+    def _routes(self, fabric: Fabric, rule: str | None, spread: bool) -> Routes:
         prepared = self.prepared if rule is None else self.prepared.with_rule(rule)
-        return routes_for(prepared.scenario, fabric, self.prepared.slots().tolist())
+        nodes = self.prepared.slots().tolist()
+        return routes_for(prepared.scenario, fabric, nodes, spread=spread)

@@ -10,15 +10,20 @@ from tailback.simulate.apply_change import NetworkCache, apply_change, rank_node
 from tailback.simulate.execute import Watch, execute
 from tailback.simulate.fluid import fluid_send_rates
 from tailback.simulate.prepare import PreparedScenario
+from tailback.simulate.probes import ProbeSettings
+from tailback.simulate.settings import PacingSettings
 
 PACED: dict[str, Any] = {
-    "injection": "per-destination", "pacing": {"kind": "elastic", "percent": 25},
-}  # fmt: skip
+    "injection": "per-destination",
+    "pacing": PacingSettings("elastic", percent=25),
+}
 """How packets keep to a rate: the scheme and percentage that realise computed rates in buffers from
-8 packets on (docs/explanation/congestion.md)."""
+8 packets on (docs/measurements/congestion.md)."""
 
 
-def make_evaluate(prepared: PreparedScenario, watch: Watch | None = None) -> Evaluate:
+def make_evaluate(
+    prepared: PreparedScenario, watch: Watch | None = None, *, threads: int | None = None
+) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
     Routes are computed once for each of the networks, however often asked.
@@ -32,8 +37,10 @@ def make_evaluate(prepared: PreparedScenario, watch: Watch | None = None) -> Eva
             "seed": prepared.scenario.seed + change.seed_offset,
             "contention": change.network != "no-contention",
             # Probes are for the run itself; a what-if is judged by samples and times.
-            "probes": {},
+            "probes": ProbeSettings(),
         }
+        if change.computations:
+            changes["record_computation"] = True
         if not change.measure:
             changes["measure"] = False
         if change.routing is not None:
@@ -48,6 +55,7 @@ def make_evaluate(prepared: PreparedScenario, watch: Watch | None = None) -> Eva
             nodes=rank_nodes(prepared, change),
             only_observed=not change.background,
             watch=watch,
+            threads=threads,
             **changes,
         )
 

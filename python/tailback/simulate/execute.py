@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
@@ -18,12 +18,14 @@ from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulate.memory import require_memory
+from tailback.simulate.outcome import Outcome
 from tailback.simulate.pacing import send_rates
 from tailback.simulate.prepare import PreparedScenario, prepare
-from tailback.simulate.probes import probes_of
 from tailback.simulate.routes import Routes, routes_for
+from tailback.simulate.settings import EngineSettings
 from tailback.simulate.tables import make_tables
-from tailback.simulate.threads import threads
+from tailback.simulate.threads import thread_count
+from tailback.traffic.program import PlacedProgram
 from tailback.units import format_time
 
 Watch = Callable[[int, int, int, int], object]
@@ -31,13 +33,18 @@ Watch = Callable[[int, int, int, int], object]
 
 
 def simulate(
-    scenario: Scenario | PreparedScenario, watch: Watch | None = None, *, partial: bool = False
+    scenario: Scenario | PreparedScenario,
+    watch: Watch | None = None,
+    *,
+    threads: int | None = None,
+    partial: bool = False,
 ) -> Run:
     """Simulate a scenario.
 
     Args:
         scenario: The scenario, or what :func:`prepare` made of it.
         watch: Called now and then; an exception it raises ends the run.
+        threads: Threads of the engine; see :func:`thread_count` for None.
         partial: Return what there is when Ctrl-C breaks the run off, ``complete`` false in its
             summary, in place of raising :class:`KeyboardInterrupt`.
 
@@ -45,47 +52,7 @@ def simulate(
         TailbackError: Something the scenario names is wrong, or ranks block for ever.
     """
     prepared = scenario if isinstance(scenario, PreparedScenario) else prepare(scenario)
-    return execute(prepared, watch=watch, partial=partial)
-
-
-def settings_of(scenario: Scenario, **changes: Any) -> dict[str, Any]:
-    """The engine's settings as a scenario states them, with ``changes``."""
-    engine, telemetry = scenario.engine, scenario.telemetry
-    probes = changes.pop("probes", probes_of(scenario))
-    return {
-        "seed": scenario.seed,
-        "packet_bytes": engine.packet,
-        "header_bytes": engine.header,
-        "buffer_bytes": engine.buffer,
-        "buffering": engine.buffering,
-        "switching": engine.switching,
-        "switch_delay_ps": engine.switch_delay,
-        "routing": engine.routing,
-        "vc_entries": engine.vc_entries,
-        "pacing": engine.pacing.settings(),
-        "pacing_offset": engine.pacing.offset,
-        "detour": "never",
-        "arbitration": engine.arbitration,
-        "crossbar_speedup": engine.crossbar_speedup,
-        "services": engine.services,
-        "lane_weights": engine.lane_weights,
-        "congestion_control": engine.congestion_control and engine.congestion_control.settings(),
-        "injection": engine.injection,
-        "send_delay_ps": engine.send_delay,
-        "eager_bytes": engine.eager,
-        "local_gbps": engine.local_rate,
-        "local_delay_ps": engine.local_delay,
-        "contention": True,
-        "measure": telemetry.scheme != "off",
-        "rule": telemetry.rule,
-        "rule_bytes": telemetry.rule_bytes,
-        "when": telemetry.when,
-        "count_injection": telemetry.count_injection,
-        "one_in": telemetry.one_in,
-        "windows": telemetry.windows,
-        **({"probes": probes} if probes else {}),
-        **changes,
-    }
+    return execute(prepared, watch=watch, threads=threads, partial=partial)
 
 
 def execute(
@@ -96,6 +63,7 @@ def execute(
     nodes: list[NDArray[np.uint32]] | None = None,
     only_observed: bool = False,
     watch: Watch | None = None,
+    threads: int | None = None,
     partial: bool = False,
     pace_mbps: NDArray[np.uint32] | None = None,
     **changes: Any,
@@ -109,10 +77,11 @@ def execute(
         nodes: Another placement: node of each rank of every job.
         only_observed: Leave out jobs that are not observed.
         watch: As in :func:`simulate`.
+        threads: As in :func:`simulate`.
         partial: As in :func:`simulate`.
         pace_mbps: Rate of each operation of the program that is a send, 0 for none; what the
             scenario states when absent.
-        changes: Engine settings that differ.
+        changes: Fields of :class:`EngineSettings` that differ.
     """
     fabric = fabric or prepared.fabric
     laid = prepared.lay(nodes, only_observed)
@@ -120,21 +89,22 @@ def execute(
     of_label = [jobs[job].section for job in laid.job_of_label.tolist()]
     routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     engine = prepared.scenario.engine
-    settings = settings_of(prepared.scenario, detour=routes.detour, **changes)
+    settings = replace(EngineSettings.of(prepared.scenario, detour=routes.detour), **changes)
+    threads = thread_count(threads)
     require_memory(
         fabric, prepared.scenario, program,
         lanes=engine.services * (routes.rule.lanes if routes.rule else 1),
-        measure=bool(settings["measure"]),
+        measure=settings.measure,
     )  # fmt: skip
     stated = None
     # Where packets meet nobody there is nothing to share.
-    if pace_mbps is None and settings["contention"]:
+    if pace_mbps is None and settings.contention:
         stated = send_rates(prepared, laid, fabric, routes)
     notes = [*prepared.notes, *routes.notes]
     if stated is not None:
         pace_mbps = stated.mbps
         notes += stated.notes
-    elif pace_mbps is None and engine.pacing.kind != "off" and settings["contention"]:
+    elif pace_mbps is None and engine.pacing.kind != "off" and settings.contention:
         file = engine.pacing.rates_file
         remedy = "set [engine.pacing] rates or rates_file"
         if file is not None:
@@ -143,11 +113,20 @@ def execute(
             f"no flow has a rate, so pacing {engine.pacing.kind!r} changes nothing: {remedy}"
         )
     control = engine.congestion_control
-    if control is not None and control.idle and settings["contention"]:
+    if control is not None and control.idle and settings.contention:
         notes.append(
             f"[engine.congestion_control] {', '.join(control.idle)}: scheme {control.scheme!r} "
             "does not look at that"
         )
+    traffic = PlacedProgram(
+        program,
+        node=laid.node,
+        host=np.ascontiguousarray(fabric.node_host[laid.node]),
+        start_ps=laid.start_ps,
+        label_observed=[section.observed for section in of_label],
+        label_service=[section.service for section in of_label],
+        pace_mbps=pace_mbps,
+    )
     began = time.perf_counter()
     section = prepared.scenario.fabric
     with translate_core_error(
@@ -155,41 +134,36 @@ def execute(
         forwarding=section.forwarding,
     ):  # fmt: skip
         outcome = _core.simulate(
-            routes.network,
-            json.dumps(settings),
-            program.columns,
-            (laid.node, np.ascontiguousarray(fabric.node_host[laid.node]), laid.start_ps),
-            [section.observed for section in of_label],
-            watch,
-            routes.rule,
-            threads(),
-            [section.service for section in of_label],
-            [] if pace_mbps is None else pace_mbps.tolist(),
-        )  # fmt: skip
+            routes.network, settings, traffic, routing=routes.rule, threads=threads, watch=watch
+        )
     seconds = time.perf_counter() - began
-    outcome["detour"] = settings["detour"]
-    if not (outcome["complete"] or partial):
+    if not (outcome.complete or partial):
         raise KeyboardInterrupt
     tables, summary = make_tables(
-        prepared.scenario, fabric, jobs, laid.places, laid.job_of_label, outcome
-    )
+        prepared.scenario, fabric, jobs, laid.places, laid.job_of_label, outcome,
+        detours=settings.detour != "never",
+    )  # fmt: skip
     if stated is not None:
         summary["pacing"] = stated.summary
     recorded = prepared.observed.program.recording
     if recorded is not None:
         summary["recording"] = asdict(recorded)
-    if not outcome["complete"]:
-        end = format_time(int(outcome["end_ps"]))
+    if not outcome.complete:
+        end = format_time(outcome.end_ps)
         notes.append(f"broken off at {end}: the tables are incomplete")
-    return Run(prepared.scenario, tables, summary, _performance(outcome, seconds), notes)
+    computations = None
+    if settings.record_computation:
+        computations = pl.DataFrame(dict(outcome.computations))
+    performance = _performance(outcome, seconds, threads)
+    return Run(prepared.scenario, tables, summary, performance, notes, computations)
 
 
-def _performance(outcome: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _performance(outcome: Outcome, seconds: float, threads: int) -> dict[str, Any]:
     """What the run cost."""
     return {
         "engine_seconds": seconds,
-        "packet_hops_per_s": outcome["packet_hops"] / seconds if seconds else 0.0,
-        "events_per_s": outcome["events"] / seconds if seconds else 0.0,
+        "packet_hops_per_s": outcome.packet_hops / seconds if seconds else 0.0,
+        "events_per_s": outcome.events / seconds if seconds else 0.0,
         "cores": os.cpu_count(),
-        "threads": threads(),
+        "threads": threads,
     }

@@ -19,6 +19,7 @@ from tailback.fluid import Choice, ProgramTimes, RankModel, simulate_program
 from tailback.run import Run
 from tailback.scenario import Scenario
 from tailback.simulate.apply_change import NetworkCache, apply_change, rank_nodes
+from tailback.simulate.outcome import RateOutcome
 from tailback.simulate.prepare import PreparedScenario, Workload
 from tailback.simulate.routes import Routes, routes_for
 from tailback.simulate.tables import make_tables
@@ -283,7 +284,7 @@ def rank_model(
     ahead = options.first_buffer and options.rates == "max-min"
     return RankModel(
         seed=seed,
-        rates=options.rates,
+        policy=options.rates,
         paths=paths,
         detour=routes.detour,
         fifo=engine.injection == "fifo" and not options.lines,
@@ -301,8 +302,8 @@ def rank_model(
     )
 
 
-def _outcome(times: ProgramTimes, packet_bytes: int) -> dict[str, Any]:
-    """What came out, in the form of the packet engine's outcome; unknown columns are null."""
+def _outcome(times: ProgramTimes, packet_bytes: int) -> RateOutcome:
+    """What came out; unknown columns are null."""
     messages = dict(times.messages)
     switches = messages.pop("switches").astype(np.int64)
     size = messages["size_bytes"].astype(np.int64)
@@ -316,11 +317,15 @@ def _outcome(times: ProgramTimes, packet_bytes: int) -> dict[str, Any]:
         for name in ("window", "label", "link", "hop_samples", "hop_weight", "hop_variance",
                      "hop_bytes", "congested_samples", "congested_weight", "congested_variance")
     }  # fmt: skip
-    return {
-        "messages": messages,
-        "ranks": {"finish_ps": times.finish_ps, "compute_ps": times.compute_ps,
-                  "wait_ps": times.wait_ps},
-        "samples": samples, "truth": truth, "window_ps": times.window_ps, "end_ps": times.end_ps,
-        "packets": int(packets.sum()),
-        "packet_hops": int((packets * switches).sum()), "events": times.settlements,
-    }  # fmt: skip
+    return RateOutcome(
+        packets=int(packets.sum()),
+        packet_hops=int((packets * switches).sum()),
+        events=times.settlements,
+        end_ps=times.end_ps,
+        window_ps=times.window_ps,
+        ranks={"finish_ps": times.finish_ps, "compute_ps": times.compute_ps,
+               "wait_ps": times.wait_ps},
+        messages=messages,
+        samples=samples,
+        truth=truth,
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, ScenarioError, TailbackError, nearest
 from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
-from tailback.fabric.degraded import degrade
+from tailback.fabric.degraded import degrade, with_cable_rates
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import READERS as FABRIC_READERS
 from tailback.fabric.readers import read_fabric
@@ -29,7 +29,8 @@ from tailback.placement import (
     slots_from_spec,
 )
 from tailback.registry import Registry
-from tailback.scenario import FabricSection, JobSection, Scenario
+from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
+from tailback.simulate.trace_hosts import hosts_spec, nodes_of, trace_hosts
 from tailback.traffic.patterns import build as build_pattern
 from tailback.traffic.patterns import parse as parse_pattern
 from tailback.traffic.program import Op, Program
@@ -130,6 +131,53 @@ class PreparedScenario:
         jobs[self.observed_index] = replace(self.observed, program=program)
         merged, job_of_label = side_by_side([job.program for job in jobs])
         return replace(self, jobs=jobs, program=merged, job_of_label=job_of_label)
+
+    def with_other_traffic(
+        self, name: str, messages: Sequence[tuple[int, int, int, int]]
+    ) -> PreparedScenario:
+        """The same beside other traffic, which may use hosts of the observed job.
+
+        Args:
+            name: What to call it.
+            messages: Time in ps, source node, destination node and bytes of each.
+        """
+        nodes = sorted({node for _, *ends, _ in messages for node in ends})
+        rank = {node: number for number, node in enumerate(nodes)}
+        pattern = {
+            "kind": "timed", "ranks": len(nodes),
+            "messages": [(at, rank[src], rank[dst], size) for at, src, dst, size in messages],
+        }  # fmt: skip
+        node = np.array(nodes, np.uint32)
+        hosts = self.fabric.node_host[node].tolist()
+        section = JobSection(
+            name=name, observed=False, pattern=pattern,
+            hosts=",".join(self.fabric.host_name[host] for host in hosts),
+        )  # fmt: skip
+        keep = Footprint({}, tuple(dict.fromkeys(hosts)))
+        program = build_pattern(pattern, None, self.scenario.seed)
+        jobs = [*self.jobs, Job(section, program, self.observed.problem, node, keep)]
+        merged, job_of_label = side_by_side([job.program for job in jobs])
+        scenario = self.scenario.model_copy(update={"job": [*self.scenario.job, section]})
+        return replace(
+            self, scenario=scenario, jobs=jobs, program=merged, job_of_label=job_of_label
+        )
+
+    def with_slow_cables(self, slow: Sequence[tuple[int, float]]) -> PreparedScenario:
+        """The same with cables that serve less: a link of each, and the rate in Gb/s."""
+        if not slow:
+            return self
+        fabric = self.fabric
+        ports = [
+            f"{fabric.vertex_name(int(fabric.link_src[link]))}[{int(fabric.link_src_port[link])}]"
+            for link, _ in slow
+        ]
+        degraded = [
+            Degraded(cable=port, rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
+            for port, (_, gbps) in zip(ports, slow, strict=True)
+        ]
+        section = self.scenario.fabric.model_copy(update={"degraded": degraded})
+        scenario = self.scenario.model_copy(update={"fabric": section})
+        return replace(self, scenario=scenario, fabric=with_cable_rates(self.fabric, slow))
 
     def with_rule(self, rule: str) -> PreparedScenario:
         """The same with another routing rule of its topology."""
@@ -275,6 +323,14 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     jobs, notes, taken = [], list[str](), dict[int, str]()
     for number, section in enumerate(scenario.job):
         with _naming(section, number, len(scenario.job)):
+            program = None
+            if section.trace is not None:
+                program = load_traffic(section, scenario.seed + number)
+                recorded = trace_hosts(section, fabric, program.n_ranks)
+                if recorded is not None:
+                    section = section.model_copy(update={"hosts": hosts_spec(recorded)})
+            else:
+                recorded = None
             hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
             omitted = left_out(section.hosts, fabric)
             if section.pattern is not None:
@@ -283,12 +339,17 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                 if ranks > sum(slots) and omitted:
                     raise _too_few(ranks, sum(slots), omitted)
                 require_slots(ranks, sum(slots))
-            program = load_traffic(section, scenario.seed + number)
+            if program is None:
+                program = load_traffic(section, scenario.seed + number)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
             if problem.n_ranks > problem.n_slots and omitted:
                 raise _too_few(problem.n_ranks, problem.n_slots, omitted)
             notes += [omitted] * bool(omitted)
-            node = _placed(section, problem)
+            if recorded is not None:
+                node = nodes_of(recorded, problem)
+                notes.append(f"hosts of the ranks are those of {recorded.source}")
+            else:
+                node = _placed(section, problem)
         for host in np.unique(fabric.node_host[node]).tolist():
             if host in taken:
                 raise ScenarioError(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from tailback.scenario import Scenario
 from tailback.schema import TABLES
+from tailback.simulate.outcome import Outcome
 
 MAX_PACKETS_KEPT = 10_000_000
 """Packets that are kept when a scheme needs them and the scenario does not say how many."""
@@ -24,45 +26,78 @@ def packets_kept(scenario: Scenario) -> int:
     return telemetry.packets
 
 
-def probes_of(scenario: Scenario) -> dict[str, Any]:
-    """The engine's settings of the probes a scenario asks for; empty when it asks for none."""
+@dataclass(frozen=True)
+class HeaderSettings:
+    """What packet headers carry, and how many packets are recorded.
+
+    Attributes:
+        scheme: Name of the scheme.
+        hash_bits: Bits of a link hash.
+        count_bits: Bits of a hop count.
+        probability: Probability that a switch acts, for schemes that use one.
+        level_bytes: Queue length of the highest level, for scheme worst-hop.
+        most: Maximum number of recorded packets.
+        one_in: One packet in so many carries a sample.
+    """
+
+    scheme: str
+    hash_bits: int
+    count_bits: int
+    probability: float
+    level_bytes: int
+    most: int
+    one_in: int
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """Optional probes of the engine, off by default.
+
+    Attributes:
+        counters_ps: Time between two readings of the port counters, 0 for none.
+        queues_ps: Time between two readings of the queue lengths, 0 for none.
+        carry: What packets carry one by one, if they are recorded.
+    """
+
+    counters_ps: int = 0
+    queues_ps: int = 0
+    carry: HeaderSettings | None = None
+
+
+def probes_of(scenario: Scenario) -> ProbeSettings:
+    """The probes that a scenario asks for."""
     telemetry, probes = scenario.telemetry, scenario.probes
-    asked: dict[str, Any] = {}
-    if probes.counters:
-        asked["counters_ps"] = probes.counters
-    if probes.queues:
-        asked["queues_ps"] = probes.queues
-    most = packets_kept(scenario)
+    carry, most = None, packets_kept(scenario)
     if most:
-        asked["carry"] = {
-            "scheme": telemetry.scheme,
-            "hash_bits": telemetry.hash_bits,
-            "count_bits": telemetry.count_bits,
-            "probability": telemetry.probability,
-            "level_bytes": telemetry.rule_bytes,
-            "most": most,
-            "one_in": telemetry.one_in,
-        }
-    return asked
+        carry = HeaderSettings(
+            scheme=telemetry.scheme,
+            hash_bits=telemetry.hash_bits,
+            count_bits=telemetry.count_bits,
+            probability=telemetry.probability,
+            level_bytes=telemetry.rule_bytes,
+            most=most,
+            one_in=telemetry.one_in,
+        )
+    return ProbeSettings(probes.counters or 0, probes.queues or 0, carry)
 
 
-def probe_tables(outcome: dict[str, Any]) -> dict[str, pl.DataFrame]:
+def probe_tables(outcome: Outcome, *, detours: bool) -> dict[str, pl.DataFrame]:
     """Tables ``counters``, ``queues`` and ``packets``; empty where nothing was asked for.
 
     Args:
-        outcome: What the engine handed back, with ``detour`` as it was set. Lengths of paths are
-            null where packets may go round: a receiver cannot know them.
+        outcome: What the engine handed back.
+        detours: Whether packets may take non-minimal paths. Lengths of paths are then null: a
+            receiver cannot know them.
     """
     tables = {
-        "counters": pl.DataFrame(outcome.get("counters", {})),
-        "queues": pl.DataFrame(outcome.get("queues", {})),
-        "packets": pl.DataFrame(outcome.get("carried", {})),
+        "counters": pl.DataFrame(outcome.counters),
+        "queues": pl.DataFrame(outcome.queues),
+        "packets": pl.DataFrame(outcome.carried),
     }
     if tables["packets"].height:
-        known = outcome.get("detour", "never") == "never"
         tables["packets"] = tables["packets"].with_columns(
             sequence=pl.col("packet") % (1 << 24),
-            hops=pl.col("hops") if known else pl.lit(None, pl.UInt8),
+            hops=pl.lit(None, pl.UInt8) if detours else pl.col("hops"),
         )
     return {
         name: frame if frame.height else pl.DataFrame(schema=dict(TABLES[name].polars_schema))
@@ -70,14 +105,14 @@ def probe_tables(outcome: dict[str, Any]) -> dict[str, pl.DataFrame]:
     }
 
 
-def probe_summary(outcome: dict[str, Any]) -> dict[str, Any]:
+def probe_summary(outcome: Outcome) -> dict[str, Any]:
     """What a run's summary says of its probes: nothing where there were none.
 
     Intervals are those of the scenario, doubled as often as there would have been too many rows.
     """
     facts = {
-        "counters_ps": int(outcome.get("counters_ps", 0)),
-        "queues_ps": int(outcome.get("queues_ps", 0)),
-        "one_in": int(outcome.get("one_in", 0)),
+        "counters_ps": outcome.counters_ps,
+        "queues_ps": outcome.queues_ps,
+        "one_in": outcome.one_in,
     }
     return {name: value for name, value in facts.items() if value}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
 from tailback import _core
 from tailback.errors import FabricError, ScenarioError
 from tailback.fabric.builders import forwarding_network, network_of, require_deadlock_free
-from tailback.fabric.lft import forwarding, read_lfts
+from tailback.fabric.lft import ForwardingTables, forwarding, read_lfts
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import parse as parse_topology
 from tailback.scenario import Scenario
@@ -32,21 +34,26 @@ class Routes:
     notes: tuple[str, ...] = ()
 
 
-def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Routes:
+def routes_for(
+    scenario: Scenario, fabric: Fabric, nodes: Sequence[int], *, spread: bool = False
+) -> Routes:
     """The routes a scenario asks for.
 
     Args:
         scenario: The scenario.
         fabric: Its fabric, links in port order.
         nodes: Nodes that will communicate.
+        spread: Take every up/down path in place of those of forwarding tables.
 
     Raises:
         FabricError: There is no such rule, or buffers could wait on one another in a circle.
         ScenarioError: The engine's routing takes no detours, and the rule makes some.
     """
     section = scenario.fabric
+    if section.forwarding is not None and spread:
+        return Routes(network_of(fabric, nodes))
     if section.forwarding is not None:
-        found = forwarding(fabric, read_lfts(section.forwarding))
+        found = forwarding(fabric, _tables(section.forwarding, _changed_ns(section.forwarding)))
         try:
             network = forwarding_network(fabric, found.link)
             rule = _core.Routing.of_network(network)
@@ -73,6 +80,21 @@ def routes_for(scenario: Scenario, fabric: Fabric, nodes: Sequence[int]) -> Rout
     if name == "valiant":
         return Routes(network, rule, "valiant")
     return Routes(network, rule, "ugal" if name == "ugal" else "never")
+
+
+@lru_cache(maxsize=2)
+def _tables(path: Path, _changed: int) -> ForwardingTables:
+    """Tables as read before: one diagnosis routes many networks by the same."""
+    return read_lfts(path)
+
+
+def _changed_ns(path: Path) -> int:
+    """When a file, or the last one of a folder, was written; 0 where that cannot be told."""
+    try:
+        files = [path, *path.iterdir()] if path.is_dir() else [path]
+        return max(file.stat().st_mtime_ns for file in files)
+    except OSError:
+        return 0
 
 
 def other_rules(scenario: Scenario) -> list[str]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
 from tailback.schema import TABLES, conform
+from tailback.simulate.outcome import Outcome
 from tailback.simulate.probes import probe_summary, probe_tables
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def make_tables(
     jobs: list[Job],
     places: list[NDArray[np.uint32]],
     job_of_label: NDArray[np.uint32],
-    outcome: dict[str, Any],
+    outcome: Outcome,
+    *,
+    detours: bool = False,
 ) -> tuple[dict[str, pl.DataFrame], dict[str, Any]]:
     """All tables of a run, and its summary."""
     tables = fabric_tables(fabric)
@@ -91,24 +94,24 @@ def make_tables(
             "job": job_of_rank,
             "job_rank": np.concatenate([np.arange(size, dtype=np.uint32) for size in sizes]),
             "node": np.concatenate(places),
-            **outcome["ranks"],
+            **outcome.ranks,
         }
     )
     tables["labels"] = _labels(jobs, job_of_label)
     tables["windows"] = _windows(outcome)
-    samples = pl.DataFrame(outcome["samples"])
+    samples = pl.DataFrame(outcome.samples)
     if scenario.telemetry.scheme == "full":
         samples = samples_of_one_in(samples, scenario.telemetry.one_in)
     job_column = job_of_label[samples["label"].to_numpy().astype(np.int64)]
     tables["samples"] = samples.with_columns(pl.Series("job", job_column, dtype=pl.UInt32))
-    tables["truth"] = pl.DataFrame(outcome["truth"])
+    tables["truth"] = pl.DataFrame(outcome.truth)
     tables["messages"] = pl.DataFrame(
-        {"message": np.arange(len(outcome["messages"]["label"]), dtype=np.uint32),
-         **outcome["messages"]}
+        {"message": np.arange(len(outcome.messages["label"]), dtype=np.uint32),
+         **outcome.messages}
     )  # fmt: skip
-    tables |= probe_tables(outcome)
-    if not outcome.get("complete", True):
-        tables |= _broken_off(tables, int(outcome["end_ps"]))
+    tables |= probe_tables(outcome, detours=detours)
+    if not outcome.complete:
+        tables |= _broken_off(tables, outcome.end_ps)
     for name, keys in (
         ("samples", ("window", "job", "label", "link")),
         ("truth", ("window", "link")),
@@ -164,9 +167,9 @@ def _labels(jobs: list[Job], job_of_label: NDArray[np.uint32]) -> pl.DataFrame:
     )
 
 
-def _windows(outcome: dict[str, Any]) -> pl.DataFrame:
+def _windows(outcome: Outcome) -> pl.DataFrame:
     """Windows up to the end of the run; the last one ends with it."""
-    width, end = int(outcome["window_ps"]), int(outcome["end_ps"])
+    width, end = outcome.window_ps, outcome.end_ps
     starts = np.arange(0, max(end, 1), width, dtype=np.uint64) if width else np.zeros(0, np.uint64)
     return pl.DataFrame(
         {
@@ -212,11 +215,11 @@ def _summary(
     job_of_label: NDArray[np.uint32],
     job_of_rank: NDArray[np.uint32],
     messages: pl.DataFrame,
-    outcome: dict[str, Any],
+    outcome: Outcome,
 ) -> dict[str, Any]:
     observed = np.array([job.section.observed for job in jobs])
     ours = observed[job_of_rank]
-    finish = np.asarray(outcome["ranks"]["finish_ps"])
+    finish = np.asarray(outcome.ranks["finish_ps"])
     mine = observed[job_of_label[messages["label"].to_numpy().astype(np.int64)]]
     hops = messages["switch_hops"].to_numpy()[mine].astype(np.int64).sum()
     # Messages within a host visit no switch and are left out of the average.
@@ -224,18 +227,18 @@ def _summary(
     # Of a run broken off some are still under way, and their hops are not counted yet.
     arrived = messages["arrived"].to_numpy()
     packets = arrived[crossing].astype(np.int64).sum()
-    if not outcome.get("complete", True):
+    if not outcome.complete:
         # Ranks that have not finished were still at it.
-        finish = np.where(finish == 0, outcome["end_ps"], finish)
+        finish = np.where(finish == 0, outcome.end_ps, finish)
     start = np.array([job.section.start for job in jobs], np.int64)
     return {
         "elapsed_ps": max(int(finish[ours].max(initial=0)) - int(start[observed].min()), 0),
-        "end_ps": int(outcome["end_ps"]),
-        "complete": bool(outcome.get("complete", True)),
-        "packets": int(outcome["packets"]),
+        "end_ps": outcome.end_ps,
+        "complete": outcome.complete,
+        "packets": outcome.packets,
         "observed_packets": int(arrived[mine].astype(np.int64).sum()),
-        "packet_hops": int(outcome["packet_hops"]),
-        "events": int(outcome["events"]),
+        "packet_hops": outcome.packet_hops,
+        "events": outcome.events,
         "messages": len(messages),
         "average_path_length": float(hops / packets) if packets else 0.0,
         "job_elapsed_ps": {
@@ -244,8 +247,14 @@ def _summary(
             )
             for number in range(len(jobs))
         },
-        "window_ps": int(outcome["window_ps"]),
+        "window_ps": outcome.window_ps,
         # Only packets know of these.
-        **{key: int(outcome[key]) for key in ("vc_refused", "marked_packets") if key in outcome},
+        **_of_packets(outcome),
         **probe_summary(outcome),
     }
+
+
+def _of_packets(outcome: Outcome) -> dict[str, int]:
+    """Figures that only the packet engine knows."""
+    facts = {"vc_refused": outcome.vc_refused, "marked_packets": outcome.marked_packets}
+    return {name: value for name, value in facts.items() if value is not None}

@@ -19,7 +19,6 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from tailback.errors import RunError
 from tailback.telemetry.estimate import Z95
@@ -158,6 +157,8 @@ class HashedCounts:
                 f"a confidence of {confidence} is not possible",
                 remedy="0.5 or more and below 1; the thesis uses 0.995",
             )
+        from scipy.special import ndtri  # takes a third of a second to import
+
         limit = np.sqrt(self.null_variance) * float(ndtri(confidence))
         return np.where((self.packets >= limit) & (self.packets > 0), self.packets, 0.0)
 

@@ -111,18 +111,6 @@ class Recording:
     crowded_ps: int = 0
 
 
-Columns = tuple[
-    NDArray[np.uint64],
-    NDArray[np.uint8],
-    NDArray[np.int32],
-    NDArray[np.uint64],
-    NDArray[np.int64],
-    NDArray[np.int32],
-    NDArray[np.uint32],
-]
-"""``rank_start``, ``kind``, ``peer``, ``amount``, ``tag``, ``request``, ``label`` of a program."""
-
-
 @dataclass
 class Program:
     """Operations of all ranks, rank after rank.
@@ -160,13 +148,6 @@ class Program:
     recording: Recording | None = None
 
     @property
-    def columns(self) -> Columns:
-        """What the core takes: ``rank_start`` and the six columns, in this order."""
-        return (
-            self.rank_start, self.kind, self.peer, self.amount, self.tag, self.request, self.label
-        )  # fmt: skip
-
-    @property
     def n_ranks(self) -> int:
         """Number of ranks."""
         return len(self.rank_start) - 1
@@ -201,6 +182,30 @@ class Program:
                 f"rank {int(self.op_rank[op])} names rank {int(self.peer[op])} "
                 f"of a program with {self.n_ranks} ranks"
             )
+
+
+@dataclass(frozen=True)
+class PlacedProgram:
+    """A program with its place on a fabric: what the packet engine and the fluid model run.
+
+    Attributes:
+        program: Operations of R ranks.
+        node: Node of each rank, shape (R,).
+        host: Host of each rank, shape (R,): ranks of one host use its memory, not the network.
+        start_ps: When each rank starts, shape (R,).
+        label_observed: Whether each label is of an observed job; of the packet engine alone.
+        label_service: Service level of each label; of the packet engine alone.
+        pace_mbps: Rate of each operation that is a send, 0 for none, shape (M,); none at all when
+            None; of the packet engine alone.
+    """
+
+    program: Program
+    node: NDArray[np.uint32]
+    host: NDArray[np.uint32]
+    start_ps: NDArray[np.uint64]
+    label_observed: list[bool] = field(default_factory=list)
+    label_service: list[int] = field(default_factory=list)
+    pace_mbps: NDArray[np.uint32] | None = None
 
 
 class ProgramBuilder:

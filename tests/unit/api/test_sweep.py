@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -176,6 +177,8 @@ def test_a_figure_has_a_curve_for_every_value(tmp_path: Path) -> None:
     found = sweep(BASE, over, tmp_path / "s", workers=1)
     axes = found.plot("job.pattern.size", by="engine.routing").axes[0]
     assert len(axes.lines) == 2 and axes.get_xlabel() == "job.pattern.size"
+    assert re.fullmatch("elapsed, (ms|µs|ns)", axes.get_ylabel())
+    assert 0.5 < max(axes.lines[0].get_ydata()) < 5000
     with pytest.raises(ScenarioError, match="no column 'elapsed'"):
         found.plot("seed", "elapsed")
     assert "elapsed_ps" in found._repr_html_()

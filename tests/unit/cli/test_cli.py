@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
 import shutil
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from tailback.cli import run as tailback
 from tailback.run import Run
 from tailback.schema import TABLES
-from tests.factories.cli import process, refused, scenario
+from tests.factories.cli import process, refused, scenario, simulated
 from tests.factories.otf2_traces import call, writing
 from tests.factories.public_data import real
 from tests.factories.repository import DEMO
@@ -33,13 +36,28 @@ main()
 """
 
 
+@dataclass(frozen=True)
+class Diagnosed:
+    """A diagnosis: the folder it was made in, the one that was written there, what was printed."""
+
+    place: Path
+    folder: Path
+    screen: str
+
+
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo, diagnosed once."""
-    out = tmp_path_factory.mktemp("cli") / "demo"
-    arguments = ["diagnose", str(DEMO / "demo.toml"), "--out", str(out), "--seeds", "2"]
-    assert tailback([*arguments, "--quiet", "--figures", "svg"]) == 0
-    return out
+def diagnosed_demo(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
+    """The demo, diagnosed once, into the folder that it gets by default."""
+    place = tmp_path_factory.mktemp("cli")
+    with contextlib.chdir(place), contextlib.redirect_stdout(io.StringIO()) as screen:
+        assert tailback(["diagnose", str(DEMO / "demo.toml"), "--seeds", "2"]) == 0
+    return Diagnosed(place, place / "tailback-demo", screen.getvalue())
+
+
+@pytest.fixture
+def demo(diagnosed_demo: Diagnosed) -> Path:
+    """The folder of the diagnosed demo."""
+    return diagnosed_demo.folder
 
 
 def test_the_demo_finds_the_placement_problem_and_proves_a_better_one(demo: Path) -> None:
@@ -51,20 +69,15 @@ def test_the_demo_finds_the_placement_problem_and_proves_a_better_one(demo: Path
         assert (demo / name).stat().st_size > 0
     assert (demo / "rankfile.openmpi").read_text().count("rank ") >= 128
     assert "<html" in (demo / "report.html").read_text()
-    assert list((demo / "figures").glob("*.svg"))
 
 
-def test_text_fits_eighty_columns_and_one_screen(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert tailback(["diagnose", str(DEMO / "demo.toml"), "--seeds", "1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_text_fits_eighty_columns_and_one_screen(diagnosed_demo: Diagnosed) -> None:
+    lines = diagnosed_demo.screen.splitlines()
     assert max(map(len, lines)) <= 80, max(lines, key=len)
     # What is to be typed can be typed where one is.
     (command,) = (line for line in lines if line.startswith("  $ "))
     assert "--rankfile tailback-demo/rankfile.openmpi" in command
-    assert Path("tailback-demo/rankfile.openmpi").is_file()
+    assert (diagnosed_demo.place / "tailback-demo/rankfile.openmpi").is_file()
     # Who has another launcher learns that there is a file for it.
     named = " ".join(lines[lines.index(command) + 1 :])
     assert "for openmpi-seq, slurm, mpich, cray: files there, commands in the report" in named
@@ -72,6 +85,7 @@ def test_text_fits_eighty_columns_and_one_screen(
     assert lines[0].startswith("MEASURED ") and "VERDICT  PLACEMENT" in lines[:6]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_remedy_without_its_rank_file_says_why_on_the_screen(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,12 +102,20 @@ def test_a_remedy_without_its_rank_file_says_why_on_the_screen(
     assert "has a name that a rank file cannot hold" in screen
 
 
-def test_json_is_the_diagnosis(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = scenario(tmp_path)
+@pytest.mark.usefixtures("no_figures")
+def test_json_is_the_diagnosis(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, drawn = scenario(tmp_path), list[Path]()
+    monkeypatch.setattr(
+        "tailback.api.diagnose.export_figures",
+        lambda _run, _diagnosis, folder, forms, after: drawn.append(folder / forms[0]),
+    )
     arguments = ["diagnose", str(path), "--out", str(tmp_path / "d"), "--format", "json"]
-    assert tailback([*arguments, "--seeds", "1"]) == 0
+    assert tailback([*arguments, "--seeds", "1", "--figures", "svg"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "d" / "diagnosis.json").read_text())
+    assert [path.parts[-2:] for path in drawn] == [("figures", "svg")]
 
 
 def test_compare_and_report_read_what_diagnose_wrote(
@@ -108,9 +130,13 @@ def test_compare_and_report_read_what_diagnose_wrote(
     out = tmp_path / "again.html"
     assert tailback(["report", str(demo), "--out", str(out)]) == 0
     assert out.read_bytes() == (demo / "report.html").read_bytes()
-    bare = tmp_path / "bare.html"
-    assert tailback(["report", str(demo / "run"), "--out", str(bare), "--figures", "png"]) == 0
-    assert bare.stat().st_size > 10_000
+
+
+def test_a_bare_run_has_a_report_and_its_figures(tmp_path: Path) -> None:
+    run = simulated(tmp_path, 'scheme = "full"')
+    assert tailback(["report", str(run), "--figures", "png"]) == 0
+    assert (tmp_path / "run.html").stat().st_size > 10_000
+    assert list((tmp_path / "run-figures").glob("*.png"))
 
 
 def test_a_run_repeats_bit_for_bit(tmp_path: Path) -> None:
@@ -314,6 +340,7 @@ def test_a_trace_without_a_fabric(capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, ["diagnose", DEMO / "trace"], "needs a network", "--fabric", "tapered")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_truncated_and_a_corrupted_trace(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -409,6 +436,7 @@ def test_ctrl_c_and_the_end_of_a_batch_job_end_cleanly(number: int, tmp_path: Pa
     assert 0 < messages["arrival_ps"].null_count() < messages.height
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_hostile_names_reach_the_terminal_as_text(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -422,6 +450,7 @@ def test_hostile_names_reach_the_terminal_as_text(
 
 
 @pytest.mark.data
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     "trace", ["tracer-otf2-stencil4d/examples/stencil4d-otf/traces-64", "eztrace-stencil64"]
 )

@@ -35,6 +35,16 @@ def test_what_needs_no_command_loads_none(arguments: list[str]) -> None:
     assert ended.stderr.endswith("[]\n"), ended.stderr
 
 
+def test_commands_load_what_they_use_when_they_use_it() -> None:
+    """Statistics and plots take a second to load: most runs of these commands need neither."""
+    look = (
+        "import sys, tailback.cli.counters, tailback.cli.place, tailback.cli.simulate; "
+        "print({'matplotlib', 'scipy.optimize', 'scipy.special', 'scipy.stats'} & set(sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert ended.stdout == "set()\n"
+
+
 def test_a_package_registers_all_of_a_kind_at_once() -> None:
     # In a process of its own: here most of them have been imported.
     look = """
@@ -69,6 +79,7 @@ def test_every_command_is_where_the_table_says() -> None:
     assert {"lists" if name == "list" else name for name in COMMANDS} >= written
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_run_in_the_current_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

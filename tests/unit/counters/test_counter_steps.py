@@ -124,7 +124,7 @@ def test_the_wait_alone_set_back_leaves_the_data_exact() -> None:
 value = st.one_of(st.integers(0, TOP), st.integers(TOP - 9, TOP), st.integers(0, 9))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=30)
 @given(
     before=st.tuples(value, value, value), after=st.tuples(value, value, value),
     gbps=st.sampled_from([0.0, 8.0, 400.0]), seconds=st.sampled_from([0.001, 1.0, 600.0]),

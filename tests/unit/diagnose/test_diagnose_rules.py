@@ -92,7 +92,8 @@ def test_stays_silent(code: str, make: Callable[[], Run]) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_verdict_does_not_hang_on_the_seed(seed: int) -> None:
     for code, make in (("TB001", endpoint_run), ("TB002", placement_run), ("TB003", other_run)):
-        fired = [e.name for e in RULES if e.part(RunAnalysis(make(seed=seed))) is not None]
+        analysis = RunAnalysis(make(seed=seed))
+        fired = [entry.name for entry in RULES if entry.part(analysis) is not None]
         assert fired == [code]
 
 

@@ -24,6 +24,7 @@ from tailback.report.html import _shares, _steps
 from tailback.report.packing import NO_SHARE, safe_json
 from tailback.report.payload import PHASES_CARRIED, phases_carried
 from tailback.run import Run
+from tailback.telemetry.estimate import link_estimates
 from tests.factories.report_data import PHASES, TAPERED, make_diagnosis, make_run
 
 HOSTILE = "<img src=x onerror=alert(1)></script><!--<script>alert(2)</script>\"'&{{7*7}}$\\frac{"
@@ -106,6 +107,7 @@ def test_page_says_what_the_diagnosis_says() -> None:
         assert part in text, part
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_table_of_steps_has_the_one_to_what_was_observed() -> None:
     run = make_run()
     diagnosis = make_diagnosis(run)
@@ -192,15 +194,23 @@ def test_arrays_hold_what_the_tables_say() -> None:
         assert np.array_equal(array(selection["weight"]), load.weight)
         assert np.array_equal(array(selection["samples"]), load.samples)
         assert np.array_equal(array(selection["congested"]), load.congested_weight)
-        error = array(selection["error"])
-        assert np.array_equal(error == NO_SHARE, np.isnan(load.error))
-        known = error != NO_SHARE
-        assert np.allclose(error[known] / 1e4, load.error[known], atol=5.1e-5)
+        # The interval is that of the tables.
+        rows = evidence.samples
+        if selection["phase"] is not None:
+            rows = rows.filter(pl.col("phase") == selection["phase"])
+        table = link_estimates(rows).filter(pl.col("samples") > 0)
+        assert table.height > 20 and (table["congested_samples"] == 0).any()
+        for end in ("low", "high"):
+            found = array(selection[end])
+            assert np.flatnonzero(found != NO_SHARE).tolist() == table["link"].to_list()
+            expected = table[f"fraction_{end}"].to_numpy()
+            assert np.allclose(found[found != NO_SHARE] / 1e4, expected, atol=5.1e-5)
     cells = np.concatenate([array(b["cells"]) for band in data["blocks"] for b in band])
     assert sorted(cells[cells >= 0]) == list(range(evidence.n_links))
     assert np.array_equal(array(data["layout"]["halves"]), evidence.layout.halves)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_counts_beyond_32_bits_keep_their_fraction() -> None:
     run = make_run()
     many = run.tables["samples"].with_columns(pl.col("hop_weight", "congested_weight") * 2**28)
@@ -213,6 +223,7 @@ def test_counts_beyond_32_bits_keep_their_fraction() -> None:
     assert np.allclose(fraction, load.raw_fraction[seen])
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_marks_that_turn_the_writing_are_visible() -> None:
     """A name that would show reversed, as another name, shows its mark instead."""
     name = "\u202e10edon\u202c\u2067"
@@ -258,10 +269,10 @@ def test_tapered_report_is_small(tmp_path: Path) -> None:
 
 
 def test_same_input_gives_the_same_bytes() -> None:
-    run = make_run()
-    assert render_report(run, make_diagnosis(run)) == render_report(run, make_diagnosis(run))
+    assert page.__wrapped__() == page()  # drawn again, not taken from the cache
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_diagnosis_without_remedy_or_waterfall() -> None:
     run = make_run(truth=False)
     told = make_diagnosis(run)
@@ -289,6 +300,7 @@ def test_a_run_without_samples_still_reports() -> None:
     assert "No packet carried a sample" in text and "single time window" not in text
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_remedy_simulated_for_its_time_alone_is_not_a_choice() -> None:
     run, after = make_run(), make_run(tiled=True)
     after.tables["samples"] = after.tables["samples"].clear()
@@ -339,6 +351,7 @@ def test_many_phases_keep_the_heaviest() -> None:
     assert all(float(evidence.load(p).weight.sum()) <= lightest for p in left)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     run = make_run()
     (tmp_path / "file").write_text("")

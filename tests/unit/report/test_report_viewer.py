@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tailback.telemetry.estimate import (
+    congested_excess,
+    fraction_interval,
+    fraction_lower_bound,
+    hop_excess,
+)
 from tests.factories.repository import ROOT
 
 WEB, BUILT = ROOT / "web", ROOT / "python" / "tailback" / "report"
@@ -43,6 +51,52 @@ def test_viewer_is_built_from_its_source(tmp_path: Path) -> None:
     for name in made:
         fresh, committed = (tmp_path / name).read_bytes(), (BUILT / name).read_bytes()
         assert fresh == committed, f"{name} is not what web/src builds to: run web/build.sh"
+
+
+def test_intervals_of_the_viewer_are_those_of_the_tables(tmp_path: Path) -> None:
+    """In a span of time that the reader chooses, the viewer computes them itself."""
+    node = _node_folder()
+    if node is None or not (WEB / "node_modules" / "esbuild").is_dir():
+        pytest.skip("needs Node and the viewer's tools: run 'npm ci' in web/")
+    draw = np.random.default_rng(5)
+    packets = np.round(np.concatenate([[0, 1, 3, 73, 73], draw.uniform(0, 3000, 60)]))
+    congested = np.round(packets * np.concatenate([[0, 0, 1, 0, 1], draw.beta(0.5, 2, 60)]))
+    variance = packets * draw.uniform(0, 4, len(packets))
+    met_variance = congested * draw.uniform(0, 3, len(packets))
+    columns = (packets, variance, congested, met_variance)
+    sums = [
+        dict(zip(("weight", "variance", "congested", "congestedVariance"), row, strict=True))
+        for row in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    path = os.pathsep.join([node, os.environ.get("PATH", "")])
+    environment = os.environ | {"PATH": path}
+    built = tmp_path / "interval.mjs"
+    subprocess.run(
+        [WEB / "node_modules" / ".bin" / "esbuild", WEB / "src" / "interval.ts", "--format=esm",
+         f"--outfile={built}", "--log-level=error"], env=environment, check=True,
+    )  # fmt: skip
+    ask = (
+        f"import {{ interval, ofDifference }} from {str(built)!r};"
+        f"const sums = {json.dumps(sums)};"
+        "console.log(JSON.stringify([false, true].map((h) => sums.map((s) => interval(s, h)))"
+        ".concat([[ofDifference([0.25, 0.125, 0.5], [0.5, 0.375, 1])]])));"
+    )
+    done = subprocess.run(
+        ["node", "--input-type=module", "--eval", ask], env=environment,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    plain, hashed, (change,) = json.loads(done.stdout)
+    excess = hop_excess(packets, variance)
+    met_excess = congested_excess(congested, met_variance, excess)
+    low, high = fraction_interval(congested, packets, met_excess, excess)
+    bound = fraction_lower_bound(congested, packets, met_variance, variance)
+    seen = packets > 0
+    for found, lowest in ((plain, low), (hashed, np.minimum(low, bound))):
+        assert [pair == [None, None] for pair in found] == (~seen).tolist()
+        ends = np.array([pair for pair, some in zip(found, seen, strict=True) if some])
+        assert np.allclose(ends, np.stack([lowest, high], axis=1)[seen], rtol=1e-9, atol=1e-12)
+    # 0.25 less the root of 0.125² + 0.25², and more by that of 0.5² + 0.125².
+    assert change == pytest.approx([0.25 - np.hypot(0.125, 0.25), 0.25 + np.hypot(0.5, 0.125)])
 
 
 def test_lock_file_names_no_registry() -> None:

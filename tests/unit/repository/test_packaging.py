@@ -12,6 +12,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -153,11 +154,21 @@ def test_the_compiler_is_told_to_map_paths_beside_what_the_user_told_it(
     monkeypatch.setenv("CARGO_HOME", "/home/builder/.cargo")
     monkeypatch.setenv("RUSTFLAGS", "-C target-cpu=native")
     monkeypatch.setenv("CARGO_ENCODED_RUSTFLAGS", "")
+    sources = "/home/builder/.cargo/registry/src/index.example.org-0123456789abcdef"
     for _ in range(2):  # the second time adds nothing
-        backend.map_paths()
+        backend.map_paths([sources])
         flags = os.environ["CARGO_ENCODED_RUSTFLAGS"].split("\x1f")
-        assert flags[:2] == ["-C", "target-cpu=native"] and len(flags) == 4
-        assert "--remap-path-prefix=/home/builder/.cargo/registry/src=registry" in flags
+        assert flags[:2] == ["-C", "target-cpu=native"] and len(flags) == 5
+        assert "--remap-path-prefix=/home/builder/.cargo=cargo" in flags
+        # The compiler takes the last one that fits.
+        assert flags[-1] == f"--remap-path-prefix={sources}=dependencies"
+
+
+def test_the_compiled_module_names_no_place_of_its_build() -> None:
+    core = Path(str(import_module("tailback._core").__file__)).read_bytes()
+    assert script("check_wheel").build_places(core) == []
+    # The home of these tests is another one.
+    assert f"{pwd.getpwuid(os.getuid()).pw_dir}/".encode() not in core
 
 
 def test_a_library_without_its_licence_is_not_taken(tmp_path: Path) -> None:
@@ -180,9 +191,11 @@ def wheel(folder: Path, core: bytes, description: str, tag: str) -> Path:
 
 def test_a_wheel_is_checked_for_what_it_must_not_hold(tmp_path: Path) -> None:
     faults = script("check_wheel").faults
-    good = wheel(tmp_path, b"GLIBC_2.28\0registry/pyo3/x.rs", "text", "manylinux_2_28_x86_64")
+    good = wheel(tmp_path, b"GLIBC_2.28\0dependencies/pyo3-1.0/x.rs", "", "manylinux_2_28_x86_64")
     assert faults(good) == []
-    core = f"GLIBC_2.34\0{Path.home()}/.cargo/registry/src".encode()
+    index = "index.example.org-0123456789abcdef/"
+    core = f"GLIBC_2.34\0{Path.home()}/.cargo/registry/src/{index}pyo3-1.0/x.rs".encode()
     found = "\n".join(faults(wheel(tmp_path, core, "[x](docs/x.md)", "linux_x86_64")))
-    for expected in ("not tagged", "needs glibc 2.34", str(Path.home()), "links to docs/x.md"):
+    wrong = ("not tagged", "needs glibc 2.34", str(Path.home()), index, "links to docs/x.md")
+    for expected in wrong:
         assert expected in found

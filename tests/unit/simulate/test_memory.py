@@ -132,10 +132,33 @@ def test_more_of_anything_needs_more() -> None:
     assert lanes.total > least
 
 
-def test_a_limit_that_is_no_size_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(MEMORY_VARIABLE, "much")
-    with pytest.raises(ScenarioError, match="TAILBACK_MEMORY"):
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("1.7 GiB", 1825361100),  # 1 825 361 100.8
+        ("8G", 8 << 30),
+        ("1500 MB", 1_500_000_000),
+        ("1.5M", 3 << 19),
+        (" 2 TiB ", 2 << 40),
+        ("1e9 B", 10**9),
+        ("123_456 K", 123_456 << 10),
+    ],
+)
+def test_a_limit_is_a_number_with_a_unit(
+    monkeypatch: pytest.MonkeyPatch, text: str, size_bytes: int
+) -> None:
+    monkeypatch.setenv(MEMORY_VARIABLE, text)
+    assert available_memory() == size_bytes
+
+
+@pytest.mark.parametrize("text", ["much", "", "8", "8 GHz", "-1 GiB", "0 B", "0.4 B", "9e99 GiB"])
+def test_a_limit_that_is_no_size_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(MEMORY_VARIABLE, text)
+    with pytest.raises(ScenarioError, match="TAILBACK_MEMORY") as caught:
         available_memory()
+    told = str(caught.value)
+    assert repr(text) in told and "for example TAILBACK_MEMORY='16 GiB'" in told
+    assert ("'1.7 GiB', '8G' or '1500 MB'" in told) != ("at least 1 B and at most 4 EiB" in told)
 
 
 def test_this_machine_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from tailback.run import Run
 from tailback.scenario import TelemetrySection, parse
 from tailback.simulate import prepare
 from tailback.simulate.decode import decode_link_counts
-from tailback.simulate.threads import use_threads
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.telemetry.header_counts import HASHED, header_bits, sampled_hop
@@ -132,13 +131,10 @@ def test_a_probe_changes_nothing(probed: Run) -> None:
 
 def test_tables_do_not_depend_on_threads() -> None:
     probes = {"counters": "7 us", "queues": "3 us"}
-    runs = []
-    try:
-        for count in (1, 2, 3, 4):
-            use_threads(count)
-            runs.append(run_of({"scheme": "compact"}, probes=probes, messages=20))
-    finally:
-        use_threads(None)
+    runs = [
+        run_of({"scheme": "compact"}, probes=probes, messages=20, threads=count)
+        for count in (1, 2, 3, 4)
+    ]
     for other in runs[1:]:
         assert all(other.tables[name].equals(frame) for name, frame in runs[0].tables.items())
         assert other.summary == runs[0].summary

@@ -17,11 +17,13 @@ export interface Payload {
   times: number[];
   place_word: string;
   places: string[];
-  features: { step: Ref; column: Ref; extent: Ref; maximum: Ref; mean: Ref; evolution: Ref };
+  features: { step: Ref; column: Ref; extent: Ref; maximum: Ref; mean: Ref; evolution: Ref; at_least: Ref };
   edges: { source: Ref; target: Ref };
   members: { start: Ref; place: Ref };
   panels: PanelMeta[];
   values: Ref | null;
+  /** Which values (step times number of places, plus place) are lower bounds. */
+  full: Ref | null;
 }
 
 /** A value of 255 half-percent steps means: nothing was measured. */
@@ -35,6 +37,8 @@ export class Graph {
   readonly maximum: Numbers;
   readonly mean: Numbers;
   readonly evolution: Numbers;
+  /** 1 for a feature with a link whose stall counter is full: its values are lower bounds. */
+  readonly atLeast: Numbers;
   readonly source: Numbers;
   readonly target: Numbers;
   readonly before: number[][];
@@ -44,6 +48,7 @@ export class Graph {
   private readonly start: Numbers;
   private readonly place: Numbers;
   private readonly values: Numbers | null;
+  private readonly full: Set<number>;
 
   constructor(
     readonly payload: Payload,
@@ -61,6 +66,8 @@ export class Graph {
     this.start = arrays.get(members.start);
     this.place = arrays.get(members.place);
     this.values = payload.values && arrays.get(payload.values);
+    this.full = new Set(payload.full ? arrays.get(payload.full) : []);
+    this.atLeast = arrays.get(features.at_least);
     this.before = Array.from({ length: this.count }, () => []);
     this.after = Array.from({ length: this.count }, () => []);
     this.source.forEach((source, edge) => {
@@ -90,6 +97,14 @@ export class Graph {
   percent(step: number, place: number): number {
     const value = this.values?.[step * this.payload.places.length + place] ?? UNKNOWN;
     return value === UNKNOWN ? NaN : value / 2;
+  }
+
+  /** The same in words: "≥" for a link whose stall counter is full. */
+  amount(step: number, place: number): string {
+    const percent = this.percent(step, place);
+    if (Number.isNaN(percent)) return "not measured";
+    const bound = this.full.has(step * this.payload.places.length + place);
+    return `${bound ? "≥ " : ""}${percent.toFixed(1)} %`;
   }
 
   colour(percent: number): string {

@@ -20,10 +20,11 @@ function describe(graph: Graph, feature: number): string[] {
   const more = places.length > NAMES_SHOWN ? `, and ${places.length - NAMES_SHOWN} more` : "";
   const from = graph.before[feature]?.length ?? 0;
   const into = graph.after[feature]?.length ?? 0;
+  const bound = one(graph.atLeast) ? "≥ " : "";
   return [
     `Feature ${feature} at ${graph.time(one(graph.step))}`,
     counted(one(graph.extent), graph.payload.place_word),
-    `largest ${one(graph.maximum).toFixed(1)} %, mean ${one(graph.mean).toFixed(1)} %`,
+    `largest ${bound}${one(graph.maximum).toFixed(1)} %, mean ${bound}${one(graph.mean).toFixed(1)} %`,
     `from ${counted(from, "feature")} before, into ${into} after; evolution ${one(graph.evolution)}`,
     places.slice(0, NAMES_SHOWN).join(", ") + more,
   ];
@@ -66,8 +67,7 @@ async function start(): Promise<void> {
     told(feature < 0 ? choice.feature : feature);
   });
   const panels = new Panels(graph, byId<HTMLCanvasElement>("network"), (place) => {
-    const value = graph.percent(choice.step, place);
-    const amount = Number.isNaN(value) ? "not measured" : `${value.toFixed(1)} %`;
+    const amount = graph.amount(choice.step, place);
     byId("place").textContent = place < 0 ? "" : `${payload.places[place] ?? "?"}: ${amount}`;
   });
   slider.addEventListener("input", () => choose({ feature: -1, step: Number(slider.value) }));

@@ -72,6 +72,9 @@ impl<P: Probe> Shard<'_, P> {
         while let Some(op) = self.ranks[r].next(&program.ops, end, self.now) {
             match op {
                 Op::Compute(ps) => {
+                    if let Some(computations) = &mut self.computations {
+                        computations.push((rank, self.now));
+                    }
                     self.queue.push(Event::new(self.now + ps, EventKind::Rank, rank, 0));
                     return;
                 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::settings::MAX_WIRE_BYTES;
+
 const RATE_BITS: u32 = 16;
 
 /// Rate and delay of a link; many links share the same.
@@ -27,11 +29,17 @@ impl Cable {
     /// Slowest rate a link can have, in gigabits per second.
     pub const MIN_GBPS: f64 = 0.001;
 
-    /// Time that `bytes` take on the wire, at least one picosecond.
+    /// Time that a packet of `bytes` takes on the wire, at least one picosecond.
     #[inline]
     pub fn serialization_ps(&self, bytes: u32) -> u64 {
-        // A whole queue at a slow rate exceeds 64 bits before the shift.
-        (((u128::from(bytes) * u128::from(self.rate)) >> RATE_BITS) as u64).max(1)
+        debug_assert!(bytes <= MAX_WIRE_BYTES, "{bytes} B are no packet");
+        ((u64::from(bytes) * self.rate) >> RATE_BITS).max(1)
+    }
+
+    /// Time that any number of bytes take on the wire, at least one picosecond.
+    pub fn drain_ps(&self, bytes: u64) -> u64 {
+        let ps = (u128::from(bytes) * u128::from(self.rate)) >> RATE_BITS;
+        u64::try_from(ps).unwrap_or(u64::MAX).max(1)
     }
 
     /// Bytes sent in `ps`.
@@ -87,8 +95,9 @@ mod tests {
             let cable = Cable::new(gbps, 0);
             assert_eq!(cable.serialization_ps(4096), ps);
             assert_eq!(cable.bytes_in(ps), 4096);
-            let queue = u64::from(u32::MAX);
-            assert_eq!(cable.serialization_ps(u32::MAX), queue * (ps / 4096));
+            let packet = MAX_WIRE_BYTES;
+            assert_eq!(cable.serialization_ps(packet), u64::from(packet) * (ps / 4096));
+            assert_eq!(cable.drain_ps(1 << 40), (1 << 40) * (ps / 4096));
         }
     }
 

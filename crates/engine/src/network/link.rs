@@ -354,15 +354,15 @@ impl Links {
     #[inline(always)]
     pub fn backlog(&self, link: u32, lane: u8, now: u64) -> u64 {
         let lane = self.lane_of(link, lane);
-        let waiting = self.loads.waiting(lane) as u32;
-        let line = if waiting > 0 { self.sending_ps(lane, waiting) } else { 0 };
+        let waiting = self.loads.waiting(lane);
+        let line = if waiting > 0 { self.drain_ps(lane, waiting) } else { 0 };
         self.free_at(link).saturating_sub(now) + line
     }
 
     /// Transmission time of `bytes` on a lane's link.
     #[inline(never)]
-    fn sending_ps(&self, lane: u32, bytes: u32) -> u64 {
-        self.cable(self.lane(lane)).serialization_ps(bytes)
+    fn drain_ps(&self, lane: u32, bytes: u64) -> u64 {
+        self.cable(self.lane(lane)).drain_ps(bytes)
     }
 
     /// The first of `links` (fabric numbers, `shift` above the shard's) with the smallest

@@ -209,6 +209,9 @@ pub struct Settings {
     /// Time windows: at least this many and at most twice as many; fewer if the run is very
     /// short.
     pub windows: u32,
+    /// Record when each rank begins each of its computations.
+    #[serde(default)]
+    pub record_computation: bool,
     /// Further probes.
     #[serde(default)]
     pub probes: Probes,
@@ -249,6 +252,7 @@ impl Default for Settings {
             count_injection: false,
             one_in: 1,
             windows: 64,
+            record_computation: false,
             probes: Probes::default(),
         }
     }

@@ -48,6 +48,8 @@ pub(crate) struct Shard<'a, P> {
     pub sends: Vec<SendState>,
     pub receives: Vec<ReceiveState>,
     pub ranks: Vec<Rank>,
+    /// Each rank that began to compute and when, in order of time; None unless asked for.
+    pub computations: Option<Vec<(u32, u64)>>,
     pub probe: P,
     /// What goes to each other shard at the end of the window.
     pub outbox: Vec<Handoff>,

@@ -96,6 +96,7 @@ impl Model<'_> {
             sends: with_huge_pages(send as usize),
             receives: with_huge_pages(receive as usize),
             ranks: with_huge_pages(self.ranks_of(number).len()),
+            computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
             first_handoff_ps: u64::MAX,
             events: 0,

@@ -164,7 +164,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let input = self.input_link_of(link, slot);
         let wire = f64::from(self.packets[slot].wire) / speedup;
-        let busy = self.arbiter.inputs[input as usize].serialization_ps(wire.ceil() as u32);
+        let busy = self.arbiter.inputs[input as usize].drain_ps(wire.ceil() as u64);
         self.arbiter.input_free[input as usize] = self.now + busy;
     }
 }

@@ -75,7 +75,7 @@ impl<P: Probe> Shard<'_, P> {
         let settings = &self.model.settings;
         let packet = settings.wire_bytes(settings.packet_bytes);
         let above = self.queued(lane).saturating_sub(green).max(packet.into());
-        let time = self.now + link.serialization_ps(above.min(u32::MAX.into()) as u32);
+        let time = self.now + link.drain_ps(above);
         self.queue.push(Event::new(time, EventKind::Light, lane, 0));
     }
 

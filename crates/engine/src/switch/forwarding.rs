@@ -502,7 +502,7 @@ impl<P: Probe> Shard<'_, P> {
             // A sideways hop must save what it costs: the transmission time of a full
             // buffer.
             let buffer = self.model.settings.buffer_bytes;
-            let gain = self.links.cable_of(best.0).serialization_ps(buffer);
+            let gain = self.links.cable_of(best.0).drain_ps(buffer.into());
             let limit = (best.0, best.1.saturating_sub(gain));
             best = self.links.least_loaded(non_minimal, shift, lane, self.now, limit);
         }

@@ -6,10 +6,13 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from tailback.errors import ScenarioError, nearest
+from tailback.report.figures.waterfall import time_unit
 
 
 def plot_sweep(frame: pl.DataFrame, x: str, y: str, by: str | None) -> Figure:
     """Mean, lowest and highest ``y`` over ``x``, one curve for each value of ``by``.
+
+    A column in picoseconds is drawn in a unit that suits its size.
 
     Raises:
         ScenarioError: There is no such column.
@@ -19,6 +22,10 @@ def plot_sweep(frame: pl.DataFrame, x: str, y: str, by: str | None) -> Figure:
             raise ScenarioError(
                 f"the study has no column {name!r}", remedy=nearest(name, frame.columns)
             )
+    unit, size = ("", 1.0)
+    if y.endswith("_ps") and not frame.is_empty():
+        unit, size = time_unit(float(frame[y].max() or 0))  # type: ignore[arg-type]
+        frame = frame.with_columns(pl.col(y) / size)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     groups = frame.partition_by(by, as_dict=True, maintain_order=True) if by else {(): frame}
@@ -37,7 +44,7 @@ def plot_sweep(frame: pl.DataFrame, x: str, y: str, by: str | None) -> Figure:
             at, found["low"].to_list(), found["high"].to_list(), alpha=0.2, color=line.get_color()
         )
     axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_ylabel(f"{y.removesuffix('_ps')}, {unit}" if unit else y)
     axes.set_ylim(bottom=0)
     if by:
         axes.legend()

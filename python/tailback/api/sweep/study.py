@@ -18,7 +18,6 @@ from tailback.parquet import read_table
 from tailback.run import Run
 from tailback.schema import TABLES
 from tailback.simulate import prepare, simulate, simulate_fluid
-from tailback.simulate.threads import use_threads
 
 FORMAT = 1
 SUMMARY = "summary"
@@ -132,13 +131,13 @@ class Study:
         Only mistakes in the scenario are failures of the point; anything else is a fault of
         Tailback and is raised.
         """
-        use_threads(1)
         point = self.points[number]
         try:
             scenario = scenario_at(self.base, point)
-            run = (
-                simulate(scenario) if self.model == "packet" else simulate_fluid(prepare(scenario))
-            )
+            if self.model == "packet":
+                run = simulate(scenario, threads=1)
+            else:
+                run = simulate_fluid(prepare(scenario))
         except TailbackError as error:
             self.record_failure(number, str(error))
             return

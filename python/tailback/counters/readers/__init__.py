@@ -18,6 +18,7 @@ from tailback.counters.readers import (
     ibqueryerrors,
     ldms_csv,
     perfquery,
+    prometheus,
     sysfs,
 )
 from tailback.counters.readers.model import CounterData, Reader, merged, unreadable
@@ -32,6 +33,7 @@ READERS.register("ethernet-csv")(ethernet_csv)
 READERS.register("ibqueryerrors")(ibqueryerrors)
 READERS.register("ldms-csv")(ldms_csv)
 READERS.register("perfquery")(perfquery)
+READERS.register("prometheus")(prometheus)
 READERS.register("sysfs")(sysfs)
 
 
@@ -90,8 +92,8 @@ def reader_of(path: Path, format: str | None = None) -> Reader:
         raise CounterError(
             "no reader knows this format", file=path,
             remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
-            "CSV with its header, a CSV with time, node, interface and tx_bytes, or the folder of "
-            "a collection, a run or a diagnosis",
+            "CSV with its header, a CSV with time, node, interface and tx_bytes, the answer of a "
+            "Prometheus server, or the folder of a collection, a run or a diagnosis",
         )  # fmt: skip
     return entry.part if entry is not None else READERS[str(format)]
 

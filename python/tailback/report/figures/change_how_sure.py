@@ -10,7 +10,7 @@ from tailback.report.difference import beyond_noise, compared, link_change
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import MIN_SAMPLES, FigureCase
 from tailback.report.scales import FAINT, INK, MUTED
-from tailback.units import percent
+from tailback.units import counted, percent
 
 MAX_DEVIATION = 8.0
 
@@ -37,6 +37,7 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     for edge in (-1.96, 1.96):
         axes.axvline(edge, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
     share = float(beyond_noise(found)[chosen].mean())
+    met = found.before.congested_samples + found.after.congested_samples > 0
     axes.set_title(
         f"{percent(share)} of {len(score):,} links changed beyond noise (5 % would by chance)",
         fontsize=9, fontweight="normal",
@@ -44,11 +45,19 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     axes.set_xlabel(
         "change of the congested fraction in standard errors (ends: and beyond);\n"
         f"links with {MIN_SAMPLES} or more hop samples in both runs"
+        + _without(int((sampled & ~met & ~chosen).sum()))
     )
     axes.set_ylabel("links")
     axes.grid(axis="y", color=FAINT)
     axes.legend(loc="upper left")
     return drawn
+
+
+def _without(number: int) -> str:
+    """What is said of links without a congested sample in either run: they have no such error."""
+    if not number:
+        return ""
+    return f";\nleft out: {counted(number, 'link', ',')} without a congested sample in either run"
 
 
 def _normal(score: NDArray[np.float64]) -> NDArray[np.float64]:

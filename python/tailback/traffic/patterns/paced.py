@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from tailback.errors import ScenarioError
-from tailback.traffic.patterns.columns import Operations, assemble, refuse_if_huge
+from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.pattern import PATTERNS, PLACE, FreeSizePattern
 from tailback.traffic.patterns.randomness import entity_generator
-from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.patterns.timed import timed_program
+from tailback.traffic.program import Program
 from tailback.units import RateGbps, SizeBytes, TimePs
-
-TAG = 101
 
 
 @PATTERNS.register("paced")
@@ -73,50 +71,8 @@ class Paced(FreeSizePattern):
             times.append(when)
             sources.append(np.where(read, partner, rank))
             targets.append(np.where(read, rank, partner))
-        return _program(
-            n_ranks, np.concatenate(times), np.concatenate(sources), np.concatenate(targets),
-            self.size,
+        sizes = np.full(sum(map(len, times)), self.size)
+        return timed_program(
+            "paced", n_ranks, np.concatenate(times), np.concatenate(sources),
+            np.concatenate(targets), sizes,
         )  # fmt: skip
-
-
-def _program(
-    n_ranks: int,
-    when: NDArray[np.int64],
-    source: NDArray[np.int64],
-    target: NDArray[np.int64],
-    size: int,
-) -> Program:
-    """Every rank posts all its receives, sends at its times, and waits for everything at the end.
-
-    Args:
-        n_ranks: Number of ranks R.
-        when: When each message is posted, picoseconds, shape (K,).
-        source: Sending rank, shape (K,).
-        target: Receiving rank, shape (K,).
-        size: Bytes of each message.
-    """
-    order = np.lexsort((when, source))
-    when, source, target = when[order], source[order], target[order]
-    first = np.diff(source, prepend=-1) != 0
-    gap = np.where(first, when, np.diff(when, prepend=0))
-    count, ranks = len(when), np.arange(n_ranks)
-    index = np.arange(count)
-    # Receives, then each pause and its send in order of time, then the last wait.
-    rank = np.concatenate([target, source, source, ranks])
-    stage = np.repeat([0, 1, 1, 2], [count, count, count, n_ranks])
-    place = np.concatenate([index, 2 * index, 2 * index + 1, ranks * 0])
-    kind = np.repeat([Op.IRECV, Op.COMPUTE, Op.ISEND, Op.WAITALL], [count, count, count, n_ranks])
-    none = np.full(count, -1)
-    peer = np.concatenate([source, none, target, np.full(n_ranks, -1)])
-    amount = np.concatenate([np.full(count, size), gap, np.full(count, size), ranks * 0])
-    message = (kind == Op.IRECV) | (kind == Op.ISEND)
-    order = np.lexsort((place, stage, rank))
-    operations = Operations(
-        rank=rank[order],
-        kind=kind[order].astype(np.uint8),
-        peer=peer[order].astype(np.int32),
-        amount=amount[order].astype(np.uint64),
-        tag=np.where(message, TAG, 0)[order],
-        label=np.zeros(len(order), np.uint32),
-    )
-    return assemble("paced", n_ranks, operations, [Label("paced", "MPI_Isend", TAG)])

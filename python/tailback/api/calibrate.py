@@ -1,0 +1,132 @@
+"""Fitting the engine to a machine, as ``tb.calibrate`` and ``tailback calibrate`` do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tailback.api.source import fabric_data, is_scenario
+from tailback.calibrate.estimates import Estimate, Placed, estimate
+from tailback.calibrate.file import Calibration
+from tailback.calibrate.model import CalibrationError
+from tailback.calibrate.places import host_names, placed, split_hosts
+from tailback.calibrate.readers import read_benchmark
+from tailback.calibrate.routes import Machine
+from tailback.calibrate.trace import trace_times
+from tailback.evidence.measure import has_times, measure
+from tailback.fabric.degraded import degrade
+from tailback.placement.rank_hosts import rank_hosts
+from tailback.scenario import FabricSection, load, parse
+from tailback.simulate.prepare import load_fabric
+
+
+@dataclass
+class _Read:
+    """What the files hold."""
+
+    placed: list[Placed] = field(default_factory=list)
+    packet_bytes: dict[int, str] = field(default_factory=dict)
+    eager: Estimate | None = None
+    measured: list[Estimate] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def calibrate(
+    files: Sequence[str | Path] | str | Path,
+    *,
+    fabric: str | Path | None = None,
+    hosts: str | None = None,
+    rankfile: str | Path | None = None,
+) -> Calibration:
+    """Fit settings of the engine to a machine.
+
+    Args:
+        files: Outputs of benchmarks (``tailback list benchmark``) and OTF2 traces; ``FILE@HOSTS``
+            says where one ran: two hosts, or one for ranks that share it.
+        fabric: Network of the machine: a file, the name of a preset, or a scenario that describes
+            it. Without it only what needs no distance is fitted.
+        hosts: Hosts on which the files ran that do not say it themselves, in rank order.
+        rankfile: The same from a file: a CSV of ranks and hosts, a rank file or a host list.
+
+    Returns:
+        Settings with their 95 % intervals, and what could not be told.
+
+    Raises:
+        TailbackError: A file cannot be read, or a host is not in the fabric.
+
+    Example:
+        >>> machine = tb.calibrate(["near.txt@n1,n2", "far.txt@n1,n99"], fabric="fabric.txt")
+        >>> machine.frame
+        >>> machine.write("machine.toml")
+    """
+    given = [files] if isinstance(files, (str, Path)) else list(files)
+    if not given:
+        raise CalibrationError("no file to read", remedy="give at least one")
+    if hosts is not None and rankfile is not None:
+        raise CalibrationError(
+            "--rankfile says where ranks ran, and so does --hosts", file=rankfile,
+            remedy="give one of the two",
+        )  # fmt: skip
+    machine = None
+    if fabric is not None:
+        machine = Machine(degrade(load_fabric(section := _section(fabric)), section.degraded))
+    ranks = [] if rankfile is None else rank_hosts(Path(rankfile))
+    if hosts is not None:
+        ranks = host_names(hosts, machine.fabric if machine else None)
+    read = _Read()
+    for one in given:
+        _read(one, ranks, machine, read)
+    if len(read.packet_bytes) > 1:
+        told = ", ".join(f"{size} B in {name}" for size, name in read.packet_bytes.items())
+        raise CalibrationError(
+            f"benchmarks ran with different MTUs: {told}", remedy="calibrate from one of them"
+        )
+    found = estimate(
+        read.placed, packet_bytes=next(iter(read.packet_bytes), None),
+        adapter_gbps=None if machine is None else machine.adapter_gbps, eager=read.eager,
+    )  # fmt: skip
+    found.notes[:0] = read.notes
+    found.measured += read.measured
+    return Calibration.of(found, [str(one) for one in given])
+
+
+def _section(fabric: str | Path) -> FabricSection:
+    """The network of a file, a preset or a scenario."""
+    path = Path(fabric)
+    if path.is_file() and is_scenario(path):
+        return load(path).fabric
+    return parse({"fabric": fabric_data(fabric), "job": [{"trace": "."}]}).fabric
+
+
+def _read(given: str | Path, ranks: list[str], machine: Machine | None, out: _Read) -> None:
+    """Add what one file holds."""
+    path, own = split_hosts(given)
+    if own is not None:
+        ranks = host_names(own, machine.fabric if machine else None)
+    if has_times(path):
+        _read_trace(path, ranks, machine, out)
+        return
+    data = read_benchmark(path)
+    if data.packet_bytes is not None:
+        out.packet_bytes.setdefault(data.packet_bytes, str(path))
+    out.placed += placed(data, ranks, machine, path)
+    out.notes += [f"{path}: {note}" for note in data.notes]
+
+
+def _read_trace(path: Path, ranks: list[str], machine: Machine | None, out: _Read) -> None:
+    """Add what a trace's own messages say."""
+    run = measure(path)
+    hosts: list[str | None] = run.tables["hosts"]["host"].to_list()
+    if ranks:
+        if len(ranks) != len(hosts):
+            raise CalibrationError(
+                f"the trace has {len(hosts)} ranks, and hosts of {len(ranks)} are given", file=path,
+                remedy="name the host of each rank, like --hosts node[001-004]:16, or --rankfile",
+            )  # fmt: skip
+        hosts = list(ranks)
+    found = trace_times(run.tables["transfers"], run.tables["calls"], hosts, machine)
+    out.placed += found.placed
+    out.eager = out.eager or found.eager
+    out.measured += found.measured
+    out.notes += [f"{path}: {note}" for note in [*run.measured.notes, *found.notes]]

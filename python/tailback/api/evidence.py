@@ -1,0 +1,166 @@
+"""What was measured of the network while a job ran: its counters, and who else ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tailback.counters.analysis import port_inventory
+from tailback.counters.analysis.port_inventory import PortInventory
+from tailback.counters.analysis.sources import load
+from tailback.counters.readers import READERS
+from tailback.evidence import MeasuredRun, port_verdict
+from tailback.evidence.jobs import JobList, read_jobs
+from tailback.evidence.link_counters import LinkCounters, Sent, join_counters
+from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
+from tailback.fabric.model import Fabric
+from tailback.run import Run
+from tailback.simulate import PreparedScenario
+from tailback.traffic.readers.otf2_names import OPERATIONS
+
+
+@dataclass(frozen=True)
+class NetworkEvidence:
+    """What there is besides the trace.
+
+    Attributes:
+        counters: What ports counted; None without counters.
+        others: Traffic of others; None without counters of ports of hosts.
+        jobs: Names of jobs that ran at the same time, None without a job list.
+    """
+
+    counters: LinkCounters | None = None
+    others: OtherTraffic | None = None
+    jobs: tuple[str, ...] | None = None
+
+
+def read_network_evidence(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    counters: Sequence[str | Path],
+    jobs: str | Path | None,
+) -> NetworkEvidence:
+    """Read counters and job list, and put them beside the trace.
+
+    Args:
+        prepared: The scenario with the job's own traffic.
+        measured: What its trace says of times.
+        run: The expected run, which has the messages of collectives.
+        counters: Files or folders of port counters, as ``tailback counters`` takes them.
+        jobs: File of a job list.
+
+    Raises:
+        TailbackError: A file cannot be read, or does not belong to the fabric or the time.
+    """
+    listed = None if jobs is None else read_jobs(Path(jobs))
+    if not counters:
+        return NetworkEvidence(jobs=None if listed is None else ())
+    fabric = prepared.fabric
+    intervals = _intervals([Path(path) for path in counters], prepared)
+    sent = own_messages(measured, run)
+    joined = join_counters(
+        intervals, fabric, sent, elapsed_ps=measured.measured.elapsed_ps,
+        origin_unix_ns=measured.origin_unix_ns, lossy=port_verdict.is_lossy(intervals),
+    )  # fmt: skip
+    of_host, names = _jobs_of_hosts(listed, prepared, joined)
+    others = find_other_traffic(
+        joined, fabric, sent, of_host, packet_bytes=prepared.scenario.engine.packet
+    )
+    return NetworkEvidence(joined, others, names)
+
+
+def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
+    """Rows of ``counter_intervals`` with the links of the prepared fabric."""
+    source = load([file for path in paths for file in _files(path)], None)
+    section, fabric = prepared.scenario.fabric, prepared.fabric
+    places = PortInventory()
+    if section.file is not None:
+        places = port_inventory.from_discovery(section.file)
+    elif source.run is not None:
+        places = port_inventory.from_run(source.run)
+    rows = source.intervals(places, None)[0].rows.collect()
+    return rows.drop("link").join(
+        _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    """What a path stands for: itself, or the files of a folder that no reader knows as one."""
+    if not path.is_dir() or any(entry.part.sniff(path) for entry in READERS):
+        return [path]
+    inside = sorted(file for file in path.iterdir() if file.is_file())
+    return inside or [path]
+
+
+def _ports(fabric: Fabric) -> pl.DataFrame:
+    """Link that leaves each port, by the device's name and the port's number."""
+    return pl.DataFrame(
+        {
+            "node_name": [fabric.vertex_name(int(v)) for v in fabric.link_src],
+            "port": fabric.link_src_port,
+            "link": np.arange(fabric.n_links),
+        },
+        schema={"node_name": pl.String, "port": pl.UInt16, "link": pl.UInt32},
+    )
+
+
+def own_messages(measured: MeasuredRun, run: Run) -> Sent:
+    """Messages of the job that cross the network, at their measured times.
+
+    Messages of collectives are those that the model sends, at its times stretched to the measured
+    ones: traces do not have them.
+    """
+    node = run.tables["ranks"].join(
+        run.tables["jobs"].filter("observed").select("job"), on="job", how="semi"
+    ).sort("job_rank")["node"].to_numpy().astype(np.int64)  # fmt: skip
+    table = measured.tables["transfers"].with_columns(
+        pl.coalesce("recv_done_ps", "send_done_ps", "send_leave_ps").alias("end_ps")
+    )
+    parts = [
+        (node[table["src_rank"].to_numpy()], node[table["dst_rank"].to_numpy()],
+         table["size_bytes"].to_numpy().astype(np.float64),
+         table["send_enter_ps"].to_numpy().astype(np.float64),
+         table["end_ps"].to_numpy().astype(np.float64))
+    ]  # fmt: skip
+    observed = run.tables["jobs"].filter("observed")["job"]
+    labels = run.tables["labels"].filter(
+        pl.col("job").is_in(observed.implode()) & pl.col("call").is_in(OPERATIONS)
+    )
+    log = run.tables["messages"].join(labels.select("label"), on="label", how="semi")
+    if log.height:
+        ranks = run.tables["ranks"].sort("rank")["node"].to_numpy().astype(np.int64)
+        stretch = measured.measured.elapsed_ps / max(run.elapsed_ps, 1)
+        parts.append(
+            (ranks[log["src_rank"].to_numpy()], ranks[log["dst_rank"].to_numpy()],
+             log["size_bytes"].to_numpy().astype(np.float64),
+             log["post_ps"].to_numpy().astype(np.float64) * stretch,
+             log["arrival_ps"].to_numpy().astype(np.float64) * stretch)
+        )  # fmt: skip
+    src, dst, size, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    # Clocks that messages of one direction compare may be far off: but it was within the run.
+    whole = float(measured.measured.elapsed_ps)
+    joined = Sent(src, dst, size, np.clip(start, 0.0, whole), np.clip(end, 0.0, whole))
+    return joined.of(joined.src_node != joined.dst_node)
+
+
+def _jobs_of_hosts(
+    listed: JobList | None, prepared: PreparedScenario, joined: LinkCounters
+) -> tuple[dict[str, str], tuple[str, ...] | None]:
+    """Job of each host of others while ours ran, and the names of those jobs."""
+    if listed is None:
+        return {}, None
+    fabric = prepared.fabric
+    mine = {fabric.host_name[h] for h in fabric.node_host[prepared.observed.node].tolist()}
+    short = {name.partition(".")[0]: name for name in fabric.host_name}
+    of_host: dict[str, str] = {}
+    for job, hosts in listed.during(joined.start_ns, joined.end_ns).select("job", "hosts").rows():
+        known = [short.get(str(host).partition(".")[0], str(host)) for host in hosts]
+        if set(known) & mine:
+            continue  # Ours.
+        of_host |= dict.fromkeys(known, str(job))
+    return of_host, tuple(sorted(set(of_host.values())))

@@ -1,0 +1,369 @@
+"""From evidence to an explained run: what is put into the expected run, and what it costs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+import numpy as np
+import polars as pl
+
+from tailback.api.evidence import NetworkEvidence
+from tailback.diagnose.cable_suspects import CandidatePaths
+from tailback.diagnose.comparisons import CallTimes, PortStalls
+from tailback.diagnose.hidden_cables import CableSearch, Comparison, search_cables
+from tailback.diagnose.measured_verdict import OUTSIDE, Found, FurtherCosts
+from tailback.diagnose.topology import LinkTopology
+from tailback.diagnose.waterfall import Progress
+from tailback.evaluate import Change, Evaluate
+from tailback.evidence import MeasuredRun
+from tailback.evidence.call_profile import call_profile
+from tailback.evidence.measured_routes import Capacities, limited_by_routes
+from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
+from tailback.evidence.port_verdict import rate_of_rate
+from tailback.fabric.model import Fabric
+from tailback.run import Run
+from tailback.simulate import PreparedScenario, make_evaluate
+from tailback.traffic.computation import balanced, without_noise
+from tailback.units import format_bytes, percent
+
+WORTH_LOOKING = 0.08
+"""Share of the time in calls and computation that must be missing before causes are sought."""
+
+SEARCH_SECONDS = 60.0
+"""Processor time that the search for slow cables may take."""
+
+OWN_SHARE = 0.02
+"""Bytes of others over our own from which they are put into the expected run."""
+
+Slow = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class World:
+    """The expected run with what there is evidence for.
+
+    Attributes:
+        prepared: The scenario with slow cables and other traffic.
+        found: What was found, in words.
+        slow: One link of each slow cable, and its rate in Gb/s.
+    """
+
+    prepared: PreparedScenario
+    found: Found
+    slow: Slow = ()
+
+
+@dataclass
+class _Words:
+    """What is said of what was found, as it is gathered."""
+
+    sources: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def build_world(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    evidence: NetworkEvidence,
+    progress: Progress,
+    *,
+    threads: int | None = None,
+) -> World:
+    """Put into the expected run what the evidence shows.
+
+    Args:
+        prepared: The scenario with the job alone.
+        measured: What its trace says.
+        run: The expected run of it.
+        evidence: Counters and job list.
+        progress: Told what is done.
+        threads: Threads of the engine.
+    """
+    words = _Words()
+    _name_sources(words, measured, evidence)
+    whose, shown = "", ""
+    if evidence.others is not None and _matters(evidence.others, run):
+        rows = evidence.others.messages.rows()
+        name = _job_names(evidence.others)
+        prepared = prepared.with_other_traffic(f"other traffic ({name})", rows)
+        whose, shown = _others_said(evidence.others, evidence)
+    slow, slow_shown = _counted_slow(evidence, prepared.fabric)
+    search = CableSearch()
+    if not slow:
+        search = _search(prepared, measured, evidence, progress, threads)
+        if search.found is not None:
+            slow, slow_shown = search.found.cables, _search_said(search, evidence)
+    fabric = prepared.fabric
+    candidates = tuple(
+        f"{fabric.link_name(link)} ({rate_of_rate(rate, float(fabric.link_gbps[link]))})"
+        for trial in _candidates(search) for link, rate in trial
+    )  # fmt: skip
+    _ask_for_more(words, measured, evidence, bool(candidates))
+    found = Found(
+        slow=tuple(_slow_said(link, rate, fabric) for link, rate in slow),
+        slow_shown_by=slow_shown,
+        others=whose,
+        others_shown_by=shown,
+        rests_on={
+            "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
+            "other-traffic": ("counters", "model"),
+        },
+        candidates=candidates,
+        sources=tuple(words.sources),
+        missing=tuple(words.missing),
+        lossy=evidence.counters is not None and evidence.counters.lossy,
+    )
+    return World(prepared.with_slow_cables(slow), found, slow)
+
+
+def further_costs(
+    prepared: PreparedScenario, evidence: NetworkEvidence, evaluate: Evaluate, seeds: int
+) -> FurtherCosts:
+    """What imbalance and noise of the recorded computation cost the expected run, and routes."""
+    program = prepared.observed.program
+    even, quiet = balanced(program), without_noise(program)
+    limits, uneven = _route_limits(prepared, evidence)
+    saved: tuple[list[int], list[int]] = ([], [])
+    routing = []
+    for seed in range(seeds):
+        now = evaluate(Change(seed_offset=seed)).elapsed_ps
+        for out, other in zip(saved, (even, quiet), strict=True):
+            out.append(now - evaluate(Change(program=other, seed_offset=seed)).elapsed_ps)
+        if limits:
+            limited = evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps
+            routing.append(max(limited - now, 0))
+    return FurtherCosts(tuple(saved[0]), tuple(saved[1]), tuple(routing), uneven)
+
+
+def _route_limits(
+    prepared: PreparedScenario, evidence: NetworkEvidence
+) -> tuple[Capacities, float]:
+    """Limits by uneven routes; none where forwarding tables say them or others sent much."""
+    counters, others = evidence.counters, evidence.others
+    if counters is None or prepared.scenario.fabric.forwarding is not None:
+        return (), 0.0
+    counted = float(np.nan_to_num(counters.sent_bytes).sum())
+    if others is not None and others.sent_bytes > 0.02 * counted:
+        return (), 0.0
+    return limited_by_routes(counters, prepared.fabric)
+
+
+def _candidates(search: CableSearch) -> list[Slow]:
+    """Cables of which one may be slow, where the search could not tell."""
+    if search.best is None or not search.rivals:
+        return []
+    return [search.best.cables, *(trial.cables for trial in search.rivals)]
+
+
+def _matters(others: OtherTraffic, run: Run) -> bool:
+    if not others.messages.height:
+        return False
+    own = float(run.tables["messages"]["size_bytes"].sum() or 0.0)
+    return others.sent_bytes >= OWN_SHARE * max(own, 1.0)
+
+
+def _job_names(others: OtherTraffic) -> str:
+    return ", ".join(job.job for job in others.jobs[:3]) or UNKNOWN
+
+
+def _others_said(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, str]:
+    """Whose traffic it was, and what shows it."""
+    assert evidence.counters is not None
+    named = []
+    for job in others.jobs[:3]:
+        hosts = ", ".join(job.hosts[:4]) + (
+            f" and {len(job.hosts) - 4} more" * (len(job.hosts) > 4)
+        )
+        rate = job.sent_bytes * 8 / evidence.counters.seconds / 1e9
+        what = "unknown senders" if job.job == UNKNOWN else f"job {job.job}"
+        named.append(f"{what} on {hosts} ({rate:.3g} Gb/s)")
+    return "; ".join(named), (
+        f"ports of hosts counted {format_bytes(others.sent_bytes)} that are not ours; ours are "
+        f"{percent(others.own_overhead - 1.0, 1)} longer on the wire than the trace's"
+    )
+
+
+def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]:
+    """Links that counters of queues show to serve less than their rate."""
+    counters = evidence.counters
+    if counters is None or not counters.findings.height:
+        return (), ""
+    rows = counters.findings.filter(
+        (pl.col("finding") == "degraded") & pl.col("link").is_not_null()
+    )
+    cables: dict[int, list[float]] = {}
+    for link, gbps in rows.select("link", "served_gbps").rows():
+        cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
+    slow = tuple((cable, float(np.mean(rates))) for cable, rates in cables.items())
+    return slow, "its port had packets waiting all the time and sent less than its rate"
+
+
+def _search(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    evidence: NetworkEvidence,
+    progress: Progress,
+    threads: int | None,
+) -> CableSearch:
+    """Look for slow cables by simulation, where time is missing."""
+    evaluate = make_evaluate(prepared, threads=threads)
+    began = time.process_time()
+    run = evaluate(Change(computations=True, measure=True))
+    each = max(time.process_time() - began, 0.01)
+    inside = inside_ps(measured)
+    if inside - run.elapsed_ps < WORTH_LOOKING * inside:
+        return CableSearch()
+    program = prepared.observed.program
+    profile = call_profile(measured.tables, program)
+    topology = LinkTopology.of(run.tables)
+    comparisons: list[Comparison] = [CallTimes(profile, program)]
+    counters = evidence.counters
+    if counters is not None and not counters.lossy:
+        comparisons.append(
+            PortStalls(counters.stall_ps, counters.latched, topology.from_node, inside)
+        )
+    budget = int(np.clip(SEARCH_SECONDS / each, 12, 160))
+    suspects = _suspects(measured, run, evidence, topology, prepared.fabric, budget)
+    fabric = prepared.fabric
+    return search_cables(
+        evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),
+        measured_ps=inside, expected_ps=run.elapsed_ps, budget=budget, measure=len(comparisons) > 1,
+        progress=progress,
+    )  # fmt: skip
+
+
+def inside_ps(measured: MeasuredRun) -> int:
+    """Measured time that a simulation of the program stands for."""
+    whole = measured.measured
+    return max(whole.elapsed_ps - sum(whole.part(name) for name in OUTSIDE), 1)
+
+
+def _suspects(
+    measured: MeasuredRun, run: Run, evidence: NetworkEvidence, topology: LinkTopology,
+    fabric: Fabric, most: int,
+) -> list[int]:  # fmt: skip
+    """Cables to try, by one link of each: all that carry our traffic, if there are few."""
+    reverse = fabric.link_reverse.astype(np.int64)
+    carried = np.zeros(fabric.n_links)
+    sums = run.tables["truth"].group_by("link").agg(pl.col("bytes").sum())
+    carried[sums["link"].to_numpy()] = sums["bytes"].to_numpy()
+    carried = carried + carried[reverse]
+    cable = np.minimum(np.arange(fabric.n_links), reverse)
+    used = np.flatnonzero((carried > 0.02 * carried.max(initial=0.0)) & (
+        cable == np.arange(fabric.n_links)))  # fmt: skip
+    if len(used) <= most:
+        return [int(link) for link in used[np.argsort(-carried[used], kind="stable")]]
+    ranked = []
+    if evidence.counters is not None and not evidence.counters.lossy:
+        ranked.append(_held_back(evidence, run, fabric))
+    ways = _ways(measured, run, topology, reverse, carried)
+    ranked.append([link for link, _ in ways.suspects(most)])
+    # Cables of hosts are tried all: nothing goes round them.
+    ranked.append([int(x) for x in used if fabric.link_src[x] < fabric.n_nodes
+                   or fabric.link_dst[x] < fabric.n_nodes])  # fmt: skip
+    turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
+    return list(dict.fromkeys(int(cable[link]) for link in turns if carried[link] > 0))[:most]
+
+
+def _held_back(evidence: NetworkEvidence, run: Run, fabric: Fabric) -> list[int]:
+    """Links behind which ports stall more than expected, while they themselves do not."""
+    counters = evidence.counters
+    assert counters is not None
+    expected = np.zeros(fabric.n_links)
+    sums = run.tables["truth"].group_by("link").agg(pl.col("stall_ps").sum())
+    expected[sums["link"].to_numpy()] = sums["stall_ps"].to_numpy() / max(run.elapsed_ps, 1)
+    excess = np.nan_to_num(counters.stall - expected)
+    into = np.zeros(fabric.n_nodes + len(fabric.switch_name))
+    np.add.at(into, fabric.link_dst, np.maximum(excess, 0.0))
+    busy = np.nan_to_num(counters.sent_bytes) * 8 / max(counters.seconds * 1e9, 1.0)
+    share = np.minimum(busy / fabric.link_gbps, 1.0)
+    # Of the links that leave a switch before which others wait: busy ones that do not wait.
+    score = into[fabric.link_src] * share * (1.0 - np.clip(excess, 0.0, 1.0))
+    order = np.argsort(-score, kind="stable")
+    return [int(link) for link in order[:24] if score[link] > 0]
+
+
+def _ways(
+    measured: MeasuredRun, run: Run, topology: LinkTopology, reverse: np.ndarray,
+    carried: np.ndarray,
+) -> CandidatePaths:  # fmt: skip
+    """Ways of our messages with the time each took and was expected to take."""
+    ranks = run.tables["ranks"].sort("job_rank").select("job_rank", "rank", "node")
+    log = run.tables["messages"].filter(pl.col("switch_hops") > 0).join(
+        run.tables["labels"].select("label", "tag"), on="label"
+    )  # fmt: skip
+    expected = log.group_by("src_rank", "dst_rank").agg(
+        expected=(pl.col("arrival_ps") - pl.col("post_ps")).cast(pl.Float64).median()
+    )
+    took = (
+        measured.tables["transfers"].with_columns(
+            done=pl.coalesce("recv_done_ps", "send_done_ps", "send_leave_ps")
+        ).group_by(src="src_rank", dst="dst_rank").agg(
+            took=(pl.col("done") - pl.col("send_enter_ps")).cast(pl.Float64).median()
+        )
+    )  # fmt: skip
+    of = {int(j): (int(r), int(n)) for j, r, n in ranks.rows()}
+    known = {(a, b): float(ps) for a, b, ps in expected.rows()}
+    rows = [
+        (of[s][1], of[d][1], float(ps), known[of[s][0], of[d][0]])
+        for s, d, ps in took.rows()
+        if s in of and d in of and (of[s][0], of[d][0]) in known and ps is not None
+    ]
+    messages = pl.DataFrame(
+        rows, schema={"src": pl.Int64, "dst": pl.Int64, "took": pl.Float64, "expected": pl.Float64},
+        orient="row",
+    )  # fmt: skip
+    return CandidatePaths(topology, reverse, carried > 0, messages)
+
+
+def _slow_said(link: int, rate: float, fabric: Fabric) -> str:
+    nominal = fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps
+    return f"{fabric.link_name(link)} serves {rate_of_rate(rate, float(nominal[link]))}"
+
+
+def _search_said(search: CableSearch, evidence: NetworkEvidence) -> str:
+    assert search.found is not None
+    ports = " and how long ports stalled" if evidence.counters is not None else ""
+    return (
+        f"a simulation with it agrees with the time in every rank's calls{ports}: it takes away "
+        f"{percent(1.0 - search.found.misfit)} of the difference"
+        + (", and no other cable does" if not search.rivals else "; other cables explain as much")
+    )
+
+
+def _name_sources(words: _Words, measured: MeasuredRun, evidence: NetworkEvidence) -> None:
+    words.sources.append(f"trace: times of {measured.tables['calls'].height:,} MPI calls")
+    if evidence.counters is not None:
+        counted = int((~np.isnan(evidence.counters.sent_bytes)).sum())
+        kind = "queues and drops (lossy network)" if evidence.counters.lossy else "stalls"
+        words.sources.append(f"counters of {counted} links, with {kind}")
+        words.sources += evidence.counters.notes
+        if evidence.counters.lossy:
+            words.sources.append(
+                "the network drops packets when queues are full; the model holds them back instead"
+            )
+    if evidence.jobs is not None:
+        words.sources.append(f"job list: {len(evidence.jobs)} other jobs at that time")
+
+
+def _ask_for_more(
+    words: _Words, measured: MeasuredRun, evidence: NetworkEvidence, ambiguous: bool
+) -> None:
+    """What would settle what is open, with the command that gets it."""
+    if evidence.counters is None:
+        words.missing.append(
+            "port counters of the time of the run show slow links and traffic of others: run "
+            "tailback collect beside the job and give its folder with --counters"
+        )
+    elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
+        words.missing.append(
+            "a job list names whose traffic it was: SLURM_TIME_FORMAT=%s sacct -a -X --parsable2 "
+            "-o JobID,Start,End,State,NodeList > jobs.txt, and --jobs jobs.txt"
+        )
+    if ambiguous:
+        words.missing.append(
+            "forwarding tables tell which paths messages took: dump_lfts.sh, and --forwarding"
+        )

@@ -1,0 +1,123 @@
+"""What a benchmark says, whoever wrote it: times or rates by message size between two places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import TailbackError
+
+Floats = NDArray[np.float64]
+
+Layer = Literal["mpi", "verbs", "nccl"]
+"""Software that a benchmark ran on: MPI, InfiniBand verbs, NCCL."""
+
+Quantity = Literal["latency", "stream"]
+"""``latency``: one-way time of one message. ``stream``: time per message of many under way."""
+
+
+class CalibrationError(TailbackError):
+    """A benchmark's output or a calibration file that cannot be read or used."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Times by message size, as one benchmark measured them between the same places.
+
+    Attributes:
+        quantity: What the times are.
+        layer: Software they include.
+        size_bytes: Message sizes, shape (P,).
+        time_ps: Time of each, shape (P,). Of a stream: bytes divided by the rate that one adapter
+            reached.
+        resolution_ps: Step to which the output rounds each time, shape (P,).
+        n: Messages or repetitions behind all of them.
+        source: What measured it: ``"osu_latency"``.
+        pairs: Pairs of ranks that measured at once; 0 where the output does not say.
+    """
+
+    quantity: Quantity
+    layer: Layer
+    size_bytes: Floats
+    time_ps: Floats
+    resolution_ps: Floats
+    n: int
+    source: str
+    pairs: int = 1
+
+
+@dataclass
+class BenchmarkData:
+    """What one file holds.
+
+    Attributes:
+        series: What was measured.
+        hosts: Host of each rank, where the output tells; else empty.
+        packet_bytes: Payload of a full packet (MTU), where the output tells.
+        notes: What was left out or found odd.
+    """
+
+    series: list[Series] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    packet_bytes: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class Reader(Protocol):
+    """A module that reads one benchmark's output."""
+
+    def sniff(self, text: str) -> bool:
+        """Whether the beginning of a file is this benchmark's output."""
+
+    def read(self, text: str, path: Path) -> BenchmarkData:
+        """Read the output.
+
+        Args:
+            text: All of it.
+            path: The file, for errors.
+
+        Raises:
+            CalibrationError: The output is cut or damaged; names the line and the value.
+        """
+
+
+def latency(
+    layer: Layer, rows: Sequence[tuple[float, float, float]], n: int, source: str, pairs: int = 1
+) -> Series:
+    """A series of one-way times.
+
+    Args:
+        layer: Software they include.
+        rows: Size in bytes, time in microseconds and the step it is rounded to, of each point.
+        n: Repetitions.
+        source: What measured it.
+        pairs: Pairs of ranks that measured at once.
+    """
+    table = np.array(rows, np.float64).reshape(-1, 3)
+    return Series(
+        "latency", layer, table[:, 0], table[:, 1] * 1e6, table[:, 2] * 1e6, n, source, pairs
+    )
+
+
+def stream(
+    layer: Layer, rows: Sequence[tuple[float, float, float]], n: int, source: str, pairs: int = 1
+) -> Series:
+    """A series of rates, as times per message.
+
+    Args:
+        layer: Software they include.
+        rows: Size in bytes, rate in bytes per second and the step it is rounded to, of each point.
+        n: Repetitions.
+        source: What measured it.
+        pairs: Pairs of ranks that measured at once.
+    """
+    table = np.array(rows, np.float64).reshape(-1, 3)
+    time = table[:, 0] / table[:, 1] * 1e12
+    return Series(
+        "stream", layer, table[:, 0], time, time * table[:, 2] / table[:, 1], n, source, pairs
+    )

@@ -1,0 +1,96 @@
+"""``tailback calibrate``: settings of the engine from benchmarks of a machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tailback.api.calibrate import calibrate as fit_machine
+from tailback.calibrate.estimates import Estimate
+from tailback.calibrate.file import Calibration
+from tailback.cli.result import show
+from tailback.cli.text import align_columns, printable, shorten_middle, wrap
+from tailback.units import format_bytes, format_time
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("--fabric", metavar="FILE|PRESET",
+              help="Network of the machine: a file, a preset or a scenario.")  # fmt: skip
+@click.option(
+    "--hosts", metavar="SPEC",
+    help="Hosts that FILES ran on, in rank order, like node[001-002]; FILE@SPEC for one of them.",
+)  # fmt: skip
+@click.option(
+    "--rankfile", type=click.Path(path_type=Path),
+    help="The same from a file: a CSV of rank and host, a rank file or a host list.",
+)  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), help="File for the settings (TOML).")
+@click.option("--force", is_flag=True, help="Overwrite that file.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="What to print.")  # fmt: skip
+def calibrate(
+    files: tuple[str, ...],
+    fabric: str | None,
+    hosts: str | None,
+    rankfile: Path | None,
+    out: Path | None,
+    force: bool,
+    form: str,
+) -> int:
+    """Fit the engine's settings to a machine, each with its 95 % interval.
+
+    FILES are outputs of benchmarks ('tailback list benchmark') or OTF2 traces.
+    FILE@HOST,HOST says where one ran, FILE@HOST that both ranks shared a host.
+    Latencies over two different numbers of switches tell switches from software.
+
+    \b
+    tailback calibrate near.txt@n1,n2 far.txt@n1,n99 bw.txt@n1,n2 \\
+        --fabric fabric.txt --out machine.toml
+    """
+    found = fit_machine(files, fabric=fabric, hosts=hosts, rankfile=rankfile)
+    if out is not None:
+        found.write(out, force=force)
+    if form == "json":
+        facts = {
+            "parameters": found.frame.to_dicts(), "not_identified": found.not_identified,
+            "notes": found.notes,
+        }  # fmt: skip
+        return show(json.dumps(facts, indent=2), 0)
+    return show("\n".join(_screen(found, out)), 0)
+
+
+def _screen(found: Calibration, out: Path | None) -> list[str]:
+    lines = []
+    for title, some in (("CALIBRATION  settings of the engine", found.engine),
+                        ("MEASURED  without a setting of the engine", found.measured)):  # fmt: skip
+        if some:
+            rows = [_row(one) for one in some]
+            header = ("parameter", "value", "95 % interval", "n", "from")
+            lines += [title, *align_columns(header, rows, " r r"), ""]
+    if found.not_identified:
+        lines.append("NOT IDENTIFIED  left at the default")
+        for name, why in found.not_identified.items():
+            lines += wrap(f"{name}: {why}")
+        lines.append("")
+    for note in found.notes:
+        lines += wrap(f"note: {note}")
+    if out is not None:
+        lines += wrap(f"written to {printable(str(out))}")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _row(one: Estimate) -> tuple[str, ...]:
+    (low, unit), (high, last) = (_shown(one, end).rsplit(" ", 1) for end in (one.low, one.high))
+    between = f"{high} {last}"
+    if (low, unit) != (high, last):
+        between = f"{low}–{between}" if unit == last else f"{low} {unit}–{between}"
+    return one.name, _shown(one, one.value), between, f"{one.n:,}", shorten_middle(one.source, 19)
+
+
+def _shown(one: Estimate, value: float) -> str:
+    if one.kind == "time":
+        return format_time(value)
+    return format_bytes(round(value)) if one.kind == "size" else f"{value:.4g} Gb/s"

@@ -1,0 +1,46 @@
+"""The part of the screen that says what the measured time cost, by cause, and what stays open."""
+
+from __future__ import annotations
+
+from tailback.cli.text import align_columns, shorten_middle, wrap
+from tailback.diagnose.explanation import Cost, Explanation
+from tailback.diagnose.measured_verdict import NAMES
+from tailback.units import format_time, percent
+
+_SMALL = 0.005
+"""Share of the measured time under which a cause is left to ``diagnosis.json``."""
+
+_SAID = 3
+"""Causes of which the screen says what shows them."""
+
+
+def explanation_lines(explanation: Explanation | None) -> list[str]:
+    """Cost of each cause, what shows it, what is not explained, and what would settle it."""
+    if explanation is None:
+        return []
+    shown = [cost for cost in explanation.costs if cost.share >= _SMALL]
+    rows = [
+        (NAMES.get(cost.cause, cost.cause), format_time(cost.ps), percent(cost.share),
+         _range(cost), ", ".join(cost.rests_on))
+        for cost in shown
+    ]  # fmt: skip
+    rest = explanation.not_explained_ps
+    whole = max(explanation.elapsed_ps, 1)
+    name = "not explained" if rest >= 0 else "model exceeds measured"
+    rows.append((name, format_time(abs(rest)), percent(abs(rest) / whole), "", ""))
+    lines = ["", "COST OF EACH CAUSE, of the measured time"]
+    lines += align_columns(("cause", "time", "share", "range", "rests on"), rows, " rr")
+    for cost in shown[:_SAID]:
+        said = [part for part in (cost.subject, cost.evidence) if part]
+        if said:
+            lines += wrap(
+                f"{NAMES.get(cost.cause, cost.cause)}: {shorten_middle('; '.join(said), 300)}"
+            )
+    lines += wrap(f"evidence: {'; '.join(explanation.sources)}")
+    for text in explanation.missing[:2]:
+        lines += wrap(f"still missing: {text}")
+    return lines
+
+
+def _range(cost: Cost) -> str:
+    return f"{format_time(cost.low_ps)}–{format_time(cost.high_ps)}"

@@ -1,0 +1,88 @@
+"""Where the measured time of a run went, by cause, and what of it nothing explains.
+
+What was found of slow links and of other traffic is put into the expected run, and each cause is
+then taken away alone: what the run would save without it is what it costs (counterfactual). What
+the expected run does not account for of the measured time stays *not explained*; it is no cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+Origin = Literal["trace", "counters", "model", "telemetry"]
+"""What a part rests on: recorded times, port counters, a simulation, samples in packets."""
+
+
+class Cost(BaseModel):
+    """What one cause costs.
+
+    Attributes:
+        cause: Its name, as in ``Diagnosis.cause``.
+        ps: Time that the run would save without it, picoseconds.
+        low_ps: Smallest of it over the ensemble.
+        high_ps: Largest.
+        share: ``ps`` over the measured time, 0–1.
+        subject: What it is: the link and its rates, the job, the ranks.
+        evidence: What shows it, one sentence.
+        rests_on: Kinds of evidence behind it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cause: str
+    ps: int
+    low_ps: int
+    high_ps: int
+    share: float
+    subject: str
+    evidence: str
+    rests_on: tuple[Origin, ...]
+
+
+class Explanation(BaseModel):
+    """The measured time, explained.
+
+    Raises:
+        ValueError: The parts and what is not explained do not add up to the measured time.
+
+    Attributes:
+        elapsed_ps: Measured time.
+        parts: Name and picoseconds of what the time is made of, in the order in which they are
+            added: set-up and end, computation, adapters …, and ``not explained``, which may be
+            negative where the model expects more than was measured. They add up to ``elapsed_ps``.
+        costs: What each cause costs, largest first; costs of causes that act together overlap.
+        not_explained_ps: Measured time less what the model expects with everything found.
+        model_error_ps: How far the model may be off by what it does not know of the machine.
+        missing: What further evidence would settle what is open, and the command that gets it.
+        sources: What evidence there was, one line each.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    elapsed_ps: int
+    parts: dict[str, int]
+    costs: list[Cost]
+    not_explained_ps: int
+    model_error_ps: int
+    missing: list[str]
+    sources: list[str]
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Explanation:
+        if sum(self.parts.values()) != self.elapsed_ps:
+            raise ValueError(
+                f"parts add up to {sum(self.parts.values())} ps of {self.elapsed_ps} ps measured"
+            )
+        return self
+
+    def cost(self, cause: str) -> Cost | None:
+        """The cost of a cause, None where it was not looked at."""
+        return next((cost for cost in self.costs if cost.cause == cause), None)
+
+
+def heaviest(costs: Sequence[Cost]) -> Cost | None:
+    """The cause that costs most."""
+    return max(costs, key=lambda cost: cost.ps, default=None)

@@ -1,0 +1,261 @@
+"""Slow cables that nobody told of, found in the measured run.
+
+A slow cable is a hypothesis that predicts the evidence: how long each rank is in each of its calls
+(:mod:`tailback.evidence.call_profile`), how long ports stall, and how long the run takes. Cables
+are tried one at a time, with several rates, then further ones besides. One is blamed only if the
+simulation with it agrees far better with all the evidence, makes the run take longer as it did,
+and does so better than every other cable: else the time stays unexplained, and the cables that
+would explain it equally well are named as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.evaluate import Change, Evaluate
+from tailback.run import Run
+
+Floats = NDArray[np.float64]
+
+FIRST_SHARE, MAX_RATES = 0.3, 4
+"""Share of the nominal rate that is tried first of each cable, and rates tried at most."""
+
+NEEDED_GAIN = 0.6
+"""Share of the misfit to the evidence that a cable must take away. Every cable takes some of it
+away by making ranks wait: in the healthy run of the real-packet lab the best takes 0.48, in the run
+with a slow cable the right one takes 0.80."""
+
+NEEDED_TIME = 0.4
+"""Share of the missing time that it must explain."""
+
+TOO_LONG = 1.03
+"""Simulated over measured time from which a hypothesis is wrong: it costs more than there is."""
+
+PROMISING, CERTAIN = 0.4, 0.1
+"""Misfit at the first rate from which the rate of a cable is looked for at once, and misfit at that
+rate from which no further cable is tried: none could be as good and not be a neighbour."""
+
+DISTINCT = 0.5
+"""Misfit of the best cable over that of another one up to which only the best can be meant: which
+paths messages took is not known where routing was adaptive or hashed."""
+
+REFINED = 6
+"""Cables whose rate is looked for, after all were tried at one rate."""
+
+MAX_CABLES = 3
+"""Cables looked for at once."""
+
+
+class Comparison(Protocol):
+    """How far a simulation is from one kind of evidence, 0 for no difference."""
+
+    def __call__(self, run: Run) -> float | None:
+        """The misfit of a run; None where it cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Slow cables that were simulated.
+
+    Attributes:
+        cables: One link of each and its rate, Gb/s.
+        misfit: Distance from the evidence, as a share of that of the run without them.
+        elapsed_ps: Time the run takes with them.
+    """
+
+    cables: tuple[tuple[int, float], ...]
+    misfit: float
+    elapsed_ps: int
+
+
+@dataclass(frozen=True)
+class CableSearch:
+    """What came of the search.
+
+    Attributes:
+        found: The slow cables, None where nothing is blamed.
+        rivals: Other single cables that explain the evidence as well as the best one.
+        best: The best trial, None where nothing was tried.
+        tried: Number of simulations.
+    """
+
+    found: Trial | None = None
+    rivals: tuple[Trial, ...] = ()
+    best: Trial | None = None
+    tried: int = 0
+
+
+@dataclass
+class _Search:
+    evaluate: Evaluate
+    comparisons: Sequence[Comparison]
+    measured_ps: int
+    expected_ps: int
+    nominal: Floats
+    budget: int
+    weights: list[float] = field(default_factory=list)
+    measure: bool = True
+    tried: int = 0
+
+    def start(self) -> bool:
+        """Compare the run without hidden causes; False where nothing can be compared."""
+        run = self.evaluate(Change(computations=True, measure=self.measure))
+        misfits = [compare(run) for compare in self.comparisons]
+        self.comparisons = [
+            one for one, misfit in zip(self.comparisons, misfits, strict=True) if misfit is not None
+        ]
+        # A kind of evidence that agrees already has little to say.
+        self.weights = [1.0 / max(misfit, 0.02) for misfit in misfits if misfit is not None]
+        self.base = sum(
+            weight * misfit
+            for weight, misfit in zip(
+                self.weights, (m for m in misfits if m is not None), strict=True
+            )
+        )
+        return bool(self.comparisons) and self.base > 0
+
+    def attempt(self, cables: tuple[tuple[int, float], ...]) -> Trial:
+        """Simulate slow cables."""
+        self.tried += 1
+        run = self.evaluate(Change(slow=cables, computations=True, measure=self.measure))
+        misfit = 0.0
+        for compare, weight in zip(self.comparisons, self.weights, strict=True):
+            found = compare(run)
+            misfit += weight * (found if found is not None else 1.0 / weight)
+        return Trial(cables, misfit / self.base, run.elapsed_ps)
+
+    def fits_time(self, trial: Trial) -> bool:
+        """Whether the run takes longer by enough, and not by too much."""
+        missing = max(self.measured_ps - self.expected_ps, 1)
+        return (
+            trial.elapsed_ps <= TOO_LONG * self.measured_ps
+            and trial.elapsed_ps - self.expected_ps >= NEEDED_TIME * missing
+        )
+
+    def first(self, before: tuple[tuple[int, float], ...], link: int) -> Trial | None:
+        """A cable at the rate that is tried first; None if it carries too little to matter."""
+        trial = self.attempt((*before, (link, FIRST_SHARE * float(self.nominal[link]))))
+        missing = max(self.measured_ps - self.expected_ps, 1)
+        return None if trial.elapsed_ps - self.expected_ps < 0.02 * missing else trial
+
+    def best_rate(self, first: Trial) -> Trial | None:
+        """The rate of the last cable at which the run takes about as long as it did.
+
+        The time grows as the rate falls: as its inverse, once the cable is what the run waits for.
+        None where the run takes too long at every rate that was tried.
+        """
+        *before, (link, rate) = first.cables
+        share, trial = rate / float(self.nominal[link]), first
+        best: Trial | None = None
+        missing = max(self.measured_ps - self.expected_ps, 1)
+        for _ in range(MAX_RATES):
+            fits = trial.elapsed_ps <= TOO_LONG * self.measured_ps
+            if fits and (best is None or trial.misfit < best.misfit):
+                best = trial
+            if abs(trial.elapsed_ps - self.measured_ps) <= 0.05 * missing:
+                break
+            change = trial.elapsed_ps / self.measured_ps
+            share *= float(np.clip(change if change > 1 else change**1.5, 0.4, 2.2))
+            if not 0.02 < share < 0.95 or self.tried >= self.budget:
+                break
+            trial = self.attempt((*before, (link, share * float(self.nominal[link]))))
+        return best
+
+    def tuned(self, trial: Trial) -> Trial:
+        """The rates that fit best, near those tried."""
+        for step in (0.85, 1.18, 0.93, 1.08):
+            *others, (link, rate) = trial.cables
+            if self.tried >= self.budget or rate * step >= float(self.nominal[link]):
+                continue
+            tried = self.attempt((*others, (link, rate * step)))
+            if tried.misfit < trial.misfit and tried.elapsed_ps <= TOO_LONG * self.measured_ps:
+                trial = tried
+        return trial
+
+
+def search_cables(
+    evaluate: Evaluate,
+    comparisons: Sequence[Comparison],
+    suspects: Sequence[int],
+    nominal_gbps: Floats,
+    *,
+    measured_ps: int,
+    expected_ps: int,
+    budget: int,
+    measure: bool,
+    progress: Callable[[str, float], None] | None = None,
+) -> CableSearch:
+    """Look for slow cables that explain the evidence.
+
+    Args:
+        evaluate: Simulates a change of the expected run.
+        comparisons: Kinds of evidence.
+        suspects: One link of each cable to try, the likeliest first.
+        nominal_gbps: Rate of each link, shape (L,).
+        measured_ps: Time measured in and between calls.
+        expected_ps: The same as simulated without slow cables.
+        budget: Simulations at most.
+        measure: Whether a comparison looks at what links did.
+        progress: Told what is done.
+    """
+    search = _Search(
+        evaluate, comparisons, measured_ps, expected_ps, nominal_gbps, budget, measure=measure
+    )
+    if not suspects or not search.start():
+        return CableSearch()
+    screened, singles = list[Trial](), list[Trial]()
+    for number, link in enumerate(suspects):
+        if progress is not None:
+            progress("looking for slow cables", number / len(suspects))
+        trial = search.first((), link)
+        if trial is not None and trial.misfit < PROMISING:
+            refined = search.best_rate(trial)
+            singles += [refined] if refined is not None else []
+        elif trial is not None:
+            screened.append(trial)
+        if search.tried >= budget or any(single.misfit < CERTAIN for single in singles):
+            break
+    screened.sort(key=lambda trial: trial.misfit)
+    search.budget += REFINED * MAX_RATES
+    if not any(single.misfit < CERTAIN for single in singles):
+        refined_too = map(search.best_rate, screened[:REFINED])
+        singles += [trial for trial in refined_too if trial is not None]
+    if not singles:
+        return CableSearch(tried=search.tried)
+    singles.sort(key=lambda trial: trial.misfit)
+    search.budget += 16
+    order = [search.tuned(trial) if trial.misfit * DISTINCT < singles[0].misfit else trial
+             for trial in singles]  # fmt: skip
+    order.sort(key=lambda trial: trial.misfit)
+    best, rivals = order[0], [t for t in order[1:] if t.misfit * DISTINCT < order[0].misfit]
+    rivals = [trial for trial in rivals if search.fits_time(trial)]
+    convincing = best.misfit <= 1.0 - NEEDED_GAIN and search.fits_time(best)
+    found = best if convincing else None
+    if found is None and best.misfit < 0.8:
+        near = [t.cables[0][0] for t in (*order[1:], *screened)]
+        found = _several(search, best, list(dict.fromkeys(near))[:6])
+        if found is not None:
+            rivals = []
+    return CableSearch(found, tuple(rivals[:4]), best, search.tried)
+
+
+def _several(search: _Search, best: Trial, others: Sequence[int]) -> Trial | None:
+    """Two or three cables together, where they explain what one does not."""
+    now = best
+    while len(now.cables) < MAX_CABLES:
+        search.budget += 16
+        firsts = [search.first(now.cables, link) for link in others
+                  if link not in {cable for cable, _ in now.cables}]  # fmt: skip
+        tried = [search.best_rate(trial) for trial in firsts if trial is not None]
+        more = min((t for t in tried if t is not None), key=lambda t: t.misfit, default=None)
+        if more is None or more.misfit > 0.5 * now.misfit:
+            break
+        now = search.tuned(more)
+    if len(now.cables) < 2 or now.misfit > 0.5 * (1.0 - NEEDED_GAIN) or not search.fits_time(now):
+        return None
+    return now

@@ -1,0 +1,285 @@
+"""Traffic of others: what the ports of hosts counted beyond what our own messages account for.
+
+A port of a host on which our job does not run has traffic of others alone. A port of a host of ours
+has ours too, which the trace tells; on the wire it is longer by headers and acknowledgements, by a
+share that the median port of our hosts tells. What remains is the traffic of others.
+
+Which host of others sent how much to which is not counted: it is spread by a gravity model (what
+each sent times what each received, Zhang et al. 2003), inside of each job where a job list tells
+who runs where. So what is said of others is said by job and by link, never by pairs of hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.evidence.link_counters import Floats, Ints, LinkCounters, Sent, sent_bytes
+from tailback.fabric.model import Fabric
+
+MAX_WINDOWS = 40
+"""Windows into which the time of the job is cut at most: traffic of others comes and goes."""
+
+MAX_MESSAGES = 6000
+"""Messages that stand for the traffic of others at most; longer ones where there is more of it."""
+
+MOST_OVERHEAD = 1.25
+"""Bytes on the wire over bytes of messages, at most: minimum-size segments aside, headers and
+acknowledgements of TCP take 8 %, of InfiniBand 2 to 25 % (256-byte MTU)."""
+
+ALIKE = 0.05
+"""Ports whose bytes on the wire over bytes of messages differ no more have ours alone: small
+messages and handshakes can double the bytes, but of all ports alike."""
+
+LEAST_SHARE = 0.005
+"""Share of its rate that a port must have carried for others before anything is made of it: subnet
+management, clock synchronisation, job launch."""
+
+UNKNOWN = "unknown"
+"""Name of traffic whose job no list tells."""
+
+
+@dataclass(frozen=True)
+class JobTraffic:
+    """What one job of others sent while ours ran.
+
+    Attributes:
+        job: Its identifier in the job list, or :data:`UNKNOWN`.
+        hosts: Names of its hosts that sent or received.
+        sent_bytes: Bytes that it sent.
+    """
+
+    job: str
+    hosts: tuple[str, ...]
+    sent_bytes: float
+
+
+@dataclass(frozen=True)
+class OtherTraffic:
+    """Traffic of others while our job ran.
+
+    Attributes:
+        egress: Bytes that each node sent for others, shape (N,).
+        ingress: Bytes that each node received of others, shape (N,).
+        own_overhead: Bytes on the wire over bytes of our messages.
+        error: Standard error of that, relative: what differs less is no traffic of others.
+        jobs: Who sent it, most first.
+        messages: ``time_ps, src_node, dst_node, size_bytes``: messages that stand for it.
+    """
+
+    egress: Floats
+    ingress: Floats
+    own_overhead: float
+    error: float
+    jobs: tuple[JobTraffic, ...]
+    messages: pl.DataFrame
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes that others sent, as far as counted."""
+        return float(max(self.egress.sum(), self.ingress.sum()))
+
+
+def find_other_traffic(
+    counters: LinkCounters,
+    fabric: Fabric,
+    sent: Sent,
+    jobs: Mapping[str, str] | None = None,
+    *,
+    packet_bytes: int,
+) -> OtherTraffic | None:
+    """What others sent over the ports of hosts; None where no port of a host was counted.
+
+    Args:
+        counters: What was counted.
+        fabric: The fabric.
+        sent: Messages of our job.
+        jobs: Job of each host by its name, without ours.
+        packet_bytes: Size that messages of others are multiples of.
+    """
+    edges = np.linspace(counters.start_ns, counters.end_ns, _windows(counters) + 1)
+    ends = (
+        _Ports.of(counters, fabric, sent, fabric.link_src, sent.src_node),
+        _Ports.of(counters, fabric, sent, fabric.link_dst, sent.dst_node),
+    )
+    if not any(port.links.size for port in ends):
+        return None
+    own = [_overhead(port) for port in ends]
+    extra = [port.beyond(*each, edges, fabric) for port, each in zip(ends, own, strict=True)]
+    overhead, error = max(own)
+    group = _groups(fabric, jobs or {})
+    messages = _messages(extra, group, edges, counters.start_ns, packet_bytes)
+    totals = [each.sum(axis=1) for each in extra]
+    return OtherTraffic(
+        totals[0], totals[1], overhead, error, _by_job(totals, group, fabric), messages
+    )
+
+
+def _windows(counters: LinkCounters) -> int:
+    """Windows no shorter than the intervals of the counters."""
+    length = float((counters.intervals["end_ns"] - counters.intervals["start_ns"]).median() or 1)  # type: ignore[arg-type]
+    return int(np.clip((counters.end_ns - counters.start_ns) / max(length, 1.0), 1, MAX_WINDOWS))
+
+
+@dataclass(frozen=True)
+class _Ports:
+    """Ports of hosts in one direction.
+
+    Attributes:
+        links: Their links, shape (P,).
+        nodes: Their nodes, shape (P,).
+        start: Beginning of each of their intervals, by port.
+        end: End of each.
+        seen: Bytes counted in it.
+        mine: Bytes of our messages in it.
+    """
+
+    links: Ints
+    nodes: Ints
+    start: list[Floats]
+    end: list[Floats]
+    seen: list[Floats]
+    mine: list[Floats]
+
+    @classmethod
+    def of(
+        cls, counters: LinkCounters, fabric: Fabric, sent: Sent, vertex: NDArray[np.uint32],
+        node: Ints,
+    ) -> _Ports:  # fmt: skip
+        """The counted ports whose end ``vertex`` is a node."""
+        links = np.flatnonzero((vertex < fabric.n_nodes) & ~np.isnan(counters.sent_bytes))
+        rows = counters.intervals.filter(pl.col("data_bytes").is_not_null()).sort("link", "end_ns")
+        by = {int(key[0]): part for key, part in rows.group_by("link")}
+        out = cls(links, vertex[links].astype(np.int64), [], [], [], [])
+        for link, of in zip(links.tolist(), out.nodes.tolist(), strict=True):
+            part = by[link]
+            start, end = (part[c].to_numpy().astype(np.float64) for c in ("start_ns", "end_ns"))
+            own = sent.of(node == of)
+            edges = np.concatenate([start[:1], end])
+            out.start.append(start)
+            out.end.append(end)
+            out.seen.append(part["data_bytes"].to_numpy())
+            out.mine.append(np.diff(sent_bytes(own, (edges - counters.start_ns) * 1000.0)))
+        return out
+
+    def totals(self) -> tuple[Floats, Floats]:
+        """Bytes counted on each port and bytes of our messages, over its intervals."""
+        return (np.array([s.sum() for s in self.seen]), np.array([m.sum() for m in self.mine]))
+
+    def beyond(self, overhead: float, error: float, edges: Floats, fabric: Fabric) -> Floats:
+        """Bytes of others by node and window, shape (N, windows)."""
+        out = np.zeros((fabric.n_nodes, len(edges) - 1))
+        seen, mine = self.totals()
+        rate = fabric.link_gbps[self.links] / 8.0  # bytes a nanosecond
+        span = np.array([e[-1] - s[0] for s, e in zip(self.start, self.end, strict=True)])
+        extra = seen - overhead * mine
+        real = extra > np.maximum(3.0 * error * mine, LEAST_SHARE * rate * span)
+        for i in np.flatnonzero(real).tolist():
+            course = self.seen[i] - overhead * self.mine[i]
+            total = np.concatenate([[0.0], np.cumsum(course)])
+            at = np.concatenate([self.start[i][:1], self.end[i]])
+            part = np.maximum(np.diff(np.interp(edges, at, total)), 0.0)
+            # Messages and counters do not agree interval by interval; their sums do.
+            inside = float(np.interp(edges[-1], at, total) - np.interp(edges[0], at, total))
+            if part.sum() > 0 and inside > 0:
+                out[self.nodes[i]] += part * min(inside / part.sum(), 1.0)
+        return out
+
+
+def _overhead(ports: _Ports) -> tuple[float, float]:
+    """Bytes counted over bytes of our messages, and the spread of that over ports.
+
+    Less than 1 where counters were read for a part of the time only, or not when they say.
+    """
+    counted, ours = ports.totals()
+    some = ours > 0
+    if not some.any():
+        return 1.0, 0.02
+    ratio = counted[some] / ours[some]
+    middle = float(np.median(ratio))
+    alike = float((np.abs(ratio / middle - 1.0) <= ALIKE).mean()) if middle > 0 else 0.0
+    if alike < 0.8:
+        # Ports that differ carry others' traffic: then the median may, too.
+        middle = float(np.clip(middle, 0.9, MOST_OVERHEAD))
+    near = ratio[ratio <= max(MOST_OVERHEAD, middle)]
+    spread = float(np.median(np.abs(near - middle))) * 1.4826 if len(near) else 0.0
+    return middle, max(spread, 0.01)
+
+
+def _groups(fabric: Fabric, jobs: Mapping[str, str]) -> list[str]:
+    """Job of each node."""
+    return [jobs.get(fabric.host_name[host], UNKNOWN) for host in fabric.node_host.tolist()]
+
+
+def _messages(
+    extra: list[Floats], group: list[str], edges: Floats, zero: int, packet: int
+) -> pl.DataFrame:
+    """Messages that carry the traffic of others, job by job and window by window."""
+    names = np.array(group)
+    rows: list[tuple[int, int, int, float]] = []
+    for window in range(len(edges) - 1):
+        for name in sorted(set(group)):
+            mine = names == name
+            egress, ingress = (np.where(mine, each[:, window], 0.0) for each in extra)
+            for src, dst, size in _gravity(egress, ingress, mine):
+                rows.append((window, src, dst, size))
+    whole = sum(row[3] for row in rows)
+    largest = max(whole / MAX_MESSAGES, 16.0 * packet)
+    out = []
+    for window, src, dst, size in rows:
+        count = max(round(size / largest), 1)
+        begin, length = edges[window] - zero, edges[window + 1] - edges[window]
+        for k in range(count):
+            # Evenly over the window, other flows in between.
+            at = begin + length * (k + ((src * 0.618 + dst * 0.382) % 1.0)) / count
+            out.append((int(max(at, 0.0) * 1000), src, dst, max(int(size / count), 1)))
+    return pl.DataFrame(
+        out, orient="row",
+        schema={"time_ps": pl.Int64, "src_node": pl.Int64, "dst_node": pl.Int64,
+                "size_bytes": pl.Int64},
+    ).sort("time_ps", "src_node", "dst_node")  # fmt: skip
+
+
+def _gravity(
+    egress: Floats, ingress: Floats, allowed: NDArray[np.bool_]
+) -> list[tuple[int, int, float]]:
+    """Flows from what nodes sent and received; where one of the two was not counted, spread evenly.
+
+    Flows of less than a hundredth of the largest are left out.
+    """
+    total = max(egress.sum(), ingress.sum())
+    if total <= 0:
+        return []
+    spread = np.where(allowed, 1.0, 0.0)
+    sends = egress if egress.sum() > 0.05 * total else spread
+    takes = ingress if ingress.sum() > 0.05 * total else spread
+    src, dst = np.flatnonzero(sends > 0), np.flatnonzero(takes > 0)
+    flow = np.outer(sends[src] / sends.sum(), takes[dst] / takes.sum())
+    flow[src[:, None] == dst[None, :]] = 0.0
+    if flow.sum() <= 0:
+        return []
+    for _ in range(20):  # Iterative proportional fitting: nobody sends to itself.
+        for axis, want in ((1, sends[src] / sends.sum()), (0, takes[dst] / takes.sum())):
+            have = flow.sum(axis=axis)
+            scale = np.divide(want, have, out=np.zeros_like(want), where=have > 0)
+            flow *= scale[:, None] if axis == 1 else scale[None, :]
+    flow *= total / flow.sum()
+    kept = np.argwhere(flow > flow.max() / 100.0)
+    lost = total / max(sum(flow[i, j] for i, j in kept), 1e-9)
+    return [(int(src[i]), int(dst[j]), float(flow[i, j] * lost)) for i, j in kept]
+
+
+def _by_job(totals: list[Floats], group: list[str], fabric: Fabric) -> tuple[JobTraffic, ...]:
+    most = np.maximum(totals[0], totals[1])
+    out = []
+    for name in sorted(set(group)):
+        nodes = [n for n, job in enumerate(group) if job == name and most[n] > 0]
+        if nodes:
+            hosts = dict.fromkeys(fabric.host_name[int(fabric.node_host[n])] for n in nodes)
+            sums = max(float(totals[0][nodes].sum()), float(totals[1][nodes].sum()))
+            out.append(JobTraffic(name, tuple(hosts), sums))
+    return tuple(sorted(out, key=lambda job: (-job.sent_bytes, job.job)))

@@ -1,0 +1,62 @@
+"""Where the ranks of a trace ran, as the trace itself or its batch job tells it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.evidence.hosts import Hosts, find_hosts
+from tailback.evidence.measure import has_times
+from tailback.fabric.model import Fabric
+from tailback.placement import PlacementProblem
+from tailback.scenario import JobSection
+from tailback.traffic.readers import otf2
+
+
+def trace_hosts(section: JobSection, fabric: Fabric, n_ranks: int) -> Hosts | None:
+    """Host of each rank of a trace, by the names that the fabric has.
+
+    None where the scenario says hosts or a placement itself, where nothing tells, or where a host
+    is not in the fabric.
+    """
+    said = section.hosts != "all" or section.placement_file is not None
+    if (
+        section.trace is None
+        or said
+        or section.placement != "block"
+        or not has_times(section.trace)
+    ):
+        return None
+    trace = otf2.load(otf2.find_anchor(section.trace))
+    if trace.n_ranks != n_ranks:
+        return None
+    found = find_hosts(trace.system, n_ranks)
+    if found is None:
+        return None
+    known = set(fabric.host_name)
+    # Names with and without a domain are the same host, where that is unambiguous.
+    short = Counter(name.partition(".")[0] for name in fabric.host_name)
+    by_short = {n.partition(".")[0]: n for n in fabric.host_name if short[n.partition(".")[0]] == 1}
+    names = [name if name in known else by_short.get(name.partition(".")[0], "")
+             for name in found.of_rank]  # fmt: skip
+    return Hosts(names, found.source) if all(names) else None
+
+
+def hosts_spec(hosts: Hosts) -> str:
+    """The hosts with the ranks on each, as scenarios say them, in the order of their first rank."""
+    return ",".join(f"{host}:{count}" for host, count in Counter(hosts.of_rank).items())
+
+
+def nodes_of(hosts: Hosts, problem: PlacementProblem) -> NDArray[np.uint32]:
+    """Node of each rank: the k-th rank of a host takes its k-th slot, shape (R,)."""
+    slots: dict[str, list[int]] = {}
+    for slot, host in enumerate(problem.slot_host.tolist()):
+        slots.setdefault(problem.host_name[host], []).append(slot)
+    turn: Counter[str] = Counter()
+    out = []
+    for host in hosts.of_rank:
+        out.append(int(problem.slot_node[slots[host][turn[host]]]))
+        turn[host] += 1
+    return np.array(out, np.uint32)

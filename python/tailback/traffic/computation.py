@@ -1,0 +1,95 @@
+"""Programs whose computation is without what may be wrong with it: imbalance and noise.
+
+Simulating a recorded program with and without tells what imbalance or noise costs the whole run,
+waits of other ranks included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.traffic.program import Op, Program
+
+LEAST_REPETITIONS = 3
+"""Repetitions of a computation from which its usual time can be told."""
+
+
+def balanced(program: Program) -> Program:
+    """The same program with computation spread evenly over its ranks.
+
+    Computations between the same two kinds of call are one part of the program. Of each part every
+    rank computes as long as ranks do on average; what repetitions differ by stays: that is noise.
+    """
+    compute = program.kind == Op.COMPUTE
+    if not compute.any():
+        return program
+    where = np.flatnonzero(compute)
+    amount = program.amount[where].astype(np.float64)
+    rank = program.op_rank[where]
+    before, behind = (_neighbour(program, where, step)[:2] for step in (-1, 1))
+    _, part = np.unique(np.stack([*before, *behind]), axis=1, return_inverse=True)
+    part = part.ravel()
+    parts = int(part.max()) + 1
+    usual = without_noise(program).amount[where].astype(np.float64)
+    own = np.bincount(rank * parts + part, usual, program.n_ranks * parts)
+    own = own.reshape(program.n_ranks, parts)
+    # Ranks that have no such part (a border of a grid) are not asked to have one.
+    has = own > 0
+    mean = own.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
+    scale = np.divide(mean[None, :], own, out=np.ones_like(own), where=has)
+    return _with_compute(program, compute, amount * scale[rank, part])
+
+
+def without_noise(program: Program) -> Program:
+    """The same program with no computation longer than it usually takes.
+
+    Computations of one rank between the same two operations are repetitions of each other; those
+    longer than their median are cut to it.
+    """
+    compute = program.kind == Op.COMPUTE
+    if not compute.any():
+        return program
+    where = np.flatnonzero(compute)
+    amount = program.amount[where].astype(np.float64)
+    key = np.stack([program.op_rank[where], *_neighbour(program, where, -1),
+                    *_neighbour(program, where, 1)])  # fmt: skip
+    _, group, count = np.unique(key, axis=1, return_inverse=True, return_counts=True)
+    group = group.ravel()
+    usual = _medians(amount, group, len(count))
+    known = count[group] >= LEAST_REPETITIONS
+    cut = np.where(known, np.minimum(amount, usual[group]), amount)
+    return _with_compute(program, compute, cut)
+
+
+def _neighbour(
+    program: Program, where: NDArray[np.int64], step: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Kind, label and peer of the operation before or after, -1 beyond the rank's own."""
+    at = np.clip(where + step, 0, len(program.kind) - 1)
+    same = (program.op_rank[at] == program.op_rank[where]) & (at != where)
+    fields = (program.kind, program.label, program.peer)
+    kind, label, peer = (np.where(same, f[at].astype(np.int64), -1) for f in fields)
+    return kind, label, peer
+
+
+def _medians(
+    values: NDArray[np.float64], group: NDArray[np.int64], groups: int
+) -> NDArray[np.float64]:
+    """Median of each group."""
+    order = np.lexsort((values, group))
+    count = np.bincount(group, minlength=groups)
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    low, high = first + (count - 1) // 2, first + count // 2
+    ordered = values[order]
+    return np.asarray((ordered[low] + ordered[high]) / 2.0, np.float64)
+
+
+def _with_compute(
+    program: Program, compute: NDArray[np.bool_], amount: NDArray[np.float64]
+) -> Program:
+    changed = program.amount.copy()
+    changed[compute] = np.rint(amount).astype(np.uint64)
+    return replace(program, amount=changed)
