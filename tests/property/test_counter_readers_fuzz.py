@@ -92,6 +92,8 @@ def test_damaged_text(name: str, data: st.DataObject) -> None:
             found = reader.read(path)
         except CounterError as error:
             assert error.place is not None
+            if name == "prometheus":
+                return  # JSON on one line: the number of the series says more
             assert error.place.startswith("line ")
             assert ", column " in error.place
         else:
