@@ -40,6 +40,11 @@ TEXTS = {
         " nettopo_mesh_coord_Y, nettopo_mesh_coord_Z\n1.5, 500000, 1, 2, 3, 4, 5, 6\n"
         "2.5, 500000, 1, 4, 6, 4, 5, 6\n"
     ),
+    "prometheus": (
+        '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":'
+        '"tailback_port_xmit_bytes_total","node":"leaf0","port":"3","guid":"0xab"},"values":'
+        '[[1700000000,"1"],[1700000010.5,"20"]]}]}}'
+    ),
 }
 TEXTS |= {
     "ldms-csv ibnet": (
@@ -87,6 +92,8 @@ def test_damaged_text(name: str, data: st.DataObject) -> None:
             found = reader.read(path)
         except CounterError as error:
             assert error.place is not None
+            if name == "prometheus":
+                return  # JSON on one line: the number of the series says more
             assert error.place.startswith("line ")
             assert ", column " in error.place
         else:

@@ -9,6 +9,7 @@ be off follows from how fast the agreement falls.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
@@ -225,7 +226,14 @@ def _align(
     """When time 0 of the trace was."""
     first, last = int(rows["start_ns"].min()), int(rows["end_ns"].max())  # type: ignore[arg-type]
     length = float((rows["end_ns"] - rows["start_ns"]).median() or 1.0)  # type: ignore[arg-type]
-    if origin_ns is not None and first <= origin_ns + elapsed_ps // 1000 and origin_ns <= last:
+    if origin_ns is not None:
+        if not first <= origin_ns + elapsed_ps // 1000 or not origin_ns <= last:
+            # Bytes would agree somewhere at any time: what both clocks tell is not overruled.
+            raise JoinError(
+                f"the job began at {_utc(origin_ns)}, but the counters are from {_utc(first)} to "
+                f"{_utc(last)}",
+                remedy="give counters of the time of the job",
+            )
         return _near(rows, fabric, sent, origin_ns, length)
     step = max((last - first) / _GRID, length / 8, 1.0)
     zeros, score = _agreement(rows, fabric, sent, elapsed_ps, (first, last, step))
@@ -243,6 +251,14 @@ def _align(
         int(zeros[best]), int(max(spread, length / 2)),
         "the bytes that both say the job's hosts sent",
     )  # fmt: skip
+
+
+def _utc(time_ns: int) -> str:
+    try:
+        when = datetime.fromtimestamp(time_ns // 10**9, UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"{time_ns} ns since 1970"
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _near(

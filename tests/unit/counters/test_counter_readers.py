@@ -295,6 +295,7 @@ def test_the_way_in(tmp_path: Path) -> None:
         "ibqueryerrors",
         "ldms-csv",
         "perfquery",
+        "prometheus",
         "sysfs",
     ]
 
