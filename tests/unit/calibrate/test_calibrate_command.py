@@ -7,7 +7,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import benchmark_outputs as outputs
 import pytest
 
 import tailback as tb
@@ -15,6 +14,7 @@ from tailback.calibrate import Calibration, CalibrationError, load
 from tailback.cli import run as tailback
 from tailback.errors import ScenarioError, TailbackError
 from tailback.scenario import parse
+from tests.factories import benchmark_outputs as outputs
 
 SWITCH_US = 0.1
 NETWORK = """
