@@ -401,7 +401,7 @@ def test_the_fluid_model_answers_the_same_changes() -> None:
 def test_an_idea_says_what_it_is() -> None:
     for entry in REMEDIES:
         assert entry.summary
-    assert Proposal("routing", "x").refused == ""
+    assert Proposal("routing", "x").not_applicable == ""
 
 
 def test_the_run_with_the_cure_is_no_scenario(
