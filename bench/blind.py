@@ -12,8 +12,8 @@ taken without each cause.
 accuracy           share of the cases whose main cause is right, with everything
 accuracy_trace_only  the same with the trace alone; "not determined" is right where two causes fit
 false_alarms       share of the healthy runs that are said to suffer from something
-share_error        median over the causes of mixed cases: distance of the stated share of the
-                   measured time from the true one
+share_error        median over the causes of mixed cases: distance of what the run is said to save
+                   without the cause from what it saves, as a share of the measured time
 calibration_error  largest distance of stated confidence from the share that is right, over bins
                    with ten answers or more
 """
@@ -69,7 +69,8 @@ class Answer:
         cause: The main cause that was named; empty where nothing was said.
         confidence: How sure it was said to be, 0 to 1.
         right: It is right.
-        shares: Of each cause the true share of the measured time and the stated one.
+        shares: Of each cause the share of the measured time that the run saves without it, and
+            what it is said to save.
         error: Why nothing was said.
     """
 
@@ -93,9 +94,9 @@ def cause_of(diagnosis: dict[str, Any]) -> str:
 
 
 def shares_of(diagnosis: dict[str, Any]) -> dict[str, float]:
-    """Share of the measured time that each cause is said to explain."""
+    """Share of the measured time that the run is said to save without each cause."""
     out: dict[str, float] = {}
-    for part in diagnosis.get("explained") or []:
+    for part in (diagnosis.get("explanation") or {}).get("costs", []):
         name = str(part["cause"]).replace("-", "_")
         name = _FORMER.get(name, name)
         out[name] = out.get(name, 0.0) + float(part["share"])
@@ -110,7 +111,7 @@ def judge(truth: dict[str, Any], diagnosis: dict[str, Any], evidence: str) -> An
         right = right or cause == "not_determined"
     stated = shares_of(diagnosis)
     shares = {
-        name: (float(part["share"]), stated.get(name, 0.0))
+        name: (part["removed_ps"] / truth["elapsed_ps"], stated.get(name, 0.0))
         for name, part in truth["causes"].items()
     }
     return Answer(
@@ -131,6 +132,15 @@ def options_known() -> list[str]:
     return [name for name in FILES if re.search(rf"^\s*--{name}\b", shown, re.M)]
 
 
+def _given(seen: Path, name: str | None) -> list[Path]:
+    """What an option is given: files of a folder of readings one by one, a collection whole."""
+    if name is None:
+        return []
+    path = seen / name
+    single = path.is_dir() and name == "counters" and not (path / "collection.json").exists()
+    return sorted(path.iterdir()) if single else [path]
+
+
 def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
     """``diagnosis.json`` of a case.
 
@@ -147,8 +157,8 @@ def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
             "--fabric", str(seen / files["fabric"]), "--out", str(out), "--quiet",
         ]  # fmt: skip
         for name in use:
-            if files[name] is not None:
-                command += [f"--{name}", str(seen / files[name])]
+            for path in _given(seen, files[name]):
+                command += [f"--{name}", str(path)]
         try:
             done = subprocess.run(
                 command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S
