@@ -32,6 +32,7 @@ CAUSE_TITLE = {
     "not-network": "NOT THE NETWORK",
     "imbalance": "COMPUTATION IMBALANCE",
     "noise": "NOISE IN COMPUTATION",
+    "late-partner": "LATE PARTNER",
     "healthy": "HEALTHY",
     "undetermined": "UNDETERMINED",
 }

@@ -21,6 +21,7 @@ _TITLE: dict[Cause, str] = {
     "not-network": "Not the network: contention costs too little to be worth fixing",
     "imbalance": "Imbalance: some ranks compute longer than others",
     "noise": "Noise: the same computation takes longer now and then",
+    "late-partner": "Late partner: ranks wait for others that compute before they send",
     "healthy": "No fault: no cause costs enough to be one",
     "undetermined": "Nothing in the data shows where the time goes",
 }
@@ -36,6 +37,7 @@ _ADVICE: dict[Cause, str] = {
     "not-network": "Look at computation, load balance and latency.",
     "imbalance": "Give every rank as much to compute.",
     "noise": "Look for what else runs on the hosts: daemons, other ranks on the same core.",
+    "late-partner": "Send before computing, or overlap: the program makes ranks take turns.",
     "healthy": "Nothing needs to be mended; a faster network or less traffic would help.",
     "undetermined": "Run longer, or with a message log.",
 }

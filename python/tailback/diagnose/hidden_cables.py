@@ -22,8 +22,13 @@ from tailback.run import Run
 
 Floats = NDArray[np.float64]
 
-FIRST_SHARE, MAX_RATES = 0.3, 4
-"""Share of the nominal rate that is tried first of each cable, and rates tried at most."""
+MAX_RATES = 4
+"""Rates of one cable that are tried at most."""
+
+FIRST_SHARES = (0.25, 0.6)
+"""Share of the nominal rate that is tried first of each cable: the first where all of the time is
+missing, the second where next to nothing is. A rate that is far too low makes all ranks wait, for
+whichever cable."""
 
 NEEDED_GAIN = 0.6
 """Share of the misfit to the evidence that a cable must take away. Every cable takes some of it
@@ -139,8 +144,10 @@ class _Search:
 
     def first(self, before: tuple[tuple[int, float], ...], link: int) -> Trial | None:
         """A cable at the rate that is tried first; None if it carries too little to matter."""
-        trial = self.attempt((*before, (link, FIRST_SHARE * float(self.nominal[link]))))
         missing = max(self.measured_ps - self.expected_ps, 1)
+        least, most = FIRST_SHARES
+        share = max(most - (most - least) * 1.5 * missing / self.measured_ps, least)
+        trial = self.attempt((*before, (link, share * float(self.nominal[link]))))
         return None if trial.elapsed_ps - self.expected_ps < 0.02 * missing else trial
 
     def best_rate(self, first: Trial) -> Trial | None:

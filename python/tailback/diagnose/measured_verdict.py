@@ -23,6 +23,9 @@ PATTERN_FAULT = 0.24
 """The same for what endpoints cost by themselves: every exchange with several partners at once
 costs some, and the real-packet lab's healthy halo 0.17."""
 
+TURNS_FAULT = 0.15
+"""The same for ranks that compute in turn: programs with dependencies wait some."""
+
 MOST_SCALE, LEAST_SCALE = 1.3, 0.8
 """Measured over expected time that is put on costs, at most and at least."""
 
@@ -145,7 +148,7 @@ def _is_open(unknown: float, main: Cost | None) -> bool:
 
 
 def _fault_share(cause: str) -> float:
-    return PATTERN_FAULT if cause == "pattern" else FAULT
+    return {"pattern": PATTERN_FAULT, "late-partner": TURNS_FAULT}.get(cause, FAULT)
 
 
 def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: Found) -> float:
@@ -198,6 +201,10 @@ def _costs(
         out.append(("routing", further.routing_mean_ps, min(saved), max(saved), "",
                     f"parallel links carried {percent(further.uneven)} more or less than others",
                     ("counters", "model")))  # fmt: skip
+    turns = _turns(measured, further)
+    out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
+                "ranks compute as long as each other, but one after the other", ("trace", "model"))
+               )  # fmt: skip
     made = []
     for cause, ps, low, high, subject, shown, rests in out:
         value = max(round(ps * scale), 0)
@@ -211,6 +218,16 @@ def _costs(
             )
         )  # fmt: skip
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+
+
+def _turns(measured: Measured, further: FurtherCosts) -> float:
+    """Waits for computation that would be there if all ranks computed as long as each other.
+
+    By the trace ranks wait for the computation of others; what of that the expected run saves with
+    even computation, or without noise, is imbalance or noise. The rest they wait in turn.
+    """
+    saved = [sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps)]
+    return max(measured.part("imbalance") + measured.part("noise") - sum(saved), 0.0)
 
 
 def _said(cause: Cause, diagnosis: Diagnosis, found: Found) -> tuple[str, str, tuple[Origin, ...]]:
@@ -298,12 +315,13 @@ SENTENCES: dict[str, str] = {
     "slow-link": "A link serves less than it should",
     "other-traffic": "Traffic of other jobs slows yours down",
     "imbalance": "Some ranks compute longer than others, which wait for them",
+    "late-partner": "Ranks wait for partners that compute before they send",
     "noise": "The same computation takes longer now and then, and others wait for it",
 }
 
 NAMES: dict[str, str] = {
     "pattern": "communication pattern", "placement": "placement", "routing": "routing",
     "slow-link": "slow link", "other-traffic": "other traffic", "imbalance": "imbalance",
-    "noise": "noise", "healthy": "no fault",
+    "noise": "noise", "late-partner": "late partner", "healthy": "no fault",
 }  # fmt: skip
 """Causes in a sentence."""

@@ -13,7 +13,7 @@ from tailback.evidence.model import Measured
 
 Cause = Literal[
     "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
-    "imbalance", "noise", "healthy", "undetermined",
+    "imbalance", "noise", "late-partner", "healthy", "undetermined",
 ]  # fmt: skip
 """What a run can suffer from.
 
@@ -26,6 +26,7 @@ Cause = Literal[
 - ``not-network``: computation, imbalance or latency;
 - ``imbalance``: of a measured run: ranks compute for different times, and others wait for them;
 - ``noise``: of a measured run: the same computation takes longer now and then;
+- ``late-partner``: of a measured run: ranks wait for partners that compute before they send;
 - ``healthy``: of a measured run: no cause costs enough to be a fault;
 - ``undetermined``: the samples, or a recording that the model does not explain, do not tell.
 """

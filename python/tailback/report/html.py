@@ -46,6 +46,7 @@ CAUSES = {
     "not-network": "Not the network",
     "imbalance": "Computation imbalance",
     "noise": "Noise in computation",
+    "late-partner": "Late partner",
     "healthy": "Healthy",
     "undetermined": "Undetermined",
 }

@@ -33,6 +33,7 @@ CAUSE_COLOURS: Final = {
     "not-network": "#7b8794",
     "imbalance": "#4f6fa8",
     "noise": "#8c6d4f",
+    "late-partner": "#5b5fa0",
     "healthy": "#3f8f5f",
     "undetermined": "#aab2bb",
 }
