@@ -1,6 +1,6 @@
 """From series of times to settings of the engine, each with its interval.
 
-An uncontended message of ``s`` bytes takes, in the engine's model (docs/engine.md),
+An uncontended message of ``s`` bytes takes, in the engine's model (docs/explanation/engine.md),
 
     send_delay + switches × switch_delay + cables + (s + packets × header) × 8 / line rate
 
