@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from blind_counters import FORMS, STEPS, Sampling, write_counters
+from blind_counters import FORMS, Sampling, write_counters
 from blind_draw import Case, draw
 from blind_programs import bytes_sent, call_times
-from blind_reality import run
 from blind_trace import Clocks, write_trace
 
 VERSION = 1
@@ -38,8 +37,9 @@ def write_case(number: int, split: str, seed: int, folder: Path) -> dict[str, An
     rng = np.random.Generator(np.random.Philox(key=key))
     utc_ns = _FIRST_UTC_NS + int(rng.integers(10**7)) * 10**9 + int(rng.integers(10**9))
     reality = case.reality
-    step = case.interval_ps // STEPS
-    happened = run(reality, marked=True, counters_ps=step)
+    case.counterfactual.time_ps()
+    happened = case.counterfactual.happened
+    assert happened is not None
     scripts = reality.scripts()
     times = call_times(happened, scripts)
     clocks, errors = _clocks(rng, reality.fabric.n_hosts)
@@ -61,7 +61,7 @@ def write_case(number: int, split: str, seed: int, folder: Path) -> dict[str, An
         "routing": "adaptive" if reality.adaptive else "deterministic",
     }  # fmt: skip
     _write_json(seen / "case.json", options)
-    truth = _truth(case, number, split, happened.elapsed_ps, utc_ns, clocks)
+    truth = _truth(case, number, split, seed, happened.elapsed_ps, utc_ns, clocks)
     truth["counters"] = counted
     truth["program_sends"] = bytes_sent(scripts)
     truth["first_call_ps"] = min(int(t[0, 0]) for t in times)
@@ -116,7 +116,7 @@ def _write_jobs(
 
 
 def _truth(
-    case: Case, number: int, split: str, elapsed_ps: int, utc_ns: int, clocks: Clocks
+    case: Case, number: int, split: str, seed: int, elapsed_ps: int, utc_ns: int, clocks: Clocks
 ) -> dict[str, Any]:
     reality, measured = case.reality, case.counterfactual
     removed, shares = measured.removed_ps(), measured.shares_ps()
@@ -125,8 +125,9 @@ def _truth(
     # Two causes fit where the second gives back nearly as much as the first.
     accepted = [cause for cause in ranked if removed[cause] >= 0.9 * removed[main]]
     return {
-        "version": VERSION, "number": number, "split": split, "kind": case.kind,
+        "version": VERSION, "seed": seed, "number": number, "split": split, "kind": case.kind,
         "long": case.long, "main": main, "accepted": accepted or ["healthy", "none", "adapter"],
+        "fit_trace_alone": _fit_trace_alone(case, main),
         "elapsed_ps": elapsed_ps, "clean_ps": measured.clean_ps,
         "causes": {
             cause: {
@@ -148,3 +149,20 @@ def _truth(
         "clock_offset_ps": clocks.offset_ps.tolist(), "clock_drift": clocks.drift.tolist(),
         "drawn": case.facts, "rejected": case.rejected,
     }  # fmt: skip
+
+
+def _fit_trace_alone(case: Case, main: str) -> list[str]:
+    """Causes among which message times alone cannot tell.
+
+    A cable between switches that is always slow looks like one that somebody else always loads, if
+    others have hosts whose traffic crosses it.
+    """
+    if main != "slow_link" or len(case.reality.causes) > 1:
+        return [main]
+    reality = case.reality
+    fabric = reality.fabric
+    ours = set(fabric.node_host[reality.node].tolist())
+    ends = {name for cable, _ in reality.slow for name in [cable.rsplit("[", 1)[0]]}
+    of_host = ends & set(fabric.node_name)
+    outsiders = fabric.n_hosts - len(ours)
+    return [main] if of_host or outsiders < 2 else [main, "other_traffic"]

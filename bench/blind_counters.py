@@ -91,7 +91,7 @@ def _rows(
 ) -> tuple[Rows, dict[str, int]]:
     """Readings of the targets, sorted by time, and the bytes they cover by ``device[port]``."""
     rng = np.random.Generator(np.random.Philox(key=[sampling.seed, 5]))
-    known = from_run(run).readings
+    known = _idle_after(run, from_run(run).readings)
     by_port = known.partition_by("node_name", "port", as_dict=True, maintain_order=True)
     parts, sent = [], dict[str, int]()
     for number, target in enumerate(targets):
@@ -117,6 +117,18 @@ def _rows(
         sent[f"{target.node_name}[{target.port}]"] = int(words[-1] - words[0]) * WORD_BYTES
     rows = np.concatenate(parts)
     return rows[np.argsort(rows["time_ns"], kind="stable")], sent
+
+
+def _idle_after(run: Run, readings: pl.DataFrame) -> pl.DataFrame:
+    """Readings that go on after the run, when nothing moves any more, so that all bytes are in."""
+    end, step = int(run.summary["end_ps"]), int(run.summary["counters_ps"])
+    first = -(-end // step)
+    after = pl.DataFrame({"later_ns": [(first + n) * step // 1000 for n in range(2 * STEPS)]})
+    last = readings.filter(pl.col("time_ns") == end // 1000)
+    before = readings.filter(pl.col("time_ns") < first * step // 1000)
+    before = before.filter(pl.col("time_ns") % (step // 1000) == 0)
+    more = last.join(after, how="cross").with_columns(time_ns="later_ns").drop("later_ns")
+    return pl.concat([before, more]).sort("node_name", "port", "time_ns")
 
 
 def _collection(folder: Path, targets: list[PortTarget], rows: Rows, sampling: Sampling) -> None:
@@ -145,23 +157,24 @@ def _perfquery(folder: Path, targets: list[PortTarget], rows: Rows, sampling: Sa
     mask2 = 0 if sampling.narrow_wait else 2
     for sweep in _sweeps(rows, sampling):
         lines, last = [], int(sweep["time_ns"].max())
-        for row in sweep:
-            target = targets[int(row["target"])]
+        columns = (sweep[name].tolist() for name in ("target", "words", "packets", "wait"))
+        for number, words, packets, waits in zip(*columns, strict=True):
+            target = targets[number]
             where = f"Lid {target.lid} port {target.port}"
-            wait = 0 if sampling.narrow_wait else int(row["wait"])
+            wait = 0 if sampling.narrow_wait else waits
             lines += [
                 f"# Port extended counters: {where} (CapMask: 0x5300 CapMask2: 0x{mask2:07x})",
                 _field("PortSelect", target.port), _field("CounterSelect", "0x0000"),
-                _field("PortXmitData", int(row["words"])),
-                _field("PortXmitPkts", int(row["packets"])), _field("PortXmitWait", wait),
+                _field("PortXmitData", words),
+                _field("PortXmitPkts", packets), _field("PortXmitWait", wait),
             ]  # fmt: skip
             if sampling.narrow_wait:
                 lines += [
                     f"# Port counters: {where} (CapMask: 0x5300)",
                     _field("PortSelect", target.port), _field("CounterSelect", "0x0000"),
-                    _field("PortXmitData", min(int(row["words"]), TOP_32)),
-                    _field("PortXmitPkts", min(int(row["packets"]), TOP_32)),
-                    _field("PortXmitWait", int(row["wait"])),
+                    _field("PortXmitData", min(words, TOP_32)),
+                    _field("PortXmitPkts", min(packets, TOP_32)),
+                    _field("PortXmitWait", waits),
                 ]  # fmt: skip
         path = folder / f"perfquery-{last // 1_000_000}.txt"
         path.write_text("\n".join(lines) + "\n", encoding="ascii")

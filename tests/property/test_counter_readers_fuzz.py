@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.sources import load
 from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.readers import READERS, read_counters
@@ -75,7 +75,7 @@ BYTES = st.binary(max_size=6) | st.sampled_from(
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_damaged_text(name: str, data: st.DataObject) -> None:
     content = TEXTS[name].encode()

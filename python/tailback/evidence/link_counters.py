@@ -266,8 +266,8 @@ def _near(
 ) -> Alignment:
     """The offset near the told UTC at which messages explain the counted bytes best.
 
-    Bytes on the wire are those of the messages, or up to half as many more; offsets that clocks
-    rarely have need a better agreement.
+    Bytes on the wire are those of the messages, or up to half as many more; fewer where counters
+    were read for a part of the time. Offsets that clocks rarely have need a better agreement.
     """
     ports = _by_port(rows, fabric, sent)
     step = max(min(length / 16, CLOCK_ERROR_NS / 4), 1.0)
@@ -289,7 +289,7 @@ def _near(
              for edge, (_, messages) in zip(edges, ports, strict=True)]
         )  # fmt: skip
         norm = float((mine**2).sum())
-        scale = float(np.clip((counted * mine).sum() / norm, 1.0, 1.5)) if norm > 0 else 1.0
+        scale = float(np.clip((counted * mine).sum() / norm, 0.5, 1.5)) if norm > 0 else 1.0
         lack[i] = ((counted - scale * mine) ** 2).sum() / whole
     score = lack + 0.005 * (shifts / CLOCK_ERROR_NS) ** 2
     best = int(np.argmin(score))

@@ -91,7 +91,11 @@ class CongestionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
-    """All parameters of a run except the fabric and the traffic; docs/reference/scenario.md explains them."""
+<<<<<<< HEAD
+    """All parameters of a run but fabric and traffic; docs/reference/scenario.md explains them."""
+=======
+    """All parameters of a run except fabric and traffic (docs/reference/scenario.md)."""
+>>>>>>> main
 
     seed: int
     packet_bytes: int

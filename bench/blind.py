@@ -1,0 +1,334 @@
+r"""How often a diagnosis of a measured run is right, where reality is not the model.
+
+    python bench/blind.py --make DIR --cases 60 --split build     cases to look at
+    python bench/blind.py --split judge --json                    the figures, made where missing
+
+A case is a run on a simulated machine with causes the diagnosis is not told of, and what ordinary
+tools leave of it: a trace, a discovery, forwarding tables, port counters and a job list
+(``blind_case``). ``tailback diagnose`` gets these files twice, once with all of them and once with
+trace, discovery and forwarding tables alone, and is held against the truth: what the run would have
+taken without each cause.
+
+accuracy           share of the cases whose main cause is right, with everything
+accuracy_trace_only  the same with the trace alone; "not determined" is right where two causes fit
+false_alarms       share of the healthy runs that are said to suffer from something
+share_error        median over the causes of mixed cases: distance of what the run is said to save
+                   without the cause from what it saves, as a share of the measured time
+calibration_error  largest distance of stated confidence from the share that is right, over bins
+                   with ten answers or more
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from blind_case import VERSION, write_case
+from diagnosis import calibration
+
+from tailback.units import percent
+
+CASES = 150
+"""Cases of a split."""
+
+SEED = 21
+TIMEOUT_S = 900
+
+ALARMS = frozenset(
+    {"imbalance", "noise", "late_partner", "pattern", "placement", "routing", "slow_link",
+     "other_traffic"}
+)  # fmt: skip
+"""Causes of which a healthy run has none."""
+
+FILES = ("counters", "jobs", "forwarding")
+"""Files of a case that have an option of ``diagnose`` by their name."""
+
+_FORMER = {"injection": "adapter", "undetermined": "not_determined", "not_network": "healthy"}
+"""Names of causes that said the same before."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was said of a case.
+
+    Attributes:
+        number, kind, long: The case.
+        main: Its true main cause.
+        accepted: Causes that count as right.
+        evidence: ``all`` or ``trace``.
+        cause: The main cause that was named; empty where nothing was said.
+        confidence: How sure it was said to be, 0 to 1.
+        right: It is right.
+        shares: Of each cause the share of the measured time that the run saves without it, and
+            what it is said to save.
+        error: Why nothing was said.
+    """
+
+    number: int
+    kind: str
+    long: bool
+    main: str
+    accepted: list[str]
+    evidence: str
+    cause: str
+    confidence: float
+    right: bool
+    shares: dict[str, tuple[float, float]] = field(default_factory=dict)
+    error: str = ""
+
+
+def cause_of(diagnosis: dict[str, Any]) -> str:
+    """The main cause that ``diagnosis.json`` names."""
+    name = str(diagnosis.get("cause") or "").replace("-", "_")
+    return _FORMER.get(name, name)
+
+
+def shares_of(diagnosis: dict[str, Any]) -> dict[str, float]:
+    """Share of the measured time that the run is said to save without each cause."""
+    out: dict[str, float] = {}
+    for part in (diagnosis.get("explanation") or {}).get("costs", []):
+        name = str(part["cause"]).replace("-", "_")
+        name = _FORMER.get(name, name)
+        out[name] = out.get(name, 0.0) + float(part["share"])
+    return out
+
+
+def judge(truth: dict[str, Any], diagnosis: dict[str, Any], evidence: str) -> Answer:
+    """Hold a diagnosis against the truth."""
+    cause = cause_of(diagnosis)
+    right = cause in truth["accepted"]
+    if evidence == "trace" and len(truth["fit_trace_alone"]) > 1:
+        right = right or cause == "not_determined"
+    stated = shares_of(diagnosis)
+    shares = {
+        name: (part["removed_ps"] / truth["elapsed_ps"], stated.get(name, 0.0))
+        for name, part in truth["causes"].items()
+    }
+    return Answer(
+        truth["number"], truth["kind"], truth["long"], truth["main"], truth["accepted"], evidence,
+        cause, float(diagnosis.get("confidence") or 0.0), right, shares,
+    )  # fmt: skip
+
+
+# --- running ---------------------------------------------------------------------------------
+
+
+def options_known() -> list[str]:
+    """Which of :data:`FILES` this ``tailback diagnose`` takes."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "tailback", "diagnose", "--help"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    return [name for name in FILES if re.search(rf"^\s*--{name}\b", shown, re.M)]
+
+
+def _given(seen: Path, name: str | None) -> list[Path]:
+    """What an option is given: files of a folder of readings one by one, a collection whole."""
+    if name is None:
+        return []
+    path = seen / name
+    single = path.is_dir() and name == "counters" and not (path / "collection.json").exists()
+    return sorted(path.iterdir()) if single else [path]
+
+
+def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
+    """``diagnosis.json`` of a case.
+
+    Raises:
+        RuntimeError: There is none; says why.
+    """
+    seen = folder / "seen"
+    files = json.loads((seen / "case.json").read_text(encoding="utf-8"))
+    use = known if evidence == "all" else [name for name in known if name == "forwarding"]
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "out"
+        command = [
+            sys.executable, "-m", "tailback", "diagnose", str(seen / files["trace"]),
+            "--fabric", str(seen / files["fabric"]), "--out", str(out), "--quiet",
+        ]  # fmt: skip
+        for name in use:
+            for path in _given(seen, files[name]):
+                command += [f"--{name}", str(path)]
+        try:
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S
+            )
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"took more than {TIMEOUT_S} s") from None
+        made = out / "diagnosis.json"
+        if not made.is_file():
+            raise RuntimeError(f"exit {done.returncode}: {done.stderr.strip()[-300:]}")
+        found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
+        return found
+
+
+def answer(folder: Path, evidence: str, known: list[str]) -> Answer:
+    """Diagnose a case and judge what is said."""
+    truth = json.loads((folder / "truth" / "truth.json").read_text(encoding="utf-8"))
+    try:
+        return judge(truth, diagnose(folder, evidence, known), evidence)
+    except RuntimeError as error:
+        return Answer(
+            truth["number"], truth["kind"], truth["long"], truth["main"], truth["accepted"],
+            evidence, "", 0.0, False, error=str(error),
+        )  # fmt: skip
+
+
+def make(folder: Path, split: str, cases: Iterable[int], seed: int) -> list[Path]:
+    """Make the cases that are not there yet; returns the folders of those there are."""
+    out = []
+    for number in cases:
+        path = folder / f"{split}-{number:03d}"
+        if not _made(path, seed):
+            fresh = folder / f".{path.name}"
+            try:
+                truth = write_case(number, split, seed, fresh)
+            except RuntimeError as error:
+                print(error, file=sys.stderr)
+                shutil.rmtree(fresh, ignore_errors=True)
+                continue
+            # Only whole cases have the name.
+            shutil.rmtree(path, ignore_errors=True)
+            fresh.rename(path)
+            print(f"{path.name}: {truth['kind']}", file=sys.stderr)
+        out.append(path)
+    return out
+
+
+def _made(path: Path, seed: int) -> bool:
+    try:
+        truth = json.loads((path / "truth" / "truth.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(truth.get("version") == VERSION and truth.get("seed") == seed)
+
+
+# --- figures ---------------------------------------------------------------------------------
+
+
+def figures(found: list[Answer]) -> dict[str, Any]:
+    """The figures of all answers; None where nothing was asked."""
+    by = {name: [a for a in found if a.evidence == name] for name in ("all", "trace")}
+    bins = {name: calibration(_sure(mine)) for name, mine in by.items()}
+    return {
+        "scenarios": len({a.number for a in found}),
+        "accuracy": _share(by["all"]),
+        "accuracy_trace_only": _share(by["trace"]),
+        "false_alarms": _alarms(by["all"]),
+        "false_alarms_trace_only": _alarms(by["trace"]),
+        "share_error": _share_error(by["all"]),
+        "calibration_error": _worst(bins["all"]),
+        "calibration_error_trace_only": _worst(bins["trace"]),
+        "calibration": bins,
+        "by_kind": {
+            kind: {
+                name: [sum(a.right for a in mine if a.kind == kind),
+                       sum(a.kind == kind for a in mine)]
+                for name, mine in by.items()
+            }
+            for kind in sorted({a.kind for a in found})
+        },
+        "failed": sum(bool(a.error) for a in found),
+    }  # fmt: skip
+
+
+def _sure(found: list[Answer]) -> list[Answer]:
+    """Answers that name a cause: how sure it is that nothing can be told is no stated chance."""
+    return [a for a in found if a.cause not in ("", "not_determined")]
+
+
+def _share(found: list[Answer]) -> float | None:
+    return sum(a.right for a in found) / len(found) if found else None
+
+
+def _alarms(found: list[Answer]) -> float | None:
+    healthy = [a for a in found if a.main == "healthy"]
+    return sum(a.cause in ALARMS for a in healthy) / len(healthy) if healthy else None
+
+
+def _share_error(found: list[Answer]) -> float | None:
+    """Median over the causes of mixed cases, as a share of the measured time."""
+    off = [abs(true - said) for a in found if len(a.shares) > 1 for true, said in a.shares.values()]
+    return float(np.median(off)) if off else None
+
+
+def _worst(bins: list[dict[str, float]]) -> float | None:
+    off = [abs(one["stated"] - one["right"]) for one in bins if one["answers"] >= 10]
+    return max(off) if off else None
+
+
+def text(found: list[Answer]) -> str:
+    """What is printed without ``--json``."""
+    made = figures(found)
+    lines = []
+    for name in ("accuracy", "accuracy_trace_only", "false_alarms", "share_error",
+                 "calibration_error"):  # fmt: skip
+        value = made[name]
+        lines.append(f"{name:22} {'-' if value is None else percent(value, 1)}")
+    lines.append(f"{'kind':24} {'all':>9} {'trace':>9}   of {made['scenarios']} scenarios")
+    for kind, by in made["by_kind"].items():
+        cells = [f"{by[name][0]}/{by[name][1]}" for name in ("all", "trace")]
+        lines.append(f"{kind:24} {cells[0]:>9} {cells[1]:>9}")
+    for name, bins in made["calibration"].items():
+        lines.append(f"stated confidence, {name}:")
+        lines += [
+            f"  {one['from']:.2f}-{one['to']:.2f}: {one['answers']} answers, stated "
+            f"{percent(one['stated'], 1)}, right {percent(one['right'], 1)}"
+            for one in bins
+        ]
+    lines += [
+        f"{a.number:4} {a.evidence:5} {a.kind}: said {a.cause or a.error} ({percent(a.confidence)})"
+        for a in found
+        if not a.right
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--make", type=Path, help="only make cases, in this folder")
+    parser.add_argument("--cases", type=int, default=CASES, help="cases of the split")
+    parser.add_argument("--first", type=int, default=0, help="number of the first one")
+    parser.add_argument("--split", choices=("build", "judge"), default="build")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--cache", type=Path, help="folder of cases to make once and use again")
+    parser.add_argument("--trace-only", action="store_true", help="leave out what needs counters")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--save", type=Path, help="write every answer to this file (JSON)")
+    options = parser.parse_args()
+    if options.cases < 1 or options.first < 0 or options.seed < 0:
+        parser.error("--cases must be at least 1, --first and --seed 0")
+    numbers = range(options.first, options.first + options.cases)
+    folder = options.make or options.cache
+    folder = folder or Path(tempfile.gettempdir()) / f"tailback-blind-{options.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    made = make(folder, options.split, numbers, options.seed)
+    if options.make:
+        return 0
+    known = options_known()
+    missing = [f"--{name}" for name in FILES if name not in known]
+    if missing:
+        print(f"this tailback diagnose has no {', '.join(missing)}", file=sys.stderr)
+    # Without counters there is nothing to hold against the trace alone.
+    asked = ["trace"] if options.trace_only or "counters" not in known else ["all", "trace"]
+    found = [answer(path, evidence, known) for path in made for evidence in asked]
+    if options.save:
+        options.save.write_text(json.dumps([asdict(a) for a in found]), encoding="utf-8")
+    print(json.dumps(figures(found), indent=2) if options.json else text(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
