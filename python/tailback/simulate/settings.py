@@ -91,11 +91,7 @@ class CongestionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
-<<<<<<< HEAD
-    """All parameters of a run but fabric and traffic; docs/reference/scenario.md explains them."""
-=======
     """All parameters of a run except fabric and traffic (docs/reference/scenario.md)."""
->>>>>>> main
 
     seed: int
     packet_bytes: int
