@@ -18,7 +18,7 @@ from tailback.scenario import parse
 from tailback.simulate import make_evaluate, prepare
 from tailback.traffic.program import Program
 
-KNOWN = {
+KNOWN: dict[str, Any] = {
     "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
     "job": [
         {"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "128 KiB", "rounds": 5,
@@ -138,7 +138,12 @@ def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
 def test_nothing_to_compare_is_no_finding() -> None:
     prepared = prepare(parse({**KNOWN, "seed": 1}))
     rates = np.asarray(prepared.fabric.link_gbps, np.float64)
-    times = {"measured_ps": 2 * 10**9, "expected_ps": 10**9, "budget": 60, "measure": False}
+    times: dict[str, Any] = {
+        "measured_ps": 2 * 10**9,
+        "expected_ps": 10**9,
+        "budget": 60,
+        "measure": False,
+    }
     evaluate = make_evaluate(prepared)
     assert search_cables(evaluate, [], [0, 2], rates, **times) == CableSearch()
     assert search_cables(evaluate, [lambda run: None], [0, 2], rates, **times) == CableSearch()
