@@ -47,7 +47,7 @@ def measured(elapsed_ms: int, computing_ms: int = 10, outside_ms: int = 0) -> Me
 
 def share(cause: str, removed: float, spread: float = 0.0) -> CauseShare:
     return CauseShare(
-        cause=cause, charged=removed, low=removed, high=removed, removed=removed,  # type: ignore[arg-type]
+        cause=cause, charged=removed, low=removed, high=removed, removed=removed,
         removed_low=max(removed - spread, 0.0), removed_high=removed + spread,
     )  # fmt: skip
 

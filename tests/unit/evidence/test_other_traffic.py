@@ -1,4 +1,4 @@
-"""Bytes of others at the ports of hosts: never our own, by job, a gravity model inside of jobs."""
+"""Bytes of others at the ports of hosts: never our own, by job, spread inside of jobs."""
 
 from __future__ import annotations
 
