@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from tailback.simulate.prepare import prepare
 from tailback.traffic.program import Label, Program, ProgramBuilder
 
 LATENCY_SIZES = [0, *(1 << k for k in range(23))]
-STREAM_SIZES = [1 << k for k in range(23)]
+STREAM_SIZES = [1 << k for k in range(21)]
 WINDOW = 64
 FABRIC = {
     "hosts_per_leaf": 4, "leaves": 4, "aggregation": 2, "pods": 4, "cores": 4,
@@ -180,7 +181,7 @@ def from_trace(truth: Truth, folder: Path, rng: np.random.Generator) -> Calibrat
     prepared = replace(prepared, jobs=[job])
     names = [prepared.fabric.host_name[int(one)] for one in prepared.fabric.node_host[node]]
     assert len(names) == RANKS
-    events = scripts(prepared, meetings(rng), truth.noise, rng)
+    events = scripts(prepared, meetings(truth.noise, rng), rng)
     trace = write(folder / "trace", events, names)
     return calibrate(trace, fabric=fabric_file(truth, folder))
 
@@ -233,8 +234,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=["osu", "trace"], help="one of the two")
+    parser.add_argument("--progress", action="store_true", help="each draw on stderr")
     options = parser.parse_args()
     makers = {"osu": from_osu, "trace": from_trace}
+    if options.only:
+        makers = {options.only: makers[options.only]}
     rows: dict[str, list[dict[str, bool | None]]] = {name: [] for name in makers}
     widths: dict[str, list[dict[str, float]]] = {name: [] for name in makers}
     for number in range(options.draws):
@@ -244,6 +249,8 @@ def main() -> None:
                 found = make(truth, Path(folder), np.random.default_rng([options.seed, number, 1]))
             rows[name].append(hits(found, truth))
             widths[name].append(half_widths(found))
+            if options.progress:
+                print(json.dumps({"draw": number, "from": name, **rows[name][-1]}), file=sys.stderr)
     out = {name: summary(rows[name], widths[name]) for name in makers}
     if options.json:
         print(json.dumps(out, indent=2))

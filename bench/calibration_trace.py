@@ -12,27 +12,36 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
+from tailback.calibrate.routes import Machine
 from tailback.simulate.execute import execute
 from tailback.simulate.prepare import PreparedScenario
 from tailback.traffic.program import Label, Program, ProgramBuilder
 
-RANKS, STEPS = 16, 120
+RANKS, STEPS = 16, 80
 SIZES = (8, 512, 2048, 4096, 8192, 12288, 16384, 20480, 24576, 32768, 65536, 262144, 1 << 20)
 CLOCKS_NS = 10_000_000
+LATE_PS = 5e6
+"""What a rank takes longer to receive is exponential, with the noise times this as its mean."""
+WORLD = "MPI_COMM_WORLD"
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Two ranks that meet: one sends and waits for the answer."""
+    """Two ranks that meet: one sends and waits for the answer.
+
+    Both compute before, and each takes a little longer to receive than the network does.
+    """
 
     first: int
     second: int
     size: int
     computes_ps: tuple[int, int]
+    late_ps: tuple[int, int]
 
 
-def meetings(rng: np.random.Generator) -> list[Meeting]:
+def meetings(noise: float, rng: np.random.Generator) -> list[Meeting]:
     """Who meets whom, in the order of steps."""
     out = []
     for step in range(STEPS):
@@ -42,9 +51,9 @@ def meetings(rng: np.random.Generator) -> list[Meeting]:
             order = np.arange(RANKS)
         for a, b in order.reshape(-1, 2).tolist():
             size = int(rng.choice(SIZES))
-            out.append(
-                Meeting(a, b, size, (int(rng.integers(0, 60e6)), int(rng.integers(0, 60e6))))
-            )
+            late = np.rint(noise * LATE_PS * rng.standard_exponential(2)).astype(int).tolist()
+            computes = rng.integers(0, 60_000_000, 2).tolist()
+            out.append(Meeting(a, b, size, (computes[0], computes[1]), (late[0], late[1])))
     return out
 
 
@@ -53,78 +62,82 @@ def program(met: list[Meeting]) -> Program:
     build = ProgramBuilder("pairs", RANKS)
     label = build.label(Label("pairs", "MPI_Send"))
     for one in met:
-        for rank, other, computes in zip(
-            (one.first, one.second), (one.second, one.first), one.computes_ps, strict=True
-        ):
+        for rank, other, computes, late in zip(
+            (one.first, one.second), (one.second, one.first), one.computes_ps, one.late_ps,
+            strict=True,
+        ):  # fmt: skip
             build.compute(rank, computes)
             for send in (rank == one.first, rank != one.first):
                 post = build.isend if send else build.irecv
                 build.wait(rank, post(rank, other, one.size, 1, label))
+                if not send:
+                    build.compute(rank, late)
     return build.build()
 
 
 def scripts(
-    prepared: PreparedScenario, met: list[Meeting], noise: float, rng: np.random.Generator
+    prepared: PreparedScenario, met: list[Meeting], rng: np.random.Generator
 ) -> list[list[tuple[Any, ...]]]:
     """Events of each rank: ``(time in ns, what, arguments)``."""
-    run = execute(prepared.with_program(program(met)))
-    table = run.tables["messages"].sort("post_ps", "message")
-    line = float(prepared.fabric.link_gbps[0])
-    host = prepared.fabric.node_host[prepared.observed.node]
-    queue: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-    for row in table.iter_rows(named=True):
-        key = (row["src_rank"], row["dst_rank"])
-        queue.setdefault(key, []).append((row["post_ps"], row["start_ps"], row["arrival_ps"]))
-    engine = prepared.scenario.engine
-    now, out = [0] * RANKS, [list[tuple[Any, ...]]() for _ in range(RANKS)]
-    clock = rng.integers(-CLOCKS_NS, CLOCKS_NS, RANKS) + CLOCKS_NS
-
-    def told(rank: int, ps: float) -> int:
-        return round(ps / 1000) + int(clock[rank])
-
-    def sends(rank: int, other: int, size: int) -> None:
-        post, start, arrival = queue[rank, other].pop(0)
-        packets = max(-(-size // engine.packet), 1)
-        left = start + (size + packets * engine.header) * 8000 / line
-        done = arrival if host[rank] == host[other] else left
-        out[rank] += [
-            (told(rank, post), "enter", "MPI_Send"),
-            (told(rank, post), "mpi_send", other, "MPI_COMM_WORLD", 1, size),
-            (told(rank, done), "leave", "MPI_Send"),
-        ]
-        answers[rank, other] = (post, arrival)
-        now[rank] = int(done)
-
-    def receives(rank: int, other: int, size: int) -> None:
-        post, arrival = answers.pop((other, rank))
-        # What a library and its system take longer once and again.
-        late = arrival + (arrival - post) * noise * rng.standard_exponential()
-        done = max(now[rank], late)
-        out[rank] += [
-            (told(rank, now[rank]), "enter", "MPI_Recv"),
-            (told(rank, done), "mpi_recv", other, "MPI_COMM_WORLD", 1, size),
-            (told(rank, done), "leave", "MPI_Recv"),
-        ]
-        now[rank] = int(max(now[rank], arrival))
-
-    answers: dict[tuple[int, int], tuple[int, int]] = {}
-    for one in met:
-        now[one.first] += one.computes_ps[0]
-        now[one.second] += one.computes_ps[1]
-        sends(one.first, one.second, one.size)
-        receives(one.second, one.first, one.size)
-        sends(one.second, one.first, one.size)
-        receives(one.first, one.second, one.size)
-    return [sorted_events(events) for events in out]
+    table = execute(prepared.with_program(program(met))).tables["messages"]
+    return _Timeline(prepared, table.sort("post_ps", "message"), rng).play(met)
 
 
-def sorted_events(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Events whose times never run backwards: noise may end a call after the next began."""
-    latest, out = 0, []
-    for time, *rest in events:
-        latest = max(latest, time)
-        out.append((latest, *rest))
-    return out
+class _Timeline:
+    """What each rank does when, by the messages of the run."""
+
+    def __init__(
+        self, prepared: PreparedScenario, table: pl.DataFrame, rng: np.random.Generator
+    ) -> None:
+        self.machine = Machine(prepared.fabric)
+        self.switch_ps = prepared.scenario.engine.switch_delay
+        self.host = prepared.fabric.node_host[prepared.observed.node].tolist()
+        self.clock = (rng.integers(-CLOCKS_NS, CLOCKS_NS, RANKS) + CLOCKS_NS).tolist()
+        self.sent: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self.posts: list[list[int]] = [[] for _ in range(RANKS)]
+        for src, dst, post, arrival in table.select(
+            "src_rank", "dst_rank", "post_ps", "arrival_ps"
+        ).iter_rows():
+            self.sent.setdefault((src, dst), []).append((post, arrival))
+            self.posts[src].append(post)
+        self.now = [0] * RANKS
+        self.arrivals: dict[tuple[int, int], int] = {}
+        self.events: list[list[tuple[Any, ...]]] = [[] for _ in range(RANKS)]
+
+    def play(self, met: list[Meeting]) -> list[list[tuple[Any, ...]]]:
+        """Events of all ranks."""
+        for one in met:
+            for rank, computes in zip((one.first, one.second), one.computes_ps, strict=True):
+                self.now[rank] += computes
+            self._send(one.first, one.second, one.size)
+            self._receive(one.second, one.first, one.size, one.late_ps[1])
+            self._send(one.second, one.first, one.size)
+            self._receive(one.first, one.second, one.size, one.late_ps[0])
+        return self.events
+
+    def _call(self, rank: int, name: str, enter: int, leave: int, at: int, *record: Any) -> None:
+        enter, leave, at = (round(ps / 1000) + self.clock[rank] for ps in (enter, leave, at))
+        self.events[rank] += [(enter, "enter", name), (at, *record), (leave, "leave", name)]
+
+    def _send(self, rank: int, other: int, size: int) -> None:
+        post, arrival = self.sent[rank, other].pop(0)
+        self.posts[rank].pop(0)
+        route = self.machine.route(self.host[rank], self.host[other])
+        # Its last byte left so long before it arrived, and earlier if it had to wait on the way.
+        left = round(arrival - route.cable_ps - route.switches * self.switch_ps)
+        if self.posts[rank]:
+            left = min(left, self.posts[rank][0])
+        self._call(rank, "MPI_Send", post, left, post, "mpi_send", other, WORLD, 1, size)
+        self.arrivals[rank, other] = arrival
+        self.now[rank] = left
+
+    def _receive(self, rank: int, other: int, size: int, late: int) -> None:
+        # What it sends next was posted after it had received this.
+        latest = self.posts[rank][0] if self.posts[rank] else 1 << 62
+        enter = min(self.now[rank], latest)
+        done = min(max(enter, self.arrivals.pop((other, rank))) + late, latest)
+        self._call(rank, "MPI_Recv", enter, done, done, "mpi_recv", other, WORLD, 1, size)
+        self.now[rank] = done
 
 
 def write(path: Path, events: list[list[tuple[Any, ...]]], hosts: list[str]) -> Path:
@@ -150,12 +163,12 @@ def write(path: Path, events: list[list[tuple[Any, ...]]], hosts: list[str]) -> 
         d.group("all", group_type=GroupType.COMM_LOCATIONS, members=locations, **mpi)
         group = d.group("world", group_type=GroupType.COMM_GROUP,
                         members=list(range(len(hosts))), **mpi)  # fmt: skip
-        comm = d.comm("MPI_COMM_WORLD", group=group)
+        comm = d.comm(WORLD, group=group)
         regions = {name: d.region(name, **mpi) for name in ("MPI_Send", "MPI_Recv")}
         for location, script in zip(locations, events, strict=True):
             writer = archive.event_writer_from_location(location)
             for time, what, *arguments in script:
-                values = [comm if value == "MPI_COMM_WORLD" else value for value in arguments]
+                values = [comm if value == WORLD else value for value in arguments]
                 if what in ("enter", "leave"):
                     values = [regions[arguments[0]]]
                 getattr(writer, what)(time, *values)

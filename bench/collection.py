@@ -25,7 +25,7 @@ from tailback.counters.collect.subnet import PortTarget
 _WHOLE = """
 import sys
 from pathlib import Path
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.sources import Source
 from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.readers import read_counters

@@ -99,10 +99,10 @@ def look(case: Case) -> Found:
         for kind in KINDS
     }  # fmt: skip
     first = min(all_, key=lambda c: c.elapsed_ps)
-    recommended = next((c for c in kept if c.name == remedy.cure), None)
+    recommended = next((c for c in kept if c.name == remedy.name), None)
     return Found(
         case.number, case.label, diagnosis.cause,
-        recommended.kind if recommended else "", remedy.cure, remedy.gain,
+        recommended.kind if recommended else "", remedy.name, remedy.gain,
         {kind: 1 - c.elapsed_ps / before.elapsed_ps for kind, c in best.items() if c is not None},
         len(kept), len(all_),
         min(c.elapsed_ps for c in kept) / first.elapsed_ps - 1, first.name,
@@ -110,7 +110,7 @@ def look(case: Case) -> Found:
 
 
 def _proved(remedy: Remedy) -> list[Candidate]:
-    return [c for c in remedy.candidates if not c.error]
+    return [c for c in remedy.candidates if c.proved]
 
 
 def tables(found: list[Found]) -> str:

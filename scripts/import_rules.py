@@ -45,7 +45,7 @@ INSIDE = {
     "tailback.counters.analysis.evolution_tiers",
     "tailback.counters.analysis.figures",
     "tailback.counters.analysis.figures.style",
-    "tailback.counters.analysis.links",
+    "tailback.counters.analysis.rounds",
     "tailback.counters.analysis.study",
     "tailback.counters.readers.engine_run",
     "tailback.counters.readers.ldms_columns",

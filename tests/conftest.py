@@ -17,14 +17,14 @@ OURS = "TAILBACK_TEST_HOME"
 """Names the folder to worker processes, which share the one of the process that started them."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Give this process, and all that tests start, a home of its own.
+def _own_home() -> Path | None:
+    """Give this process, and all that tests start, a home of its own; None in a worker process.
 
     Programs that tests drive (browser, MPI launcher, matplotlib) keep settings, caches and sockets
     there. The path is short, as those of sockets must be.
     """
     if OURS in os.environ:
-        return
+        return None
     # Where rustup and cargo are, if a test builds something: their default is below the old home.
     for variable, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):
         os.environ.setdefault(variable, str(Path.home() / folder))
@@ -42,7 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
         (root / folder).mkdir(parents=True, mode=0o700)
         os.environ[variable] = str(root / folder)
     tempfile.tempdir = None  # read TMPDIR again
-    config.stash[_ROOT] = root
+    return root
+
+
+# Before any other conftest.py is loaded: what those import looks for its settings at once.
+_ROOT = _own_home()
+_FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture
@@ -54,10 +59,6 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailback.report.html._static_figures", lambda _case: {})
 
 
-_ROOT = pytest.StashKey[Path]()
-_FAILED = pytest.StashKey[bool]()
-
-
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Remember whether files of failed tests are worth a look."""
     session.config.stash[_FAILED] = exitstatus not in (
@@ -67,10 +68,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove the folder, unless tests failed: then say where their files are."""
-    root = config.stash.get(_ROOT, None)
-    if root is None:
+    if _ROOT is None:
         return
     if config.stash.get(_FAILED, False):
-        print(f"files of the tests are kept in {root}", file=sys.stderr)
+        print(f"files of the tests are kept in {_ROOT}", file=sys.stderr)
     else:
-        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(_ROOT, ignore_errors=True)

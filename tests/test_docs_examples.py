@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -20,6 +22,7 @@ import click
 import pytest
 
 from tailback.cli import COMMANDS, cli
+from tailback.cli import run as tailback
 from tailback.scenario import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,8 +82,29 @@ def make_targets() -> set[str]:
     return {name for line in re.findall(r"^([a-z][a-z -]*):", text, re.M) for name in line.split()}
 
 
-def run_tailback(command: Command, folder: Path) -> str:
-    """Run one command in ``folder``; return what went wrong, or nothing."""
+def run_here(command: Command, folder: Path) -> str:
+    """Run one command in ``folder`` in this process; return what went wrong, or nothing."""
+    _, *arguments = shlex.split(command.text)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with pytest.MonkeyPatch.context() as here:
+        here.setenv("COLUMNS", "100")
+        here.setenv("NO_COLOR", "1")
+        here.chdir(folder)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code = tailback(arguments)
+    said = out.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
+    return problem(command, code, said)
+
+
+def problem(command: Command, code: int, said: str) -> str:
+    """What went wrong if a command ended with this code, or nothing."""
+    if code == command.exit_code:
+        return ""
+    return f"exit code {code}, expected {command.exit_code}\n{said[-3000:]}"
+
+
+def run_in_shell(command: Command, folder: Path) -> str:
+    """Run one command in ``folder`` as a reader does; return what went wrong, or nothing."""
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "COLUMNS": "100",
@@ -92,9 +116,7 @@ def run_tailback(command: Command, folder: Path) -> str:
         cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
-    if done.returncode == command.exit_code:
-        return ""
-    return f"exit code {done.returncode}, expected {command.exit_code}\n{done.stdout[-3000:]}"
+    return problem(command, done.returncode, done.stdout)
 
 
 def missing_data(command: Command) -> bool:
@@ -104,7 +126,11 @@ def missing_data(command: Command) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
-    """The commands of one page, one after the other, as a reader would type them."""
+    """The commands of one page, one after the other, as a reader would type them.
+
+    What starts nothing but Tailback runs in this process, which has it loaded; those of the README
+    run in a shell.
+    """
     folder = tmp_path / "tailback"
     folder.mkdir()
     if (ROOT / "examples").is_dir():
@@ -123,8 +149,9 @@ def test_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
             if missing_data(command):
                 skipped.append(place)
                 continue
-            problem = run_tailback(command, folder)
-            assert not problem, f"{place}\n{problem}"
+            plain = page.name != "README.md" and not set(command.text) & set("|<>&;$`*?")
+            wrong = (run_here if plain else run_in_shell)(command, folder)
+            assert not wrong, f"{place}\n{wrong}"
     if skipped:
         pytest.skip(f"the public data sets are not beside the checkout: {'; '.join(skipped)}")
 
@@ -208,7 +235,9 @@ $ tailback nested
 
 def test_a_command_that_ends_otherwise_is_reported(tmp_path: Path) -> None:
     """An unexpected exit code is a failure that shows the output."""
-    assert not run_tailback(Command(1, "exit 3", 3), tmp_path)
-    assert "exit code 3, expected 0\nwhy" in run_tailback(
-        Command(1, "echo why; exit 3", 0), tmp_path
-    )
+    assert not run_in_shell(Command(1, "exit 3", 3), tmp_path)
+    wrong = run_in_shell(Command(1, "echo why; exit 3", 0), tmp_path)
+    assert "exit code 3, expected 0\nwhy" in wrong
+    assert not run_here(Command(1, "tailback list nothing", 2), tmp_path)
+    wrong = run_here(Command(1, "tailback list nothing", 0), tmp_path)
+    assert wrong.startswith("exit code 2, expected 0\n") and "'nothing'" in wrong

@@ -1,6 +1,7 @@
 """How a result takes the place of an older one, and what is left when that is killed.
 
-A result is made under a hidden name beside its place: ``.run-1a2b3c4d.tailback-HOST-PID-TIME-N``.
+A result is written under a hidden name next to its final place:
+``.run-1a2b3c4d.tailback-HOST-PID-TIME-N``.
 Where the system can exchange two names in one step (``renameat2``, Linux 3.15, most local file
 systems) a kill at any moment leaves the old result or the new one in its place, whole. Where it
 cannot (NFS, say) the old one is renamed first, and a kill between the two renames leaves none in
@@ -36,7 +37,7 @@ _NAME = re.compile(
 
 
 def hidden_name(place: Path) -> Path:
-    """A name beside ``place`` that nothing has yet, for what will take its place."""
+    """An unused name next to ``place``, for what will replace it."""
     # What is not told apart by the part of the name that fits is told apart by its digest.
     owner = f"{_host()}-{os.getpid()}-{_began(os.getpid())}"
     return place.with_name(f"{_prefix(place)}.tailback-{owner}-{secrets.token_hex(4)}")
@@ -95,7 +96,7 @@ def replace(part: Path, place: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder or file, as far as that can be done: a file open over NFS, say, stays."""
+    """Remove a folder or file, if possible: a file that is open over NFS, for example, stays."""
     if not path.is_dir() or path.is_symlink():
         with suppress(OSError):
             path.unlink(missing_ok=True)

@@ -368,5 +368,5 @@ def _ragged(
                 )  # fmt: skip
     except csv.Error as error:
         place = f"line {reader.line_num}, column 1"
-        return fault(f"{error}", file=path, place=place, remedy="mend it")
+        return fault(f"{error}", file=path, place=place, remedy="correct it")
     return None

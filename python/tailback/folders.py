@@ -74,7 +74,7 @@ class AtomicDirectory:
         if isinstance(error, (OSError, pl.exceptions.PolarsError)):
             raise RunError(
                 f"could not be written: {error}", file=self.path,
-                remedy="make room or choose another --out",
+                remedy="free space, or choose another --out",
             ) from None  # fmt: skip
 
     def _check(self) -> None:
@@ -124,7 +124,7 @@ def check_writable(path: Path, *, force: bool = False, sources: Sequence[Path] =
 def atomic_file(path: str | Path, *, force: bool = False) -> Iterator[IO[bytes]]:
     """A binary file that appears at ``path`` whole, or not at all.
 
-    As :class:`AtomicDirectory`: it is written under another name beside it. What is no ordinary
+    As :class:`AtomicDirectory`: it is written under another name next to it. What is not a regular
     file, like a pipe, is written as it is.
 
     Raises:

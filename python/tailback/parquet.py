@@ -1,7 +1,7 @@
 """The one place where Parquet files are opened: what is wrong with one becomes a Tailback error.
 
 Before a file is decoded, its footer says what it will take: a file of kilobytes can hold gigabytes
-of equal values. What polars makes of a damaged file may be an exception of its own or a panic of
+of equal values. What polars makes of a damaged file may be a polars exception or a panic of
 its Rust code, which is no ``Exception`` and prints to standard error; neither reaches the user.
 
 The footer is Thrift in the compact protocol; the field numbers are those of ``parquet.thrift`` in
@@ -38,7 +38,7 @@ _COPIES: Final = 2
 
 @dataclass(frozen=True)
 class Footer:
-    """What the footer of a file says of it.
+    """The footer of a file.
 
     Attributes:
         rows: Number of rows.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from tailback.errors import TailbackError, nearest
+from pydantic import BaseModel, ValidationError
+
+from tailback.errors import ScenarioError, TailbackError, nearest, wrong_option
 
 T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
 _KINDS: dict[str, Registry[object]] = {}
 
 
@@ -60,6 +63,42 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(self._entries)
+
+
+def with_options(
+    registry: Registry[type[Model]], options: Mapping[str, object], *, section: str, page: str
+) -> Model:
+    """The part ``options["kind"]`` with its options checked.
+
+    Args:
+        registry: Parts whose options are their fields.
+        options: ``kind`` and the options of that part.
+        section: Section of the scenario that holds them, for errors.
+        page: Documentation page of the parts, for errors.
+
+    Raises:
+        ScenarioError: Unknown part or option, a wrong unit or value.
+    """
+    kind = options.get("kind")
+    if not isinstance(kind, str):
+        raise ScenarioError(
+            f"kind is {kind!r}",
+            place=section,
+            remedy=f"name a {registry.kind}; see 'tailback list {registry.kind}'",
+        )
+    try:
+        part = registry[kind]
+    except TailbackError as error:
+        raise ScenarioError(error.message, place=f"{section} kind", remedy=error.remedy) from None
+    try:
+        return part.model_validate(options)
+    except ValidationError as error:
+        # An unknown key first: it is often the misspelt name of one that is missing.
+        first: dict[str, Any] = dict(
+            min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        )
+        known = {name: field.description or "" for name, field in part.model_fields.items()}
+        raise wrong_option(first, known, section=section, page=page) from None
 
 
 def kinds() -> dict[str, Registry[object]]:

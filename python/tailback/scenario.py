@@ -116,7 +116,7 @@ class FabricSection(Section):
             raise ValueError("forwarding needs a file; tables belong to a discovered fabric")
         for name in ("format", "cable_delay"):
             if getattr(self, name) is not None and self.file is None:
-                raise ValueError(f"{name} needs a file; it says how to read one")
+                raise ValueError(f"{name} needs a file; it selects the reader")
         if self.routes is not None and self.topology is None:
             raise ValueError("routes needs a topology; other fabrics are routed up/down")
         return self
@@ -157,7 +157,7 @@ class JobSection(Section):
         if self.pattern is not None and "kind" not in self.pattern:
             raise ValueError("pattern needs kind = …; see 'tailback list pattern'")
         if self.format is not None and self.trace is None:
-            raise ValueError("format needs a trace; it says how to read one")
+            raise ValueError("format needs a trace; it selects the reader")
         return self
 
 
@@ -260,7 +260,7 @@ class PacingSection(Section):
         if self.rates is not None and self.rates_file is not None:
             raise ValueError("rates and rates_file are both given; choose one")
         if self.kind == "off" and (self.rates is not None or self.rates_file is not None):
-            raise ValueError('flows have rates and nothing keeps them; set kind = "elastic"')
+            raise ValueError('flows have rates but no pacing; set kind = "elastic"')
         if self.share != 1 and self.rates is None:
             raise ValueError("share is a part of computed rates; set rates, or share = 1")
         return self
@@ -270,8 +270,8 @@ def _a_turn(weight: int) -> int:
     """Refuse what a subnet manager takes for no turn at all, and the engine for one packet."""
     if weight < 1:
         raise ValueError(
-            "0 bytes are no turn; give what a level may send in its turn, a packet at least: a "
-            "level that InfiniBand's table leaves out never sends"
+            "a weight of 0 bytes is not allowed; give the bytes a level may send in its turn, "
+            "at least a packet (a level without a weight would never send)"
         )
     return weight
 
@@ -301,7 +301,7 @@ class EngineSection(Section):
         "packets to the crossbar; 0: no limit",
     )  # fmt: skip
     services: int = Field(
-        default=1, ge=1, le=8, description="service levels, each with virtual lanes of its own"
+        default=1, ge=1, le=8, description="service levels, each with separate virtual lanes"
     )
     lane_weights: list[Annotated[SizeBytes, AfterValidator(_a_turn)]] = Field(
         default_factory=list,
@@ -334,7 +334,7 @@ class TelemetrySection(Section):
     )
     when: Literal["arrival", "insertion", "departure"] = "arrival"
     count_injection: bool = Field(default=False, description="count the injection link as a hop")
-    windows: int = Field(default=64, ge=1, le=4096, description="at least so many time windows")
+    windows: int = Field(default=64, ge=1, le=4096, description="minimum number of time windows")
     messages: bool = Field(default=True, description="keep the message log")
     hash_bits: int = Field(default=1, ge=1, le=8, description="bits of a link's hash")
     count_bits: int = Field(default=4, ge=1, le=8, description="bits of a count of hops")
@@ -370,7 +370,7 @@ class ProbesSection(Section):
         default=None, gt=0, description="time between two readings of all port counters"
     )
     queues: TimePs | None = Field(
-        default=None, gt=0, description="time between two looks at all queues"
+        default=None, gt=0, description="time between two readings of all queues"
     )
 
 

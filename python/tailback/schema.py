@@ -33,20 +33,21 @@ class Table:
     row: str
     columns: tuple[Column, ...]
 
+    @classmethod
+    def of(cls, name: str, row: str, *columns: tuple[str, DataType, str]) -> Table:
+        """A table from ``(name, type, meaning)`` of each column."""
+        return cls(name, row, tuple(Column(*column) for column in columns))
+
     @property
     def polars_schema(self) -> dict[str, DataType]:
         """Column names and types, in order."""
         return {column.name: column.dtype for column in self.columns}
 
 
-def _table(name: str, row: str, *columns: tuple[str, DataType, str]) -> Table:
-    return Table(name, row, tuple(Column(*column) for column in columns))
-
-
 TABLES = {
     table.name: table
     for table in (
-        _table(
+        Table.of(
             "nodes", "one network adapter",
             ("node", pl.UInt32, "number of the node"),
             ("name", pl.String, "name as the fabric gives it"),
@@ -54,14 +55,14 @@ TABLES = {
             ("host_name", pl.String, "name of that host"),
             ("switch", pl.Int64, "switch it attaches to, -1 if none"),
         ),
-        _table(
+        Table.of(
             "switches", "one switch",
             ("switch", pl.UInt32, "number of the switch"),
             ("name", pl.String, "name as the fabric gives it"),
             ("tier", pl.Int32, "0 = leaf, 1 = aggregation, 2 = core, …"),
             ("pod", pl.Int32, "pod, -1 where it belongs to none"),
         ),
-        _table(
+        Table.of(
             "links", "one directed link",
             ("link", pl.UInt32, "number of the link"),
             ("src", pl.UInt32, "source vertex: nodes first, then switches"),
@@ -79,7 +80,7 @@ TABLES = {
             ("delay_ps", pl.UInt64, "cable delay, picoseconds"),
             ("reverse", pl.UInt32, "the opposite link of the same cable"),
         ),
-        _table(
+        Table.of(
             "jobs", "one job",
             ("job", pl.UInt32, "number of the job"),
             ("name", pl.String, "name from the scenario"),
@@ -88,7 +89,7 @@ TABLES = {
             ("placement", pl.String, "placement it ran with"),
             ("grid", pl.String, "Cartesian grid, like 64x72 (x fastest), empty when unknown"),
         ),
-        _table(
+        Table.of(
             "ranks", "one MPI rank",
             ("rank", pl.UInt32, "number over all jobs"),
             ("job", pl.UInt32, "its job"),
@@ -99,7 +100,7 @@ TABLES = {
             ("compute_ps", pl.UInt64, "time it computed"),
             ("wait_ps", pl.UInt64, "time it was blocked in WAIT or WAITALL"),
         ),
-        _table(
+        Table.of(
             "labels", "what a message belongs to",
             ("label", pl.UInt32, "number of the label"),
             ("job", pl.UInt32, "its job"),
@@ -109,13 +110,13 @@ TABLES = {
             ("communicator", pl.String, "communicator"),
             ("path", pl.String, "call path of the application, outermost first; empty if unknown"),
         ),
-        _table(
+        Table.of(
             "windows", "one time window",
             ("window", pl.UInt32, "number of the window"),
             ("start_ps", pl.UInt64, "first picosecond"),
             ("end_ps", pl.UInt64, "first picosecond after it; the last window ends with the run"),
         ),
-        _table(
+        Table.of(
             "samples", "what receivers learned of one link in one window under one label",
             ("window", pl.UInt32, "window of the packets' arrival"),
             ("job", pl.UInt32, "job of the packets"),
@@ -129,7 +130,7 @@ TABLES = {
             ("congested_weight", pl.UInt64, "sum of congested counts: estimates congested packets"),
             ("congested_variance", pl.UInt64, "sum of g(g-1): estimates its variance"),
         ),
-        _table(
+        Table.of(
             "truth", "what really crossed one link in one window (simulation only)",
             ("window", pl.UInt32, "window in which packets began to leave, or met congestion"),
             ("link", pl.UInt32, "link"),
@@ -144,7 +145,7 @@ TABLES = {
             ("stall_ps", pl.UInt64, "time it had data but no credit, all in the window in which "
              "that ended; not known of adapters, 0"),
         ),
-        _table(
+        Table.of(
             "messages", "one message",
             ("message", pl.UInt32, "number of the message"),
             ("src_rank", pl.UInt32, "sending rank"),
@@ -159,7 +160,7 @@ TABLES = {
             ("packets", pl.UInt32, "data packets"),
             ("switch_hops", pl.UInt32, "sum over its packets of switches visited"),
         ),
-        _table(
+        Table.of(
             "counters", "one port's counters at one instant, where any has changed",
             ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
             ("link", pl.UInt32, "directed link that leaves the port"),
@@ -171,7 +172,7 @@ TABLES = {
             ("queue_ps", pl.UInt64, "time with data behind other data that was being sent"),
             ("inq_ps", pl.UInt64, "time the input buffer at its far end kept a packet ready to go"),
         ),
-        _table(
+        Table.of(
             "queues", "one port's queue at one instant, where it has changed",
             ("time_ps", pl.UInt64, "a multiple of the interval, or the end of the run"),
             ("link", pl.UInt32, "directed link that leaves the port"),
@@ -179,7 +180,7 @@ TABLES = {
             ("booked_bytes", pl.UInt64, "bytes with credit that are not sent yet"),
             ("packets", pl.UInt32, "packets of both, one being sent included"),
         ),
-        _table(
+        Table.of(
             "packets", "one packet of an observed job that arrived with a sample",
             ("packet", pl.UInt64, "number of the packet over the whole run"),
             ("sequence", pl.UInt32, "its sequence number on the wire: the lower 24 bits"),
@@ -198,7 +199,7 @@ TABLES = {
 DERIVED = {
     table.name: table
     for table in (
-        _table(
+        Table.of(
             "attribution", "one line of the program at one place it makes hot",
             ("place", pl.String, "the links: one, or parallel ones among which routing chooses"),
             ("link", pl.UInt32, "the heaviest link of them"),
@@ -213,7 +214,7 @@ DERIVED = {
             ("congested_packets", pl.Float64, "stands for it without a message log, else null"),
             ("ranks", pl.List(pl.UInt32), "ranks of the job that suffer; empty where unknown"),
         ),
-        _table(
+        Table.of(
             "changes", "one directed link in two runs, over the whole runs or in one phase",
             ("link", pl.UInt32, "number of the link"),
             ("name", pl.String, "source[port] → destination"),

@@ -93,7 +93,7 @@ def parse_gbps(value: object) -> float:
         number, unit = _split(value, GBPS, "a rate")
         rate = float(number) * GBPS[unit]
         if not math.isfinite(rate):
-            raise ValueError(f"{value!r} is beyond all measure; write it like '100 Gb/s'")
+            raise ValueError(f"{value!r} is out of range; write it like '100 Gb/s'")
         return rate
     raise ValueError(f"{value!r} has no unit; write a rate as text, like '100 Gb/s'")
 
@@ -112,7 +112,7 @@ def _whole(text: str, number: str, unit: int, most: int, words: tuple[str, str, 
     kind, limit, smallest = words
     amount = _DIGITS.multiply(_DIGITS.create_decimal(number), Decimal(unit))
     if not amount <= most:
-        raise ValueError(f"{text!r} is beyond all measure; give at most {limit}")
+        raise ValueError(f"{text!r} is out of range; give at most {limit}")
     whole = amount.to_integral_value(context=_DIGITS)
     if whole != amount:
         raise ValueError(

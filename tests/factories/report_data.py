@@ -20,6 +20,7 @@ from tailback.diagnose.model import (
     LinkEvidence,
     Remedy,
     Sampling,
+    Status,
     WaterfallBar,
 )
 from tailback.run import Run
@@ -298,7 +299,10 @@ def _candidates(hostile: str) -> list[Candidate]:
                               ("hilbert", 48.8, 1.6, 0.11), ("block", 61.2, 2.087, 0.31),
                               ("reverse-cuthill-mckee", 89.0, 3.1, 0.44),
                               ("random", 88.1, 4.65, 0.52))
-    ] + [Candidate(name="hypercube", error="needs a power of two of ranks" + hostile)]  # fmt: skip
+    ] + [Candidate(
+        name="hypercube", status=Status.FAILED,
+        reason="needs a power of two of ranks" + hostile,
+    )]  # fmt: skip
 
 
 def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
@@ -343,7 +347,8 @@ def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
         ],
         waterfall=_waterfall(hostile),
         remedy=Remedy(
-            action="Place ranks in 8×4 tiles, one tile a leaf." + hostile, cure="tiled" + hostile,
+            action="Place ranks in 8×4 tiles, one tile a leaf." + hostile, name="tiled" + hostile,
+            parts=("tiled" + hostile,),
             placement="tiled" + hostile,
             before_ps=61_200_000, after_ps=44_000_000, gain=1 - 44 / 61.2,
             candidates=_candidates(hostile),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.sources import load
 from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.readers import READERS, read_counters
@@ -39,6 +39,11 @@ TEXTS = {
         "#Time, Time_usec, CompId, X+_traffic (B), X+_credit_stall (ns), nettopo_mesh_coord_X,"
         " nettopo_mesh_coord_Y, nettopo_mesh_coord_Z\n1.5, 500000, 1, 2, 3, 4, 5, 6\n"
         "2.5, 500000, 1, 4, 6, 4, 5, 6\n"
+    ),
+    "prometheus": (
+        '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":'
+        '"tailback_port_xmit_bytes_total","node":"leaf0","port":"3","guid":"0xab"},"values":'
+        '[[1700000000,"1"],[1700000010.5,"20"]]}]}}'
     ),
 }
 TEXTS |= {
@@ -70,7 +75,7 @@ BYTES = st.binary(max_size=6) | st.sampled_from(
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_damaged_text(name: str, data: st.DataObject) -> None:
     content = TEXTS[name].encode()
@@ -87,6 +92,8 @@ def test_damaged_text(name: str, data: st.DataObject) -> None:
             found = reader.read(path)
         except CounterError as error:
             assert error.place is not None
+            if name == "prometheus":
+                return  # JSON on one line: the number of the series says more
             assert error.place.startswith("line ")
             assert ", column " in error.place
         else:

@@ -171,7 +171,7 @@ impl Sim<'_> {
 
     fn handle(&mut self, event: Event) -> Result<(), FluidError> {
         match event {
-            Event::Rank(rank) => self.go_on(rank),
+            Event::Rank(rank) => self.advance_rank(rank),
             Event::Ready(message) => return self.ready(message),
             Event::Requested(message) => {
                 self.messages[message as usize].requested = true;
@@ -210,7 +210,7 @@ impl Sim<'_> {
         self.placement.host[src as usize] == self.placement.host[dst as usize]
     }
 
-    fn go_on(&mut self, rank: u32) {
+    fn advance_rank(&mut self, rank: u32) {
         let r = rank as usize;
         let end = self.program.rank_start[r + 1];
         while let Some(op) = self.ranks[r].next(&self.program.ops, end, self.now) {
@@ -407,7 +407,7 @@ impl Sim<'_> {
             && self.complete(rank, request)
         {
             self.ranks[rank as usize].unblock(self.now);
-            self.go_on(rank);
+            self.advance_rank(rank);
         }
     }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from tailback.api.result_folder import FolderResult
 from tailback.api.run import table_html
 from tailback.api.runs import (
     congestion_of,
@@ -29,7 +30,7 @@ from tailback.report import (
     write_comparison,
 )
 from tailback.report.difference import phases_of
-from tailback.run import AtomicDirectory, Run
+from tailback.run import Run
 from tailback.telemetry.estimate import Selection, link_estimates, select
 from tailback.units import format_time, percent
 
@@ -38,8 +39,10 @@ NAMES = ("before", "after")
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(FolderResult):
     """What differs between two runs.
+
+    ``write`` keeps ``compare.html``, ``compare.json`` and ``changes.parquet``.
 
     Attributes:
         before: The first run.
@@ -53,12 +56,12 @@ class Comparison:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Table ``changes`` (docs/reference/tables.md): links of both runs. One fabric only."""
+        """Links of both runs as table ``changes`` (docs/reference/tables.md). One fabric only."""
         return change_table(FigureData(self.before), FigureData(self.after))
 
     @property
     def links(self) -> pl.DataFrame:
-        """Links that changed most: ``link, name``, congested fraction ``before`` and ``after``."""
+        """The links that changed most, with congested fraction ``before`` and ``after``."""
         schema = {"link": pl.UInt32, "name": pl.String, "before": pl.Float64, "after": pl.Float64}
         rows = [
             (row["link"], row["name"], *row["congested_fraction"]) for row in self.facts["links"]
@@ -69,24 +72,10 @@ class Comparison:
         """:attr:`frame` as a pandas data frame; needs pandas and pyarrow."""
         return self.frame.to_pandas()
 
-    def write(
-        self, folder: str | Path, *, force: bool = False, figures: Sequence[str] = ()
-    ) -> Path:
-        """Write ``compare.html``, ``compare.json`` and ``changes.parquet``.
-
-        Args:
-            folder: A new folder; it appears whole or not at all.
-            force: Replace that folder if Tailback wrote it.
-            figures: Formats (``svg``, ``pdf``, ``png``) in which to write every figure too.
-
-        Raises:
-            RunError: The folder exists (without ``force``), or a run is of the fluid model.
-        """
+    def _write_parts(self, folder: Path, figures: Sequence[str]) -> None:
         for run, name in zip((self.before, self.after), NAMES, strict=True):
             require_packets(run, Path(name), "draw")
-        with AtomicDirectory(folder, force=force) as part:
-            _write(part, self.before, self.after, self.facts, tuple(figures))
-        return Path(folder)
+        _write(folder, self.before, self.after, self.facts, tuple(figures))
 
     def _repr_html_(self) -> str:
         rows = {

@@ -10,12 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from tailback.counters.analysis import places as port_places
-from tailback.counters.analysis import study, verdict
+from tailback.counters.analysis import port_inventory, study, verdict
 from tailback.counters.analysis.cluster import Cluster
 from tailback.counters.analysis.limits import limits
 from tailback.counters.analysis.passes import LOCAL_ENGINE, Engine
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.sources import Source, load
 from tailback.counters.analysis.study import Study
 from tailback.counters.analysis.survey import AnalysisOptions, analyse
@@ -104,7 +103,7 @@ def counters(
     io: str | None = None,
     cluster: str | None = None,
 ) -> CountersResult:
-    """Say what port counters alone can say.
+    """Find out where ports stall, from counters alone.
 
     Args:
         files: What ``perfquery`` or ``ibqueryerrors --data`` printed (one file an instant), a sysfs
@@ -155,9 +154,9 @@ def _queues(source: Source, places: PortInventory, options: AnalysisOptions) -> 
 def _places(source: Source, fabric: Path | None, subsystems: dict[str, str]) -> PortInventory:
     """The ports: of the fabric that is given, or of the one that the source brings along."""
     if fabric is not None:
-        return port_places.from_discovery(fabric, subsystems)
+        return port_inventory.from_discovery(fabric, subsystems)
     if source.run is not None:
-        return port_places.from_run(source.run)
+        return port_inventory.from_run(source.run)
     if source.classes is not None:
         return PortInventory(classes=source.classes)
     return PortInventory()

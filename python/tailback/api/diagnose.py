@@ -161,7 +161,7 @@ def diagnose(
         source: As for :func:`load_scenario`: a trace with ``fabric``, a scenario (object, data or
             file), or the folder of a run or diagnosis.
         counters: Port counters of the time of a trace, as :func:`counters` takes them.
-        jobs: List of the jobs that ran at that time (docs/how-to/measured.md).
+        jobs: List of the jobs that ran at that time (docs/how-to/jobs.md).
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
         methods: Placements to try; all sensible ones when empty.
         remedies: Kinds of remedy to try, of ``tailback list remedy``; all when empty.

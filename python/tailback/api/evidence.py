@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tailback.counters.analysis import places as port_places
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis import port_inventory
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.sources import load
 from tailback.counters.readers import READERS
 from tailback.evidence import MeasuredRun, port_verdict
@@ -80,9 +80,9 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> pl.DataFrame:
     section, fabric = prepared.scenario.fabric, prepared.fabric
     places = PortInventory()
     if section.file is not None:
-        places = port_places.from_discovery(section.file)
+        places = port_inventory.from_discovery(section.file)
     elif source.run is not None:
-        places = port_places.from_run(source.run)
+        places = port_inventory.from_run(source.run)
     rows = source.intervals(places, None)[0].rows.collect()
     return rows.drop("link").join(
         _ports(fabric), on=["node_name", "port"], how="left", maintain_order="left"
@@ -141,7 +141,10 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
              log["post_ps"].to_numpy().astype(np.float64) * stretch,
              log["arrival_ps"].to_numpy().astype(np.float64) * stretch)
         )  # fmt: skip
-    joined = Sent(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    src, dst, size, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    # Clocks that messages of one direction compare may be far off: but it was within the run.
+    whole = float(measured.measured.elapsed_ps)
+    joined = Sent(src, dst, size, np.clip(start, 0.0, whole), np.clip(end, 0.0, whole))
     return joined.of(joined.src_node != joined.dst_node)
 
 

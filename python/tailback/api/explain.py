@@ -92,7 +92,8 @@ def build_world(
         whose, shown = _others_said(evidence.others, evidence)
     slow, slow_shown = _counted_slow(evidence, prepared.fabric)
     search = CableSearch()
-    if not slow:
+    # Counters of queues on every link would have shown a slow one.
+    if not slow and not _all_queues_counted(evidence, prepared.fabric):
         search = _search(prepared, measured, evidence, progress, threads)
         if search.found is not None:
             slow, slow_shown = search.found.cables, _search_said(search, evidence)
@@ -199,6 +200,15 @@ def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]
         cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
     slow = tuple((cable, float(np.mean(rates))) for cable, rates in cables.items())
     return slow, "its port had packets waiting all the time and sent less than its rate"
+
+
+def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
+    """Whether every link between switches has counters of bytes and queue."""
+    counters = evidence.counters
+    if counters is None or not counters.lossy:
+        return False
+    inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
+    return not bool(np.isnan(counters.sent_bytes[inner]).any())
 
 
 def _search(

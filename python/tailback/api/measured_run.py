@@ -7,7 +7,7 @@ from tailback.simulate import PreparedScenario
 
 
 def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
-    """What the trace of the observed job says of times.
+    """What the trace of the observed job records about times.
 
     None where nothing was measured: the traffic is made up, its trace has no times, or several jobs
     are observed, which were recorded one by one.

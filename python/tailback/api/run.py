@@ -45,7 +45,7 @@ class Run(base.Run):
 
     @property
     def plot(self) -> Plots:
-        """Figures of the run: ``run.plot.NAME()`` draws one, ``dir(run.plot)`` lists them."""
+        """Figures of the run; ``run.plot.NAME()`` draws one, ``dir(run.plot)`` lists them."""
         # Deferred: matplotlib takes half a second to load.
         from tailback.api.plots import Plots
 

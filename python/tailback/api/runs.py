@@ -52,6 +52,6 @@ def require_packets(run: Run, folder: Path, purpose: str) -> None:
         raise RunError(
             f"this run is of the fluid model: it has no samples and no congestion to {purpose}",
             file=folder,
-            remedy=f"simulate it with packets: tailback diagnose {folder}; or set it beside "
-            "another run: tailback compare",
+            remedy=f"simulate it with packets: tailback diagnose {folder}; or compare it with "
+            f"another run: tailback compare",
         )

@@ -33,7 +33,7 @@ def simulate(
         model: ``packet`` simulates every packet; ``fluid`` computes rates: quicker, an estimate.
         rates: Who decides the rates of the fluid model; ``max-min`` when absent.
         paths: How the fluid model chooses paths; as the scenario routes when absent.
-        threads: Threads of the engine; idle cores when absent. Results do not depend on it.
+        threads: Threads of the engine; idle cores when absent. Results do not depend on this.
         partial: Return what there is when Ctrl-C ends the run, in place of KeyboardInterrupt.
         progress: Called with what is being done and the share of it that is done, 0–1.
         watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
@@ -69,7 +69,7 @@ def _fluid_options(model: str, rates: str | None, paths: str | None) -> FluidOpt
     ):  # fmt: skip
         if value is not None:
             raise ScenarioError(
-                f"{option} {value} means nothing to the packet engine",
+                f"{option} {value} has no effect on the packet engine",
                 remedy=f"add --model fluid, or set {key} in the scenario",
             )
     return None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from tailback.atomic_exchange import recover
+from tailback.calibrate.file import load as load_calibration
 from tailback.counters.readers import READERS
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
@@ -23,7 +24,7 @@ from tailback.scenario import Scenario, load, parse
 
 
 class ScenarioOptions(TypedDict, total=False):
-    """What may be said beside a source. Each option overrides the scenario's own value.
+    """Options that go with a source. Each option overrides the scenario's own value.
 
     Attributes:
         fabric: Network of a trace: a file or the name of a preset.
@@ -35,6 +36,8 @@ class ScenarioOptions(TypedDict, total=False):
             rank file or a host list. Stands for ``hosts`` and ``placement`` at once.
         compute_scale: Factor on compute times.
         seed: Seed of every random choice.
+        calibration: File of :func:`tailback.calibrate.load`: settings of the engine fitted to a
+            machine.
     """
 
     fabric: str | Path | None
@@ -45,6 +48,7 @@ class ScenarioOptions(TypedDict, total=False):
     rankfile: str | Path | None
     compute_scale: float | None
     seed: int | None
+    calibration: str | Path | None
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,9 @@ def load_scenario(source: SourceLike, **options: Unpack[ScenarioOptions]) -> Sce
     Args:
         source: A scenario file, its data as a dictionary, a trace (which needs ``fabric``), or the
             folder of a run or diagnosis.
-        options: ``fabric``, ``hosts``, ``ranks_per_host``, ``placement``, ``compute_scale`` and
-            ``seed``, as the options of the command line; each overrides the scenario's own value.
+        options: ``fabric``, ``hosts``, ``ranks_per_host``, ``placement``, ``compute_scale``,
+            ``seed`` and ``calibration``, as the options of the command line; each overrides the
+            scenario's own value.
 
     Raises:
         ScenarioError: The source cannot be read, or a key, unit or value is wrong.
@@ -123,7 +128,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     """The scenario a user means by a path.
 
     ``source`` is a scenario (:func:`is_scenario`), the folder of a run or of a diagnosis, or a
-    trace, which needs ``fabric``. Options override what a scenario says of its first observed job.
+    trace, which needs ``fabric``. Options override the settings of its first observed
+    job.
 
     Raises:
         ScenarioError: The fabric is missing, the source does not exist, or it is a run with a cure
@@ -157,13 +163,14 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
 def _scenario_of(folder: Path) -> Scenario:
     """The scenario of a run, or of the run that a diagnosis is of."""
     run = read_base_run(folder)
-    cure = run.summary.get("cure")
-    if cure is not None:
+    # Versions before the first release called it cure.
+    remedy = run.summary.get("remedy", run.summary.get("cure"))
+    if remedy is not None:
         raise ScenarioError(
-            f"is the run with the remedy {str(cure)!r}; its scenario is the one without it",
+            f"is the run with the remedy {str(remedy)!r}; its scenario is the one without it",
             file=folder,
             remedy="put the remedy into a scenario; a placement can be given as a rank file of the "
-            "diagnosis: --placement FILE, on the run beside this one",
+            "diagnosis: --placement FILE, on the run next to this one",
         )
     return run.scenario
 
@@ -263,7 +270,10 @@ def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario
         else:
             job.placement = str(placement)
     # What was given as an option keeps to the same limits.
-    return parse(scenario.model_dump(mode="json"))
+    changed = parse(scenario.model_dump(mode="json"))
+    if (calibration := options.get("calibration")) is not None:
+        changed = load_calibration(calibration).apply(changed)
+    return changed
 
 
 def _hosts_of(rankfile: Path) -> str:

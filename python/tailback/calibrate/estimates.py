@@ -1,6 +1,6 @@
 """From series of times to settings of the engine, each with its interval.
 
-An uncontended message of ``s`` bytes takes, in the engine's model (docs/engine.md),
+An uncontended message of ``s`` bytes takes, in the engine's model (docs/explanation/engine.md),
 
     send_delay + switches × switch_delay + cables + (s + packets × header) × 8 / line rate
 
@@ -115,7 +115,7 @@ class _Group:
     size_bytes: Floats
     fit: PiecewiseFit
     draws: Floats
-    empty: tuple[float, Floats]
+    least: tuple[float, Floats]
     byte: tuple[float, Floats]
 
     @property
@@ -134,7 +134,9 @@ class _Group:
 
     def intercept(self) -> _Drawn | None:
         """Time of an empty message; None where the sizes do not tell."""
-        value, draws = self.empty
+        # From the smallest message to an empty one at the rate of large ones, if that is known.
+        value = self.least[0] - self.fit.size[0] * self.byte[0]
+        draws = self.least[1] - self.fit.size[0] * self.byte[1]
         only_large = len(np.unique(self.fit.size)) < FEWEST and self.size_bytes.max() > _SMALL
         if only_large or value <= 0 or _spread(draws) > _SURE * value:
             return None
@@ -214,7 +216,7 @@ def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> li
         out.append(
             _Group(
                 first.quantity, first.layer, route, first.source, sum(one.n for one in series),
-                np.sort(size), lines, lines.draws(rng), lines.empty_time(rng), lines.byte_time(rng),
+                np.sort(size), lines, lines.draws(rng), lines.least_time(rng), lines.byte_time(rng),
             )
         )  # fmt: skip
     return out

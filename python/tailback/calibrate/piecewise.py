@@ -34,6 +34,9 @@ FEWEST: Final = 3
 _MOST_CELLS: Final = 32
 """Places at which change points are looked for."""
 
+_LEAST_FREEDOM: Final = 5
+"""Times that a model must leave besides its parameters: with fewer lines pass through noise."""
+
 _KEPT: Final = 4
 """Models of each number of lines of their own that are weighed."""
 
@@ -111,34 +114,42 @@ class PiecewiseFit:
         """Number of lines."""
         return len(self.model.breaks) + 1
 
-    def draws(self, rng: Rng) -> Floats:
-        """Coefficients as they may be, by Student's t, shape (draws, C)."""
+    def draws(self, rng: Rng, count: int = _DRAWS) -> Floats:
+        """Coefficients as they may be, by Student's t, shape (count, C)."""
         scale = np.sqrt(np.diag(self.covariance))
         scale[scale == 0] = 1
         # Intercepts and slopes differ by many orders of magnitude.
         root = _root(self.covariance / np.outer(scale, scale))
-        normal = rng.standard_normal((_DRAWS, len(scale)))
-        tail = np.sqrt(self.freedom / rng.chisquare(self.freedom, (_DRAWS, 1)))
+        normal = rng.standard_normal((count, len(scale)))
+        tail = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
         return np.asarray(self.coefficients + (normal @ root.T) * scale * tail, np.float64)
 
-    def empty_time(self, rng: Rng) -> tuple[float, Floats]:
-        """Time of an empty message, by the first line: its value and draws, over all models."""
-        return self._average(rng, lambda lines: 0)
+    def least_time(self, rng: Rng) -> tuple[float, Floats]:
+        """Time of the smallest message, by the first line: its value and draws, over all models.
+
+        An empty message may be far outside of the sizes that a short first line was fitted to.
+        """
+        return self._average(
+            rng, lambda one, draws: draws[:, 0] + self.size[0] * draws[:, one.segments]
+        )
 
     def byte_time(self, rng: Rng) -> tuple[float, Floats]:
         """Time per byte of large messages, by the last line, likewise."""
-        return self._average(rng, lambda lines: len(lines.coefficients) - 1)
+        return self._average(rng, lambda one, draws: draws[:, -1])
 
-    def _average(self, rng: Rng, column: Callable[[PiecewiseFit], int]) -> tuple[float, Floats]:
+    def _average(
+        self, rng: Rng, what: Callable[[PiecewiseFit, Floats], Floats]
+    ) -> tuple[float, Floats]:
         some = self.averaged or ((1.0, self),)
-        value = sum(weight * float(one.coefficients[column(one)]) for weight, one in some)
         share = np.cumsum([0.0, *(weight for weight, _ in some)])
         ends = np.rint(share / share[-1] * _DRAWS).astype(int).tolist()
         parts = [
-            one.draws(rng)[first:last, column(one)]
+            what(one, one.draws(rng, last - first))
             for (_, one), (first, last) in zip(some, pairwise(ends), strict=True)
         ]
-        return value, rng.permutation(np.concatenate(parts))
+        draws = rng.permutation(np.concatenate(parts))
+        # Few draws of an unlikely model lie far out: they must not move the value.
+        return float(np.median(draws)), draws
 
     def intercept(self, draws: Floats, segment: int) -> Floats:
         """Time of an empty message by one of the lines, one a draw."""
@@ -235,6 +246,10 @@ class _Data:
             squares = float((self.residuals(model) ** 2).sum())
         return float(n * np.log(squares / n + _LEAST_SPREAD**2) + model.cost * np.log(n))
 
+    def suffices(self, model: Model) -> bool:
+        """Whether enough times are left to tell the spread about a model's lines."""
+        return len(self.size) - model.cost >= _LEAST_FREEDOM
+
     @cached_property
     def boundaries(self) -> list[int]:
         """Rows at which another size begins."""
@@ -283,11 +298,15 @@ class _Data:
 def _models(data: _Data) -> Iterator[tuple[float, Model]]:
     """Models to weigh, each with its criterion: of lines of their own only the best ones."""
     starts = data.starts
-    plain = [Model(), *(Model((row,), shared=True) for row in starts[FEWEST:-FEWEST])]
-    for model in plain:
-        yield data.criterion(model), model
+    yield data.criterion(Model()), Model()
+    for row in starts[FEWEST:-FEWEST]:
+        model = Model((row,), shared=True)
+        if data.suffices(model):
+            yield data.criterion(model), model
     squares = data.squares()
     for count in range(1, MOST_BREAKS + 1):
+        if not data.suffices(Model(tuple(range(count)))):
+            break
         found = []
         for rows in combinations(starts[1:-1], count):
             total = 0.0

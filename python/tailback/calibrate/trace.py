@@ -2,7 +2,9 @@
 
 Clocks of two ranks differ by an unknown offset. A message one way is seen too long by it, one the
 other way too short: the mean of both directions is right whatever the offset. So only pairs of
-ranks with usable messages both ways count, and each gives one time for each size.
+ranks with usable messages both ways count, and each gives one time for each size, that of its
+fastest messages. Noise and contention only add to it: of all pairs as far apart, the end point
+below the fastest ones is used.
 
 Usable is a message whose receive was posted before it was sent and whose receiver had been in the
 call for at least half of the transfer (else the receiver was late), that was the last one sent of
@@ -181,11 +183,11 @@ def _others(host: Ints, size: Ints, start: Ints, done: Ints, before_only: bool) 
 
 
 def _both_ways(usable: pl.DataFrame) -> pl.DataFrame:
-    """One row a pair of ranks and size: the mean over both directions of the median time."""
+    """One row a pair of ranks and size: the mean over both directions of the shortest time."""
     one = (
         usable.with_columns((pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took"))
         .group_by("src_rank", "dst_rank", "size_bytes")
-        .agg(pl.col("took").median(), pl.len().alias("n"))
+        .agg(pl.col("took").min(), pl.len().alias("n"))
     )
     back = one.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
     both = one.join(back, on=["src_rank", "dst_rank", "size_bytes"], suffix="_back")
@@ -211,15 +213,27 @@ def _series(pairs: pl.DataFrame, routes: _Routes, resolution_ps: int) -> list[Pl
         if not mine.any():
             continue
         rows = pairs.filter(mine)
+        n = int(rows["n"].sum())
+        rows = rows.group_by("size_bytes", maintain_order=True).agg(_end_point())
         size, time = (
             rows[name].to_numpy().astype(np.float64) for name in ("size_bytes", "time_ps")
         )
         # Both ends of both directions are rounded.
         step = np.full(len(size), float(resolution_ps))
         first = int(np.flatnonzero(mine)[0])
-        series = Series("latency", "mpi", size, time, step, int(rows["n"].sum()), SOURCE)
+        series = Series("latency", "mpi", size, time, step, n, SOURCE)
         out.append(Placed(series, routes.between(int(src[first]), int(dst[first]))))
     return out
+
+
+def _end_point() -> pl.Expr:
+    """The time without noise and contention, which only add: ``2 × shortest − second shortest``.
+
+    Source: Robson and Whitlock, *Estimation of a truncation point* (Biometrika 1964).
+    """
+    fastest = pl.col("time_ps").sort()
+    second = fastest.get(1, null_on_oob=True).fill_null(fastest.first())
+    return (2 * fastest.first() - second).clip(fastest.first() / 2).alias("time_ps")
 
 
 def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Estimate | None:

@@ -19,25 +19,22 @@ from typing import Any
 
 import click
 
-from tailback.cli.result import StdoutClosedError
+from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
 from tailback.cli.text import printable
 from tailback.errors import TailbackError, nearest
-
-EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
-
 
 COMMANDS = {
     "calibrate": "Fit the engine's settings to a machine.",
     "collect": "Collect port counters of a live InfiniBand subnet.",
     "compare": "Compare two runs.",
-    "counters": "Say what port counters alone can say.",
-    "diagnose": "Say where traffic backs up, why, what to do.",
+    "counters": "Find out where ports stall, from counters alone.",
+    "diagnose": "Find out where traffic backs up, why, and what to do.",
     "evolution": "Draw how congestion evolves, as a page.",
-    "export": "Write what a run holds for other tools.",
-    "list": "List what Tailback knows, kind by kind.",
+    "export": "Export a run for other tools.",
+    "list": "List patterns, placements, readers, rules and so on.",
     "place": "Place the ranks of a job and judge the result.",
     "report": "Write the report of a run or a diagnosis.",
-    "simulate": "Simulate a scenario and keep its tables.",
+    "simulate": "Simulate a scenario and write its tables.",
     "sweep": "Run a scenario over many values of its keys.",
 }
 """Every command and its line of the help. A command is the function of its name in the module of
@@ -100,7 +97,7 @@ _ELSEWHERE = {"list": ("lists", "list_parts")}
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="Exit codes: 0 done, 2 something given is wrong, 3 too few samples for a verdict, "
+    epilog="Exit codes: 0 success, 2 invalid input, 3 too few samples for a verdict, "
     "130 interrupted.",
 )
 @click.version_option(package_name="tailback", prog_name="tailback")
@@ -179,12 +176,12 @@ def _explain(error: OSError) -> TailbackError:
     if error.filename is not None:
         return TailbackError(
             f"cannot be read or written: {reason}", file=str(error.filename),
-            remedy="check the path, who may use it, and the room on its disk",
+            remedy="check the path, its permissions, and the free space on its disk",
         )  # fmt: skip
     _give_up_stdout()
     return TailbackError(
         f"input or output failed: {reason}",
-        remedy="check the room on the disk that output goes to, and the files that were given",
+        remedy="check the free space on the output disk, and the input files",
     )
 
 

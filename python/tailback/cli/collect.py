@@ -73,23 +73,25 @@ class _Tick(click.ParamType[float]):
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="Folder of the collection; one that exists is continued.",
+    help="Folder of the collection; an existing one is continued.",
 )
 @click.option(
     "--plan",
     type=click.Choice(["sweep", "rounds"]),
     default="sweep",
     show_default=True,
-    help="Every port at an interval, or random ports in rounds of many readings.",
+    help="Read every port at an interval, or random ports in rounds of many readings.",
 )
 @click.option(
     "--interval",
     type=_Time(),
     default="10 s",
     show_default=True,
-    help="Sweep: from one to the next.",
+    help="Sweep: time between two sweeps.",
 )
-@click.option("--sweeps", type=click.IntRange(1), help="Sweep: how many (default: no end).")
+@click.option(
+    "--sweeps", type=click.IntRange(1), help="Sweep: number of sweeps (default: no limit)."
+)
 @click.option(
     "--sets",
     type=click.IntRange(1, 1024),
@@ -102,28 +104,32 @@ class _Tick(click.ParamType[float]):
     type=click.IntRange(2),
     default=100,
     show_default=True,
-    help="Rounds: readings of a port.",
+    help="Rounds: readings per port.",
 )
 @click.option(
     "--spacing",
     type=_Time(),
     default="100 ms",
     show_default=True,
-    help="Rounds: from one reading to the next.",
+    help="Rounds: time between two readings.",
 )
-@click.option("--rounds", type=click.IntRange(1), help="Rounds: how many (default: no end).")
+@click.option(
+    "--rounds", type=click.IntRange(1), help="Rounds: number of rounds (default: no limit)."
+)
 @click.option(
     "--reset",
     is_flag=True,
-    help="Rounds: set PortXmitWait to 0 first; disturbs others who read it.",
+    help="Rounds: reset PortXmitWait first; disturbs other readers of it.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Rounds: seed of the draws.")
-@click.option("--duration", type=_Time(), help="Stop after this time (default: no end).")
-@click.option("--switches-only", is_flag=True, help="Leave the ports of adapters out.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Rounds: seed of the random draws."
+)
+@click.option("--duration", type=_Time(), help="Stop after this time (default: no limit).")
+@click.option("--switches-only", is_flag=True, help="Do not read the ports of adapters.")
 @click.option(
     "--fabric",
     type=click.Path(path_type=Path),
-    help="Output of ibnetdiscover to take the ports from, instead of discovering.",
+    help="Take the ports from this output of ibnetdiscover instead of discovering them.",
 )
 @click.option(
     "--rediscover",
@@ -138,21 +144,21 @@ class _Tick(click.ParamType[float]):
     type=FiniteRange(1),
     default=20_000.0,
     show_default=True,
-    help="Most MADs sent in a second.",
+    help="Maximum number of MADs sent per second.",
 )
 @click.option(
     "--window",
     type=click.IntRange(1, 4096),
     default=64,
     show_default=True,
-    help="Most requests on the way.",
+    help="Maximum number of outstanding requests.",
 )
 @click.option(
     "--per-node",
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="Most requests on the way to one device.",
+    help="Maximum number of outstanding requests to one device.",
 )
 @click.option(
     "--timeout",
@@ -166,7 +172,7 @@ class _Tick(click.ParamType[float]):
     type=click.IntRange(0, 10),
     default=2,
     show_default=True,
-    help="How often to ask again.",
+    help="Retries of a request.",
 )
 @click.option("--ca", metavar="NAME", help="Adapter to use (default: the first active one).")
 @click.option("--ca-port", type=click.IntRange(0, 254), default=0, help="Its port.")
@@ -180,11 +186,11 @@ class _Tick(click.ParamType[float]):
     "--compact",
     "compact_only",
     is_flag=True,
-    help="Only make Parquet of segments that a killed collector left.",
+    help="Only convert segments that a killed collector left to Parquet.",
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No news on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
     """Collect port counters of a live InfiniBand subnet.
 

@@ -13,13 +13,11 @@ from tailback.api.counters import counters as analyse_counters
 from tailback.cli.counters_screen import screen
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.queues_screen import queues_screen
-from tailback.cli.result import show
+from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.counters.analysis import study
 from tailback.counters.readers import READERS
 from tailback.run import check_writable
 from tailback.units import parse_time_ps
-
-UNDETERMINED = 3
 
 
 def _subsystems(
@@ -56,7 +54,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--reader", metavar="NAME",
-    help="Who wrote FILE: " + ", ".join(READERS.names()) + " (default: found out).",
+    help="Format of FILE: " + ", ".join(READERS.names()) + " (default: detected).",
 )  # fmt: skip
 @click.option(
     "--fabric", type=click.Path(path_type=Path),
@@ -69,7 +67,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.option("--tick", callback=_time, metavar="TIME",
               help="Length of a PortXmitWait tick, like '22 ns'.")  # fmt: skip
 @click.option("--every", callback=_time, metavar="TIME",
-              help="FILEs were written this long apart, for those that tell no time.")  # fmt: skip
+              help="Time between FILEs, for formats without time stamps.")  # fmt: skip
 @click.option(
     "--threshold", type=FiniteRange(0, 100, min_open=True), default=1.0, show_default=True,
     help="Percentage of its time from which a port counts as stalling, queueing or dropping.",
@@ -79,9 +77,9 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), default="svg",
               show_default=True, help="Format of the figures.")  # fmt: skip
-@click.option("--csv", is_flag=True, help="Write every table as CSV besides Parquet.")
+@click.option("--csv", is_flag=True, help="Also write every table as CSV.")
 @click.option("--cluster", metavar="ADDRESS",
-              help="Archive: work on a Dask cluster, like tcp://host:8786.")  # fmt: skip
+              help="Archive: run on a Dask cluster, like tcp://host:8786.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
 def counters(
@@ -100,7 +98,7 @@ def counters(
     io: str | None,
     cluster: str | None,
 ) -> int:
-    """Say what port counters alone can say.
+    """Find out where ports stall, from counters alone.
 
     FILE is what perfquery or 'ibqueryerrors --data' printed, a sysfs tree, an LDMS
     CSV, a CSV of Ethernet interfaces, the folder of a collection, a run or a
@@ -124,7 +122,7 @@ def counters(
         return _show_queues(found, out, (figures, force, csv, form))
     if out is not None:
         found.write(out, force=force, figures=figures, csv=csv)
-    code = UNDETERMINED if found.verdict.kind == "unknown" else 0
+    code = EXIT_UNDETERMINED if found.verdict.kind == "unknown" else EXIT_OK
     if form == "json":
         extra = {"sources": found.source.kinds, "study": study.summary_json(found.study)}
         return show(json.dumps({**found.facts, **extra}, indent=2), code)

@@ -9,7 +9,7 @@ import polars as pl
 
 from tailback.cli.text import align_columns, shorten_middle, wrap
 from tailback.counters.analysis.limits import cannot_tell, roots
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
 from tailback.units import counted, format_time, percent
 

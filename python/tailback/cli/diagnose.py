@@ -14,12 +14,10 @@ from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import RenamedOption
 from tailback.cli.progress import meter
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.result import show
+from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
 from tailback.remedy import REMEDIES
 from tailback.run import check_writable
-
-UNDETERMINED = 3
 
 
 @click.command()
@@ -41,7 +39,7 @@ UNDETERMINED = 3
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option(
     "--method", "--try", "methods", multiple=True, metavar="NAME", cls=RenamedOption,
-    help="Placement to try; repeat for several (default: all sensible ones).",
+    help="Placement to try; repeat for several (default: all that apply).",
 )  # fmt: skip
 @click.option(
     "--remedy", "--cure", "cures", multiple=True, type=click.Choice(REMEDIES.names()),
@@ -54,7 +52,7 @@ UNDETERMINED = 3
               help="Also write every figure in this format; may be repeated.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def diagnose(
     counters: tuple[Path, ...],
     jobs: Path | None,
@@ -75,7 +73,7 @@ def diagnose(
     SOURCE is an MPI trace (OTF2, Open MPI monitoring), which needs --fabric, or a
     scenario (.toml), or the folder of an earlier run or diagnosis. Of a trace with
     times the measured run comes first, with where its time went; what the model
-    expects is shown beside it.
+    expects is shown next to it.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
@@ -95,7 +93,7 @@ def diagnose(
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)
     diagnosis = result.diagnosis
-    code = UNDETERMINED if diagnosis.cause == "undetermined" else 0
+    code = EXIT_UNDETERMINED if diagnosis.cause == "undetermined" else EXIT_OK
     if form == "json":
         return show(diagnosis.model_dump_json(indent=2), code)
     return show("\n".join(diagnosis_lines(diagnosis, out, hot_lines(result.attribution))), code)

@@ -41,7 +41,8 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 @click.option("--direction", type=click.Choice(DIRECTIONS),
               help="Direction to show in a simulated torus (default X+).")  # fmt: skip
 @click.option("--threshold", type=FiniteRange(0, 100, min_open=True), default=40.0,
-              show_default=True, help="Percentage of time stalled that counts.")  # fmt: skip
+              show_default=True, help="Percentage of time stalled from which a link "
+                                      "counts.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path),
               help="The page (default SOURCE-evolution.html).")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace a page that exists.")
@@ -126,10 +127,10 @@ def _of_counters(source: Path, file: Path | None, threshold: float) -> _Drawn:
     told = rows.filter(pl.col("stall_fraction").is_not_null() | stands_at_top())
     if not told.height:
         raise RunError(
-            f"no port tells its stall as a share of time ({rows.height} intervals between "
+            f"no port gives its stall as a share of time ({rows.height} intervals between "
             "readings)", file=source,
             remedy="give a collection, an LDMS CSV or a run, with two readings of a port or more; "
-            "what single files tell: tailback counters",
+            "for single files: tailback counters",
         )  # fmt: skip
     if not told["link"].is_not_null().any():
         raise RunError(

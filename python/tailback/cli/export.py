@@ -31,9 +31,9 @@ def export() -> None:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--host", metavar="NAME", help="Only packets to or from this host.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many packets.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of packets.")
 @click.option("--payload", type=click.IntRange(0, 4096), default=0, show_default=True,
-              metavar="BYTES", help="Payload to write of each packet: zeros.")  # fmt: skip
+              metavar="BYTES", help="Bytes of payload to write per packet, all zero.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def pcap(
     run: Path, out: Path, host: str | None, limit: int | None, payload: int, force: bool
@@ -147,5 +147,5 @@ def _write(out: Path, force: bool, write: Callable[[IO[bytes]], object]) -> None
         reason = getattr(error, "strerror", None) or error
         raise TailbackError(
             f"cannot be written: {reason}", file=out,
-            remedy="check the path and the room on its disk",
+            remedy="check the path and the free space on its disk",
         ) from None  # fmt: skip

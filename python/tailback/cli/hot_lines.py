@@ -9,7 +9,7 @@ from tailback.units import format_time, percent
 SHOWN = 2
 
 ROOM = 56
-"""Characters for the line and its links, beside the two columns of numbers."""
+"""Characters for the line and its links, next to the two columns of numbers."""
 
 
 def hot_lines(attribution: Attribution) -> list[str]:

@@ -24,7 +24,7 @@ from tailback.units import format_time, percent
 @allow_hosts_option
 @click.option(
     "--method", "methods", multiple=True, metavar="NAME",
-    help="Placement to make; repeat for several (default: all sensible ones).",
+    help="Placement to compute; repeat for several (default: all that apply).",
 )  # fmt: skip
 @click.option("--simulate", "simulated", is_flag=True, help="Also simulate each one.")
 @click.option(
@@ -33,7 +33,7 @@ from tailback.units import format_time, percent
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def place(
     allow_hosts: str | None,
     methods: tuple[str, ...],

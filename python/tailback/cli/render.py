@@ -17,10 +17,9 @@ from tailback.cli.text import (
     truncate,
     wrap,
 )
-from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence
+from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence, Status
 from tailback.diagnose.waterfall import displayed_bars
-from tailback.diagnose.wording import bar_name, confidence_sentence
-from tailback.remedy.screening import NOT_SIMULATED
+from tailback.diagnose.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.units import format_time, percent
 
 CAUSE_TITLE = {
@@ -89,10 +88,7 @@ def _how_sure(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence <= 0:
         return diagnosis.sampling.note
     if diagnosis.explanation is not None:
-        sure = (
-            f"{percent(diagnosis.confidence, 0)} sure of the verdict, from the room that what is "
-        )
-        return f"{sure}not explained, and the other causes, leave. {diagnosis.sampling.note}"
+        return f"{measured_confidence(diagnosis.confidence)} {diagnosis.sampling.note}"
     how = confidence_sentence(diagnosis.confidence, diagnosis.basis, diagnosis.times)
     return f"{how} {diagnosis.sampling.note}"
 
@@ -137,12 +133,12 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
     if remedy is None:
         return []
     lines = ["", "REMEDY", *wrap(remedy.action)]
-    proved = [c for c in remedy.candidates if not c.error]
+    proved = [c for c in remedy.candidates if c.proved]
     # The remedy first, even where something quicker is out of reach.
-    proved.sort(key=lambda candidate: candidate.name != remedy.cure)
+    proved.sort(key=lambda candidate: candidate.name != remedy.name)
     if proved:
         lines += cure_lines(proved, remedy.before_ps)
-    left_out = [c.name for c in remedy.candidates if c.error.startswith(NOT_SIMULATED)]
+    left_out = [c.name for c in remedy.candidates if c.status is Status.RULED_OUT]
     if left_out:
         lines += wrap(f"ruled out by the fluid model: {', '.join(left_out)}")
     if remedy.commands:
@@ -159,7 +155,7 @@ def _remedy(diagnosis: Diagnosis, folder: Path) -> list[str]:
 def cure_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
     """All that was proved, of every kind, also what is slower: estimate and proof.
 
-    The gain is of packets, against ``before_ps``, which has a row of its own unless it is that of
+    The gain is of packets, against ``before_ps``, which has a separate row unless it is that of
     one of the candidates.
     """
     rows = []

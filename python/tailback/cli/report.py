@@ -12,6 +12,7 @@ from tailback.atomic_exchange import recover
 from tailback.cli.runs import default_output, read_samples, with_samples
 from tailback.diagnose import Diagnosis
 from tailback.diagnose import diagnose as find_causes
+from tailback.diagnose.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.manifest import read_manifest
 from tailback.report import export_figures, write_report
@@ -24,7 +25,7 @@ _AGAIN = "diagnose again"
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
 @click.option("--figures", type=click.Choice(["svg", "pdf", "png"]), multiple=True,
-              help="Also write every figure in this format, beside the report.")  # fmt: skip
+              help="Also write every figure in this format, next to the report.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def report(folder: Path, out: Path | None, figures: tuple[str, ...], force: bool) -> None:
     """Write the report of FOLDER: a run of 'simulate' or a result of 'diagnose'.
@@ -58,7 +59,7 @@ def _read(folder: Path) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
     manifest = read_manifest(folder)
     manifest.check(found.name)
     try:
-        diagnosis = Diagnosis.model_validate_json(found.read_bytes())
+        diagnosis = read_diagnosis(found.read_bytes())
     except (OSError, ValueError) as error:
         raise RunError(
             f"damaged diagnosis: {str(error).splitlines()[0]}", file=found, remedy=_AGAIN

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
+"""Done; a mistake of the user; no verdict; Ctrl-C."""
+
 
 class StdoutClosedError(Exception):
     """Whoever read our output has enough of it, like ``head``.

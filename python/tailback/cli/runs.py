@@ -26,6 +26,6 @@ def with_samples(run: Run) -> Run:
 
 
 def default_output(folder: Path, ending: str) -> Path:
-    """What is written beside ``folder`` by default: its name and an ending, also for ``.``."""
+    """The default output next to ``folder``: its name with another suffix, also for ``.``."""
     named = folder if folder.name not in ("", "..") else folder.resolve()
     return Path(f"{named}{ending}")

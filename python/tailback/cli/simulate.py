@@ -22,20 +22,21 @@ from tailback.units import format_time, percent
 @click.command()
 @source_options
 @click.option("--model", type=click.Choice(["packet", "fluid"]), default="packet",
-              show_default=True, help="Packets, or rates: quicker, and an estimate.")  # fmt: skip
+              show_default=True, help="Simulate packets, or rates: faster, but an "
+                                      "estimate.")  # fmt: skip
 @click.option("--rates", type=click.Choice(get_args(Rates)),
-              help="Who decides the rates (fluid; default max-min).")  # fmt: skip
+              help="How rates are computed (fluid; default max-min).")  # fmt: skip
 @click.option("--paths", type=click.Choice(get_args(Choice)),
               help="How paths are chosen (fluid; default: as the scenario routes).")  # fmt: skip
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder for the tables of the run (default: none is kept).",
+    help="Folder for the tables of the run (default: not kept).",
 )
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def simulate(
     model: str,
     rates: str | None,

@@ -53,9 +53,14 @@ def source_options(command: F) -> F:
             "--seed", type=click.IntRange(0), help="Seed of every random choice (of a trace: 1)."
         ),
         click.option(
+            "--calibration",
+            type=click.Path(path_type=Path),
+            help="Settings of the engine that 'tailback calibrate' fitted to the machine.",
+        ),
+        click.option(
             "--threads",
             type=click.IntRange(1),
-            help="Threads of the engine (default: idle cores). Results do not depend on it.",
+            help="Threads of the engine (default: idle cores). Results do not depend on this.",
         ),
     ]
     for decorate in reversed(decorators):
@@ -69,5 +74,6 @@ def allow_hosts_option(command: F) -> F:
         "--allow-hosts",
         metavar="SPEC",
         help="Hosts that other placements may use, like --hosts; all: every compute host "
-        "(default: those the job runs on). The number of hosts and of ranks per host stays.",
+        "(default: those the job runs on). The number of hosts and of ranks per host does not "
+        "change.",
     )(command)

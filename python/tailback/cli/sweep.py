@@ -25,20 +25,23 @@ SHOWN = 10
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--over", "over", multiple=True, metavar="KEY=VALUES",
               help="A key of the scenario and its values, like seed=1..10 or "
-              "job.placement=block,rcm; repeat for every combination.")  # fmt: skip
+                   "job.placement=block,rcm; may be repeated for all combinations.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.")
 @click.option("--table", "tables", multiple=True, metavar="NAME",
               help="Keep this table of every run too; may be repeated.")  # fmt: skip
 @click.option("--model", type=click.Choice(["packet", "fluid"]), default="packet",
-              show_default=True, help="Packets, or rates: quicker, and an estimate.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), help="Processes (default: one a core).")
+              show_default=True, help="Simulate packets, or rates: faster, but an "
+                                      "estimate.")  # fmt: skip
+@click.option(
+    "--workers", type=click.IntRange(1), help="Number of processes (default: one per core)."
+)
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler.")
 @click.option("--slurm", type=click.IntRange(1), metavar="TASKS",
-              help="Run nothing: write a Slurm array script of so many tasks.")  # fmt: skip
-@click.option("--part", metavar="I/N", help="Run only every N-th point from the I-th on.")
+              help="Only write a Slurm array script with this many tasks.")  # fmt: skip
+@click.option("--part", metavar="I/N", help="Run only every N-th point, starting with the I-th.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="What to print.")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def sweep(
     source: Path,
     over: tuple[str, ...],
@@ -98,7 +101,7 @@ def axis_from_text(text: str) -> tuple[str, list[Any]]:
     """Key and values of ``seed=1..10`` or ``engine.buffer=16 KiB,64 KiB``.
 
     Raises:
-        ScenarioError: There is no ``=``, or nothing beside it.
+        ScenarioError: There is no ``=``, or nothing before or after it.
     """
     key, equals, values = text.partition("=")
     key = key.strip()

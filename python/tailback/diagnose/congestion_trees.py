@@ -75,7 +75,7 @@ def find_congested_links(
     """Decide which links are congested.
 
     A link is when the lower bound of its congested fraction exceeds :data:`CONGESTED_FRACTION`, on
-    :data:`MIN_SAMPLES` samples at least. A link with too few samples of its own to say also is when
+    :data:`MIN_SAMPLES` samples at least. A link with too few samples is congested too when
     its own fraction exceeds it and its bundle is congested by the first rule: routing spreads one
     traffic over a bundle. Injection links never are: an adapter that holds a message is busy.
 
@@ -239,7 +239,7 @@ def _waits_on(
 def _cycle_heads(waits_on: csr_array, root: Bools, fraction: Floats) -> Bools:
     """Heads of cycles that lead nowhere else: in a torus links may wait on each other in a ring.
 
-    Such a ring has no root of its own; its most congested link stands for it.
+    Such a ring has no root; its most congested link represents it.
     """
     heads = np.zeros(len(root), np.bool_)
     if not len(root):

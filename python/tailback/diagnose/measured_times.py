@@ -1,4 +1,4 @@
-"""A diagnosis of the model's run, beside the run that was measured."""
+"""A diagnosis of the model's run, compared with the measured run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tailback.evidence.model import Measured
 
 
 def with_measured(diagnosis: Diagnosis, measured: Measured, changed: str = "") -> Diagnosis:
-    """Put what was measured on top, and what the model does not explain of it beside.
+    """Add what was measured, and the part that the model does not explain.
 
     The model replays the recorded computation, so waits for it are explained. A cause of what the
     model expects cannot be surer than the share of the measured time that the model explains; where

@@ -19,15 +19,18 @@ from tailback.units import format_time, percent
 FAULT = 0.06
 """Share of the measured time from which a cause is one: repetitions of a run differ by less."""
 
-PATTERN_FAULT = 0.3
+PATTERN_FAULT = 0.24
 """The same for what endpoints cost by themselves: every exchange with several partners at once
-costs some, and the real-packet lab's healthy halo 0.16."""
+costs some, and the real-packet lab's healthy halo 0.17."""
 
 MOST_SCALE, LEAST_SCALE = 1.3, 0.8
 """Measured over expected time that is put on costs, at most and at least."""
 
 OPEN = 0.5
 """Share of the measured time in calls that may stay unexplained before no verdict is given."""
+
+MUCH = 0.15
+"""Share that is much, where no cause costs as much."""
 
 OUTSIDE = ("other_mpi", "not_running", "not_recorded")
 """Parts of the measured time that no model has: set-up and end, calls without data, gaps."""
@@ -131,8 +134,14 @@ def explain(
 
 
 def _is_open(unknown: float, main: Cost | None) -> bool:
-    """Whether more is unexplained than any cause that was found costs, and it is much."""
-    return unknown > OPEN or (unknown > 0.15 and (main is None or main.share < unknown))
+    """Whether more is unexplained than any cause that was found costs, and it is much.
+
+    What counters show is there, and may cost more than the model makes of it.
+    """
+    if unknown > OPEN:
+        return True
+    counted = main is not None and "counters" in main.rests_on
+    return unknown > MUCH and not counted and (main is None or main.share < unknown)
 
 
 def _fault_share(cause: str) -> float:
@@ -170,9 +179,12 @@ def _costs(
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[tuple[str, float, float, float, str, str, tuple[Origin, ...]]] = []
     for share in diagnosis.shares:
-        alone = share.removed if share.removed is not None else share.charged
-        low = min(share.low, alone) if share.removed is None else (share.removed_low or 0.0)
-        high = max(share.high, alone) if share.removed is None else (share.removed_high or alone)
+        # Other routes also go round a slow link and other traffic: what routing itself costs is
+        # what it costs our job on the healthy network.
+        given = share.removed is not None and share.cause != "routing"
+        alone = share.removed if given and share.removed is not None else share.charged
+        low = (share.removed_low or 0.0) if given else min(share.low, alone)
+        high = (share.removed_high or alone) if given else max(share.high, alone)
         subject, shown, rests = _said(share.cause, diagnosis, found)
         out.append((share.cause, alone * expected, low * expected, high * expected, subject, shown,
                     rests))  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from enum import StrEnum
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -177,12 +178,35 @@ class CauseShare(Model):
         return self
 
 
+class Status(StrEnum):
+    """What became of a candidate. All but the first leave it without a time by packets."""
+
+    PROVED = "proved"
+    """Simulated packet by packet."""
+    RULED_OUT = "ruled-out"
+    """Not simulated: the fluid model leaves it no chance."""
+    NOT_APPLICABLE = "not-applicable"
+    """Not for such a program."""
+    IMPLAUSIBLE = "implausible"
+    """Simulated in less than the ideal time, so that the model does not hold for it."""
+    FAILED = "failed"
+    """It could not be made or simulated."""
+
+
+LABELS: Final = {
+    Status.RULED_OUT: "not simulated",
+    Status.NOT_APPLICABLE: "does not apply",
+}
+"""What the screen says of a status in front of the reason; nothing for the others."""
+
+
 class Candidate(Model):
     """Something that was tried: estimated by the fluid model, proved packet by packet.
 
     Attributes:
         name: Its name in ``tailback list placement`` or ``rewrite``, or of the routing or rates.
         kind: What it changes.
+        parts: Names of the candidates that a combined one joins; empty for others.
         action: What to do, one sentence; empty for placements.
         assumes: What must hold for it to be possible, or to compute the same; empty where nothing.
         estimate_ps: Time of our job by the fluid model, 0 where it was not asked.
@@ -191,11 +215,13 @@ class Candidate(Model):
         high_ps: Largest over the seeds.
         path_length: Average number of switches a packet visits.
         congested_fraction: Congested packet-hops over packet-hops, null where nobody counted them.
-        error: Why it could not be tried, or was left out; empty when it was proved.
+        status: What became of it.
+        reason: Why it was not proved; empty when it was.
     """
 
     name: str
     kind: Kind = "placement"
+    parts: tuple[str, ...] = ()
     action: str = ""
     assumes: str = ""
     estimate_ps: int = 0
@@ -204,7 +230,25 @@ class Candidate(Model):
     high_ps: int = 0
     path_length: float = 0.0
     congested_fraction: float | None = None
-    error: str = ""
+    status: Status = Status.PROVED
+    reason: str = ""
+
+    @property
+    def proved(self) -> bool:
+        """Whether it was simulated packet by packet."""
+        return self.status is Status.PROVED
+
+    @property
+    def remark(self) -> str:
+        """Why it was not proved, for the screen; empty when it was."""
+        label = LABELS.get(self.status)
+        return f"{label}: {self.reason}" if label else self.reason
+
+    @model_validator(mode="after")
+    def _reason_unless_proved(self) -> Self:
+        if self.proved == bool(self.reason):
+            raise ValueError(f"candidate {self.name!r} is {self.status} for {self.reason!r}")
+        return self
 
 
 class Remedy(Model):
@@ -216,7 +260,8 @@ class Remedy(Model):
 
     Attributes:
         action: What to do, with what it gains.
-        cure: Name of the recommended candidate, empty when none helps.
+        name: Name of the recommended candidate, empty when none helps.
+        parts: Names of the candidates that it joins, or its own; empty when none helps.
         placement: Name of the recommended placement, empty when none helps: the remedy itself,
             or what to do meanwhile.
         before_ps: Time as it is, re-simulated as the candidates are; where that was not done, as
@@ -230,7 +275,8 @@ class Remedy(Model):
     """
 
     action: str
-    cure: str = ""
+    name: str = ""
+    parts: tuple[str, ...] = ()
     placement: str
     before_ps: int
     after_ps: int
@@ -242,8 +288,8 @@ class Remedy(Model):
 
     @model_validator(mode="after")
     def _proved_to_help(self) -> Self:
-        proved = {c.name: c for c in self.candidates if not c.error}
-        for what, name in (("cure", self.cure), ("placement", self.placement)):
+        proved = {c.name: c for c in self.candidates if c.proved}
+        for what, name in (("remedy", self.name), ("placement", self.placement)):
             if not name:
                 continue
             if name not in proved:
@@ -253,7 +299,10 @@ class Remedy(Model):
                     f"{what} {name!r} is recommended, and takes {proved[name].elapsed_ps} ps "
                     f"instead of {self.before_ps} ps"
                 )
-        after = proved[self.cure].elapsed_ps if self.cure else self.before_ps
+        own = (proved[self.name].parts or (self.name,)) if self.name else ()
+        if self.parts != own:
+            raise ValueError(f"remedy {self.name!r} has parts {self.parts}, not {own}")
+        after = proved[self.name].elapsed_ps if self.name else self.before_ps
         if self.after_ps != after:
             raise ValueError(f"after_ps = {self.after_ps}, which is not what was proved: {after}")
         return self
@@ -370,7 +419,7 @@ class Diagnosis(Model):
         if self.remedy is not None:
             self._not_below("before", self.remedy.before_ps)
             for candidate in self.remedy.candidates:
-                if not candidate.error and candidate.kind in SAME_PROGRAM:
+                if candidate.proved and candidate.kind in SAME_PROGRAM:
                     self._not_below(candidate.name, candidate.low_ps)
                     self._not_below(candidate.name, candidate.elapsed_ps)
         return self

@@ -56,7 +56,7 @@ slow link, though its equivalents are not dark."""
 
 LARGE_LOSS_SHARE = 0.1
 """Share of the time lost inside the network from which, without any congested link, our own traffic
-is put down for it."""
+counts as the cause."""
 
 
 def cause_of_rules(findings: list[Finding], evidence: RunAnalysis) -> Cause:

@@ -76,7 +76,7 @@ class PhaseAnalysis:
             are not full), ``others`` (dark and thin), ``slow`` (that too, and it provably serves
             less than equal links: :mod:`tailback.diagnose.slow_link_checks`), ``transient`` (thin,
             but
-            not dark enough to tell from short bursts of our own) or ``unsettled``. ``hot_ps`` is
+            not dark enough to distinguish from our short bursts) or ``unsettled``. ``hot_ps`` is
             the time it was congested while messages of ours that may cross it were under way,
             ``growth`` how many times as many samples would tell that we do not fill it.
     """
@@ -371,7 +371,7 @@ class RunAnalysis:
         }
 
     def burden(self, cause: Cause) -> tuple[float, float]:
-        """What a cause costs as far as samples tell.
+        """The cost of a cause as estimated from samples.
 
         Returns:
             Its congested packets, each times the share of the run in which its root was hot, as a

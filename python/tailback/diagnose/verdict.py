@@ -289,56 +289,83 @@ def _headline(
     cause: Cause, findings: list[Finding], bars: list[WaterfallBar], cost: dict[Cause, float],
     slow: SlowCableFit | None, evidence: RunAnalysis, placements: Placements,
 ) -> str:  # fmt: skip
-    say = _HEADLINES[cause]
-    total = format_time(evidence.run.elapsed_ps)
-    if cause == "not-network":
-        if not bars:
-            met = f"{percent(evidence.overall.value)} of packet-hops met congestion"
-            if evidence.run.scenario.telemetry.scheme == "off":
-                met = "congestion was not recorded"
-            return (
-                f"{say}: ranks are blocked in communication for "
-                f"{percent(evidence.communication_fraction)} of the time, and {met}."
-            )
-        return f"{say}: contention accounts for only {percent(sum(cost.values()), 1)} of {total}."
-    if cause == "injection":
-        needs = percent(evidence.wire_share)
-        return f"{say}: the busiest one needs {needs} of the {total} just to send its data."
-    if cause == "undetermined":
-        return f"{say}: see TB005 for how many more are needed." if findings else f"{say}."
-    if cause == "slow-link" and slow is not None and slow.explains:
-        if len(slow.cables) > 1:
-            say = f"{len(slow.cables)} links run slower than they should"
-        named = [f"{_named(link, gbps, evidence)} Gb/s" for link, gbps in slow.cables]
-        say += f" ({'; '.join(named)})"
-    elif cause == "slow-link" and (stated := _slow_links(slow, evidence)):
-        if len(stated) > 1:
-            say = f"{len(stated)} links run slower than they should"
-        say += f" ({_listed(stated)}, according to the scenario)"
-    elif cause == "other-traffic" and slow is not None:
-        say += ", since neither your own job nor slow cables explain the time"
-    elif cause == "routing" and evidence.run.scenario.fabric.routes in NON_MINIMAL_RULES:
-        say = "Detours in the routes overload links while others have room"
-    elif cause == "placement" and _whatever_placement(bars):
-        own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
-        tried = "even under the best placement tried"
-        if own >= set(placements):
-            tried = "(no placement but the one in use was tried)"
-        say = f"Your own traffic overloads links inside the network {tried}"
-    elif bars and not evidence.roots.height:
-        why = _uncongested(cause)
-        if evidence.undecoded:
-            why = "but the packet headers cannot be decoded, so they do not show where"
-        elif not evidence.received:
-            why = "but no packet carried a sample that could show where"
-        say = f"Re-simulation points to {cause}, {why}"
+    if cause in ("not-network", "injection", "undetermined"):
+        return _headline_without_contention(cause, findings, bars, cost, evidence)
+    say = _what_is_wrong(cause, bars, slow, evidence, placements)
     if bars:
-        part = percent(cost[cause])
+        part, total = percent(cost[cause]), format_time(evidence.run.elapsed_ps)
         return f"{say}: this costs {part} of the run time ({total} {times_of(evidence.run)})."
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{say}."
     return f"{say}: {percent(share)} of the congested packets wait because of this."
+
+
+def _headline_without_contention(
+    cause: Cause, findings: list[Finding], bars: list[WaterfallBar], cost: dict[Cause, float],
+    evidence: RunAnalysis,
+) -> str:  # fmt: skip
+    """The headline where the network is not the cause, or nothing is known to be."""
+    say, total = _HEADLINES[cause], format_time(evidence.run.elapsed_ps)
+    if cause == "injection":
+        needs = percent(evidence.wire_share)
+        return f"{say}: the busiest one needs {needs} of the {total} just to send its data."
+    if cause == "undetermined":
+        return f"{say}: see TB005 for how many more are needed." if findings else f"{say}."
+    if bars:
+        return f"{say}: contention accounts for only {percent(sum(cost.values()), 1)} of {total}."
+    met = f"{percent(evidence.overall.value)} of packet-hops met congestion"
+    if evidence.run.scenario.telemetry.scheme == "off":
+        met = "congestion was not recorded"
+    return (
+        f"{say}: ranks are blocked in communication for "
+        f"{percent(evidence.communication_fraction)} of the time, and {met}."
+    )
+
+
+def _what_is_wrong(
+    cause: Cause, bars: list[WaterfallBar], slow: SlowCableFit | None, evidence: RunAnalysis,
+    placements: Placements,
+) -> str:  # fmt: skip
+    """The first half of the headline of a cause in the network."""
+    say = _HEADLINES[cause]
+    if cause == "slow-link":
+        named = _slow_cables_named(slow, evidence)
+        if named is not None:
+            return named
+    if cause == "other-traffic" and slow is not None:
+        return f"{say}, since neither your own job nor slow cables explain the time"
+    if cause == "routing" and evidence.run.scenario.fabric.routes in NON_MINIMAL_RULES:
+        return "Detours in the routes overload links while others have room"
+    if cause == "placement" and _whatever_placement(bars):
+        own = set(evidence.run.tables["jobs"].filter("observed")["placement"].to_list())
+        tried = "even under the best placement tried"
+        if own >= set(placements):
+            tried = "(no placement but the one in use was tried)"
+        return f"Your own traffic overloads links inside the network {tried}"
+    if bars and not evidence.roots.height:
+        why = _uncongested(cause)
+        if evidence.undecoded:
+            why = "but the packet headers cannot be decoded, so they do not show where"
+        elif not evidence.received:
+            why = "but no packet carried a sample that could show where"
+        return f"Re-simulation points to {cause}, {why}"
+    return say
+
+
+def _slow_cables_named(slow: SlowCableFit | None, evidence: RunAnalysis) -> str | None:
+    """Which links are slow: those found, else those stated; None where neither names any."""
+    if slow is not None and slow.explains:
+        count = len(slow.cables)
+        rates = [f"{_named(link, gbps, evidence)} Gb/s" for link, gbps in slow.cables]
+        which = "; ".join(rates)
+    elif stated := _slow_links(slow, evidence):
+        count = len(stated)
+        which = f"{_listed(stated)}, according to the scenario"
+    else:
+        return None
+    many = f"{count} links run slower than they should"
+    return f"{many if count > 1 else _HEADLINES['slow-link']} ({which})"
 
 
 def _uncongested(cause: Cause) -> str:

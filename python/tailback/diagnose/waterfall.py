@@ -243,7 +243,7 @@ def _removed(
 ) -> dict[Cause, list[int]]:
     """Time saved by taking one thing alone away from everything, for each repetition.
 
-    A change that makes the run slower, as adaptive routing beside other jobs may, is left out.
+    A change that makes the run slower, as adaptive routing may with other jobs, is left out.
     Taking away the last thing that was added is what the waterfall did already. Routing is taken
     away by the ``rule`` that spreads best, also where the waterfall has not ``charged`` it.
     """
@@ -328,7 +328,7 @@ REMAINDER = "remainder"
 
 
 def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
-    """The bars as a reader adds them up: what ``observed`` differs by is a step of its own.
+    """The bars as a reader adds them up: the difference of ``observed`` is a separate step.
 
     Args:
         bars: A diagnosis' waterfall, ``observed`` last, or nothing.

@@ -30,7 +30,7 @@ def bar_name(bar: WaterfallBar, times: Times) -> str:
 
 
 def run_label(times: Times) -> str:
-    """What the run that was judged is called beside its remedy."""
+    """Name of the diagnosed run next to its remedy."""
     return "As measured" if times == "measured" else "As simulated"
 
 
@@ -38,6 +38,14 @@ def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
     """The sentence on how likely the verdict is right; what was measured needs no model."""
     condition = "" if times == "measured" else f", {IF_MODEL_HOLDS}"
     return f"{percent(confidence)} sure of the verdict{condition}: by {basis}."
+
+
+def measured_confidence(confidence: float) -> str:
+    """The sentence on how likely the verdict on a measured run is right."""
+    return (
+        f"{percent(confidence, 0)} sure of the verdict, by the room that other causes and what is "
+        "not explained leave."
+    )
 
 
 def provenance(run: Run) -> str:

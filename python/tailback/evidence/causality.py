@@ -2,7 +2,7 @@
 
 The controlled logical clock (Rabenseifner 1997; Becker et al. 2009). A receive that is too early is
 moved to the time of its send plus the least latency. What follows on that rank is moved along, by
-a shift that decays; what comes before is moved by a ramp, as far as its own messages allow.
+a shift that decays; what precedes it is shifted by a ramp, as far as its own messages allow.
 """
 
 from __future__ import annotations

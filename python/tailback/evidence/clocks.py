@@ -115,7 +115,7 @@ class Clocks:
     """Corrections of the ranks' clocks and how sure they are.
 
     Attributes:
-        unit: What has a clock of its own: ``none`` (all clocks are taken as recorded), ``host`` or
+        unit: What has a separate clock: ``none`` (all clocks are taken as recorded), ``host`` or
             ``rank``.
         offset_ps: Added to the times of each rank at ``middle_ps``, shape (R,).
         drift: Added for each picosecond from there on, shape (R,); 0 unless needed.

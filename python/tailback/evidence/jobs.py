@@ -101,7 +101,9 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
     path = Path(path)
     data = content(path, JobListError)
     if b"\0" in data:
-        raise JobListError("is no text: it holds a zero byte", file=path, remedy="check the path")
+        raise JobListError(
+            "is not text: it contains a zero byte", file=path, remedy="check the path"
+        )
     text = data.decode("utf-8-sig", errors="replace")
     forms = [FORMS[format]] if format is not None else [entry.part for entry in FORMS]
     try:
@@ -110,7 +112,7 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
         raise error.located(path) from None
     if found is None:
         raise JobListError(
-            "is no job list that is known here", file=path, place="line 1",
+            "is not a job list in a known format", file=path, place="line 1",
             remedy="give the output of sacct --json, SLURM_TIME_FORMAT=%s sacct -X --parsable2 "
             "-o JobID,Start,End,State,NodeList, squeue --json or qstat -f, or a CSV with job, "
             "start, end, hosts",
@@ -174,7 +176,7 @@ def _number(value: Any, place: str) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 9e9:
         raise JobListError(
-            f"{shown(str(value))} is no time in seconds since 1970", place=place,
+            f"{shown(str(value))} is not a time in seconds since 1970", place=place,
             remedy="the output is damaged; print it again",
         )  # fmt: skip
     return round(value * 1_000_000_000) or None
@@ -397,7 +399,8 @@ def _pbs_time(
         raise JobListError(
             f"{shown(text)} says no time zone" if known else f"{shown(text)} is no time",
             place=place,
-            remedy="say the zone of the machine, like Europe/Paris, or give a CSV with job, start, "
+            remedy="state the time zone of the machine, like Europe/Paris, or give a CSV with "
+            "job, start, "
             "end, hosts",
         )
     return int(value)

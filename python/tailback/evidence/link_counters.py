@@ -9,6 +9,7 @@ be off follows from how fast the agreement falls.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
@@ -225,7 +226,14 @@ def _align(
     """When time 0 of the trace was."""
     first, last = int(rows["start_ns"].min()), int(rows["end_ns"].max())  # type: ignore[arg-type]
     length = float((rows["end_ns"] - rows["start_ns"]).median() or 1.0)  # type: ignore[arg-type]
-    if origin_ns is not None and first <= origin_ns + elapsed_ps // 1000 and origin_ns <= last:
+    if origin_ns is not None:
+        if not first <= origin_ns + elapsed_ps // 1000 or not origin_ns <= last:
+            # Bytes would agree somewhere at any time: what both clocks tell is not overruled.
+            raise JoinError(
+                f"the job began at {_utc(origin_ns)}, but the counters are from {_utc(first)} to "
+                f"{_utc(last)}",
+                remedy="give counters of the time of the job",
+            )
         return _near(rows, fabric, sent, origin_ns, length)
     step = max((last - first) / _GRID, length / 8, 1.0)
     zeros, score = _agreement(rows, fabric, sent, elapsed_ps, (first, last, step))
@@ -245,13 +253,21 @@ def _align(
     )  # fmt: skip
 
 
+def _utc(time_ns: int) -> str:
+    try:
+        when = datetime.fromtimestamp(time_ns // 10**9, UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"{time_ns} ns since 1970"
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def _near(
     rows: pl.DataFrame, fabric: Fabric, sent: Sent, origin_ns: int, length: float
 ) -> Alignment:
     """The offset near the told UTC at which messages explain the counted bytes best.
 
-    Bytes on the wire are those of the messages, or up to half as many more; offsets that clocks
-    rarely have need a better agreement.
+    Bytes on the wire are those of the messages, or up to half as many more; fewer where counters
+    were read for a part of the time. Offsets that clocks rarely have need a better agreement.
     """
     ports = _by_port(rows, fabric, sent)
     step = max(min(length / 16, CLOCK_ERROR_NS / 4), 1.0)
@@ -273,7 +289,7 @@ def _near(
              for edge, (_, messages) in zip(edges, ports, strict=True)]
         )  # fmt: skip
         norm = float((mine**2).sum())
-        scale = float(np.clip((counted * mine).sum() / norm, 1.0, 1.5)) if norm > 0 else 1.0
+        scale = float(np.clip((counted * mine).sum() / norm, 0.5, 1.5)) if norm > 0 else 1.0
         lack[i] = ((counted - scale * mine) ** 2).sum() / whole
     score = lack + 0.005 * (shifts / CLOCK_ERROR_NS) ** 2
     best = int(np.argmin(score))

@@ -68,7 +68,7 @@ def measure(
     rank_file: Path | None = None,
     hosts: Sequence[str] | None = None,
 ) -> MeasuredRun:
-    """Read what a trace says of times.
+    """Read the times of a trace.
 
     Args:
         path: OTF2 anchor file, or the folder that holds it.

@@ -44,7 +44,7 @@ class PortVerdict:
         rated: Ports whose nominal rate is known.
         start_ns: Start of the first interval, UTC nanoseconds.
         end_ns: End of the last.
-        peers: Where links end, as far as known.
+        peers: Where links end, if known.
     """
 
     kind: Kind

@@ -13,7 +13,7 @@ from tailback.evidence.hosts import Hosts
 from tailback.evidence.recorded import RecordedRun
 from tailback.evidence.wait_reasons import WaitReasons
 from tailback.evidence.waits import KINDS, Waits
-from tailback.schema import Column, Table
+from tailback.schema import Table
 from tailback.traffic.readers.otf2_names import OPERATIONS
 
 Ints = NDArray[np.int64]
@@ -27,16 +27,10 @@ INFERRED = "inferred"
 _SOURCE = ("source", pl.String, "measured, or inferred where the trace lacks the match or its end")
 
 
-def _table(
-    name: str, row: str, *columns: tuple[str, pl.DataType | type[pl.DataType], str]
-) -> Table:
-    return Table(name, row, tuple(Column(*column) for column in columns))
-
-
 TABLES = {
     table.name: table
     for table in (
-        _table(
+        Table.of(
             "calls", "one MPI call of one rank",
             ("call", pl.UInt32, "number of the call; calls of a rank follow one another"),
             ("rank", pl.UInt32, "world rank"),
@@ -49,7 +43,7 @@ TABLES = {
             ("received_bytes", pl.UInt64, "bytes that its records receive"),
             _SOURCE,
         ),
-        _table(
+        Table.of(
             "transfers", "one point-to-point message",
             ("src_rank", pl.UInt32, "sender"),
             ("dst_rank", pl.UInt32, "receiver"),
@@ -69,7 +63,7 @@ TABLES = {
              "that call was left; null where unknown"),
             _SOURCE,
         ),
-        _table(
+        Table.of(
             "collectives", "one rank in one collective",
             ("instance", pl.UInt32, "number of the collective"),
             ("operation", pl.String, "MPI call that it is, blocking or not"),
@@ -83,7 +77,7 @@ TABLES = {
             ("received_bytes", pl.UInt64, "bytes received, as recorded"),
             _SOURCE,
         ),
-        _table(
+        Table.of(
             "waits", "one wait state",
             ("call", pl.UInt32, "the call that waited"),
             ("rank", pl.UInt32, "world rank that waited"),
@@ -100,7 +94,7 @@ TABLES = {
             ("computing_rank", pl.UInt32, "whose computation was waited for most; null without"),
             _SOURCE,
         ),
-        _table(
+        Table.of(
             "split", "time of one rank in one phase that has one reason",
             ("rank", pl.UInt32, "world rank"),
             ("phase", pl.String, "innermost region of the program, or the call"),
@@ -111,7 +105,7 @@ TABLES = {
             ("high_ps", pl.Int64, "at most"),
             _SOURCE,
         ),
-        _table(
+        Table.of(
             "hosts", "one rank",
             ("rank", pl.UInt32, "world rank"),
             ("host", pl.String, "host it ran on; null where unknown"),

@@ -2,7 +2,7 @@
 
 A wait says who was late, not why. Both ranks are compared since they last synchronised: the one
 waited for computed longer, or was in MPI longer, or waited longer itself. What is longer shares the
-wait in proportion. What waits of its own made it late is traced on to what those waited for.
+wait in proportion. If its own waits made it late, they are traced further to what they waited for.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> 
     first_call = np.searchsorted(calls.rank, np.arange(recorded.n_ranks))
 
     def since(call: Ints, sync: Ints, leave: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
-        """Computation, what of it is irregular, first call whose wait counts, and the instant."""
+        """Computation, its irregular part, first call whose wait counts, and the instant."""
         first = first_call[calls.rank[call]]
         at = np.maximum(sync, 0)
         none = sync < 0

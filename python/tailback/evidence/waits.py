@@ -73,7 +73,7 @@ class _Candidates:
     partner_call: list[Ints]
 
     def add(self, call: Ints, kind: int, partner_call: Ints) -> None:
-        """Calls that cannot go on before another rank has entered a call of its own."""
+        """Calls that cannot continue before another rank has entered its matching call."""
         self.call.append(call)
         self.kind.append(np.full(len(call), kind))
         self.partner_call.append(partner_call)

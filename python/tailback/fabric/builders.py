@@ -146,7 +146,7 @@ def forwarding_network(fabric: Fabric, forward: NDArray[np.uint32]) -> _core.Net
                 f"through {fabric.switch_name[switch]!r}"
             )
         raise FabricError(
-            text, remedy="read the tables again when the subnet manager is at rest"
+            text, remedy="read the tables again when the subnet manager is idle"
         ) from None
 
 

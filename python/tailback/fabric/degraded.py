@@ -20,7 +20,7 @@ _PORT = re.compile(r"^(.*)\[(\d+)\]$")
 
 
 def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
-    """The fabric with some links slower than nominal; their nominal rates are kept beside.
+    """The fabric with some links slower than nominal; their nominal rates are kept separately.
 
     Args:
         fabric: The fabric as it is meant to be.

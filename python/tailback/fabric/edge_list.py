@@ -278,13 +278,14 @@ def _discovery(wires: Sequence[_Wire], rows: Sequence[_Row], table: Delimited) -
             found.link_id[a] = there.link
         if back is not None and back.link:
             found.link_id[b] = back.link
+    # First, because a screen shows few notes.
+    found.notes += _queues(table)
     if guessed:
         hosts = sum(kind is Kind.ADAPTER for kind in kinds.values())
         found.notes.append(
             f"devices with one cable taken as hosts: {hosts} (columns src_role and dst_role, host "
             "or switch, say otherwise)"
         )
-    found.notes += _queues(table)
     if table.unused:
         found.notes.append(tally("columns not used", [clip(name, 40) for name in table.unused]))
     return found
@@ -330,7 +331,7 @@ def _kinds(wires: Sequence[_Wire], table: Delimited) -> tuple[dict[str, Kind], b
 
 
 def _queues(table: Delimited) -> list[str]:
-    """What the file says of queue limits, as a note."""
+    """The queue limits stated in the file, as a note."""
     if "queue" not in table.header:
         return []
     limits = table.number("queue").drop_nulls()
@@ -339,6 +340,6 @@ def _queues(table: Delimited) -> list[str]:
     low, high = float(limits.min()), float(limits.max())  # type: ignore[arg-type]
     told = f"{low:,.0f} B" if low == high else f"{low:,.0f} to {high:,.0f} B"
     return [
-        f"queues end at {told} and drop what is beyond (Ethernet, tail drop); simulations take "
-        "every link as lossless"
+        f"lossy network: queues drop what is beyond {told}; the model has back-pressure instead "
+        "of drops"
     ]

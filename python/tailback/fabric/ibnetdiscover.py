@@ -50,7 +50,7 @@ class Device:
 
 @dataclass(slots=True, frozen=True)
 class PortEnd:
-    """A connected port as one line tells of it: this end, the other end, the rate seen here.
+    """A connected port as one line describes it: this end, the other end, the rate seen here.
 
     Attributes:
         key: Device of this end.
@@ -227,7 +227,7 @@ def _rates(
     known = Counter(gbps for gbps in told if gbps is not None)
     if told and not known:
         raise FabricError(
-            "no line tells how fast a link is (like 4xEDR)",
+            "no line states the speed of a link (like 4xEDR)",
             place=f"line {pairs[0][0].line}",
             remedy="make the file again with a current ibnetdiscover: ibnetdiscover > FILE",
         )

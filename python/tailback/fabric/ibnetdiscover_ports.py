@@ -88,7 +88,7 @@ def _port(found: Discovery, text: str, line: int) -> None:
     key, kind = f"{word} {int(guid, 16):016x}", _KINDS[word]
     here = f"0x{int(guid, 16):016x}"
     if peer_word is None:
-        # An adapter's idle second port is no device of its own; a switch without cables is one.
+        # An adapter's idle second port is not a separate device; a switch without cables is one.
         if kind is Kind.SWITCH:
             found.device(key, kind, _unquoted(alone or ""), here)
         return

@@ -166,8 +166,7 @@ _BROKEN = "output of ibnetdiscover whose lines were broken"
 _JOINED = "output of ibnetdiscover whose lines were joined"
 _GARBLED = (_BROKEN, _JOINED)
 _HEADER_FORM = (
-    'every block starts with a line of its own like: Switch 36 "S-0008f10500200b50"  # "name"; '
-    + _MAKE
+    'every block starts on a new line, like: Switch 36 "S-0008f10500200b50"  # "name"; ' + _MAKE
 )
 
 _FOREIGN = (
@@ -445,24 +444,8 @@ def _told(fabric: Fabric, part: NDArray[np.int64]) -> str:
     return f"{nodes} nodes and {len(part) - nodes} switches ({fabric.vertex_name(int(part[0]))!r})"
 
 
-def require_connected(fabric: Fabric) -> None:
-    """Assert that every vertex reaches every other.
-
-    Raises:
-        FabricError: The fabric has several parts; names their sizes and a member of each.
-    """
-    parts = connected_components(fabric)
-    if len(parts) > 1:
-        sizes = "; ".join(_told(fabric, part) for part in parts[:4])
-        more = "; …" if len(parts) > 4 else ""
-        raise FabricError(
-            f"the fabric {fabric.name!r} is in {len(parts)} parts: {sizes}{more}",
-            remedy="use the largest part alone (largest_component), or find the missing cables",
-        )
-
-
 def largest_component(fabric: Fabric) -> Fabric:
-    """Return the part with the most nodes as a fabric of its own; the others are noted.
+    """Return the part with the most nodes as a fabric; the others are noted.
 
     Tiers and pods are kept, and so is the order of nodes, switches and links.
     """

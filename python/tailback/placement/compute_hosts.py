@@ -1,4 +1,4 @@
-"""Which hosts a job gets when nobody names any: the compute nodes, as far as a fabric tells them.
+"""The hosts a job gets if none are named: the compute nodes, as far as a fabric identifies them.
 
 A discovered fabric holds every adapter that is cabled: storage servers, login and management nodes,
 adapters that nobody named. They differ from the compute nodes in the number or rate of their

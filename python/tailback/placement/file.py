@@ -51,7 +51,7 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
         return _named(_Slots(problem, path), named)
     lines = _lines(text)
     if not lines:
-        raise PlacementError("holds no placement", file=path, remedy="give one line a rank")
+        raise PlacementError("holds no placement", file=path, remedy="give one line per rank")
     first = lines[0][1]
     if first.lower().startswith("rank "):
         return _rankfile(problem, path, lines)
@@ -278,7 +278,7 @@ def _cray_slots(
             f"spreads {problem.n_ranks} ranks over {len(nodes)} nodes, which is not even",
             file=path,
             place=f"line {nodes[0][1]}",
-            remedy="use the file that was made for this job, or mend the comment with the nodes",
+            remedy="use the file that was made for this job, or correct the comment with the nodes",
         )
     slots = _Slots(problem, path)
     return np.array([slots.next(name, line) for name, line in nodes for _ in range(each)], np.int64)

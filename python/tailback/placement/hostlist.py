@@ -51,7 +51,7 @@ def host_list(path: Path, lines: list[tuple[int, str]]) -> HostList:
     """Read numbered lines without comments, at least one.
 
     Raises:
-        PlacementError: A line is no host, or what it says of slots contradicts itself.
+        PlacementError: A line is not a host, or its slots are contradictory.
     """
     found: list[HostLine] = []
     slots = turns = False
@@ -81,7 +81,7 @@ def _wrong(path: Path, line: int, message: str) -> PlacementError:
         message,
         file=path,
         place=f"line {line}",
-        remedy="write one host a line, host:n for n ranks in turn, or host slots=n max_slots=m",
+        remedy="write one host per line, host:n for n ranks in turn, or host slots=n max_slots=m",
     )
 
 

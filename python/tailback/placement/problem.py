@@ -131,7 +131,7 @@ def problem_for(
     if congestion is not None and congestion.shape != (fabric.n_switches,):
         raise PlacementError(
             f"congestion has shape {congestion.shape} for {fabric.n_switches} switches",
-            remedy="give one congested fraction a switch",
+            remedy="give one congested fraction per switch",
         )
     leaf = switch[slots]
     return PlacementProblem(
@@ -164,7 +164,9 @@ def slots_of_each(hosts: Sequence[int], ranks_per_host: int | Sequence[int]) -> 
             remedy="give one for each host, or one for all",
         )
     if min(each, default=1) < 1:
-        raise PlacementError(f"ranks_per_host is {min(each)}", remedy="give at least 1 rank a host")
+        raise PlacementError(
+            f"ranks_per_host is {min(each)}", remedy="give at least 1 rank per host"
+        )
     return each
 
 

@@ -58,7 +58,7 @@ def rank_hosts(path: Path) -> list[str]:
         if found is not None:
             return found
     raise PlacementError(
-        "says no host of any rank", file=path, place="line 1",
+        "names no host of any rank", file=path, place="line 1",
         remedy="give a CSV with the columns rank and host, or the output of: mpirun … env",
     )  # fmt: skip
 
@@ -83,7 +83,9 @@ def explicit_hosts(text: str, path: Path) -> list[str] | None:
 def _text(path: Path) -> str:
     data = content(path, PlacementError)
     if b"\0" in data:
-        raise PlacementError("is no text: it holds a zero byte", file=path, remedy="check the path")
+        raise PlacementError(
+            "is not text: it contains a zero byte", file=path, remedy="check the path"
+        )
     return data.decode("utf-8-sig", errors="replace")
 
 
@@ -119,7 +121,7 @@ def _complete(found: dict[int, str], path: Path) -> list[str]:
         PlacementError: There is no rank, or one is missing.
     """
     if not found:
-        raise PlacementError("names no rank", file=path, remedy="give one line a rank")
+        raise PlacementError("names no rank", file=path, remedy="give one line per rank")
     missing = next((rank for rank in range(len(found)) if rank not in found), None)
     if missing is not None:
         raise PlacementError(
@@ -158,7 +160,7 @@ def from_environment(text: str, path: Path) -> list[str] | None:
         return _by_job(job, path)
     if ranked:
         raise PlacementError(
-            "says ranks but no hosts", file=path, place=f"line {first}",
+            "names ranks but no hosts", file=path, place=f"line {first}",
             remedy="run: mpirun … sh -c 'echo HOSTNAME=$(hostname); env', or give a CSV with rank "
             "and host",
         )  # fmt: skip
@@ -187,13 +189,13 @@ def _by_rank(records: list[dict[str, str]], path: Path) -> list[str]:
         text, host = _of(record, _RANK), _of(record, _HOST)
         if not text.isdecimal() or int(text) >= MOST_RANKS:
             raise PlacementError(
-                f"{text[:40]!r} is no rank", file=path, remedy="the output is cut or mixed up"
+                f"{text[:40]!r} is no rank", file=path, remedy="the output is cut or interleaved"
             )
         rank = int(text)
         if found.setdefault(rank, host) != host:
             raise PlacementError(
                 f"rank {rank} is on {found[rank][:60]!r} and on {host[:60]!r}", file=path,
-                remedy="the outputs of ranks are mixed up; run mpirun with --tag-output",
+                remedy="the outputs of ranks are interleaved; run mpirun with --tag-output",
             )  # fmt: skip
         place = _of(record, _LOCAL)
         if place and local.setdefault((host, place), rank) != rank:

@@ -7,7 +7,6 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from tailback.remedy.advice import recommend
-from tailback.remedy.placements import try_placements
 from tailback.remedy.proof import MIN_GAIN
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.remedy.search import RemedySearch, find_remedy
@@ -23,5 +22,4 @@ __all__ = [
     "RemedySearch",
     "find_remedy",
     "recommend",
-    "try_placements",
 ]

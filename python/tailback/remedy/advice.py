@@ -52,7 +52,7 @@ def recommend(
     if diagnosis.cause in ("not-network", "injection"):
         return None
     now = current_placement(run)
-    before = next((c for c in candidates if c.name == now and not c.error), None)
+    before = next((c for c in candidates if c.name == now and c.proved), None)
     able = [
         c for c in candidates if before is not None and c.name != now and is_improvement(c, before)
     ]
@@ -75,7 +75,8 @@ def recommend(
         action=_action(
             cure, place, able, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
         ),
-        cure=cure.name,
+        name=cure.name,
+        parts=cure.parts or (cure.name,),
         placement="" if place is None else place.name,
         before_ps=before.elapsed_ps,
         after_ps=cure.elapsed_ps,
@@ -174,7 +175,7 @@ def _warned(cause: Cause, candidates: Sequence[Candidate], before: Candidate) ->
     worse = [
         f"{c.name} ({percent(-_gain(c, before))} more time by re-simulation)"
         for c in candidates
-        if c.kind == kind and not c.error and _gain(c, before) <= -MIN_GAIN
+        if c.kind == kind and c.proved and _gain(c, before) <= -MIN_GAIN
     ]
     return f"These make it worse: {', '.join(worse)}." if worse else ""
 
@@ -190,7 +191,7 @@ def _advice(
     if cause == "placement":
         if helped:
             return ""
-        tried = [c for c in candidates if c.kind == "placement" and not c.error and c.name != now]
+        tried = [c for c in candidates if c.kind == "placement" and c.proved and c.name != now]
         if not tried:
             return own.advice if own is not None else "Try other placements of the ranks."
         which = "The one placement" if len(tried) == 1 else f"None of the {len(tried)} placements"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailback.diagnose.model import Diagnosis
 from tailback.evaluate import Change
-from tailback.remedy.proposal import NOT_APPLICABLE, REMEDIES, Proposal, RemedyContext
+from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, labels_of_phases
 
@@ -28,9 +28,7 @@ def patterns(run: Run, diagnosis: Diagnosis, means: RemedyContext) -> list[Propo
         try:
             found = entry.part(means.program, focus)
         except DoesNotApplyError as why:
-            ideas.append(
-                Proposal("pattern", entry.name, refused=f"{NOT_APPLICABLE}: {why.message}")
-            )
+            ideas.append(Proposal("pattern", entry.name, not_applicable=why.message))
             continue
         change = Change(program=found.program)
         ideas.append(Proposal("pattern", entry.name, change, found.action, found.assumes))

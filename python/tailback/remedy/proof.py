@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import polars as pl
 
-from tailback.diagnose.model import Candidate
-from tailback.errors import TailbackError
+from tailback.diagnose.model import Candidate, Status
+from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Evaluate
 from tailback.remedy.proposal import Progress, Proposal
 from tailback.run import Run
@@ -40,7 +40,12 @@ def prove(
         estimates: Times by the fluid model, by name: for the record.
         seeds: Repetitions with other random choices, at least 1.
         progress: Told the idea and the share done, 0–1.
+
+    Raises:
+        RunError: ``seeds`` is below 1.
     """
+    if seeds < 1:
+        raise RunError(f"seeds = {seeds}", remedy="give at least 1 repetition")
     tried = []
     for number, idea in enumerate(ideas):
         if progress is not None:
@@ -51,14 +56,14 @@ def prove(
 
 def fastest_first(candidate: Candidate) -> tuple[bool, int, str]:
     """Quickest first, those that were not simulated last."""
-    return bool(candidate.error), candidate.elapsed_ps, candidate.name
+    return not candidate.proved, candidate.elapsed_ps, candidate.name
 
 
-def not_simulated(idea: Proposal, error: str, estimate_ps: int = 0) -> Candidate:
+def not_simulated(idea: Proposal, status: Status, reason: str, estimate_ps: int = 0) -> Candidate:
     """An idea that is not simulated, and why."""
     return Candidate(
-        name=idea.name, kind=idea.kind, action=idea.action, assumes=idea.assumes,
-        estimate_ps=estimate_ps, error=error,
+        name=idea.name, kind=idea.kind, parts=idea.parts, action=idea.action,
+        assumes=idea.assumes, estimate_ps=estimate_ps, status=status, reason=reason,
     )  # fmt: skip
 
 
@@ -74,10 +79,11 @@ def _try(idea: Proposal, evaluate: Evaluate, seeds: int, estimate_ps: int) -> Ca
                 path_length = float(result.summary.get("average_path_length", 0.0))
                 congested = congested_hops(result)
     except TailbackError as error:
-        return not_simulated(idea, str(error), estimate_ps)
+        return not_simulated(idea, Status.FAILED, str(error), estimate_ps)
     return Candidate(
         name=idea.name,
         kind=idea.kind,
+        parts=idea.parts,
         action=idea.action,
         assumes=idea.assumes,
         estimate_ps=estimate_ps,
@@ -105,7 +111,7 @@ def congested_hops(run: Run) -> float | None:
 
 def is_improvement(candidate: Candidate, before: Candidate) -> bool:
     """Whether it is :data:`MIN_GAIN` faster on average, and each time than before at any time."""
-    if candidate.error or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
+    if not candidate.proved or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
         return False
     gain = 1.0 - candidate.elapsed_ps / before.elapsed_ps
     return gain >= MIN_GAIN and candidate.high_ps < before.low_ps

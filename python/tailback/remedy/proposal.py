@@ -28,7 +28,8 @@ class Proposal:
         change: How it is simulated.
         action: What to do, one sentence; empty for placements, whose name says it.
         assumes: What must hold besides; empty where nothing.
-        refused: Why it cannot be tried; empty when it can.
+        parts: Names of the ideas that a combined one joins; empty for others.
+        not_applicable: Why it is not for such a program; empty when it is.
     """
 
     kind: Kind
@@ -36,7 +37,8 @@ class Proposal:
     change: Change = field(default_factory=Change)
     action: str = ""
     assumes: str = ""
-    refused: str = ""
+    parts: tuple[str, ...] = ()
+    not_applicable: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +63,6 @@ class RemedyContext:
     rules: Sequence[str] = ()
     kinds: frozenset[str] | None = None
 
-
-NOT_APPLICABLE = "does not apply"
-"""How the reason of an idea begins that is not for such a program."""
 
 Proposer = Callable[[Run, Diagnosis, RemedyContext], list[Proposal]]
 

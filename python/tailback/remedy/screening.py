@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnose.model import Candidate
+from tailback.diagnose.model import Candidate, Status
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.units import format_time, percent
@@ -17,8 +17,6 @@ Placements = Mapping[str, NDArray[np.uint32]]
 
 MIN_KEPT = 3
 """So many of the quickest are always proved."""
-NOT_SIMULATED = "not simulated"
-"""How the error of a candidate begins that was left out."""
 MARGIN = 0.25
 """And whoever is within this of the quickest: more than the quick model errs between placements of
 one job (docs/measurements/rates.md)."""
@@ -30,7 +28,7 @@ class Screening:
 
     Attributes:
         kept: Those worth a proof: node of each rank, shape (R,), by name.
-        left_out: The others, each with the reason as its error.
+        left_out: The others, each with the reason.
         estimate_ps: Estimated time of each that could be estimated, by name.
     """
 
@@ -80,7 +78,8 @@ def screen(
         Candidate(
             name=name,
             estimate_ps=estimate[name],
-            error=f"{NOT_SIMULATED}: the fluid model estimates {format_time(estimate[name])}, "
+            status=Status.RULED_OUT,
+            reason=f"the fluid model estimates {format_time(estimate[name])}, "
             f"{percent(estimate[name] / quickest - 1)} more than under {order[0]}",
         )
         for name in order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tailback.diagnose.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy
+from tailback.diagnose.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy, Status
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy.advice import recommend
@@ -18,7 +18,7 @@ from tailback.remedy.proof import (
 )
 from tailback.remedy.proposal import REMEDIES, Progress, Proposal, RemedyContext
 from tailback.remedy.rate_control import worth_proving
-from tailback.remedy.screening import MARGIN, NOT_SIMULATED
+from tailback.remedy.screening import MARGIN
 from tailback.run import Run
 from tailback.units import format_time, percent
 
@@ -74,28 +74,25 @@ def find_remedy(
         tried = _tried(run, ideas, means, seeds, progress)
         candidates = sorted((_possible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first)
     remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
-    if remedy is None or not remedy.cure:
+    if remedy is None or not remedy.name:
         return RemedySearch(remedy)
     changes = {idea.name: idea.change for idea in ideas}
-    parts = [changes[name] for name in remedy.cure.split(TOGETHER)]
+    parts = [changes[name] for name in remedy.parts]
     return RemedySearch(remedy, combine_changes(parts))
 
 
 def _possible(candidate: Candidate, ideal_ps: int) -> Candidate:
     """The candidate; without its proof where that lies below the ideal time."""
-    proved = not candidate.error and candidate.kind in SAME_PROGRAM
-    if not proved or candidate.low_ps >= ideal_ps:
+    bounded = candidate.proved and candidate.kind in SAME_PROGRAM
+    if not bounded or candidate.low_ps >= ideal_ps:
         return candidate
     return Candidate(
         name=candidate.name, kind=candidate.kind, action=candidate.action,
         assumes=candidate.assumes, estimate_ps=candidate.estimate_ps,
-        error=f"simulated in {format_time(candidate.low_ps)}, less than the ideal "
+        status=Status.IMPLAUSIBLE,
+        reason=f"simulated in {format_time(candidate.low_ps)}, less than the ideal "
         f"{format_time(ideal_ps)}: the model does not hold for it",
     )  # fmt: skip
-
-
-TOGETHER = " + "
-"""Joins the names of remedies that are proved together."""
 
 
 def _tried(
@@ -103,8 +100,12 @@ def _tried(
 ) -> list[Candidate]:
     """Everything that was thought of, proved or with the reason why not; best first."""
     now = Proposal("placement", current_placement(run))
-    refused = [not_simulated(idea, idea.refused) for idea in ideas if idea.refused]
-    able = [now, *(idea for idea in ideas if not idea.refused)]
+    refused = [
+        not_simulated(idea, Status.NOT_APPLICABLE, idea.not_applicable)
+        for idea in ideas
+        if idea.not_applicable
+    ]
+    able = [now, *(idea for idea in ideas if not idea.not_applicable)]
     estimates = {**_estimates(able, means.quick, progress), **means.estimates}
     left_out = _left_out(run, able, now, estimates)
     chosen = [idea for idea in able if idea.name not in {c.name for c in left_out}]
@@ -147,7 +148,7 @@ def _left_out(
         if idea.kind == "placement" or idea.name not in estimates:
             continue
         time = estimates[idea.name]
-        says = f"{NOT_SIMULATED}: the fluid model estimates {format_time(time)}, "
+        says = f"the fluid model estimates {format_time(time)}, "
         if idea.kind == "rate-control":
             if not worth_proving(run.elapsed_ps, time):
                 says += "no less than it errs by: buffers that fill cost little"
@@ -159,13 +160,13 @@ def _left_out(
             says += f"{percent(time / estimates[now.name] - 1)} more than as it is"
         else:
             continue
-        out.append(not_simulated(idea, says, time))
+        out.append(not_simulated(idea, Status.RULED_OUT, says, time))
     return out
 
 
 def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Proposal]) -> list[Proposal]:
     """The best placement and the best change of the program as one idea, where each helps alone."""
-    before = next((c for c in proved if c.name == now and not c.error), None)
+    before = next((c for c in proved if c.name == now and c.proved), None)
     if before is None:
         return []
     best = [
@@ -181,9 +182,10 @@ def _both(proved: Sequence[Candidate], now: str, ideas: Mapping[str, Proposal]) 
     pair = [ideas[place.name], ideas[pattern.name]]
     return [
         Proposal(
-            "combined", TOGETHER.join(idea.name for idea in pair),
+            "combined", " + ".join(idea.name for idea in pair),
             combine_changes([idea.change for idea in pair]),
             f"Use placement {place.name}. {pattern.action}", pattern.assumes,
+            parts=tuple(idea.name for idea in pair),
         )
     ]  # fmt: skip
 

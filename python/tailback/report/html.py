@@ -23,7 +23,7 @@ from markupsafe import Markup
 import tailback
 from tailback.diagnose.model import Diagnosis, Finding
 from tailback.diagnose.waterfall import displayed_bars
-from tailback.diagnose.wording import bar_name, confidence_sentence
+from tailback.diagnose.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared
@@ -112,6 +112,7 @@ def render_report(
         bars=displayed_bars(diagnosis.waterfall),
         bar_name=bar_name,
         sure=confidence_sentence,
+        sure_measured=measured_confidence,
         show_change=False,
         change_question="Does the remedy help, where, and does it harm anywhere?",
         steps=_steps(diagnosis, files or {}),
@@ -170,8 +171,8 @@ def write_comparison(
     case = replace(make_case(before, None, None, after), names=names, labels=names)
     if compared(case) is None:
         raise RunError(
-            "one of the runs has no samples, so the two cannot be set against each other link by "
-            "link", remedy="simulate with [telemetry] scheme = \"full\"",
+            "one of the runs has no samples, so the two cannot be compared link by link",
+            remedy="simulate with [telemetry] scheme = \"full\"",
         )  # fmt: skip
     one, other = (dict(_provenance(run)) for run in (before, after))
     page = _template("compare.html.j2").render(

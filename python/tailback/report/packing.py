@@ -51,7 +51,7 @@ _TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 def in_order(text: str) -> str:
     """Text in which the marks that turn the direction of writing are visible, as on a terminal.
 
-    With one of them a name from a file could show as another one, or turn what stands beside it.
+    With one of them a name from a file could show as another one, or reorder the text next to it.
     """
     return _TURNS.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
 

@@ -102,7 +102,7 @@ def _datasets(case: FigureCase) -> list[_Entry]:
 def _change(
     packer: Packer, courses: list[Timeline], both: tuple[FigureData, FigureData]
 ) -> dict[str, Any]:
-    """Which two of the runs the difference is of, and what of it is not by link.
+    """The two runs that are compared, and the differences that are not per link.
 
     Cells of the links against time are packed from -1 to 1 as 0 to 1.
     """

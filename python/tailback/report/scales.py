@@ -22,7 +22,6 @@ FAINT: Final = "#d9dee4"
 PAPER: Final = "#ffffff"
 NO_DATA: Final = "#eef0f2"
 NO_DATA_HATCH: Final = "#b9c0c8"
-SELECTED: Final = "#0b57d0"
 
 CAUSE_COLOURS: Final = {
     "pattern": "#7a5ea8",

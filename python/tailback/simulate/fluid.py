@@ -77,7 +77,7 @@ def _not_modelled(scenario: Scenario) -> list[str]:
     names = [name for name, given in here.items() if given]
     if not names:
         return []
-    return [f"the fluid model leaves out what [engine] says of {', '.join(names)}"]
+    return [f"the fluid model ignores these keys of [engine]: {', '.join(names)}"]
 
 
 def path_choice(routing: str, fabric: Fabric, routes: Routes) -> Choice:
@@ -278,7 +278,7 @@ def _execute(
 def rank_model(
     scenario: Scenario, options: FluidOptions, paths: Choice, routes: Routes, seed: int
 ) -> RankModel:
-    """The engine's settings as far as they mean something here."""
+    """The engine's settings that apply to the fluid model."""
     engine = scenario.engine
     windows = scenario.telemetry.windows if options.windows is None else options.windows
     ahead = options.first_buffer and options.rates == "max-min"

@@ -175,7 +175,8 @@ class PreparedScenario:
             Degraded(cable=port, rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
             for port, (_, gbps) in zip(ports, slow, strict=True)
         ]
-        section = self.scenario.fabric.model_copy(update={"degraded": degraded})
+        section = self.scenario.fabric
+        section = section.model_copy(update={"degraded": [*section.degraded, *degraded]})
         scenario = self.scenario.model_copy(update={"fabric": section})
         return replace(self, scenario=scenario, fabric=with_cable_rates(self.fabric, slow))
 

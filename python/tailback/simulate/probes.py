@@ -106,7 +106,7 @@ def probe_tables(outcome: Outcome, *, detours: bool) -> dict[str, pl.DataFrame]:
 
 
 def probe_summary(outcome: Outcome) -> dict[str, Any]:
-    """What a run's summary says of its probes: nothing where there were none.
+    """The probes in a run's summary: empty if there were none.
 
     Intervals are those of the scenario, doubled as often as there would have been too many rows.
     """

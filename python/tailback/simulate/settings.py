@@ -91,7 +91,7 @@ class CongestionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
-    """All parameters of a run except the fabric and the traffic; docs/scenario.md explains them."""
+    """All parameters of a run except fabric and traffic (docs/reference/scenario.md)."""
 
     seed: int
     packet_bytes: int

@@ -53,7 +53,7 @@ def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
             "direction": [DIRECTIONS[int(way)] for way in fabric.link_up],
             "from_node": fabric.link_src < fabric.n_nodes,
             "to_node": fabric.link_dst < fabric.n_nodes,
-            # What the fabric says of itself: that a link serves less is for the diagnosis to find.
+            # The fabric as stated: it is for the diagnosis to find that a link serves less.
             "rate_gbps": fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps,
             "delay_ps": fabric.link_delay_ps,
             "reverse": fabric.link_reverse,
@@ -183,7 +183,7 @@ def _windows(outcome: Outcome) -> pl.DataFrame:
 def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.DataFrame:
     """A table by windows, with what came the very instant the run ended in the last of them.
 
-    Where that instant would begin a window of its own, of no length, the engine counts it there.
+    If that instant would begin a new window of no length, the engine counts it there.
     """
     last = table["window"].max()
     if not isinstance(last, int) or last < windows:

@@ -1,4 +1,4 @@
-"""How many threads the engine uses. Results do not depend on it."""
+"""How many threads the engine uses. Results do not depend on this."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A hash names no link but allows some. How likely each of them is depends on how much packets like
 this one use it, and that is estimated from all hashes together: beginning with unbiased counts, a
 few steps of expectation and maximisation, in which the packets between the same two switches count
-for themselves as far as they are many, and as all others do as far as they are few.
+by themselves if they are many, and like all others if they are few.
 
 Charging a packet to one link *drawn* with these chances, not in parts to all, keeps packets whole
 and lets them vary as samples of whole links do.
@@ -213,7 +213,7 @@ class _Hops:
         """Chance of each entry among those of its class, (E,).
 
         Args:
-            own: Packets of the class that went there, as far as known, (E,).
+            own: Packets of the class that went there, if known, (E,).
             use: Packets of all classes through each link, (L,).
         """
         if not len(self.links):

@@ -106,7 +106,7 @@ def fixed_choices(
 ) -> ForwardingChoices:
     """The choices of routes by which each switch has one link towards a node: tables, D-mod-k.
 
-    Each destination is a goal of its own: two nodes of a switch may be reached by different ways.
+    Each destination is treated separately: two nodes of a switch may be reached by different paths.
 
     Args:
         fabric: The fabric.

@@ -380,55 +380,5 @@ def capacity_bytes(rate_gbps: Floats, time_ps: Floats) -> Floats:
     return np.asarray(rate_gbps * time_ps / 8000.0, np.float64)
 
 
-def link_utilization(
-    tables: Mapping[str, pl.DataFrame],
-    selection: Selection,
-    header_bytes: int = 0,
-    *,
-    hashed: bool = False,
-) -> pl.DataFrame:
-    """Utilization of each link by the selected traffic over the selected windows.
-
-    Args:
-        tables: Tables of a run; ``samples``, ``labels``, ``links`` and ``windows`` are read.
-        selection: Traffic and windows; the time is that of the windows (all, when None).
-        header_bytes: Bytes a packet costs on the wire on top of its size.
-        hashed: Whether the samples were hashes.
-
-    Returns:
-        One row a link with samples: ``link``, ``utilization``, ``utilization_se``,
-        ``utilization_low``, ``utilization_high`` (share of the line rate) and ``gbps``.
-    """
-    windows = tables["windows"]
-    if selection.windows is not None:
-        keep = pl.Series(list(selection.windows), dtype=pl.UInt32)
-        windows = windows.filter(pl.col("window").is_in(keep.implode()))
-    time = float((windows["end_ps"] - windows["start_ps"]).sum())
-    rates = tables["links"].select("link", "rate_gbps")
-    frame = link_estimates(select(tables, selection)).join(
-        rates, on="link", how="inner", maintain_order="left"
-    )
-    rate = _column(frame, "rate_gbps")
-    packets, variance = _column(frame, "packets"), _column(frame, "packets_variance")
-    value, error, low, high = utilization(
-        _column(frame, "bytes"),
-        packets,
-        variance,
-        _column(frame, "path_excess"),
-        usual_excess(_column(frame, "samples"), packets, variance),
-        capacity_bytes(rate, np.full_like(rate, time)),
-        header_bytes,
-        hashed=hashed,
-    )
-    return frame.select(
-        "link",
-        utilization=pl.Series(value),
-        utilization_se=pl.Series(error),
-        utilization_low=pl.Series(low),
-        utilization_high=pl.Series(high),
-        gbps=pl.Series(value * rate),
-    )
-
-
 def _column(frame: pl.DataFrame, name: str) -> Floats:
     return np.asarray(frame[name].cast(pl.Float64).to_numpy(), np.float64)

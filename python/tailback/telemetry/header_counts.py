@@ -1,7 +1,7 @@
 """What a receiver makes of the headers of single packets: counts of every link.
 
 Table ``packets`` of a run holds the header of each packet as its scheme lays it out. Here is the
-receiver's side of every scheme of the engine: the fields of a header, the hop it tells of where
+receiver's side of every scheme of the engine: the fields of a header, the hop it identifies where
 that is known, and the weight to charge. Hashes become counts by :mod:`tailback.telemetry.hashed`,
 whole links by adding. Nothing but the headers, the ends of each packet and the routing is used.
 """
@@ -288,7 +288,7 @@ def _check_lengths(table: pl.DataFrame, pairs: PairCandidates) -> None:
     """Refuse packets that did not pass as many switches as their routes have.
 
     Raises:
-        RunError: Some did not: which hop a header tells of is not known then.
+        RunError: Some did not: the hop of a header is then unknown.
     """
     ends = (table[name].to_numpy() for name in ("src_node", "dst_node"))
     length = pairs.length[pairs.of(*ends)]

@@ -58,7 +58,7 @@ def write_pcap(path: Path, packets: Iterable[tuple[int, IbPacket]], force: bool 
     except OSError as error:
         raise TraceError(
             f"cannot be written: {error.strerror}", file=path,
-            remedy="check the path and the room on its disk",
+            remedy="check the path and the free space on its disk",
         ) from None  # fmt: skip
     except TraceError as error:
         raise error.located(path) from None

@@ -73,7 +73,7 @@ def fat_tree_stages(fabric: Fabric) -> list[Stage]:
     leaf = np.zeros(n, np.int64)
     leaf[src[out]] = dst[out]
     if (tier[leaf] != 0).any():
-        raise FabricError("a node hangs off a switch that is no leaf", file=None)
+        raise FabricError("a node is connected to a switch that is not a leaf", file=None)
     pod = np.concatenate([np.full(n, -1), fabric.switch_pod]).astype(np.int64)
     by_pod, vertex = pod[leaf], np.arange(n)
     up0, up1 = (tier[src] == 0) & (tier[dst] == 1), (tier[src] == 1) & (tier[dst] == 2)

@@ -151,19 +151,6 @@ def decode(wire: bytes) -> IbPacket:
     )
 
 
-def rewrite_sample(wire: bytes, sample: int) -> bytes:
-    """What a switch does: new reserved bits, new variant CRC, the invariant CRC as it was.
-
-    Raises:
-        TraceError: More than six bits.
-    """
-    if not 0 <= sample < 1 << RESERVED_BITS:
-        raise TraceError(f"a sample of {sample} does not fit {RESERVED_BITS} bits")
-    at = LRH_BYTES + 4
-    changed = wire[:at] + bytes([(wire[at] & 0xC0) | sample]) + wire[at + 1 : -VCRC_BYTES]
-    return changed + variant_crc(changed)
-
-
 def invariant_crc(covered: bytes) -> bytes:
     """ICRC of a packet with LRH and BTH (no GRH), without its CRCs: 4 bytes as sent.
 

@@ -6,12 +6,12 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
-import benchmark_outputs as outputs
 import numpy as np
 import pytest
 
 from tailback.calibrate import BENCHMARKS, CalibrationError, read_benchmark
 from tailback.errors import TailbackError
+from tests.factories import benchmark_outputs as outputs
 
 OUTPUTS: dict[str, tuple[str, Callable[[], str]]] = {
     "osu_latency": ("osu", outputs.osu_latency),

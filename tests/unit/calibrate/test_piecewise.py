@@ -50,7 +50,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         true = noisy(times(jump_ps=3e5), 0.01, seed)
         lines = fit(SIZES, np.round(true / 1e4) * 1e4, np.full(len(SIZES), 1e4))
         rng = np.random.default_rng(seed)
-        for i, (found, truth) in enumerate(((lines.empty_time, 1e6), (lines.byte_time, 80))):
+        for i, (found, truth) in enumerate(((lines.least_time, 1e6), (lines.byte_time, 80))):
             low, high = np.quantile(found(rng)[1], [0.025, 0.975])
             inside[i] += low <= truth <= high
     assert ((inside >= 364) & (inside <= 396)).all(), inside
@@ -60,14 +60,14 @@ def test_one_outlier_does_not_move_the_line() -> None:
     data = noisy(times(), 0.002, 5)
     data[8] *= 1.5
     lines = fit(SIZES, data, np.full(len(SIZES), 1e4))
-    assert lines.empty_time(np.random.default_rng(0))[0] == pytest.approx(1e6, rel=0.05)
+    assert lines.least_time(np.random.default_rng(0))[0] == pytest.approx(1e6, rel=0.05)
 
 
 @pytest.mark.parametrize("points", [1, 2])
 def test_one_or_two_sizes_tell_no_slope(points: int) -> None:
     lines = fit(SIZES[:points], times()[:points], np.full(points, 1e4))
     assert not lines.byte_time(np.random.default_rng(0))[1].any()
-    assert lines.empty_time(np.random.default_rng(0))[1].std() > 0
+    assert lines.least_time(np.random.default_rng(0))[1].std() > 0
 
 
 def test_hundreds_of_sizes_are_fitted_as_well() -> None:

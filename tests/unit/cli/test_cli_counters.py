@@ -219,7 +219,7 @@ def test_archives_of_both_studies(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert {"torus_slices.svg", "evolution.dot", "io_links.svg"} <= {p.name for p in out.iterdir()}
     assert "fits no name" in refused(capsys, path, "--io", "nobody")
     assert "no regular expression" in refused(capsys, path, "--io", "(")
-    assert "comes alone" in refused(capsys, path, path)
+    assert "cannot be combined with other files" in refused(capsys, path, path)
     for other in ([tmp_path / "rounds"], [*LEAF, "--every", "60 s"]):
         assert "no torus" in refused(capsys, *other, "--io", "^io")
 

@@ -39,7 +39,7 @@ def test_runs_are_not_added_up(diagnosis: Path, capsys: pytest.CaptureFixture[st
     """Each begins at 0, on a network of its own."""
     for words in ([diagnosis / "run", diagnosis], [LEAF[0], diagnosis]):
         text = refused(capsys, *words)
-        assert "comes alone" in text and "tailback compare" in text
+        assert "cannot be combined with other files" in text and "tailback compare" in text
 
 
 def test_options_without_effect_are_refused(

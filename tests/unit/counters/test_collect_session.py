@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import re
@@ -13,7 +14,7 @@ import polars as pl
 import pytest
 
 from tailback.counters.analysis.intervals import difference
-from tailback.counters.analysis.places import from_discovery
+from tailback.counters.analysis.port_inventory import from_discovery
 from tailback.counters.collect import (
     Collection,
     CollectorSettings,
@@ -234,6 +235,33 @@ def test_the_endpoint_is_on_the_loopback_and_has_one_page() -> None:
             urllib.request.urlopen(f"{base}/etc/passwd", timeout=5)
         with pytest.raises(CounterError, match="cannot be served"):
             Endpoint(str(endpoint.port), lambda: "")
+    finally:
+        endpoint.close()
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        ("gzip", True),
+        ("deflate, GZIP;q=0.5", True),
+        ("gzip; q=1", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.000, br", False),
+        ("x-gzip", False),
+        ("", False),
+    ],
+)
+def test_the_page_is_packed_for_who_accepts_it(accepted: str, packed: bool) -> None:
+    endpoint = Endpoint("0", lambda: "page ü\n")
+    try:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{endpoint.port}/metrics", headers={"Accept-Encoding": accepted}
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            body = answer.read()
+            assert (answer.headers["Content-Encoding"] == "gzip") == packed
+            assert int(answer.headers["Content-Length"]) == len(body)
+        assert (gzip.decompress(body) if packed else body).decode() == "page ü\n"
     finally:
         endpoint.close()
 

@@ -14,8 +14,7 @@ from polars.testing import assert_frame_equal
 from studies.archives import torus as torus_archive
 from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.counters.analysis import places as port_places
-from tailback.counters.analysis import rounds, study, verdict
+from tailback.counters.analysis import port_inventory, rounds, study, verdict
 from tailback.counters.analysis.cluster import Cluster
 from tailback.counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Piece
 from tailback.counters.analysis.sources import load
@@ -149,7 +148,7 @@ def test_a_collection_is_worked_on_there_with_the_names_of_a_fabric(
 ) -> None:
     folder = collected(tmp_path / "c", 5, rounds=plan == "rounds")
     (tmp_path / "fabric").write_text(FILE)
-    places = port_places.from_discovery(tmp_path / "fabric")
+    places = port_inventory.from_discovery(tmp_path / "fabric")
     _, here = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0))
     with Cluster(address) as cluster:
         _, there = analyse(load([folder]), places, AnalysisOptions(tick_ns=3.0), cluster)

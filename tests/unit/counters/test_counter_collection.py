@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from tailback.counters.analysis import places as port_places
-from tailback.counters.analysis import verdict
-from tailback.counters.analysis.places import PortInventory
+from tailback.counters.analysis import port_inventory, verdict
+from tailback.counters.analysis.port_inventory import PortInventory
 from tailback.counters.analysis.sources import Source, load
 from tailback.counters.analysis.survey import AnalysisOptions, analyse
 from tailback.counters.collect.readings import RAW
@@ -29,7 +28,7 @@ def test_piece_by_piece_it_says_what_it_says_as_a_whole(
 ) -> None:
     folder = collected(tmp_path / "c", 5)
     (tmp_path / "fabric").write_text(FILE)
-    places = port_places.from_discovery(tmp_path / "fabric") if named else PortInventory()
+    places = port_inventory.from_discovery(tmp_path / "fabric") if named else PortInventory()
     chosen = AnalysisOptions(tick_ns=tick_ns)
     source = load([folder])
     assert source.counters.intervals.is_empty() and source.archive is not None

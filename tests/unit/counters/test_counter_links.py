@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from studies.archives import torus as torus_archive
 from studies.archives import yellowstone as archive
+from studies.production_networks import definitions
 from tailback.counters.analysis import evolution, links, study
 from tailback.counters.analysis.dot import dot_text, quoted
 from tailback.counters.analysis.figures import COUNTER_FIGURES, draw, render
@@ -25,11 +26,13 @@ from tailback.fabric.builders import PRESETS, fat_tree
 
 def test_definitions() -> None:
     stalled, observed = np.array([30.0, 0.0, 30.0, 0.0]), np.full(4, 60.0)
-    assert links.percent_time_stalled(stalled, observed) == 25.0
+    assert definitions.percent_time_stalled(stalled, observed) == 25.0
     # 4 tiles of 9.4/8 GB/s for a minute carry 282 GB: half the 564 GB/min of a whole X link.
-    assert links.percent_bandwidth_used(0, 141 * 10**9, 60 * 10**9, 9.4, 4) == pytest.approx(50.0)
+    assert definitions.percent_bandwidth_used(0, 141 * 10**9, 60 * 10**9, 9.4, 4) == pytest.approx(
+        50.0
+    )
     with pytest.raises(CounterError):
-        links.percent_bandwidth_used(0, 1, 0, 9.4, 4)
+        definitions.percent_bandwidth_used(0, 1, 0, 9.4, 4)
 
 
 def torus(minutes: int = 30, size: int = 6, seed: int = 1) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -64,8 +67,8 @@ def test_ccdf_counts_what_is_above() -> None:
     table = links.ccdf(rows.lazy(), "credit")
     x = rows.filter(pl.col("direction").str.starts_with("X"))["stall_fraction"].to_numpy() * 100
     for percent in (0.0, 5.0, 10.0, 40.0):
-        assert links.share_above(table, percent)["X"] == pytest.approx((x > percent).mean())
-    shares = links.share_above(table, 10.0)
+        assert definitions.share_above(table, percent)["X"] == pytest.approx((x > percent).mean())
+    shares = definitions.share_above(table, 10.0)
     assert shares["X"] > shares["Y"] > shares["Z"]
     assert set(table["rows"].unique()) == {len(x), len(x) // 2}
     with pytest.raises(CounterError, match="no measure"):
@@ -95,7 +98,7 @@ def test_whole_percentages_are_what_they_are(millionths: bool) -> None:
         )
         assert kept.collect().height == 101 - percent + 1
     little = rows.head(1).with_columns(stall_fraction=pl.lit(1 / 60e9))
-    assert links.share_above(links.ccdf(little.lazy(), "credit"), 0.0) == {"X": 1.0}
+    assert definitions.share_above(links.ccdf(little.lazy(), "credit"), 0.0) == {"X": 1.0}
 
 
 def test_correlations_against_numpy() -> None:
@@ -109,13 +112,13 @@ def test_correlations_against_numpy() -> None:
 
 
 def test_run_time_correlation() -> None:
-    found, p_value = links.run_time_correlation(
+    found, p_value = definitions.run_time_correlation(
         np.array([41.0, 50, 55, 70, 44]), np.array([2.0, 6, 8, 11, 3])
     )
     assert found > 0.95
     assert p_value < 0.05
     with pytest.raises(CounterError, match="2 runs"):
-        links.run_time_correlation(np.array([1.0, 2]), np.array([1.0, 2]))
+        definitions.run_time_correlation(np.array([1.0, 2]), np.array([1.0, 2]))
 
 
 def test_groups_that_are_alike_and_one_that_is_not() -> None:
@@ -241,7 +244,7 @@ def test_an_archive_of_a_torus(tmp_path: Path) -> None:
     assert whole.slice(720 * 11, 720).equals(torus_archive.part(11, 1, shape=shape))
     where = pl.read_parquet(path / "coordinates.parquet")
     found = study.torus(rows, where, io_nodes=where["node_name"].to_list()[::5])
-    shares = links.share_above(found.tables["ccdf_credit"], 5.0)
+    shares = definitions.share_above(found.tables["ccdf_credit"], 5.0)
     assert shares["X"] > shares["Y"] > shares["Z"] > 0
     assert found.evolution is not None
     assert found.evolution.features.height > 0

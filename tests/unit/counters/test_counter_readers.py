@@ -73,9 +73,9 @@ def test_a_wait_the_device_does_not_count_is_null_not_zero(tmp_path: Path, text:
         (PLAIN.replace(":....................100", ":....................1o0"),
          "line 7, column 34", "not a counter value"),
         (WIDE.replace("5000000000", str(2**64)), "line 3, column 34", "not a counter value"),
-        (PLAIN + PLAIN, "line 8, column 1", "a second time"),
+        (PLAIN + PLAIN, "line 8, column 1", "appears twice without a time stamp"),
         (PLAIN + "what is this\n", "line 8, column 1", "no counter"),
-        (PLAIN + "PortXmitWait:...1\n", "line 8, column 1", "comes twice"),
+        (PLAIN + "PortXmitWait:...1\n", "line 8, column 1", "appears twice"),
         (PLAIN.replace("PortXmitPkts:....................10", "PortXmitPkts:....5000000000"),
          "line 6, column 18", "32-bit"),
     ],
@@ -295,6 +295,7 @@ def test_the_way_in(tmp_path: Path) -> None:
         "ibqueryerrors",
         "ldms-csv",
         "perfquery",
+        "prometheus",
         "sysfs",
     ]
 

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from studies.archives import yellowstone as archive
+from studies.production_networks import definitions
 from tailback.counters.analysis import classes, passes, rounds, study, yellowstone_tables
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.schema import READINGS, CounterError, Flag
@@ -25,7 +26,7 @@ def test_equation_3_gives_the_example_of_table_iii() -> None:
     start = 1456409893470000000
     query = np.array([start, start + interval - (answers[1] - answers[0]) // 2])
     wait = np.array([2426695474, 2433352285])
-    found = rounds.forced_idle_fraction(wait, query, answers)
+    found = definitions.forced_idle_fraction(wait, query, answers)
     assert wait[1] - wait[0] == 6656811
     assert found[0] == pytest.approx(1.179, abs=5e-4)
     least, most = yellowstone_tables.explain(found, np.array([interval]), answers[:1], answers[1:])
@@ -64,7 +65,7 @@ def test_one_pass_equals_equation_3_round_by_round() -> None:
     for row in found.iter_rows(named=True):
         own = frame.filter(pl.col("round") == row["round"])
         answer = own["turnaround_ns"].to_numpy().astype(np.int64)
-        fraction = rounds.forced_idle_fraction(
+        fraction = definitions.forced_idle_fraction(
             own["xmit_wait_ticks"].to_numpy().astype(np.int64),
             own["time_ns"].to_numpy() - answer // 2, answer,
         )  # fmt: skip

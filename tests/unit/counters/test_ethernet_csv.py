@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tailback.counters.analysis.places import from_discovery
+from tailback.counters.analysis.port_inventory import from_discovery
 from tailback.counters.analysis.sources import load
 from tailback.counters.readers import read_counters, read_series, reader_of
 from tailback.counters.schema import CounterError, Flag

@@ -62,12 +62,14 @@ def test_a_remedy_without_a_proof_that_it_helps_is_refused(told: Diagnosis) -> N
     remedy = told.remedy
     assert remedy is not None
     worse = next(c for c in remedy.candidates if c.elapsed_ps > remedy.before_ps)
-    for what in ("cure", "placement"):
+    for what, field in (("remedy", "name"), ("placement", "placement")):
         with pytest.raises(ValidationError, match=f"{what} {worse.name!r} is recommended, and"):
-            remedy.model_copy(update={what: worse.name, "after_ps": worse.elapsed_ps})
+            remedy.model_copy(update={field: worse.name, "after_ps": worse.elapsed_ps})
         for name in ("hypercube", "nobody"):  # One could not be tried, the other was not.
             with pytest.raises(ValidationError, match="without a proof"):
-                remedy.model_copy(update={what: name})
+                remedy.model_copy(update={field: name})
+    with pytest.raises(ValidationError, match="has parts"):
+        remedy.model_copy(update={"parts": ("block", remedy.name)})
     with pytest.raises(ValidationError, match="not what was proved"):
         remedy.model_copy(update={"after_ps": remedy.after_ps - 1})
 
@@ -106,7 +108,7 @@ def test_adaptive_routing_that_is_proved_worse_is_nowhere_recommended() -> None:
     assert found.cause == "routing" and found.remedy is not None
     share = next(share for share in found.shares if share.cause == "routing")
     assert share.charged == pytest.approx(0.5) and share.removed is None
-    assert found.remedy.cure == "" and found.remedy.gain == 0
+    assert found.remedy.name == "" and found.remedy.gain == 0
     assert "adaptive-routing (270 % more time" in found.remedy.action
     said = [found.remedy.action, found.headline, *found.warnings]
     said += [text for f in found.findings for text in (f.advice, f.explanation, f.title)]
@@ -115,7 +117,7 @@ def test_adaptive_routing_that_is_proved_worse_is_nowhere_recommended() -> None:
     assert "adaptive-routing" in screen and "-270 %" in screen
     # Where it is proved to help it is what to do.
     good = diagnose(run, beside_others(run, 0.6), kinds=only, seeds=1)
-    assert good.remedy is not None and good.remedy.cure in ("adaptive-routing", "vc-routing")
+    assert good.remedy is not None and good.remedy.name in ("adaptive-routing", "vc-routing")
     share = next(share for share in good.shares if share.cause == "routing")
     assert share.removed == pytest.approx(0.4)
 
@@ -156,9 +158,9 @@ def test_a_proof_below_the_ideal_is_none() -> None:
     nodes = {"near": np.arange(32, dtype=np.uint32)}
     means = RemedyContext(evaluate, placements=nodes, kinds=frozenset({"placement"}))
     found = find_remedy(run, judged, means, seeds=1).remedy
-    assert found is not None and found.cure == ""
+    assert found is not None and found.name == ""
     near = next(c for c in found.candidates if c.name == "near")
-    assert near.elapsed_ps == 0 and "less than the ideal" in near.error
+    assert near.elapsed_ps == 0 and "less than the ideal" in near.reason
 
 
 def test_a_run_quicker_than_the_model_bounds_the_ideal() -> None:
@@ -197,4 +199,4 @@ def test_other_kinds_that_are_worse_say_nothing_against_a_placement() -> None:
     tried = [cure("block", "placement", big), cure("tile", "placement", round(0.7 * big)),
              cure("adaptive-routing", "routing", 3 * big)]  # fmt: skip
     remedy = recommend(run, diagnose_cause(run), tried)
-    assert remedy is not None and remedy.cure == "tile" and "worse" not in remedy.action
+    assert remedy is not None and remedy.name == "tile" and "worse" not in remedy.action

@@ -52,7 +52,10 @@ def test_directed_links_with_rates_of_each_direction(tmp_path: Path) -> None:
     found = rates(fabric)
     assert found["l0[s0] → s0"] == pytest.approx(0.04)
     assert found["s0[l0] → l0"] == pytest.approx(0.03)
-    assert any("queues end at 400,000 B and drop" in note for note in fabric.notes)
+    assert fabric.notes[0] == (
+        "lossy network: queues drop what is beyond 400,000 B; the model has back-pressure "
+        "instead of drops"
+    )
 
 
 def test_names_and_identifiers_follow_their_links(tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ import pytest
 from tailback.api.candidates import KEEP_OFF, make_candidates
 from tailback.cli import run as tailback
 from tailback.diagnose import diagnose_cause
-from tailback.diagnose.model import Candidate
+from tailback.diagnose.model import Candidate, Status
 from tailback.diagnose.run_analysis import RunAnalysis
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.remedy import REMEDIES, Proposal, RemedyContext, find_remedy, recommend
 from tailback.remedy.rate_control import worth_proving
-from tailback.remedy.screening import NOT_SIMULATED
 from tailback.remedy.search import combine_changes
 from tailback.run import Run
 from tailback.scenario import parse
@@ -92,14 +91,14 @@ def test_a_loop_to_one_rank_is_proved_as_a_tree(
     scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
     found, text = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     remedy, tried = found["remedy"], candidates(found)
-    assert found["cause"] == "pattern" and remedy["cure"] == "tree-reduce"
+    assert found["cause"] == "pattern" and remedy["name"] == "tree-reduce"
     # The proof is what the same reduction by MPI_Reduce takes.
     tree = {**scenario, "job": [{"pattern": {**pattern, "kind": "reduce-tree"}}]}
     assert remedy["after_ps"] == simulate(prepare(parse(tree))).elapsed_ps
     assert remedy["gain"] > 0.5 and "'reduce'" in remedy["action"]
     assert "MPI_Reduce" in remedy["action"] and "combined" in remedy["action"]
     assert tried["tree-reduce"]["estimate_ps"] == pytest.approx(remedy["after_ps"], rel=0.5)
-    assert "does not apply" in tried["pairwise-alltoall"]["error"]
+    assert tried["pairwise-alltoall"]["status"] == "not-applicable"
     assert "by fluid" in text and "by packets" in text and "gain" in text
     page = (tmp_path / "out" / "report.html").read_text()
     assert "tree-reduce" in page and "fluid model" in page
@@ -112,9 +111,9 @@ def test_a_loop_that_all_begin_alike_is_rotated(
     scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
     found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block", "--remedy", "pattern")
     tried = candidates(found)
-    assert found["remedy"]["cure"] in ("rotated-order", "pairwise-alltoall")
+    assert found["remedy"]["name"] in ("rotated-order", "pairwise-alltoall")
     for name in ("rotated-order", "pairwise-alltoall"):
-        assert tried[name]["kind"] == "pattern" and not tried[name]["error"]
+        assert tried[name]["kind"] == "pattern" and tried[name]["status"] == "proved"
         assert tried[name]["elapsed_ps"] < 0.75 * found["remedy"]["before_ps"]
     assert not {"max-min-rates", "adaptive-routing"} & set(tried)
     # And the rule advises what is proved, not a reduction.
@@ -152,7 +151,7 @@ def test_phases_that_ranks_drift_into_are_kept_apart(
     place = scenario["job"][0].get("placement", "block")
     found, _ = diagnosed(tmp_path, scenario, capsys, "--method", place, "--remedy", "pattern")
     tried = candidates(found)
-    assert found["cause"] == "pattern" and found["remedy"]["cure"] == name
+    assert found["cause"] == "pattern" and found["remedy"]["name"] == name
     assert found["remedy"]["gain"] > 0.1 and says in found["remedy"]["action"]
     assert tried[name]["estimate_ps"] > 0
     # Its name, its time by both models and its gain are in the report as well.
@@ -170,11 +169,11 @@ def test_adaptive_and_vc_routing_are_proved(
     }  # fmt: skip
     found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     tried = candidates(found)
-    assert found["cause"] == "routing" and found["remedy"]["cure"] == "adaptive-routing"
+    assert found["cause"] == "routing" and found["remedy"]["name"] == "adaptive-routing"
     assert found["remedy"]["gain"] > 0.2
     assert tried["adaptive-routing"]["elapsed_ps"] < tried["vc-routing"]["elapsed_ps"]
     assert tried["vc-routing"]["elapsed_ps"] < tried["block"]["elapsed_ps"]
-    assert tried["max-min-rates"]["error"].startswith(NOT_SIMULATED)
+    assert tried["max-min-rates"]["status"] == "ruled-out"
 
 
 def test_a_dragonfly_that_routes_minimally_may_spread(
@@ -193,8 +192,8 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
     assert share["charged"] == 0 and share["removed"] > 0.1
     assert found["cause"] == "placement"
     tried = candidates(found)
-    assert found["remedy"]["cure"] in ("valiant-routes", "ugal-routes")
-    assert tried[found["remedy"]["cure"]]["elapsed_ps"] < 0.9 * found["remedy"]["before_ps"]
+    assert found["remedy"]["name"] in ("valiant-routes", "ugal-routes")
+    assert tried[found["remedy"]["name"]]["elapsed_ps"] < 0.9 * found["remedy"]["before_ps"]
 
 
 @pytest.mark.parametrize("rule", ["valiant", "ugal"])
@@ -234,7 +233,7 @@ def test_rates_are_proved_by_packets_that_keep_them(
     """Congestion that spreads: full buffers of another job block our ring."""
     found, text = diagnosed(tmp_path, CONTENDED, capsys, "--method", "round-robin")
     remedy, tried = found["remedy"], candidates(found)
-    assert found["cause"] == "other-traffic" and remedy["cure"] == "max-min-rates"
+    assert found["cause"] == "other-traffic" and remedy["name"] == "max-min-rates"
     assert remedy["gain"] > 0.4 and remedy["placement"] == ""
     rates = tried["max-min-rates"]
     assert rates["elapsed_ps"] == pytest.approx(rates["estimate_ps"], rel=0.15)
@@ -319,13 +318,14 @@ def test_two_kinds_that_help_are_proved_together() -> None:
     )  # fmt: skip
     found = find_remedy(run, diagnose_cause(run), means, seeds=1)
     assert found.remedy is not None and found.change is not None
-    assert found.remedy.cure.startswith("tile + ") and found.remedy.placement == "tile"
+    assert found.remedy.parts[0] == "tile" and len(found.remedy.parts) == 2
+    assert found.remedy.name == " + ".join(found.remedy.parts) and found.remedy.placement == "tile"
     assert found.remedy.gain == pytest.approx(0.6)
     assert found.change.placement is not None and found.change.program is not None
     # Not much better than the better of the two: each alone is told.
     times["placement+program"] = 60
     alone = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
-    assert alone is not None and "+" not in alone.cure and alone.after_ps == 60
+    assert alone is not None and alone.parts == (alone.name,) and alone.after_ps == 60
     assert "Meanwhile use placement tile" in alone.action
 
 
@@ -339,10 +339,10 @@ def test_what_a_user_can_do_comes_before_what_operators_must() -> None:
     now, tile = cure("block", "placement", 100), cure("tile", "placement", 70)
     rates = cure("max-min-rates", "rate-control", 50)
     found = recommend(run, diagnose_cause(run), [rates, tile, now])
-    assert found is not None and found.cure == found.placement == "tile"
+    assert found is not None and found.name == found.placement == "tile"
     assert "operators could use max-min-rates" in found.action
     only = recommend(run, diagnose_cause(run), [rates, now])
-    assert only is not None and only.cure == "max-min-rates" and only.placement == ""
+    assert only is not None and only.name == "max-min-rates" and only.placement == ""
     assert only.after_ps == 50 and "Do max-min-rates." in only.action
 
 
@@ -362,10 +362,10 @@ def test_estimates_leave_out_what_cannot_win_and_say_so() -> None:
     means = RemedyContext(evaluator(run, times, asked), evaluator(run, slow, []), {}, {"tile": 7})
     found = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
     assert found is not None
-    out = {c.name: c for c in found.candidates if c.error}
+    out = {c.name: c for c in found.candidates if not c.proved}
     assert set(out) == {"adaptive-routing", "vc-routing", "max-min-rates", "assignment-rates"}
-    assert "30 % more than as it is" in out["vc-routing"].error
-    assert all(c.error.startswith(NOT_SIMULATED) and c.estimate_ps for c in out.values())
+    assert "30 % more than as it is" in out["vc-routing"].reason
+    assert all(c.status is Status.RULED_OUT and c.estimate_ps for c in out.values())
     assert all(c.routing is None and c.rates is None for c in asked)
 
 
@@ -401,7 +401,7 @@ def test_the_fluid_model_answers_the_same_changes() -> None:
 def test_an_idea_says_what_it_is() -> None:
     for entry in REMEDIES:
         assert entry.summary
-    assert Proposal("routing", "x").refused == ""
+    assert Proposal("routing", "x").not_applicable == ""
 
 
 def test_the_run_with_the_cure_is_no_scenario(
@@ -412,7 +412,7 @@ def test_the_run_with_the_cure_is_no_scenario(
     scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
     before, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     out = tmp_path / "out"
-    assert before["remedy"]["cure"] == "tree-reduce"
+    assert before["remedy"]["name"] == "tree-reduce"
     for command in (["diagnose", "--out", str(tmp_path / "again")], ["place"]):
         assert tailback([*command, str(out / "after"), "--quiet"]) == 2
         said = capsys.readouterr().err

@@ -12,12 +12,24 @@ from tailback.diagnose import diagnose, diagnose_cause
 from tailback.diagnose.model import Candidate
 from tailback.errors import PlacementError, RunError
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy import recommend, try_placements
+from tailback.remedy import Proposal, recommend
+from tailback.remedy.proof import prove
 from tailback.run import Run
 from tests.factories.diagnosis_runs import NODES, endpoint_run, other_run, placement_run, quiet_run
 
 NODE = np.arange(NODES, dtype=np.uint32)
 PLACES: dict[str, NDArray[np.uint32]] = {"tile": NODE[::-1].copy(), "random": np.roll(NODE, 3)}
+
+
+def try_placements(
+    run: Run, evaluate: Evaluate, candidates: dict[str, NDArray[np.uint32]], seeds: int = 3
+) -> list[Candidate]:
+    """Each placement, and the one there is, proved."""
+    ideas = [
+        Proposal("placement", name, Change(placement=nodes, placement_name=name))
+        for name, nodes in candidates.items()
+    ]
+    return prove([Proposal("placement", "block"), *ideas], evaluate, seeds=seeds)
 
 
 def simulator(
@@ -40,7 +52,7 @@ def test_candidates_are_sorted_with_failures_last() -> None:
     run = placement_run()
     tried = try_placements(run, simulator(run, {"block": 100, "tile": 60}), PLACES, seeds=2)
     assert [c.name for c in tried] == ["tile", "block", "random"]
-    assert "does not fit" in tried[-1].error and tried[-1].elapsed_ps == 0
+    assert "does not fit" in tried[-1].reason and tried[-1].elapsed_ps == 0
     assert (tried[0].path_length, tried[1].path_length) == (1.5, 3.0)
     truth = run.tables["truth"]
     share = truth["observed_congested_packets"].sum() / truth["observed_packets"].sum()

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
+from tailback.diagnose.model import Status
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
-from tailback.remedy.screening import NOT_SIMULATED, screen
+from tailback.remedy.screening import screen
 from tailback.run import Run
 from tailback.scenario import load, parse
 from tailback.simulate import (
@@ -51,8 +52,8 @@ def test_who_is_clearly_slower_is_left_out_and_told_why() -> None:
     found = screen(dict.fromkeys(times, NODES), by_name(times), always=frozenset({"f"}))
     assert list(found.kept) == ["a", "b", "c", "d", "f", "g"]
     assert [c.name for c in found.left_out] == ["e"]
-    assert found.left_out[0].error.startswith(NOT_SIMULATED)
-    assert "26 %" in found.left_out[0].error
+    assert found.left_out[0].status is Status.RULED_OUT
+    assert "26 %" in found.left_out[0].reason
     assert found.left_out[0].estimate_ps == 126
     assert "g" not in found.estimate_ps
 

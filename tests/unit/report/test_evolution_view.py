@@ -158,7 +158,7 @@ def test_what_has_no_effect_or_nothing_to_show_is_refused(
         ([str(run), "--direction", "X-"], f"error: {run}: --direction X- is of a torus"),
         ([look, "--fabric", fabric, "--direction", "X+"], "--direction has no effect"),
         # One look at counters is no calm network.
-        ([look, "--fabric", fabric], f"error: {look}: no port tells its stall"),
+        ([look, "--fabric", fabric], f"error: {look}: no port gives its stall"),
     ):
         assert tailback(["evolution", *words, "--out", str(tmp_path / "page.html")]) == 2
         assert expected in capsys.readouterr().err

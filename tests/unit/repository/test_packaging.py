@@ -109,6 +109,18 @@ def test_tests_have_a_home_and_a_temporary_folder_of_their_own() -> None:
     assert all(folder.is_relative_to(ours) and folder.is_dir() for folder in folders)
 
 
+def test_what_tests_import_finds_no_other_home(tmp_path: Path) -> None:
+    """Also where a folder with a conftest.py of its own is named on the command line."""
+    environment = {k: v for k, v in os.environ.items() if k != "TAILBACK_TEST_HOME"}
+    environment = {k: v for k, v in environment.items() if not k.startswith(("XDG_", "PYTEST_"))}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
+    subprocess.run(
+        [*command, "tests/browser/test_evolution.py"], cwd=ROOT, stdout=subprocess.PIPE, check=True,
+        env=environment | {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_version_is_stated_in_one_place() -> None:
     cargo = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
     version = cargo["workspace"]["package"]["version"]

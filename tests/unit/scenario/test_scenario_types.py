@@ -94,7 +94,7 @@ def test_no_field_takes_a_value_of_another_type(
         ({"engine": {"switch_delay": "0.1 ps"}}, ["'0.1 ps' is 0.1 ps", "write 1 ps"]),
         ({"engine": {"switch_delay": False}}, ["False has no unit"]),
         ({"engine": {"packet": False}}, ["False has no unit"]),
-        ({"engine": {"eager": "1e999999999999999999999999 B"}}, ["beyond all measure"]),
+        ({"engine": {"eager": "1e999999999999999999999999 B"}}, ["out of range"]),
         ({"telemetry": {"count_injection": "yes"}}, ["'yes'", "true or false, without quotes"]),
         ({"job": [{**JOB, "compute_scale": True}]}, ["true:", "number without quotes"]),
         ({"job": [{"pattern": {"kind": "ring", "ranks": True, "size": "1 B"}}]},

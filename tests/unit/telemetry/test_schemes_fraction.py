@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tailback import _core
-from tailback.telemetry.fraction import (
+from tests.factories.congested_fraction import (
     one_reservoir,
     one_reservoir_is_better,
     one_reservoir_one_bit,

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from tailback.errors import TraceError
 from tailback.telemetry.pcap import read_pcap, write_pcap
-from tailback.telemetry.wire import IbPacket, decode, encode, invariant_crc, rewrite_sample
+from tailback.telemetry.wire import (
+    LRH_BYTES,
+    RESERVED_BITS,
+    VCRC_BYTES,
+    IbPacket,
+    decode,
+    encode,
+    invariant_crc,
+    variant_crc,
+)
 
 SPECIFICATION = bytes.fromhex(
     "7012375c000e17d20a2024870087b1b3000dec2a01710a1c015d400238f27a05"
@@ -36,6 +45,19 @@ PACKETS = st.builds(
     virtual_lane=st.integers(0, 15),
     partition=st.integers(0, 0xFFFF),
 )
+
+
+def rewrite_sample(wire: bytes, sample: int) -> bytes:
+    """What a switch does: new reserved bits, new variant CRC, the invariant CRC as it was.
+
+    Raises:
+        TraceError: More than six bits.
+    """
+    if not 0 <= sample < 1 << RESERVED_BITS:
+        raise TraceError(f"a sample of {sample} does not fit {RESERVED_BITS} bits")
+    at = LRH_BYTES + 4
+    changed = wire[:at] + bytes([(wire[at] & 0xC0) | sample]) + wire[at + 1 : -VCRC_BYTES]
+    return changed + variant_crc(changed)
 
 
 def test_the_specifications_packet_has_its_invariant_crc() -> None:

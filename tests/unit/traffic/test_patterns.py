@@ -35,6 +35,9 @@ CASES: dict[str, list[dict[str, object]]] = {
         {"ranks": 9, "size": "4 KiB", "load": 0.3, "duration": "20 us"},
         {"ranks": 8, "size": "8 KiB", "load": 0.5, "duration": "20 us", "servers": 2, "reads": 0.4},
     ],
+    "timed": [
+        {"ranks": 3, "messages": [[5_000, 0, 2, 64], [1_000, 0, 1, 8], [1_000, 2, 0, 9]]},
+    ],
     "alltoall": [
         {"ranks": 13, "size": "100 B"},
         {"ranks": 9, "size": "1 KiB", "rounds": 2},

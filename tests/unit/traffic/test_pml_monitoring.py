@@ -98,8 +98,8 @@ def test_a_rank_that_is_silent_has_no_operations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nonsense\n", "cannot make sense of 'nonsense'"),
-        ("E\t0\t1\t12 bytes\n", "cannot make sense"),
+        ("nonsense\n", "cannot parse of 'nonsense'"),
+        ("E\t0\t1\t12 bytes\n", "cannot parse"),
         (line("E", 1, 0, 5, 1), "source 1 in the profile of rank 0"),
         (line("E", 0, 7, 5, 1), "destination 7 of a run of 2 ranks"),
         (line("E", 0, 1, 5, 0), "5 bytes in no message"),

@@ -9,6 +9,7 @@ mod combined;
 mod headers;
 mod hooks;
 mod input_buffer;
+mod packet_run;
 mod ports;
 mod readings;
 mod series;

@@ -1,7 +1,8 @@
-//! Switches: forwarding, arbitration, virtual circuits, congestion control.
+//! Switches: choice of output, forwarding, arbitration, virtual circuits, congestion control.
 
 pub(crate) mod arbiter;
 mod arbitration;
+mod choice;
 mod congestion;
 mod forwarding;
 pub(crate) mod route;

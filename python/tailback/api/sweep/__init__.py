@@ -40,7 +40,7 @@ class Sweep:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row a finished run: ``run``, a column for each key, then the run's summary."""
+        """One row per finished run, with ``run``, a column for each key, and the run's summary."""
         return self.study.frame()
 
     @property
@@ -160,7 +160,7 @@ def sweep(
 
     Raises:
         TailbackError: A key or value is not valid, or the folder holds something else. Runs that
-            fail for a reason of their own are listed in :attr:`Sweep.failures`.
+            fail are listed in :attr:`Sweep.failures`.
 
     Example:
         >>> study = tb.sweep("demo.toml", over={"job.placement": ["block", "rcm"]}, out="study")

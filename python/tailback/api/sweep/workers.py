@@ -69,7 +69,7 @@ def run_locally(
         recorded that itself.
 
     Raises:
-        RunError: A worker ended by a fault of its own, which it has written to standard error.
+        RunError: A worker failed; it has written the reason to standard error.
     """
     queue = iter(numbers)
     with selectors.DefaultSelector() as outputs:

@@ -266,7 +266,7 @@ def from_torus(
     xyz = routers.select("x", "y", "z").to_numpy().astype(np.int64)
     if len(xyz) == 0 or (xyz < 0).any() or len(np.unique(xyz, axis=0)) != len(xyz):
         raise CounterError(
-            f"{len(xyz)} routers without a place of their own in the torus",
+            f"{len(xyz)} routers without unique coordinates in the torus",
             remedy="coordinates start at 0, and no two routers share them",
         )
     if int(np.prod(xyz.max(axis=0) + 1)) > 1 << 26:

@@ -45,7 +45,7 @@ def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Pan
     a switch.
 
     Args:
-        fabric: Any fabric; links between switches of one tier make a panel of their own.
+        fabric: Any fabric; links between switches of one tier get a separate panel.
         names: What to call a tier, by its number; hosts are ``-1``.
     """
     levels = sorted({int(tier) for tier in fabric.switch_tier})

@@ -1,4 +1,4 @@
-"""From readings to intervals: what a port did between two looks at its counters.
+"""From readings to intervals: what a port did between two readings of its counters.
 
 What a counter that fell, or that stands at its largest value, tells is the rule of
 :mod:`tailback.counters.increments`; neither is ever taken for a plain number.

@@ -16,9 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tailback.counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.counters.increments import RATE_TOLERANCE
@@ -60,28 +58,6 @@ _LEAVE_OUT = int(Flag.AT_LEAST | Flag.RESET | Flag.LATCHED | Flag.WRAP)
 
 
 _LATCHED = int(Flag.AT_LEAST | Flag.LATCHED)
-
-
-def forced_idle_fraction(
-    wait_ticks: NDArray[np.int64],
-    query_ns: NDArray[np.int64],
-    turnaround_ns: NDArray[np.int64],
-    tick_ns: float = FDR_TICK_NS,
-) -> NDArray[np.float64]:
-    """Equation 3 for one round.
-
-    Args:
-        wait_ticks: PortXmitWait of each reading, shape (n,).
-        query_ns: When each query was issued, nanoseconds, shape (n,).
-        turnaround_ns: Time from query to answer, nanoseconds, shape (n,).
-        tick_ns: Length of a tick, nanoseconds.
-
-    Returns:
-        The fractions, shape (n − 1,); above 1 where the two times were estimated badly.
-    """
-    # Twice the time keeps nanoseconds of the epoch exact in integers.
-    twice = 2 * query_ns.astype(np.int64) + turnaround_ns.astype(np.int64)
-    return np.asarray(tick_ns * np.diff(wait_ticks) / (np.diff(twice) / 2.0), np.float64)
 
 
 def scan(path: Path) -> pl.LazyFrame:

@@ -17,7 +17,7 @@ import polars as pl
 from tailback.counters.analysis.classes import CLASSES
 from tailback.counters.analysis.intervals import difference
 from tailback.counters.analysis.passes import Archive
-from tailback.counters.analysis.places import (
+from tailback.counters.analysis.port_inventory import (
     PortInventory,
     fill_ticks,
     name_ports,
@@ -127,7 +127,7 @@ class Source:
             return
         if any(frame["stall_ns"].is_not_null().any() for frame in frames):
             raise CounterError(
-                "has no effect: these counters tell their stalls as time, not in ticks",
+                "has no effect: these counters give stalls as time, not in ticks",
                 place="--tick", remedy="leave it out",
             )  # fmt: skip
 
@@ -164,7 +164,9 @@ def load(
     archives = [path for path in paths if _is_archive(path)] if reader is None else []
     if archives and len(paths) > 1:
         raise CounterError(
-            "an archive comes alone", file=archives[0], remedy="give one archive, or files"
+            "an archive cannot be combined with other files",
+            file=archives[0],
+            remedy="give one archive, or files",
         )
     if every_ns is not None:
         _refuse_every([] if archives else paths, reader)
@@ -206,18 +208,19 @@ def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
     told = next((path for path in paths if reader_of(path, reader).TELLS_TIME), None)
     if told is not None or not paths:
         raise CounterError(
-            "has no effect: these counters tell when they were read", file=told, place="--every",
+            "has no effect: these counters have time stamps", file=told, place="--every",
             remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
         )  # fmt: skip
 
 
 def _one_run(paths: Sequence[Path], reader: str | None) -> None:
-    """Refuse a run beside anything else: every simulation begins at 0, on a network of its own."""
+    """Refuse a run together with other files: its time begins at 0 and its network is separate."""
     run = next((path for path in paths if reader in (None, RUN) and engine_run.sniff(path)), None)
     if run is not None and len(paths) > 1:
         raise CounterError(
-            "a simulated run comes alone: its time and its network are its own", file=run,
-            remedy="give one run; 'tailback compare' sets two side by side",
+            "a simulated run cannot be combined with other files: it has a separate time and "
+            "network", file=run,
+            remedy="give one run; 'tailback compare' compares two",
         )  # fmt: skip
 
 

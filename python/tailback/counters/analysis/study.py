@@ -132,7 +132,7 @@ def sweep(
 
 
 def _directed(rows: pl.LazyFrame, classes: pl.DataFrame) -> pl.LazyFrame:
-    """Rows with link, category and direction, as far as the classes know them."""
+    """Rows with link, category and direction, if the classes have them."""
     return port_classes.placed(rows, classes).with_columns(
         direction=pl.coalesce("direction", "port_type")
     )

@@ -11,7 +11,7 @@ import polars as pl
 from tailback.counters.analysis import rounds, study, verdict
 from tailback.counters.analysis.evolution_run import is_torus, torus_coordinates, torus_rows
 from tailback.counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
-from tailback.counters.analysis.places import PortInventory, with_classes
+from tailback.counters.analysis.port_inventory import PortInventory, with_classes
 from tailback.counters.analysis.sources import Source
 from tailback.counters.analysis.study import Study
 from tailback.counters.analysis.verdict import Verdict
@@ -166,8 +166,8 @@ def _torus(
 def _refuse_io(chosen: AnalysisOptions) -> None:
     if chosen.io is not None:
         raise CounterError(
-            f"{chosen.io!r} says which routers of a torus are for I/O, and these counters are of "
-            "no torus",
+            f"{chosen.io!r} names the I/O routers of a torus, and these counters are not of a "
+            f"torus",
             place="--io", remedy="leave it out",
         )  # fmt: skip
 

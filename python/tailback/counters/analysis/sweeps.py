@@ -1,4 +1,4 @@
-"""Steps of time: which intervals belong together where every port is read at an instant of its own.
+"""Steps of time: which intervals belong together where every port is read at a different instant.
 
 A collector asks one port after another, and samplers that are set off "synchronously across all
 nodes" go by clocks whose skew nobody corrects (Jha et al., *Characterizing Supercomputer Traffic

@@ -234,7 +234,7 @@ def by_group(ports: pl.DataFrame) -> pl.DataFrame:
 
 
 def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
-    """The table of :func:`by_port` from a summary of rounds, as far as that tells it.
+    """The table of :func:`by_port` from a summary of rounds, as far as that contains it.
 
     Args:
         summary: From ``rounds.summarise``, with the names of the ports. Its rounds are as many
@@ -318,7 +318,7 @@ def assess(
     unknown: list[str] | None = None,
     notes: list[str] | None = None,
 ) -> Verdict:
-    """Say what port counters alone can say.
+    """Find out where ports stall, from counters alone.
 
     Args:
         ports: From :func:`by_port` or :func:`from_rounds`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from tailback.counters.schema import CounterError
 
 
 class Endpoint:
-    """Serves metrics from a thread of its own.
+    """Serves metrics from a separate thread.
 
     Args:
         address: ``"PORT"`` (on 127.0.0.1), ``"HOST:PORT"`` or ``"[IPV6]:PORT"``; port 0 takes any.
@@ -64,7 +65,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404, "only /metrics is here")
             return
         body = self.make().encode()
+        packed = accepts_gzip(self.headers.get("Accept-Encoding", ""))
+        if packed:
+            body = gzip.compress(body, compresslevel=1, mtime=0)
         self.send_response(200)
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Vary", "Accept-Encoding")
         self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Content-Length", str(len(body)))
@@ -77,6 +84,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: a scrape every few seconds is no news."""
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether a header ``Accept-Encoding`` names gzip, and not with a weight of 0 (RFC 9110)."""
+    for item in accept_encoding.lower().split(","):
+        coding, _, parameters = item.partition(";")
+        if coding.strip() == "gzip":
+            weight = parameters.replace(" ", "").removeprefix("q=")
+            return weight.strip("0.") != "" or weight == ""
+    return False
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -95,7 +95,7 @@ class MadExchange:
 
     Args:
         port: Where MADs go out and come in.
-        window: Most requests on the way.
+        window: Maximum number of outstanding requests.
         per_node: Most requests on the way to one node.
         timeout_ms: How long to wait for an answer.
         retries: How often to repeat an unanswered request.

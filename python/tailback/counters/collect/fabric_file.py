@@ -1,4 +1,4 @@
-"""The ports to read, from what ``ibnetdiscover`` printed earlier: no discovery of one's own.
+"""The ports to read, from an earlier output of ``ibnetdiscover``, without a discovery.
 
 The devices and cables are read by :mod:`tailback.fabric.ibnetdiscover`; the local identifiers and
 device ids, which a fabric has no use for, are picked up here.
@@ -36,7 +36,7 @@ class _Addresses:
 
 
 def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None) -> Subnet:
-    """Return the ports a discovery file tells of.
+    """Return the ports of a discovery file.
 
     Args:
         path: Output of ``ibnetdiscover``.
@@ -74,7 +74,7 @@ def read_targets(path: Path, *, hosts: bool = True, tick_ns: float | None = None
                 subnet.targets.append(target)
     if not subnet.targets:
         raise CounterError(
-            "tells no local identifiers (lid) to ask ports by",
+            "has no local identifiers (lid) by which to query ports",
             file=path,
             remedy="make it again with: ibnetdiscover > FILE, or leave --fabric out",
         )

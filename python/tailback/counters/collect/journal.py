@@ -90,7 +90,7 @@ class Journal:
         self.flush()
 
     def flush(self) -> None:
-        """Write what waits, as far as the disk takes it."""
+        """Write what is pending, as much as fits on the disk."""
         try:
             while self._pending:
                 self._write(self._pending[0])
@@ -134,7 +134,7 @@ class Journal:
                 f"the disk is full: {counted(self.held, 'reading')} held in memory could not be "
                 "written and are lost",
                 file=self._collection.path,
-                remedy="make room on the disk before the next run; what was written is safe",
+                remedy="free space on the disk before the next run; what was written is safe",
             )
 
     def _write(self, item: _Pending) -> None:

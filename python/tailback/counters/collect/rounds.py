@@ -2,7 +2,7 @@
 
 A port is read 100 times, 100 ms apart; then the next one is drawn.
 
-The devices are dealt into disjoint sets, and each set has a drawer of its own that never draws a
+The devices are dealt into disjoint sets, and each set has a separate drawer that never draws a
 port outside it (Alali et al. ran one script for each of their sets of about 115 switches). A drawer
 draws a device and one of its ports, both uniformly; asks whether the port is up and draws again if
 not; clears PortXmitWait if that was asked for; and reads. All drawers share one thread.

@@ -31,7 +31,7 @@ from tailback.counters.collect.subnet import PortTarget
 from tailback.counters.schema import CounterError, Flag
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-"""What the system says of a disk that is full, or whose quota is."""
+"""Errors of the system for a full disk or an exhausted quota."""
 
 
 class DiskFullError(CounterError):
@@ -146,7 +146,7 @@ class SegmentWriter:
         return DiskFullError(
             "the disk is full",
             file=self.path,
-            remedy="make room on the disk; what was collected until now is safe",
+            remedy="free space on the disk; what was collected until now is safe",
         )
 
     def _write(self, data: bytes) -> None:

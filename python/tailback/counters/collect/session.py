@@ -429,7 +429,7 @@ class CollectorSession:
             self._log(f"segments of an earlier run stay as they are: {error.message}")
 
     def _compact_but(self, being_written: Path) -> None:
-        """Compact what is finished, beside the collecting."""
+        """Compact finished segments while collecting goes on."""
         self._collect_compaction(wait=True)
         self._compacting = self._compactor.submit(self._collection.compact, being_written)
 

@@ -10,7 +10,7 @@
     DIR/carry-000006.npy         the last reading of every port, where the next intervals begin
 DIR/sha256/000006.json       SHA-256 of these four
 
-Each step of a compaction writes a new file beside and renames it, and the segment goes last, so a
+Each step of a compaction writes a new file and renames it, and the segment goes last, so a
 compaction that is killed is simply done again.
 """
 
@@ -300,7 +300,7 @@ def _check_format(mark: Path) -> None:
 
 
 def _replace(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside ``path`` and put it in its place when it is whole and on the disk.
+    """Write a file next to ``path`` and rename it once it is complete and on the disk.
 
     Raises:
         CounterError: It cannot be written; nothing of it is left.
@@ -322,7 +322,7 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
         raise kind(
             f"cannot be written: {getattr(error, 'strerror', None) or error}",
             file=path,
-            remedy="make room on the disk, then add --compact: what was collected is in segments/",
+            remedy="free space on the disk, then add --compact: what was collected is in segments/",
         ) from None
 
 

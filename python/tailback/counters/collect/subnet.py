@@ -1,4 +1,4 @@
-"""What there is to read: the ports of a subnet, from a discovery of its own or from a file."""
+"""The ports of a subnet to read, from a discovery or from a file."""
 
 from __future__ import annotations
 

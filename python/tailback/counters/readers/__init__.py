@@ -79,7 +79,7 @@ def reader_of(path: Path, format: str | None = None) -> Reader:
             entry = next((entry for entry in READERS if entry.part.sniff(path)), None)
     except (OSError, ValueError) as error:
         raise CounterError(
-            f"cannot be read: {error}", file=path, remedy="check the path, and who may read it"
+            f"cannot be read: {error}", file=path, remedy="check the path and its permissions"
         ) from None
     if not exists:
         raise CounterError("no such file or folder", file=path, remedy="check the path")

@@ -1,6 +1,6 @@
 """CSV files of LDMS (store_csv): ibnet, sysclassib, Gemini and Aries samplers.
 
-The header is the first line, ``#Time, Time_usec, …``, or a file of its own beside the data called
+The header is the first line, ``#Time, Time_usec, …``, or a separate file next to the data called
 ``<name>.HEADER`` or ``HEADER``, as LDMS writes it on request. Counters become readings; the
 percentages of the Gemini sampler become intervals where the file has no counters.
 """
@@ -81,13 +81,13 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
     if found is None:
         raise CounterError(
             "an LDMS CSV without its header", file=path, place="line 1, column 1",
-            remedy="the first line is '#Time, …', or put it in a file called HEADER beside it",
+            remedy="the first line is '#Time, …', or put it in a file called HEADER next to it",
         )  # fmt: skip
     names, skip = found
     known = parse_header(names)
     if known is None:
         raise CounterError(
-            "no column of a sampler that is known here (ibnet, sysclassib, Gemini, Aries)",
+            "has no column of a known sampler (ibnet, sysclassib, Gemini, Aries)",
             file=path, place="line 1, column 1",
             remedy="its columns are: " + ", ".join(quoted_text(name) for name in names[:12]),
         )  # fmt: skip
@@ -204,7 +204,7 @@ def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
 
 
 def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFrame:
-    """Time and place of every row, beside its values."""
+    """Time and place of every row, in addition to its values."""
     at = {role: f"c{index}" for role, index in known.place.items()}
     usable = text.filter(pl.col(at["time"]).is_not_null() & (pl.col(at["time"]).abs() < 9e9))
     seconds = pl.col(at["time"])

@@ -166,7 +166,7 @@ def read_text(path: Path) -> str:
 
 def unreadable(path: Path, error: OSError) -> CounterError:
     """What is said of a file that the system does not let us read."""
-    remedy = "check the path, and who may read it"
+    remedy = "check the path and its permissions"
     if path.is_dir():
         remedy = f"give the files in it: {path}/*"
     return CounterError(f"cannot be read: {error.strerror}", file=path, remedy=remedy)

@@ -112,9 +112,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             continue
         if (section.lid, section.port, section.extended) in seen:
             raise CounterError(
-                f"Lid {section.lid} port {section.port} comes a second time, at an unknown time",
+                f"Lid {section.lid} port {section.port} appears twice without a time stamp",
                 file=path, place=f"line {section.line}, column 1",
-                remedy="keep one file an instant, or collect with 'tailback collect'",
+                remedy="keep one file per instant, or collect with 'tailback collect'",
             )  # fmt: skip
         seen.add((section.lid, section.port, section.extended))
         place = {
@@ -197,7 +197,7 @@ def _take(
     if name in _USED:
         if name in section.values:
             raise CounterError(
-                f"{name} comes twice in one section", file=path, place=f"line {number}, column 1"
+                f"{name} appears twice in one section", file=path, place=f"line {number}, column 1"
             )
         if not section.extended and parsed > U32_MAX:
             raise CounterError(

@@ -10,7 +10,6 @@ and of exporters with the same names. Each series must be a counter as it is, no
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import re
@@ -21,7 +20,7 @@ import polars as pl
 
 from tailback.counters.readers.model import CounterData, numbered, quoted_text
 from tailback.counters.schema import READINGS, CounterError, conform
-from tailback.delimited import head
+from tailback.delimited import content, head
 
 TELLS_TIME = True
 
@@ -51,11 +50,12 @@ _LARGEST: Final = 2**64
 
 
 def sniff(path: Path) -> bool:
-    """JSON of a Prometheus answer: a status, and data of a result type."""
+    """JSON of a Prometheus answer: a status, and data of a result type or the type of an error."""
     if not path.is_file():
         return False
     text = head(path)[:4096]
-    return text.lstrip().startswith("{") and '"resultType"' in text and '"status"' in text
+    known = '"resultType"' in text or '"errorType"' in text
+    return text.lstrip().startswith("{") and known and '"status"' in text
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -83,7 +83,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         parts.append(_rows(path, number, one, metric, column, time_ns or 0))
     if not parts:
         raise CounterError(
-            f"none of its {len(series)} series is a counter of a port", file=path,
+            f"none of its {len(series)} series is a counter of a port",
+            file=path, place="data.result",
             remedy=f"query one of: {', '.join(METRICS)}",
         )  # fmt: skip
     place = ["time_ns", "node_guid", "node_name", "port", "interface"]
@@ -98,21 +99,24 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 def _series(path: Path) -> list[Any]:
     """The series of the answer."""
     try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        answer = json.loads(data)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
-        raise CounterError(f"is no JSON: {error}", file=path, remedy=_REMEDY) from None
+        answer = json.loads(content(path, CounterError))
+    except (ValueError, RecursionError) as error:
+        at = f"line {error.lineno}, column {error.colno}" if isinstance(
+            error, json.JSONDecodeError) else "its text"  # fmt: skip
+        what = quoted_text(str(error))
+        raise CounterError(f"is no JSON: {what}", file=path, place=at, remedy=_REMEDY) from None
     if not isinstance(answer, dict) or answer.get("status") != "success":
         text = answer.get("error", "") if isinstance(answer, dict) else ""
         raise CounterError(
-            f"is an error of the server: {quoted_text(str(text))}", file=path, remedy=_REMEDY
-        )
+            f"is an error of the server: {quoted_text(str(text))}",
+            file=path, place="status", remedy=_REMEDY,
+        )  # fmt: skip
     result = answer.get("data", {})
     found = result.get("result") if isinstance(result, dict) else None
     if not isinstance(found, list) or not found:
-        raise CounterError("has no series", file=path, remedy="widen the time of the query")
+        raise CounterError(
+            "has no series", file=path, place="data.result", remedy="widen the time of the query"
+        )
     return found
 
 
@@ -146,10 +150,20 @@ def _rows(
     ).with_columns(
         node_guid=pl.lit(int(guid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", guid) else 0,
                          pl.UInt64),
-        node_name=pl.lit(str(_first(metric, _NODE) or ""), pl.String),
+        node_name=pl.lit(_node(metric), pl.String),
         port=pl.lit(int(port) if re.fullmatch(r"[0-9]{1,4}", port) else 0, pl.UInt16),
         interface=pl.lit(None if interface is None else str(interface), pl.String),
     )  # fmt: skip
+
+
+def _node(metric: dict[str, Any]) -> str:
+    """Device of a series. Each InfiniBand adapter of a host is one, named as rdma-ndd names it."""
+    name = str(_first(metric, _NODE) or "")
+    if name == metric.get("instance"):
+        name = re.sub(r":[0-9]{1,5}$", "", name)  # the port that the exporter listens on
+    adapter = metric.get("device")
+    infiniband = str(metric.get("__name__", "")).startswith("node_infiniband_")
+    return f"{name} {adapter}" if infiniband and adapter else name
 
 
 def _first(metric: dict[str, Any], names: tuple[str, ...]) -> Any:

@@ -30,7 +30,7 @@ class Tree(Topology):
     """What generalised fat trees have in common: rails, planes and their construction.
 
     A *rail* is one of several adapters of a host: on one leaf (``rail_leaf = "same"``) or each on
-    a leaf of its own (``"own"``). A *plane* is a separate copy of the tree in which every host has
+    a separate leaf (``"own"``). A *plane* is a separate copy of the tree in which every host has
     its adapters again; planes have no cable between them.
     """
 
@@ -85,7 +85,7 @@ class Tree(Topology):
             if (nodes // per_leaf) % self.rails:
                 raise FabricError(
                     f"rails = {self.rails} do not divide the {nodes // per_leaf} leaves",
-                    place=PLACE, remedy="each rail of a host needs a leaf of its own",
+                    place=PLACE, remedy="each rail of a host needs a separate leaf",
                 )  # fmt: skip
         return np.tile(host, self.planes).astype(np.uint32)
 

@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from tailback.errors import FabricError, ScenarioError, TailbackError, nearest, wrong_option
+from tailback.errors import FabricError, nearest
 from tailback.fabric.builders import built_by_core, check_memory, core
 from tailback.fabric.model import Fabric
-from tailback.registry import Registry
+from tailback.registry import Registry, with_options
 from tailback.units import LinkGbps, TimePs
 
 PLACE = "[fabric.topology]"
@@ -95,21 +95,7 @@ def parse(options: dict[str, Any]) -> Topology:
     Raises:
         ScenarioError: Unknown topology or option, a wrong unit or value.
     """
-    kind = options.get("kind")
-    if not isinstance(kind, str):
-        raise ScenarioError(
-            f"kind is {kind!r}", place=PLACE, remedy="name a topology; see 'tailback list topology'"
-        )
-    try:
-        part = TOPOLOGIES[kind]
-    except TailbackError as error:
-        raise ScenarioError(error.message, place=f"{PLACE} kind", remedy=error.remedy) from None
-    try:
-        return part.model_validate(options)
-    except ValidationError as error:
-        # An unknown key first: it is often the misspelt name of one that is missing.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        raise _explain(dict(first), part) from None
+    return with_options(TOPOLOGIES, options, section=PLACE, page="docs/reference/topologies.md")
 
 
 def build(options: dict[str, Any]) -> Fabric:
@@ -137,9 +123,3 @@ def one_or_each(name: str, given: int, n: int, what: str = "dimensions") -> None
 def built(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Call a builder of the core; its complaint becomes a FabricError."""
     return built_by_core(make, place=PLACE, page="docs/reference/topologies.md")
-
-
-def _explain(error: dict[str, Any], part: type[Topology]) -> ScenarioError:
-    """Turn pydantic's first complaint into ours."""
-    options = {name: field.description or "" for name, field in part.model_fields.items()}
-    return wrong_option(error, options, section=PLACE, page="docs/reference/topologies.md")

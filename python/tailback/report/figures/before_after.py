@@ -5,8 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tailback.diagnose.model import Candidate, Remedy
-from tailback.remedy.proposal import NOT_APPLICABLE
+from tailback.diagnose.model import Candidate, Remedy, Status
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit
@@ -22,8 +21,10 @@ def before_after(case: FigureCase, options: Options) -> Figure | None:
     remedy = case.diagnosis.remedy if case.diagnosis else None
     if remedy is None or not remedy.candidates:
         return None
-    tried = [candidate for candidate in remedy.candidates if not candidate.error]
-    failed = [c for c in remedy.candidates if c.error and not c.error.startswith(NOT_APPLICABLE)]
+    tried = [candidate for candidate in remedy.candidates if candidate.proved]
+    failed = [
+        c for c in remedy.candidates if c.status not in (Status.PROVED, Status.NOT_APPLICABLE)
+    ]
     rows = 1 + len(tried) + len(failed)
     drawn = canvas(7.6, 0.7 + 0.3 * rows)
     axes = drawn.add_subplot()
@@ -34,7 +35,7 @@ def before_after(case: FigureCase, options: Options) -> Figure | None:
     for row, candidate in enumerate(tried, start=1):
         _candidate(axes, row, candidate, remedy, scale, longest)
     for row, candidate in enumerate(failed, start=1 + len(tried)):
-        reason = shorten(candidate.error, 70)
+        reason = shorten(candidate.remark, 70)
         axes.text(0.006 * longest / scale, row, reason, va="center", fontsize=8, color=MUTED)
     axes.axvline(remedy.before_ps / scale, color=MUTED, linewidth=0.8, zorder=0)
     names = ["as it is", *(shorten(c.name, 34) for c in [*tried, *failed])]
@@ -51,7 +52,7 @@ def before_after(case: FigureCase, options: Options) -> Figure | None:
 def _candidate(
     axes: Axes, row: int, candidate: Candidate, remedy: Remedy, scale: float, longest: float
 ) -> None:
-    best = candidate.name == remedy.cure
+    best = candidate.name == remedy.name
     time = candidate.elapsed_ps / scale
     low = (candidate.low_ps or candidate.elapsed_ps) / scale
     high = (candidate.high_ps or candidate.elapsed_ps) / scale

@@ -94,7 +94,7 @@ def draw_fabric(evidence: FigureData, shading: Shading, compact: bool) -> Figure
 
 
 def draw_links(axes: Axes, evidence: FigureData, shading: Shading, compact: bool) -> None:
-    """Draw the links, hosts and switches on axes of their own, without a legend."""
+    """Draw the links, hosts and switches on separate axes, without a legend."""
     layout = evidence.layout
     bare(axes)
     _edges(axes, layout, shading)

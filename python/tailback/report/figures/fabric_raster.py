@@ -52,7 +52,7 @@ def blocks(evidence: FigureData) -> list[list[Block]]:
     """All links as bands of blocks, the top tier first, injection links last.
 
     A link stands at the switch and port it leaves; the injection link of a host, which leaves no
-    switch, stands in a band of its own at the port it arrives at.
+    switch, is shown in a separate band at the port at which it arrives.
     """
     tables = evidence.run.tables
     tier = tables["switches"]["tier"].to_numpy().astype(np.int64)

@@ -76,7 +76,7 @@ def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     runs = [(f"{shorten(case.names[0], 24)}: {_placement(case.reference)}", case.reference)]
     if case.after is not None:
         remedy = case.diagnosis.remedy if case.diagnosis else None
-        name = remedy.cure if remedy and remedy.cure else _placement(case.after)
+        name = remedy.name if remedy and remedy.name else _placement(case.after)
         runs.append((f"{shorten(case.names[1], 24)}: {shorten(name, 28)}", case.after))
     found = [(title, binned(evidence)) for title, evidence in runs]
     panels = [(title, part) for title, part in found if part is not None]

@@ -35,7 +35,7 @@ class Fft2d(Pattern):
     @classmethod
     def _extents(cls, value: list[int]) -> list[int]:
         if len(value) != 2 or any(extent < 1 for extent in value):
-            raise ValueError(f"{value!r} is not 2 positive extents; give one number an axis")
+            raise ValueError(f"{value!r} is not 2 positive extents; give one number per axis")
         return value
 
     @field_validator("planes")

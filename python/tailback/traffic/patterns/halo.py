@@ -59,7 +59,7 @@ class Halo(Pattern):
     def _extents(cls, value: list[int]) -> list[int]:
         axes = cls.N_AXES
         if len(value) != axes or any(extent < 1 for extent in value):
-            raise ValueError(f"{value!r} is not {axes} positive extents; give one number an axis")
+            raise ValueError(f"{value!r} is not {axes} positive extents; give one number per axis")
         if prod(value) > MAX_RANKS:
             raise ValueError(f"{value!r} has more than {MAX_RANKS} ranks; make the grid smaller")
         return value
@@ -68,7 +68,7 @@ class Halo(Pattern):
     @classmethod
     def _one_size_an_axis(cls, value: list[int] | None) -> list[int] | None:
         if value is not None and len(value) != cls.N_AXES:
-            raise ValueError(f"{len(value)} sizes for {cls.N_AXES} axes; give one an axis")
+            raise ValueError(f"{len(value)} sizes for {cls.N_AXES} axes; give one per axis")
         return value
 
     @field_validator("order")

@@ -70,7 +70,7 @@ class MiniGhost(Pattern):
     @classmethod
     def _extents(cls, value: list[int]) -> list[int]:
         if len(value) != 3 or any(extent < 1 for extent in value):
-            raise ValueError(f"{value!r} is not 3 positive extents; give one number an axis")
+            raise ValueError(f"{value!r} is not 3 positive extents; give one number per axis")
         if prod(value) > MAX_RANKS:
             raise ValueError(f"{value!r} is more than {MAX_RANKS} in all; make it smaller")
         return value

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from tailback.errors import ScenarioError, TailbackError, wrong_option
-from tailback.registry import Registry
+from tailback.errors import ScenarioError
+from tailback.registry import Registry, with_options
 from tailback.traffic.program import Program
 
 PLACE = "[job.pattern]"
@@ -63,21 +62,7 @@ def parse(options: dict[str, object]) -> Pattern:
     Raises:
         ScenarioError: Unknown pattern or option, a wrong unit or value.
     """
-    kind = options.get("kind")
-    if not isinstance(kind, str):
-        raise ScenarioError(
-            f"kind is {kind!r}", place=PLACE, remedy="name a pattern; see 'tailback list pattern'"
-        )
-    try:
-        part = PATTERNS[kind]
-    except TailbackError as error:
-        raise ScenarioError(error.message, place=f"{PLACE} kind", remedy=error.remedy) from None
-    try:
-        return part.model_validate(options)
-    except ValidationError as error:
-        # An unknown key first: it is often the misspelt name of one that is missing.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        raise _explain(dict(first), part) from None
+    return with_options(PATTERNS, options, section=PLACE, page="docs/reference/traffic.md")
 
 
 def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program:
@@ -118,9 +103,3 @@ def build(options: dict[str, object], n_ranks: int | None, seed: int) -> Program
     program = pattern.program(ranks, seed)
     program.check()
     return program
-
-
-def _explain(error: dict[str, Any], part: type[Pattern]) -> ScenarioError:
-    """Turn pydantic's first complaint into ours."""
-    options = {name: field.description or "" for name, field in part.model_fields.items()}
-    return wrong_option(error, options, section=PLACE, page="docs/reference/traffic.md")

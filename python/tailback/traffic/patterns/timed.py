@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, Strict
 
 from tailback.errors import ScenarioError
 from tailback.traffic.patterns.columns import Operations, assemble, refuse_if_huge
@@ -22,7 +24,8 @@ class Timed(FreeSizePattern):
     What ``tailback diagnose`` infers of other jobs from port counters is stated this way.
     """
 
-    messages: list[tuple[int, int, int, int]] = Field(
+    # Not strict: files have lists, which no tuple is; their numbers stay strict.
+    messages: list[Annotated[tuple[int, int, int, int], Strict(False)]] = Field(
         description="[time in ps, source rank, destination rank, bytes] of each message"
     )
 

@@ -30,7 +30,7 @@ class Transpose(Pattern):
     @classmethod
     def _extents(cls, value: list[int]) -> list[int]:
         if len(value) != 2 or any(extent < 1 for extent in value):
-            raise ValueError(f"{value!r} is not 2 positive extents; give one number an axis")
+            raise ValueError(f"{value!r} is not 2 positive extents; give one number per axis")
         if prod(value) > MAX_RANKS:
             raise ValueError(f"{value!r} has more than {MAX_RANKS} ranks; make the grid smaller")
         return value

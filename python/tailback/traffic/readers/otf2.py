@@ -74,8 +74,8 @@ def load(path: Path, threads: int | None = None) -> Trace:
             message,
             file=file,
             place=place,
-            remedy="the trace is damaged or cut short: copy it again, or record it again and let "
-            "the program end by itself",
+            remedy="the trace is damaged or cut short: copy it again, or record it again and "
+            "let the program end normally",
         ) from None
     return Trace.from_core(raw)
 
@@ -98,9 +98,10 @@ def find_anchor(path: Path) -> Path:
         return anchors[0]
     if not anchors and _unfinished(path):
         raise TraceError(
-            "holds events and no OTF2 anchor file: the program ended before its tracer did",
+            "holds events and no OTF2 anchor file: the program ended before its tracer had "
+            "written it",
             file=path,
-            remedy="record it again and let it end by itself, with MPI_Finalize; or copy the "
+            remedy="record it again and let it end normally, with MPI_Finalize; or copy the "
             ".otf2 and .def files too",
         )
     if not anchors:

@@ -47,7 +47,7 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
     """Posts of all collectives.
 
     The n-th blocking collective of every member on a communicator is the same one, as MPI demands,
-    and so is the n-th non-blocking one. Each has a channel of its own, counted from
+    and so is the n-th non-blocking one. Each has a separate channel, counted from
     ``first_channel``. A non-blocking one posts the messages of all its steps where it is called and
     waits for them where it completes: what a rank does in between cannot block another rank. So
     does a blocking one of a rank with several threads, from where the call is entered.

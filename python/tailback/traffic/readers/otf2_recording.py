@@ -1,4 +1,4 @@
-"""What a trace tells of the time its run took, which a program of its calls does not hold.
+"""What a trace records about the time its run took, which the program of its calls lacks.
 
 A program keeps the time between calls. The time inside of them is what a simulation is to find out;
 how long the recorded calls really took is kept here to compare with. So is the sign of a recording

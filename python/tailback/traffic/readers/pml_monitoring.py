@@ -93,7 +93,7 @@ def read(path: Path) -> Program:
 
 
 def read_profile(path: Path) -> Profile:
-    """Parse all profiles beside ``path`` (or in it); raises TraceError as :func:`read` does."""
+    """Parse all profiles next to ``path`` (or in it); raises TraceError as :func:`read` does."""
     if path.is_file():
         match = _FILE.match(path.name)
         if not match:
@@ -128,7 +128,7 @@ def read_profile(path: Path) -> Profile:
         raise TraceError(
             "lists no communicator, as the profiles of other ranks do: it is cut short",
             file=files[listed.index(False)][2],
-            remedy="copy the file again, or run again and let the program end by itself",
+            remedy="copy the file again, or run again and let the program end normally",
         )
     return profile
 
@@ -157,7 +157,7 @@ def _parse(file: Path, rank: int, profile: Profile) -> bool:
             "the line has no end: the file is cut short",
             file=file,
             place=f"line {len(lines) + 1}",
-            remedy="copy the file again, or run again and let the program end by itself",
+            remedy="copy the file again, or run again and let the program end normally",
         )
     for number, line in enumerate(lines, 1):
         try:
@@ -195,7 +195,7 @@ def _parse_line(line: str, rank: int, profile: Profile) -> None:
             raise ValueError(f"member {max(members)} of a run of {profile.n_ranks} ranks")
         profile.communicators.add((match["name"], members))
     elif not _OTHER.match(line):
-        raise ValueError(f"cannot make sense of {line[:80]!r}")
+        raise ValueError(f"cannot parse {line[:80]!r}")
     elif line.startswith(_ONE_SIDED):
         profile.one_sided += 1
 

@@ -34,7 +34,7 @@ def tree_reduce(program: Program, focus: Focus) -> Rewritten:
     """Everybody sends to one rank: MPI_Reduce over a binomial tree in place of the loop.
 
     Applies where at least four ranks send to one and to nobody else there, all of them equally many
-    messages, the k-th of each of the same size. Several roots may have groups of their own. The
+    messages, the k-th of each of the same size. Several roots may have separate groups. The
     k-th messages become one reduction: a sender takes part where it sent, the root where it waited.
     """
     if any(program.labels[i].call == CALL for i in focus):
@@ -67,7 +67,7 @@ def _roots(program: Program, found: MessageSet) -> tuple[Ints, NDArray[np.bool_]
     inside = np.isin(found.dst, roots)
     if (np.bincount(source)[np.unique(found.src[inside])] > 1).any():
         raise DoesNotApplyError(
-            "ranks send to several receivers: there is no one root to reduce to"
+            "ranks send to several receivers: there is no single root to reduce to"
         )
     turn = rank_within_key(pair)
     for root in roots.tolist():

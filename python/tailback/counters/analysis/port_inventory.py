@@ -37,7 +37,7 @@ _PORTS: Final[dict[str, type[pl.DataType]]] = {
 
 @dataclass
 class PortInventory:
-    """The ports of a fabric, as far as known.
+    """The known ports of a fabric.
 
     Attributes:
         classes: Table of ``classes.classify``; empty when no fabric is known.
@@ -218,7 +218,7 @@ def with_port_names(intervals: pl.LazyFrame, places: PortInventory) -> pl.LazyFr
 _KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
 """What a port is found by, and the column of the rows that tells it."""
 _TOLD: Final = ("name", "gbps", "tick", "port")
-"""What the fabric tells of a port; its number only where the source names the interface."""
+"""What the fabric states about a port; its number only where the source names the interface."""
 
 
 def _found(rows: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:

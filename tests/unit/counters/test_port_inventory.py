@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tailback.counters.analysis.classes import classify
-from tailback.counters.analysis.places import (
+from tailback.counters.analysis.port_inventory import (
     PortInventory,
     fill_ticks,
     from_discovery,

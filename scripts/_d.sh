@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The documentation. `build` writes the pages that are made from the sources and then the site into
+# site/. `check-pages` fails where such a page differs from its sources; `check` also where the site
+# has a warning: a dead link, a page outside the index, a docstring that is not valid markup.
+# Nothing needs a network.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=${1:-}
+case $mode in build | check | check-pages) ;; *) echo "usage: scripts/docs.sh build|check|check-pages" >&2; exit 2 ;; esac
+
+python=/work/wt/venv-docs/bin/python
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+mkdir "$made/reference"
+"$python" -m tailback.schema >"$made/reference/tables.md"
+"$python" -m tailback.scenario_reference >"$made/reference/scenario.md"
+"$python" -m tailback.cli.reference >"$made/reference/cli.md"
+"$python" -m tailback.diagnose.rules "$made/reference/rules"
+
+# The Python reference is made by the site builder itself, from the docstrings.
+site() { "$python" -m sphinx --quiet --fail-on-warning --builder html --doctree-dir "$1" docs "$2"; }
+
+if [ "$mode" = build ]; then
+  rm -rf docs/reference/rules
+  cp -r "$made/reference" docs/
+  site target/doctrees site
+  echo "The site: $PWD/site/index.html"
+  exit
+fi
+different=$(cd "$made" && find . -type f -exec sh -c 'cmp -s "$1" "$2/docs/$1" || echo "$1"' _ {} "$OLDPWD" \;)
+for page in $different; do diff -u "docs/$page" "$made/$page" >&2 || true; done
+stray=$(diff -rq docs/reference/rules "$made/reference/rules" | grep '^Only in docs' || true)
+if [ -n "$different$stray" ]; then
+  printf '%s\n' ${stray:+"$stray"} "generated pages under docs/ are out of date; remedy: make docs, and commit them" >&2
+  exit 1
+fi
+[ "$mode" = check-pages ] || site "$made/doctrees" "$made/site"

@@ -1,0 +1,102 @@
+"""Port counters cut to the time of a job, and put on the clock of its trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.evidence.link_counters import CLOCK_ERROR_NS, JoinError, sent_bytes
+from tests.factories.counted_links import UTC, bursts, counted, egress, joined, small_tree
+
+FABRIC = small_tree()
+OWN = bursts([(0, 5, 4e7), (1, 6, 3e7), (5, 0, 2e7)], 10.0)
+
+
+def test_bytes_before_and_behind_the_job_do_not_count() -> None:
+    others = bursts([(0, 7, 9e8)], 20.0)
+    before = replace(others, start_ps=others.start_ps - 21e12, end_ps=others.end_ps - 21e12)
+    everything = type(OWN)(*(
+        np.concatenate([getattr(OWN, name), getattr(before, name)])
+        for name in ("src_node", "dst_node", "size_bytes", "start_ps", "end_ps")
+    ))  # fmt: skip
+    found = joined(FABRIC, counted(FABRIC, everything, start_s=-30.0), OWN)
+    link = egress(FABRIC, 0)
+    assert found.sent_bytes[link] == pytest.approx(OWN.size_bytes[OWN.src_node == 0].sum(), rel=0.01)
+    assert found.covered[link] == pytest.approx(1.0)
+    assert np.isnan(found.sent_bytes[FABRIC.link_src >= FABRIC.n_nodes]).any()
+
+
+def test_intervals_that_reach_over_the_ends_count_in_part() -> None:
+    steady = type(OWN)(
+        np.array([0]), np.array([5]), np.array([40e9]), np.array([-15e12]), np.array([25e12])
+    )
+    # One interval of 40 s, of which the job has the 10 s from 15 s on.
+    rows = counted(FABRIC, steady, start_s=-15.0, end_s=25.0, every_s=40.0, stall=0.25)
+    found = joined(FABRIC, rows, steady)
+    link = egress(FABRIC, 0)
+    assert found.sent_bytes[link] == pytest.approx(10e9, rel=0.01)
+    assert found.stall[link] == pytest.approx(0.25)
+
+
+def test_a_link_counted_for_a_part_of_the_time_is_filled_up_and_less_is_unknown() -> None:
+    steady = type(OWN)(
+        np.array([0]), np.array([5]), np.array([10e9]), np.array([0.0]), np.array([10e12])
+    )
+    link = egress(FABRIC, 0)
+    for end, expected in ((8.0, 10e9), (4.0, float("nan"))):
+        rows = counted(FABRIC, steady, start_s=0.0, end_s=end, links=[link])
+        found = joined(FABRIC, rows, steady)
+        assert found.sent_bytes[link] == pytest.approx(expected, rel=0.02, nan_ok=True)
+        assert found.covered[link] == pytest.approx(end / 10, abs=0.02)
+
+
+@pytest.mark.parametrize("every", [0.1, 1.0])
+@pytest.mark.parametrize("late_s", [0.0, 37.4, 213.0])
+def test_a_trace_without_utc_is_found_within_the_stated_error(every: float, late_s: float) -> None:
+    rows = counted(
+        FABRIC, OWN, zero_ns=UTC + round(late_s * 1e9), start_s=-20 - late_s, end_s=300 - late_s,
+        every_s=every, overhead=1.05, error=0.03,
+    )  # fmt: skip
+    found = joined(FABRIC, rows, OWN, origin=None)
+    truth = UTC + late_s * 1e9
+    assert abs(found.alignment.zero_ns - truth) <= found.alignment.error_ns
+    # An error that is wide enough for everything says nothing.
+    assert found.alignment.error_ns <= 1.5e9
+    assert "bytes" in found.alignment.source and f"±{found.alignment.error_ns / 1e6:.3g}" in (
+        found.notes[0]
+    )
+
+
+@pytest.mark.parametrize("shift_ms", [-25, 0, 8, 30])
+def test_clocks_that_are_a_little_off_are_put_right_by_the_bytes(shift_ms: int) -> None:
+    rows = counted(FABRIC, OWN, zero_ns=UTC + shift_ms * 10**6, every_s=0.01, error=0.02)
+    found = joined(FABRIC, rows, OWN)
+    assert abs(found.alignment.zero_ns - UTC - shift_ms * 10**6) <= found.alignment.error_ns
+    assert found.alignment.error_ns <= 2 * CLOCK_ERROR_NS
+    assert ("by the bytes sent" in found.alignment.source) == (found.alignment.zero_ns != UTC)
+
+
+def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:
+    day = 86_400 * 10**9
+    # The same bytes at the same times, a day later: both tell UTC, so these are not of the job.
+    with pytest.raises(JoinError, match="began at 2023-11-14 22:13:20 UTC, but the") as error:
+        joined(FABRIC, counted(FABRIC, OWN, zero_ns=UTC + day), OWN)
+    assert "2023-11-15" in str(error.value) and error.value.remedy
+    quiet = OWN.of(OWN.src_node == 99)
+    with pytest.raises(JoinError, match="tell when the job ran") as error:
+        joined(FABRIC, counted(FABRIC, quiet), OWN, origin=None)
+    assert error.value.remedy
+    foreign = counted(FABRIC, OWN).with_columns(link=pl.lit(None, pl.UInt32))
+    with pytest.raises(JoinError, match="no counter belongs to a link") as error:
+        joined(FABRIC, foreign, OWN)
+    assert "names must agree" in str(error.value.remedy)
+
+
+def test_bytes_under_way_are_spread_over_the_time_of_their_message() -> None:
+    edges = np.array([-1.0, 0.0, 2.5e12, 5e12, 10e12, 20e12])
+    one = type(OWN)(np.array([0]), np.array([1]), np.array([100.0]), np.array([0.0]),
+                    np.array([10e12]))  # fmt: skip
+    np.testing.assert_allclose(sent_bytes(one, edges), [0, 0, 25, 50, 100, 100])

@@ -1,0 +1,53 @@
+"""Uneven routes: full links of a group limit its even traffic as the busiest one did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tailback.evidence.link_counters import LinkCounters
+from tailback.evidence.measured_routes import limited_by_routes
+from tests.factories.counted_links import bursts, counted, joined, small_tree
+
+FABRIC = small_tree()
+OWN = bursts([(0, 5, 4e7)], 10.0)
+
+
+def carried(first: float, second: float) -> LinkCounters:
+    """Counters of links between switches: of each two parallel ones these shares."""
+    out = np.zeros(FABRIC.n_links)
+    inner = (FABRIC.link_src >= FABRIC.n_nodes) & (FABRIC.link_dst >= FABRIC.n_nodes)
+    for up, end in ((True, FABRIC.link_src), (False, FABRIC.link_dst)):
+        side = inner & ((FABRIC.link_up > 0) if up else (FABRIC.link_up < 0))
+        for vertex in np.unique(end[side]):
+            links = np.flatnonzero(side & (end == vertex))
+            assert len(links) == 2
+            out[links] = 1e9 * first, 1e9 * second
+    return replace(joined(FABRIC, counted(FABRIC, OWN), OWN), sent_bytes=out)
+
+
+def test_everything_on_one_of_two_links_halves_what_they_carry() -> None:
+    limits, uneven = limited_by_routes(carried(1.0, 0.0), FABRIC)
+    assert uneven == pytest.approx(1.0)
+    # Six leaves' worth of groups up and down, two links each; 2 x 50 Gb/s pass what one did.
+    assert len(limits) == 12 and {rate for _, rate in limits} == {50.0}
+
+
+def test_a_share_of_nine_tenths_is_in_between() -> None:
+    limits, uneven = limited_by_routes(carried(0.9, 0.1), FABRIC)
+    assert uneven == pytest.approx(0.8)
+    assert {round(rate, 6) for _, rate in limits} == {round(100 / (2 * 0.9), 6)}
+
+
+@pytest.mark.parametrize("second", [0.5, 0.4])
+def test_even_traffic_is_not_limited(second: float) -> None:
+    limits, uneven = limited_by_routes(carried(1.0 - second, second), FABRIC)
+    assert limits == () and uneven == pytest.approx(abs(1.0 - 2 * second))
+
+
+def test_links_that_were_not_counted_say_nothing() -> None:
+    counters = carried(1.0, 0.0)
+    unknown = replace(counters, sent_bytes=np.full(FABRIC.n_links, np.nan))
+    assert limited_by_routes(unknown, FABRIC) == ((), 0.0)

@@ -1,0 +1,90 @@
+"""Bytes of others at the ports of hosts: never our own, by job, in a gravity model inside of jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tailback.evidence.link_counters import Sent
+from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic, find_other_traffic
+from tests.factories.counted_links import bursts, counted, joined, small_tree
+
+FABRIC = small_tree()
+OURS = [(a, b, 4e7) for a in (0, 1, 4, 5) for b in (0, 1, 4, 5) if a != b]
+OWN = bursts(OURS, 10.0)
+
+
+def both(one: Sent, two: Sent) -> Sent:
+    names = ("src_node", "dst_node", "size_bytes", "start_ps", "end_ps")
+    return Sent(*(np.concatenate([getattr(one, n), getattr(two, n)]) for n in names))
+
+
+def found(
+    everything: Sent, jobs: dict[str, str] | None = None, **options: float
+) -> OtherTraffic:
+    counters = joined(FABRIC, counted(FABRIC, everything, **options), OWN)  # type: ignore[arg-type]
+    others = find_other_traffic(counters, FABRIC, OWN, jobs, packet_bytes=4096)
+    assert others is not None
+    return others
+
+
+@pytest.mark.parametrize("overhead", [1.0, 1.03, 1.2])
+def test_our_own_bytes_are_nobody_elses(overhead: float) -> None:
+    others = found(OWN, overhead=overhead, error=0.02)
+    assert others.sent_bytes == 0 and others.jobs == () and others.messages.is_empty()
+    # What headers add to the bytes of the trace is learnt from the ports themselves.
+    assert others.own_overhead == pytest.approx(overhead, rel=0.01)
+
+
+def test_bytes_of_other_jobs_are_found_job_by_job() -> None:
+    """Also on hosts that run ours: hosts 1 and 5 are shared."""
+    loud = bursts([(2, 8, 6e8), (8, 2, 6e8), (3, 9, 3e8)], 10.0, seed=3)
+    quiet = bursts([(6, 10, 1.5e8)], 10.0, seed=4)
+    shared = bursts([(1, 5, 5e8)], 10.0, seed=5)
+    host = FABRIC.host_name
+    jobs = {host[n]: "loud" for n in (2, 3, 8, 9)} | {host[n]: "quiet" for n in (6, 10, 7)}
+    others = found(both(both(OWN, loud), both(quiet, shared)), jobs, overhead=1.04)
+    by = {job.job: job for job in others.jobs}
+    assert [job.job for job in others.jobs] == ["loud", UNKNOWN, "quiet"]
+    for name, sent in (("loud", loud), ("quiet", quiet), (UNKNOWN, shared)):
+        assert by[name].sent_bytes == pytest.approx(1.04 * sent.size_bytes.sum(), rel=0.08), name
+    assert set(by["loud"].hosts) == {host[n] for n in (2, 3, 8, 9)}
+    # Host 7 belongs to the job and sent nothing.
+    assert set(by["quiet"].hosts) == {host[6], host[10]}
+
+
+def test_gravity_stays_inside_of_jobs_and_nobody_sends_to_itself() -> None:
+    jobs = {FABRIC.host_name[n]: "a" if n in (2, 8) else "b" for n in (2, 3, 6, 8, 9, 10)}
+    first = bursts([(2, 8, 5e8), (8, 2, 5e8)], 10.0, seed=3)
+    second = bursts([(3, 9, 5e8), (9, 6, 5e8)], 10.0, seed=4)
+    messages = found(both(OWN, both(first, second)), jobs).messages
+    pairs = set(messages.select("src_node", "dst_node").iter_rows())
+    group = {node: "a" if node in (2, 8) else "b" for node in range(12)}
+    assert pairs and all(group[src] == group[dst] and src != dst for src, dst in pairs)
+    # They carry what was counted, at times of the job.
+    total = first.size_bytes.sum() + second.size_bytes.sum()
+    assert messages["size_bytes"].sum() == pytest.approx(total, rel=0.05)
+    assert 0 <= messages["time_ps"].min() and messages["time_ps"].max() <= 10e12
+    sends = messages.group_by("src_node").agg(size=messages["size_bytes"].sum())
+    assert set(sends["src_node"]) == {2, 3, 8, 9}
+
+
+def test_traffic_comes_when_it_was_counted() -> None:
+    burst = bursts([(2, 8, 4e9)], 2.0, seed=3)
+    late = Sent(burst.src_node, burst.dst_node, burst.size_bytes, burst.start_ps + 6e12,
+                burst.end_ps + 6e12)  # fmt: skip
+    times = found(both(OWN, late)).messages["time_ps"].to_numpy() / 1e12
+    assert 5.7 <= times.min() and times.max() <= 8.3
+
+
+def test_a_trickle_of_management_is_not_made_into_traffic() -> None:
+    assert found(both(OWN, bursts([(2, 8, 1e6)], 10.0))).messages.is_empty()
+
+
+def test_without_counted_ports_of_hosts_nothing_is_said() -> None:
+    inner = np.flatnonzero(
+        (FABRIC.link_src >= FABRIC.n_nodes) & (FABRIC.link_dst >= FABRIC.n_nodes)
+    )
+    rows = counted(FABRIC, OWN, links=[int(inner[0])])
+    counters = joined(FABRIC, rows, OWN)
+    assert find_other_traffic(counters, FABRIC, OWN, packet_bytes=4096) is None

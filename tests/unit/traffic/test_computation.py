@@ -1,0 +1,103 @@
+"""Recorded computation without imbalance, and without noise: each takes only its own away."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tailback.traffic.computation import balanced, without_noise
+from tailback.traffic.patterns.columns import Operations, assemble
+from tailback.traffic.program import Label, Op, Program
+
+RANKS, ROUNDS = 4, 9
+USUAL = np.array([900, 1000, 1100, 1400], np.int64)
+"""What each rank computes a round."""
+
+
+def program(amount: np.ndarray, extra: dict[int, int] | None = None) -> Program:
+    """Ranks of a ring that compute ``amount[rank, round]`` before they exchange.
+
+    Ranks in ``extra`` compute once more at the end, before a message that only they send.
+    """
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    for rank in range(RANKS):
+        right, left = (rank + 1) % RANKS, (rank - 1) % RANKS
+        for turn in range(amount.shape[1]):
+            rows += [
+                (rank, Op.COMPUTE, -1, int(amount[rank, turn]), 0, 0),
+                (rank, Op.IRECV, left, 64, 1, 0),
+                (rank, Op.ISEND, right, 64, 1, 0),
+                (rank, Op.WAITALL, -1, 0, 0, 0),
+            ]
+        for other in (extra or {}):
+            peer = (other + 1) % RANKS
+            if rank == other:
+                rows += [(rank, Op.COMPUTE, -1, (extra or {})[rank], 0, 1),
+                         (rank, Op.ISEND, peer, 8, 2, 1), (rank, Op.WAITALL, -1, 0, 0, 1)]
+            elif rank == peer:
+                rows += [(rank, Op.IRECV, other, 8, 2, 1), (rank, Op.WAITALL, -1, 0, 0, 1)]
+    rank, kind, peer, size, tag, label = (np.array(column) for column in zip(*rows, strict=True))
+    operations = Operations(
+        rank=rank, kind=kind.astype(np.uint8), peer=peer.astype(np.int32),
+        amount=size.astype(np.uint64), tag=tag, label=label.astype(np.uint32),
+    )  # fmt: skip
+    labels = [Label("halo", "MPI_Isend", 1), Label("border", "MPI_Isend", 2)]
+    return assemble("made", RANKS, operations, labels)
+
+
+def computed(made: Program, label: int = 0) -> np.ndarray:
+    """Computation of each rank, shape (R, times)."""
+    at = (made.kind == Op.COMPUTE) & (made.label == label)
+    return np.array([made.amount[at & (made.op_rank == rank)] for rank in range(RANKS)], np.int64)
+
+
+def noisy() -> np.ndarray:
+    """Even rounds are usual; of the odd ones rank 1 is late in the fifth and rank 3 in the 7th."""
+    amount = np.repeat(USUAL[:, None], ROUNDS, axis=1)
+    amount[1, 5] += 5000
+    amount[3, 7] += 3000
+    return amount
+
+
+def test_balance_takes_imbalance_and_leaves_noise() -> None:
+    even = computed(balanced(program(noisy())))
+    usual = np.median(even, axis=1)
+    # 900, 1000, 1100 and 1400 on average.
+    assert usual == pytest.approx(np.full(RANKS, 1100.0), abs=1)
+    assert even[1, 5] - usual[1] == pytest.approx(5000 * 1100 / 1000, rel=0.01)
+    assert even[3, 7] - usual[3] == pytest.approx(3000 * 1100 / 1400, rel=0.01)
+
+
+def test_quiet_takes_noise_and_leaves_imbalance() -> None:
+    quiet = computed(without_noise(program(noisy())))
+    # First and last computation of a rank have other neighbours: too few to tell what is usual.
+    np.testing.assert_array_equal(quiet, np.repeat(USUAL[:, None], ROUNDS, axis=1))
+
+
+def test_short_repetitions_are_never_made_longer() -> None:
+    amount = noisy()
+    amount[2, 3] = 100
+    assert computed(without_noise(program(amount)))[2, 3] == 100
+
+
+def test_two_repetitions_do_not_tell_what_is_usual() -> None:
+    amount = np.repeat(USUAL[:, None], 2, axis=1)
+    amount[0, 1] = 9000
+    np.testing.assert_array_equal(computed(without_noise(program(amount))), amount)
+
+
+def test_a_part_that_only_one_rank_has_is_left_alone() -> None:
+    made = program(noisy(), extra={2: 7777})
+    even = balanced(made)
+    assert int(even.amount[(even.kind == Op.COMPUTE) & (even.label == 1)][0]) == 7777
+    # Nobody gets computation that it did not have, and nothing but computation changes.
+    other = made.kind != Op.COMPUTE
+    np.testing.assert_array_equal(even.amount[other], made.amount[other])
+    np.testing.assert_array_equal(even.amount > 0, made.amount > 0)
+
+
+def test_a_program_without_computation_is_itself() -> None:
+    amount = np.zeros((RANKS, 0), np.int64)
+    made = program(amount, extra={0: 1})
+    made.kind[made.kind == Op.COMPUTE] = Op.WAITALL
+    assert balanced(made) is made and without_noise(made) is made
