@@ -13,19 +13,19 @@ from tailback.api.evidence import NetworkEvidence, read_network_evidence
 from tailback.api.explain import build_world, further_costs
 from tailback.api.measured_run import another_run, measured_run
 from tailback.api.rankfiles import rank_files
+from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
 from tailback.diagnose import Diagnosis, diagnose_cause
 from tailback.diagnose.measured_times import with_measured
 from tailback.diagnose.measured_verdict import explain
-from tailback.diagnose.model import Candidate, Remedy
+from tailback.diagnose.model import Candidate, Remedy, Status
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evidence import MeasuredRun
 from tailback.placement import RankFile
 from tailback.remedy import REMEDIES, RemedyContext, find_remedy
 from tailback.remedy.screening import Screening, screen
-from tailback.remedy.search import TOGETHER
 from tailback.report import (
     Attribution,
     attribute,
@@ -34,7 +34,6 @@ from tailback.report import (
     to_table,
     write_report,
 )
-from tailback.run import AtomicDirectory
 from tailback.simulate import (
     FluidOptions,
     PreparedScenario,
@@ -53,8 +52,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class DiagnosisResult:
+class DiagnosisResult(FolderResult):
     """A diagnosis with everything it rests on.
+
+    ``write`` keeps what ``tailback diagnose`` writes: report, diagnosis, runs and rank files.
 
     Attributes of the diagnosis can be read from it directly: ``result.cause``, ``result.headline``,
     ``result.waterfall``.
@@ -82,30 +83,11 @@ class DiagnosisResult:
 
     @property
     def plot(self) -> Plots:
-        """Figures, those of verdict and remedy among them: ``result.plot.waterfall()``."""
+        """Figures, including those of verdict and remedy, as in ``result.plot.waterfall()``."""
         # Deferred: matplotlib takes half a second to load.
         from tailback.api.plots import Plots
 
         return Plots(self.run, self.diagnosis, self.after)
-
-    def write(
-        self, folder: str | Path, *, force: bool = False, figures: Sequence[str] = ()
-    ) -> Path:
-        """Write what ``tailback diagnose`` writes: report, diagnosis, runs and rank files.
-
-        Args:
-            folder: A new folder; it appears whole or not at all.
-            force: Replace that folder if Tailback wrote it.
-            figures: Formats (``svg``, ``pdf``, ``png``) in which to write every figure too.
-
-        Raises:
-            RunError: The folder exists (without ``force``) or cannot be written.
-        """
-        with AtomicDirectory(folder, force=force) as part:
-            self._write_parts(part, figures)
-            if self.measured is not None:
-                self.measured.write(part / "measured")
-        return Path(folder)
 
     def _write_parts(self, folder: Path, figures: Sequence[str]) -> None:
         judged = self.diagnosis.model_dump_json(indent=2) + "\n"
@@ -124,6 +106,8 @@ class DiagnosisResult:
         )  # fmt: skip
         if figures:
             export_figures(self.run, self.diagnosis, folder / "figures", figures, after=self.after)
+        if self.measured is not None:
+            self.measured.write(folder / "measured")
 
     def _repr_html_(self) -> str:
         diagnosis = self.diagnosis
@@ -134,7 +118,7 @@ class DiagnosisResult:
         }
         if diagnosis.remedy is not None:
             remedy = diagnosis.remedy
-            rows["remedy"] = remedy.cure
+            rows["remedy"] = remedy.name
             rows["with the remedy"] = (
                 f"{format_time(remedy.after_ps)} ({percent(-remedy.gain, 1, '+')})"
             )
@@ -166,7 +150,7 @@ def diagnose(
         methods: Placements to try; all sensible ones when empty.
         remedies: Kinds of remedy to try, of ``tailback list remedy``; all when empty.
         seeds: Repetitions of every re-simulation, at least 1.
-        threads: Threads of the engine; idle cores when absent. Results do not depend on it.
+        threads: Threads of the engine; idle cores when absent. Results do not depend on this.
         progress: Called with what is being done and the share of it that is done, 0–1.
         watch: Called now and then with (simulated time in ps, packets delivered, packets, events).
         options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement``, ``seed`` …
@@ -279,11 +263,14 @@ class _Workflow:
         remedy, after, files = found.remedy, None, list[RankFile]()
         if remedy is not None:
             left_out = list(screened.left_out)
-            left_out += [Candidate(name=name, error=error.message) for name, error in errors]
+            left_out += [
+                Candidate(name=name, status=Status.FAILED, reason=error.message)
+                for name, error in errors
+            ]
             remedy = remedy.model_copy(update={"candidates": [*remedy.candidates, *left_out]})
             if found.change is not None:
                 after = evaluate(replace(found.change, measure=True))
-                after.summary["cure"] = remedy.cure
+                after.summary["remedy"] = remedy.name
             try:
                 if remedy.placement:
                     files, unsaid = rank_files(prepared, made[remedy.placement])
@@ -298,7 +285,7 @@ class _Workflow:
 
 def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
     """The remedy with its rank files and the commands that use them."""
-    placed = remedy.placement in remedy.cure.split(TOGETHER)
+    placed = remedy.placement in remedy.parts
     meanwhile = "" if placed else "meanwhile, "
     return remedy.model_copy(
         update={

@@ -44,7 +44,7 @@ class Job:
     """One job, ready to run.
 
     Attributes:
-        section: What the scenario says of it.
+        section: Its section in the scenario.
         program: Its traffic.
         problem: The slots it may use.
         node: Node of each rank, shape (R,).
@@ -175,8 +175,8 @@ class PreparedScenario:
             Degraded(cable=port, rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
             for port, (_, gbps) in zip(ports, slow, strict=True)
         ]
-        section = self.scenario.fabric
-        section = section.model_copy(update={"degraded": [*section.degraded, *degraded]})
+        known = self.scenario.fabric.degraded
+        section = self.scenario.fabric.model_copy(update={"degraded": [*known, *degraded]})
         scenario = self.scenario.model_copy(update={"fabric": section})
         return replace(self, scenario=scenario, fabric=with_cable_rates(self.fabric, slow))
 
@@ -318,7 +318,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
     if not any(job.observed for job in scenario.job):
         raise ScenarioError(
             "no job is observed, so there is nothing to measure", place="[job] observed",
-            remedy="set observed = true for the job that is yours",
+            remedy="set observed = true for your job",
         )  # fmt: skip
     fabric = degrade(load_fabric(scenario.fabric), scenario.fabric.degraded)
     jobs, notes, taken = [], list[str](), dict[int, str]()
@@ -356,7 +356,7 @@ def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScena
                 raise ScenarioError(
                     f"jobs {taken[host]} and {number + 1} ({section.name!r}) both use host "
                     f"{fabric.host_name[host]!r}",
-                    place="[job] hosts", remedy="give each job hosts of its own",
+                    place="[job] hosts", remedy="give each job separate hosts",
                 )  # fmt: skip
             taken[host] = f"{number + 1} ({section.name!r})"
         jobs.append(Job(section, program, problem, node, footprint(problem, node)))

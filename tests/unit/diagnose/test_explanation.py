@@ -30,7 +30,10 @@ def measured(elapsed_ms: int, computing_ms: int = 10, outside_ms: int = 0) -> Me
     elapsed = elapsed_ms * MS
     return Measured(
         elapsed_ps=elapsed, low_ps=elapsed, high_ps=elapsed, n_ranks=4,
-        parts=[Part(name=name, ps=ps, low_ps=ps, high_ps=ps, share=ps / elapsed) for name, ps in parts.items()],
+        parts=[
+            Part(name=name, ps=ps, low_ps=ps, high_ps=ps, share=ps / elapsed)
+            for name, ps in parts.items()
+        ],
         phases=[], wait_states={}, latecomers=[],
         efficiency=Efficiency(load_balance=1.0, communication=0.1, parallel=0.1),
         clocks=ClockReport(

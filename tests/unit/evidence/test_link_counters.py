@@ -24,7 +24,9 @@ def test_bytes_before_and_behind_the_job_do_not_count() -> None:
     ))  # fmt: skip
     found = joined(FABRIC, counted(FABRIC, everything, start_s=-30.0), OWN)
     link = egress(FABRIC, 0)
-    assert found.sent_bytes[link] == pytest.approx(OWN.size_bytes[OWN.src_node == 0].sum(), rel=0.01)
+    assert found.sent_bytes[link] == pytest.approx(
+        OWN.size_bytes[OWN.src_node == 0].sum(), rel=0.01
+    )
     assert found.covered[link] == pytest.approx(1.0)
     assert np.isnan(found.sent_bytes[FABRIC.link_src >= FABRIC.n_nodes]).any()
 
@@ -65,8 +67,9 @@ def test_a_trace_without_utc_is_found_within_the_stated_error(every: float, late
     assert abs(found.alignment.zero_ns - truth) <= found.alignment.error_ns
     # An error that is wide enough for everything says nothing.
     assert found.alignment.error_ns <= 1.5e9
-    assert "bytes" in found.alignment.source and f"±{found.alignment.error_ns / 1e6:.3g}" in (
-        found.notes[0]
+    assert (
+        "bytes" in found.alignment.source
+        and f"±{found.alignment.error_ns / 1e6:.3g}" in (found.notes[0])
     )
 
 

@@ -1,4 +1,4 @@
-"""Bytes of others at the ports of hosts: never our own, by job, in a gravity model inside of jobs."""
+"""Bytes of others at the ports of hosts: never our own, by job, a gravity model inside of jobs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ def both(one: Sent, two: Sent) -> Sent:
     return Sent(*(np.concatenate([getattr(one, n), getattr(two, n)]) for n in names))
 
 
-def found(
-    everything: Sent, jobs: dict[str, str] | None = None, **options: float
-) -> OtherTraffic:
+def found(everything: Sent, jobs: dict[str, str] | None = None, **options: float) -> OtherTraffic:
     counters = joined(FABRIC, counted(FABRIC, everything, **options), OWN)  # type: ignore[arg-type]
     others = find_other_traffic(counters, FABRIC, OWN, jobs, packet_bytes=4096)
     assert others is not None
@@ -64,7 +62,7 @@ def test_gravity_stays_inside_of_jobs_and_nobody_sends_to_itself() -> None:
     # They carry what was counted, at times of the job.
     total = first.size_bytes.sum() + second.size_bytes.sum()
     assert messages["size_bytes"].sum() == pytest.approx(total, rel=0.05)
-    assert 0 <= messages["time_ps"].min() and messages["time_ps"].max() <= 10e12
+    assert messages["time_ps"].min() >= 0 and messages["time_ps"].max() <= 10e12
     sends = messages.group_by("src_node").agg(size=messages["size_bytes"].sum())
     assert set(sends["src_node"]) == {2, 3, 8, 9}
 
@@ -74,7 +72,7 @@ def test_traffic_comes_when_it_was_counted() -> None:
     late = Sent(burst.src_node, burst.dst_node, burst.size_bytes, burst.start_ps + 6e12,
                 burst.end_ps + 6e12)  # fmt: skip
     times = found(both(OWN, late)).messages["time_ps"].to_numpy() / 1e12
-    assert 5.7 <= times.min() and times.max() <= 8.3
+    assert times.min() >= 5.7 and times.max() <= 8.3
 
 
 def test_a_trickle_of_management_is_not_made_into_traffic() -> None:

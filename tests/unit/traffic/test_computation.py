@@ -29,11 +29,14 @@ def program(amount: np.ndarray, extra: dict[int, int] | None = None) -> Program:
                 (rank, Op.ISEND, right, 64, 1, 0),
                 (rank, Op.WAITALL, -1, 0, 0, 0),
             ]
-        for other in (extra or {}):
+        for other in extra or {}:
             peer = (other + 1) % RANKS
             if rank == other:
-                rows += [(rank, Op.COMPUTE, -1, (extra or {})[rank], 0, 1),
-                         (rank, Op.ISEND, peer, 8, 2, 1), (rank, Op.WAITALL, -1, 0, 0, 1)]
+                rows += [
+                    (rank, Op.COMPUTE, -1, (extra or {})[rank], 0, 1),
+                    (rank, Op.ISEND, peer, 8, 2, 1),
+                    (rank, Op.WAITALL, -1, 0, 0, 1),
+                ]
             elif rank == peer:
                 rows += [(rank, Op.IRECV, other, 8, 2, 1), (rank, Op.WAITALL, -1, 0, 0, 1)]
     rank, kind, peer, size, tag, label = (np.array(column) for column in zip(*rows, strict=True))
