@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tailback import run as base
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
-from tailback.api.evidence import NetworkEvidence, read_network_evidence
+from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import build_world, further_costs
 from tailback.api.measured_run import another_run, measured_run
 from tailback.api.rankfiles import rank_files
@@ -130,6 +130,7 @@ def diagnose(
     *,
     counters: Sequence[str | Path] = (),
     jobs: str | Path | None = None,
+    samples: str | Path | None = None,
     allow_hosts: str | None = None,
     methods: Sequence[str] = (),
     remedies: Sequence[str] = (),
@@ -146,6 +147,7 @@ def diagnose(
             file), or the folder of a run or diagnosis.
         counters: Port counters of the time of a trace, as :func:`counters` takes them.
         jobs: List of the jobs that ran at that time (docs/how-to/jobs.md).
+        samples: Samples that receivers counted, by flow or cumulative (CSV).
         allow_hosts: Hosts that other placements may use; ``all``: every compute host.
         methods: Placements to try; all sensible ones when empty.
         remedies: Kinds of remedy to try, of ``tailback list remedy``; all when empty.
@@ -177,10 +179,11 @@ def diagnose(
         run = run_scenario(prepared, watch, threads=threads)
         world, evidence = None, NetworkEvidence()
         changed = another_run(prepared)
-        _refuse_without_times(measured, changed, counters, jobs)
+        _refuse_without_times(measured, changed, counters, jobs, samples)
         if measured is not None and not changed:
             step("putting counters beside the trace", 0.0)
             evidence = read_network_evidence(prepared, measured, run, counters, jobs)
+            evidence = with_samples(evidence, samples, prepared.fabric)
             world = build_world(prepared, measured, run, evidence, step, threads=threads)
             if world.prepared is not prepared:
                 prepared = world.prepared
@@ -204,11 +207,16 @@ def diagnose(
 
 
 def _refuse_without_times(
-    measured: MeasuredRun | None, changed: str, counters: Sequence[str | Path],
+    measured: MeasuredRun | None,
+    changed: str,
+    counters: Sequence[str | Path],
     jobs: str | Path | None,
-) -> None:  # fmt: skip
+    samples: str | Path | None,
+) -> None:
     """Raise ScenarioError for evidence of a time at which nothing was measured."""
-    given = "--counters" if counters else "--jobs" if jobs is not None else ""
+    said = {"--counters": bool(counters), "--jobs": jobs is not None,
+            "--samples": samples is not None}  # fmt: skip
+    given = next((option for option, there in said.items() if there), "")
     if given and (measured is None or changed):
         why = f"the scenario runs another one ({changed})" if changed else "no times were recorded"
         raise ScenarioError(

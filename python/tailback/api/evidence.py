@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,12 @@ from tailback.counters.analysis.sources import load
 from tailback.counters.readers import READERS
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.jobs import JobList, read_jobs
-from tailback.evidence.link_counters import LinkCounters, Sent, join_counters
+from tailback.evidence.link_counters import Floats, LinkCounters, Sent, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
 from tailback.fabric.model import Fabric
 from tailback.run import Run
 from tailback.simulate import PreparedScenario
+from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
 
 
@@ -31,11 +32,34 @@ class NetworkEvidence:
         counters: What ports counted; None without counters.
         others: Traffic of others; None without counters of ports of hosts.
         jobs: Names of jobs that ran at the same time, None without a job list.
+        congested: Congested fraction of each link by samples in our packets, NaN unknown, shape
+            (L,); None without samples.
+        sampled: Packets of ours on each link by the same, shape (L,).
     """
 
     counters: LinkCounters | None = None
     others: OtherTraffic | None = None
     jobs: tuple[str, ...] | None = None
+    congested: Floats | None = None
+    sampled: Floats | None = None
+
+
+def with_samples(
+    evidence: NetworkEvidence, samples: str | Path | None, fabric: Fabric
+) -> NetworkEvidence:
+    """The evidence with samples that receivers counted; raises SampleError."""
+    if samples is None:
+        return evidence
+    rows = (
+        read_samples(Path(samples), fabric)
+        .samples.group_by("link")
+        .agg(pl.col("hop_weight", "congested_weight").sum())
+    )
+    fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
+    link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
+    packets[link] = weight
+    fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
+    return replace(evidence, congested=fraction, sampled=packets)
 
 
 def read_network_evidence(

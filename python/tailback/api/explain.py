@@ -11,7 +11,7 @@ import polars as pl
 
 from tailback.api.evidence import NetworkEvidence
 from tailback.diagnose.cable_suspects import CandidatePaths
-from tailback.diagnose.comparisons import CallTimes, PortStalls
+from tailback.diagnose.comparisons import CallTimes, LinkSamples, PortStalls
 from tailback.diagnose.hidden_cables import CableSearch, Comparison, search_cables
 from tailback.diagnose.measured_verdict import OUTSIDE, Found, FurtherCosts
 from tailback.diagnose.topology import LinkTopology
@@ -235,6 +235,8 @@ def _search(
         comparisons.append(
             PortStalls(counters.stall_ps, counters.latched, topology.from_node, inside)
         )
+    if evidence.congested is not None and evidence.sampled is not None:
+        comparisons.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
     budget = int(np.clip(SEARCH_SECONDS / each, 12, 160))
     suspects = _suspects(measured, run, evidence, topology, prepared.fabric, budget)
     fabric = prepared.fabric
@@ -355,6 +357,9 @@ def _name_sources(words: _Words, measured: MeasuredRun, evidence: NetworkEvidenc
             words.sources.append(
                 "the network drops packets when queues are full; the model holds them back instead"
             )
+    if evidence.congested is not None:
+        sampled = int((~np.isnan(evidence.congested)).sum())
+        words.sources.append(f"samples in packets: congestion of {sampled} links")
     if evidence.jobs is not None:
         words.sources.append(f"job list: {len(evidence.jobs)} other jobs at that time")
 

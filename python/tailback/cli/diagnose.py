@@ -31,6 +31,10 @@ from tailback.run import check_writable
     "--jobs", type=click.Path(path_type=Path), metavar="FILE",
     help="Who else ran: output of sacct or squeue, qstat -f, or a CSV of job, start, end, hosts.",
 )  # fmt: skip
+@click.option(
+    "--samples", type=click.Path(path_type=Path), metavar="FILE",
+    help="What receivers counted of samples in packets: a CSV by flow or by time.",
+)  # fmt: skip
 @allow_hosts_option
 @click.option(
     "--out", type=click.Path(path_type=Path),
@@ -56,6 +60,7 @@ from tailback.run import check_writable
 def diagnose(
     counters: tuple[Path, ...],
     jobs: Path | None,
+    samples: Path | None,
     allow_hosts: str | None,
     out: Path | None,
     force: bool,
@@ -86,7 +91,8 @@ def diagnose(
     check_writable(out, force=force, sources=[path])
     with meter(quiet) as progress:
         result = run_diagnosis(
-            found, counters=counters, jobs=jobs, allow_hosts=allow_hosts, methods=methods,
+            found, counters=counters, jobs=jobs, samples=samples, allow_hosts=allow_hosts,
+            methods=methods,
             remedies=cures, seeds=seeds, threads=threads, progress=progress.step,
             watch=progress.watch,
         )  # fmt: skip

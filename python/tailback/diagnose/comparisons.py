@@ -88,3 +88,40 @@ class PortStalls:
             found = found * np.clip(scale, 1.0 / STALL_SCALE, STALL_SCALE)
         found = np.where(self.at_least[known], np.minimum(found, seen), found)
         return float(((seen - found) ** 2).sum() / (seen**2).sum())
+
+
+@dataclass(frozen=True)
+class LinkSamples:
+    """Congested fraction of links, as samples in our packets tell it.
+
+    Attributes:
+        fraction: Congested over all packets of ours on each link, NaN unknown, shape (L,).
+        packets: Packets of ours on each, shape (L,).
+        from_node: Links that leave nodes, whose queue is the host's own, shape (L,).
+    """
+
+    fraction: Floats
+    packets: Floats
+    from_node: NDArray[np.bool_]
+    weight: float = 0.3
+    """Against the time in calls: switches and the model differ in what they call congested."""
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured fractions, weighted by packets."""
+        truth = run.tables["truth"]
+        known = ~np.isnan(self.fraction) & ~self.from_node
+        whole = float((self.packets[known] * self.fraction[known] ** 2).sum())
+        if not truth.height or truth["observed_packets"].is_null().all() or whole <= 0:
+            return None
+        sums = truth.group_by("link").agg(
+            pl.col("observed_packets", "observed_congested_packets").sum()
+        )
+        simulated = np.zeros(len(self.fraction))
+        sent = np.maximum(sums["observed_packets"].to_numpy(), 1)
+        simulated[sums["link"].to_numpy()] = sums["observed_congested_packets"].to_numpy() / sent
+        weight, seen, found = (x[known] for x in (self.packets, self.fraction, simulated))
+        norm = float((weight * found**2).sum())
+        if norm > 0:
+            scale = float((weight * seen * found).sum()) / norm
+            found = found * np.clip(scale, 1.0 / STALL_SCALE, STALL_SCALE)
+        return float((weight * (seen - found) ** 2).sum()) / whole

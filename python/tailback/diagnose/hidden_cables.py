@@ -118,15 +118,13 @@ class _Search:
         self.comparisons = [
             one for one, misfit in zip(self.comparisons, misfits, strict=True) if misfit is not None
         ]
-        # A kind of evidence that agrees already has little to say.
-        self.weights = [1.0 / max(misfit, 0.02) for misfit in misfits if misfit is not None]
-        self.base = sum(
-            weight * misfit
-            for weight, misfit in zip(
-                self.weights, (m for m in misfits if m is not None), strict=True
-            )
-        )
         known = [misfit for misfit in misfits if misfit is not None]
+        # A kind of evidence that agrees already has little to say.
+        self.weights = [
+            float(getattr(compare, "weight", 1.0)) / max(misfit, 0.02)
+            for compare, misfit in zip(self.comparisons, known, strict=True)
+        ]
+        self.base = sum(weight * misfit for weight, misfit in zip(self.weights, known, strict=True))
         return max(known, default=0.0) >= LEAST_MISFIT
 
     def attempt(self, cables: tuple[tuple[int, float], ...]) -> Trial:
@@ -136,7 +134,7 @@ class _Search:
         misfit = 0.0
         for compare, weight in zip(self.comparisons, self.weights, strict=True):
             found = compare(run)
-            misfit += weight * (found if found is not None else 1.0 / weight)
+            misfit += weight * found if found is not None else 1.0
         return Trial(cables, misfit / self.base, run.elapsed_ps)
 
     def fits_time(self, trial: Trial) -> bool:
