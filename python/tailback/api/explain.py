@@ -34,6 +34,10 @@ WORTH_LOOKING = 0.08
 SEARCH_SECONDS = 60.0
 """Processor time that the search for slow cables may take."""
 
+LEAST_STRETCHES = 50
+"""Stretches in MPI calls, of all ranks, from which their times alone can speak for a slow cable:
+with fewer some cable nearly always fits."""
+
 OWN_SHARE = 0.02
 """Bytes of others over our own from which they are put into the expected run."""
 
@@ -228,6 +232,8 @@ def _search(
         return CableSearch()
     program = prepared.observed.program
     profile = call_profile(measured.tables, program)
+    if evidence.counters is None and profile.count.sum() < LEAST_STRETCHES:
+        return CableSearch()
     topology = LinkTopology.of(run.tables)
     comparisons: list[Comparison] = [CallTimes(profile, program)]
     counters = evidence.counters

@@ -444,7 +444,7 @@ def test_hostile_names_reach_the_terminal_as_text(
     file = tmp_path / "hostile.ibnetdiscover"
     file.write_text(text)
     arguments = ["diagnose", str(DEMO / "trace"), "--fabric", str(file), "--seeds", "1"]
-    assert tailback([*arguments, "--out", str(tmp_path / "d")]) in (0, 2)
+    assert tailback([*arguments, "--out", str(tmp_path / "d")]) in (0, 2, 3)
     captured = capsys.readouterr()
     assert "\x1b" not in captured.out + captured.err
 

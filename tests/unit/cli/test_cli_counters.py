@@ -221,7 +221,7 @@ def test_archives_of_both_studies(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "no regular expression" in refused(capsys, path, "--io", "(")
     assert "cannot be combined with other files" in refused(capsys, path, path)
     for other in ([tmp_path / "rounds"], [*LEAF, "--every", "60 s"]):
-        assert "no torus" in refused(capsys, *other, "--io", "^io")
+        assert "not of a torus" in refused(capsys, *other, "--io", "^io")
 
 
 @pytest.mark.parametrize("probes", ["", '[probes]\ncounters = "5 us"\n'])

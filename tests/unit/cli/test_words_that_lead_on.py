@@ -134,7 +134,7 @@ def test_hosts_of_a_preset_are_told_by_their_names(spec: str, expected: list[str
     [
         (["diagnos", "x"], "did you mean 'diagnose'?"),
         (["simulat"], "did you mean 'simulate'?"),
-        (["frobnicate"], "valid choices: collect, compare"),
+        (["frobnicate"], "valid choices: calibrate, collect, compare"),
         (["simulate", "x", "--model", "fluyd"], "did you mean 'fluid'?"),
         (["report", "x", "--figures", "sgv"], "did you mean 'svg'?"),
         (["list", "patern"], "did you mean 'pattern'?"),
@@ -155,7 +155,7 @@ def test_shells_complete_commands(shell: str) -> None:
         ask = os.environ | {"_TAILBACK_COMPLETE": variables.pop("ask")} | variables
         return subprocess.run(start, env=ask, capture_output=True, text=True, check=True).stdout
 
-    docs = ROOT / "README.md"
+    docs = ROOT / "docs" / "reference" / "cli.md"
     assert f"_TAILBACK_COMPLETE={shell}_source" in docs.read_text(encoding="utf-8")
     try:
         script = run(ask=f"{shell}_source")

@@ -133,7 +133,10 @@ def test_a_table_by_hand_and_what_ran_meanwhile(tmp_path: Path) -> None:
     [
         (json.dumps(SACCT)[:-40], "is damaged JSON"),
         ('{"jobs": 3}', "without a list of jobs"),
-        ('{"jobs": [{"time": {"start": "x"}, "job_id": 1}]}', "jobs[0].time.start: 'x' is no time"),
+        (
+            '{"jobs": [{"time": {"start": "x"}, "job_id": 1}]}',
+            "jobs[0].time.start: 'x' is not a time",
+        ),
         ('{"jobs": [{"time": {}}]}', "jobs[0]: has no job_id"),
         ("JobID|Start|End\n1|2|3\n", "line 1, column 1: no column for the hosts"),
         ("job,start,end,hosts\na,soon,later,n1\n", "line 2, column 2 (start): 'soon' is no time"),

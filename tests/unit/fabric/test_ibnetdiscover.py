@@ -239,7 +239,7 @@ def test_an_unknown_speed_takes_the_other_ends_or_the_commonest(tmp_path: Path) 
     assert rate(fabric, "luna-2 mlx5_1", "leaf") == 100
     assert any("of unknown speed, taken for 100 Gb/s: 1" in note for note in fabric.notes)
     assert "ports with an unknown rate: 2 ('4x ???', '4x ???')" in fabric.notes
-    assert "no line tells how fast" in refused(tmp_path, re.sub(r"\d+x[A-Z]+", "", SMALL))
+    assert "states the speed of a link" in refused(tmp_path, re.sub(r"\d+x[A-Z]+", "", SMALL))
 
 
 def test_contradictions_and_loops_are_left_out_and_noted(tmp_path: Path) -> None:

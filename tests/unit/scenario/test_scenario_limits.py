@@ -26,7 +26,7 @@ FAR = str(10**20)
     ("section", "line", "expected"),
     [
         ("[engine]", "packet = 0", "[engine] packet"),
-        ("[engine]", 'packet = "1e30 GiB"', "[engine] packet: '1e30 GiB' is beyond"),
+        ("[engine]", 'packet = "1e30 GiB"', "[engine] packet: '1e30 GiB' is out of range"),
         ("[engine]", 'buffer = "8 GiB"', "[engine] buffer"),
         ("[engine]", 'switch_delay = "1e400 s"', "[engine] switch_delay"),
         ("[engine]", 'local_rate = "1e400 Gb/s"', "[engine] local_rate"),

@@ -237,8 +237,10 @@ def test_settings_that_the_model_leaves_out_are_noted() -> None:
         given = {"fabric": {"fat_tree": TREE}, "job": [job], "engine": engine}
         return " ".join(simulate_fluid(prepare(parse(given))).notes)
 
-    assert "leaves out" not in notes()
-    assert "[engine] says of lane_weights, crossbar_speedup" in notes(
+    assert "ignores these keys" not in notes()
+    assert "ignores these keys of [engine]: lane_weights, crossbar_speedup" in notes(
         services=2, lane_weights=["12 KiB", "4 KiB"], crossbar_speedup=1.0
     )
-    assert "says of congestion_control" in notes(injection="per-destination", congestion_control={})
+    assert "keys of [engine]: congestion_control" in notes(
+        injection="per-destination", congestion_control={}
+    )

@@ -26,7 +26,7 @@ def run(net: rates.Network, pacing: str, buffer: int) -> tuple[float, NDArray[np
     plan = net.assigned()
     run = net.run(
         plan.rate_gbps, buffer_bytes=buffer * rates.PACKET,
-        probes={"queues_ps": rates.SAMPLE_PS}, **rates.PACING[pacing],
+        probes=rates.ProbeSettings(queues_ps=rates.SAMPLE_PS), **rates.PACING[pacing],
     )  # fmt: skip
     ratio = rates.realised(run, plan.rate_gbps)
     return run.elapsed_ps / 1000 / plan.completion_ns, ratio, rates.mean_queue(run)[0]

@@ -98,7 +98,7 @@ def test_a_rank_that_is_silent_has_no_operations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nonsense\n", "cannot parse of 'nonsense'"),
+        ("nonsense\n", "cannot parse 'nonsense'"),
         ("E\t0\t1\t12 bytes\n", "cannot parse"),
         (line("E", 1, 0, 5, 1), "source 1 in the profile of rank 0"),
         (line("E", 0, 7, 5, 1), "destination 7 of a run of 2 ranks"),
