@@ -119,7 +119,6 @@ def build_world(
         candidates=candidates,
         sources=tuple(words.sources),
         missing=tuple(words.missing),
-        lossy=evidence.counters is not None and evidence.counters.lossy,
     )
     return World(prepared.with_slow_cables(slow), found, slow)
 

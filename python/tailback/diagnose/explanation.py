@@ -7,7 +7,6 @@ the expected run does not account for of the measured time stays *not explained*
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -81,8 +80,3 @@ class Explanation(BaseModel):
     def cost(self, cause: str) -> Cost | None:
         """The cost of a cause, None where it was not looked at."""
         return next((cost for cost in self.costs if cost.cause == cause), None)
-
-
-def heaviest(costs: Sequence[Cost]) -> Cost | None:
-    """The cause that costs most."""
-    return max(costs, key=lambda cost: cost.ps, default=None)

@@ -52,7 +52,6 @@ class Found:
         candidates: Links of which one is slow, where the evidence does not tell which.
         sources: What evidence there was, a line each.
         missing: What would settle what is open.
-        lossy: Whether the network drops instead of holding back.
     """
 
     slow: tuple[str, ...] = ()
@@ -63,7 +62,6 @@ class Found:
     candidates: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    lossy: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tailback.diagnose.explanation import Explanation, heaviest
+from tailback.diagnose.explanation import Explanation
 from tailback.diagnose.measured_verdict import FAULT, Found, FurtherCosts, explain
 from tailback.diagnose.model import CauseShare, Diagnosis, WaterfallBar
 from tailback.evidence.model import (
@@ -104,7 +104,6 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
     assert Explanation(parts={"a": 12, "not explained": -2}, **whole).cost("a") is None
     with pytest.raises(ValidationError, match="parts add up to 9 ps of 10 ps"):
         Explanation(parts={"a": 9}, **whole)
-    assert heaviest([]) is None
 
 
 def test_a_run_as_expected_is_healthy() -> None:
