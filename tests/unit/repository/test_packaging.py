@@ -21,6 +21,7 @@ import pytest
 import tailback
 from tailback.errors import TraceError
 from tailback.traffic.readers import otf2
+from tailback.traffic.readers.otf2 import library_path
 from tests.factories.repository import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -138,7 +139,7 @@ def test_the_description_of_the_package_links_to_no_file_of_the_repository() -> 
 
 def test_the_otf2_library_is_part_of_the_package_whatever_the_python() -> None:
     # Nothing in its name or place depends on a version of Python, and no package is imported.
-    path = otf2.library_path()
+    path = library_path()
     assert path.relative_to(Path(tailback.__file__).parent) == Path("_otf2/libotf2.so")
     assert "RWTH Aachen" in (path.parent / "COPYING").read_text(encoding="utf-8")
     assert not [name for name in PROJECT["dependencies"] if name.startswith("otf2")]
