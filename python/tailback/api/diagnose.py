@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from tailback import run as base
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
-from tailback.api.explain import build_world, further_costs
+from tailback.api.explain import add_evidence, further_costs
 from tailback.api.measured_run import another_run, measured_run
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
@@ -184,7 +184,7 @@ def diagnose(
             step("putting counters beside the trace", 0.0)
             evidence = read_network_evidence(prepared, measured, run, counters, jobs)
             evidence = with_samples(evidence, samples, prepared.fabric)
-            world = build_world(prepared, measured, run, evidence, step, threads=threads)
+            world = add_evidence(prepared, measured, run, evidence, step, threads=threads)
             if world.prepared is not prepared:
                 prepared = world.prepared
                 run = run_scenario(prepared, watch, threads=threads)

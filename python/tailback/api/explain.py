@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 import numpy as np
 import polars as pl
 
 from tailback.api.evidence import NetworkEvidence
-from tailback.diagnose.cable_suspects import CandidatePaths
 from tailback.diagnose.comparisons import CallTimes, LinkSamples, PortStalls
 from tailback.diagnose.hidden_cables import CableSearch, Comparison, search_cables
-from tailback.diagnose.measured_verdict import OUTSIDE, Found, FurtherCosts
+from tailback.diagnose.measured_suspects import cable_suspects
+from tailback.diagnose.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
 from tailback.diagnose.topology import LinkTopology
 from tailback.diagnose.waterfall import Progress
 from tailback.evaluate import Change, Evaluate
@@ -28,24 +26,28 @@ from tailback.simulate import PreparedScenario, make_evaluate
 from tailback.traffic.computation import balanced, without_noise
 from tailback.units import format_bytes, percent
 
-WORTH_LOOKING = 0.08
+MIN_MISSING_SHARE = 0.08
 """Share of the time in calls and computation that must be missing before causes are sought."""
 
-SEARCH_SECONDS = 60.0
-"""Processor time that the search for slow cables may take."""
+SEARCH_EVENTS = 200_000_000
+"""Events that the search for slow cables may simulate: about a minute. Counted in events and not in
+time, so that a diagnosis is the same on every machine."""
 
-LEAST_STRETCHES = 50
+FEWEST_TRIALS, MOST_TRIALS = 12, 160
+"""Simulations of that search, whatever one takes."""
+
+MIN_STRETCHES = 50
 """Stretches in MPI calls, of all ranks, from which their times alone can speak for a slow cable:
 with fewer some cable nearly always fits."""
 
-OWN_SHARE = 0.02
+MIN_OTHER_SHARE = 0.02
 """Bytes of others over our own from which they are put into the expected run."""
 
 Slow = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
-class World:
+class ScenarioWithEvidence:
     """The expected run with what there is evidence for.
 
     Attributes:
@@ -55,19 +57,19 @@ class World:
     """
 
     prepared: PreparedScenario
-    found: Found
+    found: EvidenceSummary
     slow: Slow = ()
 
 
 @dataclass
-class _Words:
+class _Statements:
     """What is said of what was found, as it is gathered."""
 
     sources: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
-def build_world(
+def add_evidence(
     prepared: PreparedScenario,
     measured: MeasuredRun,
     run: Run,
@@ -75,7 +77,7 @@ def build_world(
     progress: Progress,
     *,
     threads: int | None = None,
-) -> World:
+) -> ScenarioWithEvidence:
     """Put into the expected run what the evidence shows.
 
     Args:
@@ -86,7 +88,7 @@ def build_world(
         progress: Told what is done.
         threads: Threads of the engine.
     """
-    words = _Words()
+    words = _Statements()
     _name_sources(words, measured, evidence)
     whose, shown = "", ""
     if evidence.others is not None and _matters(evidence.others, run):
@@ -107,7 +109,7 @@ def build_world(
         for trial in _candidates(search) for link, rate in trial
     )  # fmt: skip
     _ask_for_more(words, measured, evidence, bool(candidates))
-    found = Found(
+    found = EvidenceSummary(
         slow=tuple(_slow_said(link, rate, fabric) for link, rate in slow),
         slow_shown_by=slow_shown,
         others=whose,
@@ -120,7 +122,7 @@ def build_world(
         sources=tuple(words.sources),
         missing=tuple(words.missing),
     )
-    return World(prepared.with_slow_cables(slow), found, slow)
+    return ScenarioWithEvidence(prepared.with_slow_cables(slow), found, slow)
 
 
 def further_costs(
@@ -166,7 +168,7 @@ def _matters(others: OtherTraffic, run: Run) -> bool:
     if not others.messages.height:
         return False
     own = float(run.tables["messages"]["size_bytes"].sum() or 0.0)
-    return others.sent_bytes >= OWN_SHARE * max(own, 1.0)
+    return others.sent_bytes >= MIN_OTHER_SHARE * max(own, 1.0)
 
 
 def _job_names(others: OtherTraffic) -> str:
@@ -223,15 +225,13 @@ def _search(
 ) -> CableSearch:
     """Look for slow cables by simulation, where time is missing."""
     evaluate = make_evaluate(prepared, threads=threads)
-    began = time.process_time()
     run = evaluate(Change(computations=True, measure=True))
-    each = max(time.process_time() - began, 0.01)
-    inside = inside_ps(measured)
-    if inside - run.elapsed_ps < WORTH_LOOKING * inside:
+    inside = modelled_part_ps(measured)
+    if inside - run.elapsed_ps < MIN_MISSING_SHARE * inside:
         return CableSearch()
     program = prepared.observed.program
     profile = call_profile(measured.tables, program)
-    if evidence.counters is None and profile.count.sum() < LEAST_STRETCHES:
+    if evidence.counters is None and profile.count.sum() < MIN_STRETCHES:
         return CableSearch()
     topology = LinkTopology.of(run.tables)
     comparisons: list[Comparison] = [CallTimes(profile, program)]
@@ -242,8 +242,9 @@ def _search(
         )
     if evidence.congested is not None and evidence.sampled is not None:
         comparisons.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
-    budget = int(np.clip(SEARCH_SECONDS / each, 12, 160))
-    suspects = _suspects(measured, run, evidence, topology, prepared.fabric, budget)
+    each = max(int(run.summary["events"]), 1)
+    budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), MOST_TRIALS)
+    suspects = cable_suspects(measured, run, counters, prepared.fabric, budget)
     fabric = prepared.fabric
     return search_cables(
         evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),
@@ -252,88 +253,10 @@ def _search(
     )  # fmt: skip
 
 
-def inside_ps(measured: MeasuredRun) -> int:
+def modelled_part_ps(measured: MeasuredRun) -> int:
     """Measured time that a simulation of the program stands for."""
     whole = measured.measured
-    return max(whole.elapsed_ps - sum(whole.part(name) for name in OUTSIDE), 1)
-
-
-def _suspects(
-    measured: MeasuredRun, run: Run, evidence: NetworkEvidence, topology: LinkTopology,
-    fabric: Fabric, most: int,
-) -> list[int]:  # fmt: skip
-    """Cables to try, by one link of each: all that carry our traffic, if there are few."""
-    reverse = fabric.link_reverse.astype(np.int64)
-    carried = np.zeros(fabric.n_links)
-    sums = run.tables["truth"].group_by("link").agg(pl.col("bytes").sum())
-    carried[sums["link"].to_numpy()] = sums["bytes"].to_numpy()
-    carried = carried + carried[reverse]
-    cable = np.minimum(np.arange(fabric.n_links), reverse)
-    used = np.flatnonzero((carried > 0.02 * carried.max(initial=0.0)) & (
-        cable == np.arange(fabric.n_links)))  # fmt: skip
-    if len(used) <= most:
-        return [int(link) for link in used[np.argsort(-carried[used], kind="stable")]]
-    ranked = []
-    if evidence.counters is not None and not evidence.counters.lossy:
-        ranked.append(_held_back(evidence, run, fabric))
-    ways = _ways(measured, run, topology, reverse, carried)
-    ranked.append([link for link, _ in ways.suspects(most)])
-    # Cables of hosts are tried all: nothing goes round them.
-    ranked.append([int(x) for x in used if fabric.link_src[x] < fabric.n_nodes
-                   or fabric.link_dst[x] < fabric.n_nodes])  # fmt: skip
-    turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
-    return list(dict.fromkeys(int(cable[link]) for link in turns if carried[link] > 0))[:most]
-
-
-def _held_back(evidence: NetworkEvidence, run: Run, fabric: Fabric) -> list[int]:
-    """Links behind which ports stall more than expected, while they themselves do not."""
-    counters = evidence.counters
-    assert counters is not None
-    expected = np.zeros(fabric.n_links)
-    sums = run.tables["truth"].group_by("link").agg(pl.col("stall_ps").sum())
-    expected[sums["link"].to_numpy()] = sums["stall_ps"].to_numpy() / max(run.elapsed_ps, 1)
-    excess = np.nan_to_num(counters.stall - expected)
-    into = np.zeros(fabric.n_nodes + len(fabric.switch_name))
-    np.add.at(into, fabric.link_dst, np.maximum(excess, 0.0))
-    busy = np.nan_to_num(counters.sent_bytes) * 8 / max(counters.seconds * 1e9, 1.0)
-    share = np.minimum(busy / fabric.link_gbps, 1.0)
-    # Of the links that leave a switch before which others wait: busy ones that do not wait.
-    score = into[fabric.link_src] * share * (1.0 - np.clip(excess, 0.0, 1.0))
-    order = np.argsort(-score, kind="stable")
-    return [int(link) for link in order[:24] if score[link] > 0]
-
-
-def _ways(
-    measured: MeasuredRun, run: Run, topology: LinkTopology, reverse: np.ndarray,
-    carried: np.ndarray,
-) -> CandidatePaths:  # fmt: skip
-    """Ways of our messages with the time each took and was expected to take."""
-    ranks = run.tables["ranks"].sort("job_rank").select("job_rank", "rank", "node")
-    log = run.tables["messages"].filter(pl.col("switch_hops") > 0).join(
-        run.tables["labels"].select("label", "tag"), on="label"
-    )  # fmt: skip
-    expected = log.group_by("src_rank", "dst_rank").agg(
-        expected=(pl.col("arrival_ps") - pl.col("post_ps")).cast(pl.Float64).median()
-    )
-    took = (
-        measured.tables["transfers"].with_columns(
-            done=pl.coalesce("recv_done_ps", "send_done_ps", "send_leave_ps")
-        ).group_by(src="src_rank", dst="dst_rank").agg(
-            took=(pl.col("done") - pl.col("send_enter_ps")).cast(pl.Float64).median()
-        )
-    )  # fmt: skip
-    of = {int(j): (int(r), int(n)) for j, r, n in ranks.rows()}
-    known = {(a, b): float(ps) for a, b, ps in expected.rows()}
-    rows = [
-        (of[s][1], of[d][1], float(ps), known[of[s][0], of[d][0]])
-        for s, d, ps in took.rows()
-        if s in of and d in of and (of[s][0], of[d][0]) in known and ps is not None
-    ]
-    messages = pl.DataFrame(
-        rows, schema={"src": pl.Int64, "dst": pl.Int64, "took": pl.Float64, "expected": pl.Float64},
-        orient="row",
-    )  # fmt: skip
-    return CandidatePaths(topology, reverse, carried > 0, messages)
+    return max(whole.elapsed_ps - sum(whole.part(name) for name in PARTS_OUTSIDE_MODEL), 1)
 
 
 def _slow_said(link: int, rate: float, fabric: Fabric) -> str:
@@ -351,7 +274,7 @@ def _search_said(search: CableSearch, evidence: NetworkEvidence) -> str:
     )
 
 
-def _name_sources(words: _Words, measured: MeasuredRun, evidence: NetworkEvidence) -> None:
+def _name_sources(words: _Statements, measured: MeasuredRun, evidence: NetworkEvidence) -> None:
     words.sources.append(f"trace: times of {measured.tables['calls'].height:,} MPI calls")
     if evidence.counters is not None:
         counted = int((~np.isnan(evidence.counters.sent_bytes)).sum())
@@ -370,7 +293,7 @@ def _name_sources(words: _Words, measured: MeasuredRun, evidence: NetworkEvidenc
 
 
 def _ask_for_more(
-    words: _Words, measured: MeasuredRun, evidence: NetworkEvidence, ambiguous: bool
+    words: _Statements, measured: MeasuredRun, evidence: NetworkEvidence, ambiguous: bool
 ) -> None:
     """What would settle what is open, with the command that gets it."""
     if evidence.counters is None:

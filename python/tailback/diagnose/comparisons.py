@@ -14,15 +14,15 @@ from tailback.traffic.program import Program
 
 Floats = NDArray[np.float64]
 
-LEAST_SCALE, MOST_SCALE = 0.95, 3.0
+MIN_SCALE, MAX_SCALE = 0.95, 3.0
 """Measured over simulated time in calls that passes for the model's own error, the same for
 all calls: protocols take more than the model knows (TCP in the real-packet lab 1.2 times), hardly
 ever less. A run all of whose calls take so many times as long is no evidence of any cable."""
 
-NO_STALL = 0.005
+MIN_STALL_SHARE = 0.005
 """Share of the measured time that the most stalled port stalled under which stalls tell nothing."""
 
-STALL_SCALE = 3.0
+MAX_STALL_RATIO = 3.0
 """Measured over simulated stall that passes for the model's error, either way: how long a port
 stalls hangs on the buffers of its switch."""
 
@@ -49,7 +49,7 @@ class CallTimes:
         norm = float((weight * simulated**2).sum())
         if whole <= 0 or norm <= 0:
             return None
-        scale = float(np.clip((weight * seen * simulated).sum() / norm, LEAST_SCALE, MOST_SCALE))
+        scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
         return float((weight * (seen - scale * simulated) ** 2).sum()) / whole
 
 
@@ -76,7 +76,7 @@ class PortStalls:
         if not truth.height or truth["stall_ps"].is_null().all() or not known.any():
             return None
         seen = self.stall_ps[known]
-        if seen.max() < NO_STALL * self.elapsed_ps:
+        if seen.max() < MIN_STALL_SHARE * self.elapsed_ps:
             return None
         sums = truth.group_by("link").agg(pl.col("stall_ps").sum())
         simulated = np.zeros(len(self.stall_ps))
@@ -85,7 +85,7 @@ class PortStalls:
         norm = float((found**2).sum())
         if norm > 0:
             scale = float((seen * found).sum()) / norm
-            found = found * np.clip(scale, 1.0 / STALL_SCALE, STALL_SCALE)
+            found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
         found = np.where(self.at_least[known], np.minimum(found, seen), found)
         return float(((seen - found) ** 2).sum() / (seen**2).sum())
 
@@ -123,5 +123,5 @@ class LinkSamples:
         norm = float((weight * found**2).sum())
         if norm > 0:
             scale = float((weight * seen * found).sum()) / norm
-            found = found * np.clip(scale, 1.0 / STALL_SCALE, STALL_SCALE)
+            found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
         return float((weight * (seen - found) ** 2).sum()) / whole

@@ -30,30 +30,30 @@ FIRST_SHARES = (0.25, 0.6)
 missing, the second where next to nothing is. A rate that is far too low makes all ranks wait, for
 whichever cable."""
 
-NEEDED_GAIN = 0.6
+MIN_MISFIT_REDUCTION = 0.6
 """Share of the misfit to the evidence that a cable must take away. Every cable takes some of it
 away by making ranks wait: in the healthy run of the real-packet lab the best takes 0.48, in the run
 with a slow cable the right one takes 0.80."""
 
-NEEDED_TIME = 0.4
+MIN_TIME_EXPLAINED = 0.4
 """Share of the missing time that it must explain."""
 
-TOO_LONG = 1.03
+MAX_TIME_RATIO = 1.03
 """Simulated over measured time from which a hypothesis is wrong: it costs more than there is."""
 
-PROMISING, CERTAIN = 0.4, 0.1
+REFINE_MISFIT, STOP_MISFIT = 0.4, 0.1
 """Misfit at the first rate from which the rate of a cable is looked for at once, and misfit at that
 rate from which no further cable is tried: none could be as good and not be a neighbour."""
 
-LEAST_MISFIT = 0.005
+MIN_MISFIT = 0.005
 """Misfit of the run without slow cables under which there is nothing to explain: times of calls
 that agree to 7 % but for one factor."""
 
-DISTINCT = 0.5
+DISTINCT_MISFIT_RATIO = 0.5
 """Misfit of the best cable over that of another one up to which only the best can be meant: which
 paths messages took is not known where routing was adaptive or hashed."""
 
-REFINED = 6
+MAX_REFINED = 6
 """Cables whose rate is looked for, after all were tried at one rate."""
 
 MAX_CABLES = 3
@@ -125,7 +125,7 @@ class _Search:
             for compare, misfit in zip(self.comparisons, known, strict=True)
         ]
         self.base = sum(weight * misfit for weight, misfit in zip(self.weights, known, strict=True))
-        return max(known, default=0.0) >= LEAST_MISFIT
+        return max(known, default=0.0) >= MIN_MISFIT
 
     def attempt(self, cables: tuple[tuple[int, float], ...]) -> Trial:
         """Simulate slow cables."""
@@ -141,18 +141,18 @@ class _Search:
         """Whether the run takes longer by enough, and not by too much."""
         missing = max(self.measured_ps - self.expected_ps, 1)
         return (
-            trial.elapsed_ps <= TOO_LONG * self.measured_ps
-            and trial.elapsed_ps - self.expected_ps >= NEEDED_TIME * missing
+            trial.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
+            and trial.elapsed_ps - self.expected_ps >= MIN_TIME_EXPLAINED * missing
         )
 
-    def certain(self, singles: Sequence[Trial]) -> bool:
+    def is_conclusive(self, singles: Sequence[Trial]) -> bool:
         """Whether no further cable need be tried.
 
         Times of calls alone do not tell: all ranks wait for one another, so a cable nearby may
         fit nearly as well, and the right one may come later.
         """
         several = len(self.comparisons) > 1
-        return several and any(single.misfit < CERTAIN for single in singles)
+        return several and any(single.misfit < STOP_MISFIT for single in singles)
 
     def first(self, before: tuple[tuple[int, float], ...], link: int) -> Trial | None:
         """A cable at the rate that is tried first; None if it carries too little to matter."""
@@ -173,7 +173,7 @@ class _Search:
         best: Trial | None = None
         missing = max(self.measured_ps - self.expected_ps, 1)
         for _ in range(MAX_RATES):
-            fits = trial.elapsed_ps <= TOO_LONG * self.measured_ps
+            fits = trial.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
             if fits and (best is None or trial.misfit < best.misfit):
                 best = trial
             if abs(trial.elapsed_ps - self.measured_ps) <= 0.05 * missing:
@@ -192,7 +192,8 @@ class _Search:
             if self.tried >= self.budget or rate * step >= float(self.nominal[link]):
                 continue
             tried = self.attempt((*others, (link, rate * step)))
-            if tried.misfit < trial.misfit and tried.elapsed_ps <= TOO_LONG * self.measured_ps:
+            fits = tried.elapsed_ps <= MAX_TIME_RATIO * self.measured_ps
+            if fits and tried.misfit < trial.misfit:
                 trial = tried
         return trial
 
@@ -232,28 +233,28 @@ def search_cables(
         if progress is not None:
             progress("looking for slow cables", number / len(suspects))
         trial = search.first((), link)
-        if trial is not None and trial.misfit < PROMISING:
+        if trial is not None and trial.misfit < REFINE_MISFIT:
             refined = search.best_rate(trial)
             singles += [refined] if refined is not None else []
         elif trial is not None:
             screened.append(trial)
-        if search.tried >= budget or search.certain(singles):
+        if search.tried >= budget or search.is_conclusive(singles):
             break
     screened.sort(key=lambda trial: trial.misfit)
-    search.budget += REFINED * MAX_RATES
-    if not search.certain(singles):
-        refined_too = map(search.best_rate, screened[:REFINED])
+    search.budget += MAX_REFINED * MAX_RATES
+    if not search.is_conclusive(singles):
+        refined_too = map(search.best_rate, screened[:MAX_REFINED])
         singles += [trial for trial in refined_too if trial is not None]
     if not singles:
         return CableSearch(tried=search.tried)
     singles.sort(key=lambda trial: trial.misfit)
     search.budget += 16
-    order = [search.tuned(trial) if trial.misfit * DISTINCT < singles[0].misfit else trial
-             for trial in singles]  # fmt: skip
+    first = singles[0]
+    order = [search.tuned(trial) if _as_good(trial, first) else trial for trial in singles]
     order.sort(key=lambda trial: trial.misfit)
-    best, rivals = order[0], [t for t in order[1:] if t.misfit * DISTINCT < order[0].misfit]
-    rivals = [trial for trial in rivals if search.fits_time(trial)]
-    convincing = best.misfit <= 1.0 - NEEDED_GAIN and search.fits_time(best)
+    best = order[0]
+    rivals = [trial for trial in order[1:] if _as_good(trial, best) and search.fits_time(trial)]
+    convincing = best.misfit <= 1.0 - MIN_MISFIT_REDUCTION and search.fits_time(best)
     found = best if convincing else None
     if found is None and best.misfit < 0.8:
         near = [t.cables[0][0] for t in (*order[1:], *screened)]
@@ -275,6 +276,10 @@ def _several(search: _Search, best: Trial, others: Sequence[int]) -> Trial | Non
         if more is None or more.misfit > 0.5 * now.misfit:
             break
         now = search.tuned(more)
-    if len(now.cables) < 2 or now.misfit > 0.5 * (1.0 - NEEDED_GAIN) or not search.fits_time(now):
-        return None
-    return now
+    convincing = now.misfit <= 0.5 * (1.0 - MIN_MISFIT_REDUCTION) and search.fits_time(now)
+    return now if len(now.cables) > 1 and convincing else None
+
+
+def _as_good(trial: Trial, best: Trial) -> bool:
+    """Whether a trial agrees about as well with the evidence as the best one."""
+    return trial.misfit * DISTINCT_MISFIT_RATIO < best.misfit

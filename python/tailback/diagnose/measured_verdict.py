@@ -16,31 +16,31 @@ from tailback.diagnose.model import Cause, Diagnosis
 from tailback.evidence.model import Measured
 from tailback.units import format_time, percent
 
-FAULT = 0.06
+MIN_FAULT_SHARE = 0.06
 """Share of the measured time from which a cause is one: repetitions of a run differ by less."""
 
-PATTERN_FAULT = 0.24
+MIN_PATTERN_SHARE = 0.24
 """The same for what endpoints cost by themselves: every exchange with several partners at once
 costs some, and the real-packet lab's healthy halo 0.17."""
 
-TURNS_FAULT = 0.15
+MIN_LATE_PARTNER_SHARE = 0.15
 """The same for ranks that compute in turn: programs with dependencies wait some."""
 
-MOST_SCALE, LEAST_SCALE = 1.3, 0.8
+MAX_SCALE, MIN_SCALE = 1.3, 0.8
 """Measured over expected time that is put on costs, at most and at least."""
 
-OPEN = 0.5
+MAX_UNEXPLAINED_SHARE = 0.5
 """Share of the measured time in calls that may stay unexplained before no verdict is given."""
 
-MUCH = 0.15
+LARGE_UNEXPLAINED_SHARE = 0.15
 """Share that is much, where no cause costs as much."""
 
-OUTSIDE = ("other_mpi", "not_running", "not_recorded")
+PARTS_OUTSIDE_MODEL = ("other_mpi", "not_running", "not_recorded")
 """Parts of the measured time that no model has: set-up and end, calls without data, gaps."""
 
 
 @dataclass(frozen=True)
-class Found:
+class EvidenceSummary:
     """What the evidence besides the trace showed, as it was put into the expected run.
 
     Attributes:
@@ -90,7 +90,7 @@ class FurtherCosts:
 
 
 def explain(
-    diagnosis: Diagnosis, measured: Measured, found: Found, further: FurtherCosts
+    diagnosis: Diagnosis, measured: Measured, found: EvidenceSummary, further: FurtherCosts
 ) -> Diagnosis:
     """The diagnosis of the expected run as one of the measured run.
 
@@ -100,12 +100,12 @@ def explain(
         found: What the evidence showed.
         further: What computation and routes cost.
     """
-    outside = sum(measured.part(name) for name in OUTSIDE)
+    outside = sum(measured.part(name) for name in PARTS_OUTSIDE_MODEL)
     inside = max(measured.elapsed_ps - outside, 1)
     expected = diagnosis.modelled_ps + further.routing_mean_ps
-    scale = min(max(inside / max(expected, 1), LEAST_SCALE), MOST_SCALE)
+    scale = min(max(inside / max(expected, 1), MIN_SCALE), MAX_SCALE)
     costs = _costs(diagnosis, measured, found, further, scale)
-    rest = inside - expected
+    rest = measured.elapsed_ps - outside - expected
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         parts=_parts(diagnosis, measured, outside, further),
@@ -129,6 +129,9 @@ def explain(
             "findings": ensure_cause_finding(cause, diagnosis.findings, shares),  # type: ignore[arg-type]
             "confidence": sure,
             "explanation": explanation,
+            "not_explained_ps": rest,
+            "not_explained_low_ps": measured.low_ps - outside - expected,
+            "not_explained_high_ps": measured.high_ps - outside - expected,
             "slow_links": list(diagnosis.slow_links) if cause == "slow-link" else [],
         }
     )
@@ -139,17 +142,21 @@ def _is_open(unknown: float, main: Cost | None) -> bool:
 
     What counters show is there, and may cost more than the model makes of it.
     """
-    if unknown > OPEN:
+    if unknown > MAX_UNEXPLAINED_SHARE:
         return True
     counted = main is not None and "counters" in main.rests_on
-    return unknown > MUCH and not counted and (main is None or main.share < unknown)
+    return (
+        unknown > LARGE_UNEXPLAINED_SHARE and not counted and (main is None or main.share < unknown)
+    )
 
 
 def _fault_share(cause: str) -> float:
-    return {"pattern": PATTERN_FAULT, "late-partner": TURNS_FAULT}.get(cause, FAULT)
+    return {"pattern": MIN_PATTERN_SHARE, "late-partner": MIN_LATE_PARTNER_SHARE}.get(
+        cause, MIN_FAULT_SHARE
+    )
 
 
-def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: Found) -> float:
+def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: EvidenceSummary) -> float:
     """Chance that the cause is right, from the room that others have to be it.
 
     What is unexplained could all be one other cause, and so could what the second one costs at
@@ -161,7 +168,7 @@ def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: Found) 
     if cause == "healthy":
         most = max((c.high_ps / max(c.ps, 1) * c.share for c in costs if c.cause != "pattern"),
                    default=0.0)  # fmt: skip
-        room = max(most / FAULT - 0.5, 0.0) * 0.3 + max(unknown, 0.0)
+        room = max(most / MIN_FAULT_SHARE - 0.5, 0.0) * 0.3 + max(unknown, 0.0)
         return round(min(max(0.95 - room, 0.3), 0.95), 3)
     mine = next(cost for cost in costs if cost.cause == cause)
     others = [c.share for c in costs if c.cause != cause and c.share >= _fault_share(c.cause) / 2]
@@ -174,7 +181,11 @@ def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: Found) 
 
 
 def _costs(
-    diagnosis: Diagnosis, measured: Measured, found: Found, further: FurtherCosts, scale: float
+    diagnosis: Diagnosis,
+    measured: Measured,
+    found: EvidenceSummary,
+    further: FurtherCosts,
+    scale: float,
 ) -> list[Cost]:
     """What each cause costs of the measured time, largest first."""
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
@@ -186,7 +197,7 @@ def _costs(
         alone = share.removed if given and share.removed is not None else share.charged
         low = (share.removed_low or 0.0) if given else min(share.low, alone)
         high = (share.removed_high or alone) if given else max(share.high, alone)
-        subject, shown, rests = _said(share.cause, diagnosis, found)
+        subject, shown, rests = _described(share.cause, found)
         out.append((share.cause, alone * expected, low * expected, high * expected, subject, shown,
                     rests))  # fmt: skip
     for cause, saved in (("imbalance", further.imbalance_ps), ("noise", further.noise_ps)):
@@ -199,7 +210,7 @@ def _costs(
         out.append(("routing", further.routing_mean_ps, min(saved), max(saved), "",
                     f"parallel links carried {percent(further.uneven)} more or less than others",
                     ("counters", "model")))  # fmt: skip
-    turns = _turns(measured, further)
+    turns = _taken_turns(measured, further)
     out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
                 "ranks compute as long as each other, but one after the other", ("trace", "model"))
                )  # fmt: skip
@@ -218,7 +229,7 @@ def _costs(
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
 
 
-def _turns(measured: Measured, further: FurtherCosts) -> float:
+def _taken_turns(measured: Measured, further: FurtherCosts) -> float:
     """Waits for computation that would be there if all ranks computed as long as each other.
 
     By the trace ranks wait for the computation of others; what of that the expected run saves with
@@ -228,7 +239,7 @@ def _turns(measured: Measured, further: FurtherCosts) -> float:
     return max(measured.part("imbalance") + measured.part("noise") - sum(saved), 0.0)
 
 
-def _said(cause: Cause, diagnosis: Diagnosis, found: Found) -> tuple[str, str, tuple[Origin, ...]]:
+def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
     """Subject of a cause, what shows it, and what that rests on."""
     if cause == "slow-link":
         return "; ".join(found.slow), found.slow_shown_by, found.rests_on.get(cause, ("model",))
@@ -274,18 +285,22 @@ def _parts(
 
 
 def _headline(
-    cause: Cause, main: Cost | None, measured: Measured, explanation: Explanation, found: Found
+    cause: Cause,
+    main: Cost | None,
+    measured: Measured,
+    explanation: Explanation,
+    found: EvidenceSummary,
 ) -> str:
     """One sentence: the verdict, what it costs, and of what."""
     total = format_time(measured.elapsed_ps)
     if cause == "healthy":
-        most = next((c for c in explanation.costs if c.cause != "pattern"), None)
-        text = f"No fault found: the run took {total}"
+        most = max(explanation.costs, key=lambda c: c.share / _fault_share(c.cause), default=None)
         if most is None:
-            return f"{text}, and no cause costs any of it."
+            return f"No fault found: no cause costs any of the {total} that the run took."
         return (
-            f"{text}, and no fault costs {percent(FAULT)} of it (the most: "
-            f"{NAMES[most.cause]}, {percent(most.share, 1)})."
+            f"No fault found: of the {total} that the run took, {NAMES[most.cause]} costs "
+            f"{percent(most.share, 1)}, and from {percent(_fault_share(most.cause))} on it would "
+            "count as a fault."
         )
     if cause == "undetermined" or main is None:
         rest = max(explanation.not_explained_ps, 0)

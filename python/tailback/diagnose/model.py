@@ -352,7 +352,8 @@ class Diagnosis(Model):
         measured: What was measured, None where nothing was.
         changed: What the expected run changes of the measured one; empty where nothing.
         not_explained_ps: Measured time less the expected one, which replays the recorded
-            computation; None where nothing was measured or the expected run is another one.
+            computation, and, where there is an explanation, less what no model has (set-up, end,
+            calls without data); None where nothing was measured or the expected run is another one.
         not_explained_low_ps: At least, by what is known of the clocks.
         not_explained_high_ps: At most.
         explanation: Where the measured time went, by cause; None where nothing was measured.

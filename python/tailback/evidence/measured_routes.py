@@ -15,7 +15,7 @@ import numpy as np
 from tailback.evidence.link_counters import LinkCounters
 from tailback.fabric.model import Fabric
 
-UNEVEN = 0.5
+MIN_UNEVENNESS = 0.5
 """Deviation of parallel links from their mean, weighted by bytes, from which routes count as
 uneven. Hashing some tens of flows gives 0.25 (the real-packet lab); everything on one of two links
 gives 1."""
@@ -35,7 +35,7 @@ def limited_by_routes(counters: LinkCounters, fabric: Fabric) -> tuple[Capacitie
     Returns:
         Link and rate in Gb/s of those with less than their own, and how unevenly traffic lay on
         parallel links: mean deviation from their mean over their mean, weighted by bytes. Nothing
-        where that is under :data:`UNEVEN`.
+        where that is under :data:`MIN_UNEVENNESS`.
     """
     inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
     up, down = inner & (fabric.link_up > 0), inner & (fabric.link_up < 0)
@@ -54,4 +54,4 @@ def limited_by_routes(counters: LinkCounters, fabric: Fabric) -> tuple[Capacitie
             share = float((carried / rates).max() / (carried.sum() / rates.sum()))
             out += [(int(x), float(r) / share) for x, r in zip(links, rates, strict=True)]
     uneven = off / whole if whole > 0 else 0.0
-    return (tuple(out) if uneven >= UNEVEN else (), uneven)
+    return (tuple(out) if uneven >= MIN_UNEVENNESS else (), uneven)

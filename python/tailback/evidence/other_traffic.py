@@ -27,15 +27,15 @@ MAX_WINDOWS = 40
 MAX_MESSAGES = 6000
 """Messages that stand for the traffic of others at most; longer ones where there is more of it."""
 
-MOST_OVERHEAD = 1.25
+MAX_OVERHEAD = 1.25
 """Bytes on the wire over bytes of messages, at most: minimum-size segments aside, headers and
 acknowledgements of TCP take 8 %, of InfiniBand 2 to 25 % (256-byte MTU)."""
 
-ALIKE = 0.05
+MAX_PORT_SPREAD = 0.05
 """Ports whose bytes on the wire over bytes of messages differ no more have ours alone: small
 messages and handshakes can double the bytes, but of all ports alike."""
 
-LEAST_SHARE = 0.005
+MIN_LOAD_SHARE = 0.005
 """Share of its rate that a port must have carried for others before anything is made of it: subnet
 management, clock synchronisation, job launch."""
 
@@ -177,7 +177,7 @@ class _Ports:
         rate = fabric.link_gbps[self.links] / 8.0  # bytes a nanosecond
         span = np.array([e[-1] - s[0] for s, e in zip(self.start, self.end, strict=True)])
         extra = seen - overhead * mine
-        real = extra > np.maximum(3.0 * error * mine, LEAST_SHARE * rate * span)
+        real = extra > np.maximum(3.0 * error * mine, MIN_LOAD_SHARE * rate * span)
         for i in np.flatnonzero(real).tolist():
             course = self.seen[i] - overhead * self.mine[i]
             total = np.concatenate([[0.0], np.cumsum(course)])
@@ -201,11 +201,11 @@ def _overhead(ports: _Ports) -> tuple[float, float]:
         return 1.0, 0.02
     ratio = counted[some] / ours[some]
     middle = float(np.median(ratio))
-    alike = float((np.abs(ratio / middle - 1.0) <= ALIKE).mean()) if middle > 0 else 0.0
+    alike = float((np.abs(ratio / middle - 1.0) <= MAX_PORT_SPREAD).mean()) if middle > 0 else 0.0
     if alike < 0.8:
         # Ports that differ carry others' traffic: then the median may, too.
-        middle = float(np.clip(middle, 0.9, MOST_OVERHEAD))
-    near = ratio[ratio <= max(MOST_OVERHEAD, middle)]
+        middle = float(np.clip(middle, 0.9, MAX_OVERHEAD))
+    near = ratio[ratio <= max(MAX_OVERHEAD, middle)]
     spread = float(np.median(np.abs(near - middle))) * 1.4826 if len(near) else 0.0
     return middle, max(spread, 0.01)
 

@@ -8,7 +8,12 @@ import pytest
 from pydantic import ValidationError
 
 from tailback.diagnose.explanation import Explanation
-from tailback.diagnose.measured_verdict import FAULT, Found, FurtherCosts, explain
+from tailback.diagnose.measured_verdict import (
+    MIN_FAULT_SHARE,
+    EvidenceSummary,
+    FurtherCosts,
+    explain,
+)
 from tailback.diagnose.model import CauseShare, Diagnosis, WaterfallBar
 from tailback.evidence.model import (
     ClockReport,
@@ -73,14 +78,16 @@ def bar(name: str, elapsed: int, delta: int) -> WaterfallBar:
     )
 
 
-SLOW = Found(
+SLOW = EvidenceSummary(
     slow=("leaf1[5] → spine0 serves 20 of 100 Gb/s",), slow_shown_by="its port queued",
     rests_on={"slow-link": ("counters", "model")}, sources=("trace", "counters"),
 )  # fmt: skip
 
 
 def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
-    found = explain(diagnosis, run, options.pop("found", Found()), options.pop("cost", NOTHING))
+    found = explain(
+        diagnosis, run, options.pop("found", EvidenceSummary()), options.pop("cost", NOTHING)
+    )
     whole = found.explanation
     assert whole is not None and sum(whole.parts.values()) == run.elapsed_ps == whole.elapsed_ps
     assert 0.0 <= found.confidence <= 0.95
@@ -109,7 +116,8 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
 def test_a_run_as_expected_is_healthy() -> None:
     found = explained(expected(100, share("placement", 0.02), share("pattern", 0.2)), measured(105))
     assert found.cause == "healthy" and "No fault found" in found.headline
-    assert "placement" in found.headline and found.confidence >= 0.8
+    # What is nearest to a fault: 20 of 24 %, where placement has 2 of 6 %.
+    assert "communication pattern costs 20.0 %" in found.headline and found.confidence >= 0.8
     assert found.explanation is not None
     # What endpoints cost is there, and is no fault below its own threshold.
     assert found.explanation.costs[0].cause == "pattern"
@@ -129,7 +137,10 @@ def test_a_fault_that_costs_enough_is_the_cause() -> None:
 
 
 def test_just_under_the_threshold_is_no_fault_and_just_above_is_one() -> None:
-    for value, cause in ((FAULT - 0.005, "healthy"), (FAULT + 0.005, "placement")):
+    for value, cause in (
+        (MIN_FAULT_SHARE - 0.005, "healthy"),
+        (MIN_FAULT_SHARE + 0.005, "placement"),
+    ):
         assert explained(expected(100, share("placement", value)), measured(100)).cause == cause
 
 
@@ -152,7 +163,9 @@ def test_a_model_that_expects_more_than_was_measured_says_so() -> None:
 
 
 def test_links_of_which_one_is_slow_are_all_named_and_none_is_sure() -> None:
-    two = Found(slow=SLOW.slow, slow_shown_by="", candidates=("a (20 of 100)", "b (25 of 100)"))
+    two = EvidenceSummary(
+        slow=SLOW.slow, slow_shown_by="", candidates=("a (20 of 100)", "b (25 of 100)")
+    )
     found = explained(expected(100, share("slow-link", 0.5)), measured(100), found=two)
     sure = explained(expected(100, share("slow-link", 0.5)), measured(100), found=SLOW)
     assert "does not tell which of these: a (20 of 100); b (25 of 100)" in found.headline
