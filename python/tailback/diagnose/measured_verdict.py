@@ -296,11 +296,11 @@ def _headline(
     if cause == "healthy":
         most = max(explanation.costs, key=lambda c: c.share / _fault_share(c.cause), default=None)
         if most is None:
-            return f"No fault found: no cause costs any of the {total} that the run took."
+            return f"No fault found: no cause costs any of the measured {total}."
         return (
-            f"No fault found: of the {total} that the run took, {NAMES[most.cause]} costs "
-            f"{percent(most.share, 1)}, and from {percent(_fault_share(most.cause))} on it would "
-            "count as a fault."
+            f"No fault found in the measured {total}. Nearest to one is {NAMES[most.cause]}, at "
+            f"{percent(most.share, 1)} of the time; {percent(_fault_share(most.cause))} would be "
+            "a fault."
         )
     if cause == "undetermined" or main is None:
         rest = max(explanation.not_explained_ps, 0)

@@ -117,7 +117,7 @@ def test_a_run_as_expected_is_healthy() -> None:
     found = explained(expected(100, share("placement", 0.02), share("pattern", 0.2)), measured(105))
     assert found.cause == "healthy" and "No fault found" in found.headline
     # What is nearest to a fault: 20 of 24 %, where placement has 2 of 6 %.
-    assert "communication pattern costs 20.0 %" in found.headline and found.confidence >= 0.8
+    assert "communication pattern, at 20.0 %" in found.headline and found.confidence >= 0.8
     assert found.explanation is not None
     # What endpoints cost is there, and is no fault below its own threshold.
     assert found.explanation.costs[0].cause == "pattern"
