@@ -42,8 +42,7 @@ def measured_lines(diagnosis: Diagnosis) -> list[str]:
         f"{_interval(measured)}; mean over the ranks:",
         *_parts(measured),
     ]
-    if diagnosis.explanation is None:
-        lines += wrap(_expected(diagnosis))
+    lines += wrap(_expected(diagnosis))
     lines += wrap(_clocks(measured.clocks))
     lines += wrap(_hosts(measured))
     for note in measured.notes[:1]:
@@ -87,6 +86,8 @@ def _not_compared(diagnosis: Diagnosis, measured: Measured) -> str:
 def _expected(diagnosis: Diagnosis) -> str:
     rest, whole = diagnosis.not_explained_ps or 0, max(diagnosis.elapsed_ps, 1)
     text = f"the model expects {format_time(diagnosis.modelled_ps)}"
+    if diagnosis.explanation is not None:
+        return text  # What is not explained has a row among the causes.
     if rest < 0:
         return f"{text}, {format_time(-rest)} more than measured"
     low, high = diagnosis.not_explained_low_ps or 0, diagnosis.not_explained_high_ps or 0

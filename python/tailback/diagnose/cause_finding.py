@@ -44,7 +44,7 @@ _ADVICE: dict[Cause, str] = {
 
 
 def ensure_cause_finding(
-    cause: Cause, findings: Sequence[Finding], cost: Mapping[Cause, float] | None
+    cause: Cause, findings: Sequence[Finding], cost: Mapping[Cause, float] | None, why: str = ""
 ) -> list[Finding]:
     """The findings, among them one of the main cause, and none that says the network is not it.
 
@@ -52,6 +52,7 @@ def ensure_cause_finding(
         cause: The main cause.
         findings: What the rules found.
         cost: Share of the time that each cause costs by re-simulation; None without one.
+        why: What shows the cause, where no rule says it; found from ``cost`` when empty.
     """
     kept = list(findings)
     if cost is not None and cause not in NO_CONTENTION_CAUSES:
@@ -60,8 +61,8 @@ def ensure_cause_finding(
     if any(finding.cause == cause for finding in kept):
         return kept
     own = Finding(
-        code=CODE, cause=cause, title=_TITLE[cause], explanation=_why(cause, cost), share=0.0,
-        phases=[], links=[], advice=_ADVICE[cause],
+        code=CODE, cause=cause, title=_TITLE[cause], explanation=why or _why(cause, cost),
+        share=0.0, phases=[], links=[], advice=_ADVICE[cause],
     )  # fmt: skip
     return [own, *kept]
 

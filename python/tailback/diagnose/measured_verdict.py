@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tailback.diagnose.cause_finding import ensure_cause_finding
+from tailback.diagnose.cause_finding import CODE, ensure_cause_finding
 from tailback.diagnose.explanation import Cost, Explanation, Origin
-from tailback.diagnose.model import Cause, Diagnosis
+from tailback.diagnose.model import Cause, Diagnosis, Remedy
 from tailback.evidence.model import Measured
 from tailback.units import format_time, percent
 
@@ -120,21 +120,38 @@ def explain(
     cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
     if _is_open(unknown, main):
         cause = "undetermined"
-    sure = confidence(cause, costs, unknown, found)
-    shares = {cost.cause: cost.share for cost in costs}
+    headline = _headline(cause, main, measured, explanation, found)
+    # A finding that no rule made is of the expected run's verdict, which is another one.
+    rules = [finding for finding in diagnosis.findings if finding.code != CODE]
+    shown = main.evidence if main is not None and main.cause == cause else headline
+    shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
     return diagnosis.model_copy(
         update={
             "cause": cause,
-            "headline": _headline(cause, main, measured, explanation, found),
-            "findings": ensure_cause_finding(cause, diagnosis.findings, shares),  # type: ignore[arg-type]
-            "confidence": sure,
+            "headline": headline,
+            "findings": ensure_cause_finding(cause, rules, shares, _sentence(shown)),
+            "confidence": confidence(cause, costs, unknown, found),
             "explanation": explanation,
             "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - outside - expected,
             "not_explained_high_ps": measured.high_ps - outside - expected,
             "slow_links": list(diagnosis.slow_links) if cause == "slow-link" else [],
+            "remedy": _remedy(diagnosis, cause, found),
         }
     )
+
+
+def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
+    """The remedy of the expected run; without one, and without a cause, what evidence to get."""
+    remedy = diagnosis.remedy
+    if remedy is None or remedy.name or cause != "undetermined" or not found.missing:
+        return remedy
+    return remedy.model_copy(update={"action": f"First find the cause: {found.missing[0]}."})
+
+
+def _sentence(text: str) -> str:
+    """A clause as a sentence."""
+    return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
 
 
 def _is_open(unknown: float, main: Cost | None) -> bool:

@@ -116,6 +116,8 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
 def test_a_run_as_expected_is_healthy() -> None:
     found = explained(expected(100, share("placement", 0.02), share("pattern", 0.2)), measured(105))
     assert found.cause == "healthy" and "No fault found" in found.headline
+    assert [finding.cause for finding in found.findings if finding.code == "TB000"] == ["healthy"]
+    assert found.findings[0].explanation == found.headline
     # What is nearest to a fault: 20 of 24 %, where placement has 2 of 6 %.
     assert "communication pattern, at 20.0 %" in found.headline and found.confidence >= 0.8
     assert found.explanation is not None
