@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
+from tailback.diagnose.topology import link_totals
 from tailback.evidence.call_profile import CallProfile
 from tailback.run import Run
 from tailback.traffic.program import Program
@@ -78,10 +78,7 @@ class PortStalls:
         seen = self.stall_ps[known]
         if seen.max() < MIN_STALL_SHARE * self.elapsed_ps:
             return None
-        sums = truth.group_by("link").agg(pl.col("stall_ps").sum())
-        simulated = np.zeros(len(self.stall_ps))
-        simulated[sums["link"].to_numpy()] = sums["stall_ps"].to_numpy()
-        found = simulated[known]
+        found = link_totals(run, "stall_ps")[known]
         norm = float((found**2).sum())
         if norm > 0:
             scale = float((seen * found).sum()) / norm
@@ -113,12 +110,8 @@ class LinkSamples:
         whole = float((self.packets[known] * self.fraction[known] ** 2).sum())
         if not truth.height or truth["observed_packets"].is_null().all() or whole <= 0:
             return None
-        sums = truth.group_by("link").agg(
-            pl.col("observed_packets", "observed_congested_packets").sum()
-        )
-        simulated = np.zeros(len(self.fraction))
-        sent = np.maximum(sums["observed_packets"].to_numpy(), 1)
-        simulated[sums["link"].to_numpy()] = sums["observed_congested_packets"].to_numpy() / sent
+        sent = np.maximum(link_totals(run, "observed_packets"), 1.0)
+        simulated = link_totals(run, "observed_congested_packets") / sent
         weight, seen, found = (x[known] for x in (self.packets, self.fraction, simulated))
         norm = float((weight * found**2).sum())
         if norm > 0:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from tailback.diagnose.cable_suspects import CandidatePaths
-from tailback.diagnose.topology import Floats, Ints, LinkTopology
+from tailback.diagnose.topology import Floats, Ints, LinkTopology, link_totals
 from tailback.evidence import MeasuredRun
 from tailback.evidence.link_counters import LinkCounters
 from tailback.fabric.model import Fabric
@@ -28,9 +28,7 @@ def cable_suspects(
         most: Cables at most.
     """
     reverse = fabric.link_reverse.astype(np.int64)
-    carried = np.zeros(fabric.n_links)
-    sums = run.tables["truth"].group_by("link").agg(pl.col("bytes").sum())
-    carried[sums["link"].to_numpy()] = sums["bytes"].to_numpy()
+    carried = link_totals(run, "bytes")
     carried = carried + carried[reverse]
     cable = np.minimum(np.arange(fabric.n_links), reverse)
     used = np.flatnonzero((carried > 0.02 * carried.max(initial=0.0)) & (
@@ -51,9 +49,7 @@ def cable_suspects(
 
 def _ahead_of_stalls(counters: LinkCounters, run: Run, fabric: Fabric) -> list[int]:
     """Links that ports upstream stall for, more than expected, and that do not stall themselves."""
-    expected = np.zeros(fabric.n_links)
-    sums = run.tables["truth"].group_by("link").agg(pl.col("stall_ps").sum())
-    expected[sums["link"].to_numpy()] = sums["stall_ps"].to_numpy() / max(run.elapsed_ps, 1)
+    expected = link_totals(run, "stall_ps") / max(run.elapsed_ps, 1)
     excess = np.nan_to_num(counters.stall - expected)
     into = np.zeros(fabric.n_nodes + len(fabric.switch_name))
     np.add.at(into, fabric.link_dst, np.maximum(excess, 0.0))

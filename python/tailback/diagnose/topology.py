@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.run import Run
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -111,3 +113,11 @@ def _bundles(src: Ints, dst: Ints, tier: Ints, direction: Ints, to_node: Bools) 
     if n == 0:
         return np.zeros(0, np.int64)
     return np.unique(key, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def link_totals(run: Run, column: str) -> Floats:
+    """Sum of a column of table ``truth`` over all windows, by link, shape (L,)."""
+    sums = run.tables["truth"].group_by("link").agg(pl.col(column).sum())
+    out = np.zeros(run.tables["links"].height)
+    out[sums["link"].to_numpy()] = sums[column].to_numpy()
+    return out
