@@ -187,8 +187,9 @@ def _others_said(others: OtherTraffic, evidence: NetworkEvidence) -> tuple[str, 
         what = "unknown senders" if job.job == UNKNOWN else f"job {job.job}"
         named.append(f"{what} on {hosts} ({rate:.3g} Gb/s)")
     return "; ".join(named), (
-        f"ports of hosts counted {format_bytes(others.sent_bytes)} that are not ours; ours are "
-        f"{percent(others.own_overhead - 1.0, 1)} longer on the wire than the trace's"
+        f"host ports counted {format_bytes(others.sent_bytes)} more than our messages account "
+        f"for, which take {percent(others.own_overhead - 1.0, 1)} more bytes on the wire than in "
+        "the trace"
     )
 
 
@@ -204,7 +205,7 @@ def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]
     for link, gbps in rows.select("link", "served_gbps").rows():
         cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
     slow = tuple((cable, float(np.mean(rates))) for cable, rates in cables.items())
-    return slow, "its port had packets waiting all the time and sent less than its rate"
+    return slow, "its port sent less than its rate while packets were queued"
 
 
 def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
@@ -268,7 +269,7 @@ def _search_said(search: CableSearch, evidence: NetworkEvidence) -> str:
     assert search.found is not None
     ports = " and how long ports stalled" if evidence.counters is not None else ""
     return (
-        f"a simulation with it agrees with the time in every rank's calls{ports}: it takes away "
+        f"simulating it reproduces the time in every rank's calls{ports}: it removes "
         f"{percent(1.0 - search.found.misfit)} of the difference"
         + (", and no other cable does" if not search.rivals else "; other cables explain as much")
     )
@@ -283,7 +284,7 @@ def _name_sources(words: _Statements, measured: MeasuredRun, evidence: NetworkEv
         words.sources += evidence.counters.notes
         if evidence.counters.lossy:
             words.sources.append(
-                "the network drops packets when queues are full; the model holds them back instead"
+                "the network drops packets when queues are full; the model holds them back"
             )
     if evidence.congested is not None:
         sampled = int((~np.isnan(evidence.congested)).sum())
@@ -298,15 +299,16 @@ def _ask_for_more(
     """What would settle what is open, with the command that gets it."""
     if evidence.counters is None:
         words.missing.append(
-            "port counters of the time of the run show slow links and traffic of others: run "
-            "tailback collect beside the job and give its folder with --counters"
+            "port counters from the time of the run. They show slow links and other jobs' traffic: "
+            "run tailback collect during the job and pass its folder with --counters"
         )
     elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
         words.missing.append(
-            "a job list names whose traffic it was: SLURM_TIME_FORMAT=%s sacct -a -X --parsable2 "
-            "-o JobID,Start,End,State,NodeList > jobs.txt, and --jobs jobs.txt"
+            "a job list, which names whose traffic it was: SLURM_TIME_FORMAT=%s sacct -a -X "
+            "--parsable2 -o JobID,Start,End,State,NodeList > jobs.txt, and --jobs jobs.txt"
         )
     if ambiguous:
         words.missing.append(
-            "forwarding tables tell which paths messages took: dump_lfts.sh, and --forwarding"
+            "forwarding tables, which show the paths that messages took: dump_lfts.sh > lfts.txt, "
+            "and --forwarding lfts.txt"
         )

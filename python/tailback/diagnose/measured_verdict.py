@@ -229,7 +229,7 @@ def _costs(
                     ("counters", "model")))  # fmt: skip
     turns = _taken_turns(measured, further)
     out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
-                "ranks compute as long as each other, but one after the other", ("trace", "model"))
+                "all ranks compute for the same time, but one after another", ("trace", "model"))
                )  # fmt: skip
     made = []
     for cause, ps, low, high, subject, shown, rests in out:
@@ -263,8 +263,8 @@ def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Or
     if cause == "other-traffic":
         return found.others, found.others_shown_by, found.rests_on.get(cause, ("model",))
     shown = {
-        "pattern": "several nodes send to one at the same time, on an ideal switch too",
-        "placement": "the run is faster with its ranks placed otherwise on the same hosts",
+        "pattern": "several nodes send to one at the same time, on an ideal switch as well",
+        "placement": "the run is faster with another placement on the same hosts",
         "routing": "the run is faster with its traffic spread over all paths",
     }
     return "", shown.get(cause, ""), ("trace", "model")
@@ -274,10 +274,10 @@ def _computation(cause: str, measured: Measured) -> tuple[str, str]:
     """Which ranks, and what shows it."""
     late = [f"rank {one.rank}" for one in measured.latecomers[:3]]
     if cause == "imbalance":
-        text = "ranks compute for different times between their calls"
+        text = "some ranks compute longer between calls than others"
     else:
-        text = "the same computation takes longer now and then"
-    return ", ".join(late), f"{text}, as recorded; others wait for them"
+        text = "the same computation sometimes takes longer"
+    return ", ".join(late), f"{text}, and the others wait"
 
 
 def _parts(
@@ -321,7 +321,7 @@ def _headline(
         )
     if cause == "undetermined" or main is None:
         rest = max(explanation.not_explained_ps, 0)
-        text = f"{format_time(rest)} of {total} is not explained by anything there is evidence for"
+        text = f"{format_time(rest)} of {total} is not explained by any cause with evidence"
         if found.candidates:
             text += f"; one of these links may be slow: {'; '.join(found.candidates)}"
         return f"{text}."
@@ -346,7 +346,7 @@ SENTENCES: dict[str, str] = {
     "other-traffic": "Traffic of other jobs slows yours down",
     "imbalance": "Some ranks compute longer than others, which wait for them",
     "late-partner": "Ranks wait for partners that compute before they send",
-    "noise": "The same computation takes longer now and then, and others wait for it",
+    "noise": "The same computation sometimes takes longer, and other ranks wait for it",
 }
 
 NAMES: dict[str, str] = {

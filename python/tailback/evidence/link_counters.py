@@ -215,7 +215,7 @@ def _totals(
 def _notes(rows: pl.DataFrame, alignment: Alignment) -> list[str]:
     length = float((rows["end_ns"] - rows["start_ns"]).median() or 0.0)  # type: ignore[arg-type]
     return [
-        f"counters every {length / 1e6:.3g} ms; trace and counters put together by "
+        f"counters every {length / 1e6:.3g} ms; trace and counters aligned by "
         f"{alignment.source}, to ±{alignment.error_ns / 1e6:.3g} ms"
     ]
 
@@ -249,7 +249,7 @@ def _align(
     spread = float(max(best - good.min(), good.max() - best, 1)) * step
     return Alignment(
         int(zeros[best]), int(max(spread, length / 2)),
-        "the bytes that both say the job's hosts sent",
+        "the bytes that the job's hosts sent",
     )  # fmt: skip
 
 
@@ -281,7 +281,7 @@ def _near(
     counted = np.concatenate(seen) if seen else np.zeros(0)
     whole = float((counted**2).sum())
     if whole <= 0:
-        return Alignment(origin_ns, int(CLOCK_ERROR_NS), "the UTC that the trace tells")
+        return Alignment(origin_ns, int(CLOCK_ERROR_NS), "the trace's UTC time")
     lack = np.zeros(len(shifts))
     for i, shift in enumerate(shifts):
         mine = np.concatenate(
@@ -297,7 +297,7 @@ def _near(
     error = int(max(np.ptp(good) / 2, step))
     return Alignment(
         origin_ns + int(shifts[best]), error,
-        "the UTC that the trace tells" + (
+        "the trace's UTC time" + (
             f", {shifts[best] / 1e6:+.3g} ms by the bytes sent" if shifts[best] else ""
         ),
     )  # fmt: skip

@@ -99,7 +99,7 @@ def test_calls_that_last_longer_give_another_diagnosis(
     assert slow.explanation is not None and fast.explanation is not None
     unexplained = [one.explanation.not_explained_ps / one.elapsed_ps for one in (fast, slow)]
     assert unexplained[0] < 0.4 and unexplained[1] > 0.98
-    assert "is not explained by anything there is evidence for" in slow_screen
+    assert "is not explained by any cause with evidence" in slow_screen
     tables = {file.stem for file in (folder / "measured").iterdir()}
     assert tables == {"calls", "transfers", "collectives", "waits", "split", "hosts"}
     calls = pl.read_parquet(folder / "measured" / "calls.parquet")
