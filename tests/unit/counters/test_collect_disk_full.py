@@ -128,6 +128,27 @@ def test_what_waits_is_bounded_and_the_latest_is_kept(tmp_path: Path, disk: Disk
     assert [bool(flags & int(Flag.GAP)) for flags in found["flags"]] == [True] + 10 * [False]
 
 
+def test_what_is_said_while_a_segment_begins_is_written_into_that_segment(tmp_path: Path) -> None:
+    """A compaction that failed is told of where the next segment begins: within a write."""
+    collection = Collection(tmp_path / "c")
+
+    def begun(path: Path) -> None:
+        journal.event({"time_ns": 7, "what": "not compacted", "segment": path.name})
+
+    journal = Journal(collection, lambda line: None, begun)
+    journal.begin(TARGETS, {})
+    journal.append(block(0))
+    journal.begin(TARGETS, {})
+    journal.append(block(1))
+    journal.close()
+    assert len(collection.segments()) == 2
+    collection.compact()
+    collection.close()
+    assert pl.read_parquet(tmp_path / "c" / "readings" / "*.parquet").height == 4
+    events = sorted((tmp_path / "c" / "events").glob("*.jsonl"))
+    assert [len(file.read_text("utf-8").splitlines()) for file in events] == [1, 1]
+
+
 def test_what_cannot_be_written_at_the_end_is_said(tmp_path: Path, disk: Disk) -> None:
     subnet = row_of_switches(1, 1)
     board, collection = MetricsBoard(), Collection(tmp_path / "c")

@@ -37,7 +37,7 @@ class Journal:
     Args:
         collection: Where segments go.
         log: Gets lines for the administrator.
-        begun: Called with the path of each segment that begins.
+        begun: Called with the path of each segment that begins; may add events.
         most_held_bytes: Readings to hold while the disk is full.
 
     Attributes:
@@ -61,7 +61,7 @@ class Journal:
         self._events = 0
         self._waited = self._lost_before = 0
         self._writer: SegmentWriter | None = None
-        self._lossy = False
+        self._lossy = self._flushing = False
         self._seen: set[int] = set()
 
     @property
@@ -91,6 +91,10 @@ class Journal:
 
     def flush(self) -> None:
         """Write what is pending, as much as fits on the disk."""
+        if self._flushing:
+            # Called by ``begun``: what it adds is written after the segment that begins.
+            return
+        self._flushing = True
         try:
             while self._pending:
                 self._write(self._pending[0])
@@ -103,6 +107,8 @@ class Journal:
             self._drop()
             self._waited = max(self._waited, self.held)
             return
+        finally:
+            self._flushing = False
         if self.full:
             self.full = False
             lost = self.lost - self._lost_before
