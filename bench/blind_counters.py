@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback.counters.collect import Collection
-from tailback.counters.collect.fabric_file import read_targets
-from tailback.counters.collect.readings import RAW, WORD_BYTES, Rows
-from tailback.counters.collect.subnet import PortTarget
-from tailback.counters.readers.engine_run import from_run
+from tailback.port_counters.collect import Collection
+from tailback.port_counters.collect.fabric_file import read_targets
+from tailback.port_counters.collect.readings import RAW, WORD_BYTES, Rows
+from tailback.port_counters.collect.subnet import PortTarget
+from tailback.port_counters.readers.engine_run import from_run
 from tailback.run import Run
 
 FORMS = ("collect", "perfquery", "prometheus")

@@ -22,8 +22,8 @@ from tailback.fabric.model import Fabric
 from tailback.placement import footprint, problem_for
 from tailback.run import Run
 from tailback.scenario import Degraded, JobSection, Scenario, parse
-from tailback.simulate.execute import execute
-from tailback.simulate.prepare import Job, PreparedScenario
+from tailback.simulation.execute import execute
+from tailback.simulation.prepare import Job, PreparedScenario
 from tailback.traffic.program import Program
 from tailback.traffic.transform import side_by_side
 

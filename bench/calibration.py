@@ -23,10 +23,10 @@ import numpy as np
 from calibration_trace import RANKS, meetings, scripts, write
 
 from tailback.api.calibrate import calibrate
-from tailback.calibrate.file import Calibration
+from tailback.calibration.file import Calibration
 from tailback.scenario import Scenario, parse
-from tailback.simulate.execute import execute
-from tailback.simulate.prepare import prepare
+from tailback.simulation.execute import execute
+from tailback.simulation.prepare import prepare
 from tailback.traffic.program import Label, Program, ProgramBuilder
 
 LATENCY_SIZES = [0, *(1 << k for k in range(23))]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback.calibrate.routes import Machine
-from tailback.simulate.execute import execute
-from tailback.simulate.prepare import PreparedScenario
+from tailback.calibration.routes import Machine
+from tailback.simulation.execute import execute
+from tailback.simulation.prepare import PreparedScenario
 from tailback.traffic.program import Label, Program, ProgramBuilder
 
 RANKS, STEPS = 16, 80

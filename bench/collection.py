@@ -18,17 +18,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tailback.counters.collect.readings import RAW
-from tailback.counters.collect.store import Collection
-from tailback.counters.collect.subnet import PortTarget
+from tailback.port_counters.collect.readings import RAW
+from tailback.port_counters.collect.store import Collection
+from tailback.port_counters.collect.subnet import PortTarget
 
 _WHOLE = """
 import sys
 from pathlib import Path
-from tailback.counters.analysis.port_inventory import PortInventory
-from tailback.counters.analysis.sources import Source
-from tailback.counters.analysis.survey import AnalysisOptions, analyse
-from tailback.counters.readers import read_counters
+from tailback.port_counters.analysis.port_inventory import PortInventory
+from tailback.port_counters.analysis.sources import Source
+from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
+from tailback.port_counters.readers import read_counters
 
 folder = Path(sys.argv[1])
 source = Source(counters=read_counters(folder), files=[folder])

@@ -30,7 +30,7 @@ def ours(archive: Path) -> dict[str, Any]:
     """Every table and figure with the library."""
     import polars as pl
 
-    from tailback.counters.analysis import rounds, study
+    from tailback.port_counters.analysis import rounds, study
 
     found = study.infiniband(
         rounds.archive(archive), pl.read_parquet(archive / "classes.parquet"), title="benchmark"
@@ -191,8 +191,8 @@ def torus(archive: Path) -> dict[str, Any]:
     """Distributions, correlations, I/O comparison and evolution graph of the torus study."""
     import polars as pl
 
-    from tailback.counters.analysis import study
-    from tailback.counters.analysis.passes import Archive
+    from tailback.port_counters.analysis import study
+    from tailback.port_counters.analysis.passes import Archive
 
     where = pl.read_parquet(archive / "coordinates.parquet")
     files = sorted(archive.glob("part-*.parquet"))

@@ -21,12 +21,12 @@ from _pages import put
 from diagnosis_suite import LABELS, Case, make
 
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
-from tailback.diagnose import diagnose_cause
-from tailback.diagnose.model import Candidate, Remedy
+from tailback.diagnosis import diagnose_cause
+from tailback.diagnosis.model import Candidate, Remedy
 from tailback.remedy import RemedyContext, find_remedy
 from tailback.remedy.proof import current_placement, is_improvement
 from tailback.remedy.screening import Screening, screen
-from tailback.simulate import (
+from tailback.simulation import (
     FluidOptions,
     make_evaluate,
     make_fluid_evaluate,

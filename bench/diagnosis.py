@@ -40,12 +40,12 @@ from diagnosis_page import Answer
 from diagnosis_suite import LABELS, Case, make
 from scipy.optimize import minimize
 
-from tailback.diagnose import diagnose_cause
-from tailback.diagnose.confidence import VerdictBasis
+from tailback.diagnosis import diagnose_cause
+from tailback.diagnosis.confidence import VerdictBasis
 from tailback.run import Run
 from tailback.scenario import EngineSection, Scenario
-from tailback.simulate import prepare
-from tailback.simulate.decode import decode_samples
+from tailback.simulation import prepare
+from tailback.simulation.decode import decode_samples
 from tailback.units import percent
 
 COUNT = 420

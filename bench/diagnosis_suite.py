@@ -20,7 +20,7 @@ from tailback.evaluate import Change, Evaluate
 from tailback.placement import place
 from tailback.run import Run
 from tailback.scenario import Scenario, parse
-from tailback.simulate import PreparedScenario, make_evaluate, prepare
+from tailback.simulation import PreparedScenario, make_evaluate, prepare
 
 LABELS = (
     "pattern", "placement", "other-traffic", "routing", "slow-link", "injection", "not-network",

@@ -23,8 +23,8 @@ from tailback import _core
 from tailback.fabric.builders import PRESETS, fat_tree, network_of
 from tailback.fabric.model import Fabric
 from tailback.scenario import parse
-from tailback.simulate.probes import ProbeSettings
-from tailback.simulate.settings import EngineSettings
+from tailback.simulation.probes import ProbeSettings
+from tailback.simulation.settings import EngineSettings
 from tailback.traffic.program import Label, Op, PlacedProgram, Program
 
 LINE_PS_PER_BYTE = 80

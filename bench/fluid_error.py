@@ -23,7 +23,7 @@ from tailback.errors import TailbackError
 from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.scenario import Scenario, load
-from tailback.simulate import (
+from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
     make_evaluate,

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from _machine import machine
 
-from tailback.counters.collect import MetricsBoard
-from tailback.counters.collect.readings import RAW
-from tailback.counters.collect.subnet import PortTarget
+from tailback.port_counters.collect import MetricsBoard
+from tailback.port_counters.collect.readings import RAW
+from tailback.port_counters.collect.subnet import PortTarget
 
 
 def board_of(ports: int) -> MetricsBoard:

@@ -28,7 +28,7 @@ from engine import machine, one_rank_a_node, traffic
 
 from tailback import _core
 from tailback.scenario import parse
-from tailback.simulate.settings import EngineSettings
+from tailback.simulation.settings import EngineSettings
 from tailback.traffic.program import Label, Program
 
 SHAPES = {

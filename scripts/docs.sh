@@ -16,7 +16,7 @@ mkdir "$made/reference"
 "$python" -m tailback.schema >"$made/reference/tables.md"
 "$python" -m tailback.scenario_reference >"$made/reference/scenario.md"
 "$python" -m tailback.cli.reference >"$made/reference/cli.md"
-"$python" -m tailback.diagnose.rules "$made/reference/rules"
+"$python" -m tailback.diagnosis.rules "$made/reference/rules"
 
 # The Python reference is made by the site builder itself, from the docstrings.
 site() { "$python" -m sphinx --quiet --fail-on-warning --builder html --doctree-dir "$1" docs "$2"; }

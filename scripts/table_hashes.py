@@ -36,8 +36,8 @@ from tailback import _core  # noqa: E402
 from tailback.fluid import FlowPaths, assignment, max_min, simulate_flows  # noqa: E402
 from tailback.run import Run  # noqa: E402
 from tailback.scenario import load, parse  # noqa: E402
-from tailback.simulate import FluidOptions, prepare, simulate, simulate_fluid  # noqa: E402
-from tailback.simulate.decode import decode_samples  # noqa: E402
+from tailback.simulation import FluidOptions, prepare, simulate, simulate_fluid  # noqa: E402
+from tailback.simulation.decode import decode_samples  # noqa: E402
 
 EXAMPLES = ROOT / "examples"
 

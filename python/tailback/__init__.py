@@ -58,9 +58,7 @@ docs/how-to/python.md has more.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -73,8 +71,8 @@ if TYPE_CHECKING:
     from tailback.api.simulate import simulate
     from tailback.api.source import load_scenario
     from tailback.api.sweep import Sweep, sweep
-    from tailback.calibrate.file import Calibration
-    from tailback.diagnose.model import Diagnosis
+    from tailback.calibration.file import Calibration
+    from tailback.diagnosis.model import Diagnosis
     from tailback.errors import TailbackError
     from tailback.scenario import Scenario
 
@@ -103,10 +101,10 @@ __all__ = [
 ]
 
 _DEFINED_IN = {
-    "Calibration": "calibrate.file",
+    "Calibration": "calibration.file",
     "Comparison": "api.compare",
     "CountersResult": "api.counters",
-    "Diagnosis": "diagnose.model",
+    "Diagnosis": "diagnosis.model",
     "DiagnosisResult": "api.diagnose",
     "PlacementResult": "api.place",
     "Run": "api.run",
@@ -139,19 +137,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "__version__"})
-
-
-class _Package(ModuleType):
-    """This package. Some subpackages have the names of public functions.
-
-    The import system makes an imported subpackage an attribute of its package. The functions
-    ``simulate``, ``diagnose``, ``calibrate`` and ``counters`` must stay what those names mean here;
-    ``from tailback.simulate import …`` finds the subpackage all the same.
-    """
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _DEFINED_IN and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -8,7 +8,7 @@ from numpy import float64, int32, int64, uint8, uint32, uint64
 from numpy.typing import NDArray
 
 from tailback.fluid.programs import RankModel
-from tailback.simulate.settings import EngineSettings
+from tailback.simulation.settings import EngineSettings
 from tailback.traffic.program import PlacedProgram
 
 # Start, link and share of the paths of flows.

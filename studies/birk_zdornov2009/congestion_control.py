@@ -35,8 +35,8 @@ from studies.birk_zdornov2009.packet_rates import (
 )
 from tailback import TailbackError
 from tailback.fluid import max_min
-from tailback.simulate.probes import ProbeSettings
-from tailback.simulate.settings import CongestionSchemeSettings, CongestionSettings
+from tailback.simulation.probes import ProbeSettings
+from tailback.simulation.settings import CongestionSchemeSettings, CongestionSettings
 
 NODES = 64
 BUFFER = 32

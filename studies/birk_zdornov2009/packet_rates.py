@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from bench._pages import put
 from tailback import Run, TailbackError, load_scenario
 from tailback.fluid import FlowPaths, RateAssignment, assignment, paths_between
-from tailback.simulate import PreparedScenario, prepare
-from tailback.simulate.execute import execute
-from tailback.simulate.probes import ProbeSettings
-from tailback.simulate.routes import Routes, routes_for
-from tailback.simulate.settings import PacingSettings
+from tailback.simulation import PreparedScenario, prepare
+from tailback.simulation.execute import execute
+from tailback.simulation.probes import ProbeSettings
+from tailback.simulation.routes import Routes, routes_for
+from tailback.simulation.settings import PacingSettings
 from tailback.traffic.program import Label, Op, ProgramBuilder
 from tailback.traffic.transform import side_by_side
 

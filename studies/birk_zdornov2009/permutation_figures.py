@@ -37,7 +37,7 @@ from studies.birk_zdornov2009.trees import (
 from tailback import TailbackError, load_scenario
 from tailback.evaluate import Change
 from tailback.fluid import simulate_flows
-from tailback.simulate import make_evaluate, prepare
+from tailback.simulation import make_evaluate, prepare
 from tailback.traffic.program import Label, Program, ProgramBuilder
 from tailback.traffic.transform import side_by_side
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tailback import Run, Scenario
-from tailback.counters.analysis.figures import render
-from tailback.counters.readers.engine_run import from_run
 from tailback.fabric.builders import in_port_order
 from tailback.fabric.model import Fabric
-from tailback.simulate import prepare, simulate
+from tailback.port_counters.analysis.figures import render
+from tailback.port_counters.readers.engine_run import from_run
+from tailback.simulation import prepare, simulate
 from tailback.units import format_time
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from studies.taffet2019.table_4_1 import ROWS
 from tailback import Run, load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place
-from tailback.simulate import PreparedScenario, make_evaluate, prepare, simulate
+from tailback.simulation import PreparedScenario, make_evaluate, prepare, simulate
 from tailback.traffic.program import Label, Op
 from tailback.units import format_time
 

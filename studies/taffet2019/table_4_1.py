@@ -18,7 +18,7 @@ from tailback import load_scenario
 from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.remedy.proof import congested_hops
-from tailback.simulate import PreparedScenario, make_evaluate, prepare
+from tailback.simulation import PreparedScenario, make_evaluate, prepare
 from tailback.units import percent
 
 ROOT = Path(__file__).resolve().parents[2]

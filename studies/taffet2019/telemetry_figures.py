@@ -38,8 +38,8 @@ from bench._pages import put
 from tailback import Run, _core, load_scenario
 from tailback.fabric.model import Fabric
 from tailback.report import Options, draw, make_case, render
-from tailback.simulate import prepare
-from tailback.simulate.execute import execute
+from tailback.simulation import prepare
+from tailback.simulation.execute import execute
 from tailback.telemetry.hashed import (
     CandidateLinks,
     HashedCounts,

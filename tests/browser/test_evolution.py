@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.counters.analysis.evolution import Evolution, evolve, torus_neighbours
+from tailback.port_counters.analysis.evolution import Evolution, evolve, torus_neighbours
 from tailback.report.evolution import torus_panels, write_evolution
 from tests.factories import webdriver
 from tests.factories.webdriver import DOWN, ESCAPE, HOSTILE, LEFT, RIGHT, UP

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import polars as pl
 
-from tailback.counters.collect import (
+from tailback.port_counters.collect import (
     Collection,
     CollectorSession,
     CollectorSettings,
     MadExchange,
     MetricsBoard,
 )
-from tailback.counters.collect import mad as mads
-from tailback.counters.collect.umad import Answer
+from tailback.port_counters.collect import mad as mads
+from tailback.port_counters.collect.umad import Answer
 
 WIDE, NARROW = 0x1300, 0x1100
 """CapabilityMask with and without 64-bit counters; both announce PortXmitWait."""

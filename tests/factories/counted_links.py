@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tailback.counters.schema import INTERVALS, conform
 from tailback.evidence.link_counters import LinkCounters, Sent, join_counters, sent_bytes
 from tailback.fabric.model import Fabric
+from tailback.port_counters.schema import INTERVALS, conform
 from tailback.scenario import parse
-from tailback.simulate import prepare
+from tailback.simulation import prepare
 
 UTC = 1_700_000_000 * 10**9
 SECOND_NS = 10**9

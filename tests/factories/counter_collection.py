@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tailback.counters.collect.readings import RAW
-from tailback.counters.collect.store import Collection
-from tailback.counters.collect.subnet import PortTarget
+from tailback.port_counters.collect.readings import RAW
+from tailback.port_counters.collect.store import Collection
+from tailback.port_counters.collect.subnet import PortTarget
 
 SECOND = 1_000_000_000
 

@@ -51,8 +51,8 @@ def find_opensm() -> str | None:
 DRIVER = """
 import json, sys
 from pathlib import Path
-from tailback.counters.collect import Collection, CollectorSession, CollectorSettings
-from tailback.counters.collect import MadExchange, MetricsBoard, RoundPlan, UmadPort
+from tailback.port_counters.collect import Collection, CollectorSession, CollectorSettings
+from tailback.port_counters.collect import MadExchange, MetricsBoard, RoundPlan, UmadPort
 port = UmadPort()
 for line in sys.stdin:
     wish = json.loads(line)
@@ -199,7 +199,8 @@ class Subnet:
 
         Args:
             out: Folder of the collection.
-            settings: Of ``tailback.counters.collect.CollectorSettings``; ``rounds`` as plain data.
+            settings: Of ``tailback.port_counters.collect.CollectorSettings``; ``rounds`` as plain
+                data.
         """
         if self._driver is None:
             self._driver = subprocess.Popen(

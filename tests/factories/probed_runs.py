@@ -8,7 +8,7 @@ import polars as pl
 
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulate import simulate
+from tailback.simulation import simulate
 
 TREE = {
     "hosts_per_leaf": 4, "leaves": 3, "aggregation": 2, "pods": 3, "cores": 4,

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnose.model import (
+from tailback.diagnosis.model import (
     Candidate,
     Diagnosis,
     Estimate,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tailback.run import Run
 from tailback.scenario import Scenario, parse
-from tailback.simulate import simulate
+from tailback.simulation import simulate
 
 TREE = {"hosts_per_leaf": 4, "leaves": 6, "aggregation": 4}
 

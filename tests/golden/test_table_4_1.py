@@ -8,7 +8,7 @@ import pytest
 
 from studies.taffet2019 import table_4_1
 from tailback.scenario import load
-from tailback.simulate import prepare
+from tailback.simulation import prepare
 
 
 @pytest.fixture(scope="module")

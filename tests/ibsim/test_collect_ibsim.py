@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tailback.counters.collect.segments import read_segment
-from tailback.counters.schema import Flag
+from tailback.port_counters.collect.segments import read_segment
+from tailback.port_counters.schema import Flag
 from tailback.scenario import Scenario
-from tailback.simulate import prepare, simulate
+from tailback.simulation import prepare, simulate
 from tests.factories.ibsim_subnet import Subnet, missing, wait_for, write_net
 
 pytestmark = [

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailback.counters.analysis.port_inventory import PortInventory
-from tailback.counters.analysis.sources import load
-from tailback.counters.analysis.survey import AnalysisOptions, analyse
-from tailback.counters.readers import READERS, read_counters
-from tailback.counters.schema import INTERVALS, READINGS, CounterError, conform
 from tailback.errors import TailbackError
+from tailback.port_counters.analysis.port_inventory import PortInventory
+from tailback.port_counters.analysis.sources import load
+from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
+from tailback.port_counters.readers import READERS, read_counters
+from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, conform
 from tailback.run import Run
 from tailback.scenario import parse
 from tailback.schema import TABLES

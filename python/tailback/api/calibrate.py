@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailback.api.source import fabric_data, is_scenario
-from tailback.calibrate.estimates import Estimate, Placed, estimate
-from tailback.calibrate.file import Calibration
-from tailback.calibrate.model import CalibrationError
-from tailback.calibrate.places import host_names, placed, split_hosts
-from tailback.calibrate.readers import read_benchmark
-from tailback.calibrate.routes import Machine
-from tailback.calibrate.trace import trace_times
+from tailback.calibration.estimates import Estimate, Placed, estimate
+from tailback.calibration.file import Calibration
+from tailback.calibration.model import CalibrationError
+from tailback.calibration.places import host_names, placed, split_hosts
+from tailback.calibration.readers import read_benchmark
+from tailback.calibration.routes import Machine
+from tailback.calibration.trace import trace_times
 from tailback.evidence.measure import has_times, measure
 from tailback.fabric.degraded import degrade
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.scenario import FabricSection, load, parse
-from tailback.simulate.prepare import load_fabric
+from tailback.simulation.prepare import load_fabric
 
 
 @dataclass

@@ -21,7 +21,7 @@ from tailback.placement import (
     switch_congestion,
 )
 from tailback.run import Run
-from tailback.simulate import PreparedScenario
+from tailback.simulation import PreparedScenario
 from tailback.telemetry.estimate import Selection, link_estimates, select
 
 DEFAULT_METHODS = ("block", "round-robin", "rcm", "metis", "incremental", "tile", "tile2", "shift")

@@ -10,17 +10,17 @@ from typing import Any
 
 import polars as pl
 
-from tailback.counters.analysis import port_inventory, study, verdict
-from tailback.counters.analysis.cluster import Cluster
-from tailback.counters.analysis.limits import limits
-from tailback.counters.analysis.passes import LOCAL_ENGINE, Engine
-from tailback.counters.analysis.port_inventory import PortInventory
-from tailback.counters.analysis.sources import Source, load
-from tailback.counters.analysis.study import Study
-from tailback.counters.analysis.survey import AnalysisOptions, analyse
-from tailback.counters.analysis.verdict import Verdict
 from tailback.evidence import port_verdict
 from tailback.evidence.port_verdict import PortVerdict
+from tailback.port_counters.analysis import port_inventory, study, verdict
+from tailback.port_counters.analysis.cluster import Cluster
+from tailback.port_counters.analysis.limits import limits
+from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
+from tailback.port_counters.analysis.port_inventory import PortInventory
+from tailback.port_counters.analysis.sources import Source, load
+from tailback.port_counters.analysis.study import Study
+from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
+from tailback.port_counters.analysis.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,10 @@ from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
 from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
-from tailback.diagnose import Diagnosis, diagnose_cause
-from tailback.diagnose.measured_times import with_measured
-from tailback.diagnose.measured_verdict import explain
-from tailback.diagnose.model import Candidate, Remedy, Status
+from tailback.diagnosis import Diagnosis, diagnose_cause
+from tailback.diagnosis.measured_times import with_measured
+from tailback.diagnosis.measured_verdict import explain
+from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.errors import PlacementError, ScenarioError
 from tailback.evidence import MeasuredRun
 from tailback.placement import RankFile
@@ -34,7 +34,7 @@ from tailback.report import (
     to_table,
     write_report,
 )
-from tailback.simulate import (
+from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
     Watch,
@@ -43,8 +43,8 @@ from tailback.simulate import (
     other_rules,
     prepare,
 )
-from tailback.simulate import simulate as run_scenario
-from tailback.simulate.decode import decode_samples
+from tailback.simulation import simulate as run_scenario
+from tailback.simulation.decode import decode_samples
 from tailback.units import format_time, percent
 
 if TYPE_CHECKING:

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tailback.counters.analysis import port_inventory
-from tailback.counters.analysis.port_inventory import PortInventory
-from tailback.counters.analysis.sources import load
-from tailback.counters.readers import READERS
 from tailback.evidence import MeasuredRun, port_verdict
 from tailback.evidence.jobs import JobList, read_jobs
 from tailback.evidence.link_counters import Floats, LinkCounters, Sent, join_counters
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
 from tailback.fabric.model import Fabric
+from tailback.port_counters.analysis import port_inventory
+from tailback.port_counters.analysis.port_inventory import PortInventory
+from tailback.port_counters.analysis.sources import load
+from tailback.port_counters.readers import READERS
 from tailback.run import Run
-from tailback.simulate import PreparedScenario
+from tailback.simulation import PreparedScenario
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2_names import OPERATIONS
 

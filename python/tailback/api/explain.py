@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from tailback.api.evidence import NetworkEvidence
-from tailback.diagnose.comparisons import CallTimes, LinkSamples, PortStalls
-from tailback.diagnose.hidden_cables import CableSearch, Comparison, search_cables
-from tailback.diagnose.measured_suspects import cable_suspects
-from tailback.diagnose.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
-from tailback.diagnose.topology import LinkTopology
-from tailback.diagnose.waterfall import Progress
+from tailback.diagnosis.comparisons import CallTimes, LinkSamples, PortStalls
+from tailback.diagnosis.hidden_cables import CableSearch, Comparison, search_cables
+from tailback.diagnosis.measured_suspects import cable_suspects
+from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
+from tailback.diagnosis.topology import LinkTopology
+from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import call_profile
@@ -22,7 +22,7 @@ from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.port_verdict import rate_of_rate
 from tailback.fabric.model import Fabric
 from tailback.run import Run
-from tailback.simulate import PreparedScenario, make_evaluate
+from tailback.simulation import PreparedScenario, make_evaluate
 from tailback.traffic.computation import balanced, without_noise
 from tailback.units import format_bytes, percent
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailback.evidence import MeasuredRun, has_times, measure
-from tailback.simulate import PreparedScenario
+from tailback.simulation import PreparedScenario
 
 
 def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:

@@ -20,7 +20,7 @@ from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import RankFile, edge_cut, left_out, path_length
 from tailback.run import AtomicDirectory
-from tailback.simulate import PreparedScenario, Watch, make_evaluate, prepare
+from tailback.simulation import PreparedScenario, Watch, make_evaluate, prepare
 
 COLUMNS = {
     "placement": pl.String,

@@ -9,7 +9,7 @@ from typing import Protocol
 from matplotlib.figure import Figure
 
 from tailback.api.runs import with_samples
-from tailback.diagnose.model import Diagnosis
+from tailback.diagnosis.model import Diagnosis
 from tailback.errors import RunError, TailbackError
 from tailback.report import FIGURES, Options, draw, make_case
 from tailback.run import Run

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
 from tailback.placement import WRITERS, RankFile, assignment_for, write
-from tailback.simulate import PreparedScenario
+from tailback.simulation import PreparedScenario
 
 FILE_NAME = {
     "openmpi": "rankfile.openmpi",

@@ -17,7 +17,7 @@ def with_samples(run: Run) -> Run:
     if run.tables["samples"].height:
         return run
     # Deferred: most runs are of scheme full, whose samples the engine sums up.
-    from tailback.simulate.decode import decode_samples
+    from tailback.simulation.decode import decode_samples
 
     return decode_samples(run)
 

@@ -9,8 +9,8 @@ from tailback.api.source import ScenarioOptions, Source, SourceLike
 from tailback.api.sweep.workers import Progress
 from tailback.errors import ScenarioError
 from tailback.fluid import Choice, Rates
-from tailback.simulate import FluidOptions, Watch, prepare, simulate_fluid
-from tailback.simulate import simulate as run_scenario
+from tailback.simulation import FluidOptions, Watch, prepare, simulate_fluid
+from tailback.simulation import simulate as run_scenario
 
 
 def simulate(

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from tailback.atomic_exchange import recover
-from tailback.calibrate.file import load as load_calibration
-from tailback.counters.readers import READERS
+from tailback.calibration.file import load as load_calibration
 from tailback.errors import ScenarioError, TailbackError
 from tailback.fabric.builders import PRESETS
 from tailback.fabric.topologies import TOPOLOGIES
 from tailback.placement.rank_hosts import rank_hosts
+from tailback.port_counters.readers import READERS
 from tailback.run import Run, run_folder
 from tailback.scenario import Scenario, load, parse
 
@@ -36,7 +36,7 @@ class ScenarioOptions(TypedDict, total=False):
             rank file or a host list. Stands for ``hosts`` and ``placement`` at once.
         compute_scale: Factor on compute times.
         seed: Seed of every random choice.
-        calibration: File of :func:`tailback.calibrate.load`: settings of the engine fitted to a
+        calibration: File of :func:`tailback.calibration.load`: settings of the engine fitted to a
             machine.
     """
 

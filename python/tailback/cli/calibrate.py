@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from tailback.api.calibrate import calibrate as fit_machine
-from tailback.calibrate.estimates import Estimate
-from tailback.calibrate.file import Calibration
+from tailback.calibration.estimates import Estimate
+from tailback.calibration.file import Calibration
 from tailback.cli.result import show
 from tailback.cli.text import align_columns, printable, shorten_middle, wrap
 from tailback.units import format_bytes, format_time

@@ -14,7 +14,7 @@ import click
 
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.text import align_columns, printable, shorten_middle
-from tailback.counters.collect import (
+from tailback.port_counters.collect import (
     Collection,
     CollectorSession,
     CollectorSettings,
@@ -25,8 +25,8 @@ from tailback.counters.collect import (
     SessionSummary,
     UmadPort,
 )
-from tailback.counters.collect.metrics_board import Worst
-from tailback.counters.schema import CounterError
+from tailback.port_counters.collect.metrics_board import Worst
+from tailback.port_counters.schema import CounterError
 from tailback.units import counted, parse_time_ps, percent
 
 

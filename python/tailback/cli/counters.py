@@ -14,8 +14,8 @@ from tailback.cli.counters_screen import screen
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
-from tailback.counters.analysis import study
-from tailback.counters.readers import READERS
+from tailback.port_counters.analysis import study
+from tailback.port_counters.readers import READERS
 from tailback.run import check_writable
 from tailback.units import parse_time_ps
 

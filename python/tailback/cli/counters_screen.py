@@ -8,9 +8,9 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.cli.text import align_columns, shorten_middle, wrap
-from tailback.counters.analysis.limits import cannot_tell, roots
-from tailback.counters.analysis.port_inventory import PortInventory
-from tailback.counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
+from tailback.port_counters.analysis.limits import cannot_tell, roots
+from tailback.port_counters.analysis.port_inventory import PortInventory
+from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
 from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {"stalls": "PORTS STALL", "quiet": "LITTLE STALL", "unknown": "UNDETERMINED"}

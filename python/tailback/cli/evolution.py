@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 from tailback.api.source import read_base_run as read_run
 from tailback.cli.option_types import FiniteRange
 from tailback.cli.runs import default_output
-from tailback.counters.analysis.classes import attach, classify
-from tailback.counters.analysis.evolution import Evolution, from_fabric, from_torus
-from tailback.counters.analysis.evolution_run import (
-    is_torus,
-    torus_coordinates,
-    torus_rows,
-)
-from tailback.counters.analysis.evolution_tiers import Panel, tier_panels
-from tailback.counters.readers import read_counters
-from tailback.counters.readers.engine_run import from_run
-from tailback.counters.schema import stands_at_top
 from tailback.errors import RunError, TailbackError
 from tailback.fabric.degraded import degrade
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
+from tailback.port_counters.analysis.classes import attach, classify
+from tailback.port_counters.analysis.evolution import Evolution, from_fabric, from_torus
+from tailback.port_counters.analysis.evolution_run import (
+    is_torus,
+    torus_coordinates,
+    torus_rows,
+)
+from tailback.port_counters.analysis.evolution_tiers import Panel, tier_panels
+from tailback.port_counters.readers import read_counters
+from tailback.port_counters.readers.engine_run import from_run
+from tailback.port_counters.schema import stands_at_top
 from tailback.report.evolution import full_at, torus_panels, values_at, write_evolution
 from tailback.run import Run
-from tailback.simulate.prepare import load_fabric
+from tailback.simulation.prepare import load_fabric
 
 DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 

@@ -17,7 +17,7 @@ from tailback.cli.text import align_columns, shorten_middle
 from tailback.errors import FabricError, RunError, TailbackError
 from tailback.report import attribute, to_table
 from tailback.run import Run, atomic_file
-from tailback.simulate.decode import decode_link_counts
+from tailback.simulation.decode import decode_link_counts
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 
@@ -76,7 +76,7 @@ def counts(run: Path, out: Path | None, force: bool) -> None:
     ).join(table, on="link", maintain_order="left")
     if out is not None:
         # Deferred: it loads all that is known about port counters.
-        from tailback.counters.analysis.study import for_spreadsheets
+        from tailback.port_counters.analysis.study import for_spreadsheets
 
         _write(out, force, for_spreadsheets(named).write_csv)
         click.echo(f"{named.height:,} links written to {out}")

@@ -15,14 +15,14 @@ from tailback.schema import TABLES
 PACKAGES = (
     "tailback.fabric.topologies",
     "tailback.placement",
-    "tailback.counters.readers",
-    "tailback.calibrate.readers",
+    "tailback.port_counters.readers",
+    "tailback.calibration.readers",
     "tailback.evidence.jobs",
     "tailback.telemetry.samples_csv",
-    "tailback.simulate",
+    "tailback.simulation",
     "tailback.remedy",
     "tailback.report",
-    "tailback.counters.analysis.figures",
+    "tailback.port_counters.analysis.figures",
 )
 """Importing a package registers its parts, all of a kind at once. The quick ones come first."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailback.cli.text import align_columns, shorten_middle, wrap
-from tailback.diagnose.model import Diagnosis
+from tailback.diagnosis.model import Diagnosis
 from tailback.evidence.model import ClockReport, Measured
 from tailback.units import format_time, percent
 

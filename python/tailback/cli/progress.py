@@ -32,7 +32,7 @@ class Meter:
     def watch(self, time_ps: int, delivered: int, packets: int, events: int) -> None:
         """Show how far the engine is, how fast, and how long it will take.
 
-        Fits :data:`tailback.simulate.Watch`.
+        Fits :data:`tailback.simulation.Watch`.
         """
         if self._bar is not None and self._task is not None:
             if events < self._events:  # another run

@@ -17,9 +17,9 @@ from tailback.cli.text import (
     truncate,
     wrap,
 )
-from tailback.diagnose.model import Candidate, Diagnosis, LinkEvidence, Status
-from tailback.diagnose.waterfall import displayed_bars
-from tailback.diagnose.wording import bar_name, confidence_sentence, measured_confidence
+from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Status
+from tailback.diagnosis.waterfall import displayed_bars
+from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.units import format_time, percent
 
 CAUSE_TITLE = {

@@ -10,9 +10,9 @@ import click
 from tailback.api.runs import require_packets
 from tailback.atomic_exchange import recover
 from tailback.cli.runs import default_output, read_samples, with_samples
-from tailback.diagnose import Diagnosis
-from tailback.diagnose import diagnose as find_causes
-from tailback.diagnose.older import read_diagnosis
+from tailback.diagnosis import Diagnosis
+from tailback.diagnosis import diagnose as find_causes
+from tailback.diagnosis.older import read_diagnosis
 from tailback.errors import RunError
 from tailback.manifest import read_manifest
 from tailback.report import export_figures, write_report

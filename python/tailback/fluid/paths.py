@@ -75,7 +75,7 @@ def paths_between(
     """Paths between nodes of a fabric, each chosen with all earlier flows in place.
 
     Args:
-        network: The fabric with its routes (``tailback.simulate.execute.network_of``).
+        network: The fabric with its routes (``tailback.simulation.execute.network_of``).
         src: Node each flow leaves, shape (F,).
         dst: Node it goes to, shape (F,).
         choice: See :data:`Choice`.

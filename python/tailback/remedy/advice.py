@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tailback.diagnose.model import Candidate, Cause, Diagnosis, Kind, Remedy
+from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Kind, Remedy
 from tailback.remedy.proof import MIN_GAIN, current_placement, is_improvement
 from tailback.run import Run
 from tailback.units import percent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.diagnose.model import Diagnosis
+from tailback.diagnosis.model import Diagnosis
 from tailback.evaluate import Change
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from tailback.diagnose.model import Candidate, Status
+from tailback.diagnosis.model import Candidate, Status
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Evaluate
 from tailback.remedy.proposal import Progress, Proposal

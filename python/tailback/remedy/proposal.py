@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnose.model import Diagnosis, Kind
+from tailback.diagnosis.model import Diagnosis, Kind
 from tailback.evaluate import Change, Evaluate
 from tailback.registry import Registry
 from tailback.run import Run

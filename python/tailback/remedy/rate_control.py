@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from tailback.diagnose.model import Diagnosis
+from tailback.diagnosis.model import Diagnosis
 from tailback.evaluate import Change, Rates
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run import Run

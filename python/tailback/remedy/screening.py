@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnose.model import Candidate, Status
+from tailback.diagnosis.model import Candidate, Status
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.units import format_time, percent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tailback.diagnose.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy, Status
+from tailback.diagnosis.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy, Status
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy.advice import recommend

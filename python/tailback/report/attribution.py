@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnose.run_analysis import OTHER_PHASES, PhaseAnalysis
-from tailback.diagnose.run_analysis import RunAnalysis as Trees
-from tailback.diagnose.topology import LinkTopology
+from tailback.diagnosis.run_analysis import OTHER_PHASES, PhaseAnalysis
+from tailback.diagnosis.run_analysis import RunAnalysis as Trees
+from tailback.diagnosis.topology import LinkTopology
 from tailback.report.flame import Frame, sort_frames
 from tailback.report.layout import tier_direction_name
 from tailback.run import Run

@@ -18,13 +18,13 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 import tailback
-from tailback.counters.analysis.dot import BANDS
-from tailback.counters.analysis.evolution import Evolution
-from tailback.counters.analysis.evolution_layout import columns_of, time_unit
-from tailback.counters.analysis.evolution_tiers import Panel
-from tailback.counters.analysis.figures import draw, render
-from tailback.counters.analysis.study import Study
-from tailback.counters.schema import counter_is_full
+from tailback.port_counters.analysis.dot import BANDS
+from tailback.port_counters.analysis.evolution import Evolution
+from tailback.port_counters.analysis.evolution_layout import columns_of, time_unit
+from tailback.port_counters.analysis.evolution_tiers import Panel
+from tailback.port_counters.analysis.figures import draw, render
+from tailback.port_counters.analysis.study import Study
+from tailback.port_counters.schema import counter_is_full
 from tailback.report import scales
 from tailback.report.packing import Packer, safe_json
 from tailback.report.page import asset, content_policy, template, write_page

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import tailback.report.figures  # noqa: F401 - registers the figures
-from tailback.diagnose.model import Diagnosis
-from tailback.diagnose.wording import run_label, times_of
+from tailback.diagnosis.model import Diagnosis
+from tailback.diagnosis.wording import run_label, times_of
 from tailback.errors import RunError, TailbackError
 from tailback.report.figure import FIGURES, PER_PHASE, PER_RUN, Options, draw, render
 from tailback.report.figure_data import FigureCase, FigureData

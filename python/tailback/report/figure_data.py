@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnose.model import Diagnosis
-from tailback.diagnose.wording import run_label
+from tailback.diagnosis.model import Diagnosis
+from tailback.diagnosis.wording import run_label
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, attribute
 from tailback.report.layout import FabricLayout, layout_fabric

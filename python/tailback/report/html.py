@@ -21,9 +21,9 @@ import jinja2
 from markupsafe import Markup
 
 import tailback
-from tailback.diagnose.model import Diagnosis, Finding
-from tailback.diagnose.waterfall import displayed_bars
-from tailback.diagnose.wording import bar_name, confidence_sentence, measured_confidence
+from tailback.diagnosis.model import Diagnosis, Finding
+from tailback.diagnosis.waterfall import displayed_bars
+from tailback.diagnosis.wording import bar_name, confidence_sentence, measured_confidence
 from tailback.errors import RunError
 from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared

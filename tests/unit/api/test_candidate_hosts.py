@@ -13,7 +13,7 @@ import pytest
 from tailback.api.candidates import COMPACT, DEFAULT_METHODS, make_candidates
 from tailback.api.rankfiles import rank_files
 from tailback.cli import run as tailback
-from tailback.diagnose.adapter_load import adapter_load
+from tailback.diagnosis.adapter_load import adapter_load
 from tailback.errors import PlacementError
 from tailback.evaluate import Change
 from tailback.placement import (
@@ -26,7 +26,7 @@ from tailback.placement import (
     restrict_to_used,
 )
 from tailback.scenario import parse
-from tailback.simulate import (
+from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
     make_evaluate,

@@ -18,7 +18,7 @@ from tailback.cli import run as cli
 from tailback.cli.sweep import axis_from_text
 from tailback.errors import RunError, ScenarioError
 from tailback.scenario import parse
-from tailback.simulate import simulate
+from tailback.simulation import simulate
 
 BASE = {
     "name": "tiny",

@@ -18,12 +18,12 @@ import pytest
 from blind_draw import Case
 
 from tailback import _core
-from tailback.counters.readers import read_counters
-from tailback.counters.readers.model import merged
 from tailback.evidence.jobs import read_jobs
 from tailback.evidence.measure import measure
 from tailback.fabric.builders import forwarding_network, require_deadlock_free
 from tailback.fabric.lft import NO_ENTRY, forwarding, read_lfts
+from tailback.port_counters.readers import read_counters
+from tailback.port_counters.readers.model import merged
 from tailback.run import Run
 
 pytest.importorskip("otf2.writer", reason="it writes the traces")

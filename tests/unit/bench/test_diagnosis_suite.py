@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tailback.run import Run
-from tailback.simulate.decode import decode_samples
+from tailback.simulation.decode import decode_samples
 from tailback.telemetry.estimate import link_estimates
 
 

@@ -13,7 +13,7 @@ import pytest
 from studies.archives import torus as torus_archive
 from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.counters.collect import (
+from tailback.port_counters.collect import (
     Collection,
     CollectorSession,
     CollectorSettings,
@@ -21,7 +21,7 @@ from tailback.counters.collect import (
     MetricsBoard,
     RoundPlan,
 )
-from tailback.counters.schema import INTERVALS, conform
+from tailback.port_counters.schema import INTERVALS, conform
 from tests.factories.cli_counters import FABRIC, LEAF, plain, refused, said
 from tests.factories.collect_subnet import row_of_switches
 from tests.factories.repository import ROOT

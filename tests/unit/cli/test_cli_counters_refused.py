@@ -10,7 +10,7 @@ import pytest
 
 from studies.archives import yellowstone as archive
 from tailback.cli import run as tailback
-from tailback.counters.readers import READERS
+from tailback.port_counters.readers import READERS
 from tests.factories.cli import scenario
 from tests.factories.cli_counters import FABRIC, LEAF, plain, refused, said
 

@@ -15,7 +15,7 @@ from tailback.api.diagnose import DiagnosisResult, diagnose
 from tailback.cli import run as tailback
 from tailback.cli.render import diagnosis_lines
 from tailback.scenario import load
-from tailback.simulate import prepare
+from tailback.simulation import prepare
 from tests.factories.cli import refused, scenario
 from tests.factories.evidence_traces import late_sender
 from tests.factories.otf2_traces import Build, writing

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.text import align_columns, command_lines, shorten_middle, truncate, wrap
-from tailback.diagnose.model import WaterfallBar
-from tailback.diagnose.waterfall import displayed_bars
+from tailback.diagnosis.model import WaterfallBar
+from tailback.diagnosis.waterfall import displayed_bars
 from tests.factories.report_data import make_diagnosis, make_run
 
 

@@ -15,7 +15,7 @@ from tailback.evidence import measure
 from tailback.evidence.call_profile import CallProfile, call_profile, stretches_of_run
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulate import make_evaluate, prepare
+from tailback.simulation import make_evaluate, prepare
 from tailback.traffic.program import Op, Program
 from tests.factories.otf2_traces import writing
 from tests.factories.simulated_traces import RESOLUTION, scripts_of

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from tailback.cli import cli
-from tailback.counters.schema import INTERVALS, conform
 from tailback.evidence.port_findings import (
     PORT_FINDINGS,
     QUEUE_WINDOWS,
@@ -21,6 +20,7 @@ from tailback.evidence.port_findings import (
     queue_windows,
 )
 from tailback.evidence.port_verdict import judge, rate_of_rate, sentence
+from tailback.port_counters.schema import INTERVALS, conform
 from tests.factories.public_data import real
 
 STEP_NS = 1_000_000

@@ -14,7 +14,7 @@ from tailback.fabric.builders import fat_tree, in_port_order, network_of
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.model import Fabric
 from tailback.scenario import FatTree, parse
-from tailback.simulate import prepare, simulate
+from tailback.simulation import prepare, simulate
 from tailback.traffic.program import Op
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.diagnose import diagnose_cause
+from tailback.diagnosis import diagnose_cause
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.fabric.degraded import LEAST_GBPS
 from tailback.run import Run
 from tailback.scenario import Scenario, parse
-from tailback.simulate import make_evaluate, prepare, simulate
+from tailback.simulation import make_evaluate, prepare, simulate
 
 TREE = {"hosts_per_leaf": 8, "leaves": 4, "aggregation": 8}
 SHIFT = {"pattern": {"kind": "permutation", "ranks": 32, "size": "256 KiB", "messages": 3}}

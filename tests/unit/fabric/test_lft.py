@@ -15,7 +15,7 @@ from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.fabric.topologies import build
 from tailback.scenario import Scenario, parse
-from tailback.simulate import prepare, simulate, simulate_fluid
+from tailback.simulation import prepare, simulate, simulate_fluid
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 from tests.factories.public_data import real
 

@@ -14,7 +14,7 @@ from tailback.fabric.builders import network_of, require_deadlock_free
 from tailback.fabric.topologies import build, parse
 from tailback.run import Run
 from tailback.scenario import parse as scenario
-from tailback.simulate import simulate
+from tailback.simulation import simulate
 
 K, N, WIDTH = 4, 3, 2
 TREE = {"kind": "modified-k-ary-n-tree", "k": K, "n": N, "width": WIDTH}

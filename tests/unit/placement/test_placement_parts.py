@@ -26,7 +26,7 @@ from tailback.placement.incremental import congested_graph
 from tailback.placement.partition import partition, repair
 from tailback.placement.swaps import SearchLimits, SwapSearch
 from tailback.scenario import parse
-from tailback.simulate import prepare
+from tailback.simulation import prepare
 from tests.factories.placement_fabrics import fabric_of, pairs, regular, stencil
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from tailback.api.candidates import KEEP_OFF, make_candidates
 from tailback.cli import run as tailback
-from tailback.diagnose import diagnose_cause
-from tailback.diagnose.model import Candidate, Status
-from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnosis import diagnose_cause
+from tailback.diagnosis.model import Candidate, Status
+from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.placement import place
@@ -24,7 +24,7 @@ from tailback.remedy.rate_control import worth_proving
 from tailback.remedy.search import combine_changes
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulate import (
+from tailback.simulation import (
     FluidOptions,
     make_evaluate,
     make_fluid_evaluate,

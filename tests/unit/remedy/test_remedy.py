@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tailback.diagnose import diagnose, diagnose_cause
-from tailback.diagnose.model import Candidate
+from tailback.diagnosis import diagnose, diagnose_cause
+from tailback.diagnosis.model import Candidate
 from tailback.errors import PlacementError, RunError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy import Proposal, recommend

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
-from tailback.diagnose.model import Status
+from tailback.diagnosis.model import Status
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy.screening import screen
 from tailback.run import Run
 from tailback.scenario import load, parse
-from tailback.simulate import (
+from tailback.simulation import (
     FluidOptions,
     make_evaluate,
     make_fluid_evaluate,

@@ -11,21 +11,21 @@ import polars as pl
 import pytest
 
 from tailback.cli import run as tailback
-from tailback.counters.analysis.evolution import from_torus
-from tailback.counters.analysis.evolution_layout import columns_of, time_unit
-from tailback.counters.analysis.evolution_run import (
+from tailback.fabric.builders import fat_tree
+from tailback.port_counters.analysis.evolution import from_torus
+from tailback.port_counters.analysis.evolution_layout import columns_of, time_unit
+from tailback.port_counters.analysis.evolution_run import (
     torus_rows,
 )
-from tailback.counters.analysis.evolution_tiers import tier_panels, tier_stalls
-from tailback.counters.analysis.figures import draw, render
-from tailback.counters.analysis.study import Study
-from tailback.counters.readers.engine_run import from_run, spread_stalls
-from tailback.counters.schema import INTERVALS, CounterError, conform
-from tailback.fabric.builders import fat_tree
+from tailback.port_counters.analysis.evolution_tiers import tier_panels, tier_stalls
+from tailback.port_counters.analysis.figures import draw, render
+from tailback.port_counters.analysis.study import Study
+from tailback.port_counters.readers.engine_run import from_run, spread_stalls
+from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.report.evolution import render_evolution, torus_panels
 from tailback.run import Run
 from tailback.scenario import FatTree, load, parse
-from tailback.simulate import prepare, simulate
+from tailback.simulation import prepare, simulate
 from tests.factories.repository import ROOT
 
 

@@ -13,7 +13,7 @@ from tailback.report.figure_data import FigureData
 from tailback.report.figures.how_sure import coverage, how_sure
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulate import simulate
+from tailback.simulation import simulate
 
 TREE = {"hosts_per_leaf": 16, "leaves": 16, "aggregation": 8}
 THREE_LEVELS = {

@@ -35,7 +35,7 @@ from tailback.report.figures.fabric_raster import _rectangles, blocks
 from tailback.report.figures.torus_rings import dims_of, rings
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulate import simulate
+from tailback.simulation import simulate
 from tests.factories.report_data import PHASES, SMALL, TAPERED, Shape, make_diagnosis, make_run
 
 SNAPSHOTS = Path(__file__).with_name("report_snapshots.json")

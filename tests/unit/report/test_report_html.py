@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from tailback.diagnose.model import Finding
+from tailback.diagnosis.model import Finding
 from tailback.errors import RunError
 from tailback.report import FigureData, render_report, write_report
 from tailback.report.html import _shares, _steps

@@ -66,7 +66,7 @@ def test_nothing_imports_studies(  # type: ignore[no-untyped-def]
         ("from tailback.fluid import max_min", False),
         ("from tailback.fluid import translate_core_error", True),
         ("from tailback.fluid.rates import max_min", True),
-        ("import tailback.diagnose.confidence", True),
+        ("import tailback.diagnosis.confidence", True),
     ],
 )
 def test_studies_use_what_is_public(rules, tmp_path: Path, line: str, broken: bool) -> None:  # type: ignore[no-untyped-def]

@@ -18,15 +18,15 @@ import pytest
 from tailback import atomic_exchange
 from tailback.atomic_exchange import hidden_name, recover
 from tailback.cli import run as tailback
-from tailback.counters.analysis.rounds import scan as scan_rounds
-from tailback.counters.collect.readings import TargetTable
-from tailback.counters.collect.store import Collection
-from tailback.counters.readers import collection, read_counters
-from tailback.counters.schema import CounterError
 from tailback.errors import RunError, TailbackError
 from tailback.folders import AtomicDirectory, atomic_file
 from tailback.manifest import UNCHECKED
 from tailback.parquet import read_table, scan_tables
+from tailback.port_counters.analysis.rounds import scan as scan_rounds
+from tailback.port_counters.collect.readings import TargetTable
+from tailback.port_counters.collect.store import Collection
+from tailback.port_counters.readers import collection, read_counters
+from tailback.port_counters.schema import CounterError
 from tailback.run import Run
 from tests.factories.cli import refused, scenario, simulated
 from tests.factories.counter_collection import TARGETS, block

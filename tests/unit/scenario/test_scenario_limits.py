@@ -13,7 +13,7 @@ from tailback.cli import run as tailback
 from tailback.errors import ScenarioError
 from tailback.scenario import Scenario, load, parse
 from tailback.scenario_reference import markdown
-from tailback.simulate import prepare, simulate
+from tailback.simulation import prepare, simulate
 from tailback.traffic.patterns.pattern import build
 from tests.factories.cli import refused, scenario
 from tests.factories.repository import DEMO

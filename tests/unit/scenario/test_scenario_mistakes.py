@@ -11,7 +11,7 @@ import pytest
 
 from tailback.errors import ScenarioError, TailbackError
 from tailback.scenario import parse
-from tailback.simulate import prepare
+from tailback.simulation import prepare
 from tests.factories.cli import refused
 from tests.factories.repository import DEMO
 

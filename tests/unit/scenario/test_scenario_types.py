@@ -25,7 +25,7 @@ from tailback.scenario import (
     load,
     parse,
 )
-from tailback.simulate import prepare
+from tailback.simulation import prepare
 from tailback.traffic.patterns import PATTERNS
 from tailback.units import BYTES, GBPS, parse_bytes, parse_gbps, parse_time_ps, transfer_ps
 

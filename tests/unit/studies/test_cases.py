@@ -15,7 +15,7 @@ from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.run import Run
 from tailback.scenario import Scenario, load, parse
-from tailback.simulate import make_evaluate, prepare, simulate
+from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.traffic.patterns import build
 from tailback.traffic.program import Op, Program
 from tests.factories.repository import ROOT

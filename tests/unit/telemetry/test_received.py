@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 
 from tailback.cli import run as command
-from tailback.diagnose import diagnose_cause
-from tailback.diagnose.rules.tb005_samples import too_few_samples
-from tailback.diagnose.rules.tb008_injection import met_congestion
-from tailback.diagnose.run_analysis import RunAnalysis
+from tailback.diagnosis import diagnose_cause
+from tailback.diagnosis.rules.tb005_samples import too_few_samples
+from tailback.diagnosis.rules.tb008_injection import met_congestion
+from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulate import simulate
-from tailback.simulate.decode import decode_link_counts, decode_samples
+from tailback.simulation import simulate
+from tailback.simulation.decode import decode_link_counts, decode_samples
 from tailback.telemetry.estimate import link_estimates
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 from tests.factories.older_runs import without_sha256

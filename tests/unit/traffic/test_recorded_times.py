@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tailback.cli.render import diagnosis_lines
-from tailback.diagnose import diagnose_cause
-from tailback.diagnose.wording import IF_MODEL_HOLDS, bar_name, confidence_sentence, run_label
+from tailback.diagnosis import diagnose_cause
+from tailback.diagnosis.wording import IF_MODEL_HOLDS, bar_name, confidence_sentence, run_label
 from tailback.run import Run
 from tailback.scenario import parse
-from tailback.simulate import make_evaluate, prepare, simulate
+from tailback.simulation import make_evaluate, prepare, simulate
 from tailback.traffic.readers.otf2 import read
 from tailback.traffic.transform import repeat
 from tests.factories.diagnosis_runs import quiet_run

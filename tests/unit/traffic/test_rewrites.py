@@ -13,7 +13,7 @@ from tailback.evaluate import Change
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fluid import RankModel, simulate_program
 from tailback.scenario import FatTree, parse
-from tailback.simulate import make_evaluate, prepare
+from tailback.simulation import make_evaluate, prepare
 from tailback.traffic.patterns import build
 from tailback.traffic.program import Label, Op, Program, ProgramBuilder
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, Rewritten, labels_of_phases

@@ -8,7 +8,7 @@ import pytest
 
 from tailback.errors import ScenarioError
 from tailback.scenario import parse
-from tailback.simulate import simulate
+from tailback.simulation import simulate
 from tailback.traffic.patterns import build
 
 LIST = [[3_000_000, 0, 2, 4096], [1_000_000, 0, 1, 100], [2_000_000, 3, 0, 8192]]

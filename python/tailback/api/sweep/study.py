@@ -17,7 +17,7 @@ from tailback.errors import RunError, ScenarioError, TailbackError
 from tailback.parquet import read_table
 from tailback.run import Run
 from tailback.schema import TABLES
-from tailback.simulate import prepare, simulate, simulate_fluid
+from tailback.simulation import prepare, simulate, simulate_fluid
 
 FORMAT = 1
 SUMMARY = "summary"

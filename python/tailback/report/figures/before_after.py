@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tailback.diagnose.model import Candidate, Remedy, Status
+from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.report.figure import Options, canvas, figure, shorten
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.waterfall import time_unit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from tailback.diagnose.model import Times, WaterfallBar
-from tailback.diagnose.waterfall import displayed_bars
-from tailback.diagnose.wording import bar_name
+from tailback.diagnosis.model import Times, WaterfallBar
+from tailback.diagnosis.waterfall import displayed_bars
+from tailback.diagnosis.wording import bar_name
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.scales import CAUSE_COLOURS, FAINT, INK, MUTED

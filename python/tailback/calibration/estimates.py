@@ -1,0 +1,497 @@
+"""From series of times to settings of the engine, each with its interval.
+
+An uncontended message of ``s`` bytes takes, in the engine's model (docs/explanation/engine.md),
+
+    send_delay + switches × switch_delay + cables + (s + packets × header) × 8 / line rate
+
+between hosts, and ``send_delay + local_delay + s × 8 / local_rate`` within one; larger messages
+than ``eager`` wait for a handshake. Each line fitted to times gives an intercept and a slope; what
+follows from them is computed for some thousand draws of both, and the interval holds 95 % of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from tailback.calibration.model import Floats, Layer, Quantity, Series
+from tailback.calibration.piecewise import FEWEST, PiecewiseFit, fit
+from tailback.calibration.routes import Route
+from tailback.scenario import EngineSection
+from tailback.units import format_bytes
+
+Kind = Literal["time", "size", "rate"]
+
+_SEED: Final = 20_251
+_SMALLEST_STREAM: Final = 1 << 16
+"""A slope is a rate only if the sizes reach so far."""
+
+_MUCH: Final = 0.15
+"""Headers of a larger share of the payload are no headers: the adapter is slower than its link."""
+
+_SMALL: Final = 256
+"""Messages of so many bytes take about as long as empty ones, where no slope is known."""
+
+_SURE: Final = 0.25
+"""Relative standard error above which a slope is not taken for a rate, nor an intercept for a
+latency."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A series and where it was measured.
+
+    Attributes:
+        series: The series.
+        route: Between which places; None where that is not known.
+    """
+
+    series: Series
+    route: Route | None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One quantity with its 95 % interval.
+
+    Attributes:
+        name: Key of ``[engine]``, or what was measured besides.
+        kind: ``time`` in picoseconds, ``size`` in bytes, ``rate`` in gigabits per second.
+        value: Best value.
+        low: Lower end of the interval.
+        high: Upper end.
+        source: What it follows from.
+        n: Messages or repetitions behind it.
+    """
+
+    name: str
+    kind: Kind
+    value: float
+    low: float
+    high: float
+    source: str
+    n: int
+
+
+@dataclass
+class Estimates:
+    """What benchmarks say of a machine.
+
+    Attributes:
+        engine: Settings of the engine.
+        measured: What else was measured; the engine has no setting for it.
+        not_identified: Settings that stay at their defaults, and why.
+        notes: What to know about them.
+    """
+
+    engine: list[Estimate] = field(default_factory=list)
+    measured: list[Estimate] = field(default_factory=list)
+    not_identified: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A quantity: its best value and draws."""
+
+    value: float
+    draws: Floats
+    source: str
+    n: int
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Series of one kind between places equally far apart, and the lines through them."""
+
+    quantity: Quantity
+    layer: Layer
+    route: Route | None
+    source: str
+    n: int
+    size_bytes: Floats
+    fit: PiecewiseFit
+    draws: Floats
+    least: tuple[float, Floats]
+    byte: tuple[float, Floats]
+
+    @property
+    def where(self) -> str:
+        """How far apart."""
+        if self.route is None:
+            return ""
+        if self.route.switches == 0:
+            return " within a host"
+        return f" over {self.route.switches:g} switch{'es' if self.route.switches > 1 else ''}"
+
+    @property
+    def remote(self) -> bool:
+        """Between hosts. Benchmarks whose hosts are unknown are taken to be."""
+        return self.route is None or self.route.switches > 0
+
+    def intercept(self) -> _Drawn | None:
+        """Time of an empty message; None where the sizes do not tell."""
+        # From the smallest message to an empty one at the rate of large ones, if that is known.
+        value = self.least[0] - self.fit.size[0] * self.byte[0]
+        draws = self.least[1] - self.fit.size[0] * self.byte[1]
+        only_large = len(np.unique(self.fit.size)) < FEWEST and self.size_bytes.max() > _SMALL
+        if only_large or value <= 0 or _spread(draws) > _SURE * value:
+            return None
+        return _Drawn(value, draws, self.source + self.where, self.n)
+
+    def rate(self) -> _Drawn | None:
+        """Rate of the largest messages in Gb/s; None where the sizes do not tell."""
+        slope, draws = self.byte
+        if slope <= 0 or self.fit.size.max() < _SMALLEST_STREAM or _spread(draws) > _SURE * slope:
+            return None
+        draws = np.maximum(draws, slope * 1e-3)
+        return _Drawn(8000 / slope, 8000 / draws, self.source + self.where, self.n)
+
+
+def estimate(
+    placed: Sequence[Placed], *, packet_bytes: int | None = None,
+    adapter_gbps: float | None = None, eager: Estimate | None = None,
+) -> Estimates:  # fmt: skip
+    """Settings of the engine that follow from benchmarks.
+
+    Args:
+        placed: Series and where they were measured.
+        packet_bytes: Payload of a full packet, where a benchmark told it.
+        adapter_gbps: Line rate of adapters, for benchmarks whose hosts are not known.
+        eager: The rendezvous threshold as sends to late receivers show it, where latencies do not.
+    """
+    out = Estimates()
+    defaults = EngineSection()
+    packet = packet_bytes or defaults.packet
+    groups = _groups(placed)
+    share = _header_share(groups, adapter_gbps)
+    if share > 0:
+        groups = _groups(placed, packet, share)
+    if packet_bytes is None:
+        out.not_identified["packet"] = "no benchmark told the MTU (perftest does)"
+    else:
+        out.engine.append(
+            Estimate("packet", "size", packet_bytes, packet_bytes, packet_bytes, "MTU", 1)
+        )
+    _header(out, groups, packet, adapter_gbps)
+    send = _delays(out, groups, defaults)
+    _eager(out, groups, eager)
+    _local(out, groups, send, defaults)
+    _besides(out, groups)
+    return out
+
+
+def _groups(placed: Sequence[Placed], packet: int = 1, share: float = 0.0) -> list[_Group]:
+    """Series that measured the same, put together, and their lines.
+
+    Args:
+        placed: The series.
+        packet: Payload of a full packet.
+        share: Header of a packet, as a share of the payload of a full one. Messages that do not
+            fill their packets have more of it: lines are fitted to bytes on the wire, scaled so
+            that a slope is the time of a byte of large messages.
+    """
+    by: dict[tuple[object, ...], list[Placed]] = {}
+    for one in placed:
+        s = one.series
+        by.setdefault((s.quantity, s.layer, s.source, one.route), []).append(one)
+    out = []
+    for number, members in enumerate(by.values()):
+        series, route = [one.series for one in members], members[0].route
+        size = np.concatenate([one.size_bytes for one in series])
+        wire = size
+        if route is None or route.switches > 0:
+            packets = np.maximum(np.ceil(size / packet), 1)
+            wire = (size + packets * packet * share) / (1 + share)
+        lines = fit(
+            wire,
+            np.concatenate([one.time_ps for one in series]),
+            np.concatenate([one.resolution_ps for one in series]),
+        )
+        rng = np.random.default_rng([_SEED, number])
+        first = series[0]
+        out.append(
+            _Group(
+                first.quantity, first.layer, route, first.source, sum(one.n for one in series),
+                np.sort(size), lines, lines.draws(rng), lines.least_time(rng), lines.byte_time(rng),
+            )
+        )  # fmt: skip
+    return out
+
+
+def _line(groups: Sequence[_Group], adapter_gbps: float | None) -> float | None:
+    """Line rate where a rate was measured, as the fabric has it."""
+    known = [group.route.line_gbps for group in groups if group.route is not None]
+    return min(known) if known else adapter_gbps
+
+
+def _header_share(groups: Sequence[_Group], adapter_gbps: float | None) -> float:
+    """Header as a share of the payload, 0 where it cannot be told."""
+    rate = _rate(groups)
+    line = None if rate is None else _line(rate[1], adapter_gbps)
+    return 0.0 if rate is None or line is None else max(line / rate[0].value - 1, 0.0)
+
+
+def _header(
+    out: Estimates, groups: Sequence[_Group], packet: int, adapter_gbps: float | None
+) -> None:
+    """What a packet costs besides its payload, from the rate reached."""
+    rate = _rate(groups)
+    if rate is None:
+        out.not_identified["header"] = (
+            "nothing shows a rate between hosts: messages of 64 KiB and more are needed"
+        )
+        return
+    out.measured.append(_interval("rate", "rate", rate[0]))
+    line = _line(rate[1], adapter_gbps)
+    if line is None:
+        out.not_identified["header"] = (
+            "the line rate is not known: give the fabric (--fabric) and, where rates differ, hosts"
+        )
+        return
+    share = line / rate[0].draws - 1
+    if np.quantile(share, 0.975) < 0:
+        out.not_identified["header"] = (
+            f"{rate[0].value:.4g} Gb/s were reached where the fabric says {line:.4g} Gb/s: the "
+            "benchmark used several adapters, or the fabric's rate is wrong"
+        )
+        return
+    drawn = replace(
+        rate[0], value=max(packet * (line / rate[0].value - 1), 0.0),
+        draws=np.maximum(packet * share, 0.0),
+    )  # fmt: skip
+    found = _interval("header", "size", drawn)
+    out.engine.append(replace(found, source=f"{found.source}, packets of {format_bytes(packet)}"))
+    if drawn.value > _MUCH * packet:
+        out.notes.append(
+            f"adapters reach {rate[0].value / line:.0%} of the line rate; header = "
+            f"{drawn.value:.0f} B stands for that, and slows links between switches as well"
+        )
+
+
+def _rate(groups: Sequence[_Group]) -> tuple[_Drawn, list[_Group]] | None:
+    """The rate that an adapter reaches, from the kind of benchmark that shows it best."""
+    order: tuple[tuple[Quantity, Layer], ...] = (
+        ("stream", "mpi"), ("stream", "verbs"), ("latency", "mpi"), ("latency", "verbs"),
+        ("stream", "nccl"),
+    )  # fmt: skip
+    for quantity, layer in order:
+        some = [
+            (rate, group)
+            for group in groups
+            if (group.quantity, group.layer) == (quantity, layer) and group.remote
+            and (rate := group.rate()) is not None
+        ]  # fmt: skip
+        if some:
+            return _mean([rate for rate, _ in some]), [group for _, group in some]
+    return None
+
+
+def _delays(out: Estimates, groups: Sequence[_Group], defaults: EngineSection) -> _Drawn | None:
+    """``switch_delay`` and ``send_delay`` from latencies over several distances."""
+    remote = [
+        group for group in groups
+        if group.quantity == "latency" and group.route is not None and group.route.switches > 0
+        and group.intercept() is not None
+    ]  # fmt: skip
+    if not any(group.layer == "mpi" for group in remote):
+        some = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
+        lost = any(group.route is None for group in some)
+        out.not_identified["send_delay"] = (
+            "it is not known where the latencies were measured: give the fabric (--fabric) and "
+            "the hosts (--hosts, or FILE@HOST,HOST)"
+            if lost else "nothing shows MPI's latency between hosts"
+        )  # fmt: skip
+    layers = list(dict.fromkeys(group.layer for group in remote))
+    reach = {layer: {g.route.switches for g in remote if g.layer == layer and g.route}
+             for layer in layers}  # fmt: skip
+    told = any(len(distances) > 1 for distances in reach.values())
+    if not told:
+        out.not_identified["switch_delay"] = (
+            "latencies over two different numbers of switches are needed"
+        )
+    if not remote:
+        return None
+    columns = [[float(group.layer == layer) for layer in layers] for group in remote]
+    bases, draws = [], []
+    for group, row in zip(remote, columns, strict=True):
+        base = group.intercept()
+        assert group.route is not None and base is not None
+        bases.append(base.value - group.route.cable_ps)
+        draws.append(base.draws - group.route.cable_ps)
+        row.append(float(group.route.switches))
+    n = sum(group.n for group in remote)
+    design = np.array(columns)
+    found, drawn = _solve(design, np.array(bases), np.array(draws), defaults.switch_delay, told)
+    source = ", ".join(dict.fromkeys(group.source + group.where for group in remote))
+    if told:
+        delay = _Drawn(max(found[-1], 0.0), np.maximum(drawn[-1], 0.0), source, n)
+        out.engine.append(_interval("switch_delay", "time", delay))
+    if "mpi" not in layers:
+        return None
+    at = layers.index("mpi")
+    mine = [group for group in remote if group.layer == "mpi"]
+    source = ", ".join(dict.fromkeys(group.source + group.where for group in mine))
+    send = _Drawn(
+        max(found[at], 0.0), np.maximum(drawn[at], 0.0), source, sum(group.n for group in mine)
+    )
+    out.engine.append(_interval("send_delay", "time", send))
+    return send
+
+
+def _solve(
+    design: Floats, bases: Floats, draws: Floats, default_ps: int, told: bool
+) -> tuple[Floats, Floats]:
+    """Weighted least squares of latencies: a delay for each layer, and one for each switch.
+
+    Args:
+        design: One column a layer, then the number of switches, shape (G, layers + 1).
+        bases: Latencies, shape (G,).
+        draws: Theirs, shape (G, draws).
+        default_ps: Delay of a switch where the latencies do not tell it.
+        told: Whether they do.
+
+    Returns:
+        Coefficients, shape (layers + 1,), and draws of them.
+    """
+    sigma = np.maximum(_spread(draws), 1.0)
+    rng = np.random.default_rng([_SEED, 1 << 20])
+    if not told:
+        # What the switches do not take the software does: their range is in its interval.
+        switch = default_ps * rng.uniform(0.5, 1.5, draws.shape[1])
+        bases = bases - design[:, -1] * default_ps
+        draws = draws - design[:, -1:] * switch
+        design = design[:, :-1]
+    inverse = np.linalg.pinv(design / sigma[:, None]) / sigma
+    found, drawn = inverse @ bases, inverse @ draws
+    freedom = len(bases) - design.shape[1]
+    if freedom > 0:
+        # Birge's ratio: series that disagree by more than their errors widen the interval.
+        misfit = float((((bases - design @ found) / sigma) ** 2).sum()) / freedom
+        drawn = found[:, None] + (drawn - found[:, None]) * np.sqrt(max(misfit, 1.0))
+    if not told:
+        found = np.append(found, default_ps)
+        drawn = np.vstack([drawn, switch])
+    return found, drawn
+
+
+def _eager(out: Estimates, groups: Sequence[_Group], waited: Estimate | None) -> None:
+    """The size above which a handshake goes first: the last jump upwards."""
+    best: tuple[float, Estimate] | None = None
+    latencies = [g for g in groups if (g.quantity, g.layer) == ("latency", "mpi") and g.remote]
+    for group in latencies:
+        for number in range(len(group.fit.model.breaks) - 1, -1, -1):
+            jump = group.fit.jump(group.draws, number)
+            sure = float(np.median(jump) / _spread(jump))
+            if sure > 2:
+                if best is None or sure > best[0]:
+                    best = (sure, _bracket(group, number))
+                break
+    # Sends that waited are seen; a jump in latencies is inferred.
+    found = waited or (best[1] if best is not None else None)
+    if found is not None:
+        out.engine.append(found)
+    else:
+        out.not_identified["eager"] = (
+            "no jump in MPI's latency shows a handshake" if latencies
+            else "nothing shows MPI's latency between hosts"
+        )  # fmt: skip
+
+
+def _bracket(group: _Group, number: int) -> Estimate:
+    """The largest size seen to go without handshake; any up to the next one is as good."""
+    size, row = group.size_bytes, group.fit.model.breaks[number]
+    first, last = group.fit.plausible[number]
+    return Estimate(
+        "eager", "size", float(size[row - 1]), float(size[first - 1]), float(size[last]) - 1,
+        group.source + group.where, group.n,
+    )  # fmt: skip
+
+
+def _local(
+    out: Estimates, groups: Sequence[_Group], send: _Drawn | None, defaults: EngineSection
+) -> None:
+    """``local_delay`` and ``local_rate`` from messages within a host."""
+    inside = [group for group in groups if not group.remote]
+    latencies = [g for g in inside if (g.quantity, g.layer) == ("latency", "mpi")]
+    rates = [rate for group in latencies if (rate := group.rate()) is not None]
+    rates = rates or [r for g in inside if g.quantity == "stream" if (r := g.rate()) is not None]
+    if rates:
+        out.engine.append(_interval("local_rate", "rate", _mean(rates)))
+    else:
+        out.not_identified["local_rate"] = "nothing shows the time of large messages within a host"
+    if not latencies:
+        out.not_identified["local_delay"] = "nothing shows MPI's latency within a host"
+        return
+    bases = [base for group in latencies if (base := group.intercept()) is not None]
+    if not bases:
+        out.not_identified["local_delay"] = (
+            "times within a host scatter too much, or are of large messages alone"
+        )
+        return
+    base = _mean(bases)
+    if send is None:
+        send = _Drawn(defaults.send_delay, np.full(1, float(defaults.send_delay)), "", 0)
+        base = replace(base, source=f"{base.source}, with the default send_delay")
+    delay = base.value - send.value
+    out.engine.append(
+        _interval("local_delay", "time", replace(
+            base, value=max(delay, 0.0), draws=np.maximum(base.draws - send.draws, 0.0)
+        ))
+    )  # fmt: skip
+    if delay < 0:
+        out.notes.append(
+            "messages within a host take less than send_delay, which the engine adds to all "
+            "messages: local_delay is 0, and the engine takes them for slower than they are"
+        )
+
+
+def _besides(out: Estimates, groups: Sequence[_Group]) -> None:
+    """Latencies as measured, and the time between small messages of a window.
+
+    That is LogGP's gap g and the window's share of a round trip: an upper limit of g.
+    """
+    for group in groups:
+        base = group.intercept()
+        if (group.quantity, group.layer) == ("latency", "mpi") and group.route and base:
+            name = f"latency_{group.route.switches:g}_switches".replace(".", "_")
+            out.measured.append(_interval(name, "time", base))
+    gaps = [
+        base for group in groups
+        if (group.quantity, group.layer) == ("stream", "mpi") and group.remote
+        and group.size_bytes.min() <= 8 and (base := group.intercept()) is not None
+    ]  # fmt: skip
+    if gaps:
+        out.measured.append(_interval("message_interval", "time", _mean(gaps)))
+
+
+def _mean(some: Sequence[_Drawn]) -> _Drawn:
+    """Mean weighted by inverse variance, widened where they disagree (Birge's ratio)."""
+    if len(some) == 1:
+        return some[0]
+    values = np.array([one.value for one in some])
+    sigma = np.maximum([_spread(one.draws) for one in some], 1e-9 * np.abs(values).max())
+    weight = sigma**-2 / (sigma**-2).sum()
+    value = float(weight @ values)
+    misfit = float((((values - value) / sigma) ** 2).sum()) / (len(some) - 1)
+    draws = weight @ np.stack([one.draws for one in some])
+    draws = value + (draws - value) * np.sqrt(max(misfit, 1.0))
+    source = ", ".join(dict.fromkeys(one.source for one in some))
+    return _Drawn(value, draws, source, sum(one.n for one in some))
+
+
+def _spread(draws: Floats) -> Any:
+    """Half of what holds 68 % of the draws, along the last axis; few outliers do not count."""
+    low, high = np.quantile(draws, [0.159, 0.841], axis=-1)
+    return (high - low) / 2
+
+
+def _interval(name: str, kind: Kind, drawn: _Drawn) -> Estimate:
+    low, high = np.quantile(drawn.draws, [0.025, 0.975])
+    value = float(drawn.value)
+    return Estimate(
+        name, kind, value, min(float(low), value), max(float(high), value), drawn.source, drawn.n
+    )

@@ -1,0 +1,250 @@
+"""The calibration file: an ``[engine]`` section of a scenario, and how sure each value is."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tailback.calibration.estimates import Estimate, Estimates, Kind
+from tailback.calibration.model import CalibrationError
+from tailback.errors import as_toml
+from tailback.folders import atomic_file
+from tailback.scenario import EngineSection, Scenario, parse
+from tailback.units import parse_bytes, parse_gbps, parse_time_ps
+
+_READ: Final = {"time": parse_time_ps, "size": parse_bytes, "rate": parse_gbps}
+_REMEDY: Final = "run 'tailback calibrate' again"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Settings of the engine fitted to a machine.
+
+    Attributes:
+        engine: Estimates of settings of the engine.
+        measured: What else was measured.
+        not_identified: Settings that stay at their defaults, and why.
+        notes: What to know about them.
+        files: What it was made from.
+        settings: The ``[engine]`` section, as text of a scenario; a user may have changed it.
+    """
+
+    engine: list[Estimate]
+    measured: list[Estimate] = field(default_factory=list)
+    not_identified: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(found: Estimates, files: Sequence[str]) -> Calibration:
+        """The calibration that estimates make."""
+        settings = {one.name: text(one.kind, one.value) for one in found.engine}
+        return Calibration(
+            found.engine, found.measured, found.not_identified, found.notes, list(files), settings
+        )
+
+    def apply(self, scenario: Scenario) -> Scenario:
+        """A scenario with these settings in place of its own; others stay.
+
+        Raises:
+            ScenarioError: A setting contradicts one of the scenario.
+        """
+        data = scenario.model_dump(mode="json")
+        data["engine"] = {**data["engine"], **self.settings}
+        return parse(data)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row a quantity: parameter, value, low, high (ps, bytes or Gb/s), unit, source, n."""
+        unit = {"time": "ps", "size": "bytes", "rate": "Gb/s"}
+        rows = [
+            (one.name, one.value, one.low, one.high, unit[one.kind], one.source, one.n, setting)
+            for setting, some in ((True, self.engine), (False, self.measured))
+            for one in some
+        ]
+        columns = {
+            "parameter": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+            "unit": pl.String, "source": pl.String, "n": pl.Int64, "engine_setting": pl.Boolean,
+        }  # fmt: skip
+        return pl.DataFrame(rows, columns, orient="row")
+
+    def _repr_html_(self) -> str:
+        return self.frame._repr_html_()
+
+    def write(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the calibration file; it appears whole or not at all.
+
+        Args:
+            path: A new file.
+            force: Overwrite it.
+
+        Raises:
+            CalibrationError: The file exists (without ``force``) or cannot be written.
+        """
+        try:
+            with atomic_file(path, force=force) as file:
+                file.write(self.toml().encode())
+        except FileExistsError:
+            raise CalibrationError(
+                "exists", file=path, remedy="choose another name, or add --force"
+            ) from None
+        except OSError as error:
+            raise CalibrationError(
+                f"cannot be written: {error.strerror}", file=path, remedy="check folder and disk"
+            ) from None
+        return Path(path)
+
+    def toml(self) -> str:
+        """The file's text."""
+        lines = ["# Settings of Tailback's engine, fitted to a machine by 'tailback calibrate'."]
+        lines += [f"# from {_quoted(name)}" for name in self.files]
+        lines += [f"# note: {_quoted(note)}" for note in self.notes]
+        lines += ["", "[engine]"]
+        told = {one.name: one for one in self.engine}
+        for name, value in self.settings.items():
+            about = told.get(name)
+            between = f"  # {_between(about)}" if about else ""
+            lines.append(f"{name} = {_quoted(value)}{between}")
+        for title, some in (("calibration", self.engine), ("measured", self.measured)):
+            lines += ["", f"[{title}]"]
+            lines += [_entry(one) for one in some]
+        lines += ["", "[not_identified]"]
+        lines += [f"{name} = {_quoted(why)}" for name, why in self.not_identified.items()]
+        return "\n".join(lines) + "\n"
+
+
+def text(kind: Kind, value: float) -> str:
+    """A value as a scenario has it."""
+    if kind == "time":
+        return f"{round(value) / 1000:.3f}".rstrip("0").rstrip(".") + " ns"
+    if kind == "size":
+        return f"{round(value)} B"
+    return f"{value:.6g} Gb/s" if 1e-4 < value < 1e16 else f"{value!r} Gb/s"
+
+
+def _ends(one: Estimate) -> tuple[str, str]:
+    """The interval as text, rounded outwards."""
+    if one.kind == "rate":
+        step = 10.0 ** (math.floor(math.log10(max(one.value, 1e-9))) - 4)
+        low, high = math.floor(one.low / step) * step, math.ceil(one.high / step) * step
+        return text("rate", min(low, one.low) if low > 0 else one.low), text("rate", high)
+    return text(one.kind, math.floor(one.low)), text(one.kind, math.ceil(one.high))
+
+
+def _between(one: Estimate) -> str:
+    low, high = _ends(one)
+    return f"{low} to {high}"
+
+
+def _entry(one: Estimate) -> str:
+    low, high = _ends(one)
+    return (
+        f"{one.name} = {{ value = {_quoted(text(one.kind, one.value))}, low = {_quoted(low)}, "
+        f"high = {_quoted(high)}, source = {_quoted(one.source)}, n = {one.n} }}"
+    )
+
+
+def _quoted(value: object) -> str:
+    """A TOML string on one line."""
+    plain = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    safe = "".join(
+        char if char.isprintable() else f"\\u{min(ord(char), 0xFFFF):04x}"
+        if not 0xD800 <= ord(char) < 0xE000 else "\N{REPLACEMENT CHARACTER}"
+        for char in plain
+    )  # fmt: skip
+    return f'"{safe}"'
+
+
+def load(path: str | Path) -> Calibration:
+    """Read a calibration file.
+
+    Args:
+        path: What :meth:`Calibration.write` wrote; values in ``[engine]`` may have been changed.
+
+    Raises:
+        CalibrationError: It cannot be read, is no TOML file, or a table is damaged.
+        ScenarioError: A key or value of ``[engine]`` is wrong.
+    """
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise CalibrationError(
+            f"cannot be read: {error.strerror}", file=path, remedy="check the path"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise CalibrationError(
+            f"not valid TOML: {error}", file=path,
+            remedy="give a file that 'tailback calibrate --out' wrote",
+        ) from None  # fmt: skip
+    settings = data.get("engine")
+    if not isinstance(settings, dict):
+        raise CalibrationError("has no section [engine]", file=path, remedy=_REMEDY)
+    # A scenario around it brings the checks of keys and values.
+    parse({"fabric": {"preset": "tapered"}, "job": [{"trace": "."}], "engine": settings}, path)
+    reasons = {name: str(why) for name, why in _table(data, "not_identified", path).items()}
+    return Calibration(
+        engine=_estimates(data, "calibration", path, known=EngineSection.model_fields),
+        measured=_estimates(data, "measured", path),
+        not_identified=reasons,
+        settings=settings,
+    )
+
+
+def _table(data: dict[str, Any], title: str, path: Path) -> dict[str, Any]:
+    table = data.get(title, {})
+    if not isinstance(table, dict):
+        raise CalibrationError(f"{title} is no table", file=path, remedy=_REMEDY)
+    return table
+
+
+def _estimates(
+    data: dict[str, Any], title: str, path: Path, known: dict[str, Any] | None = None
+) -> list[Estimate]:
+    out = []
+    for name, entry in _table(data, title, path).items():
+        place = f"[{title}] {name}"
+        if known is not None and name not in known:
+            raise CalibrationError(
+                f"{name!r} is no setting of the engine", file=path, place=place, remedy=_REMEDY
+            )
+        if not isinstance(entry, dict):
+            raise CalibrationError("is no table", file=path, place=place, remedy=_REMEDY)
+        kind, numbers = _numbers(entry, path, place)
+        n, source = entry.get("n", 0), entry.get("source", "")
+        if not isinstance(n, int) or not isinstance(source, str):
+            raise CalibrationError(
+                f"n = {as_toml(n)}, source = {as_toml(source)}: a whole number and a text are "
+                "needed",
+                file=path, place=place, remedy=_REMEDY,
+            )  # fmt: skip
+        out.append(Estimate(name, kind, *numbers, source, n))
+    return out
+
+
+def _numbers(
+    entry: dict[str, Any], path: Path, place: str
+) -> tuple[Kind, tuple[float, float, float]]:
+    """Kind, value and interval of an entry."""
+    fields = [entry.get(key) for key in ("value", "low", "high")]
+    kinds: tuple[Kind, ...] = ("time", "size", "rate")
+    for kind in kinds:
+        try:
+            value, low, high = (float(_READ[kind](one)) for one in fields)
+        except ValueError:
+            continue
+        if low <= value <= high:
+            return kind, (value, low, high)
+        break
+    told = ", ".join(as_toml(one) for one in fields)
+    raise CalibrationError(
+        f"value, low and high are {told}; they must be quantities of one unit, low ≤ value ≤ high",
+        file=path, place=place, remedy=_REMEDY,
+    )  # fmt: skip

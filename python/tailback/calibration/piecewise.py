@@ -1,0 +1,399 @@
+"""Lines through times by message size, with change points where the protocol changes.
+
+Time is ``intercept + slope × size`` between change points. Errors are relative (each time is off by
+the same share, unknown) plus rounding (known). Coefficients come from weighted least squares with
+Huber's weights, their uncertainty from Student's t. How likely which change points are follows from
+the Bayesian information criterion, and coefficients are averaged over all that are likely: a small
+jump of which one cannot be sure moves a slope all the same.
+
+Sources: Alexandrov et al., *LogGP* (SPAA 1995) for the line; Hoefler et al., *Netgauge* (HPCC 2007)
+and Cornebize et al. (CLUSTER 2019, SimGrid's calibration) for change points at protocol switches;
+Hoeting et al., *Bayesian model averaging* (Statistical Science 1999).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.calibration.model import Floats
+
+MOST_BREAKS: Final = 3
+"""Protocols of one library seldom number more than four: inline, copied, registered, handshake."""
+
+FEWEST: Final = 3
+"""Points that a line of its own needs; two always fit."""
+
+_MOST_CELLS: Final = 32
+"""Places at which change points are looked for."""
+
+_LEAST_FREEDOM: Final = 5
+"""Times that a model must leave besides its parameters: with fewer lines pass through noise."""
+
+_KEPT: Final = 4
+"""Models of each number of lines of their own that are weighed."""
+
+_UNLIKELY: Final = 0.01
+"""Models that are less likely than this, compared with the best one, are left out."""
+
+_HUBER: Final = 2.5
+_DRAWS: Final = 4000
+_LEAST_SPREAD: Final = 1e-6
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Model:
+    """Where lines change.
+
+    Attributes:
+        breaks: Rows, in order of size, at which a new line begins.
+        shared: Whether all lines have one slope, and differ by jumps alone.
+    """
+
+    breaks: tuple[int, ...] = ()
+    shared: bool = False
+
+    def design(self, size: Floats) -> Floats:
+        """Matrix of regressors: intercepts, then slopes, shape (P, coefficients)."""
+        segment = np.searchsorted(self.breaks, np.arange(len(size)), side="right")
+        inside = (segment[:, None] == np.arange(len(self.breaks) + 1)).astype(np.float64)
+        slopes = size[:, None] if self.shared else inside * size[:, None]
+        return np.concatenate([inside, slopes], axis=1)
+
+    @property
+    def cost(self) -> int:
+        """Free parameters: coefficients and change points.
+
+        A change point counts as two: it is one of some twenty places.
+        """
+        return self.coefficients + 2 * len(self.breaks)
+
+    @property
+    def coefficients(self) -> int:
+        """Intercepts and slopes."""
+        segments = len(self.breaks) + 1
+        return segments + (1 if self.shared else segments)
+
+
+@dataclass(frozen=True)
+class PiecewiseFit:
+    """Lines through times.
+
+    Attributes:
+        size: Sizes in order, shape (P,).
+        model: Where lines change.
+        coefficients: Intercepts, then slopes, shape (C,).
+        covariance: Theirs, shape (C, C).
+        freedom: Degrees of freedom.
+        spread: Relative standard deviation of a time about its line.
+        plausible: For each change point the first and last row at which it may be (95 %).
+        averaged: Other lines through the same times, and this one, each with its probability;
+            empty where there are no others.
+    """
+
+    size: Floats
+    model: Model
+    coefficients: Floats
+    covariance: Floats
+    freedom: int
+    spread: float
+    plausible: tuple[tuple[int, int], ...] = ()
+    averaged: tuple[tuple[float, PiecewiseFit], ...] = ()
+
+    @property
+    def segments(self) -> int:
+        """Number of lines."""
+        return len(self.model.breaks) + 1
+
+    def draws(self, rng: Rng, count: int = _DRAWS) -> Floats:
+        """Coefficients as they may be, by Student's t, shape (count, C)."""
+        scale = np.sqrt(np.diag(self.covariance))
+        scale[scale == 0] = 1
+        # Intercepts and slopes differ by many orders of magnitude.
+        root = _root(self.covariance / np.outer(scale, scale))
+        normal = rng.standard_normal((count, len(scale)))
+        tail = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
+        return np.asarray(self.coefficients + (normal @ root.T) * scale * tail, np.float64)
+
+    def least_time(self, rng: Rng) -> tuple[float, Floats]:
+        """Time of the smallest message, by the first line: its value and draws, over all models.
+
+        An empty message may be far outside of the sizes that a short first line was fitted to.
+        """
+        return self._average(
+            rng, lambda one, draws: draws[:, 0] + self.size[0] * draws[:, one.segments]
+        )
+
+    def byte_time(self, rng: Rng) -> tuple[float, Floats]:
+        """Time per byte of large messages, by the last line, likewise."""
+        return self._average(rng, lambda one, draws: draws[:, -1])
+
+    def _average(
+        self, rng: Rng, what: Callable[[PiecewiseFit, Floats], Floats]
+    ) -> tuple[float, Floats]:
+        some = self.averaged or ((1.0, self),)
+        share = np.cumsum([0.0, *(weight for weight, _ in some)])
+        ends = np.rint(share / share[-1] * _DRAWS).astype(int).tolist()
+        parts = [
+            what(one, one.draws(rng, last - first))
+            for (_, one), (first, last) in zip(some, pairwise(ends), strict=True)
+        ]
+        draws = rng.permutation(np.concatenate(parts))
+        # Few draws of an unlikely model lie far out: they must not move the value.
+        return float(np.median(draws)), draws
+
+    def intercept(self, draws: Floats, segment: int) -> Floats:
+        """Time of an empty message by one of the lines, one a draw."""
+        return np.asarray(draws[:, segment], np.float64)
+
+    def slope(self, draws: Floats, segment: int) -> Floats:
+        """Time per byte by one of the lines, one a draw."""
+        at = self.segments + (0 if self.model.shared else segment)
+        return np.asarray(draws[:, at], np.float64)
+
+    def jump(self, draws: Floats, number: int) -> Floats:
+        """By how much time jumps at a change point, midway between the sizes around it."""
+        row = self.model.breaks[number]
+        at = 0.5 * (self.size[row - 1] + self.size[row])
+        after = self.intercept(draws, number + 1) + at * self.slope(draws, number + 1)
+        before = self.intercept(draws, number) + at * self.slope(draws, number)
+        return np.asarray(after - before, np.float64)
+
+
+def fit(size_bytes: Floats, time_ps: Floats, resolution_ps: Floats) -> PiecewiseFit:
+    """Fit lines with change points.
+
+    Args:
+        size_bytes: Message sizes, shape (P,), P at least 1; sizes may repeat.
+        time_ps: Times, all above 0, shape (P,).
+        resolution_ps: Step to which each is rounded, shape (P,).
+
+    Returns:
+        The lines. With fewer than three different sizes a slope cannot be told from noise: there
+        is one line, whose slope is 0.
+    """
+    order = np.argsort(size_bytes, kind="stable")
+    data = _Data(size_bytes[order], time_ps[order], resolution_ps[order])
+    if len(np.unique(size_bytes)) < FEWEST:
+        return _constant(data)
+    model, spread = Model(), 0.01
+    for _ in range(4):
+        before = model
+        data = data.with_spread(spread)
+        some = list(_models(data))
+        model = min(some, key=lambda one: one[0])[1]
+        if len(data.starts) <= len(data.boundaries):
+            model = _refined(data, model)
+        spread = data.spread_about(model)
+        if model == before:
+            break
+    data = data.with_spread(spread)
+    # Of the model itself the criterion may have been that of a neighbour, before it was refined.
+    some = [(data.criterion(one), one) for _, one in some if one != model]
+    best = data.criterion(model)
+    likely = [(float(np.exp((best - value) / 2)), one) for value, one in some]
+    likely = [(weight, one) for weight, one in likely if weight > _UNLIKELY]
+    total = 1 + sum(weight for weight, _ in likely)
+    chosen = _finished(data, model)
+    averaged = [(1 / total, chosen)]
+    averaged += [(weight / total, _finished(data, one)) for weight, one in likely]
+    places = tuple(_plausible(data, model, number) for number in range(len(model.breaks)))
+    return replace(chosen, averaged=tuple(averaged), plausible=places)
+
+
+@dataclass(frozen=True)
+class _Data:
+    size: Floats
+    time: Floats
+    resolution: Floats
+    spread: float = 0.01
+
+    def with_spread(self, spread: float) -> _Data:
+        return _Data(self.size, self.time, self.resolution, max(spread, _LEAST_SPREAD))
+
+    @cached_property
+    def scale(self) -> Floats:
+        """Standard deviation of each time, in units of the spread."""
+        rounding = self.resolution / np.sqrt(12) / self.spread
+        return np.asarray(np.hypot(self.time, rounding), np.float64)
+
+    def residuals(self, model: Model) -> Floats:
+        """Residuals in units of the spread, shape (P,)."""
+        design = model.design(self.size) / self.scale[:, None]
+        target = self.time / self.scale
+        column = np.linalg.norm(design, axis=0)
+        found, *_ = np.linalg.lstsq(design / column, target, rcond=None)
+        return np.asarray(target - (design / column) @ found, np.float64)
+
+    def criterion(self, model: Model, squares: float | None = None) -> float:
+        """Bayesian information criterion, without constants.
+
+        Args:
+            model: The model.
+            squares: Sum of its squared residuals, where it is known.
+        """
+        n = len(self.size)
+        if squares is None:
+            squares = float((self.residuals(model) ** 2).sum())
+        return float(n * np.log(squares / n + _LEAST_SPREAD**2) + model.cost * np.log(n))
+
+    def suffices(self, model: Model) -> bool:
+        """Whether enough times are left to tell the spread about a model's lines."""
+        return len(self.size) - model.cost >= _LEAST_FREEDOM
+
+    @cached_property
+    def boundaries(self) -> list[int]:
+        """Rows at which another size begins."""
+        return [int(row) for row in np.flatnonzero(np.diff(self.size) > 0) + 1]
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Rows at which a line may begin, and the end; of many only some."""
+        rows = self.boundaries
+        if len(rows) > _MOST_CELLS:
+            some = np.linspace(0, len(rows) - 1, _MOST_CELLS).round().astype(int)
+            rows = [rows[at] for at in some.tolist()]
+        return [0, *rows, len(self.size)]
+
+    def squares(self) -> dict[tuple[int, int], float]:
+        """Squared residuals of a line of its own through each range of rows between starts."""
+        out = {}
+        weight, starts = self.scale**-2.0, self.starts
+        for i, row in enumerate(starts[:-1]):
+            ends = np.array(starts[i + 1 :]) - 1 - row
+            sizes = np.searchsorted(self.boundaries, ends + row + 1)
+            sizes -= np.searchsorted(self.boundaries, row, side="right")
+            ends = ends[sizes >= FEWEST - 1]
+            if not len(ends):
+                continue
+            # Sums from the first row on, which is the origin: little cancels out.
+            w, x, y = weight[row:], self.size[row:] - self.size[row], self.time[row:]
+            x = x / max(x[-1], 1.0)
+            sw, sx, sy, sxx, sxy, syy = (
+                np.cumsum(part)[ends] for part in (w, w * x, w * y, w * x * x, w * x * y, w * y * y)
+            )
+            cxx, cxy, cyy = sxx - sx * sx / sw, sxy - sx * sy / sw, syy - sy * sy / sw
+            left = np.maximum(cyy - cxy * cxy / np.maximum(cxx, 1e-300), 0.0)
+            for end, value in zip(ends.tolist(), left.tolist(), strict=True):
+                out[row, row + end + 1] = value
+        return out
+
+    def spread_about(self, model: Model) -> float:
+        """Relative standard deviation about the lines, without what rounding explains."""
+        freedom = max(len(self.size) - model.coefficients - len(model.breaks), 1)
+        squares = self.residuals(model) ** 2 * (self.scale / self.time) ** 2
+        rounding = (self.resolution / self.time) ** 2 / 12
+        return float(np.sqrt(max(squares.sum() / freedom - rounding.mean(), _LEAST_SPREAD**2)))
+
+
+def _models(data: _Data) -> Iterator[tuple[float, Model]]:
+    """Models to weigh, each with its criterion: of lines of their own only the best ones."""
+    starts = data.starts
+    yield data.criterion(Model()), Model()
+    for row in starts[FEWEST:-FEWEST]:
+        model = Model((row,), shared=True)
+        if data.suffices(model):
+            yield data.criterion(model), model
+    squares = data.squares()
+    for count in range(1, MOST_BREAKS + 1):
+        if not data.suffices(Model(tuple(range(count)))):
+            break
+        found = []
+        for rows in combinations(starts[1:-1], count):
+            total = 0.0
+            for part in pairwise((0, *rows, starts[-1])):
+                total += squares.get(part, np.inf)
+            if total < np.inf:
+                found.append((total, rows))
+        for total, rows in heapq.nsmallest(_KEPT, found):
+            yield data.criterion(Model(rows), total), Model(rows)
+
+
+def _refined(data: _Data, model: Model) -> Model:
+    """A model found among some of the rows, its change points moved to the best of all rows.
+
+    Change points that only stood in for a better place of another one are dropped.
+    """
+    rows = data.boundaries
+    step = len(rows) // _MOST_CELLS + 1
+    for _ in range(MOST_BREAKS):
+        for number, row in enumerate(model.breaks):
+            at, before, after = rows.index(row), model.breaks[:number], model.breaks[number + 1 :]
+            low = rows.index(before[-1]) + FEWEST if before else FEWEST - 1
+            high = rows.index(after[0]) - FEWEST if after else len(rows) - FEWEST
+            near = rows[max(at - step, low) : min(at + step, high) + 1]
+            moved = [Model((*before, one, *after), model.shared) for one in near]
+            model = min([model, *moved], key=data.criterion)
+        some = range(len(model.breaks))
+        fewer = [replace(model, breaks=model.breaks[:at] + model.breaks[at + 1 :]) for at in some]
+        kept = min([model, *fewer], key=data.criterion)
+        if kept == model:
+            break
+        model = kept
+    return model
+
+
+def _finished(data: _Data, model: Model) -> PiecewiseFit:
+    design = model.design(data.size)
+    fitted, weight = data.time, np.ones(len(data.size))
+    for _ in range(8):
+        # Errors are a share of the true time, to which the line is closer than what was measured.
+        sigma = np.hypot(data.spread * fitted, data.resolution / np.sqrt(12))
+        root = np.sqrt(weight) / sigma
+        column = np.linalg.norm(design * root[:, None], axis=0)
+        scaled = design * root[:, None] / column
+        found, *_ = np.linalg.lstsq(scaled, data.time * root, rcond=None)
+        line = design @ (found / column)
+        error = np.abs(data.time - line) / sigma
+        weight = np.minimum(1.0, _HUBER / np.maximum(error, _HUBER))
+        fitted = np.where(line > 0, line, data.time)
+    covariance = np.linalg.pinv(scaled.T @ scaled) / np.outer(column, column)
+    freedom = max(len(data.size) - model.coefficients - len(model.breaks), 1)
+    return PiecewiseFit(data.size, model, found / column, covariance, freedom, data.spread)
+
+
+def _plausible(data: _Data, model: Model, number: int) -> tuple[int, int]:
+    """First and last row at which a change point may be: twice the log likelihood drops by 3.84."""
+    breaks = model.breaks
+    low = breaks[number - 1] + 2 if number else 2
+    high = breaks[number + 1] - 2 if number + 1 < len(breaks) else len(data.size) - 2
+    cells = [row for row in data.starts if low <= row <= high]
+    sigma = data.spread * data.scale
+    best = {}
+    for row in {*cells, breaks[number]}:
+        moved = Model((*breaks[:number], row, *breaks[number + 1 :]), model.shared)
+        errors = data.residuals(moved) * data.scale / sigma
+        best[row] = float((errors**2).sum())
+    kept = [row for row, misfit in best.items() if misfit <= best[breaks[number]] + 3.84]
+    return min(kept), max(kept)
+
+
+def _constant(data: _Data) -> PiecewiseFit:
+    """A mean of times of one or two sizes; its error is rounding and, of several, their spread."""
+    n = len(data.time)
+    rounding = data.resolution**2 / 12
+    variance = float(rounding.mean()) / n
+    if n > 1:
+        variance = max(variance, float(data.time.var(ddof=1)) / n)
+    covariance = np.zeros((2, 2))
+    covariance[0, 0] = variance
+    mean = float(data.time.mean())
+    return PiecewiseFit(
+        data.size, Model(), np.array([mean, 0.0]), covariance, max(n - 1, 1),
+        float(np.sqrt(variance * n)) / mean,
+    )  # fmt: skip
+
+
+def _root(matrix: NDArray[np.float64]) -> Floats:
+    """A square root of a covariance that may be singular."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)), np.float64)

@@ -1,0 +1,64 @@
+"""Readers of benchmarks' outputs: one benchmark a file, all give the same series.
+
+A reader is a module with ``sniff(text)`` (is this mine?) and ``read(text, path)``. To add one,
+write one file and add one line below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tailback.calibration.model import BenchmarkData, CalibrationError, Reader
+from tailback.calibration.readers import gpcnet, imb, nccl_tests, osu, perftest
+from tailback.delimited import content
+from tailback.registry import Registry
+
+BENCHMARKS: Registry[Reader] = Registry("benchmark", "benchmarks that a calibration reads")
+
+BENCHMARKS.register("gpcnet")(gpcnet)
+BENCHMARKS.register("imb")(imb)
+BENCHMARKS.register("nccl-tests")(nccl_tests)
+BENCHMARKS.register("osu")(osu)
+BENCHMARKS.register("perftest")(perftest)
+
+_MOST_BYTES = 64 << 20
+_SNIFFED = 1 << 16
+
+
+def read_benchmark(path: Path) -> BenchmarkData:
+    """Read a benchmark's output, plain or gzip.
+
+    Args:
+        path: A file in one of the formats of :data:`BENCHMARKS`.
+
+    Raises:
+        CalibrationError: It cannot be read, no reader knows it, or it is cut or damaged.
+    """
+    data = content(path, CalibrationError)
+    if not data.strip():
+        raise CalibrationError(
+            "the file is empty", file=path, remedy="leave it out; the benchmark may have failed"
+        )
+    if len(data) > _MOST_BYTES:
+        raise CalibrationError(
+            f"{len(data):,} bytes are no benchmark's output", file=path,
+            remedy="give the output alone",
+        )  # fmt: skip
+    text = data.decode("utf-8-sig", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    found = next((entry.part for entry in BENCHMARKS if entry.part.sniff(text[:_SNIFFED])), None)
+    if found is None:
+        raise CalibrationError(
+            "no reader knows this format", file=path,
+            remedy=f"give what one of these printed: {', '.join(BENCHMARKS.names())}; or an OTF2 "
+            "trace",
+        )  # fmt: skip
+    out = found.read(text, path)
+    if not out.series and out.packet_bytes is None:
+        raise CalibrationError(
+            f"holds nothing that a calibration uses ({'; '.join(out.notes) or 'no result'})",
+            file=path, remedy="run a point-to-point test: latency, bandwidth or ping-pong",
+        )  # fmt: skip
+    return out
+
+
+__all__ = ["BENCHMARKS", "read_benchmark"]

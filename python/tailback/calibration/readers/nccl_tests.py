@@ -1,0 +1,148 @@
+"""nccl-tests: the table that is printed, or the JSON file of ``-J``.
+
+The bus bandwidth is what each rank has to send and receive whatever the algorithm, so its limit for
+large sizes is the rate that the adapters of a host reach; within one host it is the rate between
+GPUs. Out-of-place results are used. GB/s are 10^9 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from tailback.calibration.model import BenchmarkData, CalibrationError, Series, stream
+from tailback.calibration.readers.rows import (
+    Row,
+    number,
+    positive,
+    require_rows,
+    size,
+    step,
+)
+from tailback.delimited import shown
+
+_HEADER: Final = re.compile(r"#\s+size\s+count\s+type\s")
+_RANK: Final = re.compile(r"#?\s*Rank\s+\d+\s.*?\bon\s+(\S{1,255})\s+device\b")
+_REMEDY: Final = "run the test again, and keep its output alone"
+
+
+def sniff(text: str) -> bool:
+    """Whether the text has the table's header, or is JSON with bus bandwidths."""
+    return any(_HEADER.match(line) for line in text.splitlines()) or (
+        text.lstrip().startswith("{") and '"bus_bw"' in text
+    )
+
+
+def read(text: str, path: Path) -> BenchmarkData:
+    """Read the output; raises CalibrationError."""
+    out = BenchmarkData()
+    if text.lstrip().startswith("{"):
+        data = _json(text, path)
+        points = _results(data, path)
+        out.hosts = _json_hosts(data)
+    else:
+        points = _table(text, path)
+        out.hosts = _hosts(text)
+    out.series.append(_series(points))
+    return out
+
+
+def _hosts(text: str) -> list[str]:
+    return [found[1] for line in text.splitlines() if (found := _RANK.search(line))]
+
+
+def _json_hosts(data: dict[str, Any]) -> list[str]:
+    """Host of each rank, wherever the version of the file has them."""
+    found: dict[int, str] = {}
+    open_: list[Any] = [value for name, value in data.items() if name != "results"]
+    while open_:
+        one = open_.pop()
+        if isinstance(one, dict):
+            rank, host = one.get("rank"), one.get("hostname")
+            if isinstance(rank, int) and isinstance(host, str):
+                found[rank] = host
+            open_ += one.values()
+        elif isinstance(one, list):
+            open_ += one
+    return [found[rank] for rank in sorted(found)]
+
+
+def _table(text: str, path: Path) -> list[tuple[float, float, float]]:
+    header, line, rows = list[str](), 1, list[Row]()
+    for count, plain in enumerate(text.splitlines(), 1):
+        if _HEADER.match(plain):
+            header, line = plain.lstrip("# ").split(), count
+        elif header and plain.strip()[:1].isdigit():
+            rows.append(Row(count, plain.split()))
+    require_rows(rows, "nccl-tests", line, path)
+    if "time" not in header or "busbw" not in header:
+        raise CalibrationError(
+            f"no columns time and busbw in the header: {shown(' '.join(header))}", file=path,
+            place=f"line {line}", remedy=_REMEDY,
+        )  # fmt: skip
+    out = []
+    for row in rows:
+        # Tests without root or operation print nothing there; the results stand at the end.
+        missing = len(header) - len(row.fields)
+        if not 0 <= missing <= 2:
+            raise CalibrationError(
+                f"{len(row.fields)} fields where the header has {len(header)}: "
+                f"{shown(' '.join(row.fields))}",
+                file=path, place=f"line {row.line}", remedy=f"the output is cut: {_REMEDY}",
+            )  # fmt: skip
+        took = row.fields[header.index("time") - missing]
+        bus = row.fields[header.index("busbw") - missing]
+        bytes_ = size(row.fields[0], row.line, path)
+        positive(took, row.line, "time in µs", path)
+        rate = number(bus, row.line, "bus bandwidth", path)
+        if bytes_ > 0 and rate > 0:
+            out.append((bytes_, rate * 1e9, step(bus) * 1e9))
+    require_rows(out, "nccl-tests", line, path)
+    return out
+
+
+def _json(text: str, path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CalibrationError(
+            f"not valid JSON: {error}", file=path, remedy=f"the file is cut: {_REMEDY}"
+        ) from None
+    if not isinstance(data, dict) or not isinstance(data.get("results"), list):
+        raise CalibrationError(
+            "has no list of results", file=path, remedy="give the file that -J wrote"
+        )
+    return data
+
+
+def _results(data: dict[str, Any], path: Path) -> list[tuple[float, float, float]]:
+    out = []
+    for count, result in enumerate(data["results"], 1):
+        place = f"results, number {count}"
+        inside = None
+        if isinstance(result, dict):
+            inside = result.get("out_of_place") or result.get("in_place")
+        bus = inside.get("bus_bw") if isinstance(inside, dict) else None
+        sent = result.get("size") if isinstance(result, dict) else None
+        bytes_, rate = _number(sent, "size", place, path), _number(bus, "bus_bw", place, path)
+        if bytes_ and rate:
+            out.append((bytes_, rate * 1e9, 0.0))
+    require_rows(out, "nccl-tests", 1, path)
+    return out
+
+
+def _number(value: object, name: str, place: str, path: Path) -> float:
+    fine = isinstance(value, int | float) and not isinstance(value, bool)
+    number = float(value) if fine and abs(value) < 2.0**60 else -1.0  # type: ignore[arg-type]
+    if not number >= 0:
+        raise CalibrationError(
+            f"{name} is {shown(repr(value))}", file=path, place=place, remedy=_REMEDY
+        )
+    return number
+
+
+def _series(points: list[tuple[float, float, float]]) -> Series:
+    # Ranks of several hosts take part at once.
+    return stream("nccl", points, len(points), "nccl-tests", pairs=max(2, len(points)))

@@ -1,0 +1,128 @@
+"""Rows of numbers below a header, as benchmarks print them; every error names the line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tailback.calibration.model import CalibrationError
+from tailback.delimited import shown
+
+LARGEST_BYTES: Final = 1 << 50
+"""A message size above this is damage."""
+
+_NUMBER: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,12})?(?:[eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of numbers.
+
+    Attributes:
+        line: Its number, from 1.
+        fields: Its words.
+    """
+
+    line: int
+    fields: list[str]
+
+
+def number(text: str, line: int, what: str, path: Path) -> float:
+    """A number that is finite and not negative.
+
+    Args:
+        text: The word.
+        line: Where it stands.
+        what: Name of its column.
+        path: The file.
+
+    Raises:
+        CalibrationError: It is none.
+    """
+    value = float(text) if _NUMBER.match(text) else math.nan
+    if not math.isfinite(value):
+        raise CalibrationError(
+            f"{shown(text)} is no {what}", file=path, place=f"line {line}",
+            remedy="the output is damaged: run the benchmark again, and redirect its output alone",
+        )  # fmt: skip
+    return value
+
+
+def positive(text: str, line: int, what: str, path: Path) -> float:
+    """The same, above 0."""
+    value = number(text, line, what, path)
+    if value == 0:
+        raise CalibrationError(
+            f"{shown(text)} cannot be a {what}", file=path, place=f"line {line}",
+            remedy="the output is damaged, or has too few digits: run the benchmark again",
+        )  # fmt: skip
+    return value
+
+
+def size(text: str, line: int, path: Path) -> float:
+    """A message size in bytes."""
+    value = number(text, line, "message size", path)
+    if value != int(value) or value > LARGEST_BYTES:
+        raise CalibrationError(
+            f"{shown(text)} is no message size in bytes", file=path, place=f"line {line}",
+            remedy="the output is damaged: run the benchmark again",
+        )  # fmt: skip
+    return value
+
+
+def step(text: str) -> float:
+    """What the last digit of a printed number is worth: 0.01 of ``"3.25"``."""
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    return float(10.0 ** (int(exponent or 0) - digits))
+
+
+def require_fields(row: Row, columns: Sequence[str], path: Path) -> None:
+    """Refuse a row that has not one field for each column of its header.
+
+    Raises:
+        CalibrationError: It has more or fewer.
+    """
+    if len(row.fields) != len(columns):
+        raise CalibrationError(
+            f"{len(row.fields)} fields where the header has {len(columns)}: "
+            f"{shown(' '.join(row.fields))}",
+            file=path, place=f"line {row.line}",
+            remedy="the output is cut or mixed with other output: run the benchmark again",
+        )  # fmt: skip
+
+
+def require_whole(rows: Sequence[Row], column: int, path: Path) -> None:
+    """Refuse a last row whose value has fewer decimals than all others: the file was cut there.
+
+    Raises:
+        CalibrationError: It was.
+    """
+    decimals = [len(row.fields[column].partition(".")[2]) for row in rows]
+    if len(decimals) < 3:
+        return
+    usual, often = Counter(decimals[:-1]).most_common(1)[0]
+    if often == len(decimals) - 1 and decimals[-1] < usual:
+        raise CalibrationError(
+            f"{shown(rows[-1].fields[column])} has fewer decimals than the lines above",
+            file=path, place=f"line {rows[-1].line}",
+            remedy="the file is cut: remove the line, or run the benchmark again",
+        )  # fmt: skip
+
+
+def require_rows(found: Sequence[object], what: str, line: int, path: Path) -> None:
+    """Refuse a header without a row below it.
+
+    Raises:
+        CalibrationError: There is none.
+    """
+    if not found:
+        raise CalibrationError(
+            f"no row below the header of {what}", file=path, place=f"line {line}",
+            remedy="the file is cut, or the benchmark failed: run it again",
+        )  # fmt: skip

@@ -1,0 +1,296 @@
+"""What a trace's own messages say of the machine: those that met no other and waited for nobody.
+
+Clocks of two ranks differ by an unknown offset. A message one way is seen too long by it, one the
+other way too short: the mean of both directions is right whatever the offset. So only pairs of
+ranks with usable messages both ways count, and each gives one time for each size, that of its
+fastest messages. Noise and contention only add to it: of all pairs as far apart, the end point
+below the fastest ones is used.
+
+Usable is a message whose receive was posted before it was sent and whose receiver had been in the
+call for at least half of the transfer (else the receiver was late), that was the last one sent of
+those that the receiver's call waited for, and that met hardly any other bytes at either adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.calibration.estimates import Estimate, Placed
+from tailback.calibration.model import Series
+from tailback.calibration.routes import LOCAL, Machine, Route
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+SOURCE: Final = "trace"
+
+_OTHERS: Final = 0.05
+"""Share of a message's bytes that others under way at its adapters may have."""
+
+_SMALL_BYTES: Final = 64
+"""And so many besides: a message of a few bytes delays nobody."""
+
+_WAITED: Final = 0.5
+_CONTRADICTED: Final = 0.05
+"""Share of sends that may contradict a rendezvous threshold."""
+
+
+@dataclass
+class TraceTimes:
+    """What a trace says of the machine.
+
+    Attributes:
+        placed: Times by size, a series for each distance.
+        eager: The rendezvous threshold, where sends met late receivers; else None.
+        measured: Time in calls that post a message.
+        notes: What was left out.
+    """
+
+    placed: list[Placed] = field(default_factory=list)
+    eager: Estimate | None = None
+    measured: list[Estimate] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def trace_times(
+    transfers: pl.DataFrame, calls: pl.DataFrame, hosts: Sequence[str | None],
+    machine: Machine | None, resolution_ps: int = 1,
+) -> TraceTimes:  # fmt: skip
+    """Times of a trace's uncontended messages.
+
+    Args:
+        transfers: Table ``transfers`` of a measured run.
+        calls: Table ``calls`` of it.
+        hosts: Host of each rank, shape (R,); None where unknown.
+        machine: Ways of the fabric; None without.
+        resolution_ps: One tick of the trace's clock.
+
+    Raises:
+        FabricError: There is no way between two hosts.
+    """
+    out = TraceTimes()
+    whole = transfers.drop_nulls(["send_enter_ps", "recv_post_ps", "recv_enter_ps", "recv_done_ps"])
+    whole = whole.filter(pl.col("src_rank") != pl.col("dst_rank"))
+    if not whole.height:
+        out.notes.append("the trace has no point-to-point message with both ends")
+        return out
+    routes = _Routes(hosts, machine)
+    usable = whole.filter(_usable(whole, routes))
+    pairs = _both_ways(usable)
+    out.placed = _series(pairs, routes, resolution_ps)
+    out.notes.append(
+        f"{usable.height:,} of {transfers.height:,} messages of the trace met no other and no late "
+        f"receiver; {int(pairs['n'].sum()):,} of them have one of their size the other way"
+    )
+    if routes.unknown:
+        out.notes.append(f"{routes.unknown}: distances of the trace are unknown")
+    out.eager = _eager(whole, calls, pairs)
+    out.measured = _overheads(whole, calls)
+    return out
+
+
+class _Routes:
+    """Ways between ranks."""
+
+    def __init__(self, hosts: Sequence[str | None], machine: Machine | None) -> None:
+        self.machine = machine
+        self.unknown = ""
+        known = {name: i for i, name in enumerate(dict.fromkeys(h for h in hosts if h))}
+        # A rank whose host is not known has one of its own.
+        self.host = np.array(
+            [known[h] if h else len(known) + rank for rank, h in enumerate(hosts)], np.int64
+        )
+        self._number: dict[int, int] = {}
+        if machine is None:
+            self.unknown = "no fabric is given"
+            return
+        numbers = {name: i for i, name in reversed(list(enumerate(machine.fabric.host_name)))}
+        strange = next((name for name in known if name not in numbers), None)
+        if None in hosts or strange is not None:
+            told = f"host {strange[:60]!r} is not in the fabric" if strange else "hosts are unknown"
+            self.unknown = f"{told} (give --hosts or --rankfile)"
+            self.machine = None
+        self._number = {i: numbers[name] for name, i in known.items() if name in numbers}
+
+    def switches(self, src: Ints, dst: Ints) -> NDArray[np.float64]:
+        """Switches between ranks; NaN where unknown."""
+        a, b = self.host[src], self.host[dst]
+        out = np.where(a == b, 0.0, np.nan)
+        if self.machine is not None:
+            number = np.array([self._number[i] for i in range(len(self._number))], np.int64)
+            out = self.machine.switches(number[a], number[b]).astype(np.float64)
+        return out
+
+    def between(self, src: int, dst: int) -> Route | None:
+        """The way between two ranks; None where unknown."""
+        a, b = int(self.host[src]), int(self.host[dst])
+        if a == b:
+            return LOCAL
+        if self.machine is None:
+            return None
+        return self.machine.route(self._number[a], self._number[b])
+
+
+def _usable(whole: pl.DataFrame, routes: _Routes) -> Bools:
+    """Which messages met no other and no late receiver."""
+    src, dst, size, start, post, enter, done = (
+        whole[name].to_numpy().astype(np.int64)
+        for name in ("src_rank", "dst_rank", "size_bytes", "send_enter_ps", "recv_post_ps",
+                     "recv_enter_ps", "recv_done_ps")
+    )  # fmt: skip
+    # A call that waits for several messages lasts as long as the last of them.
+    last = whole.select(pl.col("send_enter_ps").max().over("recv_done_call")).to_series().to_numpy()
+    took = done - start
+    out = (start == last) & (post <= start) & (done - enter >= _WAITED * took) & (took > 0)
+    remote = routes.host[src] != routes.host[dst]
+    limit = _OTHERS * size + _SMALL_BYTES
+    for host, before_only in ((routes.host[src], True), (routes.host[dst], False)):
+        others = _others(host, size * remote, start, done, before_only)
+        out &= ~remote | (others <= limit)
+    return np.asarray(out, np.bool_)
+
+
+def _others(host: Ints, size: Ints, start: Ints, done: Ints, before_only: bool) -> Ints:
+    """Bytes of other messages of the same host under way during each message.
+
+    Args:
+        host: Host whose adapter they share, shape (T,).
+        size: Bytes on the wire, shape (T,).
+        start: When each was sent, shape (T,).
+        done: When each had arrived, shape (T,).
+        before_only: Count only those sent before: an adapter sends in order.
+    """
+    out = np.zeros(len(size), np.int64)
+    order = np.argsort(host, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(host[order])) + 1):
+        first = rows[np.argsort(start[rows], kind="stable")]
+        last = rows[np.argsort(done[rows], kind="stable")]
+        sent = np.concatenate([[0], np.cumsum(size[first])])
+        over = np.concatenate([[0], np.cumsum(size[last])])
+        finished = over[np.searchsorted(done[last], start[first], side="right")]
+        if before_only:
+            begun = sent[:-1]
+        else:
+            begun = sent[np.searchsorted(start[first], done[first])] - size[first]
+        out[first] = np.maximum(begun - finished, 0)
+    return out
+
+
+def _both_ways(usable: pl.DataFrame) -> pl.DataFrame:
+    """One row a pair of ranks and size: the mean over both directions of the shortest time."""
+    one = (
+        usable.with_columns((pl.col("recv_done_ps") - pl.col("send_enter_ps")).alias("took"))
+        .group_by("src_rank", "dst_rank", "size_bytes")
+        .agg(pl.col("took").min(), pl.len().alias("n"))
+    )
+    back = one.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
+    both = one.join(back, on=["src_rank", "dst_rank", "size_bytes"], suffix="_back")
+    return (
+        both.filter(pl.col("src_rank") < pl.col("dst_rank"))
+        .select(
+            "src_rank", "dst_rank", "size_bytes",
+            ((pl.col("took") + pl.col("took_back")) / 2).alias("time_ps"),
+            (pl.col("n") + pl.col("n_back")).alias("n"),
+        )
+        .filter(pl.col("time_ps") > 0)
+        .sort("size_bytes", "src_rank", "dst_rank")
+    )  # fmt: skip
+
+
+def _series(pairs: pl.DataFrame, routes: _Routes, resolution_ps: int) -> list[Placed]:
+    """A series for each distance."""
+    src, dst = (pairs[name].to_numpy().astype(np.int64) for name in ("src_rank", "dst_rank"))
+    switches = routes.switches(src, dst)
+    out = []
+    for distance in [*np.unique(switches[~np.isnan(switches)]), np.nan]:
+        mine = np.isnan(switches) if np.isnan(distance) else switches == distance
+        if not mine.any():
+            continue
+        rows = pairs.filter(mine)
+        n = int(rows["n"].sum())
+        rows = rows.group_by("size_bytes", maintain_order=True).agg(_end_point())
+        size, time = (
+            rows[name].to_numpy().astype(np.float64) for name in ("size_bytes", "time_ps")
+        )
+        # Both ends of both directions are rounded.
+        step = np.full(len(size), float(resolution_ps))
+        first = int(np.flatnonzero(mine)[0])
+        series = Series("latency", "mpi", size, time, step, n, SOURCE)
+        out.append(Placed(series, routes.between(int(src[first]), int(dst[first]))))
+    return out
+
+
+def _end_point() -> pl.Expr:
+    """The time without noise and contention, which only add: ``2 × shortest − second shortest``.
+
+    Source: Robson and Whitlock, *Estimation of a truncation point* (Biometrika 1964).
+    """
+    fastest = pl.col("time_ps").sort()
+    second = fastest.get(1, null_on_oob=True).fill_null(fastest.first())
+    return (2 * fastest.first() - second).clip(fastest.first() / 2).alias("time_ps")
+
+
+def _eager(whole: pl.DataFrame, calls: pl.DataFrame, pairs: pl.DataFrame) -> Estimate | None:
+    """The threshold between sends that were over before their receive and those that waited.
+
+    Times of two ranks are compared, so a receive counts as late only if it came later than half a
+    round trip, by which clocks may be off.
+    """
+    slack = pairs.group_by("src_rank", "dst_rank").agg(pl.col("time_ps").min().alias("slack"))
+    swapped = slack.rename({"src_rank": "dst_rank", "dst_rank": "src_rank"})
+    known = pl.concat([slack, swapped.select(slack.columns)])
+    entered = calls.select(pl.col("call").alias("send_done_call"),
+                           pl.col("enter_ps").alias("done_enter_ps"))  # fmt: skip
+    told = (
+        whole.drop_nulls(["send_done_call", "send_done_ps"])
+        .join(known, on=["src_rank", "dst_rank"])
+        .join(entered, on="send_done_call")
+        .with_columns(late=pl.col("recv_post_ps") - pl.col("slack"))
+        .filter(
+            (pl.col("done_enter_ps") < pl.col("late")) & (pl.col("send_enter_ps") < pl.col("late"))
+        )
+    )
+    if not told.height:
+        return None
+    size = told["size_bytes"].to_numpy().astype(np.int64)
+    waited = told["send_done_ps"].to_numpy() > told["late"].to_numpy()
+    sizes = np.unique(size)
+    wrong = [int((waited & (size <= at)).sum() + (~waited & (size > at)).sum()) for at in sizes]
+    at = int(np.argmin(wrong))
+    if at == len(sizes) - 1 or waited.all() or wrong[at] > _CONTRADICTED * len(size):
+        return None
+    return Estimate(
+        "eager", "size", float(sizes[at]), float(sizes[at]), float(sizes[at + 1]) - 1,
+        f"{SOURCE}: sends to late receivers", len(size),
+    )  # fmt: skip
+
+
+def _overheads(whole: pl.DataFrame, calls: pl.DataFrame) -> list[Estimate]:
+    """Time in MPI_Isend and MPI_Irecv: what it costs the processor to post a message."""
+    out = []
+    posts = whole.select(pl.col("send_call", "recv_call")).unpivot(value_name="call")
+    took = (
+        posts.drop_nulls("call").unique("call")
+        .join(calls, on="call")
+        .with_columns((pl.col("leave_ps") - pl.col("enter_ps")).alias("took"))
+    )  # fmt: skip
+    for name, call in (("send_overhead", "MPI_Isend"), ("receive_overhead", "MPI_Irecv")):
+        some = np.sort(took.filter(pl.col("name") == call)["took"].to_numpy())
+        if len(some) < 10:
+            continue
+        # Order statistics around the median hold it with 95 %, whatever the distribution.
+        reach = 0.98 * np.sqrt(len(some))
+        low, high = (int(np.clip(round(len(some) / 2 + by), 0, len(some) - 1))
+                     for by in (-reach, reach))  # fmt: skip
+        value = float(np.median(some))
+        out.append(
+            Estimate(name, "time", value, min(float(some[low]), value),
+                     max(float(some[high]), value), f"{SOURCE}: {call}", len(some))
+        )  # fmt: skip
+    return out

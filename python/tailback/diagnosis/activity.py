@@ -1,0 +1,128 @@
+"""When our own messages were in flight: the time a link's utilization is measured against.
+
+A time window may be longer than a burst. Measured against the whole window, a link that our own
+burst filled would look half empty, and so as if somebody else had been there. The message log says
+when our messages that may cross a link were in the network at all; only that time counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.topology import DOWN, UP, Floats, Ints, LinkTopology
+
+
+class MessageActivity:
+    """Time during which messages that may cross a link were in flight.
+
+    Messages are grouped by what they must cross: the ejection link of their node, the up-links of
+    the switch they leave, the down-links into the switch they enter; any other link is taken to be
+    open to every message that leaves its switch. Without a message log all time counts.
+    """
+
+    def __init__(self, tables: Mapping[str, pl.DataFrame], topology: LinkTopology) -> None:
+        self._topology = topology
+        self._groups = self._group_of_link()
+        log = observed_messages(tables)
+        self.known = log.height > 0
+        if not self.known:
+            return
+        start = log["start_ps"].cast(pl.Int64).to_numpy()
+        end = log["arrival_ps"].cast(pl.Int64).to_numpy()
+        source, target = topology.node_switch[log["src"]], topology.node_switch[log["dst"]]
+        away = source != target
+        vertices = len(topology.out_start) - 1
+        everything = 2 * vertices
+        group = np.concatenate(
+            [
+                log["dst"].cast(pl.Int64).to_numpy(),
+                source[away],
+                vertices + target[away],
+                np.full(int(away.sum()), everything),
+            ]
+        )
+        start = np.concatenate([start, start[away], start[away], start[away]])
+        end = np.concatenate([end, end[away], end[away], end[away]])
+        # One long timeline, a stretch for each group, so that a single pass merges them all.
+        self._unit = 1 + (int(end.max()) + 1) * (everything + 2) // 2**62
+        self._stretch = int(end.max()) // self._unit + 1
+        self._merge(group * self._stretch, start // self._unit, end // self._unit)
+
+    def _group_of_link(self) -> Ints:
+        t = self._topology
+        vertices = len(t.out_start) - 1
+        leaf = np.zeros(vertices, np.bool_)
+        leaf[t.node_switch[t.node_switch >= 0]] = True
+        group = np.full(t.n_links, 2 * vertices, np.int64)
+        up = (t.direction == UP) & leaf[t.src]
+        down = (t.direction == DOWN) & leaf[t.dst]
+        group[up] = t.src[up]
+        group[down] = vertices + t.dst[down]
+        group[t.to_node] = t.dst[t.to_node]
+        return group
+
+    def _merge(self, base: Ints, start: Ints, end: Ints) -> None:
+        order = np.argsort(base + start, kind="stable")
+        begin, finish = (base + start)[order], (base + end)[order]
+        reach = np.maximum.accumulate(finish)
+        fresh = np.concatenate([[True], begin[1:] > reach[:-1]])
+        self._begin = begin[fresh]
+        self._end = reach[np.concatenate([np.flatnonzero(fresh)[1:] - 1, [len(reach) - 1]])]
+        length = self._end - self._begin
+        self._before = np.cumsum(length) - length
+
+    def _covered(self, at: Ints) -> Ints:
+        """Covered time before ``at``, on the long timeline."""
+        index = np.searchsorted(self._begin, at, side="right") - 1
+        safe = np.maximum(index, 0)
+        inside = np.minimum(at, self._end[safe]) - self._begin[safe]
+        return np.where(index < 0, 0, self._before[safe] + inside)
+
+    def time_ps(self, link: Ints, start_ps: Ints, end_ps: Ints) -> Floats:
+        """Active time of each link between two times; all of it where no message is known.
+
+        Args:
+            link: Links, shape (n,).
+            start_ps: Begin of each stretch, shape (n,).
+            end_ps: First picosecond after it, shape (n,).
+        """
+        whole = (end_ps - start_ps).astype(np.float64)
+        if not self.known:
+            return whole
+        base = self._groups[link] * self._stretch
+        top = self._stretch - 1
+        low = self._covered(base + np.minimum(start_ps // self._unit, top))
+        high = self._covered(base + np.minimum(end_ps // self._unit, top))
+        active = (high - low).astype(np.float64) * self._unit
+        return np.asarray(np.where(active > 0, np.minimum(active, whole), whole), np.float64)
+
+
+def observed_messages(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the delivered messages of observed jobs, with their nodes ``src`` and ``dst``.
+
+    ``switches`` is how many of them their packets visited on average.
+    """
+    observed = tables["jobs"].filter("observed")["job"]
+    ranks = tables["ranks"].filter(pl.col("job").is_in(observed.implode())).select("rank", "node")
+    messages = tables["messages"].filter(
+        (pl.col("arrival_ps") > pl.col("start_ps")) & (pl.col("packets") > 0)
+    )
+    return (
+        messages.join(ranks.rename({"rank": "src_rank", "node": "src"}), on="src_rank")
+        .join(ranks.rename({"rank": "dst_rank", "node": "dst"}), on="dst_rank")
+        .filter(pl.col("src") != pl.col("dst"))
+        .select(
+            "src",
+            "dst",
+            "start_ps",
+            "arrival_ps",
+            "src_rank",
+            "dst_rank",
+            "label",
+            "size_bytes",
+            switches=(pl.col("switch_hops") / pl.col("packets")).round(),
+        )
+    )

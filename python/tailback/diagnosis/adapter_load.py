@@ -1,0 +1,106 @@
+"""What the adapters alone would need: the bytes each sends, and how fast they let messages go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.activity import observed_messages
+from tailback.diagnosis.topology import Floats, Ints
+from tailback.run import Run
+
+LARGE_PACKETS = 8
+"""A message of fewer packets says little of a rate: it is mostly latency."""
+
+SLOW_RATE_SHARE = 0.6
+"""Share of what the median adapter reaches under which an adapter counts as slow."""
+
+HEALTHY_RATE_SHARE = 0.8
+"""Share of the line rate that the median adapter must reach before one is called slow, and share of
+the median that all others must."""
+
+MAX_SLOW_ADAPTERS = 3
+"""Partners an adapter needs before all its messages being slow means anything."""
+
+
+@dataclass(frozen=True)
+class AdapterLoad:
+    """Each node's own traffic, by node number; shape (N,) each.
+
+    Attributes:
+        sent_bytes: Bytes of our messages to other hosts that it sends.
+        rate_gbps: Nominal rate of its injection link.
+        fastest: Highest rate any large message of ours that it sent or took reached, as a share of
+            the slower of the two adapters' line rates; NaN without such a message.
+        partners: Nodes it exchanges large messages with, each direction counted.
+    """
+
+    sent_bytes: Floats
+    rate_gbps: Floats
+    fastest: Floats
+    partners: Ints
+
+    @property
+    def wire_ps(self) -> Floats:
+        """Time each needs to send its bytes at line rate, picoseconds."""
+        return np.divide(
+            self.sent_bytes * 8000.0, self.rate_gbps, out=np.zeros_like(self.sent_bytes),
+            where=self.rate_gbps > 0,
+        )  # fmt: skip
+
+
+def adapter_load(run: Run) -> AdapterLoad:
+    """Read the message log of a run; without one nothing is sent."""
+    n = run.tables["nodes"].height
+    links = run.tables["links"]
+    out = links.filter("from_node")
+    into = links.filter("to_node")
+    rate, take = np.zeros(n), np.zeros(n)
+    np.maximum.at(rate, out["src"].to_numpy(), out["rate_gbps"].to_numpy())
+    np.maximum.at(take, into["dst"].to_numpy(), into["rate_gbps"].to_numpy())
+    # Ranks of one host talk through memory: no adapter sends that.
+    host = run.tables["nodes"].sort("node")["host"].to_numpy()
+    log = observed_messages(run.tables)
+    log = log.filter(host[log["src"].to_numpy()] != host[log["dst"].to_numpy()])
+    engine = run.scenario.engine
+    source, target = (log[end].to_numpy().astype(np.int64) for end in ("src", "dst"))
+    size = log["size_bytes"].cast(pl.Float64).to_numpy()
+    size = size + engine.header * np.ceil(np.maximum(size, 1.0) / engine.packet)
+    sent = np.bincount(source, weights=size, minlength=n).astype(np.float64)
+    time = (log["arrival_ps"].cast(pl.Int64) - log["start_ps"].cast(pl.Int64)).to_numpy()
+    line = np.minimum(rate[source], take[target])
+    large = (size >= LARGE_PACKETS * engine.packet) & (time > 0) & (line > 0)
+    best, partners = np.zeros(n), np.zeros(n, np.int64)
+    if large.any():
+        share = size[large] * 8000.0 / (time[large] * line[large])
+        pairs = np.unique(np.column_stack([source[large], target[large]]), axis=0)
+        for end, column in ((source, 0), (target, 1)):
+            np.maximum.at(best, end[large], share)
+            partners += np.bincount(pairs[:, column], minlength=n)
+    return AdapterLoad(sent, rate, np.where(best > 0, best, np.nan), partners)
+
+
+def wire_time_ps(run: Run) -> int:
+    """Time the busiest adapter needs to send its bytes at line rate, picoseconds."""
+    return round(float(adapter_load(run).wire_ps.max(initial=0.0)))
+
+
+def slow_adapter(found: AdapterLoad) -> int | None:
+    """The one node whose large messages are all slow, out and in, while nobody else's are.
+
+    One that has several partners, that is: two flows that share a link are both slow as well.
+    """
+    known = np.flatnonzero(np.isfinite(found.fastest))
+    if len(known) < MAX_SLOW_ADAPTERS:
+        return None
+    order = known[np.argsort(found.fastest[known], kind="stable")]
+    median = float(np.median(found.fastest[known]))
+    first, second = (float(found.fastest[node]) for node in order[:2])
+    alone = (
+        first < SLOW_RATE_SHARE * median
+        and second >= HEALTHY_RATE_SHARE * median
+        and median >= HEALTHY_RATE_SHARE
+    )
+    return int(order[0]) if alone and found.partners[order[0]] >= MAX_SLOW_ADAPTERS else None

@@ -1,0 +1,124 @@
+"""Which cables messages may have crossed, and which one would make just those late that are.
+
+Neither a simulator nor samples are needed to suspect a cable: only the messages' ends and times.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+
+MAX_PAIRS = 2000
+"""Pairs of nodes, those with the largest excess and as many others, whose ways are looked at."""
+
+
+class CandidatePaths:
+    """Which cables messages may have crossed, and which one cable would make them as late.
+
+    The ways of a message are its shortest ones; where there are several links at the same distance
+    each takes its part p. Were one cable to blame, messages would be late by e = p x: the cable
+    with the largest (Σ p e)² / Σ p² leaves the smallest squares. So messages that are *not* late
+    acquit the cables on their ways.
+
+    Args:
+        topology: The links.
+        reverses: The opposite link of the same cable, shape (L,).
+        used: Links that carry traffic of ours, shape (L,).
+        messages: Messages with the nodes ``src`` and ``dst``, the time each ``took`` and the time
+            that was ``expected``.
+    """
+
+    def __init__(
+        self, topology: LinkTopology, reverses: Ints, used: Bools, messages: pl.DataFrame
+    ) -> None:
+        self._topology, self._reverses, self._used = topology, reverses, used
+        late = pl.col("took") - pl.col("expected")
+        pairs = messages.group_by("src", "dst").agg(
+            late=late.mean(), number=pl.len(), took=pl.col("took").mean(),
+            expected=pl.col("expected").mean(),
+        ).sort("late", "src", "dst", descending=[True, False, False])  # fmt: skip
+        if pairs.height > MAX_PAIRS:
+            rest = pairs.slice(MAX_PAIRS // 2)
+            every = -(-rest.height // (MAX_PAIRS // 2))
+            pairs = pl.concat([pairs.head(MAX_PAIRS // 2), rest.gather_every(every)])
+        self._pairs = pairs
+
+    def suspects(self, most: int) -> list[tuple[int, float]]:
+        """At most so many cables, the likeliest first, and the rate that the delay suggests."""
+        score, share = self._scores
+        order = np.argsort(-score, kind="stable")[:most]
+        rate = self._topology.rate_gbps
+        return [
+            (int(i), float(np.clip(share[i], 0.02, 0.9)) * float(rate[i]))
+            for i in order
+            if score[i] > 0
+        ]
+
+    @cached_property
+    def explained(self) -> Floats:
+        """Share of the squared lateness of pairs of nodes that one slow cable explains, 0–1.
+
+        That of each link, were its cable the slow one; shape (L,).
+        """
+        late, number = (self._pairs[c].cast(pl.Float64).to_numpy() for c in ("late", "number"))
+        whole = float((number * late**2).sum())
+        score = self._scores[0] / whole if whole > 0 else np.zeros(self._topology.n_links)
+        cable = np.minimum(np.arange(self._topology.n_links), self._reverses)
+        return np.asarray(score[cable], np.float64)
+
+    @cached_property
+    def _scores(self) -> tuple[Floats, Floats]:
+        """Score of every cable, by its first link, and the share of its rate that it serves."""
+        t, pairs = self._topology, self._pairs
+        cable = np.minimum(np.arange(t.n_links), self._reverses)
+        row, link, part = self._crossed()
+        late, number = pairs["late"].to_numpy(), pairs["number"].to_numpy().astype(np.float64)
+        # By cable: both directions of it are slow.
+        blame = np.bincount(cable[link], number[row] * part * late[row], t.n_links)
+        square = np.bincount(cable[link], number[row] * part**2, t.n_links)
+        score = np.divide(
+            np.maximum(blame, 0.0) ** 2, square, out=np.zeros(t.n_links), where=square > 0
+        )
+        ratio = (pairs["expected"] / pairs["took"].clip(lower_bound=1.0)).to_numpy()
+        share = np.ones(t.n_links)
+        held = late[row] > 0
+        np.minimum.at(share, cable[link[held]], ratio[row[held]])
+        return score, share
+
+    def _crossed(self) -> tuple[Ints, Ints, Floats]:
+        """Pair, link and part of every link that messages of a pair may cross."""
+        t = self._topology
+        vertices = len(t.out_start) - 1
+        graph = csr_array((np.ones(t.n_links), (t.src, t.dst)), shape=(vertices, vertices))
+        ends = self._pairs.select("src", "dst").rows()
+        # Nodes of one link each are one further than their switch: so there are few starts.
+        single = bool((np.bincount(t.src[t.from_node]) <= 1).all())
+        of = t.node_switch if single else np.arange(t.n_nodes)
+        starts = sorted({int(of[v]) for pair in ends for v in pair})
+        found = dijkstra(graph, indices=starts, unweighted=True)
+        at = {v: i for i, v in enumerate(starts)}
+
+        def away(node: int) -> Floats:
+            if not single:
+                return np.asarray(found[at[node]], np.float64)
+            out = found[at[int(of[node])]] + 1.0
+            out[node] = 0.0
+            return np.asarray(out, np.float64)
+
+        none = np.zeros(0, np.int64)
+        rows, links, parts = [none], [none], [np.zeros(0)]
+        for number, (a, b) in enumerate(ends):
+            # Cables work both ways, so distances to b are those from b.
+            out, back = away(int(a)), away(int(b))
+            way = np.flatnonzero(self._used & (out[t.src] + 1 + back[t.dst] == out[int(b)]))
+            level = out[t.src[way]].astype(np.int64)
+            rows.append(np.full(len(way), number))
+            links.append(way)
+            parts.append(1.0 / np.bincount(level)[level] if len(way) else np.zeros(0))
+        return np.concatenate(rows), np.concatenate(links), np.concatenate(parts)

@@ -1,0 +1,120 @@
+"""How far a simulation is from what was measured, one kind of evidence a class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.topology import link_totals
+from tailback.evidence.call_profile import CallProfile
+from tailback.run import Run
+from tailback.traffic.program import Program
+
+Floats = NDArray[np.float64]
+
+MIN_SCALE, MAX_SCALE = 0.95, 3.0
+"""Measured over simulated time in calls that passes for the model's own error, the same for
+all calls: protocols take more than the model knows (TCP in the real-packet lab 1.2 times), hardly
+ever less. A run all of whose calls take so many times as long is no evidence of any cable."""
+
+MIN_STALL_SHARE = 0.005
+"""Share of the measured time that the most stalled port stalled under which stalls tell nothing."""
+
+MAX_STALL_RATIO = 3.0
+"""Measured over simulated stall that passes for the model's error, either way: how long a port
+stalls hangs on the buffers of its switch."""
+
+
+@dataclass(frozen=True)
+class CallTimes:
+    """Time in calls, by rank and site.
+
+    Attributes:
+        profile: What was measured.
+        program: The program that was simulated.
+    """
+
+    profile: CallProfile
+    program: Program
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured times, after the best scale; 0 for none."""
+        simulated = self.profile.of_run(run, self.program)
+        if simulated is None or not len(simulated):
+            return None
+        weight, seen = self.profile.count, self.profile.mean_ps
+        whole = float((weight * seen**2).sum())
+        norm = float((weight * simulated**2).sum())
+        if whole <= 0 or norm <= 0:
+            return None
+        scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
+        return float((weight * (seen - scale * simulated) ** 2).sum()) / whole
+
+
+@dataclass(frozen=True)
+class PortStalls:
+    """Time that the ports of a lossless network stalled.
+
+    Attributes:
+        stall_ps: What was counted, NaN unknown, shape (L,).
+        at_least: Links whose counter was full, so that more may be true, shape (L,).
+        from_node: Links that leave nodes: the simulation has no stalls of them, shape (L,).
+        elapsed_ps: Measured time.
+    """
+
+    stall_ps: Floats
+    at_least: NDArray[np.bool_]
+    from_node: NDArray[np.bool_]
+    elapsed_ps: int
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured stalls; None where nothing stalled."""
+        known = ~np.isnan(self.stall_ps) & ~self.from_node
+        truth = run.tables["truth"]
+        if not truth.height or truth["stall_ps"].is_null().all() or not known.any():
+            return None
+        seen = self.stall_ps[known]
+        if seen.max() < MIN_STALL_SHARE * self.elapsed_ps:
+            return None
+        found = link_totals(run, "stall_ps")[known]
+        norm = float((found**2).sum())
+        if norm > 0:
+            scale = float((seen * found).sum()) / norm
+            found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
+        found = np.where(self.at_least[known], np.minimum(found, seen), found)
+        return float(((seen - found) ** 2).sum() / (seen**2).sum())
+
+
+@dataclass(frozen=True)
+class LinkSamples:
+    """Congested fraction of links, as samples in our packets tell it.
+
+    Attributes:
+        fraction: Congested over all packets of ours on each link, NaN unknown, shape (L,).
+        packets: Packets of ours on each, shape (L,).
+        from_node: Links that leave nodes, whose queue is the host's own, shape (L,).
+    """
+
+    fraction: Floats
+    packets: Floats
+    from_node: NDArray[np.bool_]
+    weight: float = 0.3
+    """Against the time in calls: switches and the model differ in what they call congested."""
+
+    def __call__(self, run: Run) -> float | None:
+        """Squared difference over squared measured fractions, weighted by packets."""
+        truth = run.tables["truth"]
+        known = ~np.isnan(self.fraction) & ~self.from_node
+        whole = float((self.packets[known] * self.fraction[known] ** 2).sum())
+        if not truth.height or truth["observed_packets"].is_null().all() or whole <= 0:
+            return None
+        sent = np.maximum(link_totals(run, "observed_packets"), 1.0)
+        simulated = link_totals(run, "observed_congested_packets") / sent
+        weight, seen, found = (x[known] for x in (self.packets, self.fraction, simulated))
+        norm = float((weight * found**2).sum())
+        if norm > 0:
+            scale = float((weight * seen * found).sum()) / norm
+            found = found * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
+        return float((weight * (seen - found) ** 2).sum()) / whole

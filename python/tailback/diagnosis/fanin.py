@@ -1,0 +1,79 @@
+"""Who sends to a congested endpoint, and by which call: what turns a root into advice."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import polars as pl
+
+from tailback.diagnosis.activity import observed_messages
+from tailback.run import Run
+
+MIN_SENDERS = 8
+"""Senders from which an endpoint is fed by a many-to-one pattern rather than by neighbours."""
+
+COLLECTIVES = (
+    "reduce", "gather", "alltoall", "bcast", "scatter", "scan", "barrier", "allgather",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FanIn:
+    """Traffic into one node in some phases.
+
+    Attributes:
+        senders: Distinct nodes that send to it.
+        sender_ranks: Distinct ranks that send to it.
+        receiver: Rank on the node that receives the most bytes (number within its job).
+        call: Call that brings most of the bytes.
+        peers: Distinct ranks that the median of its senders sends to, in the same phases.
+        ranks_on_node: Receiving ranks on the node.
+    """
+
+    senders: int
+    sender_ranks: int
+    receiver: int
+    call: str
+    peers: float
+    ranks_on_node: int
+
+    @property
+    def collective(self) -> bool:
+        """True when the call is a collective of MPI."""
+        return any(word in self.call.lower() for word in COLLECTIVES)
+
+
+def fan_in(run: Run, node: int, phases: Collection[str]) -> FanIn | None:
+    """Describe who sends to ``node`` in ``phases``; None without a message log."""
+    labels = run.tables["labels"].select("label", "phase", "call")
+    names = pl.Series(sorted(phases), dtype=pl.String)
+    log = (
+        observed_messages(run.tables)
+        .join(labels, on="label", how="left")
+        .filter(pl.col("phase").is_in(names.implode()))
+    )
+    into = log.filter(pl.col("dst") == node)
+    if not into.height:
+        return None
+    calls = (
+        into.group_by("call").agg(n=pl.col("size_bytes").sum()).sort("n", "call", descending=True)
+    )
+    receivers = into.group_by("dst_rank").agg(n=pl.col("size_bytes").sum())
+    receivers = receivers.sort("n", "dst_rank", descending=[True, False])
+    rank = receivers["dst_rank"][0]
+    job_rank = run.tables["ranks"].filter(pl.col("rank") == rank)["job_rank"][0]
+    senders = into["src_rank"].unique()
+    peers = (
+        log.filter(pl.col("src_rank").is_in(senders.implode()))
+        .group_by("src_rank")
+        .agg(pl.col("dst_rank").n_unique().alias("peers"))
+    )
+    return FanIn(
+        senders=into["src"].n_unique(),
+        sender_ranks=len(senders),
+        receiver=int(job_rank),
+        call=str(calls["call"][0] or ""),
+        peers=float(peers["peers"].cast(pl.Float64).quantile(0.5) or 0.0),
+        ranks_on_node=receivers.height,
+    )

@@ -1,0 +1,89 @@
+"""Which cables may be slow, by what was measured: those that a search should try first."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.cable_suspects import CandidatePaths
+from tailback.diagnosis.topology import Floats, Ints, LinkTopology, link_totals
+from tailback.evidence import MeasuredRun
+from tailback.evidence.link_counters import LinkCounters
+from tailback.fabric.model import Fabric
+from tailback.run import Run
+
+
+def cable_suspects(
+    measured: MeasuredRun, run: Run, counters: LinkCounters | None, fabric: Fabric, most: int
+) -> list[int]:
+    """Cables to try, by one link of each: all that carry our traffic, if there are few.
+
+    Args:
+        measured: The measured run.
+        run: The expected run, with what links carried.
+        counters: What ports counted, None without counters.
+        fabric: The fabric.
+        most: Cables at most.
+    """
+    reverse = fabric.link_reverse.astype(np.int64)
+    carried = link_totals(run, "bytes")
+    carried = carried + carried[reverse]
+    cable = np.minimum(np.arange(fabric.n_links), reverse)
+    used = np.flatnonzero((carried > 0.02 * carried.max(initial=0.0)) & (
+        cable == np.arange(fabric.n_links)))  # fmt: skip
+    if len(used) <= most:
+        return [int(link) for link in used[np.argsort(-carried[used], kind="stable")]]
+    ranked = []
+    if counters is not None and not counters.lossy:
+        ranked.append(_ahead_of_stalls(counters, run, fabric))
+    paths = _late_paths(measured, run, reverse, carried)
+    ranked.append([link for link, _ in paths.suspects(most)])
+    # All cables of hosts are tried: no path avoids them.
+    ranked.append([int(x) for x in used if fabric.link_src[x] < fabric.n_nodes
+                   or fabric.link_dst[x] < fabric.n_nodes])  # fmt: skip
+    turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
+    return list(dict.fromkeys(int(cable[link]) for link in turns if carried[link] > 0))[:most]
+
+
+def _ahead_of_stalls(counters: LinkCounters, run: Run, fabric: Fabric) -> list[int]:
+    """Links that ports upstream stall for, more than expected, and that do not stall themselves."""
+    expected = link_totals(run, "stall_ps") / max(run.elapsed_ps, 1)
+    excess = np.nan_to_num(counters.stall - expected)
+    into = np.zeros(fabric.n_nodes + len(fabric.switch_name))
+    np.add.at(into, fabric.link_dst, np.maximum(excess, 0.0))
+    busy = np.nan_to_num(counters.sent_bytes) * 8 / max(counters.seconds * 1e9, 1.0)
+    share = np.minimum(busy / fabric.link_gbps, 1.0)
+    # Of the links that leave a switch which others wait for: busy ones that do not wait.
+    score = into[fabric.link_src] * share * (1.0 - np.clip(excess, 0.0, 1.0))
+    order = np.argsort(-score, kind="stable")
+    return [int(link) for link in order[:24] if score[link] > 0]
+
+
+def _late_paths(measured: MeasuredRun, run: Run, reverse: Ints, carried: Floats) -> CandidatePaths:
+    """Paths of our messages, with the time each took and was expected to take."""
+    ranks = run.tables["ranks"].sort("job_rank").select("job_rank", "rank", "node")
+    log = run.tables["messages"].filter(pl.col("switch_hops") > 0)
+    expected = log.group_by("src_rank", "dst_rank").agg(
+        expected=(pl.col("arrival_ps") - pl.col("post_ps")).cast(pl.Float64).median()
+    )
+    took = (
+        measured.tables["transfers"].with_columns(
+            done=pl.coalesce("recv_done_ps", "send_done_ps", "send_leave_ps")
+        ).group_by(src="src_rank", dst="dst_rank").agg(
+            took=(pl.col("done") - pl.col("send_enter_ps")).cast(pl.Float64).median()
+        )
+    )  # fmt: skip
+    of = {int(j): (int(r), int(n)) for j, r, n in ranks.rows()}
+    known = {(a, b): float(ps) for a, b, ps in expected.rows()}
+    rows = [
+        (of[s][1], of[d][1], float(ps), known[of[s][0], of[d][0]])
+        for s, d, ps in took.rows()
+        if s in of and d in of and (of[s][0], of[d][0]) in known and ps is not None
+    ]
+    messages = pl.DataFrame(
+        rows, schema={"src": pl.Int64, "dst": pl.Int64, "took": pl.Float64, "expected": pl.Float64},
+        orient="row",
+    )  # fmt: skip
+    return CandidatePaths(LinkTopology.of(run.tables), reverse, carried > 0, messages)

@@ -1,0 +1,357 @@
+"""The verdict on a measured run: what each cause costs of the measured time, and what stays open.
+
+The expected run contains what there is positive evidence for: slow cables and other traffic. What a
+cause costs is what the expected run saves without it, put on the measured time: where the model
+misses a share of all times alike (a protocol that it does not know), it misses it of each cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tailback.diagnosis.cause_finding import CODE, ensure_cause_finding
+from tailback.diagnosis.explanation import Cost, Explanation, Origin
+from tailback.diagnosis.model import Cause, Diagnosis, Remedy
+from tailback.evidence.model import Measured
+from tailback.units import format_time, percent
+
+MIN_FAULT_SHARE = 0.06
+"""Share of the measured time from which a cause is one: repetitions of a run differ by less."""
+
+MIN_PATTERN_SHARE = 0.24
+"""The same for what endpoints cost by themselves: every exchange with several partners at once
+costs some, and the real-packet lab's healthy halo 0.17."""
+
+MIN_LATE_PARTNER_SHARE = 0.15
+"""The same for ranks that compute in turn: programs with dependencies wait some."""
+
+MAX_SCALE, MIN_SCALE = 1.3, 0.8
+"""Measured over expected time that is put on costs, at most and at least."""
+
+MAX_UNEXPLAINED_SHARE = 0.5
+"""Share of the measured time in calls that may stay unexplained before no verdict is given."""
+
+LARGE_UNEXPLAINED_SHARE = 0.15
+"""Share that is much, where no cause costs as much."""
+
+PARTS_OUTSIDE_MODEL = ("other_mpi", "not_running", "not_recorded")
+"""Parts of the measured time that no model has: set-up and end, calls without data, gaps."""
+
+
+@dataclass(frozen=True)
+class EvidenceSummary:
+    """What the evidence besides the trace showed, as it was put into the expected run.
+
+    Attributes:
+        slow: One line for each slow link: the link and its rates.
+        slow_shown_by: What shows them.
+        others: Whose traffic, empty for none.
+        others_shown_by: What shows it.
+        rests_on: Kinds of evidence behind each of the two causes.
+        candidates: Links of which one is slow, where the evidence does not tell which.
+        sources: What evidence there was, a line each.
+        missing: What would settle what is open.
+    """
+
+    slow: tuple[str, ...] = ()
+    slow_shown_by: str = ""
+    others: str = ""
+    others_shown_by: str = ""
+    rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
+    candidates: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FurtherCosts:
+    """What the expected run saves without causes that the waterfall does not have.
+
+    One number a repetition.
+
+    Attributes:
+        imbalance_ps: With computation spread evenly.
+        noise_ps: With repetitions that take no longer than usual.
+        routing_ps: With traffic spread over parallel links, of which a few carried most: time that
+            the expected run does not have, so it comes on top of it.
+        uneven: Mean deviation of what parallel links carried from their mean, 0–2.
+    """
+
+    imbalance_ps: tuple[int, ...]
+    noise_ps: tuple[int, ...]
+    routing_ps: tuple[int, ...] = ()
+    uneven: float = 0.0
+
+    @property
+    def routing_mean_ps(self) -> int:
+        """Mean of ``routing_ps``, 0 without."""
+        return round(sum(self.routing_ps) / len(self.routing_ps)) if self.routing_ps else 0
+
+
+def explain(
+    diagnosis: Diagnosis, measured: Measured, found: EvidenceSummary, further: FurtherCosts
+) -> Diagnosis:
+    """The diagnosis of the expected run as one of the measured run.
+
+    Args:
+        diagnosis: Of the expected run with what was found.
+        measured: The measured run.
+        found: What the evidence showed.
+        further: What computation and routes cost.
+    """
+    outside = sum(measured.part(name) for name in PARTS_OUTSIDE_MODEL)
+    inside = max(measured.elapsed_ps - outside, 1)
+    expected = diagnosis.modelled_ps + further.routing_mean_ps
+    scale = min(max(inside / max(expected, 1), MIN_SCALE), MAX_SCALE)
+    costs = _costs(diagnosis, measured, found, further, scale)
+    rest = measured.elapsed_ps - outside - expected
+    explanation = Explanation(
+        elapsed_ps=measured.elapsed_ps,
+        parts=_parts(diagnosis, measured, outside, further),
+        costs=costs,
+        not_explained_ps=rest,
+        model_error_ps=round(abs(inside - scale * expected)),
+        missing=list(found.missing),
+        sources=list(found.sources),
+    )
+    main = next((c for c in costs if c.share >= _fault_share(c.cause)), None)
+    unknown = (inside - scale * expected) / inside
+    cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
+    if _is_open(unknown, main):
+        cause = "undetermined"
+    headline = _headline(cause, main, measured, explanation, found)
+    # A finding that no rule made is of the expected run's verdict, which is another one.
+    rules = [finding for finding in diagnosis.findings if finding.code != CODE]
+    shown = main.evidence if main is not None and main.cause == cause else headline
+    shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
+    return diagnosis.model_copy(
+        update={
+            "cause": cause,
+            "headline": headline,
+            "findings": ensure_cause_finding(cause, rules, shares, _sentence(shown)),
+            "confidence": confidence(cause, costs, unknown, found),
+            "explanation": explanation,
+            "not_explained_ps": rest,
+            "not_explained_low_ps": measured.low_ps - outside - expected,
+            "not_explained_high_ps": measured.high_ps - outside - expected,
+            "slow_links": list(diagnosis.slow_links) if cause == "slow-link" else [],
+            "remedy": _remedy(diagnosis, cause, found),
+        }
+    )
+
+
+def _remedy(diagnosis: Diagnosis, cause: Cause, found: EvidenceSummary) -> Remedy | None:
+    """The remedy of the expected run; without one, and without a cause, what evidence to get."""
+    remedy = diagnosis.remedy
+    if remedy is None or remedy.name or cause != "undetermined" or not found.missing:
+        return remedy
+    return remedy.model_copy(update={"action": f"First find the cause: {found.missing[0]}."})
+
+
+def _sentence(text: str) -> str:
+    """A clause as a sentence."""
+    return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
+
+
+def _is_open(unknown: float, main: Cost | None) -> bool:
+    """Whether more is unexplained than any cause that was found costs, and it is much.
+
+    What counters show is there, and may cost more than the model makes of it.
+    """
+    if unknown > MAX_UNEXPLAINED_SHARE:
+        return True
+    counted = main is not None and "counters" in main.rests_on
+    return (
+        unknown > LARGE_UNEXPLAINED_SHARE and not counted and (main is None or main.share < unknown)
+    )
+
+
+def _fault_share(cause: str) -> float:
+    return {"pattern": MIN_PATTERN_SHARE, "late-partner": MIN_LATE_PARTNER_SHARE}.get(
+        cause, MIN_FAULT_SHARE
+    )
+
+
+def confidence(cause: str, costs: Sequence[Cost], unknown: float, found: EvidenceSummary) -> float:
+    """Chance that the cause is right, from the room that others have to be it.
+
+    What is unexplained could all be one other cause, and so could what the second one costs at
+    most. A healthy run must not hide a fault: what is unexplained beyond the model's usual error
+    counts against it.
+    """
+    if cause == "undetermined":
+        return 0.0
+    if cause == "healthy":
+        most = max((c.high_ps / max(c.ps, 1) * c.share for c in costs if c.cause != "pattern"),
+                   default=0.0)  # fmt: skip
+        room = max(most / MIN_FAULT_SHARE - 0.5, 0.0) * 0.3 + max(unknown, 0.0)
+        return round(min(max(0.95 - room, 0.3), 0.95), 3)
+    mine = next(cost for cost in costs if cost.cause == cause)
+    others = [c.share for c in costs if c.cause != cause and c.share >= _fault_share(c.cause) / 2]
+    against = max([*others, max(unknown, 0.0)], default=0.0)
+    margin = (mine.share - against) / max(mine.share, 1e-9)
+    direct = 0.95 if "counters" in mine.rests_on or cause in ("imbalance", "noise") else 0.85
+    if found.candidates:
+        direct = min(direct, 0.6)
+    return round(max(direct * (0.5 + 0.5 * max(margin, 0.0)), 0.05), 3)
+
+
+def _costs(
+    diagnosis: Diagnosis,
+    measured: Measured,
+    found: EvidenceSummary,
+    further: FurtherCosts,
+    scale: float,
+) -> list[Cost]:
+    """What each cause costs of the measured time, largest first."""
+    total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
+    out: list[tuple[str, float, float, float, str, str, tuple[Origin, ...]]] = []
+    for share in diagnosis.shares:
+        # Other routes also go round a slow link and other traffic: what routing itself costs is
+        # what it costs our job on the healthy network.
+        given = share.removed is not None and share.cause != "routing"
+        alone = share.removed if given and share.removed is not None else share.charged
+        low = (share.removed_low or 0.0) if given else min(share.low, alone)
+        high = (share.removed_high or alone) if given else max(share.high, alone)
+        subject, shown, rests = _described(share.cause, found)
+        out.append((share.cause, alone * expected, low * expected, high * expected, subject, shown,
+                    rests))  # fmt: skip
+    for cause, saved in (("imbalance", further.imbalance_ps), ("noise", further.noise_ps)):
+        mean = sum(saved) / max(len(saved), 1)
+        subject, shown = _computation(cause, measured)
+        out.append((cause, mean, min(saved, default=0), max(saved, default=0), subject, shown,
+                    ("trace", "model")))  # fmt: skip
+    if further.routing_ps:
+        saved = further.routing_ps
+        out.append(("routing", further.routing_mean_ps, min(saved), max(saved), "",
+                    f"parallel links carried {percent(further.uneven)} more or less than others",
+                    ("counters", "model")))  # fmt: skip
+    turns = _taken_turns(measured, further)
+    out.append(("late-partner", turns / scale, turns / scale, turns / scale, "",
+                "all ranks compute for the same time, but one after another", ("trace", "model"))
+               )  # fmt: skip
+    made = []
+    for cause, ps, low, high, subject, shown, rests in out:
+        value = max(round(ps * scale), 0)
+        if value == 0:
+            continue
+        made.append(
+            Cost(
+                cause=cause, ps=value, low_ps=max(round(low * min(scale, 1.0)), 0),
+                high_ps=max(round(high * max(scale, 1.0)), value), share=min(value / total, 1.0),
+                subject=subject, evidence=shown, rests_on=rests,
+            )
+        )  # fmt: skip
+    return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+
+
+def _taken_turns(measured: Measured, further: FurtherCosts) -> float:
+    """Waits for computation that would be there if all ranks computed as long as each other.
+
+    By the trace ranks wait for the computation of others; what of that the expected run saves with
+    even computation, or without noise, is imbalance or noise. The rest they wait in turn.
+    """
+    saved = [sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps)]
+    return max(measured.part("imbalance") + measured.part("noise") - sum(saved), 0.0)
+
+
+def _described(cause: Cause, found: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
+    """Subject of a cause, what shows it, and what that rests on."""
+    if cause == "slow-link":
+        return "; ".join(found.slow), found.slow_shown_by, found.rests_on.get(cause, ("model",))
+    if cause == "other-traffic":
+        return found.others, found.others_shown_by, found.rests_on.get(cause, ("model",))
+    shown = {
+        "pattern": "several nodes send to one at the same time, on an ideal switch as well",
+        "placement": "the run is faster with another placement on the same hosts",
+        "routing": "the run is faster with its traffic spread over all paths",
+    }
+    return "", shown.get(cause, ""), ("trace", "model")
+
+
+def _computation(cause: str, measured: Measured) -> tuple[str, str]:
+    """Which ranks, and what shows it."""
+    late = [f"rank {one.rank}" for one in measured.latecomers[:3]]
+    if cause == "imbalance":
+        text = "some ranks compute longer between calls than others"
+    else:
+        text = "the same computation sometimes takes longer"
+    return ", ".join(late), f"{text}, and the others wait"
+
+
+def _parts(
+    diagnosis: Diagnosis, measured: Measured, outside: int, further: FurtherCosts
+) -> dict[str, int]:
+    """What the measured time is made of; it adds up."""
+    parts = {"set-up, end and calls without data": outside}
+    computing = measured.part("computation")
+    parts["computation (mean over ranks)"] = computing
+    bars = {bar.name: bar for bar in diagnosis.waterfall}
+    if bars:
+        base = bars["injection"].elapsed_ps
+        parts["dependencies, imbalance and adapters at line rate"] = base - computing
+        for name, bar in bars.items():
+            if name in ("pattern", "network", "placement", "routing", "slow links",
+                        "other traffic"):  # fmt: skip
+                parts[name] = parts.get(name, 0) + bar.delta_ps
+    parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
+    parts = {name: ps for name, ps in parts.items() if ps}
+    parts["not explained"] = measured.elapsed_ps - sum(parts.values())
+    return parts
+
+
+def _headline(
+    cause: Cause,
+    main: Cost | None,
+    measured: Measured,
+    explanation: Explanation,
+    found: EvidenceSummary,
+) -> str:
+    """One sentence: the verdict, what it costs, and of what."""
+    total = format_time(measured.elapsed_ps)
+    if cause == "healthy":
+        most = max(explanation.costs, key=lambda c: c.share / _fault_share(c.cause), default=None)
+        if most is None:
+            return f"No fault found: no cause costs any of the measured {total}."
+        return (
+            f"No fault found in the measured {total}. Nearest to one is {NAMES[most.cause]}, at "
+            f"{percent(most.share, 1)} of the time; {percent(_fault_share(most.cause))} would be "
+            "a fault."
+        )
+    if cause == "undetermined" or main is None:
+        rest = max(explanation.not_explained_ps, 0)
+        text = f"{format_time(rest)} of {total} is not explained by any cause with evidence"
+        if found.candidates:
+            text += f"; one of these links may be slow: {'; '.join(found.candidates)}"
+        return f"{text}."
+    of = f": {main.subject}" if main.subject else ""
+    if cause == "slow-link" and found.candidates:
+        return (
+            "A link serves less than it should. The evidence does not tell which of these: "
+            f"{'; '.join(found.candidates)}. It costs {percent(main.share)} of the measured time "
+            f"({format_time(main.ps)} of {total})."
+        )
+    return (
+        f"{SENTENCES[cause]}{of}. It costs {percent(main.share)} of the measured time "
+        f"({format_time(main.ps)} of {total})."
+    )
+
+
+SENTENCES: dict[str, str] = {
+    "pattern": "Your communication pattern sends some nodes more than they can receive",
+    "placement": "Your ranks are placed so that links inside the network are overloaded",
+    "routing": "Routing sends several of your flows over the same link while others have room",
+    "slow-link": "A link serves less than it should",
+    "other-traffic": "Traffic of other jobs slows yours down",
+    "imbalance": "Some ranks compute longer than others, which wait for them",
+    "late-partner": "Ranks wait for partners that compute before they send",
+    "noise": "The same computation sometimes takes longer, and other ranks wait for it",
+}
+
+NAMES: dict[str, str] = {
+    "pattern": "communication pattern", "placement": "placement", "routing": "routing",
+    "slow-link": "slow link", "other-traffic": "other traffic", "imbalance": "imbalance",
+    "noise": "noise", "late-partner": "late partner", "healthy": "no fault",
+}  # fmt: skip
+"""Causes in a sentence."""

@@ -1,0 +1,124 @@
+"""Where our messages lost their time, as the message log alone tells: at nodes, or in between.
+
+While a message is in flight its nodes send and take other messages of ours, too. As long as these
+keep the adapter of its sender or of its receiver busy the whole time, the message waits for a node.
+Time in which neither was busy with our own messages it lost elsewhere: inside the network, or where
+others send. No simulator is needed for that, and no sample.
+
+Bytes of a message are taken to pass its adapters evenly over its flight. What a message of so many
+switches needs besides its bytes, were it alone, is the least that any message of ours needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.activity import observed_messages
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION
+from tailback.diagnosis.topology import Floats, Ints, LinkTopology
+from tailback.run import Run
+
+LATE_SHARE = 0.2
+"""Share of its time that a message must have lost inside the network to count as late."""
+
+
+@dataclass(frozen=True)
+class MessageDelays:
+    """What the nodes that send lost on average, as shares of the whole time.
+
+    Attributes:
+        endpoint: While an adapter of the message was busy with our own messages, for messages of
+            which it was so :data:`FULL_UTILIZATION` of the time.
+        inside: While neither was.
+        active: Share of the time in which a node has a message under way at all.
+        late: Share of the messages that lost :data:`LATE_SHARE` of their time inside.
+        messages: Nodes ``src`` and ``dst``, the time each message ``took`` and the time that was
+            ``expected`` were nothing lost inside.
+    """
+
+    endpoint: float
+    inside: float
+    active: float
+    late: float
+    messages: pl.DataFrame
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.endpoint + self.inside
+
+    @property
+    def endpoint_share(self) -> float:
+        """Share of the loss that is the nodes', 0–1; 0 where nothing was lost."""
+        return self.endpoint / self.total if self.total > 0 else 0.0
+
+
+def message_delays(run: Run, topology: LinkTopology) -> MessageDelays | None:
+    """Read the message log of a run; None without one."""
+    log = observed_messages(run.tables)
+    if not log.height or run.elapsed_ps <= 0:
+        return None
+    source, target = (log[end].to_numpy().astype(np.int64) for end in ("src", "dst"))
+    start, end = (log[c].cast(pl.Float64).to_numpy() for c in ("start_ps", "arrival_ps"))
+    engine = run.scenario.engine
+    size = log["size_bytes"].cast(pl.Float64).to_numpy()
+    size = size + engine.header * np.ceil(np.maximum(size, 1.0) / engine.packet)
+    send, take = np.zeros(topology.n_nodes), np.zeros(topology.n_nodes)
+    np.maximum.at(send, topology.src[topology.from_node], topology.rate_gbps[topology.from_node])
+    np.maximum.at(take, topology.dst[topology.to_node], topology.rate_gbps[topology.to_node])
+    took = end - start
+    alone = np.minimum(size * 8000.0 / np.minimum(send[source], take[target]), took)
+    busy = np.maximum(
+        _passed(source, start, end, size) * 8000.0 / send[source],
+        _passed(target, start, end, size) * 8000.0 / take[target],
+    )
+    busy = np.clip(busy, alone, took)
+    latency = _latency(log["switches"].to_numpy().astype(np.int64), took - alone)
+    whole = float(took.sum())
+    active = _active(source, start, end) / (len(np.unique(source)) * run.elapsed_ps)
+    inside = np.maximum(took - busy - latency, 0.0)
+    return MessageDelays(
+        endpoint=active * float((busy - alone)[busy >= FULL_UTILIZATION * took].sum()) / whole,
+        inside=active * float(inside.sum()) / whole,
+        active=active,
+        late=float((inside > LATE_SHARE * took).mean()),
+        messages=pl.DataFrame(
+            {"src": source, "dst": target, "took": took, "expected": took - inside}
+        ),
+    )
+
+
+def _latency(switches: Ints, beyond: Floats) -> Floats:
+    """Time each message needs besides its bytes: the least of those over as many switches."""
+    least = np.full(int(switches.max()) + 1, np.inf)
+    np.minimum.at(least, switches, beyond)
+    # Longer ways need no less; lengths that no message has are passed over.
+    least = np.maximum.accumulate(np.where(np.isfinite(least), np.maximum(least, 0.0), 0.0))
+    return np.asarray(np.minimum(least[switches], beyond), np.float64)
+
+
+def _passed(node: Ints, start: Floats, end: Floats, size: Floats) -> Floats:
+    """Bytes of all messages of a node that passed it during each of them."""
+    stretch = float(end.max()) + 1.0
+    base = node * stretch
+    times = np.concatenate([base + start, base + end])
+    rate = size / (end - start)
+    order = np.argsort(times, kind="stable")
+    times, slope = times[order], np.cumsum(np.concatenate([rate, -rate])[order])
+    sums = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
+    return np.asarray(
+        np.interp(base + end, times, sums) - np.interp(base + start, times, sums), np.float64
+    )
+
+
+def _active(node: Ints, start: Floats, end: Floats) -> float:
+    """Time in which nodes have a message under way, summed over nodes."""
+    stretch = float(end.max()) + 1.0
+    order = np.lexsort((start, node))
+    begin, finish = (node * stretch + t for t in (start, end))
+    begin, reach = begin[order], np.maximum.accumulate(finish[order])
+    before = np.concatenate([[-1.0], reach[:-1]])
+    return float(np.maximum(reach - np.maximum(begin, before), 0.0).sum())

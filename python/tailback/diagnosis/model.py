@@ -1,0 +1,431 @@
+"""What a diagnosis says: the same object in the terminal, in JSON and in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from tailback.diagnosis.explanation import Explanation
+from tailback.evidence.model import Measured
+
+Cause = Literal[
+    "pattern", "placement", "routing", "slow-link", "other-traffic", "injection", "not-network",
+    "imbalance", "noise", "late-partner", "healthy", "undetermined",
+]  # fmt: skip
+"""What a run can suffer from.
+
+- ``pattern``: nodes are sent more than they can take (an endpoint is the root);
+- ``placement``: our own traffic fills links inside the network;
+- ``routing``: it fills some of them while their equivalents are idle;
+- ``slow-link``: a link serves less than its equivalents, or than its nominal rate;
+- ``other-traffic``: links are full, and not by us;
+- ``injection``: the adapters' own line rate, with nothing in the way;
+- ``not-network``: computation, imbalance or latency;
+- ``imbalance``: of a measured run: ranks compute for different times, and others wait for them;
+- ``noise``: of a measured run: the same computation takes longer now and then;
+- ``late-partner``: of a measured run: ranks wait for partners that compute before they send;
+- ``healthy``: of a measured run: no cause costs enough to be a fault;
+- ``undetermined``: the samples, or a recording that the model does not explain, do not tell.
+"""
+
+Basis = Literal[
+    "re-simulation", "re-simulation, at rest", "hypothesis", "samples", "samples, at rest",
+]  # fmt: skip
+"""What a verdict rests on: time that re-simulation charges; a slow cable or other traffic supposed
+to explain what re-simulation of everything known does not; or the samples alone. *At rest*: nothing
+is worth fixing."""
+
+
+Times = Literal["expected", "measured"]
+"""Where the times are from: a simulation, which are right if its model is, or a measurement."""
+
+
+Kind = Literal["placement", "pattern", "routing", "rate-control", "combined"]
+"""What a remedy changes: where ranks run, how the program communicates, how packets find their way,
+how fast adapters send, or two of these together."""
+
+SAME_PROGRAM: frozenset[Kind] = frozenset({"placement", "routing", "rate-control"})
+"""Kinds that leave the program as it is, so that its ideal time is a bound for them, too."""
+
+
+class Model(BaseModel):
+    """A frozen part of a diagnosis."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed, checked as a new one is; pydantic's own is not."""
+        copied = super().model_copy(deep=deep)
+        return type(self).model_validate({**dict(copied), **(update or {})})
+
+
+class Estimate(Model):
+    """An estimated number with its standard error and 95 % interval."""
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+
+
+class LinkEvidence(Model):
+    """One link that supports a finding.
+
+    Attributes:
+        link: Number of the link in table ``links``.
+        name: ``source[port] → destination``.
+        tier: Tier of the cable (0 = host link).
+        direction: up, down or flat.
+        phase: Phase in which most of its congested packets were seen.
+        utilization: Our own traffic's share of the line rate in its congested windows, 0–1.
+        congested_fraction: Share of our packets that met congestion there, 0–1.
+        samples: Hop samples behind it.
+        tree_links: Congested links that wait on this one (the size of its congestion tree).
+    """
+
+    link: int
+    name: str
+    tier: int
+    direction: str
+    phase: str
+    utilization: Estimate
+    congested_fraction: Estimate
+    samples: int
+    tree_links: int
+
+
+class Finding(Model):
+    """One rule that fired.
+
+    Attributes:
+        code: Stable code of the rule, e.g. ``TB002``; ``TB000`` where the main cause follows from
+            re-simulation or the message log, and no rule says it.
+        cause: Its cause.
+        title: One line.
+        explanation: What was seen and why it means that, with numbers.
+        share: Share of all congested packets that its congestion trees hold, 0–1.
+        phases: Phases concerned, heaviest first.
+        links: Roots of the congestion trees, heaviest first.
+        advice: What to do next, one sentence.
+    """
+
+    code: str
+    cause: Cause
+    title: str
+    explanation: str
+    share: float
+    phases: list[str]
+    links: list[LinkEvidence]
+    advice: str
+
+
+class WaterfallBar(Model):
+    """One step of the waterfall: a re-simulation with one more thing made real.
+
+    Attributes:
+        name: ``ideal``, ``paths``, ``injection``, ``pattern``, ``network``, ``placement``,
+            ``routing``, ``slow links``, ``other traffic``, ``observed``.
+        elapsed_ps: Time of that re-simulation (mean over seeds).
+        delta_ps: What this step adds to the one before.
+        low_ps: Smallest delta over the seeds.
+        high_ps: Largest delta over the seeds.
+        meaning: What was simulated.
+    """
+
+    name: str
+    elapsed_ps: int
+    delta_ps: int
+    low_ps: int
+    high_ps: int
+    meaning: str
+
+
+class CauseShare(Model):
+    """What one cause costs, in two orders.
+
+    Causes act together, so what one costs depends on which others are there. ``charged`` adds it
+    to what comes before it in the waterfall, ``removed`` takes it alone away from everything; where
+    the two differ, the difference is shared with other causes.
+
+    Raises:
+        ValueError: ``removed`` is negative: what makes a run slower takes no cause away.
+
+    Attributes:
+        cause: The cause.
+        charged: Share of the observed time charged to it in the waterfall.
+        low: Smallest of it over the repetitions.
+        high: Largest.
+        removed: Share of the observed time saved by taking it alone away; None where that cannot
+            be simulated (endpoints, what is not explained), was not, or takes longer.
+        removed_low: Smallest of it over the repetitions.
+        removed_high: Largest.
+    """
+
+    cause: Cause
+    charged: float
+    low: float
+    high: float
+    removed: float | None = None
+    removed_low: float | None = None
+    removed_high: float | None = None
+
+    @model_validator(mode="after")
+    def _saves(self) -> Self:
+        if self.removed is not None and self.removed < 0:
+            raise ValueError(f"removing {self.cause} cannot save {self.removed:.3f} of the time")
+        return self
+
+
+class Status(StrEnum):
+    """What became of a candidate. All but the first leave it without a time by packets."""
+
+    PROVED = "proved"
+    """Simulated packet by packet."""
+    RULED_OUT = "ruled-out"
+    """Not simulated: the fluid model leaves it no chance."""
+    NOT_APPLICABLE = "not-applicable"
+    """Not for such a program."""
+    IMPLAUSIBLE = "implausible"
+    """Simulated in less than the ideal time, so that the model does not hold for it."""
+    FAILED = "failed"
+    """It could not be made or simulated."""
+
+
+LABELS: Final = {
+    Status.RULED_OUT: "not simulated",
+    Status.NOT_APPLICABLE: "does not apply",
+}
+"""What the screen says of a status in front of the reason; nothing for the others."""
+
+
+class Candidate(Model):
+    """Something that was tried: estimated by the fluid model, proved packet by packet.
+
+    Attributes:
+        name: Its name in ``tailback list placement`` or ``rewrite``, or of the routing or rates.
+        kind: What it changes.
+        parts: Names of the candidates that a combined one joins; empty for others.
+        action: What to do, one sentence; empty for placements.
+        assumes: What must hold for it to be possible, or to compute the same; empty where nothing.
+        estimate_ps: Time of our job by the fluid model, 0 where it was not asked.
+        elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 where not simulated.
+        low_ps: Smallest of it over the seeds.
+        high_ps: Largest over the seeds.
+        path_length: Average number of switches a packet visits.
+        congested_fraction: Congested packet-hops over packet-hops, null where nobody counted them.
+        status: What became of it.
+        reason: Why it was not proved; empty when it was.
+    """
+
+    name: str
+    kind: Kind = "placement"
+    parts: tuple[str, ...] = ()
+    action: str = ""
+    assumes: str = ""
+    estimate_ps: int = 0
+    elapsed_ps: int = 0
+    low_ps: int = 0
+    high_ps: int = 0
+    path_length: float = 0.0
+    congested_fraction: float | None = None
+    status: Status = Status.PROVED
+    reason: str = ""
+
+    @property
+    def proved(self) -> bool:
+        """Whether it was simulated packet by packet."""
+        return self.status is Status.PROVED
+
+    @property
+    def remark(self) -> str:
+        """Why it was not proved, for the screen; empty when it was."""
+        label = LABELS.get(self.status)
+        return f"{label}: {self.reason}" if label else self.reason
+
+    @model_validator(mode="after")
+    def _reason_unless_proved(self) -> Self:
+        if self.proved == bool(self.reason):
+            raise ValueError(f"candidate {self.name!r} is {self.status} for {self.reason!r}")
+        return self
+
+
+class Remedy(Model):
+    """What to change, and what that gains.
+
+    Raises:
+        ValueError: What it recommends is not among the candidates, was not proved, or is no faster
+            than things as they are.
+
+    Attributes:
+        action: What to do, with what it gains.
+        name: Name of the recommended candidate, empty when none helps.
+        parts: Names of the candidates that it joins, or its own; empty when none helps.
+        placement: Name of the recommended placement, empty when none helps: the remedy itself,
+            or what to do meanwhile.
+        before_ps: Time as it is, re-simulated as the candidates are; where that was not done, as
+            observed.
+        after_ps: Predicted time with the remedy.
+        gain: ``1 - after / before``.
+        candidates: Everything tried, best first.
+        files: Files to use it with: name → what it is for.
+        commands: Commands to run with them, one for each launcher.
+        avoid: Names of links to avoid: those that other jobs fill, or that are slow.
+    """
+
+    action: str
+    name: str = ""
+    parts: tuple[str, ...] = ()
+    placement: str
+    before_ps: int
+    after_ps: int
+    gain: float
+    candidates: list[Candidate]
+    files: dict[str, str]
+    commands: list[str]
+    avoid: list[str] = []
+
+    @model_validator(mode="after")
+    def _proved_to_help(self) -> Self:
+        proved = {c.name: c for c in self.candidates if c.proved}
+        for what, name in (("remedy", self.name), ("placement", self.placement)):
+            if not name:
+                continue
+            if name not in proved:
+                raise ValueError(f"{what} {name!r} is recommended without a proof")
+            if proved[name].elapsed_ps >= self.before_ps:
+                raise ValueError(
+                    f"{what} {name!r} is recommended, and takes {proved[name].elapsed_ps} ps "
+                    f"instead of {self.before_ps} ps"
+                )
+        own = (proved[self.name].parts or (self.name,)) if self.name else ()
+        if self.parts != own:
+            raise ValueError(f"remedy {self.name!r} has parts {self.parts}, not {own}")
+        after = proved[self.name].elapsed_ps if self.name else self.before_ps
+        if self.after_ps != after:
+            raise ValueError(f"after_ps = {self.after_ps}, which is not what was proved: {after}")
+        return self
+
+
+class Sampling(Model):
+    """How sure: what the samples can and cannot say.
+
+    Attributes:
+        scheme: Telemetry scheme whose headers the evidence is from, ``off`` for none.
+        header_bits: Bits that it takes in a packet's header.
+        packets: Packets received with a sample.
+        links_seen: Links with at least one hop sample.
+        links_sure: Links with enough samples for a verdict.
+        sufficient: False when the verdict rests on too few samples.
+        note: One sentence; which further samples would settle it.
+    """
+
+    scheme: str = "full"
+    header_bits: int = 0
+    packets: int
+    links_seen: int
+    links_sure: int
+    sufficient: bool
+    note: str
+
+
+class Diagnosis(Model):
+    """The answer.
+
+    Raises:
+        ValueError: It contradicts itself: no finding has its cause, or a time of the program as it
+            is lies below the ideal one.
+
+    Attributes:
+        cause: Main cause.
+        headline: One sentence: the verdict.
+        findings: Rules that fired, largest share first.
+        waterfall: Where the time goes, from ideal to the run given (``observed``, whose time is
+            expected or measured: see ``times``); empty when nothing was re-simulated.
+        remedy: What to do, None when there is nothing to do.
+        top_links: Most congested links, whatever the finding.
+        sampling: How sure.
+        elapsed_ps: Measured time of our job; where nothing was measured, the expected one.
+        expected_ps: Time of our job as the model expects it; None in results of older versions.
+        measured: What was measured, None where nothing was.
+        changed: What the expected run changes of the measured one; empty where nothing.
+        not_explained_ps: Measured time less the expected one, which replays the recorded
+            computation, and, where there is an explanation, less what no model has (set-up, end,
+            calls without data); None where nothing was measured or the expected run is another one.
+        not_explained_low_ps: At least, by what is known of the clocks.
+        not_explained_high_ps: At most.
+        explanation: Where the measured time went, by cause; None where nothing was measured.
+        communication_fraction: Share of rank time blocked in communication, 0–1.
+        warnings: What readers and rules want the user to know.
+        confidence: Chance that ``cause`` is right, 0–1, if the model holds, as calibrated on
+            generated scenarios (docs/measurements/diagnosis-accuracy.md).
+        basis: What ``cause`` rests on.
+        margin: How clearly, 0–1; ``confidence`` follows from ``basis`` and ``margin``.
+        shares: What each cause costs by re-simulation, largest first; empty without it.
+        slow_links: Names of the links that serve less than they should, where that is the cause:
+            those that re-simulation found or, where the scenario states some, those.
+        times: What ``elapsed_ps`` and the bars are.
+        times_from: The same in a sentence, and what was not used.
+    """
+
+    cause: Cause
+    headline: str
+    findings: list[Finding]
+    waterfall: list[WaterfallBar]
+    remedy: Remedy | None
+    top_links: list[LinkEvidence]
+    sampling: Sampling
+    elapsed_ps: int
+    communication_fraction: float
+    warnings: list[str]
+    confidence: float = 0.0
+    basis: Basis = "samples"
+    margin: float = 0.0
+    shares: list[CauseShare] = []
+    slow_links: list[str] = []
+    times: Times = "expected"
+    times_from: str = ""
+    expected_ps: int | None = None
+    measured: Measured | None = None
+    changed: str = ""
+    not_explained_ps: int | None = None
+    not_explained_low_ps: int | None = None
+    not_explained_high_ps: int | None = None
+    explanation: Explanation | None = None
+
+    @property
+    def modelled_ps(self) -> int:
+        """Time that the model expects."""
+        return self.elapsed_ps if self.expected_ps is None else self.expected_ps
+
+    @property
+    def ideal_ps(self) -> int:
+        """Time below which the program cannot run on its hosts, 0 without re-simulation."""
+        return next((bar.elapsed_ps for bar in self.waterfall if bar.name == "ideal"), 0)
+
+    @model_validator(mode="after")
+    def _cause_is_found(self) -> Self:
+        found = {finding.cause for finding in self.findings}
+        if self.cause not in found:
+            raise ValueError(
+                f"the cause is {self.cause!r}, which no finding has: {', '.join(sorted(found))}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_beats_the_ideal(self) -> Self:
+        for bar in self.waterfall:
+            self._not_below(bar.name, bar.elapsed_ps)
+        if self.remedy is not None:
+            self._not_below("before", self.remedy.before_ps)
+            for candidate in self.remedy.candidates:
+                if candidate.proved and candidate.kind in SAME_PROGRAM:
+                    self._not_below(candidate.name, candidate.low_ps)
+                    self._not_below(candidate.name, candidate.elapsed_ps)
+        return self
+
+    def _not_below(self, name: str, elapsed_ps: int) -> None:
+        if elapsed_ps < self.ideal_ps:
+            raise ValueError(f"{name} takes {elapsed_ps} ps, less than the ideal {self.ideal_ps}")

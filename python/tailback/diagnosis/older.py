@@ -1,0 +1,51 @@
+"""Reads ``diagnosis.json``, also as older versions wrote it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tailback.diagnosis.model import LABELS, Diagnosis, Status
+
+NOTE = "written by an older version: what has another name now was read by its old one"
+
+
+def read_diagnosis(content: bytes) -> Diagnosis:
+    """Return the diagnosis that a file holds; of an older one a warning says so.
+
+    Raises:
+        ValueError: It is no diagnosis.
+    """
+    data = json.loads(content)
+    remedy = data.get("remedy") if isinstance(data, dict) else None
+    if isinstance(remedy, dict) and "cure" in remedy:
+        try:
+            data["remedy"] = _remedy(remedy)
+            data["warnings"] = [*data["warnings"], NOTE]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"damaged remedy: {error!r}") from None
+    return Diagnosis.model_validate_json(json.dumps(data))
+
+
+def _remedy(old: dict[str, Any]) -> dict[str, Any]:
+    """A remedy whose name was ``cure`` and whose parts stood in it."""
+    new = {key: value for key, value in old.items() if key != "cure"}
+    new["candidates"] = [_candidate(candidate) for candidate in old.get("candidates", [])]
+    new["name"] = name = str(old["cure"])
+    joined = {each["name"]: each.get("parts") for each in new["candidates"]}
+    new["parts"] = (joined.get(name) or [name]) if name else []
+    return new
+
+
+def _candidate(old: dict[str, Any]) -> dict[str, Any]:
+    """A candidate whose status was how its ``error`` began, and whose parts were its name's."""
+    new = {key: value for key, value in old.items() if key != "error"}
+    if old.get("kind") == "combined":
+        new["parts"] = str(old["name"]).split(" + ")
+    error = str(old.get("error", ""))
+    if not error:
+        return new
+    for status, label in LABELS.items():
+        if error.startswith(f"{label}: "):
+            return {**new, "status": status.value, "reason": error.removeprefix(f"{label}: ")}
+    return {**new, "status": Status.FAILED.value, "reason": error}

@@ -1,0 +1,29 @@
+"""The rules of a diagnosis: one file a rule, found by its stable code.
+
+A rule looks at the :class:`~tailback.diagnosis.run_analysis.RunAnalysis` of a run and returns a
+finding or
+None. To add one, add a file ``tbNNN_*.py`` whose function is registered under its code; its
+docstring has the sections *What it does*, *Why it matters*, *Example* and *What to do*, from which
+``docs/reference/rules/`` is made (``python -m tailback.diagnosis.rules``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+from tailback.diagnosis.model import Finding
+from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.registry import Registry
+
+Rule = Callable[[RunAnalysis], Finding | None]
+
+RULES: Registry[Rule] = Registry("rule", "diagnosis rules, by stable code")
+
+MIN_SHARE = 0.05
+"""Share of all congested packets from which a rule about congestion trees speaks up."""
+
+for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+    if _module.startswith("tb"):
+        importlib.import_module(f"{__name__}.{_module}")

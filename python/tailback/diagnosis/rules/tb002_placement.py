@@ -1,0 +1,77 @@
+"""TB002: congestion inside the network by our own traffic."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tailback.diagnosis.model import Finding
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION
+from tailback.diagnosis.rules import MIN_SHARE, RULES
+from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.topology import LinkTopology
+from tailback.units import counted, percent
+
+
+@RULES.register("TB002")
+def placement(evidence: RunAnalysis) -> Finding | None:
+    """Placement: your own traffic fills links inside the network.
+
+    ## What it does
+    Fires when the root of a congestion tree is a link between switches and your own traffic fills
+    it: at least 70 % of the line rate while it was congested. A root is measured with its bundle,
+    the parallel links among which adaptive routing chooses, unless the link alone is fuller.
+
+    ## Why it matters
+    The receiving nodes have capacity, but the links on the path do not: ranks that exchange much
+    data are on different switches. An oversubscribed root is fully used (Taffet, 2019, theorem
+    4.2), and here your job uses it. Ranks placed closer to their partners need these links less;
+    often only the rank file has to change.
+
+    ## Example
+    A 64×72 stencil in row-major order on a tapered fat tree: in phase `+y` all 32 nodes of a leaf
+    send out of it through 16 up-links. The roots are the leaf-to-aggregation links; with 8×4 tiles
+    the congestion disappears.
+
+    ## What to do
+    Try other placements: `tailback diagnose` simulates several and writes the best one's rank file.
+    Where routing is static, colliding routes look the same: see the waterfall's `routing` step.
+    """
+    roots = evidence.roots.filter(~pl.col("endpoint") & (pl.col("verdict") == "ours"))
+    share = evidence.share(roots)
+    if share < MIN_SHARE:
+        return None
+    t = evidence.topology
+    count = roots["link"].n_unique()
+    average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
+    first, kind = _heaviest_kind(roots, t)
+    text = (
+        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
+        "inside the network, "
+        f"mostly {kind} (such as {t.name[first]}). No link downstream of them is congested, and "
+        f"your own traffic fills them to {percent(min(average, 1.0))} of the line rate while they "
+        f"are congested (≥ {percent(FULL_UTILIZATION)} counts as full): this placement needs more "
+        "capacity there than the network has."
+    )
+    return evidence.finding(
+        "TB002",
+        "placement",
+        "Placement: your own traffic fills links inside the network",
+        text,
+        roots,
+        "Place ranks that exchange much data on the same switch, and compare placements by "
+        "re-simulation.",
+    )
+
+
+def _heaviest_kind(roots: pl.DataFrame, topology: LinkTopology) -> tuple[int, str]:
+    """Heaviest link of the tier and direction that hold most, and what these are called."""
+    links = roots["link"].to_numpy()
+    kinds = roots.with_columns(
+        tier=pl.Series(topology.tier[links]), direction=pl.Series(topology.direction[links])
+    )
+    totals = kinds.group_by("tier", "direction").agg(
+        pl.col("weight").sum(), first=pl.col("link").sort_by("weight").last()
+    )
+    tier, way, _, first = totals.sort("weight", "tier", "direction").row(-1)
+    word = {1: "up-links", 0: "links between switches", -1: "down-links"}[way]
+    return int(first), f"tier-{tier} {word}"

@@ -1,0 +1,80 @@
+"""TB003: congestion that our own traffic cannot have caused."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tailback.diagnosis.model import Finding
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION
+from tailback.diagnosis.rules import MIN_SHARE, RULES
+from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.units import counted, percent
+
+
+@RULES.register("TB003")
+def other_traffic(evidence: RunAnalysis) -> Finding | None:
+    """Other traffic: congested links that your job hardly uses.
+
+    ## What it does
+    Fires when roots of congestion trees, inside the network or at nodes, carry measurably less of
+    your traffic than they could: while they were congested and your messages were in flight, the
+    upper 95 % bound of their utilization by your job is below 70 % of the line rate, and at least
+    30 % of your packets met congestion there. Lightly used links with less congestion are left
+    out, because short bursts of your own traffic look the same. So are links that may be waiting
+    for another congested link of yours downstream.
+
+    ## Why it matters
+    The root of a congestion tree is fully used (Taffet, 2019, theorem 4.2). If not by your job,
+    then by traffic that was not recorded: in a congested-fraction plot these links are dark and
+    thin. The next run may be faster without any change to the application.
+
+    ## Example
+    A ring exchange with good locality shares a tapered fat tree with a job of random traffic. Down
+    into one leaf the congested fraction is high though the ring uses less than 30 Gb/s of
+    each 100 Gb/s link: two nodes of that leaf, which belong to the other job, are sent more than
+    they can receive.
+
+    ## What to do
+    Run again at another time or on other nodes, ask for an allocation of whole switches, and show
+    the list of links to the operators. A placement that avoids the listed links helps too:
+    `tailback diagnose` tries the same hosts shifted and, where there are spare hosts, leaves out
+    those under congested leaves. Where full buffers block your job it also tries explicit rates
+    for the messages of all jobs, which only operators can set up.
+    """
+    roots = evidence.roots.filter(pl.col("verdict") == "others")
+    share = evidence.share(roots)
+    if share < MIN_SHARE:
+        return None
+    t = evidence.topology
+    first = roots.row(0, named=True)
+    link, count = int(first["link"]), roots["link"].n_unique()
+    average = float((roots["utilization"] * roots["weight"]).sum()) / float(roots["weight"].sum())
+    most = min(float(first["utilization_high"]), 1.0)
+    text = (
+        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
+        "on which your own "
+        f"traffic takes {percent(average)} of the line rate while they are congested. The "
+        f"heaviest, {t.name[link]}, has a congested fraction of "
+        f"{percent(evidence.whole.fraction[link])}, and with 95 % confidence your job uses at most "
+        f"{percent(most)} of it (less than {percent(FULL_UTILIZATION)} is not full). A congested "
+        "root is full, so the rest must be other traffic."
+    )
+    resolution = _resolution_note(evidence)
+    return evidence.finding(
+        "TB003",
+        "other-traffic",
+        "Other traffic: congested links that your job hardly uses",
+        text + resolution,
+        roots,
+        "Run again at another time, or request nodes away from the listed links.",
+    )
+
+
+def _resolution_note(evidence: RunAnalysis) -> str:
+    """Warn where neither windows nor a message log could see short bursts."""
+    if evidence.activity.known:
+        return ""
+    return (
+        " Without a message log, bursts of your own traffic shorter than a time window would look "
+        "the same."
+    )

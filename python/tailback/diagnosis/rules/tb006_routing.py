@@ -1,0 +1,64 @@
+"""TB006: your own traffic fills a link while equivalent links are idle."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tailback.diagnosis.model import Finding
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION
+from tailback.diagnosis.rules import MIN_SHARE, RULES
+from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.units import counted, percent
+
+
+@RULES.register("TB006")
+def routing(evidence: RunAnalysis) -> Finding | None:
+    """Routing imbalance: a link is full while equivalent links are not.
+
+    ## What it does
+    Fires when roots of congestion trees are inside the network, your own traffic fills them (at
+    least 70 % of the line rate while they were congested), and their bundle, the links that could
+    carry the same traffic, is not full as a whole.
+
+    ## Why it matters
+    There is capacity, but the routes do not use it: several flows share one link. The placement is
+    not at fault, though another one may avoid the collisions by chance.
+
+    ## Example
+    A random permutation on a full-bisection fat tree with static routes: two or three flows of a
+    leaf share one up-link at line rate, next to up-links that carry nothing.
+
+    ## What to do
+    Another set of routes (more paths for each destination, or routes made for the traffic), or
+    adaptive routing. Neither is certain to help: next to other jobs, whose full buffers it spreads
+    to all paths, adaptive routing can be several times slower than static routing. So `tailback
+    diagnose` simulates adaptive routing, VC routing and, in topologies with detours, their other
+    rules with the traffic of all jobs, and recommends only what is faster there; the waterfall's
+    `routing` step shows what even spreading is worth to your job alone. Otherwise try other
+    placements.
+    """
+    roots = evidence.roots.filter(pl.col("verdict") == "routing")
+    share = evidence.share(roots)
+    if share < MIN_SHARE:
+        return None
+    t = evidence.topology
+    link, count = int(roots["link"][0]), roots["link"].n_unique()
+    use = min(float(roots["utilization"][0]), 1.0)
+    mates = t.bundle == t.bundle[link]
+    packets = evidence.whole.packets
+    idle = int((packets[mates] < 0.5 * packets[link]).sum())
+    text = (
+        f"{percent(share)} of the congested packets wait for {counted(count, 'link')} "
+        "inside the network that your own traffic fills while equivalent links are not full. The "
+        f"heaviest, {t.name[link]}, is {percent(use)} used (\u2265 "
+        f"{percent(FULL_UTILIZATION)} counts as full); {idle} of its {int(mates.sum()) - 1} "
+        "equivalents carried less than half as many of your packets"
+    )
+    return evidence.finding(
+        "TB006",
+        "routing",
+        "Routing imbalance: links are full while equivalent ones are not",
+        text + ".",
+        roots,
+        "Spread this traffic over the equivalent links: use routes with several paths each.",
+    )

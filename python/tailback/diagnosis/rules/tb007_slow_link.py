@@ -1,0 +1,88 @@
+"""TB007: a link is slower than its equivalents, or than its own line rate."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.model import Finding
+from tailback.diagnosis.rules import MIN_SHARE, RULES
+from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.units import percent
+
+
+@RULES.register("TB007")
+def slow_link(evidence: RunAnalysis) -> Finding | None:
+    """Slow link: a link is slower than its equivalents or its line rate.
+
+    ## What it does
+    Fires when the root of a congestion tree carries measurably less of your traffic than it could
+    (as in TB003), and there is proof that its cable is slower than equivalent ones. Inside the
+    network three things must hold: the equivalent links carry as much of your traffic and are
+    congested at most a quarter as often; chance would produce such a difference on any link of the
+    run in at most one run of twenty; and one slow cable there explains at least 35 % of the squared
+    lateness of your messages, and as much as any other cable. Nobody else sends to one of your
+    nodes: there no large message of the node may reach 60 % of the rate of the median node's, and
+    the median must reach 80 % of the line rate. Without a message log no cable is called slow.
+
+    The rule also fires, without any congestion, when all large messages of one node are slow, sent
+    and received, with at least three partners: the fastest reaches less than 60 % of the rate of
+    the median node's, while every other node reaches 80 % of it. With static routing the cable of
+    that node must also explain the lateness of your messages.
+
+    ## Why it matters
+    A cable with errors, or one that came up with fewer lanes or at a lower speed, delays all
+    traffic on it, and the application sees only random slowness. One such cable in a thousand is
+    enough to slow down a job that waits for its last message.
+
+    ## Example
+    Seven of a leaf's eight up-links carry 60 Gb/s each without a queue; the eighth carries 25 Gb/s
+    and nearly every packet meets congestion there.
+
+    ## What to do
+    Give the list to the operators: they should check speed, width and error counters of the cable
+    (`tailback collect` reads them) and reseat or replace it. Until then exclude its node from the
+    allocation.
+    """
+    roots = evidence.roots.filter(pl.col("verdict") == "slow")
+    share = evidence.share(roots)
+    node = evidence.slow_node
+    if share < MIN_SHARE and node is None:
+        return None
+    t = evidence.topology
+    if node is not None:
+        name = evidence.run.tables["nodes"].sort("node")["name"]
+        text = (
+            f"No large message to or from {name[node]} got more than "
+            f"{percent(evidence.adapters.fastest[node])} of the line rate, though those of the "
+            f"median node reach {percent(float(np.nanmedian(evidence.adapters.fastest)))}: its own "
+            f"cable is slow"
+        )
+        where = f"the cable of {name[node]}"
+    else:
+        link, count = int(roots["link"][0]), roots["link"].n_unique()
+        most = min(float(roots["utilization_high"][0]), 1.0)
+        dark = evidence.whole.fraction[link]
+        why = (
+            "it leads into one of your nodes, to which nobody else sends, and no large message of "
+            "that node is fast, though other nodes' are"
+            if t.to_node[link]
+            else "equivalent links carry as much of your traffic and are hardly congested, and "
+            f"this cable alone explains {percent(evidence.explained(link))} of the squared "
+            "lateness of your messages"
+        )
+        text = (
+            f"{percent(share)} of the congested packets wait for {count} "
+            f"{'link' if count == 1 else 'links'} that run slower than they should. The heaviest, "
+            f"{t.name[link]}, has a congested fraction of {percent(dark)} but carries your traffic "
+            f"at {percent(most)} of its line rate at most. Other traffic is not the reason: {why}"
+        )
+        where = f"the cable {t.name[link]}"
+    return evidence.finding(
+        "TB007",
+        "slow-link",
+        "Slow link: a link runs slower than it should",
+        text + ".",
+        roots,
+        f"Ask the operators to check {where} (speed, width, error counters); avoid it until then.",
+    )

@@ -1,0 +1,71 @@
+"""TB008: the adapters send at line rate, and the network does not hold them up."""
+
+from __future__ import annotations
+
+from tailback.diagnosis.model import Finding
+from tailback.diagnosis.rules import RULES
+from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.units import percent
+
+LINE_BOUND = 0.5
+"""Share of the whole time that the busiest adapter needs at line rate, from which that is what the
+time goes into: no change of placement, routing or neighbours can save the larger part of it."""
+
+NEGLIGIBLE = 0.02
+"""Congested packet-hops below this share of all packet-hops count as few."""
+
+FEW_LINKS = 0.01
+"""Congested links below this share of the links we use count as few."""
+
+
+@RULES.register("TB008")
+def injection(evidence: RunAnalysis) -> Finding | None:
+    """Injection limit: adapters send at line rate all the time, and nothing is congested.
+
+    ## What it does
+    Fires when your busiest adapter needs at least half of the run time to send its bytes at line
+    rate, and no link is significantly congested (as in TB004). It needs the message log.
+
+    ## Why it matters
+    The run takes as long as its data needs at line rate. Another placement, other routes or quieter
+    neighbours do not make an adapter faster.
+
+    ## Example
+    Every rank sends 1 MiB to its neighbour in a ring: 84 µs at 100 Gb/s, and the exchange takes
+    86 µs. No packet waits in a switch.
+
+    ## What to do
+    Send less (smaller halos, lower precision, compression), keep more traffic within the node,
+    overlap it with computation, or use more adapters or nodes.
+    """
+    if evidence.wire_share < LINE_BOUND or not evidence.received or not is_quiet(evidence):
+        return None
+    sent = evidence.adapters.wire_ps
+    node = int(sent.argmax())
+    name = str(evidence.run.tables["nodes"].sort("node")["name"][node])
+    rate = float(evidence.adapters.rate_gbps[node])
+    return evidence.finding(
+        "TB008",
+        "injection",
+        "Injection limit: adapters send at line rate",
+        f"Adapter {name} needs {percent(evidence.wire_share)} of the time to send its data at "
+        f"{rate:g} Gb/s, and {met_congestion(evidence)}: the network does not hold it up.",
+        evidence.roots.clear(),
+        "Send less, keep more traffic within the node, or overlap it with computation.",
+    )
+
+
+def met_congestion(evidence: RunAnalysis) -> str:
+    """The share of packet-hops that met congestion; where it is estimated, how much it may be."""
+    overall = evidence.overall
+    text = f"{percent(overall.value, 1)} of packet-hops met congestion"
+    if overall.high == overall.value:
+        return text
+    return f"{text} (at most {percent(overall.high, 1)} with 95 % confidence)"
+
+
+def is_quiet(evidence: RunAnalysis) -> bool:
+    """Whether no link is significantly congested, or so few that they hardly count."""
+    hot = int(evidence.whole.congested.sum())
+    few = evidence.overall.high < NEGLIGIBLE and hot < FEW_LINKS * evidence.links_seen
+    return few or (not evidence.roots.height and not evidence.open_matters)

@@ -1,0 +1,553 @@
+"""What the rules judge: congestion trees of each phase, and how full their roots are.
+
+Phases overlap in time, so a phase's packets may wait for another phase's. Each phase therefore gets
+the trees of *its* congested packets, but what is congested downstream, and what traffic a link
+carries, is looked up in everything we sent in the time windows concerned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.activity import MessageActivity
+from tailback.diagnosis.adapter_load import AdapterLoad, adapter_load, slow_adapter
+from tailback.diagnosis.cable_suspects import CandidatePaths
+from tailback.diagnosis.congestion_trees import (
+    CONGESTED_FRACTION,
+    MIN_SAMPLES,
+    CongestedLinks,
+    CongestionForest,
+    build_forest,
+    find_congested_links,
+)
+from tailback.diagnosis.message_delays import MessageDelays, message_delays
+from tailback.diagnosis.model import Cause, Estimate, Finding, LinkEvidence
+from tailback.diagnosis.root_utilization import FULL_UTILIZATION, RootUtilization
+from tailback.diagnosis.slow_link_checks import explains_delays, slow_among_equals, slow_into_nodes
+from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.run import Run
+from tailback.telemetry.estimate import (
+    SUMS,
+    Selection,
+    link_estimates,
+    packets_to_settle,
+    select,
+)
+from tailback.telemetry.header_counts import HASHED
+
+MAX_PHASES = 12
+"""Phases that get their own trees, heaviest first; the rest is judged together."""
+
+PHASE_SHARE = 0.02
+"""Share of all congested packets from which a phase gets its own trees."""
+
+MIN_SPLIT_COVERAGE = 0.80
+"""Trees by phase are used when they explain this share of what trees of the whole run do."""
+
+MAX_UNSETTLED_SHARE = 0.25
+"""Share of congested packets that may stay unsettled before a verdict can be in doubt."""
+
+MAX_LINKS = 20
+"""Links listed with a finding."""
+
+OTHER_PHASES = "other phases"
+
+ROOT_KIND_OF_CAUSE: dict[Cause, str] = {
+    "pattern": "ours", "placement": "ours", "routing": "routing", "slow-link": "slow",
+    "other-traffic": "others",
+}  # fmt: skip
+"""Verdict on the roots of each cause; our own traffic fills endpoints or links inside."""
+
+
+@dataclass(frozen=True)
+class PhaseAnalysis:
+    """One phase (or everything): its congestion and its trees.
+
+    Attributes:
+        name: Name of the phase, empty for the whole run, :data:`OTHER_PHASES` for the light phases.
+        own: Congestion as this phase's packets saw it.
+        forest: Its trees.
+        roots: ``link, weight, endpoint, verdict, utilization(_se, _low, _high)``, heaviest first;
+            ``verdict`` is ``ours`` (we fill it), ``routing`` (we do, and its equivalents together
+            are not full), ``others`` (dark and thin), ``slow`` (that too, and it provably serves
+            less than equal links: :mod:`tailback.diagnosis.slow_link_checks`), ``transient`` (thin,
+            but
+            not dark enough to distinguish from our short bursts) or ``unsettled``. ``hot_ps`` is
+            the time it was congested while messages of ours that may cross it were under way,
+            ``growth`` how many times as many samples would tell that we do not fill it.
+    """
+
+    name: str
+    own: CongestedLinks
+    forest: CongestionForest
+    roots: pl.DataFrame
+
+
+class RunAnalysis:
+    """Everything the rules look at, computed once for a run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.topology = LinkTopology.of(run.tables)
+        self.activity = MessageActivity(run.tables, self.topology)
+        jobs = run.tables["jobs"].filter("observed")["job"].to_list()
+        samples = select(run.tables, Selection(jobs=jobs))
+        inner = pl.Series("inner", np.flatnonzero(~self.topology.from_node).astype(np.uint32))
+        samples = samples.filter(pl.col("link").is_in(inner.implode()))
+        self.scheme = run.scenario.telemetry.scheme
+        self.received = self._received(samples)
+        bundles = pl.DataFrame(
+            {"link": np.arange(self.topology.n_links, dtype=np.uint32),
+             "bundle": self.topology.bundle}
+        )  # fmt: skip
+        self._rows = (
+            samples.group_by("window", "phase", "link")
+            .agg(pl.col(SUMS).sum())
+            .join(bundles, on="link", how="inner")
+            .sort("window", "phase", "link")
+        )
+        windows = run.tables["windows"].sort("window")
+        self._start = windows["start_ps"].cast(pl.Int64).to_numpy()
+        self._end = windows["end_ps"].cast(pl.Int64).to_numpy()
+        self._measure = RootUtilization(
+            self.topology, self.activity, self._start, self._end, run.scenario.engine.header,
+            self.hashed,
+        )  # fmt: skip
+        self.whole = self._congestion(self._rows)
+        self.congested_packets = float(self.whole.weight.sum())
+        self.views = self._grow_views()
+
+    # --- what there is -----------------------------------------------------------------------
+
+    def _received(self, samples: pl.DataFrame) -> int:
+        """Packets that arrived with a sample, each once."""
+        if self.bottlenecks_only:
+            return self.run.tables["packets"].height
+        return int(samples["hop_samples"].sum())
+
+    @property
+    def crosses(self) -> bool:
+        """Whether any message of ours crosses a switch: not where all ranks that talk share hosts.
+
+        True where a run does not say.
+        """
+        return float(self.run.summary.get("average_path_length", 1.0)) > 0.0
+
+    @property
+    def bottlenecks_only(self) -> bool:
+        """True where packets name their most congested link, and no other is counted."""
+        return self.scheme == "worst-hop"
+
+    @property
+    def hashed(self) -> bool:
+        """True where packets carry a hash in place of a link."""
+        return self.scheme in HASHED
+
+    @cached_property
+    def phase_weight(self) -> dict[str, float]:
+        """Congested packets of each phase, heaviest first."""
+        frame = self._rows.group_by("phase").agg(pl.col("congested_weight").sum())
+        ordered = frame.sort(["congested_weight", "phase"], descending=[True, False])
+        return {name: float(weight) for name, weight in ordered.iter_rows() if weight > 0}
+
+    @cached_property
+    def overall(self) -> Estimate:
+        """Congested packet-hops over packet-hops, of all our traffic: exact if all were counted."""
+        if not self._rows.height:
+            return Estimate(value=0.0, standard_error=0.0, low=0.0, high=1.0)
+        everything = self._rows.with_columns(all=pl.lit(0))
+        row = link_estimates(everything, ("all",), self.hashed).row(0, named=True)
+        if self._every_hop_counted:
+            return _estimate(row["fraction"], 0.0, row["fraction"], row["fraction"])
+        return _estimate(
+            row["fraction"], row["fraction_se"], row["fraction_low"], row["fraction_high"]
+        )
+
+    @property
+    def _every_hop_counted(self) -> bool:
+        """Whether each packet brought its hops and its congested hops, of which a link is a sample.
+
+        Scheme ``full`` counts both (section 3.2): over all links their sums are no estimates.
+        """
+        if self.scheme != "full" or self.run.scenario.telemetry.count_injection:
+            return False
+        sent = self.run.summary.get("observed_packets")
+        if self.run.tables["messages"].height:
+            # What ranks of one host sent each other carried nothing.
+            labels = self.run.tables["labels"].join(
+                self.run.tables["jobs"].filter("observed"), on="job", how="semi"
+            )
+            crossing = self.run.tables["messages"].join(labels, on="label", how="semi")
+            sent = crossing.filter(pl.col("switch_hops") > 0)["packets"].sum()
+        return self.received == sent
+
+    @property
+    def undecoded(self) -> bool:
+        """Whether packets arrived with headers, of which nothing can be read."""
+        packets = self.run.tables.get("packets")
+        return not self.received and packets is not None and packets.height > 0
+
+    @cached_property
+    def communication_fraction(self) -> float:
+        """Share of rank time blocked in communication, over observed ranks."""
+        jobs = self.run.tables["jobs"].filter("observed")["job"]
+        ranks = self.run.tables["ranks"].filter(pl.col("job").is_in(jobs.implode()))
+        # What a job waits for before it starts is none of its time.
+        start = dict(enumerate(job.start for job in self.run.scenario.job))
+        began = ranks["job"].replace_strict(start, default=0, return_dtype=pl.Int64)
+        finish = ranks["finish_ps"].cast(pl.Int64)
+        if not self.run.complete:
+            # Ranks that have not finished were still at it.
+            finish = finish.replace(0, int(self.run.summary.get("end_ps", self.run.elapsed_ps)))
+        total = float((finish - began).clip(lower_bound=0).sum())
+        return min(float(ranks["wait_ps"].sum()) / total, 1.0) if total > 0 else 0.0
+
+    @cached_property
+    def adapters(self) -> AdapterLoad:
+        """What each node sends, and how fast its messages got away."""
+        return adapter_load(self.run)
+
+    @cached_property
+    def losses(self) -> MessageDelays | None:
+        """Where our messages lost their time, as their log tells; None without one."""
+        return message_delays(self.run, self.topology)
+
+    @cached_property
+    def slow_node(self) -> int | None:
+        """The node of ours whose cable serves less than those of all others, None where none does.
+
+        Static routes may put all flows of a healthy node on busy links: there its cable must also
+        explain which messages are late.
+        """
+        node = slow_adapter(self.adapters)
+        if node is None or self.run.scenario.engine.routing != "deterministic":
+            return node
+        links = np.flatnonzero(self.topology.src == node)
+        return node if explains_delays(links, self._explained).any() else None
+
+    def ways(self, messages: pl.DataFrame) -> CandidatePaths:
+        """The ways of messages with ``src, dst, took, expected``."""
+        used = (self.whole.packets > 0) | self.topology.from_node
+        return CandidatePaths(self.topology, self.reverses, used, messages)
+
+    @property
+    def one_cable(self) -> float:
+        """Share of what messages lost inside the network that one slow cable explains, 0–1."""
+        return float(self._explained.max(initial=0.0))
+
+    def explained(self, link: int) -> float:
+        """The same for the cable of a link."""
+        return float(self._explained[link])
+
+    @cached_property
+    def _explained(self) -> Floats:
+        """The same for each link, shape (L,); 0 without a message log."""
+        if self.losses is None:
+            return np.zeros(self.topology.n_links)
+        return self.ways(self.losses.messages).explained
+
+    @cached_property
+    def wire_share(self) -> float:
+        """Share of the observed time that the busiest adapter needs at its line rate."""
+        most = float(self.adapters.wire_ps.max(initial=0.0))
+        return most / self.run.elapsed_ps if self.run.elapsed_ps > 0 else 0.0
+
+    @cached_property
+    def roots(self) -> pl.DataFrame:
+        """Roots of all views: the columns of :attr:`PhaseAnalysis.roots` and ``phase``."""
+        frames = [view.roots.with_columns(phase=pl.lit(view.name)) for view in self.views]
+        return pl.concat(frames).sort(["weight", "link"], descending=[True, False])
+
+    def share(self, roots: pl.DataFrame) -> float:
+        """Share of all congested packets that the trees of ``roots`` hold, 0–1."""
+        if self.congested_packets <= 0:
+            return 0.0
+        return min(float(roots["weight"].sum()) / self.congested_packets, 1.0)
+
+    # --- how it is computed ------------------------------------------------------------------
+
+    def _congestion(self, rows: pl.DataFrame) -> CongestedLinks:
+        return find_congested_links(
+            self.topology,
+            link_estimates(rows, hashed=self.hashed),
+            link_estimates(rows, ("bundle",), self.hashed),
+        )
+
+    def _grow_views(self) -> list[PhaseAnalysis]:
+        whole = self._view("", self._rows)
+        heavy = [
+            name
+            for name, weight in self.phase_weight.items()
+            if weight >= PHASE_SHARE * self.congested_packets
+        ][:MAX_PHASES]
+        if len(self.phase_weight) < 2 or not heavy:
+            name = next(iter(self.phase_weight), "")
+            return [PhaseAnalysis(name, whole.own, whole.forest, whole.roots)]
+        names = pl.Series(heavy)
+        views = [self._view(name, self._rows.filter(pl.col("phase") == name)) for name in heavy]
+        rest = self._rows.filter(~pl.col("phase").is_in(names.implode()))
+        if rest["congested_weight"].sum() > 0:
+            views.append(self._view(OTHER_PHASES, rest))
+        split = sum(view.forest.attributed for view in views)
+        return views if split >= MIN_SPLIT_COVERAGE * whole.forest.attributed else [whole]
+
+    def _view(self, name: str, rows: pl.DataFrame) -> PhaseAnalysis:
+        own = self._congestion(rows)
+        hot = rows.filter(pl.col("congested_weight") > 0)["window"].unique()
+        around = self._rows.filter(pl.col("window").is_in(hot.implode()))
+        together = own if not name else self._congestion(around)
+        congested = own.congested | together.congested
+        fraction = np.where(own.congested, own.fraction, together.fraction)
+        inputs = (self.topology, congested, fraction, together.packets, own.weight)
+        filled = np.zeros(self.topology.n_links, np.bool_)
+        inner = np.flatnonzero(congested)
+        if len(inner):
+            filled[inner] = self._measure.use(around, "bundle", inner)[2] >= FULL_UTILIZATION
+        forest = build_forest(*inputs, filled=filled)
+        roots = self._measure.roots(forest, around, together, fraction)
+        # Before others are blamed, every congested link of ours further on is considered.
+        thin = roots.filter(pl.col("verdict").is_in(["others", "slow", "transient"]))["link"]
+        if thin.len():
+            concentrated = np.zeros(self.topology.n_links, np.bool_)
+            concentrated[thin.to_numpy()] = True
+            forest = build_forest(*inputs, concentrated, filled)
+            roots = self._measure.roots(forest, around, together, fraction)
+        return PhaseAnalysis(name, own, forest, self._acquit(roots, together))
+
+    def _acquit(self, roots: pl.DataFrame, together: CongestedLinks) -> pl.DataFrame:
+        """Call links slow only on proof; others are put down to what else makes them dark."""
+        suspects = roots.filter(pl.col("verdict") == "slow")
+        if not suspects.height:
+            return roots
+        t, links = self.topology, suspects["link"].to_numpy().astype(np.int64)
+        slow = slow_into_nodes(t, links, self.adapters)
+        inner = ~t.to_node[links]
+        if inner.any():
+            slow |= inner & slow_among_equals(t, links, together, self._explained)
+        # Into a node of ours nobody else sends, so there only our own bursts are left.
+        verdict = np.select([slow, inner], ["slow", "others"], "transient").tolist()
+        found = dict(zip(links.tolist(), verdict, strict=True))
+        known = pl.col("link").replace_strict(found, default=None, return_dtype=pl.String)
+        return roots.with_columns(verdict=pl.coalesce(known, "verdict"))
+
+    # --- how sure ----------------------------------------------------------------------------
+
+    @cached_property
+    def unsure(self) -> Bools:
+        """Links with traffic of ours whose samples do not settle whether they are congested."""
+        w = self.whole
+        return ~w.decided & (w.packets + w.weight > 0) & ~self.topology.from_node
+
+    @cached_property
+    def links_seen(self) -> int:
+        """Links with at least one hop sample."""
+        return int((self.whole.samples > 0).sum())
+
+    @cached_property
+    def links_sure(self) -> int:
+        """Of them, links whose samples settle whether they are congested."""
+        return int(((self.whole.samples > 0) & ~self.unsure).sum())
+
+    @cached_property
+    def unsure_share(self) -> float:
+        """Share of congested packets on links, or held by roots, that samples do not settle."""
+        if self.bottlenecks_only:
+            return 1.0
+        if self.congested_packets <= 0:
+            return 0.0
+        open_roots = self.roots.filter(pl.col("verdict") == "unsettled")
+        weight = float(self.whole.weight[self.unsure].sum()) + float(open_roots["weight"].sum())
+        return min(weight / self.congested_packets, 1.0)
+
+    @cached_property
+    def cause_shares(self) -> dict[Cause, float]:
+        """Share of all congested packets in trees of each cause, as the roots tell it."""
+        return {
+            cause: self.share(self.roots.filter(_of_cause(cause))) for cause in ROOT_KIND_OF_CAUSE
+        }
+
+    def burden(self, cause: Cause) -> tuple[float, float]:
+        """The cost of a cause as estimated from samples.
+
+        Returns:
+            Its congested packets, each times the share of the run in which its root was hot, as a
+            share of all congested packets; and the longest such share of the run. While none of its
+            roots is hot a cause holds nobody up, so the time it costs is less than the latter times
+            the number of roots that are hot one after the other.
+        """
+        roots = self.roots.filter(_of_cause(cause))
+        if not roots.height or self.congested_packets <= 0 or self.run.elapsed_ps <= 0:
+            return 0.0, 0.0
+        hot = roots["hot_ps"].to_numpy() / self.run.elapsed_ps
+        weight = roots["weight"].to_numpy() / self.congested_packets
+        return float((hot * weight).sum()), float(hot.max())
+
+    @cached_property
+    def open_matters(self) -> bool:
+        """True when what the samples leave open could change which cause is the heaviest."""
+        first, second, *_ = sorted(self.cause_shares.values(), reverse=True)
+        return self.unsure_share > max(MAX_UNSETTLED_SHARE, first - second)
+
+    def most_wanted(self) -> tuple[str, list[int]]:
+        """The phase and the links (at most 3) whose further samples would settle the most.
+
+        Weighted by congested packets: links of which it is open whether they are congested, and
+        roots of which it is open who fills them.
+        """
+        weight = np.where(self.unsure, self.whole.weight, 0.0)
+        open_roots = self.roots.filter(pl.col("verdict") == "unsettled")
+        np.add.at(weight, open_roots["link"].to_numpy(), open_roots["weight"].to_numpy())
+        order = np.argsort(-weight, kind="stable")[:3]
+        links = [int(link) for link in order if weight[link] > 0]
+        return (self._phase_of(links[0]) if links else ""), links
+
+    def packets_wanting(self) -> int:
+        """Further packets that would settle three quarters of what the samples leave open.
+
+        From the variance formulas: a link needs :func:`packets_to_settle` packets, and no fewer
+        than :data:`MIN_SAMPLES` samples; a root so many that the upper bound of our use of it, and
+        of its bundle, falls below :data:`FULL_UTILIZATION`; the run must grow by what the most of
+        them lack.
+        """
+        w, at = self.whole, self.unsure
+        need = packets_to_settle(
+            w.fraction[at], CONGESTED_FRACTION, w.congested_excess[at], w.hop_excess[at],
+            hashed=self.hashed,
+        )  # fmt: skip
+        growth, weight = need / np.maximum(w.packets[at], 1.0), w.weight[at] + 1e-9 * w.packets[at]
+        growth = np.maximum(growth, MIN_SAMPLES / np.maximum(w.samples[at], 1.0))
+        roots = self.roots.filter(pl.col("verdict") == "unsettled")
+        growth = np.concatenate([growth, roots["growth"].to_numpy(), [1.0]])
+        weight = np.concatenate([weight, roots["weight"].to_numpy(), [0.0]])
+        order = np.argsort(growth)
+        reached = np.cumsum(weight[order]) >= 0.75 * weight.sum()
+        factor = max(float(growth[order][np.argmax(reached)]), 1.25)
+        return int(np.ceil((factor - 1.0) * max(self.received, 1)))
+
+    # --- what it looks like in a diagnosis ---------------------------------------------------
+
+    def link_evidence(self, link: int, root: dict[str, float] | None = None) -> LinkEvidence:
+        """What is known of one link; ``root`` is its row of :attr:`PhaseAnalysis.roots`."""
+        t, w = self.topology, self.whole
+        if root is None:
+            use = self._measure.use(self._rows, "link", np.array([link]))
+            value, error, low, high = (float(x[0]) for x in use)
+        else:
+            value, error = root["utilization"], root["utilization_se"]
+            low, high = root["utilization_low"], root["utilization_high"]
+        trees = [v.forest for v in self.views if link in v.forest.links]
+        return LinkEvidence(
+            link=link,
+            name=t.name[link],
+            tier=int(t.tier[link]),
+            direction={1: "up", 0: "flat", -1: "down"}[int(t.direction[link])],
+            phase=self._phase_of(link),
+            utilization=_estimate(value, error, low, high),
+            congested_fraction=_estimate(
+                w.fraction[link], self._fraction_error(link), w.low[link], w.high[link]
+            ),
+            samples=int(w.samples[link]),
+            tree_links=max((len(forest.waiting(link)) for forest in trees), default=0),
+        )
+
+    def finding(
+        self,
+        code: str,
+        cause: Cause,
+        title: str,
+        explanation: str,
+        roots: pl.DataFrame,
+        advice: str,
+    ) -> Finding:
+        """Make the finding that rests on ``roots`` (rows of :attr:`roots`)."""
+        by_phase = roots.group_by("phase").agg(pl.col("weight").sum())
+        by_phase = by_phase.sort(["weight", "phase"], descending=[True, False])
+        heaviest = roots.unique("link", keep="first", maintain_order=True).head(MAX_LINKS)
+        return Finding.model_validate(
+            {
+                "code": code,
+                "cause": cause,
+                "title": title,
+                "explanation": explanation,
+                "share": self.share(roots),
+                "phases": [name for name in by_phase["phase"] if name],
+                "links": [
+                    self.link_evidence(int(row["link"]), row)
+                    for row in heaviest.iter_rows(named=True)
+                ],
+                "advice": advice,
+            }
+        )
+
+    def reverse(self, link: int) -> int:
+        """The opposite link of the same cable."""
+        return int(self.reverses[link])
+
+    @cached_property
+    def reverses(self) -> Ints:
+        """The opposite link of the same cable, for every link, shape (L,)."""
+        return self.run.tables["links"].sort("link")["reverse"].cast(pl.Int64).to_numpy()
+
+    def use_while_hot(self, links: Ints) -> Floats:
+        """Our share of the line rate of each link in the time it was congested."""
+        return self._measure.use(self._rows, "link", links)[0]
+
+    def top_links(self, count: int) -> list[LinkEvidence]:
+        """The links that held the most congested packets of ours."""
+        order = np.argsort(-self.whole.weight, kind="stable")[:count]
+        known = {int(row["link"]): row for row in self.roots.reverse().iter_rows(named=True)}
+        return [
+            self.link_evidence(int(link), known.get(int(link)))
+            for link in order
+            if self.whole.weight[link] > 0
+        ]
+
+    @cached_property
+    def _heaviest_phase(self) -> dict[int, str]:
+        frame = self._rows.group_by("link", "phase").agg(
+            pl.col("congested_weight").sum(), pl.col("hop_weight").sum()
+        )
+        order = ["link", "congested_weight", "hop_weight", "phase"]
+        frame = frame.sort(order, descending=[False, True, True, False])
+        first = frame.unique("link", keep="first", maintain_order=True)
+        return dict(zip(first["link"].to_list(), first["phase"].to_list(), strict=True))
+
+    def _phase_of(self, link: int) -> str:
+        return self._heaviest_phase.get(link, "")
+
+    def _fraction_error(self, link: int) -> float:
+        w = self.whole
+        n = max(float(w.packets[link]), 1.0)
+        f = float(w.fraction[link])
+        variance = f * float(w.congested_excess[link]) + f * f * float(w.hop_excess[link])
+        return float(np.sqrt(variance / n))
+
+
+def _of_cause(cause: Cause) -> pl.Expr:
+    """Rows of :attr:`RunAnalysis.roots` that speak for a cause."""
+    mine = pl.col("verdict") == ROOT_KIND_OF_CAUSE[cause]
+    if cause == "pattern":
+        return mine & pl.col("endpoint")
+    return mine & ~pl.col("endpoint") if cause == "placement" else mine
+
+
+def _estimate(value: float, error: float, low: float, high: float) -> Estimate:
+    """An estimate of a share: what sampling noise puts beyond 1 is shown as 1."""
+    return Estimate(
+        value=min(float(value), 1.0),
+        standard_error=float(error),
+        low=min(float(low), 1.0),
+        high=min(float(high), 1.0),
+    )
+
+
+def phases_of(roots: pl.DataFrame, evidence: RunAnalysis) -> list[str]:
+    """Names of the phases of ``roots``, heaviest first; all phases where they are not split."""
+    names = roots["phase"].unique(maintain_order=True).to_list()
+    if "" in names or OTHER_PHASES in names:
+        return list(evidence.phase_weight)
+    return [str(name) for name in names]

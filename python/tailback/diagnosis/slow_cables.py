@@ -1,0 +1,250 @@
+"""What takes the time that a re-simulation of everything known does not explain.
+
+Two things a scenario need not know of: jobs of others, and links that serve less than they should.
+Seen from our own packets both are dark and thin links. But a slow link is a hypothesis that can be
+simulated: the few cables that the samples and the message log point to are made slow, one at a
+time and then further ones besides, and every message of ours gets a time. Where these times agree
+with those observed, far better than the times of a healthy network do, and the whole job takes as
+long, these cables are the explanation; the traffic of others comes and goes and holds up other
+messages, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from tailback.diagnosis.cable_suspects import CandidatePaths
+from tailback.diagnosis.run_analysis import RunAnalysis
+from tailback.diagnosis.topology import Floats, Ints
+from tailback.evaluate import Change, Evaluate
+from tailback.run import Run
+from tailback.scenario import TelemetrySection
+
+CANDIDATES_TRIED = 4
+"""Cables tried of each kind of suspicion."""
+
+TRIED_RATES = (0.1, 0.3, 0.6)
+"""Shares of the nominal rate that are tried besides the one a suspect seems to have."""
+
+CONCLUSIVE_FIT = 0.97
+"""Fit from which no other cable is tried."""
+
+MIN_FIT = 0.1
+"""Fit under which neither the rate is looked for more closely nor a second cable."""
+
+MAX_SLOW_CABLES = 4
+"""Slow cables looked for at once."""
+
+MIN_ADDED_FIT = 0.3
+"""A further cable must explain this share of what those before leave unexplained: every cable more
+fits a little better."""
+
+MIN_SINGLE_FIT = 0.7
+"""Share of the excess of message times that slow cables must reproduce to be the explanation."""
+
+MIN_SEVERAL_FIT = 0.9
+"""The same for several: with more cables to choose from, other traffic is easier to imitate."""
+
+ELAPSED_TOLERANCE = 0.15
+"""The job must take as long with them as it did, to this share: messages that the traffic of others
+holds up fit a slow cable now and then, but then the time does not."""
+
+_KEY = ["src_rank", "dst_rank", "label", "number"]
+
+Cables = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class SlowCableFit:
+    """The slow cables that explain the observed times best.
+
+    Attributes:
+        cables: One link of each and the rate that fits best, Gb/s; the first explains most.
+        fit: Share of the squared excess of message times over a healthy network that a simulation
+            with them reproduces; 1 is all, 0 or less is nothing.
+        elapsed: Time the job takes in that simulation, as a share of the observed time.
+    """
+
+    cables: Cables
+    fit: float
+    elapsed: float = 1.0
+
+    @property
+    def explains(self) -> bool:
+        """Whether they are the explanation."""
+        return self.fit >= self.needs and abs(self.elapsed - 1.0) <= ELAPSED_TOLERANCE
+
+    @property
+    def needs(self) -> float:
+        """The fit from which they are."""
+        return MIN_SINGLE_FIT if len(self.cables) == 1 else MIN_SEVERAL_FIT
+
+
+def find_slow_cables(evidence: RunAnalysis, evaluate: Evaluate) -> SlowCableFit | None:
+    """Look for the slow cables that reproduce how long our messages took.
+
+    One is looked for first; a further one as long as it explains :data:`MIN_ADDED_FIT` of what
+    those before leave unexplained.
+
+    Args:
+        evidence: What the samples and the message log say.
+        evaluate: Simulates a change.
+
+    Returns:
+        The best of those tried; None without a message log or a suspect.
+    """
+    seen = _durations(evidence.run)
+    if not seen.height:
+        return None
+    search = _Search(evidence, evaluate, seen)
+    best = search.add(SlowCableFit((), 0.0), search.suspects())
+    if best is None:
+        return None
+    while MIN_FIT <= best.fit <= CONCLUSIVE_FIT and len(best.cables) < MAX_SLOW_CABLES:
+        more = search.add(best, search.left_by(best))
+        if more is None or 1.0 - more.fit > (1.0 - MIN_ADDED_FIT) * (1.0 - best.fit):
+            return best
+        best = search.tuned(more)
+    return best
+
+
+class _Search:
+    """Tries slow cables."""
+
+    def __init__(self, evidence: RunAnalysis, evaluate: Evaluate, seen: pl.DataFrame) -> None:
+        self._evidence, self._evaluate, self._seen = evidence, evaluate, seen
+        self._network = evaluate(Change(network="healthy", measure=True))
+        self._healthy = _durations(self._network)
+
+    def attempt(self, cables: Cables) -> SlowCableFit:
+        """Simulate slow cables."""
+        run = self._evaluate(Change(network="healthy", slow=cables))
+        fit = _fit(self._seen, self._healthy, _durations(run))
+        return SlowCableFit(cables, fit, run.elapsed_ps / max(self._evidence.run.elapsed_ps, 1))
+
+    def suspects(self) -> list[tuple[int, float]]:
+        """Cables that may be slow, with the rate they seem to have."""
+        return _suspects(self._evidence, self._network, self._ways(self._healthy))
+
+    def left_by(self, found: SlowCableFit) -> list[tuple[int, float]]:
+        """Cables on the ways of messages that are late although those found are slow."""
+        run = self._evaluate(Change(network="healthy", slow=found.cables))
+        known = {min(link, self._evidence.reverse(link)) for link, _ in found.cables}
+        left = self._ways(_durations(run)).suspects(2 * CANDIDATES_TRIED)
+        return [(link, rate) for link, rate in left if link not in known]
+
+    def _ways(self, expected: pl.DataFrame) -> CandidatePaths:
+        """The ways of our messages, with the time that each was expected to take."""
+        ranks = self._evidence.run.tables["ranks"].select("rank", "node")
+        both = self._seen.join(expected.select(*_KEY, expected="took"), on=_KEY)
+        for end in ("src", "dst"):
+            both = both.join(ranks.rename({"rank": f"{end}_rank", "node": end}), on=f"{end}_rank")
+        return self._evidence.ways(both)
+
+    def add(self, before: SlowCableFit, suspects: list[tuple[int, float]]) -> SlowCableFit | None:
+        """The best cable to add to those before."""
+        best: SlowCableFit | None = None
+        for link, gbps in suspects:
+            nominal = float(self._evidence.topology.rate_gbps[link])
+            for rate in (gbps, *(share * nominal for share in TRIED_RATES)):
+                tried = self.attempt((*before.cables, (link, rate)))
+                if best is None or tried.fit > best.fit:
+                    best = tried
+            if best is not None and best.fit > CONCLUSIVE_FIT:
+                break
+        return best if best is None or len(before.cables) else self.tuned(best)
+
+    def tuned(self, best: SlowCableFit) -> SlowCableFit:
+        """The rates that fit best, one cable after the other."""
+        # Several cables hold each other's messages up: a second round with smaller steps.
+        rounds = [(0.7, 1.4, 0.85, 1.15)] + [(0.93, 1.08)] * (len(best.cables) > 1)
+        for number, steps in ((i, steps) for steps in rounds for i in range(len(best.cables))):
+            for step in steps:
+                if best.fit < MIN_FIT:
+                    return best
+                link, rate = best.cables[number]
+                if rate * step >= float(self._evidence.topology.rate_gbps[link]):
+                    continue
+                others = best.cables[:number], best.cables[number + 1 :]
+                tried = self.attempt((*others[0], (link, rate * step), *others[1]))
+                if tried.fit > best.fit:
+                    best = tried
+        return best
+
+
+def _durations(run: Run) -> pl.DataFrame:
+    """Mean time in flight of each message of ours that crosses the network, by who sent it to whom.
+
+    The same message of several executions, one after the other in the log, is one row.
+    """
+    observed = run.tables["jobs"].filter("observed")["job"]
+    labels = run.tables["labels"].filter(pl.col("job").is_in(observed.implode()))["label"]
+    log = run.tables["messages"].filter(
+        pl.col("label").is_in(labels.implode())
+        & (pl.col("switch_hops") > 0)
+        & (pl.col("arrival_ps") > pl.col("start_ps"))
+    )
+    order = log.group_by("message").agg(
+        pl.col("src_rank", "dst_rank", "label").first(),
+        took=(pl.col("arrival_ps") - pl.col("start_ps")).cast(pl.Float64).mean(),
+    )
+    return order.sort("message").with_columns(
+        number=pl.int_range(pl.len()).over("src_rank", "dst_rank", "label")
+    )
+
+
+def _fit(seen: pl.DataFrame, healthy: pl.DataFrame, slow: pl.DataFrame) -> float:
+    """Share of the squared excess of observed times that the slow network reproduces."""
+    both = seen.join(healthy.select(*_KEY, healthy="took"), on=_KEY).join(
+        slow.select(*_KEY, slow="took"), on=_KEY
+    )
+    took, well, ill = (both[name].to_numpy() for name in ("took", "healthy", "slow"))
+    excess = float(((took - well) ** 2).sum())
+    return 1.0 - float(((took - ill) ** 2).sum()) / excess if excess > 0 else 0.0
+
+
+def _suspects(evidence: RunAnalysis, healthy: Run, ways: CandidatePaths) -> list[tuple[int, float]]:
+    """Cables that may be slow, by one link each, with the rate they seem to have.
+
+    Links on the ways of messages that took longer than they should; links that are more often
+    congested than they should be; links that carry fewer packets than they should, which adaptive
+    routing sees to; adapters that no message leaves fast.
+    """
+    t = evidence.topology
+    # What is simulated carries whole links, whatever the run carried.
+    scenario = evidence.run.scenario.model_copy(update={"telemetry": TelemetrySection()})
+    expected = RunAnalysis(replace(healthy, scenario=scenario)).whole
+    seen = evidence.whole
+    scale = float(seen.packets.sum()) / max(float(expected.packets.sum()), 1.0)
+    rate = t.rate_gbps
+    suspects: dict[int, float] = dict(ways.suspects(2 * CANDIDATES_TRIED))
+
+    def add(links: Ints, share: Floats) -> None:
+        for link, part in list(zip(links.tolist(), share.tolist(), strict=True))[:CANDIDATES_TRIED]:
+            cable = min(link, evidence.reverse(link))
+            if cable not in suspects:
+                suspects[cable] = float(np.clip(part, 0.02, 0.9)) * float(rate[link])
+
+    dark = seen.weight - expected.weight * scale
+    roots = evidence.roots.filter(pl.col("verdict") != "ours")
+    if roots.height:
+        first = roots.unique("link", keep="first", maintain_order=True)
+        add(first["link"].to_numpy().astype(np.int64), first["utilization"].to_numpy())
+    order = np.argsort(-dark)[:CANDIDATES_TRIED]
+    order = order[dark[order] > 0]
+    if len(order):
+        add(order, evidence.use_while_hot(order))
+    lack = expected.packets * scale - seen.packets
+    order = np.argsort(-lack)[:CANDIDATES_TRIED]
+    order = order[lack[order] > 0]
+    add(order, seen.packets[order] / np.maximum(expected.packets[order] * scale, 1.0))
+    fastest = evidence.adapters.fastest
+    known = np.flatnonzero(np.isfinite(fastest))
+    slow = known[np.argsort(fastest[known])][:CANDIDATES_TRIED]
+    links = np.flatnonzero(t.from_node)
+    of_node = dict(zip(t.src[links].tolist(), links.tolist(), strict=True))
+    add(np.array([of_node[int(n)] for n in slow], np.int64), fastest[slow])
+    return list(suspects.items())

@@ -1,0 +1,121 @@
+"""What must speak against a cable before it is called slow.
+
+A dark and thin link is congested and does not carry enough of our traffic to be full of it. That
+fits a slow cable, but also the traffic of others, a few unlucky samples out of thousands of links,
+and short bursts. So a cable is called slow only where it demonstrably serves less than it is asked
+for, while healthy links that do the same work serve more. Without a message log there is no such
+proof, and no cable is called slow.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+
+from tailback.diagnosis.adapter_load import (
+    HEALTHY_RATE_SHARE,
+    MAX_SLOW_ADAPTERS,
+    SLOW_RATE_SHARE,
+    AdapterLoad,
+)
+from tailback.diagnosis.congestion_trees import MIN_SAMPLES, CongestedLinks
+from tailback.diagnosis.topology import Bools, Floats, Ints, LinkTopology
+from tailback.telemetry.estimate import fraction_interval
+
+CLEAR = 0.25
+"""Equivalents are healthy when their congested fraction is at most this share of the link's own.
+Traffic of others fills equivalent links unevenly too, but seldom one of them alone."""
+
+EXPLAINS = 0.35
+"""Share of the squared lateness of our messages that the cable must explain by itself, as where few
+messages are late (``ONE_OF_FEW`` of :mod:`tailback.diagnosis.rule_verdict`)."""
+
+NEARLY_BEST = 0.9
+"""And this share of what the best cable explains: a better suspect acquits it."""
+
+FALSE_ALARM = 0.05
+"""Chance that luck of the samples alone makes any link of the run stand out."""
+
+
+def slow_into_nodes(topology: LinkTopology, links: Ints, seen: AdapterLoad) -> Bools:
+    """Which links into nodes of ours serve less than those of other nodes.
+
+    Nobody else sends to a node of ours, so its link is not dark for others; but short bursts of our
+    own make it dark as well. Where its cable serves less, no large message of the node was fast,
+    neither out nor in, though those of other nodes were.
+
+    Args:
+        topology: The links.
+        links: Those in question, shape (n,).
+        seen: How fast messages got through.
+
+    Returns:
+        Shape (n,).
+    """
+    known = np.isfinite(seen.fastest)
+    if int(known.sum()) <= MAX_SLOW_ADAPTERS:
+        return np.zeros(len(links), np.bool_)
+    median = float(np.median(seen.fastest[known]))
+    into = topology.to_node[links]
+    node = np.where(into, topology.dst[links], 0)
+    reached = np.where(known[node], seen.fastest[node], np.inf)
+    return np.asarray(
+        into & (median >= HEALTHY_RATE_SHARE) & (reached < SLOW_RATE_SHARE * median), np.bool_
+    )
+
+
+def slow_among_equals(
+    topology: LinkTopology, links: Ints, seen: CongestedLinks, explained: Floats
+) -> Bools:
+    """Which links inside the network serve less than those that could take their place.
+
+    Three things must hold: the link's congested fraction is above that of its equivalents by more
+    than luck of the samples gives any of the links of the run; the equivalents are nearly clear;
+    and a slow cable there would make those of our messages late that are.
+
+    Args:
+        topology: The links.
+        links: Those in question, shape (n,).
+        seen: Congestion of all links.
+        explained: Share of the squared lateness of our messages that each cable explains, (L,).
+
+    Returns:
+        Shape (n,).
+    """
+    tested = max(int(((seen.samples > 0) & ~topology.from_node).sum()), 1)
+    z = NormalDist().inv_cdf(1.0 - FALSE_ALARM / tested)
+    low, _ = fraction_interval(
+        seen.weight[links], seen.packets[links],
+        seen.congested_excess[links], seen.hop_excess[links], z,
+    )  # fmt: skip
+    packets, weight, of_hops, of_congested = (
+        _of_equals(topology, links, values)
+        for values in (
+            seen.packets, seen.weight,
+            seen.packets * seen.hop_excess, seen.weight * seen.congested_excess,
+        )
+    )  # fmt: skip
+    hops = of_hops / np.maximum(packets, 1.0)
+    congested = np.where(weight > 0, of_congested / np.maximum(weight, 1e-9), hops)
+    _, high = fraction_interval(weight, packets, congested, hops)
+    return np.asarray(
+        (seen.samples[links] >= MIN_SAMPLES)
+        & (packets > 0)
+        & (low > high)
+        & (weight <= CLEAR * seen.fraction[links] * packets)
+        & explains_delays(links, explained),
+        np.bool_,
+    )
+
+
+def explains_delays(links: Ints, explained: Floats) -> Bools:
+    """Which cables, were they slow, would make late those of our messages that are; shape (n,)."""
+    least = max(EXPLAINS, NEARLY_BEST * float(explained.max(initial=0.0)))
+    return np.asarray(explained[links] >= least, np.bool_)
+
+
+def _of_equals(topology: LinkTopology, links: Ints, values: Floats) -> Floats:
+    """Sum of ``values`` over the other links of each link's bundle."""
+    whole = np.bincount(topology.bundle, weights=values)
+    return np.asarray(whole[topology.bundle[links]] - values[links], np.float64)

@@ -1,0 +1,375 @@
+"""Where the time goes: from the ideal network to what was observed, one re-simulation a step.
+
+The steps add one thing at a time, always in the same order: the ways messages take, the adapters'
+own rate, endpoints, the network under the best placement found, the placement as it is, its
+routing, its slow links, the traffic of others. What two of them cost together is charged to the
+later one. So each thing is also taken away alone from everything, where that can be simulated
+(docs/explanation/diagnosis.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.diagnosis.adapter_load import wire_time_ps
+from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
+from tailback.evaluate import Change, Evaluate
+from tailback.run import Run
+
+Progress = Callable[[str, float], None]
+Placements = Mapping[str, NDArray[np.uint32]]
+
+CAUSE_OF_STEP: dict[str, Cause] = {
+    "pattern": "pattern",
+    "network": "placement",
+    "placement": "placement",
+    "routing": "routing",
+    "slow links": "slow-link",
+    "other traffic": "other-traffic",
+}
+"""Steps whose delta is time lost to contention, and their cause."""
+
+
+NON_MINIMAL_RULES = ("valiant", "ugal")
+"""Routing rules that leave the shortest way."""
+
+CLEARLY_FASTER = 0.02
+"""Gain from which another routing rule counts as spreading better; repetitions differ by less."""
+
+
+@dataclass(frozen=True)
+class WaterfallStep:
+    """One step: its name, what is simulated, and why it need not be."""
+
+    name: str
+    change: Change
+    meaning: str
+    skip: str = ""
+
+
+def waterfall_steps(
+    run: Run,
+    best: tuple[str, NDArray[np.uint32]] | None = None,
+    rule: str | None = None,
+) -> list[WaterfallStep]:
+    """The steps for a run; one that cannot add anything says why and is not simulated.
+
+    Args:
+        run: The run.
+        best: Name and nodes of the best placement found, None when none was tried.
+        rule: Routing rule that spreads our traffic best; None for the one the network has.
+    """
+    scenario = run.scenario
+    tables = scenario.fabric.forwarding is not None
+    spread = scenario.engine.routing == "adaptive" and rule is None and not tables
+    alone = all(job.observed for job in scenario.job)
+    ours = Change(network="healthy", routing="adaptive", rule=rule, background=False)
+    how = "adaptive routing" + (f" by rule {rule}" if rule is not None else "")
+    own = "forwarding tables" if tables else f"{scenario.engine.routing} routing"
+    if scenario.fabric.routes is not None:
+        own += f" by rule {scenario.fabric.routes}"
+    out = [
+        WaterfallStep("ideal", Change(network="no-contention", background=False),
+             "every message at the line rate of its own adapters, nothing shared, on the shortest "
+             "of the paths tried"),
+        WaterfallStep("pattern", Change(network="star", background=False),
+             "one ideal switch: only the nodes' own links are shared (at least the previous step)"),
+    ]  # fmt: skip
+    if best is not None:
+        name, nodes = best
+        out.append(
+            WaterfallStep("network", replace(ours, placement=nodes, placement_name=name),
+                 f"the network with {how}, your job alone, placed by {name}, the best of those "
+                 "tried (at most the time of the current placement)")
+        )  # fmt: skip
+    out += [
+        WaterfallStep("placement", ours, "the same with the current placement" if best is not None
+             else f"the network as it is with {how}, your job alone"),
+        WaterfallStep("routing", Change(network="healthy", background=False),
+             f"the network as it is with its {own}, your job alone",
+             "routing is adaptive already" if spread else ""),
+        WaterfallStep("slow links", Change(background=False),
+             "the links at their real rates, your job alone",
+             "" if scenario.fabric.degraded else "no slow link is known"),
+        WaterfallStep("other traffic", Change(),
+             "everything as it was, including the jobs that are not observed",
+             "no other job is known" if alone else ""),
+    ]  # fmt: skip
+    return out
+
+
+def build_waterfall(
+    run: Run,
+    evaluate: Evaluate,
+    seeds: int,
+    progress: Progress | None = None,
+    placements: Placements | None = None,
+    rules: Sequence[str] = (),
+) -> tuple[list[WaterfallBar], list[CauseShare]]:
+    """Re-simulate every step ``seeds`` times.
+
+    Args:
+        run: The run as observed.
+        evaluate: Simulates a change.
+        seeds: Repetitions with other random choices; deltas are taken within a repetition.
+        progress: Told the step and the share done.
+        placements: Placements the ideal one is chosen from: node of each rank, shape (R,), by name.
+        rules: Routing rules even spreading is chosen from, besides the one in use.
+
+    Returns:
+        The bars, ``observed`` last, and what each cause costs, largest first.
+    """
+    rule = _best_rule(evaluate, rules, progress)
+    # Shortest ways are what a placement can rely on: detours that are not made are no fault of
+    # routing, though they may help. Where routes make them, shortest ways may be what is missing.
+    charged = rule if run.scenario.fabric.routes in NON_MINIMAL_RULES else None
+    best = _best_placement(evaluate, placements or {}, charged, progress)
+    todo = waterfall_steps(run, best, charged)
+    real = [step for step in todo if not step.skip]
+    times: dict[str, list[int]] = {}
+    for number, step in enumerate(todo):
+        if step.skip:
+            times[step.name] = times[todo[number - 1].name]
+            continue
+        if progress is not None:
+            progress(f"simulating {step.name}", real.index(step) / (len(real) + 1))
+        times[step.name] = _times(evaluate, step.change, seeds)
+    times["paths"] = times["ideal"]
+    times["ideal"] = [_floor(evaluate, placements or {}, (charged, *rules), times, run)] * seeds
+    # On the ideal switch paths are shorter than they are: what that saves is not contention's loss.
+    wire = wire_time_ps(run)
+    times["injection"] = [max(time, wire) for time in times["paths"]]
+    # And where the network as it is takes less, what the ideal switch takes longer is chance.
+    times["pattern"] = [
+        max(own, min(star, real))
+        for own, star, real in zip(
+            times["injection"], times["pattern"], times["placement"], strict=True
+        )
+    ]
+    meaning = "the same with the current placement and routes, whose paths may be longer"
+    todo.insert(1, WaterfallStep("paths", Change(), meaning))
+    meaning = "the busiest adapter's bytes at its line rate (at least the previous step)"
+    todo.insert(2, WaterfallStep("injection", Change(), meaning))
+    if "network" in times:
+        # The placement as it is may be the best there is: then none is charged for the others.
+        pairs = zip(times["network"], times["placement"], strict=True)
+        times["network"] = [min(tried, now) for tried, now in pairs]
+    bars, before = [], [0] * seeds
+    for step in todo:
+        meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
+        bars.append(_bar(step.name, times[step.name], before, meaning))
+        before = times[step.name]
+    bars.append(
+        _bar("observed", [run.elapsed_ps] * seeds, before,
+             "the run that was given; what it differs by is chance, or what is not known")
+    )  # fmt: skip
+    if progress is not None:
+        progress("taking causes away", len(real) / (len(real) + 1))
+    return bars, _shares(run, bars, _removed(evaluate, todo, times, seeds, rule, charged))
+
+
+def _floor(
+    evaluate: Evaluate,
+    placements: Placements,
+    rules: Sequence[str | None],
+    times: Mapping[str, Sequence[int]],
+    run: Run,
+) -> int:
+    """The shortest time without contention of everything that is tried: nothing can beat it.
+
+    Another placement has other paths, and other ranks that share a host; another rule has other
+    paths. So each is asked for its own time, and the shortest holds for all. Where contention
+    makes a program luckier than that, or the run that was given took less, that time bounds it.
+    """
+    ideal = Change(network="no-contention", background=False)
+    tried = [replace(ideal, rule=rule) for rule in rules if rule is not None]
+    tried += [
+        replace(ideal, placement=nodes, placement_name=name, rule=rule)
+        for name, nodes in placements.items()
+        for rule in {None, rules[0]}
+    ]
+    shortest = [evaluate(change).elapsed_ps for change in tried]
+    known = [time for step in times.values() for time in step]
+    return min([*shortest, *known, run.elapsed_ps])
+
+
+def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
+    """The rule by which our job, alone and with adaptive routing, is clearly fastest.
+
+    Another rule than the network's own must be :data:`CLEARLY_FASTER` faster; None keeps its own.
+    """
+    if not rules:
+        return None
+    spread = Change(network="healthy", routing="adaptive", background=False)
+    tried: list[tuple[int, str]] = []
+    for rule in rules:
+        if progress is not None:
+            progress(f"routing by {rule}", 0.0)
+        tried.append((evaluate(replace(spread, rule=rule)).elapsed_ps, rule))
+    time, rule = min(tried)
+    return rule if time < (1.0 - CLEARLY_FASTER) * evaluate(spread).elapsed_ps else None
+
+
+def _best_placement(
+    evaluate: Evaluate, placements: Placements, rule: str | None, progress: Progress | None
+) -> tuple[str, NDArray[np.uint32]] | None:
+    """The placement under which our job, alone and with adaptive routing, is fastest."""
+    tried: list[tuple[int, str]] = []
+    for name, nodes in placements.items():
+        if progress is not None:
+            progress(f"placing by {name}", 0.0)
+        change = Change(
+            placement=nodes, placement_name=name, network="healthy", routing="adaptive",
+            rule=rule, background=False,
+        )  # fmt: skip
+        tried.append((evaluate(change).elapsed_ps, name))
+    if not tried:
+        return None
+    name = min(tried)[1]
+    return name, placements[name]
+
+
+def _removed(
+    evaluate: Evaluate,
+    todo: list[WaterfallStep],
+    times: dict[str, list[int]],
+    seeds: int,
+    rule: str | None,
+    charged: str | None,
+) -> dict[Cause, list[int]]:
+    """Time saved by taking one thing alone away from everything, for each repetition.
+
+    A change that makes the run slower, as adaptive routing may with other jobs, is left out.
+    Taking away the last thing that was added is what the waterfall did already. Routing is taken
+    away by the ``rule`` that spreads best, also where the waterfall has not ``charged`` it.
+    """
+    everything = times["other traffic"]
+    step = {s.name: s for s in todo}
+    changes: dict[str, Change] = {
+        "other traffic": Change(background=False),
+        "slow links": Change(network="healthy"),
+        "routing": Change(routing="adaptive", rule=rule),
+    }
+    if "network" in step:
+        best = step["network"].change
+        changes["placement"] = Change(placement=best.placement, placement_name=best.placement_name)
+    other = {"routing"} if rule != charged else set[str]()
+    active = [name for name in changes if not step[name].skip or name in other]
+    order = [s.name for s in todo if not s.skip]
+    out: dict[Cause, list[int]] = {}
+    for name in active:
+        last = name == order[-1] and name not in other
+        without = times[order[-2]] if last else _times(evaluate, changes[name], seeds)
+        saved = [a - b for a, b in zip(everything, without, strict=True)]
+        if name == "placement":
+            # The placement as it is may be the best: then another one in its place saves nothing.
+            saved = [max(ps, 0) for ps in saved]
+        # What makes the run slower takes no cause away.
+        if sum(saved) >= 0:
+            out[CAUSE_OF_STEP[name]] = saved
+    return out
+
+
+def _shares(
+    run: Run, bars: list[WaterfallBar], removed: dict[Cause, list[int]]
+) -> list[CauseShare]:
+    """What each cause costs, largest first; a step that saves time costs nothing."""
+    total = max(run.elapsed_ps, 1)
+    charged: dict[Cause, list[float]] = {}
+    for bar in bars:
+        if bar.name in CAUSE_OF_STEP:
+            sums = charged.setdefault(CAUSE_OF_STEP[bar.name], [0.0, 0.0, 0.0])
+            for i, ps in enumerate((bar.delta_ps, bar.low_ps, bar.high_ps)):
+                sums[i] += max(ps, 0) / total
+    out = []
+    for cause, (value, low, high) in charged.items():
+        saved = [ps / total for ps in removed.get(cause, [])]
+        out.append(
+            CauseShare(
+                cause=cause,
+                charged=value,
+                low=low,
+                high=high,
+                removed=sum(saved) / len(saved) if saved else None,
+                removed_low=min(saved) if saved else None,
+                removed_high=max(saved) if saved else None,
+            )
+        )
+    return sorted(out, key=lambda share: (-share.charged, share.cause))
+
+
+def _times(evaluate: Evaluate, change: Change, seeds: int) -> list[int]:
+    return [evaluate(replace(change, seed_offset=seed)).elapsed_ps for seed in range(seeds)]
+
+
+def _bar(name: str, now: list[int], before: list[int], meaning: str) -> WaterfallBar:
+    deltas = [a - b for a, b in zip(now, before, strict=True)]
+    return WaterfallBar(
+        name=name,
+        elapsed_ps=_mean(now),
+        delta_ps=_mean(now) - _mean(before),
+        low_ps=min(deltas),
+        high_ps=max(deltas),
+        meaning=meaning,
+    )
+
+
+def _mean(values: Iterable[int]) -> int:
+    items = list(values)
+    return round(sum(items) / len(items))
+
+
+REMAINDER = "remainder"
+"""Name of the step from everything simulated to what was observed, where bars are shown."""
+
+
+def displayed_bars(bars: Sequence[WaterfallBar]) -> list[WaterfallBar]:
+    """The bars as a reader adds them up: the difference of ``observed`` is a separate step.
+
+    Args:
+        bars: A diagnosis' waterfall, ``observed`` last, or nothing.
+
+    Returns:
+        The bars with :data:`REMAINDER` before ``observed``, which then adds nothing itself. Without
+        a difference in any repetition there is no such step.
+    """
+    if not bars or bars[-1].name != "observed":
+        return list(bars)
+    *before, observed = bars
+    if not (observed.delta_ps or observed.low_ps or observed.high_ps):
+        return list(bars)
+    rest = observed.model_copy(
+        update={
+            "name": REMAINDER,
+            "meaning": "what the run that was given differs by from everything simulated: "
+            "chance, or what is not known",
+        }
+    )
+    end = {"delta_ps": 0, "low_ps": 0, "high_ps": 0, "meaning": "the run that was given"}
+    return [*before, rest, observed.model_copy(update=end)]
+
+
+def unexplained_share(bars: list[WaterfallBar]) -> float:
+    """Share of the observed time that re-simulation of what is known does not account for.
+
+    What a repetition may differ by is not counted; 0 without a waterfall.
+    """
+    observed = next((bar for bar in bars if bar.name == "observed"), None)
+    if observed is None or observed.elapsed_ps <= 0:
+        return 0.0
+    return max(observed.low_ps, 0) / observed.elapsed_ps
+
+
+def overshoot_share(bars: list[WaterfallBar]) -> float:
+    """Share of the observed time by which everything simulated takes longer, in every repetition.
+
+    0 without a waterfall, or where the run took as long.
+    """
+    observed = next((bar for bar in bars if bar.name == "observed"), None)
+    if observed is None or observed.elapsed_ps <= 0:
+        return 0.0
+    return max(-observed.high_ps, 0) / observed.elapsed_ps

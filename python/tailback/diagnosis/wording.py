@@ -1,0 +1,122 @@
+"""What the times of a diagnosis are, said in one place: expected by the model, or measured.
+
+Today all times are simulated, whatever was recorded, so they are *expected*, and every verdict
+holds if the model does. A run whose times were measured says so (``times`` of its summary), and
+every screen and report takes its words from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tailback.diagnosis.model import Times, WaterfallBar
+from tailback.run import Run
+from tailback.units import format_time, percent
+
+IF_MODEL_HOLDS = "if the model holds"
+
+UNEXPLAINED_TIMES = 3.0
+"""A recording that took so many times as long as the model expects is not what was simulated."""
+
+
+def times_of(run: Run) -> Times:
+    """Where the times of a run are from."""
+    return "measured" if run.summary.get("times") == "measured" else "expected"
+
+
+def bar_name(bar: WaterfallBar, times: Times) -> str:
+    """What a bar of the waterfall is called: the last one, ``observed``, by what its time is."""
+    return times if bar.name == "observed" else bar.name
+
+
+def run_label(times: Times) -> str:
+    """Name of the diagnosed run next to its remedy."""
+    return "As measured" if times == "measured" else "As simulated"
+
+
+def confidence_sentence(confidence: float, basis: str, times: Times) -> str:
+    """The sentence on how likely the verdict is right; what was measured needs no model."""
+    condition = "" if times == "measured" else f", {IF_MODEL_HOLDS}"
+    return f"{percent(confidence)} sure of the verdict{condition}: by {basis}."
+
+
+def measured_confidence(confidence: float) -> str:
+    """The sentence on how likely the verdict on a measured run is right."""
+    return (
+        f"{percent(confidence, 0)} sure of the verdict, by the room that other causes and what is "
+        "not explained leave."
+    )
+
+
+def provenance(run: Run) -> str:
+    """One sentence: what the times rest on."""
+    if times_of(run) == "measured":
+        return "All times were measured."
+    recorded = _recording(run)
+    if recorded is not None:
+        scale = _compute_scale(run)
+        times = "used" if scale == 1.0 else f"scaled by {scale:g}"
+        if scale == 0.0:
+            times = "left out (compute_scale = 0)"
+        return (
+            "The verdict's times come from a simulation. From the trace, the time between calls "
+            f"({format_time(recorded['between_ps'])} per rank) was {times}; the time inside calls "
+            f"({format_time(recorded['calls_ps'])} per rank) was not used."
+        )
+    if any(job.trace is not None for job in run.scenario.job):
+        return "All times come from a simulation; no recorded times were used."
+    return "All times come from a simulation of the scenario; nothing was measured."
+
+
+def recorded_warnings(run: Run) -> list[str]:
+    """Reasons in a recording not to trust its times, or the simulated ones."""
+    recorded = _recording(run)
+    if recorded is None:
+        return []
+    out = []
+    if crowded := int(recorded["crowded_ps"]):
+        out.append(
+            "Recorded on too few cores: even the last rank to enter a small collective spent "
+            f"{format_time(crowded)} in it. Ranks were waiting for a processor, also between "
+            "calls: record with one core per rank, or try --compute-scale 0."
+        )
+    whole, excess = _excess(run, recorded)
+    if excess >= UNEXPLAINED_TIMES:
+        out.append(
+            f"The recorded run took {format_time(whole)} per rank, {excess:.1f} times what the "
+            "model expects. The model does not contain whatever took the rest."
+        )
+    return out
+
+
+def recording_contradiction(run: Run) -> str:
+    """Why the network cannot be ruled out, in one clause; empty where it can.
+
+    A simulation without contention proves nothing about a recording that was made on too few cores
+    or took much longer.
+    """
+    recorded = _recording(run)
+    if recorded is None or times_of(run) == "measured":
+        return ""
+    if recorded["crowded_ps"]:
+        return "the recording was made on too few cores"
+    _, excess = _excess(run, recorded)
+    return (
+        f"the recorded run took {excess:.1f} times as long" if excess >= UNEXPLAINED_TIMES else ""
+    )
+
+
+def _excess(run: Run, recorded: dict[str, Any]) -> tuple[int, float]:
+    """Time the recorded run took of a rank, computation as scaled, and that over the expected."""
+    whole = recorded["calls_ps"] + round(recorded["between_ps"] * _compute_scale(run))
+    return whole, whole / run.elapsed_ps if run.elapsed_ps > 0 else 0.0
+
+
+def _compute_scale(run: Run) -> float:
+    """What the scenario multiplies computation of the job with that is diagnosed."""
+    return next((job.compute_scale for job in run.scenario.job if job.observed), 1.0)
+
+
+def _recording(run: Run) -> dict[str, Any] | None:
+    found = run.summary.get("recording")
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,163 @@
+"""What a port is for: the category of its switch and whether its link leads up or down.
+
+Alali et al. (*A Measurement Study of Congestion in an InfiniBand Network*, III-C) sort switches
+into ToR, leaf and spine of the compute, storage and visualization subsystems, and ports into up and
+down, from the output of ibnetdiscover. Here the tiers of a fabric give the first, patterns of names
+the subsystems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from tailback.fabric.model import Fabric
+from tailback.port_counters.schema import CounterError
+
+TIER_NAMES: Final[dict[int, tuple[str, ...]]] = {
+    1: ("Leaf",),
+    2: ("Leaf", "Spine"),
+    3: ("ToR", "Leaf", "Spine"),
+}
+"""What the tiers of a tree of 1, 2 and 3 tiers are called; 3 as the paper does."""
+
+CLASSES: Final[dict[str, type[pl.DataType]]] = {
+    "node_name": pl.String,
+    "port": pl.UInt16,
+    "link": pl.UInt32,
+    "category": pl.String,
+    "port_type": pl.String,
+}
+"""Columns of the table of :func:`classify`."""
+
+
+def classify(fabric: Fabric, subsystems: Mapping[str, str] | None = None) -> pl.DataFrame:
+    """The class of every port of a fabric.
+
+    Args:
+        fabric: From discovery or a builder.
+        subsystems: Name of a subsystem and a regular expression; a switch belongs to the first
+            whose expression is found in its name or, for a leaf, in the name of most of its
+            hosts. ``{"Glade": "^(glade|nsd)", "DAV": "^dav"}`` gives the paper's ``GladeLeaf``,
+            ``GladeSpine``, ``DAVLeaf`` and ``DAVSpine``.
+
+    Returns:
+        One row a port with a cable: ``node_name, port, link`` (the link that leaves it),
+        ``category`` (``ToR``, ``GladeLeaf``, …, ``Host`` for adapters) and ``port_type`` (``up``,
+        ``down`` or ``flat``).
+
+    Raises:
+        CounterError: An expression is none.
+    """
+    group = _subsystem(fabric, subsystems or {})
+    names = np.array(_categories(fabric, group), object)
+    source = fabric.link_src.astype(np.int64)
+    kind = np.array(["flat", "up", "down"], object)[fabric.link_up]
+    vertex_names = np.array([*fabric.node_name, *fabric.switch_name], object)
+    return pl.DataFrame(
+        {
+            "node_name": vertex_names[source].tolist(),
+            "port": fabric.link_src_port,
+            "link": np.arange(fabric.n_links, dtype=np.uint32),
+            "category": names[source].tolist(),
+            "port_type": kind.tolist(),
+        },
+        schema_overrides=CLASSES,
+    )
+
+
+def _subsystem(fabric: Fabric, subsystems: Mapping[str, str]) -> list[str]:
+    """Subsystem of each switch, empty for the main one."""
+    out = [""] * fabric.n_switches
+    attached: dict[int, list[str]] = {}
+    for node, switch in enumerate(fabric.node_switch.tolist()):
+        attached.setdefault(switch, []).append(fabric.node_name[node])
+    for name, pattern in subsystems.items():
+        try:
+            expression = re.compile(pattern)
+        except re.error as error:
+            raise CounterError(
+                f"subsystem {name!r}: {pattern!r} is no regular expression: {error}",
+                remedy="write it like 'Glade=^glade'",
+            ) from None
+        for switch, switch_name in enumerate(fabric.switch_name):
+            hosts = attached.get(switch, [])
+            hits = sum(1 for host in hosts if expression.search(host))
+            if not out[switch] and (expression.search(switch_name) or 2 * hits > len(hosts) > 0):
+                out[switch] = name
+    return out
+
+
+def _categories(fabric: Fabric, group: list[str]) -> list[str]:
+    """Category of each vertex: ``Host`` for nodes, subsystem and tier for switches."""
+    tiers = fabric.switch_tier.tolist()
+    words = {
+        name: tier_words(tier for tier, own in zip(tiers, group, strict=True) if own == name)
+        for name in set(group)
+    }
+    switches = [name + words[name][tier] for tier, name in zip(tiers, group, strict=True)]
+    return ["Host"] * fabric.n_nodes + switches
+
+
+def tier_words(tiers: Iterable[int]) -> dict[int, str]:
+    """What each tier that switches have is called, from the lowest up."""
+    levels = sorted(set(tiers))
+    words = TIER_NAMES.get(len(levels)) or [f"Tier{level}" for level in range(len(levels))]
+    return dict(zip(levels, words, strict=True))
+
+
+def attach(frame: pl.DataFrame, classes: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Add ``link``, ``category`` and ``port_type`` to readings, intervals or rounds.
+
+    Args:
+        frame: Has ``node_name`` and ``port``; ``link`` where the source knew it.
+        classes: From :func:`classify`.
+
+    Returns:
+        The frame, and notes: how many rows are of ports the fabric does not have.
+    """
+    out = placed(frame.lazy(), classes).collect()
+    lost = out.filter(pl.col("category").is_null())
+    notes = []
+    if lost.height:
+        some = ", ".join(repr(str(n)[:40]) for n in lost["node_name"].unique().sort().head(3))
+        notes.append(f"{lost.height} rows are of ports the fabric does not have, like {some}")
+    return out, notes
+
+
+def placed(rows: pl.LazyFrame, classes: pl.DataFrame) -> pl.LazyFrame:
+    """What :func:`attach` does, to rows that are not read yet."""
+    names = rows.collect_schema().names()
+    by_name = classes.unique(["node_name", "port"], keep="none").lazy()
+    out = rows.drop("category", "port_type", strict=False).join(
+        by_name.rename({"link": "_link"}), on=["node_name", "port"], how="left",
+        maintain_order="left",
+    )  # fmt: skip
+    if "link" not in names:
+        return out.rename({"_link": "link"})
+    by_link = classes.lazy().select(
+        "link", _category="category", _type="port_type", _name="node_name"
+    )
+    return (
+        out.join(by_link, on="link", how="left", maintain_order="left")
+        .with_columns(
+            pl.coalesce("link", "_link").alias("link"),
+            pl.coalesce("category", "_category").alias("category"),
+            pl.coalesce("port_type", "_type").alias("port_type"),
+            pl.coalesce("node_name", "_name").alias("node_name"),
+        )
+        .drop("_link", "_category", "_type", "_name")
+    )
+
+
+def axis_of(direction: pl.Expr) -> pl.Expr:
+    """``X`` of ``X+`` and ``X-``; other directions as they are."""
+    return (
+        pl.when(direction.str.contains(r"^[A-Z][+-]$"))
+        .then(direction.str.head(1))
+        .otherwise(direction)
+    )

@@ -1,0 +1,110 @@
+"""The same passes on a cluster: Dask brings pieces to workers and their totals back.
+
+Dask is asked for two things only: to call a function somewhere, and to call another with the
+results. What is called is that of :mod:`tailback.port_counters.analysis.passes`, unchanged.
+Workers need Tailback and the same paths to the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from tailback.port_counters.analysis.passes import FAN_IN, Aggregate, Piece, added, contributions
+from tailback.port_counters.schema import CounterError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_IN_FLIGHT = 8
+"""Pieces a worker thread is given ahead of time."""
+
+
+class Cluster:
+    """An engine whose workers are those of a Dask cluster.
+
+    Use it as a context manager, or close it.
+
+    Args:
+        address: Where the scheduler listens, like ``tcp://10.0.0.1:8786``.
+
+    Raises:
+        CounterError: Dask is not installed, or nobody answers there.
+    """
+
+    def __init__(self, address: str, *, timeout_s: float = 20.0) -> None:
+        try:
+            # Not every version of Dask has types: what comes from it is Any.
+            client: Any = import_module("distributed").Client
+        except ImportError:
+            raise CounterError(
+                "Dask is not installed, so there is no cluster to work on",
+                remedy="pip install 'tailback[cluster]', or leave --cluster out",
+            ) from None
+        try:
+            self._client: Any = client(address, timeout=timeout_s, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise CounterError(
+                f"no Dask scheduler answers at {address!r}: {error}",
+                remedy="start one with 'dask scheduler' and give the address that it prints",
+            ) from None
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster; it goes on."""
+        self._client.close()
+
+    @property
+    def threads(self) -> int:
+        """Threads of all workers."""
+        return sum(self._client.nthreads().values())
+
+    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
+        """The total of each pass over all pieces.
+
+        Contributions are added up on the workers, sixteen at a time, and only the total comes here.
+
+        Raises:
+            CounterError: A piece cannot be read where a worker is.
+        """
+        own = list(passes)
+        ahead = max(FAN_IN, _IN_FLIGHT * max(self.threads, 1))
+        total: Any = None
+        for start in range(0, len(pieces), ahead):
+            level = self._client.map(
+                contributions, list(pieces[start : start + ahead]), passes=own, pure=False
+            )
+            if total is not None:
+                level = [total, *level]
+            while len(level) > 1:
+                groups = [level[at : at + FAN_IN] for at in range(0, len(level), FAN_IN)]
+                level = [self._client.submit(added, group, own, pure=False) for group in groups]
+            total = level[0]
+            # One wave after the other: the scheduler holds the tasks of a wave, not of all years.
+            self._wait(total)
+        last = self._client.submit(added, [total], own, pure=False)
+        return list(self._wait(last))
+
+    def _wait(self, future: Any) -> Any:
+        try:
+            return future.result()
+        except CounterError:
+            raise
+        except Exception as error:  # whatever a worker met
+            raise CounterError(
+                f"a worker could not do its part: {error}",
+                remedy="workers need the same files, and the same versions of Tailback and Polars",
+            ) from None

@@ -1,0 +1,23 @@
+"""The counter figures, one subject a file; importing this package registers them all."""
+
+from tailback.port_counters.analysis.figures import (
+    boxes,
+    buildup,
+    distributions,
+    evolution,
+    tiers,
+    zero_shares,
+)
+from tailback.port_counters.analysis.figures.style import COUNTER_FIGURES, draw, render
+
+__all__ = [
+    "COUNTER_FIGURES",
+    "boxes",
+    "buildup",
+    "distributions",
+    "draw",
+    "evolution",
+    "render",
+    "tiers",
+    "zero_shares",
+]

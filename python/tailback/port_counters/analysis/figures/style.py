@@ -1,0 +1,93 @@
+"""What the counter figures share: their registry, their look, and how they become files.
+
+They stand below the report in the order of packages, so they have their own small style; it is the
+report's: no frame, units on every axis, legible in greyscale.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from tailback.port_counters.analysis.study import Study
+from tailback.registry import Registry
+
+FigureFunction = Callable[[Study], Figure | None]
+
+COUNTER_FIGURES: Registry[FigureFunction] = Registry("counter-figure", "figures of port counters")
+
+INK: Final = "#1b2430"
+MUTED: Final = "#5d6875"
+FAINT: Final = "#d9dee4"
+DOWN: Final = "#8a4fa3"
+UP: Final = "#d9b3dd"
+_STEPS: Final = ("#3d1a5b", "#b96cc4", "#7f8893")
+_STROKES: Final = ("-", (0, (5, 2)), (0, (1.2, 1.6)))
+_KINDS: Final = (("X", "Y", "Z"), ("down", "up", "flat"))
+GROUPS: Final = {name: colour for kind in _KINDS for name, colour in zip(kind, _STEPS, strict=True)}
+"""Colours of directions; three steps of lightness apart, with a dash each, so grey is enough."""
+DASHES: Final = {name: dash for kind in _KINDS for name, dash in zip(kind, _STROKES, strict=True)}
+
+_STYLE: Final[dict[Any, Any]] = {
+    "font.family": "DejaVu Sans", "font.size": 9.0, "text.color": INK, "text.parse_math": False,
+    "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.titlesize": 10.0,
+    "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.linewidth": 0.7,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+    "grid.color": FAINT, "grid.linewidth": 0.6, "legend.frameon": False, "legend.fontsize": 8.5,
+    "svg.fonttype": "none", "svg.hashsalt": "tailback", "pdf.fonttype": 42,
+}  # fmt: skip
+
+
+def figure(name: str) -> Callable[[FigureFunction], FigureFunction]:
+    """Register a figure; its docstring's first line is its caption."""
+    return COUNTER_FIGURES.register(name)
+
+
+def canvas(width: float, height: float) -> Figure:
+    """Return an empty figure of ``width`` × ``height`` inches that lays itself out."""
+    out = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(out)
+    return out
+
+
+def shorten(text: str, limit: int = 40) -> str:
+    """Text from a file on one line of at most ``limit`` characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def class_labels(categories: list[str], types: list[str]) -> list[str]:
+    """Labels of classes: category over port type."""
+    return [f"{shorten(c, 14)}\n{t}" for c, t in zip(categories, types, strict=True)]
+
+
+def draw(name: str, study: Study) -> Figure | None:
+    """Draw one figure; None when the study holds nothing for it."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        return COUNTER_FIGURES[name](study)
+
+
+def render(drawn: Figure, form: str, dpi: int = 150) -> bytes:
+    """A figure as a file: the same bytes for the same study, without dates."""
+    metadata: dict[str, dict[str, str | None]] = {
+        "svg": {"Date": None, "Creator": "Tailback"},
+        "pdf": {"CreationDate": None, "Creator": "Tailback", "Producer": "Tailback"},
+        "png": {"Software": "Tailback"},
+    }
+    out = io.BytesIO()
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        drawn.savefig(out, format=form, dpi=dpi, metadata=metadata.get(form, {}))
+    return out.getvalue()

@@ -1,0 +1,120 @@
+"""From readings to intervals: what a port did between two readings of its counters.
+
+What a counter that fell, or that stands at its largest value, tells is the rule of
+:mod:`tailback.port_counters.increments`; neither is ever taken for a plain number.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from tailback.port_counters.increments import (
+    SMALLEST_PACKET_BYTES,
+    Counter,
+    increments,
+    max_bytes,
+    max_stall_ns,
+    max_ticks,
+    shifted,
+)
+from tailback.port_counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
+
+KEY: Final = ("node_guid", "node_name", "port", "interface", "direction", "round")
+"""What makes two readings be of one port and one series."""
+
+
+def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.DataFrame:
+    """Turn readings into intervals, one less a port and series than there are readings.
+
+    The time of a reading is the estimate of equation 3 of Alali et al., *A Measurement Study of
+    Congestion in an InfiniBand Network* (start of the query plus half its turn-around); a stall
+    fraction above 1 is left as it is, because it tells how wrong those times are.
+
+    Args:
+        readings: Rows of ``READINGS`` in any order.
+        tick_ns: Length of a tick of PortXmitWait where a reading does not say it, nanoseconds.
+
+    Returns:
+        Rows of ``INTERVALS`` in order of port and time. Readings of a port with one and the same
+        time are no interval and give no row.
+    """
+    tick = pl.col("tick_ns").fill_null(pl.lit(tick_ns, pl.Float64))
+    same = pl.all_horizontal(pl.col(name).eq_missing(shifted(name)) for name in KEY)
+    interval = pl.col("time_ns") - shifted("time_ns")
+    measured = pl.when(pl.col("source").ne_missing(SIMULATED)).then(interval)
+    room = max_bytes(measured, pl.col("capacity_gbps"))
+    gbps = pl.col("capacity_gbps")
+    changed = (gbps != shifted("capacity_gbps")).fill_null(False)
+    lanes = pl.col("lanes").fill_null(1).cast(pl.Float64)
+    stalled = max_stall_ns(measured, lanes)
+    low, wrong = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE
+    data, packets, wait, stall, inner, drops, over = increments(
+        (
+            Counter("data_bytes", "data_limit", low, room, 4, wrong),
+            Counter("packets", "packets_limit", low, room / SMALLEST_PACKET_BYTES, 1, wrong),
+            Counter("xmit_wait_ticks", "wait_limit", most=max_ticks(measured, tick)),
+            Counter("stall_ns", None, most=stalled),
+            Counter("internal_stall_ns", None, most=stalled),
+            Counter("drops", None, low, impossible=wrong),
+            Counter("overlimits", None, low, impossible=wrong),
+        )
+    )
+    rows = (
+        conform(READINGS, readings)
+        .lazy()
+        .sort(*KEY, "time_ns", maintain_order=True)
+        .with_columns(
+            interval_ns=pl.when(same).then(interval),
+            data=data.value, sent=packets.value, wait=wait.value, stalled=stall.value,
+            inner=inner.value, dropped=drops.value, held=over.value,
+            queued=pl.when(same).then(shifted("backlog_bytes")),
+            earned=wait.flags | stall.flags,
+            earned_data=data.flags | packets.flags | drops.flags,
+            earned_inner=inner.flags,
+            changed=pl.when(changed).then(int(Flag.RATE_CHANGED)).otherwise(0).cast(pl.UInt32),
+        )
+        .filter(pl.col("interval_ns") > 0)
+    )  # fmt: skip
+    length = pl.col("interval_ns").cast(pl.Float64)
+    usual = pl.col("interval_ns").median().over(*KEY)
+    stall_ns = pl.coalesce(pl.col("stalled") / lanes, pl.col("wait") * tick)
+    latched = pl.col("xmit_wait_ticks") >= pl.col("wait_limit")
+    out = rows.with_columns(stall_time=stall_ns).select(
+        "time_ns",
+        "interval_ns",
+        *("round", "node_guid", "port", "node_name", "link", "direction", "interface"),
+        data_bytes=pl.col("data"),
+        packets=pl.col("sent"),
+        xmit_wait_ticks=pl.col("wait"),
+        stall_ns=pl.col("stall_time"),
+        stall_fraction=pl.col("stall_time") / length,
+        latched_stall_ns=pl.when(latched).then(pl.col("wait_limit") * tick),
+        internal_stall_fraction=pl.col("inner") / lanes / length,
+        utilization=pl.col("data") * 8 / (pl.col("capacity_gbps") * length),
+        backlog_before_bytes="queued",
+        backlog_bytes="backlog_bytes",
+        drops="dropped",
+        overlimits="held",
+        capacity_gbps="capacity_gbps",
+        flags=_row_flags(length, usual),
+        source="source",
+    )
+    return conform(INTERVALS, out.collect())
+
+
+def _row_flags(length: pl.Expr, usual: pl.Expr) -> pl.Expr:
+    """Flags of an interval from those of its reading and of each counter."""
+    own = int(Flag.AT_LEAST | Flag.NO_COUNTER | Flag.STALE)
+    gap = pl.when(length > 1.5 * usual).then(int(Flag.GAP)).otherwise(0).cast(pl.UInt32)
+    # A lower bound of the time inside the router is not one of the stall.
+    seen = int(Flag.WRAP | Flag.RESET | Flag.LATCHED | Flag.IMPOSSIBLE)
+    return (
+        (pl.col("flags") & own)
+        | pl.col("earned")
+        | pl.col("earned_data")
+        | pl.col("changed")
+        | (pl.col("earned_inner") & seen)
+        | gap
+    )

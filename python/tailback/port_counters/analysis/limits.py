@@ -1,0 +1,71 @@
+"""What port counters can say beyond stalls, and what they cannot, whatever is read of them.
+
+A stalled port is a victim: it waits for somebody further on. The port where the waiting begins is
+fully used and does not wait itself (theorem 4.2 of Taffet's thesis), so counters of stall *and*
+bytes point to where to look. Whose bytes they were, and what would help, no counter knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import polars as pl
+
+from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict
+from tailback.units import counted, format_time, percent
+
+FULL_UTILIZATION: Final = 0.7
+"""Share of its rate from which a port counts as full: the same as for roots of congestion trees."""
+
+
+def full_ports(verdict: Verdict) -> pl.DataFrame:
+    """Ports that were full and hardly waited: where others may be waiting for, busiest first."""
+    waits = pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold
+    waits |= FULL_COUNTER
+    return verdict.ports.filter((pl.col("utilization") >= FULL_UTILIZATION) & ~waits).sort(
+        "utilization", "node_name", "port", descending=[True, False, False]
+    )
+
+
+def roots(verdict: Verdict) -> str:
+    """Where the waiting may begin, in one sentence; empty where nothing stalls."""
+    if verdict.kind != "stalls":
+        return ""
+    if verdict.ports["utilization"].null_count() == verdict.ports.height:
+        return "where the waiting begins is open: no port tells how full it was"
+    full = full_ports(verdict)
+    if not full.height:
+        return (
+            f"no port that was read was {percent(FULL_UTILIZATION)} full without waiting itself, "
+            "so the "
+            "waiting begins at ports that were not read, in bursts within an interval, or at a "
+            "cable that serves less than its rate"
+        )
+    some = ", ".join(f"{str(n)[:30]}[{p}]" for n, p in full.select("node_name", "port").rows()[:3])
+    return (
+        f"{counted(full.height, 'port')} {'was' if full.height == 1 else 'were'} "
+        f"{percent(FULL_UTILIZATION)} "
+        f"full or more without waiting, like {some}: the waiting may begin there"
+    )
+
+
+def cannot_tell(verdict: Verdict) -> list[str]:
+    """What these counters leave open, each in a few words; the same facts need a trace."""
+    open_ = [
+        "whose data waited: ours or another job's",
+        "why: a pattern, a placement, static routes and a slow cable stall the same ports",
+        "what a change would gain",
+    ]
+    mean_ps = 1e12 * float(verdict.ports["seconds"].sum() or 0.0) / max(verdict.intervals, 1)
+    if mean_ps > 0:
+        open_.append(f"what happened within an interval ({format_time(round(mean_ps))})")
+    return open_
+
+
+def limits(verdict: Verdict) -> dict[str, Any]:
+    """The same as plain values, for ``--format json``."""
+    return {
+        "may_begin": roots(verdict),
+        "full_ports": full_ports(verdict).select("node_name", "port", "utilization").to_dicts(),
+        "cannot_tell": cannot_tell(verdict),
+    }

@@ -1,0 +1,196 @@
+"""Passes over counters of any size: what a piece contributes, and how contributions add up.
+
+An archive is looked at piece by piece. A *pass* makes a small table of a piece, and tables of
+pieces add up to one of the same shape, whatever the order of adding. So the same passes run in
+this process, one piece after the other, or on the workers of a cluster, and memory is that of a
+piece and of the small tables. Where pieces are worked on is the business of an :class:`Engine`;
+no pass knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol
+
+import polars as pl
+
+from tailback.parquet import reading, scan_tables
+from tailback.port_counters.schema import CounterError
+
+SLICE_ROWS: Final = 3_000_000
+"""Rows of a piece where the pieces are not given by files."""
+
+FAN_IN: Final = 16
+"""How many contributions are added up at a time."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of an archive.
+
+    Attributes:
+        rows: The rows, not read yet.
+        carried: How many leading rows belong to the piece before, and are there as what the first
+            own row follows.
+        file: The file they are in, for what is said of a damaged one; None where there is none.
+    """
+
+    rows: pl.LazyFrame
+    carried: int = 0
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate.
+
+    Attributes:
+        partial: Makes the contribution of a piece.
+        merge: Adds up contributions that stand below each other.
+        columns: Columns that ``partial`` needs; others are not read.
+    """
+
+    partial: Callable[[Piece], pl.LazyFrame]
+    merge: Callable[[pl.LazyFrame], pl.LazyFrame]
+    columns: tuple[str, ...] = field(default=())
+
+
+class Engine(Protocol):
+    """Where pieces are worked on."""
+
+    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
+        """The total of each pass over all pieces."""
+        ...
+
+
+def contributions(piece: Piece, passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
+    """What a piece adds to each pass; the piece is read once.
+
+    Raises:
+        CounterError: The file of the piece cannot be decoded.
+    """
+    if piece.file is None:
+        return _contributions(piece, passes)
+    cut = "the archive was cut or edited; its columns are in docs/how-to/counters.md"
+    with reading(piece.file, error=CounterError, remedy=cut):
+        return _contributions(piece, passes)
+
+
+def _contributions(piece: Piece, passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
+    if len(passes) == 1:  # nothing to share: the reader of the file may leave rows out
+        return pl.collect_all([passes[0].partial(piece)])
+    wanted = dict.fromkeys(name for entry in passes for name in entry.columns)
+    present = piece.rows.collect_schema().names()
+    columns = [name for name in wanted if name in present]
+    rows = piece.rows.select(columns) if columns else piece.rows
+    held = Piece(rows.collect().lazy(), piece.carried, piece.file)
+    return pl.collect_all([entry.partial(held) for entry in passes])
+
+
+def added(
+    parts: Iterable[Sequence[pl.DataFrame]], passes: Sequence[Aggregate]
+) -> list[pl.DataFrame]:
+    """Contributions of several pieces, each pass added up."""
+    columns = zip(*parts, strict=True)
+    return pl.collect_all(
+        [
+            entry.merge(pl.concat(frames).lazy()).select(frames[0].columns)
+            for entry, frames in zip(passes, columns, strict=True)
+        ]
+    )
+
+
+class LocalEngine:
+    """Works on pieces in this process, one after the other, each on all cores."""
+
+    def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
+        """The total of each pass over all pieces."""
+        waiting: list[list[pl.DataFrame]] = []
+        for piece in pieces:
+            waiting.append(contributions(piece, passes))
+            if len(waiting) == FAN_IN:
+                waiting = [added(waiting, passes)]
+        return added(waiting, passes)
+
+
+LOCAL_ENGINE: Final = LocalEngine()
+
+
+Prepare = Callable[[pl.LazyFrame], pl.LazyFrame]
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Rows that are looked at piece by piece.
+
+    Attributes:
+        rows: All of them, not read.
+        files: The Parquet files they are in, in order; none where they come from elsewhere.
+        prepare: What is done to the rows of a file first, each row for itself.
+    """
+
+    rows: pl.LazyFrame
+    files: tuple[str, ...] = ()
+    prepare: Prepare | None = None
+
+    @staticmethod
+    def of(rows: pl.LazyFrame | Archive) -> Archive:
+        """``rows`` as an archive."""
+        return rows if isinstance(rows, Archive) else Archive(rows)
+
+    def then(self, more: Prepare) -> Archive:
+        """The archive with something more done to its rows, each row for itself."""
+        first = self.prepare
+        both = more if first is None else partial(_both, first=first, second=more)
+        return Archive(more(self.rows), self.files, both)
+
+    def length(self) -> int:
+        """Number of rows."""
+        return int(self.rows.select(pl.len()).collect(engine="streaming").item())
+
+    def pieces(self, *, follow: bool = False) -> list[Piece]:
+        """The pieces: files, or slices of rows where there are none.
+
+        Args:
+            follow: Each piece begins with the last row of the one before.
+        """
+        if self.files:
+            return self._files(follow)
+        starts = range(0, max(self.length(), 1), SLICE_ROWS)
+        if len(starts) == 1:
+            return [Piece(self.rows)]
+        back = int(follow)
+        return [
+            Piece(self.rows.slice(at - min(at, back), SLICE_ROWS + min(at, back)), min(at, back))
+            for at in starts
+        ]
+
+    def scans(self) -> list[tuple[str, pl.LazyFrame]]:
+        """Each file and its rows, not read."""
+        out = []
+        for file in self.files:
+            rows = scan_tables(file, error=CounterError)
+            out.append((file, rows if self.prepare is None else self.prepare(rows)))
+        return out
+
+    def _files(self, follow: bool) -> list[Piece]:
+        out: list[Piece] = []
+        before: pl.LazyFrame | None = None
+        for file, rows in self.scans():
+            if not follow:
+                out.append(Piece(rows, file=file))
+                continue
+            if rows.select(pl.len()).collect().item() == 0:
+                continue
+            if before is None:
+                out.append(Piece(rows, file=file))
+            else:
+                out.append(Piece(pl.concat([before.tail(1), rows]), 1, file))
+            before = rows
+        return out or [Piece(self.rows)]
+
+
+def _both(rows: pl.LazyFrame, first: Prepare, second: Prepare) -> pl.LazyFrame:
+    return second(first(rows))

@@ -1,0 +1,352 @@
+"""Whose counters these are: names, capacities, ticks and classes of ports from a discovery.
+
+A source names its ports in its own way: perfquery by local identifier, sysfs by device, others by
+GUID or by name. With the output of ``ibnetdiscover`` all of them become the ports of one fabric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.fabric.model import Fabric
+from tailback.fabric.readers import read_fabric
+from tailback.port_counters.analysis.classes import CLASSES, classify, tier_words
+from tailback.port_counters.collect.fabric_file import read_targets
+from tailback.port_counters.collect.subnet import PortTarget
+from tailback.port_counters.schema import CounterError
+from tailback.port_counters.ticks import tick_of
+from tailback.run import Run
+
+_PORTS: Final[dict[str, type[pl.DataType]]] = {
+    "guid": pl.UInt64,
+    "lid": pl.UInt32,
+    "port": pl.UInt16,
+    "name": pl.String,
+    "peer": pl.String,
+    "gbps": pl.Float64,
+    "tick": pl.Float64,
+    "interface": pl.String,
+    "link": pl.UInt32,
+}
+
+
+@dataclass
+class PortInventory:
+    """The known ports of a fabric.
+
+    Attributes:
+        classes: Table of ``classes.classify``; empty when no fabric is known.
+        ports: ``guid, lid, port, name, peer, gbps, tick, interface, link`` of every port with an
+            address or a name; ``link`` leaves it.
+        fabric: The fabric itself, for what needs its wiring.
+        notes: What was odd and tolerated.
+    """
+
+    classes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CLASSES))
+    ports: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_PORTS))
+    fabric: Fabric | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> PortInventory:
+    """The ports of a fabric, from the output of ``ibnetdiscover`` or a list of links.
+
+    Args:
+        path: The file, in one of the formats of ``fabric.readers.READERS``.
+        subsystems: Name and pattern of subsystems, as ``classes.classify`` takes them.
+
+    Raises:
+        FabricError: The file is no discovery, or a line of it is broken.
+        CounterError: A pattern is no regular expression.
+    """
+    fabric = read_fabric(path)
+    table = classify(fabric, subsystems)
+    if fabric.link_interface is not None:
+        return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes))
+    # A link tells its peer only through the wiring: where it ends.
+    peers = pl.DataFrame(
+        {
+            "link": range(fabric.n_links),
+            "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
+            "gbps": fabric.link_gbps,
+        },
+        schema={"link": pl.UInt32, "peer": pl.String, "gbps": pl.Float64},
+    )
+    notes = list(fabric.notes)
+    try:
+        targets = read_targets(path).targets
+    except CounterError as error:
+        targets = []
+        notes.append(f"{path.name} {error.message}: ports are known by their names alone")
+    labels = set(table["node_name"])
+    rows = [
+        (
+            t.guid,
+            t.lid,
+            t.port,
+            _label(t, labels),
+            t.peer_name,
+            t.gbps or None,
+            t.tick_ns,
+            None,
+            None,
+        )
+        for t in targets
+    ]
+    addressed = pl.DataFrame(rows, schema=_PORTS, orient="row")
+    ticks = {gbps: tick_of(0, gbps).tick_ns for gbps in peers["gbps"].unique()}
+    with_port_names = (
+        table.join(peers, on="link", how="left")
+        .select(
+            guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32), port="port",
+            name="node_name", peer="peer", gbps="gbps",
+            tick=pl.col("gbps").replace_strict(ticks, default=None, return_dtype=pl.Float64),
+            interface=pl.lit(None, pl.String), link="link",
+        )
+        .join(addressed, on=["name", "port"], how="anti")
+    )  # fmt: skip
+    return PortInventory(
+        table, pl.concat([addressed, with_port_names.select(*_PORTS)]), fabric, notes
+    )
+
+
+def _by_interface(fabric: Fabric) -> pl.DataFrame:
+    """The ports of a fabric that names its interfaces, as ``PortInventory.ports``."""
+    links = range(fabric.n_links)
+    return pl.DataFrame(
+        {
+            "guid": None,
+            "lid": None,
+            "port": fabric.link_src_port,
+            "name": [fabric.vertex_name(int(v)) for v in fabric.link_src],
+            "peer": [fabric.vertex_name(int(v)) for v in fabric.link_dst],
+            "gbps": fabric.link_gbps,
+            "tick": None,
+            "interface": [fabric.port_name(link) for link in links],
+            "link": links,
+        },
+        schema=_PORTS,
+    )
+
+
+def _label(target: PortTarget, labels: set[str]) -> str:
+    """What the fabric calls the device of a target: names that come twice carry more."""
+    name, guid = target.node_name, f"0x{target.guid:016x}"
+    plain = [name, f"{name or 'adapter'} {guid}", f"{name or 'switch'} {guid}"]
+    with_port = [f"{label}/P{target.port}" for label in plain]
+    return next((label for label in (*plain, *with_port) if label in labels), name)
+
+
+def from_run(path: Path) -> PortInventory:
+    """The ports of a simulated fabric, from a run directory; classes as ``classify`` gives them.
+
+    Raises:
+        RunError: It is no run directory or is damaged.
+    """
+    tables = Run.read(path).tables
+    tier = tables["switches"]["tier"]
+    # By the tier of the switch, not of the link: that of a flat link is one higher.
+    switches = tables["switches"].select(
+        src=(tables["nodes"].height + pl.col("switch")).cast(pl.UInt32),
+        category=tier.replace_strict(tier_words(tier), return_dtype=pl.String),
+    )
+    links = tables["links"].join(switches, on="src", how="left", maintain_order="left")
+    table = links.select(
+        node_name="src_name", port=pl.col("src_port").cast(pl.UInt16), link="link",
+        category=pl.col("category").fill_null("Host"), port_type="direction",
+    )  # fmt: skip
+    ports = links.select(
+        guid=pl.lit(None, pl.UInt64), lid=pl.lit(None, pl.UInt32),
+        port=pl.col("src_port").cast(pl.UInt16), name="src_name", peer="dst_name",
+        gbps="rate_gbps", tick=pl.lit(None, pl.Float64), interface=pl.lit(None, pl.String),
+        link="link",
+    )  # fmt: skip
+    return PortInventory(table.select(pl.col(n).cast(t) for n, t in CLASSES.items()), ports)
+
+
+def name_ports(frame: pl.DataFrame, places: PortInventory) -> tuple[pl.DataFrame, list[str]]:
+    """Give readings or intervals the names, capacities and ticks of the fabric's ports.
+
+    A port is found by GUID and number, by local identifier and number, by name and interface, or by
+    name and number; a capacity or a tick that the source tells itself stays.
+
+    Args:
+        frame: Rows of ``counter_readings`` or ``counter_intervals``.
+        places: The ports.
+
+    Returns:
+        The frame and notes: how many of its ports the fabric does not have.
+    """
+    if places.ports.is_empty() or frame.is_empty():
+        return frame, []
+    found = _found(frame.lazy(), places).collect()
+    lost = found.filter(pl.col("_name").is_null()).select("node_name", "port").unique()
+    notes = []
+    if "tick_ns" in frame.columns:
+        ticking = (
+            pl.col("xmit_wait_ticks").is_not_null() & pl.col("tick_ns").is_null()
+            if "xmit_wait_ticks" in frame.columns
+            else pl.lit(False)
+        )
+        ticks = found.filter(ticking)["_tick"].drop_nulls().unique()
+        if len(ticks):
+            told = ", ".join(f"{tick:.3g} ns" for tick in ticks.sort())
+            notes.append(f"tick of PortXmitWait by device or speed: {told} (--tick says another)")
+    out = found.with_columns(_taken(frame.columns)).select(frame.columns)
+    if lost.height:
+        some = ", ".join(repr(n[:40]) for n in lost["node_name"].unique().sort().head(3))
+        notes.append(f"ports that are none of the fabric's: {lost.height}, like those of {some}")
+    return out, notes
+
+
+def with_port_names(intervals: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
+    """Intervals with the names and capacities of the fabric's ports, each row for itself.
+
+    Args:
+        intervals: Rows of ``counter_intervals``.
+        places: The ports; a port is found as :func:`name_ports` finds it.
+    """
+    columns = intervals.collect_schema().names()
+    return _found(intervals, places).with_columns(_taken(columns)).select(columns)
+
+
+_KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
+"""What a port is found by, and the column of the rows that tells it."""
+_TOLD: Final = ("name", "gbps", "tick", "port")
+"""What the fabric states about a port; its number only where the source names the interface."""
+
+
+def _found(rows: pl.LazyFrame, places: PortInventory) -> pl.LazyFrame:
+    """The rows with ``_name, _gbps, _tick`` of their port in the fabric, null where unknown."""
+    found = rows.with_columns(
+        _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
+    )
+    if "interface" not in rows.collect_schema().names():
+        found = found.with_columns(interface=pl.lit(None, pl.String))
+    for key, own in _KEYS:
+        known = places.ports.filter(pl.col(key).is_not_null()).unique([key, "port"], keep="none")
+        told = known.select(
+            pl.col(key).alias(own), "port", **{f"_{key}_{c}": c for c in _TOLD[:-1]}
+        )
+        found = found.join(told.lazy(), on=[own, "port"], how="left", maintain_order="left")
+    named = pl.col("interface").is_not_null()
+    by_name = (
+        places.ports.filter(named)
+        # The second adapter port of a host is called "host/P2".
+        .with_columns(name=pl.col("name").str.replace(r"/P[0-9]+$", ""))
+        .unique(["name", "interface"], keep="none")
+        .select(
+            node_name="name",
+            interface="interface",
+            _own_link="link",
+            **{f"_own_{c}": c for c in _TOLD},
+        )
+    )
+    found = found.join(
+        by_name.lazy(), on=["node_name", "interface"], how="left", maintain_order="left"
+    )
+    # A named interface has no number of its own to be found by.
+    return found.with_columns(
+        *(
+            pl.when(named)
+            .then(pl.col(f"_own_{c}"))
+            .otherwise(pl.coalesce(f"_{key}_{c}" for key, _ in _KEYS))
+            .alias(f"_{c}")
+            for c in _TOLD[:-1]
+        ),
+        # One that the fabric does not have keeps away from the numbers of those it has.
+        _port=pl.when(named).then(pl.coalesce("_own_port", pl.col("port") % 32768 + 32768)),
+    )
+
+
+def _taken(columns: Sequence[str]) -> list[pl.Expr]:
+    """Name, capacity and tick of the rows of :func:`_found`: what they tell themselves stays."""
+    out = [
+        pl.coalesce("_name", "node_name").alias("node_name"),
+        pl.coalesce("capacity_gbps", "_gbps").alias("capacity_gbps"),
+        pl.coalesce("_port", "port").alias("port"),
+    ]
+    if "tick_ns" in columns:
+        out.append(pl.coalesce("tick_ns", "_tick").alias("tick_ns"))
+    if "link" in columns:
+        out.append(pl.coalesce("link", "_own_link").alias("link"))
+    return out
+
+
+def fill_ticks(readings: pl.DataFrame, tick_ns: float | None) -> tuple[pl.DataFrame, list[str]]:
+    """Fill in the length of a tick where a reading does not tell it.
+
+    Args:
+        readings: Rows of ``counter_readings``.
+        tick_ns: What the user says, for all of them, nanoseconds; None takes that of the speed of
+            the port, as ``tailback collect`` does for devices that it does not know.
+
+    Returns:
+        The readings and notes: what was assumed, and how many stalls stay in ticks for want of it.
+    """
+    if tick_ns is not None:
+        return readings.with_columns(tick_ns=pl.lit(tick_ns)), []
+    ticking = pl.col("xmit_wait_ticks").is_not_null() & pl.col("tick_ns").is_null()
+    speeds = readings.filter(ticking)["capacity_gbps"].unique().drop_nulls()
+    by_speed = {gbps: tick_of(0, gbps).tick_ns for gbps in speeds}
+    out = readings
+    notes = []
+    if by_speed:
+        guess = pl.col("capacity_gbps").replace_strict(
+            by_speed, default=None, return_dtype=pl.Float64
+        )
+        out = readings.with_columns(tick_ns=pl.coalesce("tick_ns", guess))
+        told = ", ".join(f"{tick:.3g} ns" for tick in sorted(set(by_speed.values())))
+        notes.append(f"tick of PortXmitWait by device or speed: {told} (--tick says another)")
+    missing = out.filter(ticking).select("node_name", "port").n_unique()
+    if missing:
+        notes.append(
+            f"ports that tell neither speed nor tick, so that their stall has no time: {missing}; "
+            "give --fabric or --tick, like --tick '22 ns'"
+        )
+    return out, notes
+
+
+def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
+    """Intervals whose stall is that of their ticks at another length of a tick.
+
+    Args:
+        intervals: Rows of ``counter_intervals``; those without ticks stay as they are.
+        tick_ns: Length of a tick, nanoseconds.
+    """
+    time = pl.col("xmit_wait_ticks") * tick_ns
+    return intervals.with_columns(
+        stall_ns=pl.coalesce(time, "stall_ns"),
+        stall_fraction=pl.coalesce(time / pl.col("interval_ns"), "stall_fraction"),
+        latched_stall_ns=pl.when(pl.col("latched_stall_ns").is_not_null()).then(
+            pl.lit((2**32 - 1) * tick_ns)
+        ),
+    )
+
+
+def with_classes(frame: pl.DataFrame, places: PortInventory) -> pl.DataFrame:
+    """The classes of the ports of a frame: of its fabric, or of its directions where it has none.
+
+    Args:
+        frame: Rows of ``counter_readings``, ``counter_intervals`` or a summary of rounds.
+        places: The ports.
+
+    Returns:
+        Table of ``classes.classify`` to hand to ``classes.attach``.
+    """
+    if not places.classes.is_empty():
+        return places.classes
+    direction = pl.col("direction") if "direction" in frame.columns else pl.lit(None, pl.String)
+    link = pl.col("link") if "link" in frame.columns else pl.lit(None, pl.UInt32)
+    own = frame.select("node_name", "port", link=link, _d=direction).unique(
+        ["node_name", "port"], maintain_order=True
+    )
+    return own.select(
+        "node_name", "port", "link", category=pl.lit("Port"),
+        port_type=pl.col("_d").fill_null("any"),
+    ).select(pl.col(n).cast(t) for n, t in CLASSES.items())  # fmt: skip

@@ -1,0 +1,360 @@
+"""Counters from anywhere, ready for a study: files of any reader, or archives in Parquet.
+
+Files are read whole; archives and collections stay on the disk and are looked at in passes, so
+their size does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.parquet import read_table, reading, scan_tables
+from tailback.port_counters.analysis.classes import CLASSES
+from tailback.port_counters.analysis.intervals import difference
+from tailback.port_counters.analysis.passes import Archive
+from tailback.port_counters.analysis.port_inventory import (
+    PortInventory,
+    fill_ticks,
+    name_ports,
+    ticked,
+    with_port_names,
+)
+from tailback.port_counters.analysis.rounds import archive
+from tailback.port_counters.analysis.timestamp_checks import (
+    Instants,
+    check,
+    note_decreasing_counters,
+    note_single_readings,
+)
+from tailback.port_counters.increments import possible
+from tailback.port_counters.readers import (
+    CounterData,
+    collection,
+    engine_run,
+    merged,
+    read_counters,
+    reader_of,
+)
+from tailback.port_counters.readers.model import COORDINATES
+from tailback.port_counters.schema import INTERVALS, CounterError, conform, stands_at_top
+from tailback.port_counters.ticks import tick_by_rate
+from tailback.run import run_folder
+
+_WRITTEN: Final = "time of writing"
+"""What the note of a reader says whose format tells no time."""
+
+RUN: Final = "engine-run"
+"""Name of the reader of simulated runs."""
+
+_NEEDED: Final = ("time_ns", "interval_ns", "node_name", "port", "stall_fraction", "utilization")
+
+
+@dataclass
+class Source:
+    """What was given to be analysed.
+
+    Attributes:
+        kinds: What it was read from, each once.
+        counters: What files held; empty for an archive.
+        archive: An archive of ``counter_intervals``, that of a collection too.
+        ports: ``node_guid, node_name, port`` of a collection, each once; None for anything else.
+        rounds: An archive of ``counter_readings`` in rounds; of a collection ``archive`` has the
+            intervals of the same rounds.
+        coordinates: ``node_name, x, y, z`` of torus routers.
+        classes: Classes of the ports, where an archive brings them along.
+        path: The archive, for what is said of it.
+        run: Run directory that the counters are of.
+        instants: Where the instants of readings come from.
+        files: The files they are in.
+        unknown: Columns or fields that were not used.
+        notes: What was odd and tolerated.
+    """
+
+    kinds: list[str] = field(default_factory=list)
+    counters: CounterData = field(default_factory=CounterData)
+    archive: Archive | None = None
+    ports: pl.DataFrame | None = None
+    rounds: Archive | None = None
+    coordinates: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COORDINATES))
+    classes: pl.DataFrame | None = None
+    path: Path | None = None
+    run: Path | None = None
+    instants: Instants = "told"
+    files: Sequence[Path] = ()
+    unknown: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def intervals(self, places: PortInventory, tick_ns: float | None) -> tuple[Archive, list[str]]:
+        """All intervals, with the names, speeds and ticks that ``places`` knows, and notes.
+
+        Args:
+            places: The ports of the fabric.
+            tick_ns: Length of a tick of PortXmitWait that the user gives, nanoseconds.
+
+        Raises:
+            CounterError: The instants of the readings cannot be true.
+        """
+        if self.archive is not None:
+            return self._archived(self.archive, places, tick_ns)
+        readings = self.counters.readings
+        if tick_ns is not None:
+            self._refuse_tick()
+            readings, _ = fill_ticks(readings, tick_ns)
+        readings, notes = name_ports(readings, places)
+        readings, more = fill_ticks(readings, None)
+        given, lost = name_ports(self.counters.intervals, places)
+        if tick_ns is not None:
+            given = ticked(given.lazy(), tick_ns).collect()
+        found = difference(readings)
+        try:
+            check(readings, found, self.instants)
+        except CounterError as error:
+            raise error.located(self.files[-1]) from None
+        more += [*note_single_readings(readings), *note_decreasing_counters(found, self.instants)]
+        frame = possible(_used(pl.concat([given, found]).lazy())).collect()
+        return Archive(frame.lazy()), [*notes, *more, *lost]
+
+    def _refuse_tick(self) -> None:
+        """Refuse a tick where a stall is told as time and never in ticks."""
+        frames = (self.counters.readings, self.counters.intervals)
+        if any(frame["xmit_wait_ticks"].is_not_null().any() for frame in frames):
+            return
+        if any(frame["stall_ns"].is_not_null().any() for frame in frames):
+            raise CounterError(
+                "has no effect: these counters give stalls as time, not in ticks",
+                place="--tick", remedy="leave it out",
+            )  # fmt: skip
+
+    def _archived(
+        self, rows: Archive, places: PortInventory, tick_ns: float | None
+    ) -> tuple[Archive, list[str]]:
+        """The intervals of an archive, or of a collection, which names its ports by GUID."""
+        notes: list[str] = []
+        if self.ports is not None:
+            _, notes = name_ports(conform(INTERVALS, self.ports), places)
+            if not places.ports.is_empty():
+                rows = rows.then(partial(with_port_names, places=places))
+            rows = rows.then(_with_bounds)
+        if tick_ns is not None:
+            rows = rows.then(partial(ticked, tick_ns=tick_ns))
+        return (rows if self.ports is None else rows.then(_used)).then(possible), notes
+
+
+def load(
+    paths: Sequence[Path], reader: str | None = None, *, every_ns: int | None = None
+) -> Source:
+    """Read files of counters as one source, or open one archive.
+
+    Args:
+        paths: Files or folders.
+        reader: Name of the reader of all of them; each is found out when None.
+        every_ns: Nanoseconds from one file to the next, for formats that tell no time.
+
+    Raises:
+        CounterError: A file is missing, unknown or damaged, an archive or a run comes with other
+            files, or ``every_ns`` is given for a format that tells its times.
+        TailbackError: ``reader`` is not the name of a reader.
+    """
+    archives = [path for path in paths if _is_archive(path)] if reader is None else []
+    if archives and len(paths) > 1:
+        raise CounterError(
+            "an archive cannot be combined with other files",
+            file=archives[0],
+            remedy="give one archive, or files",
+        )
+    if every_ns is not None:
+        _refuse_every([] if archives else paths, reader)
+    if archives:
+        return _open(archives[0])
+    _one_run(paths, reader)
+    if len(paths) == 1 and reader in (None, "collection") and _has_rounds(paths[0]):
+        told = _collections(paths)
+        told.kinds, told.rounds = ["collection in rounds"], archive(paths[0] / "readings")
+        return told
+    if reader in (None, "collection") and all(collection.sniff(path) for path in paths):
+        return _collections(paths)
+    parts = []
+    for number, path in enumerate(paths):
+        time_ns = None if every_ns is None else number * every_ns
+        parts.append(read_counters(path, reader, time_ns=time_ns))
+    counters = merged(parts)
+    notes = counters.notes
+    instants: Instants = "written" if any(_WRITTEN in note for note in notes) else "told"
+    if every_ns is not None:
+        notes = [note for note in notes if _WRITTEN not in note]
+        instants = "every"
+    frames = (counters.readings, counters.intervals)
+    if all(frame.is_empty() for frame in frames):
+        raise CounterError(
+            "no rows of counters in it", file=paths[0],
+            remedy="a header alone is not enough: give the file of the rows it belongs to",
+        )  # fmt: skip
+    kinds = pl.concat([f["source"] for f in frames]).unique(maintain_order=True).drop_nulls()
+    return Source(
+        [str(kind) for kind in kinds], counters, coordinates=counters.coordinates,
+        run=run_folder(paths[0]) if reader in (None, RUN) and engine_run.sniff(paths[0]) else None,
+        unknown=counters.unknown, notes=notes, instants=instants, files=paths,
+    )  # fmt: skip
+
+
+def _refuse_every(paths: Sequence[Path], reader: str | None) -> None:
+    """Refuse a time between files where a file tells its own, or an archive (no paths) does."""
+    told = next((path for path in paths if reader_of(path, reader).TELLS_TIME), None)
+    if told is not None or not paths:
+        raise CounterError(
+            "has no effect: these counters have time stamps", file=told, place="--every",
+            remedy="leave it out; it is for what perfquery and ibqueryerrors print, and for sysfs",
+        )  # fmt: skip
+
+
+def _one_run(paths: Sequence[Path], reader: str | None) -> None:
+    """Refuse a run together with other files: its time begins at 0 and its network is separate."""
+    run = next((path for path in paths if reader in (None, RUN) and engine_run.sniff(path)), None)
+    if run is not None and len(paths) > 1:
+        raise CounterError(
+            "a simulated run cannot be combined with other files: it has a separate time and "
+            "network", file=run,
+            remedy="give one run; 'tailback compare' compares two",
+        )  # fmt: skip
+
+
+def _is_archive(path: Path) -> bool:
+    try:
+        if path.is_dir():
+            return any(path.glob("part-*.parquet"))
+        return path.suffix == ".parquet" and path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _collections(paths: Sequence[Path]) -> Source:
+    """Collections of ``tailback collect``: their segments stay on the disk.
+
+    Raises:
+        CounterError: A file is damaged or has other columns.
+    """
+    own = ["node_guid", "node_name", "port"]
+    ports = pl.DataFrame(schema={name: INTERVALS.polars_schema[name] for name in own})
+    kinds: list[str] = []
+    files: list[str] = []
+    frames: list[pl.LazyFrame] = []
+    for path in paths:
+        for file, rows in zip(collection.interval_files(path), collection.scan(path), strict=True):
+            frame = _conforming(rows)
+            with reading(file, error=CounterError, remedy="move the file out of the folder"):
+                told = frame.select(*own, "source").unique(maintain_order=True)
+                found = told.collect(engine="streaming")
+            ports = pl.concat([ports, found.select(own)]).unique(maintain_order=True)
+            kinds += found["source"].drop_nulls().to_list()
+            files.append(str(file.absolute()))
+            frames.append(frame)
+    empty = pl.LazyFrame(schema=INTERVALS.polars_schema)
+    return Source(
+        list(dict.fromkeys(kinds)),
+        archive=Archive(pl.concat(frames) if frames else empty, tuple(files), _conforming),
+        ports=ports, path=paths[0] if len(paths) == 1 else None, files=paths,
+        notes=list(dict.fromkeys(note for path in paths for note in collection.notes(path))),
+    )  # fmt: skip
+
+
+def _has_rounds(path: Path) -> bool:
+    """A collection of ``tailback collect --plan rounds``, all of it in rounds."""
+    files = sorted((path / "readings").glob("*.parquet"))
+    if not (path / "collection.json").is_file() or not files:
+        return False
+    any_row = False
+    try:
+        for file in files:  # one after the other: the first of a collection in sweeps tells
+            with reading(file, error=CounterError):
+                table = scan_tables(file, error=CounterError)
+                of_file = table.select(n=pl.len(), loose=pl.col("round").null_count())
+                rows, loose = of_file.collect().row(0)
+            if loose:
+                return False
+            any_row |= rows > 0
+    except CounterError:
+        return False  # the reader of collections says what is wrong
+    return any_row
+
+
+def _open(path: Path) -> Source:
+    """An archive of intervals or of readings in rounds."""
+    files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
+    frame = scan_tables(files, error=CounterError)
+    names = frame.collect_schema().names()
+    beside = {
+        name: read_table(path / f"{name}.parquet", error=CounterError)
+        for name in ("classes", "coordinates")
+        if path.is_dir() and (path / f"{name}.parquet").is_file()
+    }
+    out = Source(["archive"], path=path)
+    if "interval_ns" not in names:
+        out.rounds = archive(path)
+        _no_loose_readings(out.rounds.rows, path)
+    else:
+        _needs(names, path)
+        own = tuple(str(file.absolute()) for file in files)
+        out.archive = Archive(_conforming(frame), own, _conforming)
+    if "classes" in beside:
+        out.classes = _with_columns(beside["classes"], CLASSES, path / "classes.parquet")
+    if "coordinates" in beside:
+        where = path / "coordinates.parquet"
+        out.coordinates = _with_columns(beside["coordinates"], COORDINATES, where)
+    return out
+
+
+def _needs(names: list[str], path: Path) -> None:
+    for column in _NEEDED:
+        if column not in names:
+            raise CounterError(
+                f"column {column!r} is missing", file=path,
+                remedy="an archive has the columns of counter_intervals, docs/how-to/counters.md",
+            )  # fmt: skip
+
+
+def _used(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Intervals with their utilization, where bytes and capacity tell it."""
+    share = pl.col("data_bytes") * 8 / (pl.col("capacity_gbps") * pl.col("interval_ns"))
+    return rows.with_columns(utilization=pl.coalesce("utilization", share))
+
+
+def _with_bounds(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Rows of a collection with what full stall counters stand for, also of former versions."""
+    bound = (2**32 - 1) * tick_by_rate(pl.col("capacity_gbps"))
+    return rows.with_columns(
+        latched_stall_ns=pl.coalesce("latched_stall_ns", pl.when(stands_at_top()).then(bound))
+    )
+
+
+def _conforming(rows: pl.LazyFrame) -> pl.LazyFrame:
+    names = rows.collect_schema().names()
+    absent: dict[str, object] = {"flags": 0, "node_guid": 0}
+    return rows.select(
+        pl.col(name).cast(dtype) if name in names else pl.lit(absent.get(name), dtype).alias(name)
+        for name, dtype in INTERVALS.polars_schema.items()
+    )
+
+
+def _no_loose_readings(rounds: pl.LazyFrame, path: Path) -> None:
+    with reading(path, error=CounterError):
+        loose = rounds.select(pl.col("round").null_count()).collect(engine="streaming").item()
+    if loose:
+        raise CounterError(
+            f"{loose} readings belong to no round", file=path,
+            remedy="give intervals: of a collection, the folder that holds collection.json",
+        )  # fmt: skip
+
+
+def _with_columns(
+    frame: pl.DataFrame, schema: dict[str, type[pl.DataType]], path: Path
+) -> pl.DataFrame:
+    try:
+        return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+    except pl.exceptions.PolarsError as error:
+        raise CounterError(f"has other columns than it should: {error}", file=path) from None

@@ -1,0 +1,194 @@
+"""The study that fits some counters, and the verdict on them, from one call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+
+import polars as pl
+
+from tailback.port_counters.analysis import rounds, study, verdict
+from tailback.port_counters.analysis.evolution_run import is_torus, torus_coordinates, torus_rows
+from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
+from tailback.port_counters.analysis.port_inventory import PortInventory, with_classes
+from tailback.port_counters.analysis.sources import Source
+from tailback.port_counters.analysis.study import Study
+from tailback.port_counters.analysis.verdict import Verdict
+from tailback.port_counters.schema import CounterError
+from tailback.run import Run
+
+EVOLUTION_PERCENT = 40.0
+"""From which percentage of time stalled a link counts in the evolution graph (Jha et al., VI)."""
+
+
+@dataclass(frozen=True)
+class AnalysisOptions:
+    """What the user says about the analysis.
+
+    Attributes:
+        tick_ns: Length of a tick of PortXmitWait, nanoseconds; None takes what is known.
+        threshold: From which share of its time a port counts as stalling, 0–1.
+        io: Regular expression of the names of I/O routers of a torus.
+    """
+
+    tick_ns: float | None = None
+    threshold: float = 0.01
+    io: str | None = None
+
+
+def analyse(
+    source: Source, places: PortInventory, chosen: AnalysisOptions, engine: Engine = LOCAL_ENGINE
+) -> tuple[Study, Verdict]:
+    """Make the study that fits the counters, and say what they alone can say.
+
+    Args:
+        source: The counters, from ``sources.load``.
+        places: Whose ports they are of.
+        chosen: What the user says.
+        engine: Where archives are worked on.
+
+    Raises:
+        CounterError: ``io`` is no expression, fits nothing or is given for something else than a
+            torus, or an archive is damaged.
+    """
+    try:
+        return _survey(source, places, chosen, engine)
+    except CounterError as error:
+        raise error if source.path is None else error.located(source.path) from None
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        first = str(error).split("\n")[0][:300]
+        raise CounterError(
+            f"cannot be decoded: {first}", file=source.path,
+            remedy="the archive was cut or edited; its columns are in docs/how-to/counters.md",
+        ) from None  # fmt: skip
+
+
+def _survey(
+    source: Source, places: PortInventory, chosen: AnalysisOptions, engine: Engine
+) -> tuple[Study, Verdict]:
+    notes = [*source.notes, *places.notes]
+    if source.rounds is not None:
+        found, ports, classes = _rounds(source.rounds, source, places, chosen, engine)
+    else:
+        intervals, more = source.intervals(places, chosen.tick_ns)
+        notes += more
+        found, ports, classes = _intervals(intervals, source, places, chosen, engine)
+    if any("none of the fabric's" in note for note in notes):
+        found.notes = [note for note in found.notes if "the fabric does not have" not in note]
+    judged = verdict.assess(
+        ports, classes, threshold=chosen.threshold, unknown=source.unknown,
+        notes=list(dict.fromkeys([*notes, *found.notes])),
+    )  # fmt: skip
+    found.tables |= {"ports": judged.ports, "groups": judged.groups}
+    return found, judged
+
+
+def _rounds(
+    readings: Archive,
+    source: Source,
+    places: PortInventory,
+    chosen: AnalysisOptions,
+    engine: Engine,
+) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
+    _refuse_io(chosen)
+    classes = places.classes
+    if classes.is_empty():
+        named = readings.rows.select("node_name", "port").unique()
+        classes = with_classes(named.collect(engine="streaming"), places)
+    if chosen.tick_ns is not None:
+        readings = readings.then(partial(_ticked, tick_ns=chosen.tick_ns))
+    found = study.infiniband(readings, classes, title=", ".join(source.kinds), engine=engine)
+    summary = pl.DataFrame(schema=rounds.ROUNDS) if found.rounds is None else found.rounds
+    ports = verdict.from_rounds(summary)
+    if source.archive is not None:
+        intervals, _ = source.intervals(places, None)
+        ports = verdict.with_use(ports, verdict.by_port(intervals, engine))
+    return found, ports, classes
+
+
+def _ticked(readings: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
+    return readings.with_columns(tick_ns=pl.lit(tick_ns))
+
+
+def _intervals(
+    intervals: Archive,
+    source: Source,
+    places: PortInventory,
+    chosen: AnalysisOptions,
+    engine: Engine,
+) -> tuple[Study, pl.DataFrame, pl.DataFrame]:
+    """The torus study for counters of a torus, the sweep for all others."""
+    ports = verdict.by_port(intervals, engine)
+    classes = with_classes(ports, places)
+    title = ", ".join(source.kinds)
+    if ports.is_empty():
+        return Study(title=title), ports, classes
+    torus = _torus(intervals, ports, source, engine)
+    if torus is None:
+        _refuse_io(chosen)
+        found = study.sweep(
+            intervals, classes, places.fabric, threshold=EVOLUTION_PERCENT, title=title,
+            engine=engine,
+        )  # fmt: skip
+        return found, ports, classes
+    worst = torus.ports.drop_nulls(["direction", "stall_fraction"])
+    found = study.torus(
+        torus.intervals, torus.coordinates, io_nodes=_io(torus.ports, chosen.io), title=title,
+        engine=engine, direction=str(worst["direction"][0]) if worst.height else "X+",
+        threshold=EVOLUTION_PERCENT,
+    )  # fmt: skip
+    return found, ports, classes
+
+
+@dataclass(frozen=True)
+class _Torus:
+    """What the torus study is made of; directions are X+ … Z-, ports that stall most come first."""
+
+    intervals: Archive
+    ports: pl.DataFrame
+    coordinates: pl.DataFrame
+
+
+def _torus(
+    intervals: Archive, ports: pl.DataFrame, source: Source, engine: Engine
+) -> _Torus | None:
+    """The counters by the directions of a torus, None for those of anything else."""
+    if source.run is not None and is_torus(run := Run.read(source.run)):
+        # A run says flat of all links between routers, and has those of its adapters besides.
+        rows = Archive(torus_rows(run, intervals.rows.collect()).lazy())
+        return _Torus(rows, verdict.by_port(rows, engine), torus_coordinates(run))
+    if ports["direction"].drop_nulls().str.contains(r"^[XYZ][+-]$").any():
+        return _Torus(intervals, ports, source.coordinates)
+    return None
+
+
+def _refuse_io(chosen: AnalysisOptions) -> None:
+    if chosen.io is not None:
+        raise CounterError(
+            f"{chosen.io!r} names the I/O routers of a torus, and these counters are not of a "
+            f"torus",
+            place="--io", remedy="leave it out",
+        )  # fmt: skip
+
+
+def _io(ports: pl.DataFrame, pattern: str | None) -> list[str]:
+    """Names of the routers that the user means by ``io``."""
+    if pattern is None:
+        return []
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise CounterError(
+            f"{pattern!r} is no regular expression: {error}",
+            place="--io",
+            remedy="write it like '^io[0-9]'",
+        ) from None
+    known = [str(name) for name in ports["node_name"].unique().sort()]
+    names = [name for name in known if expression.search(name)]
+    if not names:
+        raise CounterError(
+            f"{pattern!r} fits no name", place="--io",
+            remedy="names are like " + ", ".join(repr(name[:40]) for name in known[:3]),
+        )  # fmt: skip
+    return names

@@ -1,0 +1,125 @@
+"""Whether the instants of readings can be true, where no reading tells its own.
+
+What perfquery prints has no time. The files' times of writing stand for it, which a copy changes,
+or the time from one file to the next, which the user gives together with the order of the files.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import polars as pl
+
+from tailback.port_counters.analysis.intervals import KEY
+from tailback.port_counters.schema import CounterError, Flag
+from tailback.units import format_time
+
+Instants = Literal["told", "written", "every"]
+"""Readings tell their instants; or the files' times of writing stand for them; or ``--every``."""
+
+_REMEDY: Final = {
+    "written": 'a copy has another time than its original: give --every "60 s", the time from one '
+    "reading to the next, and the files in the order in which they were read",
+    "every": "give the files in the order in which they were read, and --every as it was",
+    "told": "",
+}
+
+
+def check(readings: pl.DataFrame, intervals: pl.DataFrame, instants: Instants) -> None:
+    """Refuse readings whose instants cannot be those at which they were read.
+
+    Args:
+        readings: Rows of ``READINGS``.
+        intervals: What :func:`difference` makes of them.
+        instants: Where the instants come from; those that readings tell are left alone.
+
+    Raises:
+        CounterError: Two readings of a port are of one instant, or most ports of which something
+            is known would have done more than time allows.
+    """
+    if instants == "told":
+        return
+    if instants == "written":
+        twice = readings.filter(pl.struct(*KEY, "time_ns").is_duplicated())
+        if twice.height:
+            port = f"{twice['node_name'][0]}[{twice['port'][0]}]"
+            raise CounterError(
+                f"two readings of {port} are in files written at the same instant",
+                remedy=_REMEDY[instants],
+            )
+    done = pl.max_horizontal("utilization", "stall_fraction")
+    ports = intervals.group_by("node_guid", "node_name", "port").agg(
+        done=done.max(),
+        shortest=pl.col("interval_ns").filter(_rose_too_much() | _fell_too_little()).min(),
+        rose=_rose_too_much().any(), fell=_fell_too_little().any(),
+    ).filter((pl.col("done") > 0) | pl.col("rose") | pl.col("fell"))  # fmt: skip
+    wrong = ports.filter(pl.col("rose") | pl.col("fell")).sort("rose", "node_name", "port")
+    if 2 * wrong.height <= ports.height:
+        return
+    most = wrong.row(-1, named=True)
+    if most["fell"]:
+        raise CounterError(
+            f"{wrong.height} of {ports.height} ports that did something show less than before, and "
+            f"more than they can have done since they were set back: "
+            f"{most['node_name']}[{most['port']}] within {format_time(1000 * most['shortest'])}",
+            remedy=_REMEDY[instants],
+        )
+    raise CounterError(
+        f"{wrong.height} of {ports.height} ports that did something sent or waited for more than "
+        f"time allows, like {most['node_name']}[{most['port']}] within "
+        f"{format_time(1000 * most['shortest'])}",
+        remedy=_REMEDY[instants],
+    )
+
+
+def note_decreasing_counters(intervals: pl.DataFrame, instants: Instants) -> list[str]:
+    """A note on steps from one file to the next in which most ports show less than before.
+
+    Somebody may have set them back between the files. If nobody did, a later file was read first,
+    and every number of such a step is wrong.
+
+    Args:
+        intervals: What :func:`difference` makes of the readings.
+        instants: Where the instants come from; of those that readings tell nothing is said.
+    """
+    if instants == "told":
+        return []
+    fell = (pl.col("flags") & int(Flag.RESET)) != 0
+    steps = intervals.group_by("time_ns").agg(fell=fell.mean())
+    back = steps.filter(pl.col("fell") > 0.5).height
+    if not back:
+        return []
+    return [
+        f"in {back} of {steps.height} steps from one file to the next most ports show less than "
+        f"before: right where somebody set them back; else {_REMEDY[instants]}"
+    ]
+
+
+def _rose_too_much() -> pl.Expr:
+    """Whether a counter rose by more than the port can do in the time."""
+    return (pl.col("flags") & int(Flag.IMPOSSIBLE | Flag.DATA_IMPOSSIBLE)) != 0
+
+
+def _fell_too_little() -> pl.Expr:
+    """Whether a counter fell to more than can have been done since: it gives no number then."""
+    flags = pl.col("flags")
+
+    def earned(low: Flag, number: str) -> pl.Expr:
+        bits = int(Flag.RESET | low)
+        return ((flags & bits) == bits) & pl.col(number).is_null()
+
+    latched = (flags & int(Flag.LATCHED)) != 0
+    data = earned(Flag.DATA_AT_LEAST, "data_bytes")
+    return ~latched & (data | earned(Flag.AT_LEAST, "xmit_wait_ticks"))
+
+
+def note_single_readings(readings: pl.DataFrame) -> list[str]:
+    """A note on ports that have one reading while others have more: of them nothing can be said."""
+    looks = readings.group_by(*KEY).agg(n=pl.col("time_ns").n_unique())
+    once = looks.filter(pl.col("n") == 1).sort("node_name", "port")
+    if once.is_empty() or once.height == looks.height:
+        return []
+    some = ", ".join(f"{n}[{p}]" for n, p in once.select("node_name", "port").rows()[:3])
+    return [
+        f"ports with one reading only, of which nothing can be said: {once.height}, like {some}"
+    ]

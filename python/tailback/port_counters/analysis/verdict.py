@@ -1,0 +1,479 @@
+"""What counters alone can say: which ports wait for credit, how long, and what that costs.
+
+They tell where data waited, not whose data it was and not why: for that a trace is needed. Means
+are over time: the stalled time of a port over the time it was observed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from tailback.port_counters.analysis.classes import attach
+from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
+from tailback.port_counters.schema import Flag, lost_gbps, stands_at_top
+from tailback.units import counted
+
+Kind = Literal["stalls", "quiet", "unknown"]
+
+FLAGS: Final[dict[str, Flag]] = {
+    "at_least": Flag.AT_LEAST | Flag.DATA_AT_LEAST,
+    "latched": Flag.LATCHED,
+    "wraps": Flag.WRAP,
+    "resets": Flag.RESET,
+    "gaps": Flag.GAP,
+    "rate_changed": Flag.RATE_CHANGED,
+    "stale": Flag.STALE,
+    "no_counter": Flag.NO_COUNTER,
+    "impossible": Flag.IMPOSSIBLE,
+    "data_impossible": Flag.DATA_IMPOSSIBLE,
+}
+"""What is counted of the flags of intervals."""
+
+_PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
+
+
+FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
+"""Ports of :func:`by_port` whose stall counter stood at its largest value: nobody knows how much
+more they stalled, so they come first. A counter that got there faster than time allows is none."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an administrator wants to know of port counters at a glance.
+
+    Attributes:
+        kind: ``stalls``: some port was stalled for at least ``threshold`` of its time, or its
+            counter is full; ``quiet``: none was; ``unknown``: no interval tells a stall.
+        threshold: From which share of its time a port counts as stalling, 0–1.
+        ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
+        groups: Table of :func:`by_group`.
+        intervals: Number of intervals.
+        start_ns: Start of the first interval, UTC nanoseconds.
+        end_ns: End of the last, UTC nanoseconds.
+        noticed: Intervals by what is special about them, keys of ``FLAGS``.
+        unknown: Columns or fields of the sources that were not used.
+        notes: What was odd and tolerated.
+    """
+
+    kind: Kind
+    threshold: float
+    ports: pl.DataFrame
+    groups: pl.DataFrame
+    intervals: int
+    start_ns: int
+    end_ns: int
+    noticed: dict[str, int]
+    unknown: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def stalling(self) -> pl.DataFrame:
+        """Ports that stalled for at least the threshold or have a full counter, worst first."""
+        return self.ports.filter((pl.col("stall_fraction") >= self.threshold) | FULL_COUNTER)
+
+
+def _sums(piece: Piece) -> pl.LazyFrame:
+    length = pl.col("interval_ns").cast(pl.Float64)
+    stall, used = pl.col("stall_fraction"), pl.col("utilization")
+    counts = {
+        name: ((pl.col("flags") & int(flag)) > 0).sum().cast(pl.UInt64)
+        for name, flag in FLAGS.items()
+    }
+    top = stands_at_top()
+    return piece.rows.group_by(_PORT).agg(
+        full_intervals=top.sum().cast(pl.UInt64),
+        hidden=length.filter(top & stall.is_null()).sum(),
+        latched_stall_ns=pl.col("latched_stall_ns").max(),
+        intervals=pl.len().cast(pl.UInt64),
+        length=length.sum(),
+        stalled_intervals=(stall > 0).sum().cast(pl.UInt64),
+        stall_known_intervals=stall.count().cast(pl.UInt64),
+        stalled=(stall * length).sum(),
+        known=length.filter(stall.is_not_null()).sum(),
+        maximum=stall.max(),
+        used=(used * length).sum(),
+        sized=length.filter(used.is_not_null()).sum(),
+        capacity_gbps=pl.col("capacity_gbps").max(),
+        **counts,
+        start_ns=(pl.col("time_ns") - pl.col("interval_ns")).min(),
+        end_ns=pl.col("time_ns").max(),
+    )
+
+
+def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
+    numbers = ("full_intervals", "hidden", "intervals", "length", "stalled_intervals",
+               "stall_known_intervals", "stalled", "known", "used", "sized")  # fmt: skip
+    return parts.group_by(_PORT).agg(
+        pl.col(*numbers, *FLAGS).sum(),
+        pl.col("maximum", "capacity_gbps", "end_ns", "latched_stall_ns").max(),
+        pl.col("start_ns").min(),
+    )
+
+
+PORT_PASS: Final = Aggregate(
+    _sums,
+    _add,
+    (
+        *_PORT,
+        "time_ns",
+        "interval_ns",
+        "xmit_wait_ticks",
+        "stall_fraction",
+        "latched_stall_ns",
+        "utilization",
+        "capacity_gbps",
+        "flags",
+    ),
+)
+"""What :func:`by_port` is made of."""
+
+
+def port_table(sums: pl.DataFrame) -> pl.DataFrame:
+    """The table of :func:`by_port` from the total of ``PORT_PASS``."""
+    stalled = pl.when(pl.col("known") > 0).then(pl.col("stalled") / pl.col("known"))
+    used = pl.when(pl.col("sized") > 0).then(pl.col("used") / pl.col("sized"))
+    out = sums.with_columns(
+        seconds=pl.col("length") / 1e9,
+        stall_known_seconds=pl.col("known") / 1e9,
+        use_known_seconds=pl.col("sized") / 1e9,
+        stall_fraction=stalled,
+        utilization=used,
+        stall_at_least=pl.when(_FILLED).then(
+            (pl.col("stalled") / (pl.col("known") + pl.col("hidden"))).fill_nan(None).fill_null(0.0)
+        ),
+        latched_stall_seconds=pl.when(_FILLED).then(pl.col("latched_stall_ns") / 1e9),
+    )
+    return _worst_first(_with_lost(out))
+
+
+_FILLED: Final = (pl.col("full_intervals") > 0) & (pl.col("impossible") == 0)
+
+
+def _with_lost(ports: pl.DataFrame) -> pl.DataFrame:
+    """Ports with the bandwidth their stalls took, a lower bound where a counter is full."""
+    share = pl.coalesce("stall_at_least", "stall_fraction")
+    return ports.with_columns(lost_gbps=lost_gbps(share, pl.col("capacity_gbps")))
+
+
+_WORST: Final = ("stall_at_least", "stall_fraction", "node_name", "port", "direction")
+
+
+def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
+    # Nulls last: a counter that is not full has no bound, so full ones come first.
+    order = [True, True, False, False, False]
+    return table.sort(_WORST, descending=order, nulls_last=True).select(
+        *_PORT, "intervals", "seconds", "stall_known_intervals", "stall_known_seconds",
+        "use_known_seconds", "stalled_intervals", "stall_fraction", "stall_at_least",
+        "latched_stall_seconds", "full_intervals", "maximum", "utilization",
+        "capacity_gbps", "lost_gbps", *FLAGS, "start_ns", "end_ns",
+    )  # fmt: skip
+
+
+def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) -> pl.DataFrame:
+    """What each port did over all of its intervals.
+
+    Args:
+        intervals: Rows of ``counter_intervals``.
+        engine: Where the pieces are worked on.
+
+    Returns:
+        ``node_guid, node_name, port, link, direction, intervals, seconds`` (observed),
+        ``stall_known_intervals, stall_known_seconds, use_known_seconds`` (those of them in which
+        the stall and the bytes are known), ``stalled_intervals, stall_fraction`` (of the time in
+        which the stall is known, null where it never is), ``stall_at_least`` (of all its time;
+        null unless its counter was full), ``latched_stall_seconds`` (what a full counter stands for
+        since it was set back), ``full_intervals``, ``maximum`` (largest of one interval),
+        ``utilization, capacity_gbps, lost_gbps``, one count a key of ``FLAGS``, and ``start_ns,
+        end_ns``; worst first.
+    """
+    return port_table(engine.add_up(Archive.of(intervals).pieces(), [PORT_PASS])[0])
+
+
+def by_group(ports: pl.DataFrame) -> pl.DataFrame:
+    """Ports by tier and direction, as both studies divide them, those that stall most first.
+
+    Args:
+        ports: Table of :func:`by_port` with ``category`` and ``port_type``.
+
+    Returns:
+        ``category, port_type, ports, intervals, stalled_percent`` (of the intervals whose stall is
+        known), ``stall_fraction`` (mean over the time in which it is known), ``median`` and
+        ``maximum`` (of ports, of intervals), ``utilization, capacity_gbps, lost_gbps`` (sums over
+        ports), ``at_least`` and ``full_ports``; those with full counters first.
+    """
+    known = pl.col("stall_known_intervals")
+    stall, used = pl.col("stall_fraction"), pl.col("utilization")
+    # A port counts by the time in which its number is known, not by all that it was looked at.
+    time = pl.coalesce("stall_known_seconds", known.cast(pl.Float64))
+    sized = pl.col("use_known_seconds")
+    return (
+        ports.group_by("category", "port_type")
+        .agg(
+            ports=pl.len(),
+            intervals=pl.col("intervals").sum(),
+            stalled_percent=pl.when(known.sum() > 0).then(
+                100.0 * pl.col("stalled_intervals").sum() / known.sum()
+            ),
+            stall_fraction=(stall * time).sum() / time.sum(),
+            median=stall.median(),
+            maximum=pl.col("maximum").max(),
+            utilization=(used * sized).sum() / sized.sum(),
+            capacity_gbps=pl.col("capacity_gbps").sum(),
+            lost_gbps=pl.when(pl.col("lost_gbps").count() > 0).then(pl.col("lost_gbps").sum()),
+            at_least=pl.col("at_least").sum(),
+            full_ports=FULL_COUNTER.sum(),
+        )
+        .with_columns(pl.col("stall_fraction", "utilization").fill_nan(None))
+        .sort("full_ports", "stall_fraction", "category", "port_type",
+              descending=[True, True, False, False],
+              nulls_last=True)
+    )  # fmt: skip
+
+
+def from_rounds(summary: pl.DataFrame) -> pl.DataFrame:
+    """The table of :func:`by_port` from a summary of rounds, as far as that contains it.
+
+    Args:
+        summary: From ``rounds.summarise``, with the names of the ports. Its rounds are as many
+            looks of one length, so intervals stand for time; ``seconds`` is null, and so is what
+            bytes and speeds tell: :func:`with_use` adds them.
+    """
+    counted_ = ("at_least", "latched")
+    nothing = {name: pl.lit(0, pl.UInt64) for name in FLAGS if name not in counted_}
+    known = pl.col("intervals").sum()
+    table = (
+        summary.group_by("node_guid", "node_name", "port", "link")
+        .agg(
+            stall_known_intervals=known.cast(pl.UInt64),
+            stalled_intervals=pl.col("nonzero").sum().cast(pl.UInt64),
+            stall_fraction=pl.when(known > 0).then(pl.col("total_nonzero").sum() / known),
+            maximum=pl.col("maximum").max(),
+            at_least=pl.col("left_out").sum().cast(pl.UInt64),
+            full_intervals=pl.col("latched").sum().cast(pl.UInt64),
+            stalled=pl.col("total_nonzero").sum(),
+        )
+        .with_columns(
+            stall_at_least=pl.when(pl.col("full_intervals") > 0).then(
+                pl.col("stalled") / (pl.col("stall_known_intervals") + pl.col("full_intervals"))
+            ),
+            latched=pl.col("full_intervals"),
+            intervals=pl.col("stall_known_intervals") + pl.col("at_least"),
+            direction=pl.lit(None, pl.String),
+            start_ns=pl.lit(None, pl.Int64),
+            end_ns=pl.lit(None, pl.Int64),
+            **{
+                n: pl.lit(None, pl.Float64)
+                for n in (
+                    "seconds",
+                    "stall_known_seconds",
+                    "use_known_seconds",
+                    "utilization",
+                    "capacity_gbps",
+                    "lost_gbps",
+                    "latched_stall_seconds",
+                )
+            },
+            **nothing,
+        )
+    )
+    return _worst_first(table)
+
+
+def with_use(ports: pl.DataFrame, looked_at: pl.DataFrame) -> pl.DataFrame:
+    """The table of :func:`from_rounds` with what bytes, speeds and times of its intervals tell.
+
+    Args:
+        ports: From :func:`from_rounds`.
+        looked_at: From :func:`by_port`, of the intervals of the same rounds; a port is found by its
+            GUID and number.
+
+    Returns:
+        ``ports`` with ``seconds, use_known_seconds, utilization, capacity_gbps, lost_gbps``,
+        ``start_ns`` and ``end_ns``, null where no interval tells them.
+    """
+    sized = pl.col("use_known_seconds")
+    known = sized.sum()
+    told = looked_at.group_by("node_guid", "port").agg(
+        pl.col("seconds").sum(),
+        pl.col("start_ns").min(),
+        pl.col("end_ns").max(),
+        pl.col("capacity_gbps").max(),
+        pl.col("latched_stall_seconds").max(),
+        utilization=pl.when(known > 0).then((pl.col("utilization") * sized).sum() / known),
+        use_known_seconds=known,
+    )
+    out = ports.drop(set(told.columns) - {"node_guid", "port"})
+    out = out.join(told, on=["node_guid", "port"], how="left", maintain_order="left")
+    return _with_lost(out).select(ports.columns)
+
+
+def assess(
+    ports: pl.DataFrame,
+    classes: pl.DataFrame,
+    *,
+    threshold: float = 0.05,
+    unknown: list[str] | None = None,
+    notes: list[str] | None = None,
+) -> Verdict:
+    """Find out where ports stall, from counters alone.
+
+    Args:
+        ports: From :func:`by_port` or :func:`from_rounds`.
+        classes: From ``classes.classify`` or ``places.with_classes``.
+        threshold: From which share of its time a port counts as stalling, 0–1.
+        unknown: Columns of the sources that were not used.
+        notes: What was odd and tolerated.
+    """
+    table, _ = attach(ports, classes)
+    table = table.with_columns(
+        pl.col("category").fill_null("other"),
+        pl.col("port_type").fill_null("any"),
+    )
+    known = table.filter(pl.col("stall_fraction").is_not_null())
+    kind: Kind = "quiet"
+    if table.select(FULL_COUNTER.any()).item() or (known["stall_fraction"] >= threshold).any():
+        kind = "stalls"
+    elif known.is_empty():
+        kind = "unknown"
+    start, end = table["start_ns"].min(), table["end_ns"].max()
+    return Verdict(
+        kind,
+        threshold,
+        table,
+        by_group(table),
+        int(table["intervals"].sum()),
+        start if isinstance(start, int) else 0,
+        end if isinstance(end, int) else 0,
+        {name: int(table[name].sum()) for name in FLAGS},
+        unknown or [],
+        [*(notes or []), *_stuck(table)],
+    )
+
+
+def _stuck(ports: pl.DataFrame) -> list[str]:
+    """Notes on ports with a full counter, and on those whose counter did what it cannot."""
+    notes = []
+    full = ports.filter(FULL_COUNTER)
+    if full.height:
+        notes.append(
+            "ports whose stall counter is full and no longer counts: "
+            f"{full.height}, like {_some(full)}; reset it (perfquery -R, mask 0x10000) or read it "
+            "more often"
+        )
+    wrong = ports.filter((pl.col("impossible") > 0) | (pl.col("data_impossible") > 0))
+    if wrong.height:
+        notes.append(
+            "ports with a counter that rose faster than possible, left out: "
+            f"{wrong.height}, like {_some(wrong)}; give --tick where the tick is unknown, or check "
+            "what else writes to the counters"
+        )
+    return notes
+
+
+def _some(ports: pl.DataFrame) -> str:
+    return ", ".join(f"{str(n)[:30]}[{p}]" for n, p in ports.select("node_name", "port").rows()[:3])
+
+
+def sentence(verdict: Verdict) -> str:
+    """The verdict in one or two sentences that claim no more than counters tell."""
+    ports = verdict.ports.height
+    if verdict.kind == "unknown":
+        if verdict.intervals == 0:
+            return (
+                "a single reading gives no rate: provide two or more readings of each port, "
+                "one file per instant"
+            )
+        return f"none of {counted(ports, 'port')} gives its stall as a share of time"
+    least = f"{100 * verdict.threshold:g} %"
+    known = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
+    if verdict.kind == "quiet":
+        worst = float(verdict.ports["stall_fraction"].max() or 0.0)  # type: ignore[arg-type]
+        return (
+            f"no port of {known} was stalled for {least} of its time; the most is "
+            f"{100 * worst:.2g} %"
+        )
+    mine = verdict.stalling
+    full = mine.filter(FULL_COUNTER)
+    if full.height:
+        return f"{_full_counters(verdict, full, least)}. {_where(verdict, mine)}".strip()
+    text = f"{mine.height} of {known} ports waited for credit {least} of their time or more"
+    lost, capacity = mine["lost_gbps"].sum(), mine["capacity_gbps"].sum()
+    if capacity:
+        text += f", which took {_rounded(float(lost))} of their {_rounded(float(capacity))} Gb/s"
+    return f"{text}. {_where(verdict, mine)}"
+
+
+def _full_counters(verdict: Verdict, full: pl.DataFrame, least: str) -> str:
+    """What is said where stall counters are full: a lower bound, and the other ports besides."""
+    text = (
+        f"the stall counters of {full.height} of {counted(verdict.ports.height, 'port')} are full: "
+        "they waited for credit longer than they can count"
+    )
+    bound = full["latched_stall_seconds"].min()
+    if bound is not None:
+        text += f", {float(bound):.3g} s or more since their last reset"  # type: ignore[arg-type]
+    more = verdict.stalling.height - full.height
+    if more:
+        text += f"; {counted(more, 'other')} waited {least} of their time or more"
+    return text
+
+
+def _rounded(gbps: float) -> str:
+    return f"{gbps:.3g}" if gbps < 1000 else f"{gbps:,.0f}"
+
+
+_MEANING: Final = {
+    ("Host", "up"): "adapters wait for their switch: what is stopped has reached the senders",
+    ("ToR", "down"): "switches wait for hosts: receivers take data more slowly than it comes",
+    ("Leaf", "down"): "leaves wait for what is below: look at the ports of the next tier down",
+    ("Spine", "down"): "spines wait for what is below: the blockage is further down",
+    ("ToR", "up"): "switches wait for the tier above: the blockage is further on",
+    ("Leaf", "up"): "leaves wait for the tier above: the blockage is further on",
+}
+
+
+def _where(verdict: Verdict, mine: pl.DataFrame) -> str:
+    """Which class of ports loses most to stalls, and what a stall there means."""
+    weight = pl.col("lost_gbps").sum() + pl.col("stall_fraction").sum() * 1e-9
+    classes = mine.group_by("category", "port_type").agg(
+        n=pl.len(), full=FULL_COUNTER.sum(), weight=weight
+    )
+    order = ("full", "weight", "category", "port_type")
+    top = classes.sort(order, descending=[True, True, False, False]).row(0)
+    category, port_type, count = str(top[0]), str(top[1]), int(top[2])
+    most = "has most of them" if int(top[3]) else "loses most"
+    if category == "Port":
+        if port_type == "any":
+            return ""
+        return f"{count} of them in direction {port_type}, which {most}"
+    key = (category, port_type)
+    tiers = set(verdict.ports["category"]) - {"Host", "other"}
+    if key == ("Leaf", "down") and "ToR" not in tiers:
+        key = ("ToR", "down")  # in a tree of two tiers the leaves are what hosts attach to
+    meaning = _MEANING.get(key)
+    text = f"{category} {port_type} {most} ({counted(count, 'port')})"
+    return f"{text}: {meaning}" if meaning else text
+
+
+def facts(verdict: Verdict, most: int = 50) -> dict[str, Any]:
+    """The verdict as plain values; the worst ``most`` ports, all groups."""
+    return {
+        "verdict": verdict.kind,
+        "sentence": sentence(verdict),
+        "threshold": verdict.threshold,
+        "ports": verdict.ports.height,
+        "stalling_ports": verdict.stalling.height,
+        "full_counters": verdict.ports.filter(FULL_COUNTER).height,
+        "intervals": verdict.intervals,
+        "start_ns": verdict.start_ns,
+        "end_ns": verdict.end_ns,
+        "lost_gbps": float(verdict.ports["lost_gbps"].sum()),
+        "noticed": verdict.noticed,
+        "unknown": verdict.unknown,
+        "notes": verdict.notes,
+        "groups": verdict.groups.to_dicts(),
+        "worst_ports": verdict.ports.head(most).to_dicts(),
+    }

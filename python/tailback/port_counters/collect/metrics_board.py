@@ -1,0 +1,247 @@
+"""The latest state of every port, and how the collector itself is doing, for those who watch."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.port_counters.collect.difference import difference, stall_fraction
+from tailback.port_counters.collect.exchange import ExchangeStatistics
+from tailback.port_counters.collect.exposition import by_label, family, labelled, sample
+from tailback.port_counters.collect.readings import RAW, WORD_BYTES, Rows, TargetTable
+from tailback.port_counters.collect.subnet import PortTarget
+from tailback.port_counters.schema import Flag
+
+MAX_MISSED_SWEEPS: Final = 3
+"""Sweeps in a row without a reading of a port after which its metrics are gone."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One of the ports that lost most.
+
+    Attributes:
+        target: The port.
+        stall_fraction: Share of its last interval; 0 where its counter is full and tells none.
+        lost_gbps: Bandwidth that took, Gb/s.
+        at_least: Whether these are lower bounds.
+        latched_seconds: What a full stall counter stands for since it was set back; None where it
+            is not full.
+    """
+
+    target: PortTarget
+    stall_fraction: float
+    lost_gbps: float
+    at_least: bool
+    latched_seconds: float | None
+
+
+@dataclass
+class MetricsBoard:
+    """What is known at present; written by the collector, read by the metrics endpoint.
+
+    Attributes:
+        sweeps: Sweeps completed.
+        readings: Readings taken.
+        failed: Readings that failed, by name of the device.
+        sweep_seconds: How long the last sweep took.
+        overruns: Sweeps that took longer than the interval.
+        extra: Makes more samples of the collector: name, kind, help and value.
+
+    A port without a reading in ``MAX_MISSED_SWEEPS`` sweeps is not shown until it is read again:
+    what it did last is not what it does. Of rounds the last one of each port is shown.
+    """
+
+    sweeps: int = 0
+    readings: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    sweep_seconds: float = 0.0
+    overruns: int = 0
+    totals: ExchangeStatistics = field(default_factory=ExchangeStatistics)
+    unreachable: int = 0
+    started: float = field(default_factory=time.monotonic)
+    _lock: Lock = field(default_factory=Lock)
+    _table: TargetTable = field(default_factory=lambda: TargetTable.of(()))
+    _last: Rows = field(default_factory=lambda: np.zeros(0, RAW))
+    _stall: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _flags: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    _sweep: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    _jumped: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    _resets: int = 0
+    _wraps: int = 0
+    _impossible: int = 0
+    extra: Callable[[], Sequence[tuple[str, str, str, float | int]]] = tuple
+
+    def begin(self, targets: Sequence[PortTarget]) -> None:
+        """Forget the ports and watch these from now on."""
+        with self._lock:
+            self._table = TargetTable.of(targets)
+            self._last = np.zeros(len(targets), RAW)
+            self._stall = np.full(len(targets), np.nan)
+            self._flags = np.zeros(len(targets), np.uint32)
+            self._sweep = np.zeros(len(targets), np.int64)
+            self._jumped = np.zeros(len(targets), np.bool_)
+
+    def update(self, rows: Rows) -> None:
+        """Take readings; of several of one port the last counts."""
+        if not len(rows):
+            return
+        _, reverse = np.unique(rows["target"][::-1], return_index=True)
+        latest = rows[len(rows) - 1 - reverse]
+        at = latest["target"]
+        with self._lock:
+            before = self._last[at]
+            seen = (before["time_ns"] > 0) & (before["time_ns"] < latest["time_ns"])
+            steps = difference(before[seen], latest[seen], self._table)
+            self._stall[at[seen]] = stall_fraction(steps, at[seen], self._table)
+            self._flags[at[seen]] = steps.flags
+            self._resets += int(np.count_nonzero(steps.flags & int(Flag.RESET)))
+            wrong = int(Flag.IMPOSSIBLE)
+            self._impossible += int(
+                np.count_nonzero(steps.flags & (wrong | int(Flag.DATA_IMPOSSIBLE)))
+            )
+            # A counter that got to its top faster than time allows tells nothing there.
+            self._jumped[at[seen]] |= (steps.flags & wrong) != 0
+            self._jumped[at] &= self._table.latched(latest)
+            self._wraps += int(np.count_nonzero(steps.flags & int(Flag.WRAP)))
+            self._last[at] = latest
+            self._sweep[at] = self.sweeps
+            self.readings += len(rows)
+
+    def _full(self) -> NDArray[np.bool_]:
+        """Which ports have a full stall counter that can be believed; the lock is held."""
+        out = np.zeros(len(self._last), np.bool_)
+        read = np.flatnonzero(self._last["time_ns"] > 0)
+        out[read] = self._table.latched(self._last[read]) & ~self._jumped[read]
+        return out
+
+    def _bounds(self) -> NDArray[np.float64]:
+        """Stall fractions of the last intervals; 0 at least where a counter is full."""
+        return np.where(self._full() & np.isnan(self._stall), 0.0, self._stall)
+
+    def lost_gbps(self) -> NDArray[np.float64]:
+        """Bandwidth stalls kept from each port in its last interval, Gb/s; NaN where not known.
+
+        Where a stall counter is full it is a lower bound.
+        """
+        return np.clip(self._bounds(), 0.0, 1.0) * self._table.gbps
+
+    def _shown(self) -> NDArray[np.bool_]:
+        """Which ports were read, and lately; the lock is held."""
+        missed = self.sweeps - self._sweep - 1
+        return np.asarray((self._last["time_ns"] > 0) & (missed < MAX_MISSED_SWEEPS), np.bool_)
+
+    def worst(self, count: int) -> list[Worst]:
+        """The ports that lost most, those whose stall counter is full first."""
+        with self._lock:
+            bound, full, shown = self._bounds(), self._full(), self._shown()
+            lost = np.where(shown, np.nan_to_num(self.lost_gbps(), nan=-1.0), -1.0)
+            first = full & shown
+            order = np.lexsort((-lost, ~first))[:count].tolist()
+            least = ((self._flags & int(Flag.AT_LEAST)) != 0) | full
+            return [
+                Worst(
+                    self._table.targets[i],
+                    float(bound[i]),
+                    float(lost[i]),
+                    bool(least[i]),
+                    float(self._table.latched_ns[i]) / 1e9 if first[i] else None,
+                )
+                for i in order
+                if first[i] or lost[i] > 0
+            ]
+
+    @property
+    def resets(self) -> int:
+        """Counters found set back by others."""
+        return self._resets
+
+    def metrics(self) -> str:
+        """Everything in the text format of Prometheus, version 0.0.4."""
+        with self._lock:
+            table, last = self._table, self._last.copy()
+            stall, flags, lost = self._bounds(), self._flags.copy(), self.lost_gbps()
+            full = self._full()
+            seen = np.flatnonzero(self._shown())
+        labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
+        at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
+        latched = np.where(full, table.latched_ns / 1e9, np.nan)
+        words, waits = last["words"].tolist(), last["wait"].tolist()
+        # No number at all where the device has none: a 0 would say that nothing waits there.
+        counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
+        lines = self._own()
+        columns: list[tuple[str, str, str, list[float | int]]] = [
+            ("xmit_bytes_total", "counter", "Bytes sent, as the device counts.",
+             [words[i] * WORD_BYTES for i in seen.tolist()]),
+            ("xmit_packets_total", "counter", "Packets sent, as the device counts.",
+             last["packets"][seen].tolist()),
+            ("xmit_wait_ticks_total", "counter", "Ticks with data to send and no credit.",
+             [waits[i] if counted[i] else np.nan for i in seen.tolist()]),
+            ("stall_ratio", "gauge", "Share of the last interval with data and no credit.",
+             stall[seen].tolist()),
+            ("lost_gbps", "gauge", "Bandwidth lost to stalls in the last interval, Gb/s.",
+             lost[seen].tolist()),
+            ("capacity_gbps", "gauge", "Data rate of the port, Gb/s.", table.gbps[seen].tolist()),
+            ("at_least", "gauge", "1 where a counter stands at its top or was set back.",
+             at_least[seen].astype(int).tolist()),
+            ("latched_stall_seconds", "gauge", "Least stall since the last reset of a port whose "
+             "counter is full.", latched[seen].tolist()),
+            ("read_timestamp_seconds", "gauge", "When the port was last read.",
+             (last["time_ns"][seen] / 1e9).tolist()),
+        ]  # fmt: skip
+        for name, kind, help_text, values in columns:
+            lines += family(f"tailback_port_{name}", kind, help_text)
+            lines += [
+                sample(f"tailback_port_{name}", value, label)
+                for label, value in zip(labels, values, strict=True)
+                if value == value
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _own(self) -> list[str]:
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        own: list[tuple[str, str, str, float | int]] = [
+            ("sweeps_total", "counter", "Sweeps completed.", self.sweeps),
+            ("readings_total", "counter", "Readings taken.", self.readings),
+            ("overruns_total", "counter", "Sweeps longer than the interval.", self.overruns),
+            ("sweep_seconds", "gauge", "Duration of the last sweep.", self.sweep_seconds),
+            ("mads_sent_total", "counter", "Management datagrams sent.", self.totals.sent),
+            ("mads_repeated_total", "counter", "Datagrams sent again.", self.totals.repeated),
+            ("mads_per_second", "gauge", "Average since the start.", self.totals.sent / seconds),
+            ("cpu_seconds_total", "counter", "Processor time of the collector.",
+             time.process_time()),
+            ("nodes_unreachable", "gauge", "Devices given up in the last sweep.",
+             self.unreachable),
+            ("counter_resets_total", "counter", "Counters found set back.", self._resets),
+            ("counter_wraps_total", "counter", "Counters found wrapped.", self._wraps),
+            ("impossible_readings_total", "counter",
+             "Readings that rose by more than time allows: left out.", self._impossible),
+            *self.extra(),
+        ]  # fmt: skip
+        lines = []
+        for name, kind, help_text, value in own:
+            lines += family(f"tailback_collector_{name}", kind, help_text)
+            lines.append(sample(f"tailback_collector_{name}", value))
+        name = "tailback_collector_reads_failed_total"
+        lines += family(name, "counter", "Readings failed.")
+        failed = by_label(sorted(self.failed.copy().items()))
+        lines += [sample(name, count, f'{{node="{node}"}}') for node, count in failed.items()]
+        return lines
+
+
+def _port_labels(target: PortTarget) -> str:
+    return labelled(
+        {
+            "guid": f"0x{target.guid:016x}",
+            "node": target.node_name,
+            "port": str(target.port),
+            "peer": target.peer_name,
+        }
+    )

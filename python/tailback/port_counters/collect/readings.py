@@ -1,0 +1,248 @@
+"""Readings as they are kept: one fixed row for a port at an instant, and what the rows mean."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.port_counters.collect import mad as mads
+from tailback.port_counters.collect.exchange import MadExchange, Reply, Request
+from tailback.port_counters.collect.subnet import PortTarget
+from tailback.port_counters.schema import READINGS, Flag, conform
+
+RAW: Final = np.dtype(
+    [
+        ("time_ns", "<i8"),  # UTC, half-way between question and answer
+        ("target", "<u4"),  # index into the targets of the segment
+        ("round", "<u4"),  # querying round from 1, 0 where there are none
+        ("turnaround_ns", "<u4"),
+        ("flags", "<u4"),
+        ("wait", "<u8"),
+        ("words", "<u8"),
+        ("packets", "<u8"),
+    ]
+)
+"""One reading: 48 octets, little-endian. Data are counted in words of 4 octets, as on the wire."""
+
+Rows = NDArray[Any]
+"""An array of ``RAW``."""
+
+SOURCE: Final = "umad"
+WORD_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """The targets of a segment, column by column; every array has one entry a target.
+
+    Attributes:
+        targets: The targets themselves.
+        guid: GUID of the device.
+        port: Port number.
+        gbps: Data rate in gigabits per second, 0 where not known.
+        tick_ns: Length of a tick, nanoseconds.
+        data_top: Largest value of the data counter, in words; the same limit holds for packets.
+        wait_top: Largest value of PortXmitWait, in ticks.
+    """
+
+    targets: tuple[PortTarget, ...]
+    guid: NDArray[np.uint64]
+    port: NDArray[np.uint16]
+    gbps: NDArray[np.float64]
+    tick_ns: NDArray[np.float64]
+    data_top: NDArray[np.uint64]
+    wait_top: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, targets: Sequence[PortTarget]) -> TargetTable:
+        """Make the columns."""
+
+        def top(wide: bool) -> int:
+            return mads.ALL_ONES_64 if wide else mads.ALL_ONES_32
+
+        return cls(
+            tuple(targets),
+            np.array([t.guid for t in targets], np.uint64),
+            np.array([t.port for t in targets], np.uint16),
+            np.array([t.gbps for t in targets], np.float64),
+            np.array([t.tick_ns for t in targets], np.float64),
+            np.array([top(t.extended) for t in targets], np.uint64),
+            np.array([top(t.extended_wait) for t in targets], np.uint64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def latched_ns(self) -> NDArray[np.float64]:
+        """What each PortXmitWait at its largest value stands for, nanoseconds, shape (targets,)."""
+        return self.wait_top.astype(np.float64) * self.tick_ns
+
+    def latched(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether PortXmitWait of each of ``rows`` stands at its largest value, shape (rows,)."""
+        top = self.wait_top[rows["target"]]
+        # 64 bits at all ones are no sign of anything: no counter gets there.
+        return np.asarray((top == mads.ALL_ONES_32) & (rows["wait"] == top), np.bool_)
+
+
+class PortReader:
+    """Asks for the counters of one target after another and puts the answers together.
+
+    A target with 64-bit data and a 32-bit PortXmitWait takes two requests, sent one after the
+    other; the reading carries the instant of the one that has PortXmitWait.
+
+    Args:
+        targets: What can be read.
+        exchange: Where requests go.
+        offset_ns: What to add to the monotonic clock for UTC, nanoseconds.
+        unbroken: What :meth:`unbroken` of the reader before said; their series go on.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[PortTarget],
+        exchange: MadExchange,
+        offset_ns: int,
+        unbroken: Container[tuple[int, int]] = (),
+    ) -> None:
+        self.targets = targets
+        self._exchange = exchange
+        self._offset_ns = offset_ns
+        self._partial: dict[int, tuple[mads.PortCounterValues, Reply, bool] | str] = {}
+        # The reading that follows one that failed spans a gap; so does a session's first.
+        self._missed = [(target.guid, target.port) not in unbroken for target in targets]
+
+    def unbroken(self) -> set[tuple[int, int]]:
+        """GUID and port of the targets whose last reading did not fail."""
+        known = zip(self.targets, self._missed, strict=True)
+        return {(target.guid, target.port) for target, missed in known if not missed}
+
+    def ask(self, index: int, round_number: int = 0) -> None:
+        """Queue the request or the two requests of one target."""
+        target = self.targets[index]
+        wanted = [mads.PORT_COUNTERS_EXTENDED] if target.extended else []
+        if not target.extended_wait:
+            wanted.append(mads.PORT_COUNTERS)
+        for attribute in wanted:
+            self._exchange.submit(
+                Request(
+                    target.lid,
+                    mads.CLASS_PERFORMANCE,
+                    target.lid,
+                    mads.performance_get(attribute, target.port),
+                    (index, round_number, attribute == mads.PORT_COUNTERS_EXTENDED),
+                )
+            )
+
+    def take(self, reply: Reply) -> tuple[int, ...] | str | None:
+        """Take a reply to one of this reader's requests.
+
+        Returns:
+            A row of ``RAW`` when the reading is complete, a text when it failed, None while its
+            other half is missing.
+        """
+        index, round_number, wide = reply.request.tag
+        target = self.targets[index]
+        mad = reply.mad
+        if mad is None:
+            found: mads.PortCounterValues | None = None
+        else:
+            found = mads.port_counters_extended(mad) if wide else mads.port_counters(mad)
+        if target.extended and not target.extended_wait:
+            other = self._partial.pop(index, None)
+            if other is None:
+                self._partial[index] = reply.problem if found is None else (found, reply, wide)
+                return None
+            if found is None or isinstance(other, str):
+                return self._failed(index, other if isinstance(other, str) else reply.problem)
+            data, narrow = (found, other[0]) if wide else (other[0], found)
+            timed = other[1] if wide else reply
+            return self._row(index, round_number, data, narrow.xmit_wait, timed)
+        if found is None:
+            return self._failed(index, reply.problem)
+        return self._row(index, round_number, found, found.xmit_wait, reply)
+
+    def _failed(self, index: int, problem: str) -> str:
+        self._missed[index] = True
+        return problem
+
+    def _row(
+        self, index: int, round_number: int, data: mads.PortCounterValues, wait: int, reply: Reply
+    ) -> tuple[int, ...]:
+        target = self.targets[index]
+        flags = int(Flag.GAP) if self._missed[index] else 0
+        self._missed[index] = False
+        # Some agents count without announcing it; one that says 0 and announces nothing does not.
+        if not wait and not (target.wait or target.extended_wait):
+            flags |= int(Flag.NO_COUNTER)
+        return (
+            reply.middle_ns + self._offset_ns,
+            index,
+            round_number,
+            min(reply.turnaround_ns, mads.ALL_ONES_32),
+            flags,
+            wait,
+            data.data_words,
+            data.packets,
+        )
+
+
+def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
+    """Return rows as the common table of readings (``tailback.port_counters.schema.READINGS``)."""
+    at = rows["target"]
+    names = np.array([t.node_name for t in table.targets], object)
+    flags = rows["flags"].copy()
+    data_top, wait_top = table.data_top[at], table.wait_top[at]
+    # 64 bits at all ones are no sign of anything: no counter gets there.
+    data_full = (data_top == mads.ALL_ONES_32) & (
+        (rows["words"] == data_top) | (rows["packets"] == data_top)
+    )
+    wait_full = table.latched(rows)
+    flags[data_full] |= int(Flag.LATCHED | Flag.DATA_AT_LEAST)
+    flags[wait_full] |= int(Flag.LATCHED | Flag.AT_LEAST)
+    has_wait = (flags & int(Flag.NO_COUNTER)) == 0
+    frame = pl.DataFrame(
+        {
+            "time_ns": rows["time_ns"],
+            "turnaround_ns": rows["turnaround_ns"],
+            "round": rows["round"],
+            "node_guid": table.guid[at],
+            "port": table.port[at],
+            "node_name": pl.Series(names[at], dtype=pl.String),
+            "data_bytes": _bytes(rows["words"]),
+            "data_limit": _bytes(data_top),
+            "packets": rows["packets"],
+            "packets_limit": data_top,
+            "xmit_wait_ticks": rows["wait"],
+            "wait_limit": wait_top,
+            "tick_ns": table.tick_ns[at],
+            "capacity_gbps": table.gbps[at],
+            "flags": flags,
+            "source": pl.repeat(SOURCE, len(rows), eager=True),
+            "has_wait": has_wait,
+        }
+    )
+    frame = frame.with_columns(
+        _null_unless(pl.col("has_wait"), "xmit_wait_ticks"),
+        _null_unless(pl.col("round") > 0, "round"),
+        _null_unless(pl.col("capacity_gbps") > 0, "capacity_gbps"),
+    ).drop("has_wait")
+    return conform(READINGS, frame)
+
+
+def _null_unless(condition: pl.Expr, column: str) -> pl.Expr:
+    return pl.when(condition).then(pl.col(column)).alias(column)
+
+
+def _bytes(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Words as bytes; what no 64-bit number of bytes can tell stands at the largest one."""
+    most = np.uint64(mads.ALL_ONES_64 // WORD_BYTES)
+    full: NDArray[np.uint64] = np.where(
+        words > most, np.uint64(mads.ALL_ONES_64), np.minimum(words, most) * np.uint64(WORD_BYTES)
+    )
+    return full

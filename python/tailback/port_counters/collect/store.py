@@ -1,0 +1,339 @@
+"""A collection on disk: segments while it grows, Parquet once a segment is finished.
+
+::
+
+    DIR/collection.json          what the folder is
+    DIR/segments/000007.segment  being written, or left by a process that was killed
+    DIR/readings/000006.parquet  tailback.port_counters.schema.READINGS
+    DIR/intervals/000006.parquet tailback.port_counters.schema.INTERVALS
+    DIR/events/000006.jsonl      what happened meanwhile
+    DIR/carry-000006.npy         the last reading of every port, where the next intervals begin
+DIR/sha256/000006.json       SHA-256 of these four
+
+Each step of a compaction writes a new file and renames it, and the segment goes last, so a
+compaction that is killed is simply done again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.parquet import reading, scan_tables
+from tailback.port_counters.collect.difference import intervals_frame, pairs
+from tailback.port_counters.collect.readings import RAW, Rows, TargetTable, readings_frame
+from tailback.port_counters.collect.segments import (
+    FULL,
+    SUFFIX,
+    DiskFullError,
+    Segment,
+    SegmentWriter,
+    read_segment,
+)
+from tailback.port_counters.collect.subnet import PortTarget
+from tailback.port_counters.schema import CounterError, Flag
+from tailback.port_counters.segment_digests import FOLDER, check, digests_of
+
+FORMAT: Final = 1
+_CARRY: Final[list[tuple[str, Any]]] = [
+    ("guid", "<u8"), ("port", "<u2"), ("data_top", "<u8"), ("wait_top", "<u8"), ("row", RAW),
+]  # fmt: skip
+CARRY: Final = np.dtype([*_CARRY, ("gbps", "<f8")])
+_CARRY_WITHOUT_SPEED: Final = np.dtype(_CARRY)
+"""What was written before speeds were kept; such a collection is continued."""
+
+_PARTS: Final = ("segments", "readings", "intervals", "events", FOLDER)
+_OURS: Final = {*_PARTS, "lock", ".collection.json.new"}
+"""What a folder holds whose collection was not begun in full: the disk was full, say."""
+
+_NUMBERED: Final = re.compile(r"(?:carry-)?([0-9]{6})\.(?:segment|damaged|parquet|jsonl|npy|json)")
+"""Names of files that belong to a segment."""
+
+
+class Collection:
+    """The folder of a collection, held by one collector at a time.
+
+    Args:
+        path: The folder; made when it is not there, continued when it is a collection.
+
+    Raises:
+        CounterError: The folder holds something else, cannot be written, or another collector
+            writes to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        mark = path / "collection.json"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not mark.exists() and not {entry.name for entry in path.iterdir()} <= _OURS:
+                raise CounterError(
+                    "the folder is not empty and no collection of port counters",
+                    file=path,
+                    remedy="choose another folder with --out",
+                )
+            for part in _PARTS:
+                (path / part).mkdir(exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            if not mark.exists():
+                text = json.dumps({"what": "port counters", "format": FORMAT}) + "\n"
+                _replace(mark, lambda new: _write_text(new, text))
+        except OSError as error:
+            raise CounterError(
+                f"cannot be written: {error.strerror}",
+                file=path,
+                remedy="choose another folder with --out",
+            ) from None
+        _check_format(mark)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise CounterError(
+                "another collector writes to this folder",
+                file=path,
+                remedy="stop it first, or choose another folder with --out",
+            ) from None
+        except OSError as error:
+            os.close(self._lock)
+            raise CounterError(
+                f"the folder cannot be locked against a second collector: {error.strerror}",
+                file=path,
+                remedy="choose a folder with --out on a file system with locks (Lustre has them "
+                "where it is mounted with -o flock)",
+            ) from None
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def begin(self, targets: list[PortTarget], facts: dict[str, Any]) -> SegmentWriter:
+        """Begin the next segment."""
+        path = self.path / "segments" / f"{self._next_number():06d}{SUFFIX}"
+        return SegmentWriter(path, targets, facts)
+
+    def segments(self) -> list[Path]:
+        """Segments that are not compacted yet, oldest first."""
+        found = (self.path / "segments").glob(f"*{SUFFIX}")
+        # Another name is no segment of ours: somebody's copy, say.
+        return sorted(path for path in found if path.name[: -len(SUFFIX)].isdecimal())
+
+    def last_round(self) -> int:
+        """Highest number of a querying round in the compacted part, 0 if none.
+
+        Raises:
+            CounterError: A table of readings cannot be read.
+        """
+        most = 0
+        for file in sorted((self.path / "readings").glob("*.parquet")):
+            check(file)
+            aside = "move the file out of the folder"
+            rows = scan_tables(file, error=CounterError, remedy=aside)
+            with reading(file, error=CounterError, remedy=aside):
+                found = rows.select(pl.col("round").max()).collect().item()
+            most = max(most, int(found or 0))
+        return most
+
+    def compact(self, being_written: Path | None = None) -> list[str]:
+        """Make Parquet of every segment but the one that is being written.
+
+        Returns:
+            What was odd: octets lost at the end of a segment or within it, segments without a head.
+
+        Raises:
+            CounterError: A file cannot be read or written; its segment stays.
+        """
+        notes = []
+        for path in self.segments():
+            if path == being_written:
+                continue
+            segment = read_segment(path)
+            if segment is None:
+                notes.append(f"{path.name}: the collector was killed before it held anything")
+                path.unlink()
+                continue
+            notes += _what_is_lost(path, segment)
+            if not segment.headless:
+                self._compact_one(int(path.name[: -len(SUFFIX)]), segment)
+            if segment.damaged_bytes or segment.headless:
+                path.replace(path.with_suffix(".damaged"))
+            else:
+                path.unlink()
+        return notes
+
+    def _compact_one(self, number: int, segment: Segment) -> None:
+        table = TargetTable.of(segment.targets)
+        name = f"{number:06d}"
+        carried, other_speed = self._carried(number, table)
+        _flag_first(segment.rows, other_speed)
+        known = np.concatenate([carried, segment.rows])
+        before, after = pairs(known)
+        parts = (("readings", readings_frame(segment.rows, table)),
+                 ("intervals", intervals_frame(before, after, table)))  # fmt: skip
+        for folder, frame in parts:
+            _replace(self.path / folder / f"{name}.parquet", _parquet_writer(frame))
+        if segment.events:
+            lines = "".join(json.dumps(event) + "\n" for event in segment.events)
+            _replace(self.path / "events" / f"{name}.jsonl", lambda new: _write_text(new, lines))
+        # A segment may hold no reading of a port, or none at all: then the one before still counts.
+        carry = _last_of_each(known, table)
+        _replace(self.path / f"carry-{name}.npy", lambda new: _save(new, carry))
+        _replace(
+            self.path / FOLDER / f"{name}.json",
+            lambda new: _write_text(new, digests_of(self.path, name)),
+        )
+        earlier = (p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{name}.npy")
+        # The last one before stays: this compaction may be killed and have to be done again.
+        for old in sorted(earlier)[:-1]:
+            old.unlink()
+
+    def _carried(self, number: int, table: TargetTable) -> tuple[Rows, NDArray[np.uint32]]:
+        """The last reading of each target before segment ``number``, as rows of its table.
+
+        Also the targets whose port had another speed then.
+        """
+        files = [p for p in self.path.glob("carry-*.npy") if p.name < f"carry-{number:06d}.npy"]
+        if not files:
+            return np.empty(0, RAW), np.empty(0, np.uint32)
+        last = max(files)
+        check(last)
+        try:
+            carry = np.load(last, allow_pickle=False)
+            if carry.dtype not in (CARRY, _CARRY_WITHOUT_SPEED) or carry.ndim != 1:
+                raise ValueError("it holds something else")
+        except (OSError, EOFError, ValueError) as error:
+            raise CounterError(
+                f"the last readings before the segment cannot be read: {error}",
+                file=last,
+                remedy="delete it: intervals then begin with the next reading of each port",
+            ) from None
+        index = {(t.guid, t.port): i for i, t in enumerate(table.targets)}
+        rows: Rows = carry["row"].copy()
+        keep = np.zeros(len(carry), np.bool_)
+        for place, (guid, port) in enumerate(
+            zip(carry["guid"].tolist(), carry["port"].tolist(), strict=True)
+        ):
+            target = index.get((guid, port))
+            if target is None:
+                continue
+            # A counter of another width since is another counter.
+            keep[place] = (
+                carry["data_top"][place] == table.data_top[target]
+                and carry["wait_top"][place] == table.wait_top[target]
+            )
+            rows["target"][place] = target
+        kept: Rows = rows[keep]
+        now = table.gbps[kept["target"]]
+        before = carry["gbps"][keep] if "gbps" in carry.dtype.names else now
+        # A speed that was not known is no other speed.
+        changed = (before != now) & (before > 0) & (now > 0)
+        return kept, kept["target"][changed]
+
+    def _next_number(self) -> int:
+        # Tables may have been moved elsewhere, where the same number must not come again: the
+        # last readings of ports stay. Another name is somebody's own file.
+        names = [p.name for part in (".", *_PARTS) for p in (self.path / part).iterdir()]
+        found = (_NUMBERED.fullmatch(name) for name in names)
+        return max((int(match[1]) for match in found if match), default=0) + 1
+
+
+def _what_is_lost(path: Path, segment: Segment) -> list[str]:
+    """What a segment does not hold any more, in a line each."""
+    notes = []
+    kept = f"the segment is kept as {path.stem}.damaged"
+    if segment.headless:
+        notes.append(f"{path.name}: its head is damaged and nothing of it can be read; {kept}")
+    elif segment.damaged_bytes:
+        notes.append(
+            f"{path.name}: {segment.damaged_bytes} octets are damaged and were not read; {kept}"
+        )
+    if segment.torn_bytes and not segment.headless:
+        notes.append(f"{path.name}: {segment.torn_bytes} octets torn at its end")
+    return notes
+
+
+def _flag_first(rows: Rows, targets: NDArray[np.uint32]) -> None:
+    """Say of the first reading of each of ``targets`` that its port has another speed by now."""
+    _, first = np.unique(rows["target"], return_index=True)
+    first = first[np.isin(rows["target"][first], targets)]
+    rows["flags"][first] |= np.uint32(Flag.RATE_CHANGED)
+
+
+def _last_of_each(rows: Rows, table: TargetTable) -> NDArray[Any]:
+    """The last reading of each target, with what tells the port apart."""
+    # As written, not by time: the clock may have been set back since the session before.
+    rows = rows[np.argsort(rows["target"], kind="stable")]
+    if len(rows):
+        rows = rows[np.append(rows["target"][1:] != rows["target"][:-1], True)]
+    carry = np.empty(len(rows), CARRY)
+    at = rows["target"]
+    carry["guid"], carry["port"], carry["row"] = table.guid[at], table.port[at], rows
+    carry["data_top"], carry["wait_top"] = table.data_top[at], table.wait_top[at]
+    carry["gbps"] = table.gbps[at]
+    return carry
+
+
+def _check_format(mark: Path) -> None:
+    try:
+        found = json.loads(mark.read_text(encoding="utf-8"))
+        known = found["what"] == "port counters" and found["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise CounterError(
+            "is not a collection this version can continue",
+            file=mark,
+            remedy="choose another folder with --out",
+        )
+
+
+def _replace(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file next to ``path`` and rename it once it is complete and on the disk.
+
+    Raises:
+        CounterError: It cannot be written; nothing of it is left.
+    """
+    new = path.with_name(f".{path.name}.new")
+    try:
+        write(new)
+        handle = os.open(new, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        new.replace(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        full = getattr(error, "errno", None) in FULL or "No space left" in str(error)
+        kind = DiskFullError if full else CounterError
+        raise kind(
+            f"cannot be written: {getattr(error, 'strerror', None) or error}",
+            file=path,
+            remedy="free space on the disk, then add --compact: what was collected is in segments/",
+        ) from None
+
+
+def _parquet_writer(frame: pl.DataFrame) -> Callable[[Path], None]:
+    return lambda new: frame.write_parquet(new, compression="zstd")
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _save(path: Path, array: NDArray[Any]) -> None:
+    with path.open("wb") as file:
+        np.save(file, array, allow_pickle=False)

@@ -1,0 +1,171 @@
+"""The ports of a subnet to read, from a discovery or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tailback.port_counters.collect import mad as mads
+from tailback.port_counters.collect.exchange import MadExchange, Request
+from tailback.port_counters.ticks import tick_of
+
+
+@dataclass(frozen=True, slots=True)
+class PortTarget:
+    """One port whose counters are read.
+
+    Attributes:
+        guid: GUID of its device.
+        node_name: Name of its device, as somebody typed it.
+        switch: The device is a switch.
+        port: Port number.
+        lid: Where its performance agent is asked.
+        gbps: Data rate in gigabits per second.
+        tick_ns: Length of a tick of its PortXmitWait, nanoseconds.
+        tick_source: ``published``, ``derived``, ``assumed`` or ``given``.
+        peer_name: Name of the device at the other end, ``""`` when not known.
+        peer_port: Port number there, 0 when not known.
+        extended: It has 64-bit data and packet counters.
+        wait: It announces PortXmitWait.
+        extended_wait: It has a 64-bit PortXmitWait.
+    """
+
+    guid: int
+    node_name: str
+    switch: bool
+    port: int
+    lid: int
+    gbps: float
+    tick_ns: float
+    tick_source: str
+    peer_name: str = ""
+    peer_port: int = 0
+    extended: bool = False
+    wait: bool = True
+    extended_wait: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a segment's head."""
+        return asdict(self)
+
+
+@dataclass
+class Subnet:
+    """The ports to read and what was odd on the way to them.
+
+    Attributes:
+        targets: The ports.
+        problems: Name of a device, and what was odd there.
+        devices: GUIDs of all devices that answered.
+        silent: Device and port number whose state was asked for and not told.
+        blind: A device did not answer, so others may be behind it.
+    """
+
+    targets: list[PortTarget] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    devices: set[int] = field(default_factory=set)
+    silent: set[tuple[int, int]] = field(default_factory=set)
+    blind: bool = False
+
+    @property
+    def nodes(self) -> int:
+        """Number of devices that have a port here."""
+        return len({target.guid for target in self.targets})
+
+
+def target_ticks(device_id: int, gbps: float, override_ns: float | None) -> tuple[float, str]:
+    """Tick of a port in nanoseconds and where it is known from."""
+    if override_ns is not None:
+        return override_ns, "given"
+    tick = tick_of(device_id, gbps)
+    return tick.tick_ns, tick.source
+
+
+def keep_unseen(found: Subnet, known: Sequence[PortTarget]) -> Subnet:
+    """Keep the ports that a discovery could not see, because an answer was lost on the way.
+
+    A port whose device says that it is down goes, and so does a device that is not there any more
+    when all others answered. A device that is found but did not tell its name keeps it.
+
+    Args:
+        found: The discovery.
+        known: The ports of the one before.
+    """
+    names = {target.guid: target.node_name for target in known}
+    targets = [
+        replace(t, node_name=names.get(t.guid, t.node_name))
+        if t.node_name == unnamed(t.guid)
+        else t
+        for t in found.targets
+    ]
+    there = {(target.guid, target.port) for target in targets}
+    owner = {target.lid: target.guid for target in targets}
+    unseen = [
+        target
+        for target in known
+        if (target.guid, target.port) not in there
+        and owner.get(target.lid, target.guid) == target.guid
+        and (
+            (target.guid, target.port) in found.silent
+            # The state of port 0 tells the address of all ports of a switch.
+            or (target.switch and (target.guid, 0) in found.silent)
+            or (found.blind and target.guid not in found.devices)
+        )
+    ]
+    problems = list(found.problems)
+    if unseen:
+        problems.append(("the subnet", f"kept ports that could not be seen: {len(unseen)}"))
+    targets = sorted([*targets, *unseen], key=lambda target: (target.guid, target.port))
+    return replace(found, targets=targets, problems=problems)
+
+
+def unnamed(guid: int) -> str:
+    """What a device is called that does not tell its name."""
+    return f"0x{guid:016x}"
+
+
+def survey(exchange: MadExchange, subnet: Subnet, known: Sequence[PortTarget] = ()) -> Subnet:
+    """Ask every performance agent once what it can.
+
+    An agent that answers that it cannot is left out. One that does not answer keeps what is known
+    of it, or counts as having 32-bit counters only, and is tried at every sweep. Both are named in
+    ``problems``.
+
+    Args:
+        exchange: Where requests go.
+        subnet: The ports.
+        known: The ports of an earlier discovery.
+    """
+    agents = {target.lid: target for target in subnet.targets}
+    for lid in agents:
+        request = mads.performance_get(mads.CLASS_PORT_INFO)
+        exchange.submit(Request(lid, mads.CLASS_PERFORMANCE, lid, request, lid))
+    can: dict[int, mads.Capability | None] = {}
+    before = {target.guid: target for target in known}
+    problems = list(subnet.problems)
+    for reply in exchange.results():
+        lid = reply.request.tag
+        if reply.mad is not None:
+            can[lid] = mads.capability(reply.mad)
+            continue
+        target = agents[lid]
+        problems.append((target.node_name, f"no performance agent: {reply.problem}"))
+        if reply.problem.startswith("status"):
+            # Not so one that is busy: it will answer another time.
+            can[lid] = None
+        elif earlier := before.get(target.guid):
+            can[lid] = mads.Capability(earlier.extended, earlier.wait, earlier.extended_wait)
+        else:
+            can[lid] = mads.Capability(False, True, False)
+    targets = [
+        replace(
+            target,
+            extended=ability.extended,
+            wait=ability.xmit_wait,
+            extended_wait=ability.extended_wait,
+        )
+        for target in subnet.targets
+        if (ability := can[target.lid]) is not None
+    ]
+    return Subnet(targets, problems)

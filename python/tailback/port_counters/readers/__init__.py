@@ -1,0 +1,116 @@
+"""Readers of port counters: one source a file, all give the same rows.
+
+A reader is a module with ``sniff(path)`` (is this mine?) and ``read(path)``. To add one, write one
+file and add one line below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tailback.port_counters.readers import (
+    collection,
+    engine_run,
+    ethernet_csv,
+    ibqueryerrors,
+    ldms_csv,
+    perfquery,
+    prometheus,
+    sysfs,
+)
+from tailback.port_counters.readers.model import CounterData, Reader, merged, unreadable
+from tailback.port_counters.schema import CounterError
+from tailback.registry import Registry
+
+READERS: Registry[Reader] = Registry("counter-source", "sources of port counters")
+
+READERS.register("collection")(collection)
+READERS.register("engine-run")(engine_run)
+READERS.register("ethernet-csv")(ethernet_csv)
+READERS.register("ibqueryerrors")(ibqueryerrors)
+READERS.register("ldms-csv")(ldms_csv)
+READERS.register("perfquery")(perfquery)
+READERS.register("prometheus")(prometheus)
+READERS.register("sysfs")(sysfs)
+
+
+def read_counters(
+    path: Path, format: str | None = None, *, time_ns: int | None = None
+) -> CounterData:
+    """Read port counters.
+
+    Args:
+        path: A file or folder in one of the formats of :data:`READERS`.
+        format: Name of the reader; found out when None.
+        time_ns: Time of the reading, for sources that do not tell it.
+
+    Raises:
+        CounterError: ``path`` does not exist, no reader knows it, or it is damaged.
+        TailbackError: ``format`` is not the name of a reader.
+    """
+    path = Path(path)
+    reader = reader_of(path, format)
+    try:
+        return reader.read(path, time_ns=time_ns)
+    except OSError as error:  # a file that went away, or that only root may read
+        raise unreadable(Path(error.filename or path), error) from None
+    except pl.exceptions.PanicException as error:  # Polars, on a Parquet file with broken insides
+        raise CounterError(f"damaged: {error}", file=path, remedy="collect it again") from None
+
+
+def reader_of(path: Path, format: str | None = None) -> Reader:
+    """The reader of a file or folder.
+
+    Args:
+        path: A file or folder in one of the formats of :data:`READERS`.
+        format: Name of the reader; found out when None.
+
+    Raises:
+        CounterError: ``path`` does not exist or is empty, or no reader knows it.
+        TailbackError: ``format`` is not the name of a reader.
+    """
+    try:
+        exists = path.exists()
+        entry = None
+        if exists and format is None:
+            entry = next((entry for entry in READERS if entry.part.sniff(path)), None)
+    except (OSError, ValueError) as error:
+        raise CounterError(
+            f"cannot be read: {error}", file=path, remedy="check the path and its permissions"
+        ) from None
+    if not exists:
+        raise CounterError("no such file or folder", file=path, remedy="check the path")
+    if path.is_file() and path.stat().st_size == 0:
+        raise CounterError(
+            "the file is empty", file=path,
+            remedy="leave it out; the tool that wrote it may have failed",
+        )  # fmt: skip
+    if format is None and entry is None:
+        raise CounterError(
+            "no reader knows this format", file=path,
+            remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
+            "CSV with its header, a CSV with time, node, interface and tx_bytes, the answer of a "
+            "Prometheus server, or the folder of a collection, a run or a diagnosis",
+        )  # fmt: skip
+    return entry.part if entry is not None else READERS[str(format)]
+
+
+def read_series(paths: Sequence[Path], format: str | None = None) -> CounterData:
+    """Read several sources as one, for example one perfquery output an instant."""
+    if not paths:
+        raise CounterError("no file to read", remedy="give at least one")
+    return merged([read_counters(path, format) for path in paths])
+
+
+__all__ = [
+    "READERS",
+    "CounterData",
+    "Reader",
+    "merged",
+    "read_counters",
+    "read_series",
+    "reader_of",
+]

@@ -1,0 +1,106 @@
+"""CSV of Ethernet interfaces: bytes, packets, queue, drops of each interface at each instant.
+
+What samplers of ``ip -s link`` and ``tc -s qdisc`` write, and exports of SNMP (IF-MIB)::
+
+    time_utc,node,iface,tx_bytes,tx_packets,qdisc_backlog,qdisc_drops,qdisc_overlimits
+    2026-11-22T11:06:10.4Z,s0,l0,12903787,13197,0,0,13999
+
+Only what a port *sends* is kept: what it receives, the port at the other end sends. Plain or gzip.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.delimited import Delimited, content, head, header_of, normal, parse
+from tailback.port_counters.readers.model import CounterData, numbered
+from tailback.port_counters.schema import READINGS, CounterError, conform
+
+TELLS_TIME = True
+
+ALIASES: Final = {
+    "time": ("time_utc", "timestamp_utc", "utc", "time", "timestamp", "datetime", "time_ns",
+             "timestamp_ns", "time_unix_ns", "time_unix_s", "unix_s", "unix_time", "epoch",
+             "time_s", "ts", "time_ms"),
+    "node": ("node", "node_name", "host", "hostname", "device", "switch", "instance",
+             "agent_host"),
+    "interface": ("iface", "interface", "ifname", "if_name", "netdev", "port_name", "dev", "port",
+                  "ifdescr"),
+    "bytes": ("tx_bytes", "bytes_tx", "out_octets", "tx_octets", "ifhcoutoctets", "ifoutoctets",
+              "out_bytes", "bytes_out", "bytes_sent", "transmit_bytes", "transmit_bytes_total"),
+    "packets": ("tx_packets", "packets_tx", "out_packets", "packets_out", "packets_sent",
+                "ifhcoutucastpkts", "transmit_packets", "transmit_packets_total"),
+    "backlog": ("qdisc_backlog", "backlog_bytes", "backlog", "queue_bytes", "queue_length_bytes",
+                "queue_depth_bytes", "qdepth_bytes"),
+    "drops": ("qdisc_drops", "tx_drops", "tx_dropped", "drops", "dropped", "out_discards",
+              "tx_discards", "ifoutdiscards", "transmit_drop_total"),
+    "overlimits": ("qdisc_overlimits", "overlimits"),
+    "rate": ("rate_mbit", "rate_mbps", "speed_mbps", "speed_mbit", "ifhighspeed", "rate_gbit",
+             "rate_gbps", "speed_gbps"),
+}  # fmt: skip
+"""Names of the columns, as ``delimited.normal`` gives them."""
+
+_NEEDED: Final = ("time", "node", "interface", "bytes")
+_TARGETS: Final = {
+    "bytes": "data_bytes", "packets": "packets", "backlog": "backlog_bytes", "drops": "drops",
+    "overlimits": "overlimits",
+}  # fmt: skip
+_GIGABIT: Final = re.compile(r"g(?:bit|bps)$")
+
+
+def sniff(path: Path) -> bool:
+    """A CSV whose header names a time, a node, an interface and the bytes it sent."""
+    if not path.is_file():
+        return False
+    text = head(path)
+    if text.lstrip().startswith("#"):  # LDMS
+        return False
+    return set(_NEEDED) <= set(header_of(text, ALIASES) or {})
+
+
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
+    """Read the counters of one file.
+
+    Args:
+        path: The file, plain or gzip.
+        time_ns: Not needed: every row has its time. Given, it is added to all of them.
+
+    Raises:
+        CounterError: It is damaged, a column is missing, or a value is no number; with line and
+            column.
+    """
+    table = parse(content(path, CounterError), ALIASES, _NEEDED, path=path, fault=CounterError)
+    columns = {
+        "time_ns": _times(table) + (time_ns or 0),
+        "node_name": table.need("node"),
+        "interface": table.need("interface"),
+        **{
+            target: table.number(role, whole=True)
+            for role, target in _TARGETS.items()
+            if role in table.header
+        },
+    }
+    if "rate" in table.header:
+        giga = _GIGABIT.search(normal(table.header["rate"]))
+        rate = table.number("rate") * (1.0 if giga else 1e-3)
+        # An interface that is down has speed 0 or -1: none.
+        columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
+    frame = pl.DataFrame(columns).with_columns(
+        port=pl.lit(0, pl.UInt16), source=pl.lit("ethernet csv")
+    )
+    out = CounterData(numbered(conform(READINGS, frame)), unknown=table.unused)
+    if frame.is_empty():
+        out.notes.append(f"{path.name}: no row under its header")
+    again = frame.select("time_ns", "node_name", "interface").is_duplicated().sum()
+    if again:
+        out.notes.append(f"{path.name}: rows of one interface at one and the same time: {again}")
+    return out
+
+
+def _times(table: Delimited) -> pl.Series:
+    table.need("time")
+    return table.instants("time")

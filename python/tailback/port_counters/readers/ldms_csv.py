@@ -1,0 +1,334 @@
+"""CSV files of LDMS (store_csv): ibnet, sysclassib, Gemini and Aries samplers.
+
+The header is the first line, ``#Time, Time_usec, …``, or a separate file next to the data called
+``<name>.HEADER`` or ``HEADER``, as LDMS writes it on request. Counters become readings; the
+percentages of the Gemini sampler become intervals where the file has no counters.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tailback.port_counters.readers.ldms_columns import (
+    GEMINI_GBPS,
+    GEMINI_TILES,
+    LANES_A_TILE,
+    LdmsLayout,
+    LdmsPort,
+    parse_header,
+)
+from tailback.port_counters.readers.model import (
+    U32_MAX,
+    U64_MAX,
+    CounterData,
+    quoted_text,
+    unreadable,
+)
+from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
+
+_HEADER_LIMIT: Final = 4 << 20
+_SECOND_NS: Final = 1_000_000_000
+_INFINIBAND: Final = ("ibnet", "sysclassib")
+_LIMITS: Final = {
+    "data_bytes": "data_limit", "packets": "packets_limit", "xmit_wait_ticks": "wait_limit",
+}  # fmt: skip
+
+
+TELLS_TIME = True
+
+
+def sniff(path: Path) -> bool:
+    """A CSV whose header an LDMS sampler that we know wrote."""
+    if not path.is_file():
+        return False
+    found = _header(path)
+    return found is not None and parse_header(found[0]) is not None
+
+
+def _header(path: Path) -> tuple[list[str], int] | None:
+    """Column names and how many lines of the file they take; None when there is no header."""
+    with path.open("rb") as file:
+        first = file.readline(_HEADER_LIMIT)
+    if first.startswith(b"#"):
+        return _names(first), 1
+    for beside in (path.with_name(path.name + ".HEADER"), path.with_name("HEADER")):
+        if beside.is_file():
+            with beside.open("rb") as file:
+                line = file.readline(_HEADER_LIMIT)
+            if line.startswith(b"#"):
+                return _names(line), 0
+    return None
+
+
+def _names(line: bytes) -> list[str]:
+    text = line.decode("utf-8", errors="replace").lstrip("#")
+    return [name.strip().strip('"') for name in text.strip("\r\n").split(",")]
+
+
+def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) -> CounterData:
+    """Read one LDMS CSV file.
+
+    Args:
+        path: The file.
+        time_ns: Not needed: every row has its time. Given, it is added to all of them, for
+            recordings whose clock starts at 0.
+        interval_s: Seconds between two samples: the length of the intervals of the Gemini
+            sampler's percentages (Blue Waters: 60, Jha et al. II-D).
+
+    Raises:
+        CounterError: No header, no sampler that we know, or a value that is no number, with its
+            line and column.
+    """
+    found = _header(path)
+    if found is None:
+        raise CounterError(
+            "an LDMS CSV without its header", file=path, place="line 1, column 1",
+            remedy="the first line is '#Time, …', or put it in a file called HEADER next to it",
+        )  # fmt: skip
+    names, skip = found
+    known = parse_header(names)
+    if known is None:
+        raise CounterError(
+            "has no column of a known sampler (ibnet, sysclassib, Gemini, Aries)",
+            file=path, place="line 1, column 1",
+            remedy="its columns are: " + ", ".join(quoted_text(name) for name in names[:12]),
+        )  # fmt: skip
+    text = _table(path, len(names), skip, known)
+    out = CounterData(unknown=known.unknown)
+    base = _place(text, known, time_ns or 0)
+    if base.is_empty():
+        out.notes.append(f"{path.name}: no row under its header")
+    raw = any(port.cumulative for port in known.ports)
+    parts = [
+        frame
+        for port in known.ports
+        if (frame := _readings(base, port, known) if raw else _intervals(base, port, interval_s))
+        is not None
+    ]
+    if raw:
+        out.readings = pl.concat([out.readings, *parts])
+        if any(port.derived for port in known.ports):
+            out.notes.append("percentages were left out: they are computed anew from the counters")
+    else:
+        out.intervals = pl.concat([out.intervals, *parts])
+    if {"x", "y", "z"} <= set(known.place):
+        out.coordinates = base.select("node_name", "x", "y", "z").unique(maintain_order=True)
+    if known.family == "gemini":
+        out.notes.append("capacity of Z links: 15 GB/s assumed; one in eight has 9.4 GB/s")
+    return out
+
+
+def _table(path: Path, width: int, skip: int, known: LdmsLayout) -> pl.DataFrame:
+    """The columns that are used, as numbers; ``line`` is the line in the file."""
+    used = sorted(
+        set(known.place.values())
+        | {value.index for port in known.ports for value in (*port.cumulative, *port.derived)}
+    )
+    try:
+        frame = pl.read_csv(
+            io.BytesIO(path.read_bytes()), has_header=False, skip_rows=skip, infer_schema=False,
+            schema={f"c{i}": pl.String for i in range(width)}, quote_char=None,
+            encoding="utf8-lossy", raise_if_empty=False,
+            columns=sorted({*used, width - 1}),
+        )  # fmt: skip
+    except pl.exceptions.PolarsError as error:
+        raise _first_ragged(path, width, skip) or CounterError(
+            f"cannot be read as CSV: {error}", file=path, place=f"line {skip + 1}, column 1"
+        ) from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if frame[f"c{width - 1}"].null_count() and (bad := _first_ragged(path, width, skip)):
+        raise bad
+    frame = frame.with_row_index("line", offset=skip + 1)
+    first = f"c{known.place['time']}"
+    frame = frame.filter(~pl.col(first).str.starts_with("#").fill_null(False))
+    text_columns = {known.place[k] for k in ("producer", "node_name") if k in known.place}
+    floats = {known.place[k] for k in ("time", "turnaround") if k in known.place}
+    out = frame.select("line")
+    for index in used:
+        values = frame[f"c{index}"].str.strip_chars()
+        if index not in text_columns:
+            values = _numbers(values, frame["line"], index, path, floating=index in floats)
+        out = out.with_columns(values.alias(f"c{index}"))
+    return out
+
+
+def _numbers(
+    values: pl.Series, lines: pl.Series, index: int, path: Path, *, floating: bool
+) -> pl.Series:
+    """A column as numbers; empty is null, anything else that is no number is an error."""
+    cleaned = values.replace("", None)
+    kind = pl.Float64 if floating else pl.UInt64
+    # Some stores write whole counters with a decimal point: "12.000000".
+    whole = cleaned if floating else cleaned.str.replace(r"\.0+$", "")
+    out = whole.cast(kind, strict=False)
+    bad = out.is_null() & cleaned.is_not_null()
+    if floating:
+        bad = bad | (~out.is_finite() & out.is_not_null())
+    if bad.any():
+        row = int(bad.arg_true()[0])
+        line = int(lines[row])
+        raise CounterError(
+            f"{quoted_text(str(values[row]))} is not a number", file=path,
+            place=f"line {line}, column {_character(path, line, index)}",
+            remedy="the file was cut or edited; leave that line out",
+        )  # fmt: skip
+    return out
+
+
+def _character(path: Path, line: int, index: int) -> int:
+    """Character at which a field starts, from 1."""
+    with path.open("rb") as file:
+        for number, content in enumerate(file, 1):
+            if number == line:
+                fields = content.decode("utf-8", errors="replace").split(",")
+                before = sum(len(part) + 1 for part in fields[:index])
+                own = fields[index] if index < len(fields) else ""
+                return before + len(own) - len(own.lstrip()) + 1
+    return 1
+
+
+def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
+    """The first line that has not ``width`` fields, as an error."""
+    with path.open("rb") as file:
+        for number, content in enumerate(file, 1):
+            stripped = content.strip()
+            if number <= skip or not stripped or stripped.startswith(b"#"):
+                continue
+            fields = content.count(b",") + 1
+            if fields != width:
+                return CounterError(
+                    f"{fields} fields where the header has {width}", file=path,
+                    place=f"line {number}, column {len(content.rstrip()) + 1}",
+                    remedy="the file was cut, or its header is of another sampler",
+                )  # fmt: skip
+    return None
+
+
+def _place(text: pl.DataFrame, known: LdmsLayout, offset_ns: int) -> pl.DataFrame:
+    """Time and place of every row, in addition to its values."""
+    at = {role: f"c{index}" for role, index in known.place.items()}
+    usable = text.filter(pl.col(at["time"]).is_not_null() & (pl.col(at["time"]).abs() < 9e9))
+    seconds = pl.col(at["time"])
+    if "time_usec" in at:
+        # Time has the microseconds too, but as a float it cannot hold nanoseconds since 1970.
+        time = seconds.floor().cast(pl.Int64) * _SECOND_NS + (
+            pl.col(at["time_usec"]).clip(0, 999_999).cast(pl.Int64).fill_null(0) * 1000
+        )
+    else:
+        time = (seconds * 1e6).round().cast(pl.Int64) * 1000
+    has_coordinates = {"x", "y", "z"} <= set(at)
+    coordinates = (
+        pl.format("({},{},{})", *(pl.col(at[a]) for a in "xyz")) if has_coordinates else None
+    )
+    names = [pl.col(at[role]) for role in ("node_name", "producer") if role in at]
+    if "lid" in at:
+        names.append(pl.format("lid {}", pl.col(at["lid"])))
+    if coordinates is not None:
+        # Two nodes share a Gemini: the router, not the node, has the links.
+        names.insert(0, coordinates)
+    if "component" in at:
+        names.append(pl.format("component {}", pl.col(at["component"])))
+    turnaround = (
+        (pl.col(at["turnaround"]).clip(0, 1e6) * _SECOND_NS).cast(pl.UInt64)
+        if "turnaround" in at
+        else pl.lit(None, pl.UInt64)
+    )
+    extra = [pl.col(at[a]).cast(pl.Int32, strict=False).alias(a) for a in "xyz" if a in at]
+    return usable.with_columns(
+        (time + offset_ns).alias("time_ns"),
+        pl.coalesce([*names, pl.lit("")]).alias("node_name"),
+        turnaround.alias("turnaround_ns"),
+        *extra,
+        (pl.col(at["port"]) if "port" in at else pl.lit(0)).alias("own_port"),
+    )
+
+
+def _readings(base: pl.DataFrame, port: LdmsPort, known: LdmsLayout) -> pl.DataFrame | None:
+    """Readings of one port from its counters."""
+    if not port.cumulative:
+        return None
+    number = pl.col("own_port") if port.port is None else pl.lit(port.port)
+    name = pl.col("node_name")
+    if port.device:
+        name = pl.concat_str([name, pl.lit(" " + port.device)])
+    columns = {
+        "time_ns": pl.col("time_ns"), "turnaround_ns": pl.col("turnaround_ns"),
+        "port": number.cast(pl.UInt16, strict=False).fill_null(0), "node_name": name,
+        "direction": pl.lit(port.direction, pl.String),
+        "flags": pl.lit(0, pl.UInt32), "source": pl.lit(f"ldms {known.family}"),
+    }  # fmt: skip
+    for value in port.cumulative:
+        worth = int(value.scale)
+        columns[value.target] = pl.col(f"c{value.index}").clip(upper_bound=U64_MAX // worth) * worth
+        if known.family in _INFINIBAND and value.target in _LIMITS:
+            columns[_LIMITS[value.target]] = _limit(columns[value.target], value.target, worth)
+    if port.direction is not None:
+        columns |= _gemini_link(port.direction[0], columns.get("lanes", pl.lit(None, pl.UInt64)))
+    for target, limit in _LIMITS.items():
+        if target in columns and limit in columns:
+            low = Flag.AT_LEAST if target == "xmit_wait_ticks" else Flag.DATA_AT_LEAST
+            full = pl.when(columns[target] >= columns[limit]).then(int(Flag.LATCHED | low))
+            columns["flags"] = columns["flags"] | full.otherwise(0).cast(pl.UInt32)
+    frame = base.select(expression.alias(column) for column, expression in columns.items())
+    return conform(READINGS, frame)
+
+
+def _limit(value: pl.Expr, target: str, worth: int) -> pl.Expr:
+    """Largest value of an InfiniBand counter of which no column says how wide it is.
+
+    PortXmitWait has 32 bits unless the number itself says otherwise: samplers read PortCounters.
+    Data and packets may have 64; one that shows 32 ones has stopped there.
+    """
+    narrow = U32_MAX * worth
+    if target == "xmit_wait_ticks":
+        wide = pl.lit(U64_MAX, pl.UInt64)
+        return pl.when(value <= narrow).then(pl.lit(narrow, pl.UInt64)).otherwise(wide)
+    return pl.when(value == narrow).then(pl.lit(narrow, pl.UInt64))
+
+
+def _gemini_link(axis: str, lanes: pl.Expr) -> dict[str, pl.Expr]:
+    """Tiles, capacity and flags of a directional link of which some lanes are active.
+
+    "A tile link is functional as long as at least one lane is active" (Jha et al., II-A). How many
+    tiles are left, the number of lanes tells only within bounds; the stall is shared by the most
+    there can be, so it is a lower bound where those differ.
+    """
+    tiles = GEMINI_TILES[axis]
+    whole = LANES_A_TILE * tiles
+    active = lanes.fill_null(whole).clip(upper_bound=whole)
+    least = (active + LANES_A_TILE - 1) // LANES_A_TILE
+    most = pl.when(active > 0).then(active.clip(upper_bound=tiles)).otherwise(tiles)
+    share = active.cast(pl.Float64) / whole
+    return {
+        "lanes": most,
+        # A link without an active lane has no capacity: its utilization is unknown, not 0.
+        "capacity_gbps": pl.when(active > 0).then(share * GEMINI_GBPS[axis]),
+        "flags": pl.when(least < most).then(int(Flag.AT_LEAST)).otherwise(0).cast(pl.UInt32),
+    }
+
+
+def _intervals(base: pl.DataFrame, port: LdmsPort, interval_s: float) -> pl.DataFrame | None:
+    """Intervals of one port from percentages."""
+    if not port.derived:
+        return None
+    length = round(interval_s * _SECOND_NS)
+    columns = {value.target: pl.col(f"c{value.index}") * value.scale for value in port.derived}
+    capacity = GEMINI_GBPS[port.direction[0]] if port.direction else None
+    frame = base.select(
+        pl.col("time_ns"),
+        pl.lit(length, pl.Int64).alias("interval_ns"),
+        pl.lit(port.port or 0, pl.UInt16).alias("port"),
+        pl.col("node_name"),
+        pl.lit(port.direction, pl.String).alias("direction"),
+        *(expression.alias(column) for column, expression in columns.items()),
+        pl.lit(capacity, pl.Float64).alias("capacity_gbps"),
+        pl.lit("ldms gemini percentages").alias("source"),
+    )
+    if "stall_fraction" in columns:
+        frame = frame.with_columns(stall_ns=pl.col("stall_fraction") * length)
+    return conform(INTERVALS, frame)

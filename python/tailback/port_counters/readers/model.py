@@ -1,0 +1,200 @@
+"""What every reader of port counters returns, and how numbers in text are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import polars as pl
+
+from tailback.port_counters.analysis.intervals import difference
+from tailback.port_counters.increments import possible
+from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
+from tailback.schema import DataType, Table
+
+U64_MAX: Final = 2**64 - 1
+U32_MAX: Final = 2**32 - 1
+WORD_BYTES: Final = 4
+"""PortXmitData and its kin count words of four octets (InfiniBand Architecture, vol. 1, 16.1.3)."""
+
+
+COORDINATES: Final[dict[str, type[pl.DataType]]] = {
+    "node_name": pl.String, "x": pl.Int32, "y": pl.Int32, "z": pl.Int32,
+}  # fmt: skip
+
+
+def _schema(table: Table) -> dict[str, DataType]:
+    return dict(table.polars_schema)
+
+
+@dataclass
+class CounterData:
+    """Port counters of one source.
+
+    Attributes:
+        readings: Cumulative counters, rows of ``schema.READINGS``.
+        intervals: What the source gives as intervals at once, rows of ``schema.INTERVALS``.
+        unknown: Columns or fields of the source that were not used, in order, each once.
+        coordinates: ``node_name, x, y, z`` of torus routers, empty elsewhere.
+        notes: What was odd and tolerated.
+    """
+
+    readings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(READINGS)))
+    intervals: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(INTERVALS)))
+    unknown: list[str] = field(default_factory=list)
+    coordinates: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COORDINATES))
+    notes: list[str] = field(default_factory=list)
+
+    def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
+        """The intervals of the source and those between its readings, ``schema.INTERVALS``.
+
+        Args:
+            tick_ns: Length of a PortXmitWait tick where the source does not say it.
+        """
+        given = possible(self.intervals.lazy()).collect()
+        return pl.concat([given, difference(self.readings, tick_ns=tick_ns)])
+
+
+def begins_with(path: Path, line: str) -> bool:
+    """Whether ``path`` is a text file with a line that matches ``line`` in its first 4 KiB."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(4096).decode("utf-8", errors="replace")
+    return bool(re.search(line, head, re.M))
+
+
+class Reader(Protocol):
+    """What a module of this package has to offer.
+
+    Attributes:
+        TELLS_TIME: Whether the format tells when its counters were read.
+    """
+
+    TELLS_TIME: bool
+
+    def sniff(self, path: Path) -> bool:
+        """Say whether ``path`` (a file or a folder that exists) looks like this format."""
+
+    def read(self, path: Path, *, time_ns: int | None = None) -> CounterData:
+        """Read ``path``; raises CounterError with line and column when it is damaged.
+
+        Args:
+            path: A file or folder.
+            time_ns: Time of the reading, for sources that do not tell it; the file's own else.
+        """
+
+
+def numbered(readings: pl.DataFrame) -> pl.DataFrame:
+    """Readings whose named interfaces have port numbers: 1, 2, … in natural order on each device.
+
+    Numbers of the fabric take their place when one is given; other readings stay as they are.
+    """
+    ends = readings.filter(pl.col("interface").is_not_null()).select("node_name", "interface")
+    if ends.is_empty():
+        return readings
+    names: dict[str, list[str]] = {}
+    for node, interface in ends.unique().iter_rows():
+        names.setdefault(node, []).append(interface)
+    rows = [
+        (node, interface, min(number, 65535))
+        for node, mine in names.items()
+        for number, interface in enumerate(sorted(mine, key=natural), start=1)
+    ]
+    schema = {"node_name": pl.String, "interface": pl.String, "_port": pl.UInt16}
+    numbers = pl.DataFrame(rows, schema=schema, orient="row")
+    joined = readings.join(
+        numbers, on=["node_name", "interface"], how="left", maintain_order="left"
+    )
+    return joined.with_columns(port=pl.coalesce("_port", "port")).drop("_port")
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Sort key under which ``swp2`` comes before ``swp10``."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts if p]
+
+
+def merged(parts: Sequence[CounterData]) -> CounterData:
+    """One source out of several, for example one file an instant."""
+    return CounterData(
+        numbered(pl.concat([part.readings for part in parts])),
+        pl.concat([part.intervals for part in parts]),
+        list(dict.fromkeys(name for part in parts for name in part.unknown)),
+        pl.concat([part.coordinates for part in parts]).unique(maintain_order=True),
+        list(dict.fromkeys(note for part in parts for note in part.notes)),
+    )
+
+
+def readings_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Rows as a table of readings; ``READINGS`` names and types, missing ones null."""
+    schema = READINGS.polars_schema
+    present = {name for row in rows for name in row}
+    frame = pl.DataFrame(
+        {name: [row.get(name) for row in rows] for name in schema if name in present},
+        schema={name: dtype for name, dtype in schema.items() if name in present},
+    )
+    return conform(READINGS, frame)
+
+
+def latched_flags(row: dict[str, Any]) -> int:
+    """Flags of one reading: which of its counters stand at their limit, and is there a wait."""
+    flags = 0
+    for column, limit, low in (
+        ("data_bytes", "data_limit", Flag.DATA_AT_LEAST),
+        ("packets", "packets_limit", Flag.DATA_AT_LEAST),
+        ("xmit_wait_ticks", "wait_limit", Flag.AT_LEAST),
+    ):
+        value, largest = row.get(column), row.get(limit)
+        if value is not None and largest is not None and value >= largest:
+            flags |= int(Flag.LATCHED | low)
+    if row.get("xmit_wait_ticks") is None:
+        flags |= int(Flag.NO_COUNTER)
+    return flags
+
+
+def read_text(path: Path) -> str:
+    """Text of a file, bytes that are not UTF-8 replaced; CounterError when it cannot be read."""
+    try:
+        return path.read_bytes().decode("utf-8", errors="replace")
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError) -> CounterError:
+    """What is said of a file that the system does not let us read."""
+    remedy = "check the path and its permissions"
+    if path.is_dir():
+        remedy = f"give the files in it: {path}/*"
+    return CounterError(f"cannot be read: {error.strerror}", file=path, remedy=remedy)
+
+
+def time_of(path: Path, time_ns: int | None) -> int:
+    """``time_ns``, or when the file was last written."""
+    return path.stat().st_mtime_ns if time_ns is None else time_ns
+
+
+def parse_counter(text: str, path: Path, line: int, column: int, base: int = 10) -> int:
+    """A counter's value; CounterError with line and column unless it is 0 … 2^64 − 1."""
+    digits = text.strip()
+    allowed = "0123456789abcdefABCDEFxX" if base == 16 else "0123456789"
+    if digits and len(digits) <= 32 and all(c in allowed for c in digits):
+        try:
+            value = int(digits, base)
+        except ValueError:
+            value = -1
+        if 0 <= value <= U64_MAX:
+            return value
+    raise CounterError(
+        f"{quoted_text(text)} is not a counter value (0 to 2^64 − 1)", file=path,
+        place=f"line {line}, column {column}",
+        remedy="the output was cut or edited; collect it again",
+    )  # fmt: skip
+
+
+def quoted_text(text: str) -> str:
+    """Text from a file, quoted and short enough for a message."""
+    return repr(text if len(text) <= 60 else text[:57] + "…")

@@ -1,0 +1,209 @@
+"""Output of ``perfquery``, plain, ``-x`` (64-bit) and ``-r``, one or many ports a file.
+
+A section says whose counters follow and what the device supports::
+
+    # Port extended counters: Lid 2052 port 1 (CapMask: 0x5300 CapMask2: 0x0000002)
+    PortXmitData:....................178791657177235
+
+PortXmitWait in an extended section is real only if CapMask2 has bit 1, and in a plain one only if
+CapMask has bit 12; perfquery prints a 0 otherwise (InfiniBand Architecture, vol. 1, 16.1.3.5).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tailback.port_counters.readers.model import (
+    U32_MAX,
+    U64_MAX,
+    WORD_BYTES,
+    CounterData,
+    begins_with,
+    latched_flags,
+    parse_counter,
+    quoted_text,
+    read_text,
+    readings_of,
+    time_of,
+)
+from tailback.port_counters.schema import CounterError
+
+_SECTION = re.compile(
+    r"# Port (?P<ext>extended )?counters: Lid (?P<lid>[0-9]{1,5}) port (?P<port>[0-9]{1,5})\b"
+    r"(?:.*?CapMask: (?P<cap>0x[0-9a-fA-F]{1,8}))?(?:.*?CapMask2: (?P<cap2>0x[0-9a-fA-F]{1,8}))?"
+)
+_OTHER = re.compile(r"# (?P<what>[A-Za-z0-9 ]{1,60}?)(?: counters)?:? (?:.*)?Lid [0-9]+")
+_FIELD = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]{0,63}):\.*(?P<value>.*)")
+_GUID_FILE = re.compile(r"0x[0-9a-f]{16}")
+
+_ALL_PORTS = 255
+_XMIT_WAIT_SUPPORTED = 1 << 12
+_ADDITIONAL_EXTENDED = 1 << 1
+
+
+@dataclass
+class _Section:
+    """One ``# Port … counters`` block."""
+
+    line: int
+    extended: bool
+    lid: int
+    port: int
+    cap: int | None
+    cap2: int | None
+    values: dict[str, int] = field(default_factory=dict)
+
+    def counters(self) -> list[tuple[str, str, int, int]]:
+        """Its counters: column, column of the limit, value, limit."""
+        largest = U64_MAX if self.extended else U32_MAX
+        out = []
+        if (words := self.values.get("PortXmitData")) is not None:
+            size = min(words * WORD_BYTES, U64_MAX)
+            out.append(("data_bytes", "data_limit", size, min(largest * WORD_BYTES, U64_MAX)))
+        if (packets := self.values.get("PortXmitPkts")) is not None:
+            out.append(("packets", "packets_limit", packets, largest))
+        wait = self.values.get("PortXmitWait")
+        if wait is not None and self._has_wait():
+            out.append(("xmit_wait_ticks", "wait_limit", wait, largest))
+        return out
+
+    def _has_wait(self) -> bool:
+        """Whether the device counts PortXmitWait in this section; perfquery prints 0 if not."""
+        if self.extended:
+            return self.cap2 is None or bool(self.cap2 & _ADDITIONAL_EXTENDED)
+        return self.cap is None or bool(self.cap & _XMIT_WAIT_SUPPORTED)
+
+
+TELLS_TIME = False
+
+
+def sniff(path: Path) -> bool:
+    """A text file whose first lines open a perfquery section."""
+    return begins_with(path, r"^# Port (extended )?counters: Lid")
+
+
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
+    """Read what perfquery printed at one instant.
+
+    A file called ``0x<GUID>.…`` names its node by that GUID, as exporters keep them. A plain and
+    an extended section of one port are one reading: 64-bit numbers where there are any.
+
+    Args:
+        path: The text.
+        time_ns: When it was taken, UTC nanoseconds; the time the file was written when None.
+
+    Raises:
+        CounterError: No section at all, a value that is no number, or a port that comes twice.
+    """
+    sections, unknown, notes = _sections(path, read_text(path))
+    stem = path.name.split(".", 1)[0].lower()
+    guid = int(stem, 16) if _GUID_FILE.fullmatch(stem) else 0
+    when = time_of(path, time_ns)
+    if time_ns is None:
+        notes.append("perfquery prints no time: the file's time of writing was taken")
+    rows: dict[tuple[int, int], dict[str, Any]] = {}
+    seen: set[tuple[int, int, bool]] = set()
+    for section in sections:
+        if section.port == _ALL_PORTS:
+            notes.append("sums over all ports of a device (port 255) were left out")
+            continue
+        if (section.lid, section.port, section.extended) in seen:
+            raise CounterError(
+                f"Lid {section.lid} port {section.port} appears twice without a time stamp",
+                file=path, place=f"line {section.line}, column 1",
+                remedy="keep one file per instant, or collect with 'tailback collect'",
+            )  # fmt: skip
+        seen.add((section.lid, section.port, section.extended))
+        place = {
+            "time_ns": when, "node_guid": guid, "port": section.port,
+            "node_name": f"lid {section.lid}", "source": "perfquery",
+        }  # fmt: skip
+        _merge(rows.setdefault((section.lid, section.port), place), section)
+    if not sections:
+        raise CounterError(
+            "no port counters in it", file=path, place="line 1, column 1",
+            remedy="give what perfquery printed, with its '# Port counters' line",
+        )  # fmt: skip
+    notes = list(dict.fromkeys(notes))
+    return CounterData(readings_of(list(rows.values())), unknown=unknown, notes=notes)
+
+
+def _merge(row: dict[str, Any], section: _Section) -> None:
+    """Add a section to the reading of its port: the wider counter wins."""
+    for column, limit, value, largest in section.counters():
+        if largest >= row.get(limit, 0):
+            row[column], row[limit] = value, largest
+    row["flags"] = latched_flags(row)
+
+
+def _sections(path: Path, text: str) -> tuple[list[_Section], list[str], list[str]]:
+    out: list[_Section] = []
+    unknown: dict[str, None] = {}
+    notes: list[str] = []
+    current: _Section | None = None
+    other: str | None = None
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        if not line.strip():
+            continue
+        if match := _SECTION.match(line):
+            cap, cap2 = match["cap"], match["cap2"]
+            current, other = _Section(
+                number, match["ext"] is not None, int(match["lid"]), int(match["port"]),
+                None if cap is None else int(cap, 16), None if cap2 is None else int(cap2, 16),
+            ), None  # fmt: skip
+            if current.port > 65535:
+                raise CounterError(
+                    f"port {current.port} cannot be", file=path,
+                    place=f"line {number}, column {match.start('port') + 1}",
+                )  # fmt: skip
+            out.append(current)
+        elif line.startswith("#"):
+            what = _OTHER.match(line)
+            current, other = None, what["what"] if what else "comment"
+        elif (match := _FIELD.fullmatch(line)) and (current is not None or other is not None):
+            if current is None:
+                unknown.setdefault(f"{other}: {match['name']}")
+            else:
+                _take(path, number, match, current, unknown)
+        elif current is None and other is None:
+            notes.append(
+                f"line {number} before the first section was left out: {quoted_text(line)}"
+            )
+        elif re.match(r"(ibwarn|ibpanic|perfquery|ibdebug): ", line):
+            notes.append(f"line {number} is a message of perfquery: {quoted_text(line)}")
+        else:
+            raise CounterError(
+                f"{quoted_text(line)} is no counter", file=path, place=f"line {number}, column 1",
+                remedy="lines are like 'PortXmitWait:....................0'",
+            )  # fmt: skip
+    return out, list(unknown), notes
+
+
+_USED = ("PortXmitData", "PortXmitPkts", "PortXmitWait")
+_SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
+
+
+def _take(
+    path: Path, number: int, match: re.Match[str], section: _Section, unknown: dict[str, None]
+) -> None:
+    name, column = match["name"], match.start("value") + 1
+    value = match["value"]
+    number_base = 16 if value.strip().lower().startswith("0x") else 10
+    parsed = parse_counter(value, path, number, column, number_base)
+    if name in _USED:
+        if name in section.values:
+            raise CounterError(
+                f"{name} appears twice in one section", file=path, place=f"line {number}, column 1"
+            )
+        if not section.extended and parsed > U32_MAX:
+            raise CounterError(
+                f"{parsed} does not fit a 32-bit counter", file=path,
+                place=f"line {number}, column {column}",
+            )  # fmt: skip
+        section.values[name] = parsed
+    elif name not in _SELECTORS:
+        unknown.setdefault(name)

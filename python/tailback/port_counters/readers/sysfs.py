@@ -1,0 +1,156 @@
+"""A sysfs tree of InfiniBand devices: ``/sys/class/infiniband`` or a copy of it.
+
+``<device>/ports/<n>/counters/port_xmit_wait`` and its neighbours hold one number each. Where the
+driver has no answer the file says ``N/A (no PMA)`` or cannot be read: that port's number is null
+and flagged, and every other port is read all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tailback.fabric.rates import data_rate_gbps
+from tailback.port_counters.readers.model import (
+    U32_MAX,
+    U64_MAX,
+    WORD_BYTES,
+    CounterData,
+    latched_flags,
+    parse_counter,
+    quoted_text,
+    readings_of,
+    time_of,
+)
+from tailback.port_counters.schema import CounterError, Flag
+
+_RATE = re.compile(r"[0-9.]+ Gb/sec \((?P<width>[0-9]+X) (?P<speed>[A-Z0-9]+)\)")
+_GUID = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{4}):([0-9a-fA-F]{4}):([0-9a-fA-F]{4})")
+_LONGEST = 4096
+_FILES = {
+    # column: files that hold it, the widest first, and what one count is worth
+    "data_bytes": (("counters_ext/port_xmit_data_64", "counters/port_xmit_data"), WORD_BYTES),
+    "packets": (("counters_ext/port_xmit_packets_64", "counters/port_xmit_packets"), 1),
+    "xmit_wait_ticks": (("counters/port_xmit_wait",), 1),
+}
+_LIMITS = {
+    "data_bytes": "data_limit", "packets": "packets_limit", "xmit_wait_ticks": "wait_limit",
+}  # fmt: skip
+
+
+TELLS_TIME = False
+
+
+def sniff(path: Path) -> bool:
+    """A folder of devices with ports, or one such device."""
+    return path.is_dir() and bool(_devices(path))
+
+
+def _devices(path: Path) -> list[Path]:
+    if (path / "ports").is_dir():
+        return [path]
+    try:
+        return sorted(entry for entry in path.iterdir() if (entry / "ports").is_dir())
+    except OSError:
+        return []
+
+
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
+    """Read every port of every device once.
+
+    Args:
+        path: The folder that holds the devices, or one device.
+        time_ns: Time of the reading; the newest counter file's own when None.
+
+    Raises:
+        CounterError: No device in it, or a counter file that holds something else.
+    """
+    rows: list[dict[str, Any]] = []
+    unknown: dict[str, None] = {}
+    notes: list[str] = []
+    for device in _devices(path):
+        guid = _guid(device, notes)
+        for port in _ports(device):
+            row = _port(device, port, unknown, notes)
+            newest = max(
+                (file.stat().st_mtime_ns for file in (port / "counters").glob("*")),
+                default=time_of(port, None),
+            )
+            row |= {
+                "time_ns": newest if time_ns is None else time_ns, "node_guid": guid,
+                "port": int(port.name), "node_name": device.name, "source": "sysfs",
+            }  # fmt: skip
+            rows.append(row)
+    if not rows:
+        raise CounterError(
+            "no InfiniBand port in it", file=path, remedy="give /sys/class/infiniband or a copy"
+        )
+    if time_ns is None:
+        notes.append("sysfs tells no time: the newest counter file's time of writing was taken")
+    return CounterData(readings_of(rows), unknown=list(unknown), notes=list(dict.fromkeys(notes)))
+
+
+def _ports(device: Path) -> Iterator[Path]:
+    numbered = [p for p in (device / "ports").iterdir() if re.fullmatch("[0-9]{1,4}", p.name)]
+    return iter(sorted(numbered, key=lambda p: int(p.name)))
+
+
+def _content(file: Path) -> str | None:
+    """What a file says, None when there is none or the driver refuses."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_LONGEST).decode("utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _guid(device: Path, notes: list[str]) -> int:
+    text = _content(device / "node_guid")
+    if text is None:
+        return 0
+    if match := _GUID.fullmatch(text):
+        return int("".join(match.groups()), 16)
+    notes.append(f"{device.name}: node_guid {quoted_text(text)} was left out")
+    return 0
+
+
+def _port(device: Path, port: Path, unknown: dict[str, None], notes: list[str]) -> dict[str, Any]:
+    """One port's columns; what its folders hold besides goes to ``unknown``."""
+    row: dict[str, Any] = {}
+    missing = False
+    for column, (files, worth) in _FILES.items():
+        value = _counter(port, files)
+        if value is None:
+            missing = True
+            notes.append(f"{device.name} port {port.name}: no {files[-1].split('/')[-1]}")
+            continue
+        row[column] = min(value * worth, U64_MAX)
+        # The kernel hands out PortXmitWait from the 32-bit register, unless the number itself says
+        # otherwise; the others may be wider.
+        if column == "xmit_wait_ticks" or value == U32_MAX:
+            row[_LIMITS[column]] = U32_MAX * worth if value <= U32_MAX else U64_MAX
+    known = {name for files, _ in _FILES.values() for name in files}
+    for folder in ("counters", "counters_ext", "hw_counters"):
+        names = sorted(p.name for p in (port / folder).glob("*") if p.is_file())
+        for name in names:
+            if f"{folder}/{name}" not in known:
+                unknown.setdefault(name)
+    rate = _content(port / "rate")
+    if rate is not None and (match := _RATE.fullmatch(rate)):
+        row["capacity_gbps"] = data_rate_gbps(match["width"], match["speed"])
+    elif rate is not None:
+        notes.append(f"{device.name} port {port.name}: rate {quoted_text(rate)} is not known")
+    row["flags"] = latched_flags(row) | (int(Flag.NO_COUNTER) if missing else 0)
+    return row
+
+
+def _counter(port: Path, files: tuple[str, ...]) -> int | None:
+    """The first of ``files`` that holds a number."""
+    for name in files:
+        text = _content(port / name)
+        if text is None or text.startswith("N/A") or text == "":
+            continue
+        return parse_counter(text, port / name, 1, 1)
+    return None

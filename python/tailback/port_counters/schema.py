@@ -1,0 +1,226 @@
+"""The one shape of port counters, whatever collected them: readings and intervals.
+
+A *reading* is what a counter said at one instant, cumulative since somebody last reset it. An
+*interval* is what happened between two readings of one port. Collectors and most readers give
+readings; ``tailback.port_counters.analysis.intervals.difference`` turns them into intervals, which
+is what every analysis works on. The engine's runs and derived LDMS columns give intervals at once.
+
+A number is null where the source does not have it, and never zero instead. A flag says where a
+number is a lower bound.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from typing import Final
+
+import polars as pl
+
+from tailback.errors import TailbackError
+from tailback.schema import Column, Table, type_name
+
+
+class CounterError(TailbackError):
+    """Port counters that cannot be read, or that do not hold what an analysis needs."""
+
+
+class Flag(IntFlag):
+    """What is special about a reading or an interval; the ``flags`` column is their sum.
+
+    Attributes:
+        AT_LEAST: The stall of this row is a lower bound.
+        WRAP: A counter passed its largest value and started again at 0; the number is corrected.
+        RESET: A counter was set back by somebody; the number counts from there on (at least).
+        GAP: The interval spans readings that are missing.
+        LATCHED: A counter stands at its largest value and counts no further (at least).
+        NO_COUNTER: The device does not answer for a counter that its kind normally has.
+        STALE: The device was not read anew: the values are those of the reading before.
+        DATA_AT_LEAST: The bytes or packets of this row are a lower bound.
+        RATE_CHANGED: The port got another speed within the interval; shares are of the new one.
+        IMPOSSIBLE: A stall counter rose by more than time allows; its number is left out.
+        DATA_IMPOSSIBLE: Bytes or packets rose by more than the link can carry; left out.
+    """
+
+    AT_LEAST = 1
+    WRAP = 2
+    RESET = 4
+    GAP = 8
+    LATCHED = 16
+    NO_COUNTER = 32
+    STALE = 64
+    DATA_AT_LEAST = 128
+    RATE_CHANGED = 256
+    IMPOSSIBLE = 512
+    DATA_IMPOSSIBLE = 1024
+
+
+def _columns(*columns: tuple[str, type[pl.DataType], str]) -> tuple[Column, ...]:
+    return tuple(Column(*column) for column in columns)
+
+
+_PLACE = _columns(
+    ("node_guid", pl.UInt64, "GUID of the node or switch, 0 where the source does not give it"),
+    ("port", pl.UInt16, "port number, as printed on the device"),
+    ("node_name", pl.String, "name of the node or switch, as the source gives it"),
+    ("link", pl.UInt32, "directed link that leaves the port, null when no fabric was given"),
+    ("direction", pl.String, "X+ … Z- on a torus, up, down or flat in a fat tree, null unknown"),
+    ("interface", pl.String, "name of the interface, null where ports have numbers alone"),
+)
+
+READINGS: Final = Table(
+    "counter_readings",
+    "one port's counters at one instant",
+    (
+        *_columns(
+            ("time_ns", pl.Int64, "estimated instant of the reading, UTC nanoseconds since 1970"),
+            ("turnaround_ns", pl.UInt64, "time from the query to its answer, null unknown"),
+            ("round", pl.UInt32, "number of the querying round, null where there are none"),
+        ),
+        *_PLACE,
+        *_columns(
+            ("data_bytes", pl.UInt64, "bytes sent since the last reset"),
+            ("data_limit", pl.UInt64, "largest value data_bytes can show, null unknown"),
+            ("packets", pl.UInt64, "packets sent since the last reset"),
+            ("packets_limit", pl.UInt64, "largest value packets can show, null unknown"),
+            ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit since the last reset"),
+            ("wait_limit", pl.UInt64, "largest value xmit_wait_ticks can show, null unknown"),
+            ("tick_ns", pl.Float64, "length of a tick in nanoseconds, null unknown"),
+            ("stall_ns", pl.UInt64, "time with data but no credit, where the device tells time"),
+            ("internal_stall_ns", pl.UInt64, "time data waited in an input buffer for its output"),
+            ("lanes", pl.UInt32, "tiles or lanes that the stall times are summed over, null = 1"),
+            ("backlog_bytes", pl.UInt64, "bytes in the port's queue at this instant (Ethernet)"),
+            ("drops", pl.UInt64, "packets dropped at the port's queue since the last reset"),
+            ("overlimits", pl.UInt64, "packets held back by the port's shaper since the reset"),
+            ("capacity_gbps", pl.Float64, "data rate of the port, gigabits per second"),
+            ("flags", pl.UInt32, "sum of Flag values"),
+            ("source", pl.String, "what it was read from"),
+        ),
+    ),
+)
+
+INTERVALS: Final = Table(
+    "counter_intervals",
+    "what one port did between two instants",
+    (
+        *_columns(
+            ("time_ns", pl.Int64, "end of the interval, UTC nanoseconds since 1970"),
+            ("interval_ns", pl.Int64, "length of the interval"),
+            ("round", pl.UInt32, "number of the querying round, null where there are none"),
+        ),
+        *_PLACE,
+        *_columns(
+            ("data_bytes", pl.UInt64, "bytes sent"),
+            ("packets", pl.UInt64, "packets sent"),
+            ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit, null if not a tick"),
+            ("stall_ns", pl.Float64, "time with data but no credit, nanoseconds"),
+            ("stall_fraction", pl.Float64, "stall_ns over interval_ns: may pass 1 by its timing"),
+            (
+                "latched_stall_ns",
+                pl.Float64,
+                "stall since the last reset that a latched counter shows",
+            ),
+            ("internal_stall_fraction", pl.Float64, "share of time waiting inside the router"),
+            ("utilization", pl.Float64, "data sent over what the capacity allows"),
+            (
+                "backlog_before_bytes",
+                pl.UInt64,
+                "bytes in the port's queue when it began (Ethernet)",
+            ),
+            ("backlog_bytes", pl.UInt64, "bytes in the port's queue when it ended"),
+            ("drops", pl.UInt64, "packets dropped at the port's queue"),
+            ("overlimits", pl.UInt64, "packets held back by the port's shaper"),
+            ("capacity_gbps", pl.Float64, "data rate of the port, gigabits per second"),
+            ("flags", pl.UInt32, "sum of Flag values"),
+            ("source", pl.String, "what it was read from"),
+        ),
+    ),
+)
+
+
+SIMULATED: Final = "simulation"
+"""Source of simulated rows: the engine books a packet at once, so no bound of time holds there."""
+
+ROUNDING: Final = 1e-12
+"""Relative error that a percentage may have got from floats: 100 times 0.07 is above 7."""
+
+
+def conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return ``frame`` with exactly the columns and types of ``table``.
+
+    Columns that are missing are null (``flags`` 0, ``node_guid`` 0, ``node_name`` empty).
+
+    Args:
+        table: ``READINGS`` or ``INTERVALS``.
+        frame: Any subset of its columns.
+
+    Raises:
+        CounterError: A column the table does not have, or one that cannot be converted.
+    """
+    schema = table.polars_schema
+    for column in frame.columns:
+        if column not in schema:
+            raise CounterError(
+                f"table {table.name!r} has no column {column!r}",
+                remedy="its columns are: " + ", ".join(schema),
+            )
+    if frame.height == 0:
+        return pl.DataFrame(schema=schema)
+    empty: dict[str, object] = {"flags": 0, "node_guid": 0, "node_name": ""}
+    try:
+        return frame.select(
+            pl.col(name).cast(dtype)
+            if name in frame.columns
+            else pl.lit(empty.get(name), dtype).alias(name)
+            for name, dtype in schema.items()
+        )
+    except pl.exceptions.PolarsError as error:
+        raise CounterError(f"table {table.name!r}: {error}") from None
+
+
+def stands_at_top() -> pl.Expr:
+    """Which rows of ``counter_intervals`` end with a stall counter at its largest value (Boolean).
+
+    Such a row gives a lower bound of the stall, or none where the counter stood there all the time.
+    """
+    bits = int(Flag.LATCHED | Flag.AT_LEAST)
+    flagged = (pl.col("flags") & (bits | int(Flag.IMPOSSIBLE))) == bits
+    no_number = pl.col("xmit_wait_ticks").is_null() & pl.col("stall_fraction").is_null()
+    return flagged & (pl.col("latched_stall_ns").is_not_null() | no_number)
+
+
+def counter_is_full(key: str) -> pl.Expr:
+    """Which rows end with a full stall counter that can be believed (Boolean).
+
+    Args:
+        key: Column that tells ports apart. A port whose counter rose by more than time allows has
+            no counter to believe.
+    """
+    jumped = ((pl.col("flags") & int(Flag.IMPOSSIBLE)) > 0).any().over(key)
+    return stands_at_top() & ~jumped
+
+
+def lost_gbps(stall_fraction: pl.Expr, capacity_gbps: pl.Expr) -> pl.Expr:
+    """Bandwidth that stalls kept from a port: what an administrator reads a stall as, Gb/s."""
+    return stall_fraction.clip(0.0, 1.0) * capacity_gbps
+
+
+def markdown() -> str:
+    """The two tables as the documentation shows them."""
+    lines = []
+    for table in (READINGS, INTERVALS):
+        lines += [f"### {table.name}", "", f"A row is {table.row}.", ""]
+        lines += ["| column | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{c.name}` | {type_name(c.dtype)} | {c.meaning} |" for c in table.columns]
+        lines.append("")
+    lines += ["### flags", "", "| bit | value | meaning |", "|---|---|---|"]
+    meaning = dict(
+        line.strip().split(": ", 1)
+        for line in (Flag.__doc__ or "").splitlines()
+        if ": " in line and line.strip().split(":")[0].isupper()
+    )
+    lines += [f"| `{flag.name}` | {flag.value} | {meaning[flag.name or '']} |" for flag in Flag]
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,97 @@
+"""SHA-256 of the files of a collection: one small file for each finished segment.
+
+A segment that is still written has a checksum in every record; once it is finished its tables are
+written once and never changed, and ``sha256/000006.json`` holds the SHA-256 of each of them.
+Collections of earlier versions have none and are still read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+from tailback.manifest import sha256_of
+from tailback.port_counters.schema import CounterError
+from tailback.units import counted
+
+FOLDER: Final = "sha256"
+
+_REMEDY: Final = "restore the file from a copy, or move it out of the folder"
+_NUMBER: Final = re.compile(r"(?:carry-)?([0-9]{6})\.")
+
+
+def digests_of(collection: Path, name: str) -> str:
+    """The text of the file for segment ``name``, like ``"000006"``."""
+    files = [
+        *collection.glob(f"*/{name}.parquet"),
+        *collection.glob(f"*/{name}.jsonl"),
+        *collection.glob(f"carry-{name}.npy"),
+    ]
+    return _text({path.relative_to(collection).as_posix(): sha256_of(path) for path in files})
+
+
+def check(file: Path) -> None:
+    """Find out whether a file of a collection is as it was written.
+
+    Args:
+        file: A table or the last readings of a segment. A file of no collection, or of a segment
+            without SHA-256, is taken as it is.
+
+    Raises:
+        CounterError: It has changed since, or what holds its SHA-256 is damaged.
+    """
+    found = _digests(file)
+    if found is None:
+        return
+    beside, digests = found
+    collection = beside.parent.parent
+    stated = digests.get(file.relative_to(collection).as_posix())
+    try:
+        if stated is not None and sha256_of(file) == stated:
+            return
+    except OSError as error:
+        raise CounterError(f"cannot be read: {error.strerror}", file=file) from None
+    where = beside.relative_to(collection)
+    what = f"its SHA-256 is not the one in {where}" if stated else f"{where} does not list it"
+    raise CounterError(f"damaged or edited: {what}", file=file, remedy=_REMEDY)
+
+
+def unchecked(collection: Path) -> list[str]:
+    """A note on segments whose files have no SHA-256, where there are any."""
+    tables = {path.stem for path in (collection / "intervals").glob("*.parquet")}
+    missing = tables - {path.stem for path in (collection / FOLDER).glob("*.json")}
+    if not missing:
+        return []
+    told = f"{len(missing)} of {counted(len(tables), 'segment')}"
+    return [
+        f"{told} have no SHA-256 (an earlier version wrote them), so damage to them may "
+        "go unnoticed"
+    ]
+
+
+def _digests(file: Path) -> tuple[Path, dict[str, str]] | None:
+    """What holds the SHA-256 of a file, and all that it says; None where there is none."""
+    match = _NUMBER.match(file.name)
+    if match is None:
+        return None
+    collection = file.parent if file.name.startswith("carry-") else file.parent.parent
+    path = collection / FOLDER / f"{match[1]}.json"
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        if not isinstance(content, dict) or _text(content) != text:
+            raise ValueError("it is not as it was written")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise CounterError(
+            f"damaged: {error}", file=path,
+            remedy="delete it: the tables of its segment are then read unchecked",
+        ) from None  # fmt: skip
+    return path, content
+
+
+def _text(content: dict[str, str]) -> str:
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,74 @@
+"""What a change makes of a prepared scenario: the same for packets and for the fluid model."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.evaluate import Change
+from tailback.fabric.builders import network_of, star
+from tailback.fabric.degraded import nominal, with_cable_rates, with_limits
+from tailback.fabric.model import Fabric
+from tailback.simulation.prepare import PreparedScenario
+from tailback.simulation.routes import Routes, routes_for
+
+
+def apply_change(prepared: PreparedScenario, change: Change) -> PreparedScenario:
+    """The scenario with the program and the routing rule of a change."""
+    if change.rule is not None:
+        prepared = prepared.with_rule(change.rule)
+    return prepared if change.program is None else prepared.with_program(change.program)
+
+
+def rank_nodes(prepared: PreparedScenario, change: Change) -> list[NDArray[np.uint32]]:
+    """Node of each rank of every job.
+
+    Raises:
+        PlacementError: A placement does not keep the hosts, or the ranks a host, of the job
+            (:class:`tailback.placement.Footprint`). Nothing is simulated without this check.
+    """
+    nodes = [job.node for job in prepared.jobs]
+    if change.placement is not None:
+        name = change.placement_name or "as changed"
+        prepared.observed.footprint.check(prepared.fabric, name, change.placement)
+        nodes[prepared.observed_index] = change.placement
+    return nodes
+
+
+class NetworkCache:
+    """The networks that changes ask for, each with its routes, computed once."""
+
+    def __init__(self, prepared: PreparedScenario) -> None:
+        self.prepared = prepared
+        self._known: dict[tuple[str, str | None, bool], tuple[Fabric, Routes]] = {}
+
+    def of(self, change: Change) -> tuple[Fabric, Routes]:
+        """Fabric and routes of a change."""
+        kind = "healthy" if change.network == "no-contention" else change.network
+        # Forwarding tables leave nothing to choose: adaptive routing is routing without them.
+        spread = change.routing == "adaptive"
+        fabric, routes = self._network(kind, None if kind == "star" else change.rule, spread)
+        if change.slow or change.limits:
+            fabric = with_limits(with_cable_rates(fabric, change.slow), change.limits)
+            routes = self._routes(fabric, change.rule, spread)
+        return fabric, routes
+
+    def _network(self, kind: str, rule: str | None, spread: bool) -> tuple[Fabric, Routes]:
+        known = (kind, rule, spread)
+        if known not in self._known:
+            as_is = self.prepared.fabric
+            fabric = as_is if kind == "as-is" else nominal(as_is)
+            if kind == "star":
+                fabric = star(fabric)
+                network = network_of(fabric, self.prepared.slots().tolist())
+                self._known[known] = (fabric, Routes(network))
+            elif kind != "as-is" and fabric is as_is:
+                self._known[known] = self._network("as-is", rule, spread)
+            else:
+                self._known[known] = (fabric, self._routes(fabric, rule, spread))
+        return self._known[known]
+
+    def _routes(self, fabric: Fabric, rule: str | None, spread: bool) -> Routes:
+        prepared = self.prepared if rule is None else self.prepared.with_rule(rule)
+        nodes = self.prepared.slots().tolist()
+        return routes_for(prepared.scenario, fabric, nodes, spread=spread)

@@ -1,0 +1,108 @@
+"""Counts of links, and samples of the diagnosis, from what the packets of a run carried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tailback import _core
+from tailback.errors import FabricError, RunError, TailbackError
+from tailback.fabric.degraded import degrade
+from tailback.fabric.model import Fabric
+from tailback.run import Run
+from tailback.simulation.prepare import load_fabric
+from tailback.simulation.routes import routes_for
+from tailback.telemetry.candidates import (
+    PairCandidates,
+    all_links_candidates,
+    fixed_choices,
+    minimal_choices,
+    pair_candidates,
+    routed_choices,
+)
+from tailback.telemetry.header_counts import ANY_PATH_LENGTH, LinkCounts, count_from_headers
+from tailback.telemetry.receiver import build_samples
+
+MAX_PATHS = 1 << 23
+"""Destinations times switches up to which deterministic routes are followed one by one; beyond it
+all paths of the rule are candidates, which leaves more open."""
+
+NO_DETOUR = 0xFFFFFFFF
+"""Where a packet that does not go round goes by."""
+
+
+def decode_link_counts(run: Run, fabric: Fabric | None = None) -> LinkCounts:
+    """Decode table ``packets`` of a run.
+
+    Args:
+        run: A run that kept packets.
+        fabric: Its fabric, read or built from its scenario when None.
+
+    Raises:
+        RunError: The run kept no packets, or its scheme cannot be decoded in it.
+        FabricError: The fabric cannot be read, or its routing has paths of several lengths.
+    """
+    if run.tables["packets"].height == 0:
+        raise RunError(
+            "the run has kept no packets",
+            remedy="set [telemetry] packets, or a scheme other than full and off",
+        )
+    return count_from_headers(run, _candidates(run, fabric or _fabric(run)), _core)
+
+
+def decode_samples(run: Run, fabric: Fabric | None = None) -> Run:
+    """The run with table ``samples`` as its receivers make it of the headers that arrived.
+
+    Args:
+        run: A run of any scheme. Where the engine has summed the samples up already (scheme
+            ``full``), or no packet was kept, it comes back as it is.
+        fabric: Its fabric, read or built from its scenario when None.
+
+    Returns:
+        The run; with a note, and without samples, where its scheme cannot be decoded in it.
+    """
+    if run.scenario.telemetry.scheme in ("full", "off") or not run.tables["packets"].height:
+        return run
+    try:
+        samples = build_samples(run, _candidates(run, fabric or _fabric(run)), _core)
+    except TailbackError as error:
+        note = f"the headers of the packets cannot be decoded: {error.message}"
+        if error.remedy:
+            note += f"; {error.remedy}"
+        return replace(run, notes=[*run.notes, note])
+    return replace(run, tables={**run.tables, "samples": samples})
+
+
+def _fabric(run: Run) -> Fabric:
+    return degrade(load_fabric(run.scenario.fabric), run.scenario.fabric.degraded)
+
+
+def _candidates(run: Run, fabric: Fabric) -> PairCandidates:
+    """Candidates by the run's routing, whose paths need not be the shortest there are.
+
+    Where tables or D-mod-k name one way to a node, that is it. Packets that may go round may cross
+    any link.
+    """
+    packets, section = run.tables["packets"], run.scenario.fabric
+    if packets["hops"].null_count():
+        return all_links_candidates(fabric)
+    src, dst = packets["src_node"].to_numpy(), packets["dst_node"].to_numpy()
+    fixed = run.scenario.engine.routing == "deterministic"
+    fixed &= len(np.unique(dst)) * fabric.n_switches <= MAX_PATHS
+    if section.file is None and section.topology is None and not fixed:
+        return pair_candidates(fabric, minimal_choices(fabric), src, dst)
+    nodes = np.unique(run.tables["ranks"]["node"].to_numpy()).tolist()
+    routes = routes_for(run.scenario, fabric, nodes)
+    rule = routes.rule or _core.Routing.of_network(routes.network)
+    if fixed or section.forwarding is not None:
+        choices = fixed_choices(fabric, rule.fixed, dst)
+    else:
+        choices = routed_choices(fabric, lambda at, node: rule.next(at, node, NO_DETOUR, 0)[0])
+    try:
+        return pair_candidates(fabric, choices, src, dst)
+    except FabricError:
+        # Paths of several lengths, as in a dragonfly of few groups.
+        if run.scenario.telemetry.scheme in ANY_PATH_LENGTH:
+            return all_links_candidates(fabric)
+        raise

@@ -1,0 +1,62 @@
+"""Answers "what if": the engine behind :data:`tailback.evaluate.Evaluate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tailback.evaluate import Change, Evaluate
+from tailback.run import Run
+from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
+from tailback.simulation.execute import Watch, execute
+from tailback.simulation.fluid import fluid_send_rates
+from tailback.simulation.prepare import PreparedScenario
+from tailback.simulation.probes import ProbeSettings
+from tailback.simulation.settings import PacingSettings
+
+PACED: dict[str, Any] = {
+    "injection": "per-destination",
+    "pacing": PacingSettings("elastic", percent=25),
+}
+"""How packets keep to a rate: the scheme and percentage that realise computed rates in buffers from
+8 packets on (docs/measurements/congestion.md)."""
+
+
+def make_evaluate(
+    prepared: PreparedScenario, watch: Watch | None = None, *, threads: int | None = None
+) -> Evaluate:
+    """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
+
+    Routes are computed once for each of the networks, however often asked.
+    """
+    networks = NetworkCache(prepared)
+
+    def evaluate(change: Change) -> Run:
+        laid = apply_change(prepared, change)
+        fabric, routes = networks.of(change)
+        changes: dict[str, Any] = {
+            "seed": prepared.scenario.seed + change.seed_offset,
+            "contention": change.network != "no-contention",
+            # Probes are for the run itself; a what-if is judged by samples and times.
+            "probes": ProbeSettings(),
+        }
+        if change.computations:
+            changes["record_computation"] = True
+        if not change.measure:
+            changes["measure"] = False
+        if change.routing is not None:
+            changes["routing"] = change.routing
+        if change.rates is not None:
+            changes |= PACED
+            changes["pace_mbps"] = fluid_send_rates(laid, change, (fabric, routes))
+        return execute(
+            laid,
+            routes=routes,
+            fabric=fabric,
+            nodes=rank_nodes(prepared, change),
+            only_observed=not change.background,
+            watch=watch,
+            threads=threads,
+            **changes,
+        )
+
+    return evaluate

@@ -1,0 +1,169 @@
+"""Runs a prepared scenario on the engine and turns what comes back into tables."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback import _core
+from tailback.fabric.core_errors import translate_core_error
+from tailback.fabric.model import Fabric
+from tailback.run import Run
+from tailback.scenario import Scenario
+from tailback.simulation.memory import require_memory
+from tailback.simulation.outcome import Outcome
+from tailback.simulation.pacing import send_rates
+from tailback.simulation.prepare import PreparedScenario, prepare
+from tailback.simulation.routes import Routes, routes_for
+from tailback.simulation.settings import EngineSettings
+from tailback.simulation.tables import make_tables
+from tailback.simulation.threads import thread_count
+from tailback.traffic.program import PlacedProgram
+from tailback.units import format_time
+
+Watch = Callable[[int, int, int, int], object]
+"""Called now and then with (simulated time in ps, packets delivered, packets in all, events)."""
+
+
+def simulate(
+    scenario: Scenario | PreparedScenario,
+    watch: Watch | None = None,
+    *,
+    threads: int | None = None,
+    partial: bool = False,
+) -> Run:
+    """Simulate a scenario.
+
+    Args:
+        scenario: The scenario, or what :func:`prepare` made of it.
+        watch: Called now and then; an exception it raises ends the run.
+        threads: Threads of the engine; see :func:`thread_count` for None.
+        partial: Return what there is when Ctrl-C breaks the run off, ``complete`` false in its
+            summary, in place of raising :class:`KeyboardInterrupt`.
+
+    Raises:
+        TailbackError: Something the scenario names is wrong, or ranks block for ever.
+    """
+    prepared = scenario if isinstance(scenario, PreparedScenario) else prepare(scenario)
+    return execute(prepared, watch=watch, threads=threads, partial=partial)
+
+
+def execute(
+    prepared: PreparedScenario,
+    *,
+    routes: Routes | None = None,
+    fabric: Fabric | None = None,
+    nodes: list[NDArray[np.uint32]] | None = None,
+    only_observed: bool = False,
+    watch: Watch | None = None,
+    threads: int | None = None,
+    partial: bool = False,
+    pace_mbps: NDArray[np.uint32] | None = None,
+    **changes: Any,
+) -> Run:
+    """Run what was prepared, with changes.
+
+    Args:
+        prepared: The scenario, read and placed.
+        routes: Routes computed before, for the same fabric.
+        fabric: Another fabric with the same nodes.
+        nodes: Another placement: node of each rank of every job.
+        only_observed: Leave out jobs that are not observed.
+        watch: As in :func:`simulate`.
+        threads: As in :func:`simulate`.
+        partial: As in :func:`simulate`.
+        pace_mbps: Rate of each operation of the program that is a send, 0 for none; what the
+            scenario states when absent.
+        changes: Fields of :class:`EngineSettings` that differ.
+    """
+    fabric = fabric or prepared.fabric
+    laid = prepared.lay(nodes, only_observed)
+    program, jobs = laid.program, laid.jobs
+    of_label = [jobs[job].section for job in laid.job_of_label.tolist()]
+    routes = routes or routes_for(prepared.scenario, fabric, prepared.slots().tolist())
+    engine = prepared.scenario.engine
+    settings = replace(EngineSettings.of(prepared.scenario, detour=routes.detour), **changes)
+    threads = thread_count(threads)
+    require_memory(
+        fabric, prepared.scenario, program,
+        lanes=engine.services * (routes.rule.lanes if routes.rule else 1),
+        measure=settings.measure,
+    )  # fmt: skip
+    stated = None
+    # Where packets meet nobody there is nothing to share.
+    if pace_mbps is None and settings.contention:
+        stated = send_rates(prepared, laid, fabric, routes)
+    notes = [*prepared.notes, *routes.notes]
+    if stated is not None:
+        pace_mbps = stated.mbps
+        notes += stated.notes
+    elif pace_mbps is None and engine.pacing.kind != "off" and settings.contention:
+        file = engine.pacing.rates_file
+        remedy = "set [engine.pacing] rates or rates_file"
+        if file is not None:
+            remedy = f"{file.name} has none for what runs here"
+        notes.append(
+            f"no flow has a rate, so pacing {engine.pacing.kind!r} changes nothing: {remedy}"
+        )
+    control = engine.congestion_control
+    if control is not None and control.idle and settings.contention:
+        notes.append(
+            f"[engine.congestion_control] {', '.join(control.idle)}: scheme {control.scheme!r} "
+            "does not look at that"
+        )
+    traffic = PlacedProgram(
+        program,
+        node=laid.node,
+        host=np.ascontiguousarray(fabric.node_host[laid.node]),
+        start_ps=laid.start_ps,
+        label_observed=[section.observed for section in of_label],
+        label_service=[section.service for section in of_label],
+        pace_mbps=pace_mbps,
+    )
+    began = time.perf_counter()
+    section = prepared.scenario.fabric
+    with translate_core_error(
+        "[engine]", "see docs/reference/scenario.md", fabric=fabric, file=section.file,
+        forwarding=section.forwarding,
+    ):  # fmt: skip
+        outcome = _core.simulate(
+            routes.network, settings, traffic, routing=routes.rule, threads=threads, watch=watch
+        )
+    seconds = time.perf_counter() - began
+    if not (outcome.complete or partial):
+        raise KeyboardInterrupt
+    tables, summary = make_tables(
+        prepared.scenario, fabric, jobs, laid.places, laid.job_of_label, outcome,
+        detours=settings.detour != "never",
+    )  # fmt: skip
+    if stated is not None:
+        summary["pacing"] = stated.summary
+    recorded = prepared.observed.program.recording
+    if recorded is not None:
+        summary["recording"] = asdict(recorded)
+    if not outcome.complete:
+        end = format_time(outcome.end_ps)
+        notes.append(f"broken off at {end}: the tables are incomplete")
+    computations = None
+    if settings.record_computation:
+        computations = pl.DataFrame(dict(outcome.computations))
+    performance = _performance(outcome, seconds, threads)
+    return Run(prepared.scenario, tables, summary, performance, notes, computations)
+
+
+def _performance(outcome: Outcome, seconds: float, threads: int) -> dict[str, Any]:
+    """What the run cost."""
+    return {
+        "engine_seconds": seconds,
+        "packet_hops_per_s": outcome.packet_hops / seconds if seconds else 0.0,
+        "events_per_s": outcome.events / seconds if seconds else 0.0,
+        "cores": os.cpu_count(),
+        "threads": threads,
+    }

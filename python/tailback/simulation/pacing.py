@@ -1,0 +1,267 @@
+"""Rates of flows as a scenario states them: computed for each step of each job, or from a file.
+
+A *step* stands for a communication phase of Birk and Zdornov (2009): the n-th time that the ranks
+of a job send something of the same kind. Of one kind are labels that some rank posts without a
+wait between; ranks that have nothing to send of a kind, at the edge of a grid, do not fall out of
+step. What one node sends another in a step is a flow, since an adapter has one queue per
+destination; it goes at one rate. Jobs are rated one at a time, as in the single application
+assignment.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import ScenarioError
+from tailback.fabric.model import Fabric
+from tailback.fluid import Choice, assignment, max_min, paths_between
+from tailback.scenario import EngineSection, PacingSection
+from tailback.simulation.prepare import PreparedScenario, Workload
+from tailback.simulation.routes import Routes
+from tailback.traffic.program import Op, Program
+
+MIN_WIRE_BYTES = 32
+"""The least a packet occupies on the wire, as in the engine."""
+COLUMNS = ("src_rank", "dst_rank", "rate_gbps")
+LEAST_GBPS = 0.001
+"""The engine keeps rates in whole Mb/s."""
+
+
+@dataclass(frozen=True)
+class SendRates:
+    """Rates of a program's sends.
+
+    Attributes:
+        mbps: Rate of each operation that is a send, 0 for none, shape (M,).
+        summary: What is said of them in a run's summary.
+        notes: What a reader of the run should know.
+    """
+
+    mbps: NDArray[np.uint32]
+    summary: str
+    notes: tuple[str, ...] = ()
+
+
+def send_rates(
+    prepared: PreparedScenario, laid: Workload, fabric: Fabric, routes: Routes
+) -> SendRates | None:
+    """The rates a scenario states, for what runs and where; None where no send has one.
+
+    Args:
+        prepared: The scenario with all its jobs.
+        laid: Those that run, with their places.
+        fabric: The fabric they run on.
+        routes: Its routes.
+
+    Raises:
+        ScenarioError: The file cannot be read or does not fit the traffic, or routes take detours,
+            for which no rates are computed.
+    """
+    engine = prepared.scenario.engine
+    pacing = engine.pacing
+    if pacing.rates_file is not None:
+        mbps = _from_file(pacing.rates_file, laid.program, _numbers(prepared, laid))
+        if not mbps.any():
+            return None
+        return SendRates(mbps, f"rates of {pacing.rates_file.name}, {pacing.kind}")
+    if pacing.rates is None:
+        return None
+    return _computed(pacing, engine, laid, fabric, routes)
+
+
+def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Kind and turn of each of S sends, shape (2, S): together its step.
+
+    Args:
+        program: The program.
+        sends: Numbers of the operations, ascending.
+    """
+    rank = np.searchsorted(program.rank_start, sends, side="right") - 1
+    label = program.label[sends].astype(np.int64)
+    waited = _waits(program)[sends]
+    together = (rank[1:] == rank[:-1]) & (waited[1:] == waited[:-1]) & (label[1:] != label[:-1])
+    kind = np.arange(int(label.max(initial=0)) + 1)
+    for a, b in np.unique(np.stack([label[:-1], label[1:]])[:, together], axis=1).T.tolist():
+        kind[kind == kind[a]] = kind[b]
+    keys = np.stack([rank, kind[label], waited])
+    posts, post = np.unique(keys, axis=1, return_inverse=True)
+    fresh = np.append(True, np.any(np.diff(posts[:2], axis=1) != 0, axis=0))[: posts.shape[1]]
+    first = np.maximum.accumulate(np.where(fresh, np.arange(posts.shape[1]), 0))
+    turn = np.arange(posts.shape[1]) - first
+    return np.stack([kind[label], turn[post.ravel()]])
+
+
+def _waits(program: Program) -> NDArray[np.int64]:
+    """How often the rank of each operation has waited before it, shape (M,).
+
+    A wait for all counts each time, waits for single requests once in a row, computation between
+    them or not.
+    """
+    kind = program.kind
+    sizes = np.asarray(np.diff(program.rank_start.astype(np.int64)), np.int64)
+    rank = np.repeat(np.arange(program.n_ranks), sizes)
+    does = np.flatnonzero(kind != Op.COMPUTE)
+    single = kind[does] == Op.WAIT
+    ends = np.zeros(len(kind), np.int64)
+    ends[does] = kind[does] == Op.WAITALL
+    # The last of single waits in a row: the same rank does something else next, or nothing.
+    next_single = np.append(single[1:] & (rank[does][1:] == rank[does][:-1]), False)
+    ends[does] += single & ~next_single
+    before = np.cumsum(ends) - ends
+    first = program.rank_start[:-1].astype(np.int64)[rank]
+    return np.asarray(before - before[first])
+
+
+def _computed(
+    pacing: PacingSection, engine: EngineSection, laid: Workload, fabric: Fabric, routes: Routes
+) -> SendRates:
+    if routes.detour != "never":
+        raise ScenarioError(
+            f"no rates can be computed for routes that take detours ({routes.detour})",
+            place="[engine.pacing] rates", remedy="choose other routes, or give rates_file",
+        )  # fmt: skip
+    program, mbps = laid.program, np.zeros(len(laid.program.kind), np.uint32)
+    sends = np.flatnonzero(program.kind == Op.ISEND)
+    rank = np.searchsorted(program.rank_start, sends, side="right") - 1
+    src, dst = laid.node[rank], laid.node[program.peer[sends]]
+    crosses = fabric.node_host[src] != fabric.node_host[dst]
+    step = steps(program, sends)[:, crosses]
+    sends, src, dst = sends[crosses], src[crosses], dst[crosses]
+    if not len(sends):
+        return SendRates(mbps, f"{pacing.rates} rates, {pacing.kind}")
+    job = laid.job_of_label[program.label[sends]].astype(np.int64)
+    # A flow: all sends of one job, step, source node and destination node.
+    keys = np.stack([job, *step, src.astype(np.int64), dst.astype(np.int64)])
+    flows, flow = np.unique(keys, axis=1, return_inverse=True)
+    size = program.amount[sends].astype(np.int64)
+    packets = np.maximum(1, -(-size // engine.packet))
+    wire = np.maximum(size + packets * engine.header, MIN_WIRE_BYTES * packets)
+    weight = np.bincount(flow.ravel(), wire, minlength=flows.shape[1]).astype(np.float64)
+    rater = _Rater(engine, fabric, routes, flows[3], flows[4], pacing.rates == "assigned")
+    ends = np.flatnonzero(np.any(np.diff(flows[:3], axis=1) != 0, axis=0)) + 1
+    phases = np.split(np.arange(flows.shape[1]), ends)
+    rate = np.concatenate([rater.rates(phase, weight[phase]) for phase in phases]) * pacing.share
+    mbps[sends] = np.maximum(1, np.floor(1000 * rate))[flow.ravel()]
+    share = "" if pacing.share == 1 else f", {pacing.share:g} of them"
+    text = f"{pacing.rates} rates{share}, {pacing.kind}: {len(rate)} flows, {len(phases)} steps"
+    return SendRates(mbps, text, tuple(_caveats(laid, rater.choice, engine.routing)))
+
+
+def _caveats(laid: Workload, choice: Choice, routing: str) -> Iterator[str]:
+    if len(laid.jobs) > 1:
+        yield (
+            "flows are rated job by job: links that jobs share may be given more than they carry"
+        )
+    if routing != "deterministic":
+        how = "chosen flow by flow" if choice == "least-flows" else "spread over all candidates"
+        yield (
+            f"rates are computed for paths {how}, which routing {routing!r} only comes near; "
+            "deterministic routing takes the very paths"
+        )
+
+
+class _Rater:
+    """Rates flows phase by phase; phases that repeat are rated once."""
+
+    def __init__(
+        self,
+        engine: EngineSection,
+        fabric: Fabric,
+        routes: Routes,
+        src: NDArray[np.int64],
+        dst: NDArray[np.int64],
+        assigned: bool,
+    ) -> None:
+        self.fabric, self.routes, self.assigned = fabric, routes, assigned
+        self.src, self.dst = src, dst
+        near: dict[str, Choice] = {"deterministic": "deterministic", "vc": "least-flows"}
+        self.choice: Choice = near.get(engine.routing, "spread")
+        self.known: dict[bytes, NDArray[np.float64]] = {}
+
+    def rates(self, phase: NDArray[np.int64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Rate of each flow of a phase in Gb/s, shape (F,)."""
+        src, dst = self.src[phase], self.dst[phase]
+        key = src.tobytes() + dst.tobytes() + weight.tobytes()
+        if key not in self.known:
+            routes = self.routes
+            paths = paths_between(routes.network, src, dst, self.choice, routing=routes.rule)
+            gbps = self.fabric.link_gbps
+            self.known[key] = (
+                assignment(gbps, paths, weight).rate_gbps if self.assigned else max_min(gbps, paths)
+            )
+        return self.known[key]
+
+
+def _numbers(prepared: PreparedScenario, laid: Workload) -> tuple[NDArray[np.int64], int]:
+    """Number over all jobs of each rank that runs, and how many ranks all jobs have."""
+    ends = np.cumsum([0, *(job.program.n_ranks for job in prepared.jobs)])
+    spans = {
+        id(job): np.arange(a, b) for job, a, b in zip(prepared.jobs, ends, ends[1:], strict=False)
+    }
+    return np.concatenate([spans[id(job)] for job in laid.jobs]), int(ends[-1])
+
+
+def _from_file(
+    file: Path, program: Program, numbers: tuple[NDArray[np.int64], int]
+) -> NDArray[np.uint32]:
+    """Rates by pairs of ranks, as table ``messages`` numbers them."""
+    number, ranks = numbers
+    rate = dict(_rows(file, ranks))
+    sends = np.flatnonzero(program.kind == Op.ISEND)
+    rank = np.searchsorted(program.rank_start, sends, side="right") - 1
+    mbps = np.zeros(len(program.kind), np.uint32)
+    pairs = zip(number[rank].tolist(), number[program.peer[sends]].tolist(), strict=True)
+    used = set()
+    for op, pair in zip(sends.tolist(), pairs, strict=True):
+        if pair in rate:
+            mbps[op] = rate[pair][0]
+            used.add(pair)
+    here = set(number.tolist())
+    for pair, (_, line) in rate.items():
+        if here.issuperset(pair) and pair not in used:
+            raise ScenarioError(
+                f"rank {pair[0]} sends nothing to rank {pair[1]}", file=file, place=f"line {line}",
+                remedy="ranks are numbered as in table messages of a run",
+            )  # fmt: skip
+    return mbps
+
+
+def _rows(file: Path, ranks: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Pairs of ranks, with their rate in Mb/s and the line it stands in."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a text file, or no path of one"
+        raise ScenarioError(
+            f"cannot read the rates: {why}", file=file, remedy="check [engine.pacing] rates_file"
+        ) from None
+    reader = csv.reader(text.splitlines())
+    header = [name.strip() for name in next(reader, [])]
+    if header != list(COLUMNS):
+        raise ScenarioError(
+            f"the first line is {','.join(header)!r}", file=file, place="line 1",
+            remedy=f"a table of rates begins with {','.join(COLUMNS)}",
+        )  # fmt: skip
+    seen: set[tuple[int, int]] = set()
+    for line, row in enumerate(reader, 2):
+        if not row:
+            continue
+        try:
+            src, dst, gbps = int(row[0]), int(row[1]), float(row[2])
+        except (ValueError, IndexError):
+            src, dst, gbps = -1, -1, 0.0
+        fits = 0 <= src < ranks and 0 <= dst < ranks and LEAST_GBPS <= gbps <= 4e6 and len(row) == 3
+        if not fits or (src, dst) in seen:
+            raise ScenarioError(
+                f"{','.join(row)!r} is no pair of ranks and rate, or stands there twice",
+                file=file, place=f"line {line}",
+                remedy=f"two ranks below {ranks} and Gb/s, at least {LEAST_GBPS:g}, each pair once",
+            )  # fmt: skip
+        seen.add((src, dst))
+        yield (src, dst), (round(gbps * 1000), line)

@@ -1,0 +1,369 @@
+"""Reads everything a scenario names: its fabric, its jobs' traffic and where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailback.errors import PlacementError, ScenarioError, TailbackError, nearest
+from tailback.fabric.builders import PRESETS, fat_tree, in_port_order
+from tailback.fabric.degraded import degrade, with_cable_rates
+from tailback.fabric.model import Fabric
+from tailback.fabric.readers import READERS as FABRIC_READERS
+from tailback.fabric.readers import read_fabric
+from tailback.fabric.topologies import build as build_topology
+from tailback.placement import (
+    Footprint,
+    PlacementProblem,
+    footprint,
+    infer_grid,
+    left_out,
+    place,
+    problem_for,
+    require_slots,
+    slots_from_spec,
+)
+from tailback.registry import Registry
+from tailback.scenario import Degraded, FabricSection, JobSection, Scenario
+from tailback.simulation.trace_hosts import hosts_spec, nodes_of, trace_hosts
+from tailback.traffic.patterns import build as build_pattern
+from tailback.traffic.patterns import parse as parse_pattern
+from tailback.traffic.program import Op, Program
+from tailback.traffic.readers import READERS, read_trace
+from tailback.traffic.transform import repeat, scale_compute, side_by_side
+from tailback.units import transfer_ps
+
+
+@dataclass
+class Job:
+    """One job, ready to run.
+
+    Attributes:
+        section: Its section in the scenario.
+        program: Its traffic.
+        problem: The slots it may use.
+        node: Node of each rank, shape (R,).
+        footprint: What another placement of it must keep.
+    """
+
+    section: JobSection
+    program: Program
+    problem: PlacementProblem
+    node: NDArray[np.uint32]
+    footprint: Footprint
+
+
+@dataclass
+class Workload:
+    """What runs: jobs with their places, as one program.
+
+    Attributes:
+        jobs: The jobs that take part.
+        places: Node of each rank of each of them.
+        program: Their programs as one.
+        job_of_label: Job of each label.
+        node: Node of each rank of the program.
+        start_ps: When each rank starts.
+    """
+
+    jobs: list[Job]
+    places: list[NDArray[np.uint32]]
+    program: Program
+    job_of_label: NDArray[np.uint32]
+    node: NDArray[np.uint32]
+    start_ps: NDArray[np.uint64]
+
+
+@dataclass
+class PreparedScenario:
+    """Everything a scenario names, read and placed.
+
+    Attributes:
+        scenario: The scenario.
+        fabric: Its fabric, links in port order.
+        jobs: Its jobs.
+        program: All jobs' programs as one.
+        job_of_label: Job of each label.
+        notes: What readers found odd and tolerated.
+    """
+
+    scenario: Scenario
+    fabric: Fabric
+    jobs: list[Job]
+    program: Program
+    job_of_label: NDArray[np.uint32]
+    notes: list[str] = field(default_factory=list)
+
+    def slots(self) -> NDArray[np.uint32]:
+        """Every node the jobs use or that candidates may use, sorted."""
+        allowed = sorted({host for job in self.jobs for host in job.footprint.allowed})
+        on_allowed = np.flatnonzero(np.isin(self.fabric.node_host, allowed))
+        connected = on_allowed[self.fabric.node_switch[on_allowed] >= 0]
+        return np.unique(np.concatenate([connected, *(job.node for job in self.jobs)])).astype(
+            np.uint32
+        )
+
+    def lay(
+        self, nodes: list[NDArray[np.uint32]] | None = None, only_observed: bool = False
+    ) -> Workload:
+        """The jobs as they run, perhaps on other ``nodes`` (of all jobs) or without background."""
+        jobs = [job for job in self.jobs if job.section.observed or not only_observed]
+        chosen = {id(job): node for job, node in zip(self.jobs, nodes or [], strict=False)}
+        places = [chosen.get(id(job), job.node) for job in jobs]
+        program, job_of_label = self.program, self.job_of_label
+        if len(jobs) != len(self.jobs):
+            program, job_of_label = side_by_side([job.program for job in jobs])
+        starts = [
+            np.full(len(place), job.section.start, np.uint64)
+            for place, job in zip(places, jobs, strict=True)
+        ]
+        node = np.concatenate(places).astype(np.uint32)
+        return Workload(jobs, places, program, job_of_label, node, np.concatenate(starts))
+
+    def with_program(self, program: Program) -> PreparedScenario:
+        """The same with another program of the observed job, of as many ranks."""
+        jobs = list(self.jobs)
+        jobs[self.observed_index] = replace(self.observed, program=program)
+        merged, job_of_label = side_by_side([job.program for job in jobs])
+        return replace(self, jobs=jobs, program=merged, job_of_label=job_of_label)
+
+    def with_other_traffic(
+        self, name: str, messages: Sequence[tuple[int, int, int, int]]
+    ) -> PreparedScenario:
+        """The same beside other traffic, which may use hosts of the observed job.
+
+        Args:
+            name: What to call it.
+            messages: Time in ps, source node, destination node and bytes of each.
+        """
+        nodes = sorted({node for _, *ends, _ in messages for node in ends})
+        rank = {node: number for number, node in enumerate(nodes)}
+        pattern = {
+            "kind": "timed", "ranks": len(nodes),
+            "messages": [(at, rank[src], rank[dst], size) for at, src, dst, size in messages],
+        }  # fmt: skip
+        node = np.array(nodes, np.uint32)
+        hosts = self.fabric.node_host[node].tolist()
+        section = JobSection(
+            name=name, observed=False, pattern=pattern,
+            hosts=",".join(self.fabric.host_name[host] for host in hosts),
+        )  # fmt: skip
+        keep = Footprint({}, tuple(dict.fromkeys(hosts)))
+        program = build_pattern(pattern, None, self.scenario.seed)
+        jobs = [*self.jobs, Job(section, program, self.observed.problem, node, keep)]
+        merged, job_of_label = side_by_side([job.program for job in jobs])
+        scenario = self.scenario.model_copy(update={"job": [*self.scenario.job, section]})
+        return replace(
+            self, scenario=scenario, jobs=jobs, program=merged, job_of_label=job_of_label
+        )
+
+    def with_slow_cables(self, slow: Sequence[tuple[int, float]]) -> PreparedScenario:
+        """The same with cables that serve less: a link of each, and the rate in Gb/s."""
+        if not slow:
+            return self
+        fabric = self.fabric
+        ports = [
+            f"{fabric.vertex_name(int(fabric.link_src[link]))}[{int(fabric.link_src_port[link])}]"
+            for link, _ in slow
+        ]
+        degraded = [
+            Degraded(cable=port, rate=f"{gbps} Gb/s")  # type: ignore[arg-type]
+            for port, (_, gbps) in zip(ports, slow, strict=True)
+        ]
+        known = self.scenario.fabric.degraded
+        section = self.scenario.fabric.model_copy(update={"degraded": [*known, *degraded]})
+        scenario = self.scenario.model_copy(update={"fabric": section})
+        return replace(self, scenario=scenario, fabric=with_cable_rates(self.fabric, slow))
+
+    def with_rule(self, rule: str) -> PreparedScenario:
+        """The same with another routing rule of its topology."""
+        section = self.scenario.fabric.model_copy(update={"routes": rule})
+        return replace(self, scenario=self.scenario.model_copy(update={"fabric": section}))
+
+    @property
+    def observed(self) -> Job:
+        """The job that is diagnosed: the first observed one."""
+        return self.jobs[self.observed_index]
+
+    @property
+    def observed_index(self) -> int:
+        """Number of that job."""
+        return next(i for i, job in enumerate(self.jobs) if job.section.observed)
+
+
+def load_fabric(section: FabricSection) -> Fabric:
+    """Build or read the fabric of a scenario; raises FabricError."""
+    if section.preset is not None:
+        return fat_tree(PRESETS[section.preset], section.preset)
+    if section.fat_tree is not None:
+        return fat_tree(section.fat_tree)
+    if section.topology is not None:
+        return in_port_order(build_topology(section.topology))
+    assert section.file is not None
+    _check_format("[fabric] format", section.format, FABRIC_READERS)
+    return in_port_order(read_fabric(section.file, section.format, section.cable_delay))
+
+
+def _check_format(place: str, name: str | None, known: Registry[Any]) -> None:
+    """Refuse a format the scenario made up: it is no fault of the file it is to be read from."""
+    if name is not None and name not in known:
+        raise ScenarioError(
+            f"unknown {known.kind} {name!r}", place=place, remedy=nearest(name, known.names())
+        )
+
+
+def load_traffic(section: JobSection, seed: int) -> Program:
+    """Read the trace or build the pattern of a job; raises TraceError or ScenarioError."""
+    if section.trace is not None:
+        _check_format("[[job]] format", section.format, READERS)
+        program = read_trace(section.trace, section.format)
+    else:
+        assert section.pattern is not None
+        program = build_pattern(section.pattern, None, seed)
+    if not program.grid:
+        program.grid = infer_grid(program.traffic_matrix(), program.n_ranks)
+    return repeat(scale_compute(program, section.compute_scale), section.repeat)
+
+
+def _placed(section: JobSection, problem: PlacementProblem) -> NDArray[np.uint32]:
+    """Node of each rank as the scenario places the job."""
+    options = dict(section.placement_options)
+    if section.placement_file is None:
+        return place(section.placement, problem, options)
+    return place("file", problem, {**options, "file": section.placement_file})
+
+
+@contextmanager
+def _naming(section: JobSection, number: int, jobs: int) -> Iterator[None]:
+    """Name the job in what is found wrong with it, by its number where there are several."""
+    try:
+        yield
+    except TailbackError as error:
+        if error.file is not None:
+            raise  # A trace or rank file: its own place is in it.
+        if jobs > 1:
+            which = f"job {number + 1} of {jobs} ({section.name!r})"
+            error.place = f"{which}: {error.place}" if error.place else which
+        elif isinstance(error, PlacementError):
+            error.place = error.place or f"job {section.name!r}"
+        raise
+
+
+def _too_few(ranks: int, slots: int, omitted: str) -> PlacementError:
+    return PlacementError(
+        f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; "
+        f"{omitted.partition('. To use')[0]}",
+        remedy="raise ranks_per_host (--ranks-per-host), or name the hosts (--hosts)",
+    )
+
+
+def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
+    """Let other placements of the first observed job use the hosts of a specification.
+
+    Raises:
+        PlacementError: A host does not exist or is another job's, the text has numbers of slots, or
+            too few hosts are allowed.
+    """
+    job = next(job for job in jobs if job.section.observed)
+    try:
+        hosts, slots = slots_from_spec(spec, fabric, 0)
+    except PlacementError as error:
+        error.place = (error.place or "").replace("hosts =", "--allow-hosts", 1)
+        raise
+    if any(slots):
+        raise PlacementError(
+            "says how many slots hosts have", place=f"--allow-hosts {spec[:80]}",
+            remedy="name hosts alone: candidates keep the ranks that each host has",
+        )  # fmt: skip
+    others = {host: other for other in jobs if other is not job for host in other.footprint.ranks}
+    named = spec.strip() != "all"
+    for host in [host for host in hosts if host in others]:
+        if named:
+            raise PlacementError(
+                f"host {fabric.host_name[host]!r} is used by job {others[host].section.name!r}",
+                place=f"--allow-hosts {spec[:80]}", remedy="leave it out",
+            )  # fmt: skip
+    allowed = [host for host in hosts if host not in others]
+    job.footprint = footprint(job.problem, job.node, allowed)
+
+
+def _check_local_times(scenario: Scenario, job: Job) -> None:
+    """Refuse a rate within hosts at which a message takes longer than a clock can tell."""
+    if len(np.unique(job.node)) == len(job.node):
+        return
+    largest = job.program.amount[job.program.kind == Op.ISEND].max(initial=0)
+    try:
+        transfer_ps(int(largest), scenario.engine.local_rate)
+    except ValueError as error:
+        message, remedy = str(error).split("; ", 1)
+        raise ScenarioError(message, place="[engine] local_rate", remedy=remedy) from None
+
+
+def prepare(scenario: Scenario, allow_hosts: str | None = None) -> PreparedScenario:
+    """Read and place everything ``scenario`` names.
+
+    Args:
+        scenario: The scenario.
+        allow_hosts: Hosts that other placements of the observed job may use, as in ``hosts``; None
+            for those it runs on.
+
+    Raises:
+        TailbackError: A file cannot be read, a job does not fit, or jobs share hosts.
+    """
+    if not any(job.observed for job in scenario.job):
+        raise ScenarioError(
+            "no job is observed, so there is nothing to measure", place="[job] observed",
+            remedy="set observed = true for your job",
+        )  # fmt: skip
+    fabric = degrade(load_fabric(scenario.fabric), scenario.fabric.degraded)
+    jobs, notes, taken = [], list[str](), dict[int, str]()
+    for number, section in enumerate(scenario.job):
+        with _naming(section, number, len(scenario.job)):
+            program = None
+            if section.trace is not None:
+                program = load_traffic(section, scenario.seed + number)
+                recorded = trace_hosts(section, fabric, program.n_ranks)
+                if recorded is not None:
+                    section = section.model_copy(update={"hosts": hosts_spec(recorded)})
+            else:
+                recorded = None
+            hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
+            omitted = left_out(section.hosts, fabric)
+            if section.pattern is not None:
+                # Before millions of ranks are given something to do.
+                ranks = parse_pattern(section.pattern).own_ranks() or 0
+                if ranks > sum(slots) and omitted:
+                    raise _too_few(ranks, sum(slots), omitted)
+                require_slots(ranks, sum(slots))
+            if program is None:
+                program = load_traffic(section, scenario.seed + number)
+            problem = problem_for(fabric, program, hosts, slots, scenario.seed)
+            if problem.n_ranks > problem.n_slots and omitted:
+                raise _too_few(problem.n_ranks, problem.n_slots, omitted)
+            notes += [omitted] * bool(omitted)
+            if recorded is not None:
+                node = nodes_of(recorded, problem)
+                notes.append(f"hosts of the ranks are those of {recorded.source}")
+            else:
+                node = _placed(section, problem)
+        for host in np.unique(fabric.node_host[node]).tolist():
+            if host in taken:
+                raise ScenarioError(
+                    f"jobs {taken[host]} and {number + 1} ({section.name!r}) both use host "
+                    f"{fabric.host_name[host]!r}",
+                    place="[job] hosts", remedy="give each job separate hosts",
+                )  # fmt: skip
+            taken[host] = f"{number + 1} ({section.name!r})"
+        jobs.append(Job(section, program, problem, node, footprint(problem, node)))
+        _check_local_times(scenario, jobs[-1])
+    if allow_hosts is not None:
+        _allow(jobs, allow_hosts, fabric)
+    program, job_of_label = side_by_side([job.program for job in jobs])
+    notes += [*fabric.notes, *(note for job in jobs for note in job.program.notes)]
+    notes = list(dict.fromkeys(notes))
+    return PreparedScenario(scenario, fabric, jobs, program, job_of_label, notes)

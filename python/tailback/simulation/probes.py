@@ -1,0 +1,118 @@
+"""Probes of the engine: what a scenario asks for, and the tables of what they saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tailback.scenario import Scenario
+from tailback.schema import TABLES
+from tailback.simulation.outcome import Outcome
+
+MAX_PACKETS_KEPT = 10_000_000
+"""Packets that are kept when a scheme needs them and the scenario does not say how many."""
+
+
+def packets_kept(scenario: Scenario) -> int:
+    """Packets to keep one by one at most; 0 for none."""
+    telemetry = scenario.telemetry
+    if telemetry.scheme == "off":
+        return 0
+    if telemetry.packets is None:
+        # The published scheme is summed up by its receivers; a hash is worth nothing alone.
+        return 0 if telemetry.scheme == "full" else MAX_PACKETS_KEPT
+    return telemetry.packets
+
+
+@dataclass(frozen=True)
+class HeaderSettings:
+    """What packet headers carry, and how many packets are recorded.
+
+    Attributes:
+        scheme: Name of the scheme.
+        hash_bits: Bits of a link hash.
+        count_bits: Bits of a hop count.
+        probability: Probability that a switch acts, for schemes that use one.
+        level_bytes: Queue length of the highest level, for scheme worst-hop.
+        most: Maximum number of recorded packets.
+        one_in: One packet in so many carries a sample.
+    """
+
+    scheme: str
+    hash_bits: int
+    count_bits: int
+    probability: float
+    level_bytes: int
+    most: int
+    one_in: int
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """Optional probes of the engine, off by default.
+
+    Attributes:
+        counters_ps: Time between two readings of the port counters, 0 for none.
+        queues_ps: Time between two readings of the queue lengths, 0 for none.
+        carry: What packets carry one by one, if they are recorded.
+    """
+
+    counters_ps: int = 0
+    queues_ps: int = 0
+    carry: HeaderSettings | None = None
+
+
+def probes_of(scenario: Scenario) -> ProbeSettings:
+    """The probes that a scenario asks for."""
+    telemetry, probes = scenario.telemetry, scenario.probes
+    carry, most = None, packets_kept(scenario)
+    if most:
+        carry = HeaderSettings(
+            scheme=telemetry.scheme,
+            hash_bits=telemetry.hash_bits,
+            count_bits=telemetry.count_bits,
+            probability=telemetry.probability,
+            level_bytes=telemetry.rule_bytes,
+            most=most,
+            one_in=telemetry.one_in,
+        )
+    return ProbeSettings(probes.counters or 0, probes.queues or 0, carry)
+
+
+def probe_tables(outcome: Outcome, *, detours: bool) -> dict[str, pl.DataFrame]:
+    """Tables ``counters``, ``queues`` and ``packets``; empty where nothing was asked for.
+
+    Args:
+        outcome: What the engine handed back.
+        detours: Whether packets may take non-minimal paths. Lengths of paths are then null: a
+            receiver cannot know them.
+    """
+    tables = {
+        "counters": pl.DataFrame(outcome.counters),
+        "queues": pl.DataFrame(outcome.queues),
+        "packets": pl.DataFrame(outcome.carried),
+    }
+    if tables["packets"].height:
+        tables["packets"] = tables["packets"].with_columns(
+            sequence=pl.col("packet") % (1 << 24),
+            hops=pl.lit(None, pl.UInt8) if detours else pl.col("hops"),
+        )
+    return {
+        name: frame if frame.height else pl.DataFrame(schema=dict(TABLES[name].polars_schema))
+        for name, frame in tables.items()
+    }
+
+
+def probe_summary(outcome: Outcome) -> dict[str, Any]:
+    """The probes in a run's summary: empty if there were none.
+
+    Intervals are those of the scenario, doubled as often as there would have been too many rows.
+    """
+    facts = {
+        "counters_ps": outcome.counters_ps,
+        "queues_ps": outcome.queues_ps,
+        "one_in": outcome.one_in,
+    }
+    return {name: value for name, value in facts.items() if value}

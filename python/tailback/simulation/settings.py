@@ -1,0 +1,165 @@
+"""The engine's settings as a scenario states them.
+
+The dataclasses have the fields of the engine's own structures, which check them; a field that is
+None takes the engine's default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tailback.scenario import CongestionControlSection, PacingSection, Scenario
+from tailback.simulation.probes import ProbeSettings, probes_of
+
+
+@dataclass(frozen=True)
+class PacingSettings:
+    """How flows that have a rate are paced.
+
+    Attributes:
+        kind: ``off``, ``leaky-bucket``, ``spaced`` or ``elastic``.
+        depth_bytes: What a leaky bucket lets through at once.
+        percent: How close a late packet may follow, in per cent of the interval (elastic).
+    """
+
+    kind: str = "off"
+    depth_bytes: int | None = None
+    percent: int | None = None
+
+    @classmethod
+    def of(cls, section: PacingSection) -> PacingSettings:
+        """The settings of a scenario's ``[engine.pacing]``."""
+        return cls(
+            section.kind,
+            depth_bytes=section.depth if section.kind == "leaky-bucket" else None,
+            percent=section.percent if section.kind == "elastic" else None,
+        )
+
+
+@dataclass(frozen=True)
+class CongestionSchemeSettings:
+    """The congestion control scheme.
+
+    Attributes:
+        kind: ``infiniband``, ``dcms`` or ``rgbcc``.
+        calm_marking_rate: Marking rate of DCMS while no victims are created.
+        hold_ps: How long DCMS takes a switch for one that creates victims.
+        green_bytes: Queue at which RGBCC lets senders go on.
+    """
+
+    kind: str
+    calm_marking_rate: int | None = None
+    hold_ps: int | None = None
+    green_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class CongestionSettings:
+    """Congestion control: the scheme and the parameters of the InfiniBand specification."""
+
+    scheme: CongestionSchemeSettings
+    threshold_bytes: int
+    marking_rate: int
+    packet_bytes: int
+    victims: bool
+    increase: int
+    limit: int
+    timer_ps: int
+    table: list[int]
+
+    @classmethod
+    def of(cls, section: CongestionControlSection) -> CongestionSettings:
+        """The settings of a scenario's ``[engine.congestion_control]``."""
+        dcms, rgbcc = section.scheme == "dcms", section.scheme == "rgbcc"
+        return cls(
+            scheme=CongestionSchemeSettings(
+                section.scheme,
+                calm_marking_rate=section.calm_marking_rate if dcms else None,
+                hold_ps=section.hold if dcms else None,
+                green_bytes=section.green if rgbcc else None,
+            ),
+            threshold_bytes=section.threshold,
+            marking_rate=section.marking_rate,
+            packet_bytes=section.packet,
+            victims=section.victims,
+            increase=section.increase,
+            limit=section.limit,
+            timer_ps=section.timer,
+            table=section.table or list(range(min(section.limit, (1 << 14) - 1) + 1)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """All parameters of a run except fabric and traffic (docs/reference/scenario.md)."""
+
+    seed: int
+    packet_bytes: int
+    header_bytes: int
+    buffer_bytes: int
+    buffering: str
+    switching: str
+    switch_delay_ps: int
+    routing: str
+    vc_entries: int
+    pacing: PacingSettings
+    pacing_offset: str
+    detour: str
+    arbitration: str
+    crossbar_speedup: float
+    services: int
+    lane_weights: list[int]
+    congestion_control: CongestionSettings | None
+    injection: str
+    send_delay_ps: int
+    eager_bytes: int
+    local_gbps: float
+    local_delay_ps: int
+    contention: bool = True
+    measure: bool
+    rule: str
+    rule_bytes: int
+    when: str
+    count_injection: bool
+    one_in: int
+    windows: int
+    record_computation: bool = False
+    probes: ProbeSettings = field(default_factory=ProbeSettings)
+
+    @classmethod
+    def of(cls, scenario: Scenario, *, detour: str = "never") -> EngineSettings:
+        """The settings that a scenario states; ``detour`` is part of its routing rule."""
+        engine, telemetry = scenario.engine, scenario.telemetry
+        control = engine.congestion_control
+        return cls(
+            seed=scenario.seed,
+            packet_bytes=engine.packet,
+            header_bytes=engine.header,
+            buffer_bytes=engine.buffer,
+            buffering=engine.buffering,
+            switching=engine.switching,
+            switch_delay_ps=engine.switch_delay,
+            routing=engine.routing,
+            vc_entries=engine.vc_entries,
+            pacing=PacingSettings.of(engine.pacing),
+            pacing_offset=engine.pacing.offset,
+            detour=detour,
+            arbitration=engine.arbitration,
+            crossbar_speedup=engine.crossbar_speedup,
+            services=engine.services,
+            lane_weights=engine.lane_weights,
+            congestion_control=None if control is None else CongestionSettings.of(control),
+            injection=engine.injection,
+            send_delay_ps=engine.send_delay,
+            eager_bytes=engine.eager,
+            local_gbps=engine.local_rate,
+            local_delay_ps=engine.local_delay,
+            measure=telemetry.scheme != "off",
+            rule=telemetry.rule,
+            rule_bytes=telemetry.rule_bytes,
+            when=telemetry.when,
+            count_injection=telemetry.count_injection,
+            one_in=telemetry.one_in,
+            windows=telemetry.windows,
+            probes=probes_of(scenario),
+        )

@@ -1,0 +1,260 @@
+"""From the engine's columns to the tables of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tailback.fabric.model import Fabric
+from tailback.schema import TABLES, conform
+from tailback.simulation.outcome import Outcome
+from tailback.simulation.probes import probe_summary, probe_tables
+
+if TYPE_CHECKING:
+    from tailback.scenario import Scenario
+    from tailback.simulation.prepare import Job
+
+DIRECTIONS = {1: "up", 0: "flat", -1: "down"}
+
+
+def fabric_tables(fabric: Fabric) -> dict[str, pl.DataFrame]:
+    """Tables ``nodes``, ``switches`` and ``links``."""
+    names = np.array([*fabric.node_name, *fabric.switch_name], dtype=object)
+    nodes = pl.DataFrame(
+        {
+            "node": np.arange(fabric.n_nodes, dtype=np.uint32),
+            "name": fabric.node_name,
+            "host": fabric.node_host,
+            "host_name": [fabric.host_name[host] for host in fabric.node_host.tolist()],
+            "switch": fabric.node_switch,
+        }
+    )
+    switches = pl.DataFrame(
+        {
+            "switch": np.arange(fabric.n_switches, dtype=np.uint32),
+            "name": fabric.switch_name,
+            "tier": fabric.switch_tier,
+            "pod": fabric.switch_pod,
+        }
+    )
+    links = pl.DataFrame(
+        {
+            "link": np.arange(fabric.n_links, dtype=np.uint32),
+            "src": fabric.link_src,
+            "dst": fabric.link_dst,
+            "src_name": names[fabric.link_src].tolist(),
+            "dst_name": names[fabric.link_dst].tolist(),
+            "src_port": fabric.link_src_port,
+            "dst_port": fabric.link_dst_port,
+            "tier": fabric.link_tier,
+            "direction": [DIRECTIONS[int(way)] for way in fabric.link_up],
+            "from_node": fabric.link_src < fabric.n_nodes,
+            "to_node": fabric.link_dst < fabric.n_nodes,
+            # The fabric as stated: it is for the diagnosis to find that a link serves less.
+            "rate_gbps": fabric.link_gbps if fabric.nominal_gbps is None else fabric.nominal_gbps,
+            "delay_ps": fabric.link_delay_ps,
+            "reverse": fabric.link_reverse,
+        }
+    )
+    return {"nodes": nodes, "switches": switches, "links": links}
+
+
+def make_tables(
+    scenario: Scenario,
+    fabric: Fabric,
+    jobs: list[Job],
+    places: list[NDArray[np.uint32]],
+    job_of_label: NDArray[np.uint32],
+    outcome: Outcome,
+    *,
+    detours: bool = False,
+) -> tuple[dict[str, pl.DataFrame], dict[str, Any]]:
+    """All tables of a run, and its summary."""
+    tables = fabric_tables(fabric)
+    sizes = [len(place) for place in places]
+    job_of_rank = np.repeat(np.arange(len(jobs), dtype=np.uint32), sizes)
+    tables["jobs"] = pl.DataFrame(
+        {
+            "job": np.arange(len(jobs), dtype=np.uint32),
+            "name": [job.section.name for job in jobs],
+            "observed": [job.section.observed for job in jobs],
+            "ranks": np.array(sizes, np.uint32),
+            "placement": [
+                "file" if job.section.placement_file else job.section.placement for job in jobs
+            ],
+            "grid": ["x".join(map(str, job.program.grid)) for job in jobs],
+        }
+    )
+    tables["ranks"] = pl.DataFrame(
+        {
+            "rank": np.arange(len(job_of_rank), dtype=np.uint32),
+            "job": job_of_rank,
+            "job_rank": np.concatenate([np.arange(size, dtype=np.uint32) for size in sizes]),
+            "node": np.concatenate(places),
+            **outcome.ranks,
+        }
+    )
+    tables["labels"] = _labels(jobs, job_of_label)
+    tables["windows"] = _windows(outcome)
+    samples = pl.DataFrame(outcome.samples)
+    if scenario.telemetry.scheme == "full":
+        samples = samples_of_one_in(samples, scenario.telemetry.one_in)
+    job_column = job_of_label[samples["label"].to_numpy().astype(np.int64)]
+    tables["samples"] = samples.with_columns(pl.Series("job", job_column, dtype=pl.UInt32))
+    tables["truth"] = pl.DataFrame(outcome.truth)
+    tables["messages"] = pl.DataFrame(
+        {"message": np.arange(len(outcome.messages["label"]), dtype=np.uint32),
+         **outcome.messages}
+    )  # fmt: skip
+    tables |= probe_tables(outcome, detours=detours)
+    if not outcome.complete:
+        tables |= _broken_off(tables, outcome.end_ps)
+    for name, keys in (
+        ("samples", ("window", "job", "label", "link")),
+        ("truth", ("window", "link")),
+    ):
+        tables[name] = _in_windows(tables[name], keys, tables["windows"].height)
+    messages = tables["messages"]
+    summary = _summary(jobs, job_of_label, job_of_rank, messages, outcome)
+    tables["messages"] = messages if scenario.telemetry.messages else messages.clear()
+    return {name: conform(name, tables[name]) for name in TABLES}, summary
+
+
+def samples_of_one_in(samples: pl.DataFrame, k: int) -> pl.DataFrame:
+    """Sums of samples that one packet in ``k`` carried, as unbiased sums over all packets.
+
+    A sample of weight w then stands for k w packets, with variance k w (k w - 1). The sums of
+    w (w - 1) and of w that the engine made give the sum of w squared.
+
+    Args:
+        samples: Sums of whole-link samples, as the engine hands them over.
+        k: One packet in so many carried a sample, 1 or more.
+    """
+    if k == 1:
+        return samples
+    # The engine hands over columns no wider than their numbers.
+    samples = samples.with_columns(
+        pl.col(r"^(hop|congested)_(weight|variance|bytes)$").cast(pl.UInt64)
+    )
+
+    def scaled(about: str) -> list[pl.Expr]:
+        weight, variance = pl.col(f"{about}_weight"), pl.col(f"{about}_variance")
+        return [
+            weight * k,
+            ((variance + weight) * k * k - weight * k).alias(variance.meta.output_name()),
+        ]
+
+    return samples.with_columns(*scaled("hop"), *scaled("congested"), pl.col("hop_bytes") * k)
+
+
+def _labels(jobs: list[Job], job_of_label: NDArray[np.uint32]) -> pl.DataFrame:
+    """What traffic of each label belongs to."""
+    labels = [label for job in jobs for label in job.program.labels]
+    return pl.DataFrame(
+        {
+            "label": np.arange(len(labels), dtype=np.uint32),
+            "job": job_of_label,
+            "phase": [label.phase for label in labels],
+            "call": [label.call for label in labels],
+            "tag": np.array([label.tag for label in labels], np.int64),
+            "communicator": [label.communicator for label in labels],
+            "path": [label.path for label in labels],
+        },
+        schema_overrides=dict.fromkeys(("phase", "call", "communicator", "path"), pl.String),
+    )
+
+
+def _windows(outcome: Outcome) -> pl.DataFrame:
+    """Windows up to the end of the run; the last one ends with it."""
+    width, end = outcome.window_ps, outcome.end_ps
+    starts = np.arange(0, max(end, 1), width, dtype=np.uint64) if width else np.zeros(0, np.uint64)
+    return pl.DataFrame(
+        {
+            "window": np.arange(len(starts), dtype=np.uint32),
+            "start_ps": starts,
+            "end_ps": np.minimum(starts + np.uint64(width), np.uint64(max(end, 1))),
+        }
+    )
+
+
+def _in_windows(table: pl.DataFrame, keys: tuple[str, ...], windows: int) -> pl.DataFrame:
+    """A table by windows, with what came the very instant the run ended in the last of them.
+
+    If that instant would begin a new window of no length, the engine counts it there.
+    """
+    last = table["window"].max()
+    if not isinstance(last, int) or last < windows:
+        return table
+    table = table.with_columns(pl.col("window").clip(upper_bound=windows - 1))
+    return table.group_by(keys, maintain_order=True).agg(pl.all().sum()).sort("window", *keys[1:])
+
+
+def _broken_off(tables: dict[str, pl.DataFrame], end_ps: int) -> dict[str, pl.DataFrame]:
+    """Tables of a run that was broken off: of what had not happened at its end they say nothing.
+
+    The engine knows of a packet that leaves without waiting when it will leave and arrive, and
+    notes both ahead of time.
+    """
+    never = pl.lit(np.iinfo(np.uint64).max, dtype=pl.UInt64)
+    known = pl.col("window") < tables["windows"].height
+    return {
+        "samples": tables["samples"].filter(known),
+        "truth": tables["truth"].filter(known),
+        "packets": tables["packets"].filter(pl.col("time_ps") <= end_ps),
+        "messages": tables["messages"].with_columns(
+            pl.when(pl.col(name) != never).then(pl.col(name)) for name in ("start_ps", "arrival_ps")
+        ),
+    }
+
+
+def _summary(
+    jobs: list[Job],
+    job_of_label: NDArray[np.uint32],
+    job_of_rank: NDArray[np.uint32],
+    messages: pl.DataFrame,
+    outcome: Outcome,
+) -> dict[str, Any]:
+    observed = np.array([job.section.observed for job in jobs])
+    ours = observed[job_of_rank]
+    finish = np.asarray(outcome.ranks["finish_ps"])
+    mine = observed[job_of_label[messages["label"].to_numpy().astype(np.int64)]]
+    hops = messages["switch_hops"].to_numpy()[mine].astype(np.int64).sum()
+    # Messages within a host visit no switch and are left out of the average.
+    crossing = (messages["switch_hops"].to_numpy() > 0) & mine
+    # Of a run broken off some are still under way, and their hops are not counted yet.
+    arrived = messages["arrived"].to_numpy()
+    packets = arrived[crossing].astype(np.int64).sum()
+    if not outcome.complete:
+        # Ranks that have not finished were still at it.
+        finish = np.where(finish == 0, outcome.end_ps, finish)
+    start = np.array([job.section.start for job in jobs], np.int64)
+    return {
+        "elapsed_ps": max(int(finish[ours].max(initial=0)) - int(start[observed].min()), 0),
+        "end_ps": outcome.end_ps,
+        "complete": outcome.complete,
+        "packets": outcome.packets,
+        "observed_packets": int(arrived[mine].astype(np.int64).sum()),
+        "packet_hops": outcome.packet_hops,
+        "events": outcome.events,
+        "messages": len(messages),
+        "average_path_length": float(hops / packets) if packets else 0.0,
+        "job_elapsed_ps": {
+            str(number): max(
+                int(finish[job_of_rank == number].max(initial=0)) - int(start[number]), 0
+            )
+            for number in range(len(jobs))
+        },
+        "window_ps": outcome.window_ps,
+        # Only packets know of these.
+        **_of_packets(outcome),
+        **probe_summary(outcome),
+    }
+
+
+def _of_packets(outcome: Outcome) -> dict[str, int]:
+    """Figures that only the packet engine knows."""
+    facts = {"vc_refused": outcome.vc_refused, "marked_packets": outcome.marked_packets}
+    return {name: value for name, value in facts.items() if value is not None}

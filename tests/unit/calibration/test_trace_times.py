@@ -1,0 +1,149 @@
+"""What a trace's own messages say of a machine, whatever its clocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tailback as tb
+from tailback.calibration import CalibrationError
+from tailback.calibration.trace import trace_times
+from tests.factories.evidence_traces import Script, receive, send, shifted
+from tests.factories.otf2_traces import Build, writing
+
+LATENCY_NS, GBPS, EAGER = 1500, 80.0, 8192
+SIZES = [8, 64, 256, 1024, 4096, 8192, 16384, 65536, 262144, 1 << 20]
+
+
+def took_ns(size: int) -> int:
+    """One way, with a handshake of twice the latency above the threshold."""
+    return round(LATENCY_NS * (3 if size > EAGER else 1) + size * 8 / GBPS)
+
+
+def ping_pong(repeats: int = 3) -> list[Script]:
+    """Two ranks; each answers at once. The second is in its receive before the first sends."""
+    now, scripts = 10_000, list[Script]([[], []])
+    for size in SIZES * repeats:
+        way = took_ns(size)
+        back = now + way
+        scripts[0] += send(now, now + (way if size > EAGER else 100), 1, size=size)
+        scripts[1] += receive(now - 5_000, back, 0, size=size)
+        scripts[1] += send(back, back + (way if size > EAGER else 100), 0, size=size)
+        scripts[0] += receive(now + way, back + way, 1, size=size)
+        now = back + way + 10_000
+    return scripts
+
+
+def late_receivers(start: int) -> list[Script]:
+    """The first sends, the second comes 50 µs later."""
+    now, scripts = start, list[Script]([[], []])
+    for size in SIZES:
+        done = now + 50_000
+        end = done + took_ns(size)
+        scripts[0] += send(now, end if size > EAGER else now + 100, 1, size=size)
+        scripts[1] += receive(done, end, 0, size=size)
+        now = end + 10_000
+    return scripts
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Build:
+    return writing(tmp_path)
+
+
+def network(folder: Path) -> Path:
+    path = folder / "net.toml"
+    path.write_text(
+        "[fabric.fat_tree]\nhosts_per_leaf = 2\nleaves = 1\naggregation = 1\n"
+        'host_rate = "80 Gb/s"\n[[job]]\npattern = { kind = "ring", size = "1 KiB" }\n'
+    )
+    return path
+
+
+def values(found: tb.Calibration) -> dict[str, Any]:
+    return {one.name: one for one in [*found.engine, *found.measured]}
+
+
+@pytest.mark.parametrize("offset_ns", [0, 700, 5_000_000])
+def test_no_clock_offset_moves_what_is_found(write: Build, tmp_path: Path, offset_ns: int) -> None:
+    scripts = ping_pong()
+    late = late_receivers(int(max(script[-1][0] for script in scripts)) + 10_000)
+    scripts = [a + b for a, b in zip(scripts, late, strict=True)]
+    trace = write([scripts[0], shifted(scripts[1], offset_ns)])
+    found = values(tb.calibrate(trace, hosts="n0,n1", fabric=network(tmp_path)))
+    # One switch of 60 ns by default.
+    assert found["send_delay"].value == pytest.approx((LATENCY_NS - 60) * 1e3, rel=0.03)
+    assert found["rate"].value == pytest.approx(GBPS, rel=0.03)
+    assert (found["eager"].value, found["eager"].high) == (EAGER, 16383)
+
+
+def test_ranks_of_one_host_tell_times_within_it(write: Build, tmp_path: Path) -> None:
+    trace = write(ping_pong(), hosts=["n1", "n1"])
+    found = values(tb.calibrate(trace, fabric=network(tmp_path)))
+    assert found["local_rate"].value == pytest.approx(GBPS, rel=0.03)
+    assert found["latency_0_switches"].value == pytest.approx(LATENCY_NS * 1e3, rel=0.03)
+    assert "send_delay" not in found
+
+
+def test_hosts_must_be_as_many_as_ranks(write: Build, tmp_path: Path) -> None:
+    trace = write(ping_pong(1))
+    with pytest.raises(CalibrationError, match="2 ranks, and hosts of 1 are given"):
+        tb.calibrate(trace, hosts="n0", fabric=network(tmp_path))
+    strange = write(ping_pong(1), hosts=["login", "n1"])
+    found = tb.calibrate(strange, fabric=network(tmp_path))
+    assert any("'login' is not in the fabric" in note for note in found.notes)
+    assert "send_delay" not in values(found)
+
+
+def rows(*some: tuple[int, int, int, int, int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables of messages (source, destination, bytes, sent, receiver entered, arrived), in ps."""
+    src, dst, size, start, enter, done = (np.array(column) for column in zip(*some, strict=True))
+    calls = np.arange(len(some))
+    transfers = pl.DataFrame({
+        "src_rank": src, "dst_rank": dst, "size_bytes": size, "send_call": calls,
+        "send_enter_ps": start, "send_done_call": calls, "send_done_ps": start + 1,
+        "recv_call": calls, "recv_post_ps": enter, "recv_done_call": calls, "recv_enter_ps": enter,
+        "recv_done_ps": done,
+    })  # fmt: skip
+    table = pl.DataFrame(
+        {"call": calls, "name": ["MPI_Send"] * len(some), "enter_ps": start, "leave_ps": start + 1}
+    )
+    return transfers, table
+
+
+HOSTS = ["a", "b", "c"]
+US = 10**6
+
+
+@pytest.mark.parametrize(
+    ("why", "extra"),
+    [
+        ("late receiver", (0, 1, 8, 100 * US, 140 * US, 141 * US)),
+        ("posted late", (0, 1, 8, 100 * US, 100 * US + 1, 141 * US)),
+        ("queue at the sender", (0, 1, 8, 1 * US, 0, 5 * US)),
+        ("queue at the receiver", (2, 1, 1 << 20, 0, 0, 5 * US)),
+    ],
+)
+def test_messages_that_met_others_or_waited_do_not_count(
+    why: str, extra: tuple[int, int, int, int, int, int]
+) -> None:
+    there, back = (0, 1, 8, 0, 0, 2 * US), (1, 0, 8, 50 * US, 40 * US, 52 * US)
+    plain = trace_times(*rows(there, back), HOSTS, None)
+    (one,) = plain.placed
+    assert one.series.time_ps.tolist() == [2 * US]
+    before = (0, 2, 1 << 20, 0, 0, 9 * US) if why == "queue at the sender" else None
+    more = [there, back, extra] if before is None else [back, extra, before]
+    found = trace_times(*rows(*more), HOSTS, None)
+    if "queue" in why:
+        assert not found.placed
+    else:
+        assert found.placed[0].series.time_ps.tolist() == [2 * US]
+        assert found.placed[0].series.n == 2
+
+
+def test_one_direction_alone_tells_nothing() -> None:
+    assert not trace_times(*rows((0, 1, 8, 0, 0, 2 * US)), HOSTS, None).placed

@@ -1,0 +1,67 @@
+"""Congestion by samples in packets, as evidence for a slow cable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.diagnosis.comparisons import LinkSamples
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation import simulate
+
+MACHINE: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 2}},
+    "job": [{"pattern": {"kind": "alltoall", "ranks": 8, "size": "64 KiB"}}],
+    "engine": {"routing": "deterministic"},
+}
+
+
+def fractions(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Congested fraction and packets of each link, as it was."""
+    sums = (
+        run.tables["truth"]
+        .group_by("link")
+        .agg(pl.col("observed_packets", "observed_congested_packets").sum())
+    )
+    n = run.tables["links"].height
+    packets, congested = np.zeros(n), np.zeros(n)
+    packets[sums["link"].to_numpy()] = sums["observed_packets"].to_numpy()
+    congested[sums["link"].to_numpy()] = sums["observed_congested_packets"].to_numpy()
+    with np.errstate(invalid="ignore"):
+        return congested / packets, packets
+
+
+def run_with(slow: str | None) -> Run:
+    data = {**MACHINE}
+    if slow is not None:
+        data["fabric"] = {**MACHINE["fabric"], "degraded": [{"cable": slow, "rate": "15 Gb/s"}]}
+    return simulate(parse(data))
+
+
+def test_samples_tell_the_slow_cable_from_another() -> None:
+    healthy = run_with(None)
+    ports = [
+        row["src_name"] + f"[{row['src_port']}]"
+        for row in healthy.tables["links"]
+        .filter(~pl.col("from_node") & (pl.col("direction") == "up"))
+        .iter_rows(named=True)
+    ]
+    true, other = ports[0], ports[-1]
+    seen, packets = fractions(run_with(true))
+    from_node = healthy.tables["links"]["from_node"].to_numpy()
+    compare = LinkSamples(seen, packets, from_node)
+    right, wrong, none = (compare(run_with(cable)) for cable in (true, other, None))
+    assert right is not None and wrong is not None and none is not None
+    assert right == pytest.approx(0.0, abs=1e-9)
+    assert right < none and right < wrong
+
+
+def test_links_without_samples_tell_nothing() -> None:
+    run = run_with(None)
+    n = run.tables["links"].height
+    blind = LinkSamples(np.full(n, np.nan), np.zeros(n), np.zeros(n, np.bool_))
+    assert blind(run) is None

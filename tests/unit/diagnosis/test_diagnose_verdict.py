@@ -1,0 +1,371 @@
+"""The verdict: rules reconciled with a waterfall that answers by table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.diagnosis import diagnose, diagnose_cause
+from tailback.diagnosis.model import Diagnosis
+from tailback.errors import RunError
+from tailback.evaluate import Change, Evaluate
+from tailback.remedy import recommend
+from tailback.run import Run
+from tailback.scenario import Degraded, load
+from tailback.simulation import make_evaluate, prepare, simulate
+from tests.factories.diagnosis_runs import (
+    TOTAL,
+    endpoint_run,
+    line_run,
+    other_run,
+    placement_run,
+    quiet_run,
+    routing_run,
+    slow_run,
+    sparse_run,
+)
+from tests.factories.repository import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def answers(
+    run: Run, ideal: float, pattern: float, placement: float, routing: float, everything: float
+) -> tuple[Evaluate, list[Change]]:
+    """An evaluate that takes so many shares of the observed time for each step."""
+    asked: list[Change] = []
+
+    def evaluate(change: Change) -> Run:
+        asked.append(change)
+        if change.network == "no-contention":
+            share = ideal
+        elif change.network == "star":
+            share = pattern
+        elif change.background:
+            share = everything
+        else:
+            share = placement if change.routing == "adaptive" else routing
+        elapsed = round(share * TOTAL) + change.seed_offset * 1000
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
+
+    return evaluate, asked
+
+
+@pytest.mark.parametrize(
+    ("make", "cause"),
+    [
+        (endpoint_run, "pattern"),
+        (placement_run, "placement"),
+        (other_run, "other-traffic"),
+        (quiet_run, "not-network"),
+        (sparse_run, "undetermined"),
+        (routing_run, "routing"),
+        (slow_run, "slow-link"),
+        (line_run, "injection"),
+    ],
+)
+def test_rules_alone_give_the_cause(make, cause: str) -> None:  # type: ignore[no-untyped-def]
+    diagnosis = diagnose(make())
+    assert diagnosis.cause == cause
+    assert diagnosis.waterfall == [] and diagnosis.headline.endswith(".")
+    assert (diagnosis.remedy is None) == (cause in ("not-network", "injection"))
+    assert (diagnosis.confidence == 0) == (cause == "undetermined")
+    assert diagnosis.basis.startswith("samples") and diagnosis.confidence < 1
+    assert diagnosis.sampling.sufficient == (cause != "undetermined")
+
+
+def test_the_waterfall_adds_up_and_skips_what_adds_nothing() -> None:
+    run = placement_run()
+    evaluate, asked = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    bars = diagnose_cause(run, evaluate, seeds=3).waterfall
+    assert [bar.name for bar in bars] == [
+        "ideal", "paths", "injection", "pattern", "placement", "routing", "slow links",
+        "other traffic", "observed",
+    ]  # fmt: skip
+    assert bars[0].delta_ps == bars[0].elapsed_ps
+    assert sum(bar.delta_ps for bar in bars) == run.elapsed_ps
+    assert "adaptive already" in bars[5].meaning and "no other job" in bars[7].meaning
+    assert "no slow link" in bars[6].meaning
+    assert len(asked) == 3 * 3
+    assert sorted({change.seed_offset for change in asked}) == [0, 1, 2]
+    assert not any(change.measure or change.background for change in asked)
+
+
+def test_all_five_steps_with_static_routing_and_background() -> None:
+    run = placement_run(background=True, routing="deterministic")
+    evaluate, asked = answers(run, 0.4, 0.45, 0.5, 0.9, 1.0)
+    diagnosis = diagnose_cause(run, evaluate, seeds=2)
+    deltas = {bar.name: bar.delta_ps / TOTAL for bar in diagnosis.waterfall}
+    assert deltas["routing"] == pytest.approx(0.4) and deltas["other traffic"] == pytest.approx(0.1)
+    assert diagnosis.cause == "routing" and "Static routing" in diagnosis.headline
+    # Five steps, and the routing taken away alone; taking the jobs away alone is a step already.
+    assert len(asked) == 6 * 2
+
+
+def test_deltas_are_taken_within_a_repetition() -> None:
+    run = placement_run()
+    bars = diagnose_cause(run, answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)[0], seeds=3).waterfall
+    placement = next(bar for bar in bars if bar.name == "placement")
+    assert placement.low_ps == placement.high_ps == placement.delta_ps
+
+
+def test_shorter_paths_of_the_ideal_switch_are_no_gain() -> None:
+    run = placement_run()
+    bars = diagnose_cause(run, answers(run, 0.5, 0.45, 1.0, 1.0, 1.0)[0], seeds=1).waterfall
+    step = {bar.name: bar.delta_ps for bar in bars}
+    assert step["pattern"] == 0 and step["placement"] == pytest.approx(0.5 * TOTAL)
+
+
+def test_congestion_that_costs_nothing_is_not_the_network() -> None:
+    run = endpoint_run()
+    diagnosis = diagnose(run, answers(run, 0.97, 0.98, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert diagnosis.cause == "not-network" and diagnosis.remedy is None
+    assert [finding.code for finding in diagnosis.findings] == ["TB000", "TB001"]
+    assert diagnosis.findings[0].cause == "not-network"
+    assert any("TB001" in warning for warning in diagnosis.warnings)
+    assert "3.0 %" in diagnosis.headline
+
+
+def test_time_decides_where_it_contradicts_the_trees() -> None:
+    run = endpoint_run()
+    diagnosis = diagnose_cause(run, answers(run, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert diagnosis.cause == "placement"
+    said = next(warning for warning in diagnosis.warnings if "follows the time" in warning)
+    # What the rules say rests on the message log, where there is one, as much as on trees.
+    assert said.startswith("Congestion trees and message log point to pattern")
+    bare = dataclasses.replace(run, tables={**run.tables, "messages": run.tables["messages"][:0]})
+    warnings = diagnose_cause(bare, answers(bare, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1).warnings
+    assert any(text.startswith("Congestion trees point to") for text in warnings), warnings
+    assert "50 %" in diagnosis.headline
+
+
+def test_small_losses_without_any_tree_are_not_the_network() -> None:
+    run = quiet_run()
+    small = diagnose_cause(run, answers(run, 0.9, 0.9, 1.0, 1.0, 1.0)[0], seeds=1)
+    large = diagnose_cause(run, answers(run, 0.6, 0.6, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert (small.cause, large.cause) == ("not-network", "placement")
+    assert "too short" in small.warnings[0] and "too short" in large.headline
+    # Placement costs latency, too, where a path visits more switches.
+    assert "longer paths" in small.warnings[0] and "longer paths" in large.headline
+
+
+@pytest.mark.parametrize(("ideal", "cause"), [(0.86, "not-network"), (0.84, "placement")])
+def test_queues_too_short_to_count_cost_at_most_15_percent(ideal: float, cause: str) -> None:
+    run = quiet_run()
+    assert diagnose_cause(run, answers(run, ideal, ideal, 1.0, 1.0, 1.0)[0], seeds=1).cause == cause
+
+
+def test_a_rule_that_sees_no_congestion_is_not_left_beside_a_verdict_that_does() -> None:
+    """Where few packets meet congestion TB004 fires, and the time may say otherwise."""
+    scenario = load(EXAMPLES / "congestion" / "hot-spot.toml")
+    prepared = prepare(scenario)
+    diagnosis = diagnose_cause(simulate(prepared), make_evaluate(prepared), seeds=1)
+    assert diagnosis.cause == "other-traffic"
+    # The finding that says so instead names the cause of the headline.
+    assert [(f.code, f.cause) for f in diagnosis.findings] == [("TB000", "other-traffic")]
+    told = [
+        text for text in diagnosis.warnings if text.startswith("The samples show little congestion")
+    ]
+    assert len(told) == 1 and told[0].endswith("of the time to other-traffic.")
+
+
+def test_compute_bound_runs_are_not_the_network() -> None:
+    diagnosis = diagnose(placement_run(wait=0.02))
+    assert diagnosis.cause == "not-network"
+    assert diagnosis.communication_fraction == pytest.approx(0.02)
+
+
+def test_a_small_share_of_the_time_counts_where_it_is_much_of_the_communication() -> None:
+    # The miniGhost case: contention takes 4.2 % of a time step that is nearly all computation.
+    busy, idle = placement_run(wait=0.1), placement_run(wait=0.9)
+    some = diagnose_cause(busy, answers(busy, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
+    little = diagnose_cause(idle, answers(idle, 0.958, 0.977, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert (some.cause, little.cause) == ("placement", "not-network")
+    least = diagnose_cause(busy, answers(busy, 0.985, 0.985, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert least.cause == "not-network"
+
+
+def test_the_best_placement_is_a_step_of_its_own() -> None:
+    run = placement_run()
+    before, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+
+    def evaluate(change: Change) -> Run:
+        if change.placement is None:
+            return before(change)
+        share = {"good": 0.6, "bad": 1.1}[change.placement_name]
+        summary = {**run.summary, "elapsed_ps": round(share * TOTAL)}
+        return dataclasses.replace(run, summary=summary)
+
+    nodes = np.arange(32, dtype=np.uint32)
+    diagnosis = diagnose_cause(run, evaluate, placements={"bad": nodes, "good": nodes}, seeds=1)
+    deltas = {bar.name: bar.delta_ps / TOTAL for bar in diagnosis.waterfall}
+    assert deltas["network"] == pytest.approx(0.05) and deltas["placement"] == pytest.approx(0.4)
+    share = next(share for share in diagnosis.shares if share.cause == "placement")
+    assert share.removed == pytest.approx(0.4) and share.charged == pytest.approx(0.45)
+
+
+def test_a_placement_better_than_all_that_are_tried_is_not_to_blame() -> None:
+    """What others would cost is charged to nobody: nothing is in the way of the one in use."""
+    run = placement_run()
+    before, _ = answers(run, 0.98, 0.98, 0.99, 0.99, 1.0)
+
+    def evaluate(change: Change) -> Run:
+        if change.placement is None:
+            return before(change)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(1.2 * TOTAL)})
+
+    nodes = np.arange(32, dtype=np.uint32)
+    diagnosis = diagnose_cause(run, evaluate, placements={"worse": nodes}, seeds=2)
+    assert diagnosis.cause == "not-network"
+    bars = {bar.name: bar for bar in diagnosis.waterfall}
+    assert bars["network"].elapsed_ps == bars["placement"].elapsed_ps
+    share = next(share for share in diagnosis.shares if share.cause == "placement")
+    assert share.charged == pytest.approx(0.01) and share.removed == 0.0
+
+
+def test_the_network_itself_is_not_called_the_placement_as_it_is() -> None:
+    """An all-to-all on a tapered tree: the best placement tried costs what the one in use does."""
+    run = placement_run()
+    before, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    nodes = np.arange(32, dtype=np.uint32)
+    for share, words in (
+        (0.995, "even under the best placement tried"),
+        (0.6, "ranks are placed so"),
+    ):
+
+        def evaluate(change: Change, share: float = share) -> Run:
+            if change.placement is None:
+                return before(change)
+            summary = {**run.summary, "elapsed_ps": round(share * TOTAL)}
+            return dataclasses.replace(run, summary=summary)
+
+        diagnosis = diagnose_cause(run, evaluate, placements={"other": nodes}, seeds=1)
+        assert diagnosis.cause == "placement" and words in diagnosis.headline
+
+
+def test_the_placement_in_use_is_no_other_that_was_tried() -> None:
+    run = placement_run()
+    nodes = np.arange(32, dtype=np.uint32)
+    evaluate, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    only = diagnose_cause(run, evaluate, placements={"block": nodes}, seeds=1)
+    assert "(no placement but the one in use was tried)" in only.headline
+    assert "best placement tried" not in only.headline
+    both = diagnose_cause(run, evaluate, placements={"block": nodes, "tile": nodes}, seeds=1)
+    assert "even under the best placement tried" in both.headline
+
+
+def test_slow_cables_that_a_scenario_states_are_named() -> None:
+    """Where no congestion tree names them, verdict and remedy do."""
+    run = line_run()
+    ports = ["leaf1[36]", "leaf2[40]", "node3[3]"]
+    stated = [Degraded.model_validate({"cable": port, "rate": "10 Gb/s"}) for port in ports]
+    fabric = run.scenario.fabric.model_copy(update={"degraded": stated})
+    scenario = run.scenario.model_copy(update={"fabric": fabric})
+    run = dataclasses.replace(run, scenario=scenario)
+
+    def evaluate(change: Change) -> Run:
+        share = 0.6 if change.network != "as-is" else 1.0
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(share * TOTAL)})
+
+    diagnosis = diagnose_cause(run, evaluate, seeds=1)
+    assert diagnosis.cause == "slow-link"
+    assert [name.split(" ")[0] for name in diagnosis.slow_links] == ports
+    assert "run slower than they should (" in diagnosis.headline
+    remedy = recommend(run, diagnosis, [])
+    assert remedy is not None and remedy.avoid == diagnosis.slow_links
+    assert all(name in remedy.action for name in diagnosis.slow_links)
+    assert "above" not in remedy.action
+
+
+def test_shares_show_that_the_order_matters() -> None:
+    run = placement_run(background=True, routing="deterministic")
+
+    def evaluate(change: Change) -> Run:
+        # Static routes hurt only among the traffic of others, and the other way round.
+        both = change.background and change.routing is None
+        share = {"no-contention": 0.5, "star": 0.5}.get(change.network, 1.0 if both else 0.6)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(share * TOTAL)})
+
+    shares = {share.cause: share for share in diagnose_cause(run, evaluate, seeds=1).shares}
+    assert shares["routing"].charged == 0 and shares["routing"].removed == pytest.approx(0.4)
+    assert shares["other-traffic"].charged == pytest.approx(0.4)
+    assert shares["other-traffic"].removed == pytest.approx(0.4)
+
+
+def test_what_nobody_knows_of_goes_to_what_the_samples_show() -> None:
+    run = other_run(log=False)
+    diagnosis = diagnose_cause(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
+    assert diagnosis.cause == "other-traffic" and diagnosis.basis == "hypothesis"
+    # Nor is a cable called slow without a message log: others may fill one link of several.
+    slow = slow_run(log=False)
+    assert (
+        diagnose_cause(slow, answers(slow, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1).cause
+        == "other-traffic"
+    )
+
+
+def test_a_model_that_is_slower_than_the_run_is_called_wrong() -> None:
+    run = placement_run()
+    slow = diagnose_cause(run, answers(run, 0.5, 0.55, 1.3, 1.3, 1.3)[0], seeds=2)
+    assert any("30 % longer than the run" in warning for warning in slow.warnings)
+    assert slow.waterfall[-1].delta_ps < 0
+    wrong = diagnose_cause(run, answers(run, 0.5, 0.55, 1.11, 1.11, 1.11)[0], seeds=2)
+    assert any("11 % longer than the run" in warning for warning in wrong.warnings)
+    good = diagnose_cause(run, answers(run, 0.5, 0.55, 1.09, 1.09, 1.09)[0], seeds=2)
+    assert not any("longer than the run" in warning for warning in good.warnings)
+
+
+def test_time_that_nothing_explains_is_said() -> None:
+    run = quiet_run(log=False)
+    diagnosis = diagnose_cause(run, answers(run, 0.5, 0.5, 0.6, 0.6, 0.6)[0], seeds=1)
+    assert any("40 % of the time is unexplained" in warning for warning in diagnosis.warnings)
+
+
+def test_progress_goes_from_nothing_to_nearly_done() -> None:
+    run, seen = placement_run(), []
+    evaluate, _ = answers(run, 0.5, 0.55, 1.0, 1.0, 1.0)
+    diagnose_cause(run, evaluate, seeds=2, progress=lambda text, share: seen.append((text, share)))
+    assert seen[0][1] == 0.0 and all(0 <= share < 1 for _, share in seen)
+    assert any("placement" in text for text, _ in seen)
+
+
+def test_the_diagnosis_goes_to_json_and_back() -> None:
+    diagnosis = diagnose(endpoint_run())
+    text = diagnosis.model_dump_json()
+    assert Diagnosis.model_validate_json(text) == diagnosis
+    assert json.loads(text)["cause"] == "pattern"
+
+
+def test_the_same_run_gives_the_same_diagnosis() -> None:
+    assert diagnose(placement_run()) == diagnose(placement_run())
+
+
+def test_background_packets_are_never_looked_at() -> None:
+    run = placement_run(background=True)
+    other = run.tables["samples"].with_columns(
+        job=pl.lit(1, pl.UInt32),
+        link=pl.lit(3, pl.UInt32),
+        congested_weight=pl.lit(10**6, pl.UInt64),
+    )
+    before = diagnose(run)
+    run.tables["samples"] = pl.concat([run.tables["samples"], other])
+    assert diagnose(run).findings == before.findings
+
+
+def test_an_interrupted_run_says_so() -> None:
+    run = placement_run()
+    run.summary["complete"] = False
+    assert any("interrupted" in warning for warning in diagnose(run).warnings)
+
+
+def test_mistakes_are_told() -> None:
+    run = placement_run()
+    with pytest.raises(RunError, match="seeds = 0"):
+        diagnose(run, seeds=0)
+    run.tables["jobs"] = run.tables["jobs"].with_columns(observed=pl.lit(False))
+    with pytest.raises(RunError, match="no job"):
+        diagnose(run)

@@ -1,0 +1,202 @@
+"""A diagnosis that contradicts itself, or recommends what its own proof shows worse, is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tailback.cli.render import diagnosis_lines
+from tailback.diagnosis import Diagnosis, diagnose, diagnose_cause
+from tailback.diagnosis.cause_finding import CODE
+from tailback.diagnosis.model import Candidate, CauseShare
+from tailback.evaluate import Change, Evaluate
+from tailback.remedy import RemedyContext, find_remedy, recommend
+from tailback.run import Run
+from tests.factories.diagnosis_runs import TOTAL, endpoint_run, placement_run, routing_run
+from tests.factories.report_data import make_diagnosis, make_run
+
+
+@pytest.fixture(scope="module")
+def told() -> Diagnosis:
+    return make_diagnosis(make_run())
+
+
+def test_a_cause_that_no_finding_has_is_refused(told: Diagnosis) -> None:
+    for change in ({"cause": "routing"}, {"findings": []}, {"findings": told.findings[1:]}):
+        with pytest.raises(ValidationError, match=r"which no finding has"):
+            told.model_copy(update=change)
+    fields = {name: getattr(told, name) for name in Diagnosis.model_fields}
+    with pytest.raises(ValidationError, match=r"which no finding has"):
+        Diagnosis(**{**fields, "cause": "slow-link"})
+    with pytest.raises(ValidationError, match=r"which no finding has"):
+        Diagnosis.model_validate_json(told.model_dump_json().replace(
+            '"cause":"placement","headline"', '"cause":"routing","headline"'))  # fmt: skip
+
+
+def test_a_time_below_the_ideal_is_refused(told: Diagnosis) -> None:
+    ideal = told.ideal_ps
+    assert ideal == told.waterfall[0].elapsed_ps > 0 and told.remedy is not None
+    low = told.waterfall[2].model_copy(update={"elapsed_ps": ideal - 1})
+    with pytest.raises(ValidationError, match=r"placement takes .* less than the ideal"):
+        told.model_copy(update={"waterfall": [*told.waterfall[:2], low, *told.waterfall[3:]]})
+    first = told.remedy.candidates[0]
+    for kind, field in (("placement", "low_ps"), ("routing", "elapsed_ps"),
+                        ("rate-control", "low_ps")):  # fmt: skip
+        quick = first.model_copy(update={"name": "x", "kind": kind, field: ideal - 1})
+        remedy = told.remedy.model_copy(update={"candidates": [*told.remedy.candidates, quick]})
+        with pytest.raises(ValidationError, match=r"x takes .* less than the ideal"):
+            told.model_copy(update={"remedy": remedy})
+    # Another program has another ideal.
+    other = first.model_copy(update={"name": "x", "kind": "pattern", "low_ps": ideal // 2})
+    remedy = told.remedy.model_copy(update={"candidates": [*told.remedy.candidates, other]})
+    assert told.model_copy(update={"remedy": remedy}).remedy == remedy
+
+
+def test_a_remedy_without_a_proof_that_it_helps_is_refused(told: Diagnosis) -> None:
+    remedy = told.remedy
+    assert remedy is not None
+    worse = next(c for c in remedy.candidates if c.elapsed_ps > remedy.before_ps)
+    for what, field in (("remedy", "name"), ("placement", "placement")):
+        with pytest.raises(ValidationError, match=f"{what} {worse.name!r} is recommended, and"):
+            remedy.model_copy(update={field: worse.name, "after_ps": worse.elapsed_ps})
+        for name in ("hypercube", "nobody"):  # One could not be tried, the other was not.
+            with pytest.raises(ValidationError, match="without a proof"):
+                remedy.model_copy(update={field: name})
+    with pytest.raises(ValidationError, match="has parts"):
+        remedy.model_copy(update={"parts": ("block", remedy.name)})
+    with pytest.raises(ValidationError, match="not what was proved"):
+        remedy.model_copy(update={"after_ps": remedy.after_ps - 1})
+
+
+def test_what_makes_a_run_slower_takes_no_cause_away() -> None:
+    with pytest.raises(ValidationError, match="removing routing cannot save"):
+        CauseShare(cause="routing", charged=0.3, low=0.3, high=0.3, removed=-2.6)
+
+
+def beside_others(run: Run, adaptive: float) -> Evaluate:
+    """Static routes cost half of the time; adaptive ones are good alone, and beside others take so
+    many times as long as the run."""
+
+    def evaluate(change: Change) -> Run:
+        share = 1.0
+        if change.network in ("no-contention", "star") or change.routing == "adaptive":
+            share = 0.5
+            if change.background and change.network == "as-is":
+                share = adaptive
+        elapsed = round(share * TOTAL)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
+
+    return evaluate
+
+
+def test_adaptive_routing_that_is_proved_worse_is_nowhere_recommended() -> None:
+    run = routing_run()
+    job = run.scenario.job[0]
+    jobs = [job, job.model_copy(update={"observed": False, "name": "others"})]
+    scenario = run.scenario.model_copy(update={
+        "job": jobs, "engine": run.scenario.engine.model_copy(update={"routing": "deterministic"}),
+    })  # fmt: skip
+    run = dataclasses.replace(run, scenario=scenario)
+    only = frozenset({"routing"})
+    found = diagnose(run, beside_others(run, 3.7), kinds=only, seeds=1)
+    assert found.cause == "routing" and found.remedy is not None
+    share = next(share for share in found.shares if share.cause == "routing")
+    assert share.charged == pytest.approx(0.5) and share.removed is None
+    assert found.remedy.name == "" and found.remedy.gain == 0
+    assert "adaptive-routing (270 % more time" in found.remedy.action
+    said = [found.remedy.action, found.headline, *found.warnings]
+    said += [text for f in found.findings for text in (f.advice, f.explanation, f.title)]
+    assert not any("use adaptive" in text.lower() or "turn on" in text.lower() for text in said)
+    screen = "\n".join(diagnosis_lines(found, Path("out")))
+    assert "adaptive-routing" in screen and "-270 %" in screen
+    # Where it is proved to help it is what to do.
+    good = diagnose(run, beside_others(run, 0.6), kinds=only, seeds=1)
+    assert good.remedy is not None and good.remedy.name in ("adaptive-routing", "vc-routing")
+    share = next(share for share in good.shares if share.cause == "routing")
+    assert share.removed == pytest.approx(0.4)
+
+
+def test_the_ideal_holds_for_every_placement_that_is_tried() -> None:
+    """Under the other placement ways are shorter, and nothing beats that without contention."""
+    run = placement_run()
+
+    def evaluate(change: Change) -> Run:
+        ideal = 0.4 if change.placement is not None else 0.6
+        share = {"no-contention": ideal, "star": 0.6}.get(change.network, ideal + 0.1)
+        if change.placement is None and change.network not in ("no-contention", "star"):
+            share = 1.0
+        elapsed = round(share * TOTAL)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
+
+    nodes = {"near": np.arange(32, dtype=np.uint32)}
+    found = diagnose(run, evaluate, placements=nodes, seeds=1)
+    assert found.ideal_ps == round(0.4 * TOTAL)
+    step = {bar.name: bar for bar in found.waterfall}
+    assert step["paths"].delta_ps == pytest.approx(0.2 * TOTAL)
+    assert found.remedy is not None and found.remedy.after_ps == round(0.5 * TOTAL)
+    assert min(bar.elapsed_ps for bar in found.waterfall) == found.ideal_ps
+
+
+def test_a_proof_below_the_ideal_is_none() -> None:
+    """Contention that makes a program quicker than without is an error of the model, and said."""
+    run = placement_run()
+
+    def evaluate(change: Change) -> Run:
+        share = 0.6 if change.network in ("no-contention", "star") else 1.0
+        if change.placement is not None and change.background:
+            share = 0.5
+        elapsed = round(share * TOTAL)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
+
+    judged = diagnose_cause(run, evaluate, seeds=1)
+    nodes = {"near": np.arange(32, dtype=np.uint32)}
+    means = RemedyContext(evaluate, placements=nodes, kinds=frozenset({"placement"}))
+    found = find_remedy(run, judged, means, seeds=1).remedy
+    assert found is not None and found.name == ""
+    near = next(c for c in found.candidates if c.name == "near")
+    assert near.elapsed_ps == 0 and "less than the ideal" in near.reason
+
+
+def test_a_run_quicker_than_the_model_bounds_the_ideal() -> None:
+    run = placement_run()
+
+    def evaluate(change: Change) -> Run:
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(1.3 * TOTAL)})
+
+    found = diagnose_cause(run, evaluate, seeds=1)
+    assert found.ideal_ps == run.elapsed_ps
+    assert any("longer than the run" in warning for warning in found.warnings)
+
+
+def test_a_cause_that_only_the_time_tells_is_listed() -> None:
+    """TB001 fired, the time says placement: that is a finding, and the first one."""
+    run = endpoint_run()
+
+    def evaluate(change: Change) -> Run:
+        share = 0.4 if change.network in ("no-contention", "star") else 1.0
+        elapsed = round(share * TOTAL)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
+
+    found = diagnose_cause(run, evaluate, seeds=1)
+    assert found.cause == "placement"
+    assert (found.findings[0].code, found.findings[0].cause) == (CODE, "placement")
+    assert "60 % of the time" in found.findings[0].explanation
+    assert json.loads(found.model_dump_json())["findings"][0]["code"] == CODE
+
+
+def test_other_kinds_that_are_worse_say_nothing_against_a_placement() -> None:
+    def cure(name: str, kind: Any, time: int) -> Candidate:
+        return Candidate(name=name, kind=kind, elapsed_ps=time, low_ps=time, high_ps=time)
+
+    run = placement_run()
+    big = TOTAL
+    tried = [cure("block", "placement", big), cure("tile", "placement", round(0.7 * big)),
+             cure("adaptive-routing", "routing", 3 * big)]  # fmt: skip
+    remedy = recommend(run, diagnose_cause(run), tried)
+    assert remedy is not None and remedy.name == "tile" and "worse" not in remedy.action

@@ -1,0 +1,203 @@
+"""The verdict on a measured run: costs that add up, no cause without evidence, no contradiction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tailback.diagnosis.explanation import Explanation
+from tailback.diagnosis.measured_verdict import (
+    MIN_FAULT_SHARE,
+    EvidenceSummary,
+    FurtherCosts,
+    explain,
+)
+from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
+from tailback.evidence.model import (
+    ClockReport,
+    Efficiency,
+    Measured,
+    Part,
+)
+from tailback.units import format_time
+from tests.factories.report_data import make_diagnosis, make_run
+
+MS = 10**9
+BASE = make_diagnosis(make_run())
+NOTHING = FurtherCosts((0, 0), (0, 0))
+
+
+def measured(elapsed_ms: int, computing_ms: int = 10, outside_ms: int = 0) -> Measured:
+    transfer = (elapsed_ms - computing_ms - outside_ms) * MS
+    parts = {"computation": computing_ms * MS, "transfer": transfer, "other_mpi": outside_ms * MS}
+    elapsed = elapsed_ms * MS
+    return Measured(
+        elapsed_ps=elapsed, low_ps=elapsed, high_ps=elapsed, n_ranks=4,
+        parts=[
+            Part(name=name, ps=ps, low_ps=ps, high_ps=ps, share=ps / elapsed)
+            for name, ps in parts.items()
+        ],
+        phases=[], wait_states={}, latecomers=[],
+        efficiency=Efficiency(load_balance=1.0, communication=0.1, parallel=0.1),
+        clocks=ClockReport(
+            unit="none", drifting=False, largest_offset_ps=0, recorded_offsets=0, error_ps=0,
+            largest_error_ps=0, one_way=0, violated=0, largest_violation_ps=0, repaired=0,
+            largest_repair_ps=0, left=0,
+        ),
+        hosts=None, notes=[],
+    )  # fmt: skip
+
+
+def share(cause: str, removed: float, spread: float = 0.0) -> CauseShare:
+    return CauseShare(
+        cause=cause, charged=removed, low=removed, high=removed, removed=removed,
+        removed_low=max(removed - spread, 0.0), removed_high=removed + spread,
+    )  # fmt: skip
+
+
+def expected(elapsed_ms: int, *shares: CauseShare) -> Diagnosis:
+    """A diagnosis of the expected run, whose waterfall has what the shares charge."""
+    total, bars, now = elapsed_ms * MS, [], elapsed_ms * MS
+    names = {"slow-link": "slow links", "other-traffic": "other traffic"}
+    for one in shares:
+        delta = round(one.charged * total)
+        bars.append(bar(names.get(one.cause, one.cause), now, delta))
+        now -= delta
+    bars.append(bar("injection", now, now))
+    return BASE.model_copy(
+        update={"shares": list(shares), "waterfall": bars[::-1], "elapsed_ps": total,
+                "expected_ps": total}
+    )  # fmt: skip
+
+
+def bar(name: str, elapsed: int, delta: int) -> WaterfallBar:
+    return WaterfallBar(
+        name=name, elapsed_ps=elapsed, delta_ps=delta, low_ps=delta, high_ps=delta, meaning=name
+    )
+
+
+SLOW = EvidenceSummary(
+    slow=("leaf1[5] → spine0 serves 20 of 100 Gb/s",), slow_shown_by="its port queued",
+    rests_on={"slow-link": ("counters", "model")}, sources=("trace", "counters"),
+)  # fmt: skip
+
+
+def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
+    found = explain(
+        diagnosis, run, options.pop("found", EvidenceSummary()), options.pop("cost", NOTHING)
+    )
+    whole = found.explanation
+    assert whole is not None and sum(whole.parts.values()) == run.elapsed_ps == whole.elapsed_ps
+    assert 0.0 <= found.confidence <= 0.95
+    costs = [cost.ps for cost in whole.costs]
+    assert costs == sorted(costs, reverse=True)
+    for cost in whole.costs:
+        assert 0 < cost.ps <= cost.high_ps and cost.low_ps <= cost.high_ps
+        assert 0 < cost.share <= 1
+    # The cause is in the table and among the findings, and only its links are blamed.
+    if found.cause not in ("healthy", "undetermined"):
+        cost_of = whole.cost(found.cause)
+        assert cost_of is not None and format_time(cost_of.ps) in found.headline
+    assert any(finding.cause == found.cause for finding in found.findings)
+    assert found.cause == "slow-link" or not found.slow_links
+    return found
+
+
+def test_parts_that_do_not_add_up_are_refused() -> None:
+    whole = {"elapsed_ps": 10, "costs": [], "not_explained_ps": 0, "model_error_ps": 0,
+             "missing": [], "sources": []}  # fmt: skip
+    assert Explanation(parts={"a": 12, "not explained": -2}, **whole).cost("a") is None
+    with pytest.raises(ValidationError, match="parts add up to 9 ps of 10 ps"):
+        Explanation(parts={"a": 9}, **whole)
+
+
+def test_a_run_as_expected_is_healthy() -> None:
+    found = explained(expected(100, share("placement", 0.02), share("pattern", 0.2)), measured(105))
+    assert found.cause == "healthy" and "No fault found" in found.headline
+    assert [finding.cause for finding in found.findings if finding.code == "TB000"] == ["healthy"]
+    assert found.findings[0].explanation == found.headline
+    # What is nearest to a fault: 20 of 24 %, where placement has 2 of 6 %.
+    assert "communication pattern, at 20.0 %" in found.headline and found.confidence >= 0.8
+    assert found.explanation is not None
+    # What endpoints cost is there, and is no fault below its own threshold.
+    assert found.explanation.costs[0].cause == "pattern"
+
+
+def test_a_fault_that_costs_enough_is_the_cause() -> None:
+    found = explained(
+        expected(100, share("placement", 0.1), share("slow-link", 0.4, 0.1)), measured(100),
+        found=SLOW,
+    )  # fmt: skip
+    assert found.cause == "slow-link" and "leaf1[5] → spine0 serves 20 of 100" in found.headline
+    assert found.explanation is not None
+    cost = found.explanation.costs[0]
+    assert (cost.ps, cost.low_ps, cost.high_ps) == (40 * MS, 30 * MS, 50 * MS)
+    assert cost.evidence == "its port queued" and cost.rests_on == ("counters", "model")
+    assert found.explanation.not_explained_ps == 0
+
+
+def test_just_under_the_threshold_is_no_fault_and_just_above_is_one() -> None:
+    for value, cause in (
+        (MIN_FAULT_SHARE - 0.005, "healthy"),
+        (MIN_FAULT_SHARE + 0.005, "placement"),
+    ):
+        assert explained(expected(100, share("placement", value)), measured(100)).cause == cause
+
+
+def test_much_that_nothing_explains_is_undetermined() -> None:
+    found = explained(expected(100, share("placement", 0.08)), measured(250))
+    assert found.cause == "undetermined" and found.confidence == 0.0
+    assert "150 ms of 250 ms is not explained by any cause with evidence" in found.headline
+    assert found.explanation is not None and found.explanation.parts["not explained"] == 150 * MS
+
+
+def test_set_up_and_end_are_no_time_that_the_network_is_blamed_for() -> None:
+    found = explained(expected(100), measured(1100, outside_ms=1000))
+    assert found.cause == "healthy"
+    assert found.explanation is not None and found.explanation.not_explained_ps == 0
+
+
+def test_a_model_that_expects_more_than_was_measured_says_so() -> None:
+    found = explained(expected(130), measured(100))
+    assert found.explanation is not None and found.explanation.not_explained_ps == -30 * MS
+
+
+def test_links_of_which_one_is_slow_are_all_named_and_none_is_sure() -> None:
+    two = EvidenceSummary(
+        slow=SLOW.slow, slow_shown_by="", candidates=("a (20 of 100)", "b (25 of 100)")
+    )
+    found = explained(expected(100, share("slow-link", 0.5)), measured(100), found=two)
+    sure = explained(expected(100, share("slow-link", 0.5)), measured(100), found=SLOW)
+    assert "does not tell which of these: a (20 of 100); b (25 of 100)" in found.headline
+    assert found.confidence <= 0.6 < sure.confidence
+
+
+def test_a_second_cause_that_costs_as_much_halves_the_confidence() -> None:
+    alone = explained(expected(100, share("slow-link", 0.3)), measured(100), found=SLOW)
+    both = explained(
+        expected(100, share("slow-link", 0.3), share("placement", 0.29)), measured(100), found=SLOW
+    )
+    assert both.cause == "slow-link"
+    assert both.confidence == pytest.approx(alone.confidence / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("cause", ["imbalance", "noise"])
+def test_computation_is_a_cause_like_others(cause: str) -> None:
+    cost = {"imbalance_ps": (0, 0), "noise_ps": (0, 0), f"{cause}_ps": (18 * MS, 22 * MS)}
+    found = explained(expected(100), measured(100), cost=FurtherCosts(**cost))  # type: ignore[arg-type]
+    assert found.cause == cause and "(20 ms of 100 ms)" in found.headline
+    assert found.explanation is not None
+    only = found.explanation.costs[0]
+    assert (only.low_ps, only.ps, only.high_ps) == (18 * MS, 20 * MS, 22 * MS)
+    assert len(found.explanation.costs) == 1
+
+
+def test_uneven_routes_come_on_top_of_what_is_expected() -> None:
+    cost = FurtherCosts((0,), (0,), (40 * MS,), uneven=0.9)
+    found = explained(expected(100), measured(140), cost=cost)
+    assert found.cause == "routing"
+    assert found.explanation is not None and found.explanation.not_explained_ps == 0
+    assert found.explanation.parts["routing"] == 40 * MS
+    assert "90 %" in found.explanation.costs[0].evidence

@@ -1,0 +1,149 @@
+"""Slow cables that nobody told of: found from times in calls, and not where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tailback.diagnosis.comparisons import CallTimes, PortStalls
+from tailback.diagnosis.hidden_cables import CableSearch, search_cables
+from tailback.diagnosis.topology import LinkTopology
+from tailback.evaluate import Change
+from tailback.evidence.call_profile import CallProfile, stretches_of_run
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation import make_evaluate, prepare
+from tailback.traffic.program import Program
+
+KNOWN: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+    "job": [
+        {"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": "128 KiB", "rounds": 5,
+                     "post": "all", "periodic": True, "compute": "20 us"},
+         "placement": "random"}
+    ],
+    "engine": {"routing": "deterministic"},
+}  # fmt: skip
+UNKNOWN = {"switch_delay": "72 ns", "send_delay": "800 ns", "buffer": "52 KiB"}
+"""What the diagnosis does not know of the machine: a fifth more, a fifth less."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    run: Run
+    program: Program
+
+    def profile(self, noise: float = 0.0) -> CallProfile:
+        """Times in calls with noise on each stretch; those of a rank's rounds are one site."""
+        found = stretches_of_run(self.run, self.program)
+        assert found is not None
+        durations, counts = found
+        rank = np.repeat(np.arange(len(counts)), counts)
+        durations = durations * (1.0 + noise * np.random.default_rng(5).standard_normal(len(rank)))
+        first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        # Before a rank's first computation nothing is sent.
+        site = np.where(np.arange(len(rank)) == first[rank], -1, rank)
+        ranks = np.arange(len(counts))
+        times = np.bincount(rank[site >= 0], minlength=len(counts)).astype(np.float64)
+        mean = np.bincount(rank[site >= 0], durations[site >= 0]) / times
+        names = ["MPI_Waitall"] * len(counts)
+        whole = np.ones(len(counts), np.bool_)
+        return CallProfile(ranks, times, mean, names, site, counts, durations, whole)
+
+
+def truth(slow: str | None, rate: str = "") -> Truth:
+    """What happened: other parameters of the machine, another seed, and maybe a slow cable."""
+    data: dict[str, Any] = {**KNOWN, "seed": 11, "engine": {**KNOWN["engine"], **UNKNOWN}}
+    # The placement is known, its seed is part of the job's.
+    if slow is not None:
+        data["fabric"] = {**KNOWN["fabric"], "degraded": [{"cable": slow, "rate": rate}]}
+    prepared = prepare(parse(data))
+    known = prepare(parse({**KNOWN, "seed": 1}))
+    placed = Change(placement=known.observed.node, computations=True, measure=True)
+    return Truth(make_evaluate(prepared)(placed), prepared.observed.program)
+
+
+def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[CableSearch, Any]:
+    prepared = prepare(parse({**KNOWN, "seed": 1}))
+    evaluate = make_evaluate(prepared)
+    expected = evaluate(Change(computations=True, measure=True))
+    fabric = prepared.fabric
+    carried = np.zeros(fabric.n_links)
+    table = expected.tables["truth"]
+    np.add.at(carried, table["link"].to_numpy(), table["bytes"].to_numpy())
+    reverse = fabric.link_reverse.astype(np.int64)
+    cables = np.flatnonzero(
+        (np.arange(fabric.n_links) < reverse) & (carried + carried[reverse] > 0)
+    )
+    comparisons: list[Any] = [CallTimes(seen.profile(noise), prepared.observed.program)]
+    if stalls:
+        sums = np.zeros(fabric.n_links)
+        rows = seen.run.tables["truth"]
+        np.add.at(sums, rows["link"].to_numpy(), rows["stall_ps"].to_numpy())
+        from_node = LinkTopology.of(expected.tables).from_node
+        full = np.zeros(fabric.n_links, np.bool_)
+        comparisons.append(PortStalls(sums, full, from_node, seen.run.elapsed_ps))
+    found = search_cables(
+        evaluate, comparisons, cables.tolist(), np.asarray(fabric.link_gbps, np.float64),
+        measured_ps=seen.run.elapsed_ps, expected_ps=expected.elapsed_ps, budget=40,
+        measure=stalls,
+    )  # fmt: skip
+    return found, fabric
+
+
+@pytest.mark.parametrize(
+    ("cable", "gbps", "stalls"),
+    [("leaf1[5]", 20.0, True), ("leaf2[1]", 25.0, False)],
+)
+def test_a_slow_cable_is_found_with_its_rate(cable: str, gbps: float, stalls: bool) -> None:
+    found, fabric = searched(truth(cable, f"{gbps} Gb/s"), stalls=stalls)
+    assert found.found is not None and len(found.found.cables) == 1
+    ((link, rate),) = found.found.cables
+    ends = {fabric.link_name(link), fabric.link_name(int(fabric.link_reverse[link]))}
+    assert any(name.startswith(f"{cable} ") for name in ends), ends
+    assert rate == pytest.approx(gbps, rel=0.2)
+    assert found.found.misfit < 0.3
+
+
+def test_nothing_is_found_in_a_healthy_run() -> None:
+    """Noise in the times of calls is no cable."""
+    found, _ = searched(truth(None), stalls=False, noise=0.2)
+    assert found.found is None
+
+
+def test_a_protocol_that_slows_all_calls_alike_is_no_cable() -> None:
+    """All calls of all ranks half as long again: TCP does that."""
+    seen = truth(None)
+    durations = seen.profile()
+    prepared = prepare(parse({**KNOWN, "seed": 1}))
+    evaluate = make_evaluate(prepared)
+    expected = evaluate(Change(computations=True)).elapsed_ps
+    profile = CallProfile(
+        durations.rank, durations.count, durations.mean_ps * 1.8, durations.name,
+        durations.site_of, durations.stretches, durations.duration_ps * 1.8, durations.complete,
+    )  # fmt: skip
+    fabric = prepared.fabric
+    cables = np.flatnonzero(np.arange(fabric.n_links) < fabric.link_reverse)
+    found = search_cables(
+        evaluate, [CallTimes(profile, seen.program)], cables.tolist(),
+        np.asarray(fabric.link_gbps, np.float64), measured_ps=round(1.4 * expected),
+        expected_ps=expected, budget=20, measure=False,
+    )  # fmt: skip
+    assert found.found is None
+
+
+def test_nothing_to_compare_is_no_finding() -> None:
+    prepared = prepare(parse({**KNOWN, "seed": 1}))
+    rates = np.asarray(prepared.fabric.link_gbps, np.float64)
+    times: dict[str, Any] = {
+        "measured_ps": 2 * 10**9,
+        "expected_ps": 10**9,
+        "budget": 60,
+        "measure": False,
+    }
+    evaluate = make_evaluate(prepared)
+    assert search_cables(evaluate, [], [0, 2], rates, **times) == CableSearch()
+    assert search_cables(evaluate, [lambda run: None], [0, 2], rates, **times) == CableSearch()

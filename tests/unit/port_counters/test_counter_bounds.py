@@ -1,0 +1,302 @@
+"""What no counter can do, and what a counter that is full still tells, wherever it is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tailback.cli import run
+from tailback.fabric.readers import read_fabric
+from tailback.port_counters.analysis.evolution import from_fabric
+from tailback.port_counters.analysis.intervals import difference
+from tailback.port_counters.collect import MetricsBoard
+from tailback.port_counters.collect.readings import RAW, Rows
+from tailback.port_counters.collect.subnet import PortTarget
+from tailback.port_counters.readers import read_series
+from tailback.port_counters.readers.model import CounterData
+from tailback.port_counters.schema import INTERVALS, READINGS, SIMULATED, Flag, conform
+from tests.factories.repository import ROOT
+
+SECOND = 10**9
+TOP = 2**32 - 1
+EDR_TICK_NS = 45.0e9 / 2**32
+FABRIC = """\
+switchguid=0xa(a)
+Switch 36 "S-000000000000000a" # "leaf" base port 0 lid 1 lmc 0
+[1] "H-0000000000000010"[1](11) # "n1 HCA-1" lid 2 4xEDR
+[2] "H-0000000000000020"[1](21) # "n2 HCA-1" lid 3 4xEDR
+
+caguid=0x10
+Ca 1 "H-0000000000000010" # "n1 HCA-1"
+[1](11) "S-000000000000000a"[1] # lid 2 lmc 0 "leaf" lid 1 4xEDR
+
+caguid=0x20
+Ca 1 "H-0000000000000020" # "n2 HCA-1"
+[1](21) "S-000000000000000a"[2] # lid 3 lmc 0 "leaf" lid 1 4xEDR
+"""
+
+
+def readings(**columns: list[int | None] | float | str) -> pl.DataFrame:
+    """Two readings of one EDR port, a second apart."""
+    row: dict[str, object] = {
+        "time_ns": [0, SECOND], "node_name": "leaf", "port": 1, "capacity_gbps": 100.0,
+        "tick_ns": EDR_TICK_NS, "wait_limit": TOP, **columns,
+    }  # fmt: skip
+    two = {name: v if isinstance(v, list) else [v, v] for name, v in row.items()}
+    return conform(READINGS, pl.DataFrame(two))
+
+
+@pytest.mark.parametrize(
+    ("column", "rise", "flag"),
+    [
+        ("xmit_wait_ticks", 2 * SECOND / EDR_TICK_NS, Flag.IMPOSSIBLE),
+        ("stall_ns", 2 * SECOND, Flag.IMPOSSIBLE),
+        ("internal_stall_ns", 2 * SECOND, Flag.IMPOSSIBLE),
+        ("data_bytes", 25 * SECOND, Flag.DATA_IMPOSSIBLE),
+        ("packets", SECOND, Flag.DATA_IMPOSSIBLE),
+    ],
+)
+def test_a_rise_beyond_time_and_speed_has_no_number(column: str, rise: float, flag: Flag) -> None:
+    row = difference(readings(**{column: [7, 7 + int(rise)]})).row(0, named=True)
+    assert Flag(row["flags"]) == flag
+    given = (
+        "xmit_wait_ticks",
+        "stall_ns",
+        "stall_fraction",
+        "internal_stall_fraction",
+        "data_bytes",
+        "packets",
+        "utilization",
+    )
+    assert [name for name in given if row[name] is not None] == []
+    honest = difference(readings(**{column: [7, 7 + int(rise / 2)]})).row(0, named=True)
+    assert honest["flags"] == 0
+    assert any(honest[name] is not None for name in given)
+
+
+def test_where_speed_and_tick_are_unknown_the_fastest_link_is_the_bound() -> None:
+    unknown: dict[str, list[int | None]] = {
+        "capacity_gbps": [None, None],
+        "tick_ns": [None, None],
+        "wait_limit": [None, None],
+    }
+    rises = readings(xmit_wait_ticks=[0, 100 * SECOND], data_bytes=[0, 10**13], **unknown)
+    (flags,) = difference(rises)["flags"]
+    assert Flag(flags) == Flag.IMPOSSIBLE | Flag.DATA_IMPOSSIBLE
+    some = readings(xmit_wait_ticks=[0, SECOND], data_bytes=[0, 25 * SECOND], **unknown)
+    assert difference(some)["flags"].to_list() == [0]
+
+
+def test_a_simulated_packet_is_booked_at_once_however_short_the_interval() -> None:
+    rises = readings(time_ns=[0, 10], data_bytes=[0, 4096], source=SIMULATED)
+    assert difference(rises).select("data_bytes", "flags").row(0) == (4096, 0)
+
+
+def test_derived_intervals_are_bounded_too() -> None:
+    row = {"time_ns": [SECOND] * 2, "interval_ns": [SECOND] * 2, "capacity_gbps": [54.5] * 2,
+           "stall_fraction": [475.2, 0.5], "utilization": [0.1, 9.0]}  # fmt: skip
+    found = CounterData(intervals=conform(INTERVALS, pl.DataFrame(row))).all_intervals()
+    assert found["stall_fraction"].to_list() == [None, 0.5]
+    assert found["utilization"].to_list() == [0.1, None]
+    assert found["flags"].to_list() == [int(Flag.IMPOSSIBLE), int(Flag.DATA_IMPOSSIBLE)]
+
+
+def rows(waits: list[int], words: list[int], second: int) -> Rows:
+    out = np.zeros(len(waits), RAW)
+    out["target"], out["time_ns"] = np.arange(len(waits)), (second + 1) * SECOND
+    out["wait"], out["words"] = waits, words
+    return out
+
+
+def watched(*sweeps: list[int], words: list[list[int]] | None = None) -> MetricsBoard:
+    """A board that saw PortXmitWait of each port, sweep by sweep, a second apart."""
+    board = MetricsBoard()
+    board.begin(
+        [
+            PortTarget(g, f"n{g}", True, 1, g, 100.0, EDR_TICK_NS, "given", extended=True)
+            for g in range(1, len(sweeps[0]) + 1)
+        ]
+    )
+    for second, waits in enumerate(sweeps):
+        board.update(rows(waits, words[second] if words else [0] * len(waits), second))
+        board.sweeps = second + 1
+    return board
+
+
+def samples(board: MetricsBoard, name: str) -> dict[str, float]:
+    found = re.findall(rf'^{name}{{guid="0x0*(\d+)".*}} (\S+)$', board.metrics(), re.M)
+    return {guid: float(value) for guid, value in found}
+
+
+def test_a_live_reading_that_cannot_be_is_left_out_and_counted() -> None:
+    board = watched([0, 0], [TOP - 5, 10**6], words=[[0, 0], [2**40, 5]])
+    assert samples(board, "tailback_port_stall_ratio").keys() == {"2"}
+    assert [one.target.guid for one in board.worst(5)] == [2]
+    assert "tailback_collector_impossible_readings_total 1" in board.metrics()
+
+
+def test_a_live_counter_that_jumped_to_its_top_is_not_believed_there() -> None:
+    board = watched([0], [TOP], [TOP])
+    assert samples(board, "tailback_port_latched_stall_seconds") == {}
+    assert board.worst(5) == []
+
+
+def test_a_full_counter_stays_in_the_metrics_and_comes_first() -> None:
+    busy = int(0.5 * SECOND / EDR_TICK_NS)
+    board = watched([TOP - busy, 0], [TOP, busy], [TOP, 2 * busy])
+    assert samples(board, "tailback_port_stall_ratio") == {"1": 0.0, "2": pytest.approx(0.5)}
+    assert samples(board, "tailback_port_lost_gbps").keys() == {"1", "2"}
+    assert samples(board, "tailback_port_at_least") == {"1": 1, "2": 0}
+    assert samples(board, "tailback_port_latched_stall_seconds") == {"1": pytest.approx(45)}
+    assert [one.target.guid for one in board.worst(5)] == [1, 2]
+
+
+def test_the_dashboard_shows_ports_with_full_counters_beside_the_worst() -> None:
+    docs = ROOT / "docs" / "how-to"
+    panels = json.loads((docs / "grafana-dashboard.json").read_text(encoding="utf-8"))["panels"]
+    full = "tailback_port_latched_stall_seconds"
+    asked = {p["title"]: [t["expr"] for t in p["targets"]] for p in panels}
+    ranked = [e for group in asked.values() for e in group if re.search(r"topk.*(lost|stall)", e)]
+    assert len(ranked) == 3 and all(f"and {full}) or topk" in expr for expr in ranked)
+    assert asked["Ports whose stall counter is full"] == [f"count({full}) or vector(0)"]
+
+
+def collection(folder: Path, waits: dict[int, list[int]]) -> Path:
+    """A collection of leaf's ports: their PortXmitWait, a second apart."""
+    (folder / "intervals").mkdir(parents=True)
+    (folder / "collection.json").write_text('{"what": "port counters", "format": 1}')
+    frames = [
+        difference(
+            readings(
+                time_ns=[SECOND * n for n in range(len(values))],
+                node_name=["leaf"] * len(values),
+                node_guid=[10] * len(values),
+                port=[port] * len(values),
+                source=["umad"] * len(values),
+                capacity_gbps=[100.0] * len(values),
+                tick_ns=[EDR_TICK_NS] * len(values),
+                wait_limit=[TOP] * len(values),
+                xmit_wait_ticks=list(values),
+                data_bytes=[0] * len(values),
+            )
+        )
+        for port, values in waits.items()
+    ]
+    pl.concat(frames).write_parquet(folder / "intervals" / "000001.parquet")
+    return folder
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert run([str(a) for a in arguments]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Path:
+    path = tmp_path / "fabric.txt"
+    path.write_text(FABRIC)
+    return path
+
+
+def test_full_counters_decide_the_headline_and_rank_first(
+    tmp_path: Path, fabric: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = int(0.5 * SECOND / EDR_TICK_NS)
+    where = collection(tmp_path / "c", {1: [TOP] * 4, 2: [0, busy, 2 * busy, 3 * busy]})
+    text = said(capsys, "counters", where, "--fabric", fabric)
+    assert "PORTS STALL" in text and "the stall counters of 1 of 2 ports are full" in text
+    assert "1 other waited 1 % of their time or more" in " ".join(text.split())
+    table = text[text.index("LINKS THAT STALL MOST") :].split("\n")
+    assert re.match(r"  leaf\[1\] → n1 HCA-1 +≥ 45 s", table[2])
+    assert re.match(r"  leaf\[2\] → n2 HCA-1 +50 %", table[3])
+    facts = json.loads(said(capsys, "counters", where, "--fabric", fabric, "--format", "json"))
+    worst = facts["worst_ports"]
+    assert (facts["verdict"], facts["full_counters"]) == ("stalls", 1)
+    assert [(row["port"], row["stall_at_least"]) for row in worst] == [(1, 0.0), (2, None)]
+    assert worst[0]["latched_stall_seconds"] == pytest.approx(45)
+
+
+def test_a_counter_that_fills_while_it_is_read_bounds_all_the_time_it_was_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = int(0.8 * SECOND / EDR_TICK_NS)
+    where = collection(tmp_path / "c", {1: [TOP - busy, TOP, TOP, TOP, TOP]})
+    (row,) = json.loads(said(capsys, "counters", where, "--format", "json"))["worst_ports"]
+    assert row["stall_at_least"] == pytest.approx(0.2)
+    assert row["lost_gbps"] == pytest.approx(20)
+
+
+def test_a_collection_of_a_former_version_is_bounded_by_the_speed_of_its_ports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = collection(tmp_path / "c", {1: [TOP] * 3})
+    file = where / "intervals" / "000001.parquet"
+    pl.read_parquet(file).drop("latched_stall_ns").write_parquet(file)
+    assert "≥ 45 s" in said(capsys, "counters", where)
+
+
+def test_what_cannot_be_decides_nothing_and_is_counted_on_the_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = collection(tmp_path / "c", {1: [0, 1000, 1000], 2: [0, 0, 0]})
+    file = where / "intervals" / "000001.parquet"
+    jump = pl.when((pl.col("port") == 1) & (pl.col("xmit_wait_ticks") > 0))
+    pl.read_parquet(file).with_columns(
+        stall_fraction=jump.then(475.2).otherwise("stall_fraction"),
+        xmit_wait_ticks=jump.then(TOP).otherwise("xmit_wait_ticks").cast(pl.UInt64),
+    ).write_parquet(file)
+    text = said(capsys, "counters", where)
+    assert "LITTLE STALL" in text and "475" not in text and "47520" not in text
+    assert re.search(r"^ +1  with more stall than time: left out$", text, re.M)
+    assert "leaf[1]" in text[text.index("NOTES") :]
+
+
+def test_full_counters_of_two_error_reports_are_said(
+    tmp_path: Path, fabric: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for number in range(2):
+        files.append(tmp_path / f"q{number}.txt")
+        files[-1].write_text(
+            'Errors for 0xa "leaf"\n'
+            f"   GUID 0xa port 1: [PortXmitWait == {TOP}] [PortXmitData == {900 + number}]\n"
+        )
+    assert read_series(files).readings.height == 2
+    for more in ((), ("--fabric", fabric)):
+        text = said(capsys, "counters", *files, "--every", "10 s", *more)
+        assert "PORTS STALL" in text and "the stall counters of 1 of 1 port are full" in text
+        assert ("≥ 45 s" in text) == bool(more)
+
+
+def test_a_link_with_a_full_counter_is_in_the_evolution(
+    tmp_path: Path, fabric: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = collection(tmp_path / "c", {1: [TOP] * 4, 2: [0] * 4})
+    page = tmp_path / "page.html"
+    text = said(capsys, "evolution", where, "--fabric", fabric, "--out", page)
+    assert text.startswith("3 features in 1 evolutions")
+    assert "≥ 40.0" in page.read_text() and "stall counter is full" in page.read_text()
+    said(capsys, "counters", where, "--fabric", fabric, "--out", tmp_path / "out")
+    facts = json.loads((tmp_path / "out" / "counters.json").read_text())
+    assert facts["evolution"]["features"] == 3
+
+
+def test_a_link_that_jumped_is_not_in_the_evolution(fabric: Path) -> None:
+    known = read_fabric(fabric)
+    found = difference(
+        readings(
+            time_ns=[0, SECOND, 2 * SECOND],
+            node_name=["leaf"] * 3,
+            port=[1] * 3,
+            capacity_gbps=[100.0] * 3,
+            tick_ns=[EDR_TICK_NS] * 3,
+            wait_limit=[TOP] * 3,
+            xmit_wait_ticks=[0, TOP, TOP],
+        )
+    ).with_columns(link=pl.lit(0, pl.UInt32))
+    assert from_fabric(found, known).features.is_empty()

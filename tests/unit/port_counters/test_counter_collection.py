@@ -1,0 +1,110 @@
+"""A collection stays on the disk: piece by piece it says what it says as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from tailback.port_counters.analysis import port_inventory, verdict
+from tailback.port_counters.analysis.port_inventory import PortInventory
+from tailback.port_counters.analysis.sources import Source, load
+from tailback.port_counters.analysis.survey import AnalysisOptions, analyse
+from tailback.port_counters.collect.readings import RAW
+from tailback.port_counters.collect.store import Collection
+from tailback.port_counters.readers import read_counters
+from tailback.port_counters.schema import CounterError
+from tests.factories.collect_subnet import FILE
+from tests.factories.counter_collection import PORTS, SECOND, collected
+
+
+@pytest.mark.parametrize("tick_ns", [None, 3.0])
+@pytest.mark.parametrize("named", [False, True])
+def test_piece_by_piece_it_says_what_it_says_as_a_whole(
+    tmp_path: Path, tick_ns: float | None, named: bool
+) -> None:
+    folder = collected(tmp_path / "c", 5)
+    (tmp_path / "fabric").write_text(FILE)
+    places = port_inventory.from_discovery(tmp_path / "fabric") if named else PortInventory()
+    chosen = AnalysisOptions(tick_ns=tick_ns)
+    source = load([folder])
+    assert source.counters.intervals.is_empty() and source.archive is not None
+    assert [p.rows.collect().height for p in source.archive.pieces()] == [6, 9, 9, 9, 9]
+    whole = Source(["umad"], read_counters(folder), files=[folder])
+    found, judged = analyse(source, places, chosen)
+    expected, known = analyse(whole, places, chosen)
+    assert source.kinds == whole.kinds and judged.notes == known.notes
+    assert (judged.kind, judged.intervals, judged.start_ns) == ("stalls", 42, known.start_ns)
+    assert verdict.sentence(judged) == verdict.sentence(known)
+    assert found.tables.keys() == expected.tables.keys()
+    for name, frame in expected.tables.items():
+        # Floats are added in another order; a correlation is what is left of sums that cancel.
+        least = 1e-9 if name == "correlations" else 0.0
+        assert_frame_equal(found.tables[name], frame, rel_tol=1e-12, abs_tol=least)
+    names = set(judged.ports["node_name"])
+    assert ("h HCA-1" in names) == named and "elsewhere" in names
+    assert any("none of the fabric's: 1" in note for note in judged.notes) == named
+    sized = judged.ports.filter(pl.col("utilization").is_not_null()).height
+    assert sized == (3 if named else 2), "the fabric tells the speed that the collector did not"
+
+
+def test_several_collections_are_one_source(tmp_path: Path) -> None:
+    folders = [collected(tmp_path / "a", 2), collected(tmp_path / "b", 3, first=100)]
+    source = load(folders)
+    assert source.archive is not None and len(source.archive.files) == 5
+    _, judged = analyse(source, PortInventory(), AnalysisOptions())
+    assert judged.intervals == 15 + 24 and judged.end_ns > 1000 * SECOND
+
+
+def test_a_collection_without_any_table_is_undetermined(tmp_path: Path) -> None:
+    collection = Collection(tmp_path / "c")
+    collection.begin(list(PORTS), {}).close()
+    collection.close()
+    _, judged = analyse(load([tmp_path / "c"]), PortInventory(), AnalysisOptions())
+    assert judged.kind == "unknown" and judged.intervals == 0
+    assert any("1 segment not finished" in note for note in judged.notes)
+
+
+@pytest.mark.parametrize("where", ["end", "middle", "columns"])
+def test_a_damaged_table_is_named(tmp_path: Path, where: str) -> None:
+    folder = collected(tmp_path / "c", 3, sweeps=200)
+    file = sorted((folder / "intervals").iterdir())[1]
+    data = bytearray(file.read_bytes())
+    if where == "end":
+        file.write_bytes(data[: len(data) // 2])
+    elif where == "middle":
+        data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+        file.write_bytes(data)
+    else:
+        pl.DataFrame({"colour": ["red"]}).write_parquet(file)
+    with pytest.raises(CounterError) as caught:
+        analyse(load([folder]), PortInventory(), AnalysisOptions())
+    assert caught.value.file == file
+
+
+def test_rounds_tell_what_was_used_and_lost_as_sweeps_do(tmp_path: Path) -> None:
+    collection = Collection(tmp_path / "c")
+    writer = collection.begin(list(PORTS), {})
+    row = np.zeros(2, RAW)
+    row["target"], row["round"] = [1, 2], [1, 2]
+    for _ in range(5):
+        row["time_ns"] += SECOND
+        row["wait"] += np.array([10_000_000, 20_000_000], np.uint64)
+        row["words"] += np.array([500_000_000, 0], np.uint64)
+        writer.append(row)
+    writer.close()
+    collection.compact()
+    collection.close()
+    source = load([tmp_path / "c"])
+    assert source.kinds == ["collection in rounds"]
+    found, judged = analyse(source, PortInventory(), AnalysisOptions())
+    assert found.rounds is not None and found.rounds.height == 2
+    ports = {row["node_name"]: row for row in judged.ports.iter_rows(named=True)}
+    host, other = ports["host"], ports["elsewhere"]
+    assert (host["stall_fraction"], other["stall_fraction"]) == pytest.approx((0.22, 0.44))
+    assert (host["utilization"], host["lost_gbps"]) == pytest.approx((0.16, 22.0))
+    assert (other["utilization"], other["lost_gbps"]) == pytest.approx((0.0, 0.44 * 54.5))
+    assert host["seconds"] == 4.0 and judged.end_ns - judged.start_ns == 4 * SECOND

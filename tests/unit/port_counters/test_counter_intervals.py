@@ -1,0 +1,191 @@
+"""Readings to intervals: wraps, resets, latched counters, gaps; nothing becomes a plain number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tailback.port_counters.analysis.intervals import difference
+from tailback.port_counters.schema import (
+    INTERVALS,
+    READINGS,
+    CounterError,
+    Flag,
+    conform,
+    lost_gbps,
+    markdown,
+)
+from tests.factories.repository import ROOT
+
+U32 = 2**32 - 1
+SECOND = 1_000_000_000
+
+
+def readings(*rows: dict[str, Any]) -> pl.DataFrame:
+    base = {"node_name": "leaf", "port": 1, "wait_limit": U32, "tick_ns": 22.0}
+    return conform(
+        READINGS,
+        pl.DataFrame(
+            [base | row for row in rows],
+            schema_overrides={
+                n: t for n, t in READINGS.polars_schema.items() if any(n in base | r for r in rows)
+            },
+        ),
+    )
+
+
+def one(*rows: dict[str, Any]) -> dict[str, Any]:
+    out = difference(readings(*rows))
+    assert out.height == 1
+    assert out.schema == pl.Schema(INTERVALS.polars_schema)
+    return out.row(0, named=True)
+
+
+def test_plain_interval() -> None:
+    row = one(
+        {"time_ns": 0, "xmit_wait_ticks": 1000, "data_bytes": 0, "capacity_gbps": 8.0},
+        {"time_ns": SECOND, "xmit_wait_ticks": 11_363_636 + 1000, "data_bytes": 500_000_000,
+         "capacity_gbps": 8.0},
+    )  # fmt: skip
+    assert row["interval_ns"] == SECOND
+    assert row["xmit_wait_ticks"] == 11_363_636
+    assert row["stall_fraction"] == pytest.approx(0.25, abs=1e-6)
+    assert row["utilization"] == pytest.approx(0.5)
+    assert row["flags"] == 0
+
+
+@pytest.mark.parametrize("speeds", [(50.0, 100.0), (100.0, 50.0)])
+def test_another_speed_is_told_whether_it_rose_or_fell(speeds: tuple[float, float]) -> None:
+    row = one(
+        {"time_ns": 0, "data_bytes": 0, "capacity_gbps": speeds[0]},
+        {"time_ns": SECOND, "data_bytes": 10**9, "capacity_gbps": speeds[1]},
+    )
+    assert row["flags"] == Flag.RATE_CHANGED
+    assert row["utilization"] == pytest.approx(8 / speeds[1])
+
+
+def test_a_reading_that_is_the_one_before_says_so_of_its_interval() -> None:
+    stale = [{"time_ns": n, "xmit_wait_ticks": 7, "flags": n * int(Flag.STALE)} for n in (0, 1)]
+    assert one(*stale)["flags"] == Flag.STALE
+
+
+def test_a_stall_told_as_time_that_was_set_back_is_a_lower_bound() -> None:
+    row = one({"time_ns": 0, "stall_ns": 900}, {"time_ns": 1000, "stall_ns": 250})
+    assert (row["stall_ns"], row["stall_fraction"]) == (250.0, 0.25)
+    assert row["flags"] == Flag.RESET | Flag.AT_LEAST
+
+
+def test_a_fraction_above_one_stays() -> None:
+    row = one({"time_ns": 0, "xmit_wait_ticks": 0}, {"time_ns": 100, "xmit_wait_ticks": 5})
+    assert row["stall_fraction"] == pytest.approx(1.1)
+
+
+def test_reset_is_at_least() -> None:
+    row = one({"time_ns": 0, "xmit_wait_ticks": 5000}, {"time_ns": SECOND, "xmit_wait_ticks": 400})
+    assert row["xmit_wait_ticks"] == 400
+    assert row["flags"] == Flag.RESET | Flag.AT_LEAST
+
+
+def test_wrap_is_corrected() -> None:
+    row = one(
+        {"time_ns": 0, "xmit_wait_ticks": U32 - 9}, {"time_ns": SECOND, "xmit_wait_ticks": 90}
+    )
+    assert row["xmit_wait_ticks"] == 100
+    assert row["flags"] == Flag.WRAP
+
+
+def test_data_wraps_at_a_whole_word() -> None:
+    limit = {"data_limit": 4 * U32, "capacity_gbps": 100.0}
+    row = one(
+        {"time_ns": 0, "data_bytes": 4 * (U32 - 9)} | limit,
+        {"time_ns": SECOND, "data_bytes": 4 * 90} | limit,
+    )
+    assert (row["data_bytes"], row["flags"]) == (400, Flag.WRAP)
+
+
+def test_a_wrap_that_time_does_not_allow_is_a_reset() -> None:
+    rows = ({"time_ns": 0, "xmit_wait_ticks": U32 - 9}, {"time_ns": 1400, "xmit_wait_ticks": 90})
+    row = one(*rows)
+    assert row["xmit_wait_ticks"] == 90
+    assert row["flags"] == Flag.RESET | Flag.AT_LEAST
+
+
+@pytest.mark.parametrize(("before", "ticks"), [(U32 - 50, 50), (U32, None)])
+def test_latched_is_never_a_number(before: int, ticks: int | None) -> None:
+    row = one(
+        {"time_ns": 0, "xmit_wait_ticks": before}, {"time_ns": SECOND, "xmit_wait_ticks": U32}
+    )
+    assert row["xmit_wait_ticks"] == ticks
+    assert row["flags"] == Flag.LATCHED | Flag.AT_LEAST
+
+
+def test_reset_of_a_latched_counter() -> None:
+    row = one({"time_ns": 0, "xmit_wait_ticks": U32}, {"time_ns": 9 * SECOND, "xmit_wait_ticks": 7})
+    assert (row["xmit_wait_ticks"], row["flags"]) == (7, Flag.RESET | Flag.AT_LEAST)
+
+
+def test_latched_data_does_not_touch_the_stall() -> None:
+    common = {"data_limit": 4 * U32, "data_bytes": 4 * U32}
+    row = one(
+        {"time_ns": 0, "xmit_wait_ticks": 0} | common,
+        {"time_ns": SECOND, "xmit_wait_ticks": 10} | common,
+    )
+    assert row["data_bytes"] is None
+    assert row["stall_ns"] == 220.0
+    assert row["flags"] == Flag.LATCHED | Flag.DATA_AT_LEAST
+
+
+def test_64_bits_do_not_overflow() -> None:
+    wide = {"wait_limit": 2**64 - 1}
+    row = one(
+        {"time_ns": 0, "xmit_wait_ticks": 2**63 - 5} | wide,
+        {"time_ns": SECOND, "xmit_wait_ticks": 2**63 + 5} | wide,
+    )
+    assert (row["xmit_wait_ticks"], row["flags"]) == (10, 0)
+
+
+def test_gap_ports_and_rounds() -> None:
+    times = [0, 10, 20, 30, 60, 70]
+    rows = [{"time_ns": t, "xmit_wait_ticks": 0, "round": 1} for t in times]
+    rows += [{"time_ns": 15, "xmit_wait_ticks": 9, "port": 2}]
+    rows += [{"time_ns": t, "xmit_wait_ticks": 7, "round": 2} for t in (80, 90, 90)]
+    out = difference(readings(*reversed(rows)))
+    assert out["interval_ns"].to_list() == [10, 10, 10, 30, 10, 10]
+    gaps = (out["flags"] & int(Flag.GAP)).to_list()
+    assert [bool(g) for g in gaps] == [False, False, False, True, False, False]
+
+
+def test_tiles_share_the_stall() -> None:
+    row = one(
+        {"time_ns": 0, "stall_ns": 0, "internal_stall_ns": 0, "lanes": 4},
+        {"time_ns": 100, "stall_ns": 200, "internal_stall_ns": 40, "lanes": 4},
+    )
+    assert row["stall_fraction"] == pytest.approx(0.5)
+    assert row["internal_stall_fraction"] == pytest.approx(0.1)
+
+
+def test_unknown_tick_is_null_and_an_argument_fills_it() -> None:
+    rows = readings(
+        {"time_ns": 0, "xmit_wait_ticks": 0, "tick_ns": None},
+        {"time_ns": 100, "xmit_wait_ticks": 2, "tick_ns": None},
+    )
+    assert difference(rows)["stall_fraction"].to_list() == [None]
+    assert difference(rows, tick_ns=22.0)["stall_fraction"].to_list() == [0.44]
+
+
+def test_conform_names_a_column_that_is_not_there() -> None:
+    with pytest.raises(CounterError, match="no column 'colour'"):
+        conform(READINGS, pl.DataFrame({"colour": [1]}))
+    assert conform(READINGS, pl.DataFrame()).height == 0
+
+
+def test_lost_bandwidth_never_passes_the_capacity() -> None:
+    frame = pl.DataFrame({"f": [0.25, 1.2], "c": [100.0, 100.0]})
+    assert frame.select(lost_gbps(pl.col("f"), pl.col("c"))).to_series().to_list() == [25.0, 100.0]
+
+
+def test_the_page_shows_the_tables_as_they_are() -> None:
+    page = ROOT / "docs" / "how-to" / "counters.md"
+    assert markdown() in page.read_text(encoding="utf-8")

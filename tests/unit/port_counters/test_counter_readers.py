@@ -1,0 +1,366 @@
+"""Readers of port counters: units, what is missing, and errors with line and column."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tailback.errors import TailbackError
+from tailback.port_counters.readers import READERS, read_counters, read_series
+from tailback.port_counters.readers.engine_run import from_run
+from tailback.port_counters.readers.ldms_csv import read as read_ldms
+from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag
+from tests.factories.counter_files import put, run_tables, sysfs
+from tests.factories.public_data import real
+
+PLAIN = """\
+# Port counters: Lid 7 port 3 (CapMask: 0x1300)
+PortSelect:......................3
+CounterSelect2:..................0x00
+SymbolErrorCounter:..............4
+PortXmitData:....................4294967295
+PortXmitPkts:....................10
+PortXmitWait:....................100
+"""
+WIDE = """\
+# Port extended counters: Lid 7 port 3 (CapMask: 0x5300 CapMask2: 0x0000002)
+PortSelect:......................3
+PortXmitData:....................5000000000
+PortXmitPkts:....................11
+PortXmitWait:....................6000000000
+"""
+
+
+def test_perfquery_plain(tmp_path: Path) -> None:
+    found = read_counters(put(tmp_path, "a.txt", PLAIN), time_ns=5)
+    row = found.readings.row(0, named=True)
+    assert found.readings.schema == pl.Schema(READINGS.polars_schema)
+    assert (row["time_ns"], row["port"], row["node_name"]) == (5, 3, "lid 7")
+    assert (row["data_bytes"], row["xmit_wait_ticks"]) == (4 * 4294967295, 100)
+    assert row["flags"] == Flag.LATCHED | Flag.DATA_AT_LEAST
+    assert found.unknown == ["SymbolErrorCounter"]
+
+
+def test_perfquery_wide_wins_over_plain(tmp_path: Path) -> None:
+    text = PLAIN + WIDE
+    row = read_counters(put(tmp_path, "0x00000000000000ab.out", text)).readings.row(0, named=True)
+    assert row["node_guid"] == 0xAB
+    assert (row["data_bytes"], row["packets"]) == (20_000_000_000, 11)
+    assert (row["xmit_wait_ticks"], row["wait_limit"], row["flags"]) == (
+        6_000_000_000,
+        2**64 - 1,
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [WIDE.replace("0x0000002", "0x0000000").replace("6000000000", "0"),
+     PLAIN.replace("0x1300", "0x0300").replace(":....................100", ":......0")],
+)  # fmt: skip
+def test_a_wait_the_device_does_not_count_is_null_not_zero(tmp_path: Path, text: str) -> None:
+    row = read_counters(put(tmp_path, "a.txt", text)).readings.row(0, named=True)
+    assert row["xmit_wait_ticks"] is None
+    assert row["flags"] & Flag.NO_COUNTER
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        (PLAIN.replace(":....................100", ":....................1o0"),
+         "line 7, column 34", "not a counter value"),
+        (WIDE.replace("5000000000", str(2**64)), "line 3, column 34", "not a counter value"),
+        (PLAIN + PLAIN, "line 8, column 1", "appears twice without a time stamp"),
+        (PLAIN + "what is this\n", "line 8, column 1", "no counter"),
+        (PLAIN + "PortXmitWait:...1\n", "line 8, column 1", "appears twice"),
+        (PLAIN.replace("PortXmitPkts:....................10", "PortXmitPkts:....5000000000"),
+         "line 6, column 18", "32-bit"),
+    ],
+)  # fmt: skip
+def test_perfquery_mistakes(tmp_path: Path, text: str, place: str, message: str) -> None:
+    with pytest.raises(CounterError, match=message) as error:
+        read_counters(put(tmp_path, "a.txt", text))
+    assert error.value.place == place
+
+
+def test_ibqueryerrors(tmp_path: Path) -> None:
+    name = 'evil "<b>$(x)'
+    text = (
+        f'Errors for "{name}"\n'
+        "   GUID 0x2c9 port 1: [PortXmitWait == 12] [PortXmitData == 8 (32.0B)] [X == 3]\n"
+        "   GUID 0x2c9 port 2: [PortXmitPkts == 5000000000 (4.6G)]\n"
+        "   GUID 0x2c9 port ALL: [PortXmitWait == 12]\n\n## Summary: 1\n"
+    )
+    found = read_counters(put(tmp_path, "a.txt", text))
+    assert found.readings["node_name"].to_list() == [name, name]
+    assert found.readings["data_bytes"].to_list() == [32, None]
+    assert found.readings["xmit_wait_ticks"].to_list() == [12, None]
+    assert found.unknown == ["X"]
+    with pytest.raises(CounterError, match="not a counter value") as error:
+        read_counters(put(tmp_path, "b.txt", text.replace("== 12]", "== 1x2]", 1)))
+    assert error.value.place == "line 2, column 40"
+
+
+def test_sysfs_one_missing_counter_costs_nobody_else(tmp_path: Path) -> None:
+    found = read_counters(sysfs(tmp_path))
+    rows = found.readings
+    assert rows["node_guid"].to_list() == [0x0002C903000000AB] * 2
+    assert rows["data_bytes"].to_list() == [4000, 4000]
+    assert rows["xmit_wait_ticks"].to_list() == [17, None]
+    assert rows["capacity_gbps"].to_list() == [100.0, 100.0]
+    assert rows["flags"].to_list() == [0, Flag.NO_COUNTER]
+    assert found.unknown == ["symbol_error"]
+    put(tmp_path, "ib/mlx5_0/ports/1/counters/port_xmit_data", "-4")
+    with pytest.raises(CounterError, match="not a counter value") as error:
+        read_counters(tmp_path / "ib")
+    assert error.value.file is not None
+    assert error.value.file.name == "port_xmit_data"
+
+
+GEMINI = (
+    "#Time, Time_usec, CompId, X+_traffic (B), X+_packets (1), X+_credit_stall (ns), "
+    "X+_inq_stall (ns), X+_sendlinkstatus (1), Tesla_K20X.gpu_temp, nettopo_mesh_coord_X, "
+    "nettopo_mesh_coord_Y, nettopo_mesh_coord_Z\n"
+    "100.5, 500000, 7, 0, 0, 0, 0, 12, 30, 1, 2, 3\n"
+    "160.5, 500000, 7, 141000000000, 9, 120000000000, 24000000000, 12, 30, 1, 2, 3\n"
+)
+
+
+def test_gemini_counters(tmp_path: Path) -> None:
+    found = read_counters(put(tmp_path, "a.csv", GEMINI))
+    assert found.unknown == ["Tesla_K20X.gpu_temp"]
+    assert found.coordinates.rows() == [("(1,2,3)", 1, 2, 3)]
+    row = found.all_intervals().row(0, named=True)
+    assert (row["direction"], row["node_name"], row["interval_ns"]) == ("X+", "(1,2,3)", 60 * 10**9)
+    # 12 of 24 lanes: half of 9.4 GB/s. They are on 4 to 8 tiles, which share the stall.
+    assert row["capacity_gbps"] == pytest.approx(37.6)
+    assert row["utilization"] == pytest.approx(0.5)
+    assert row["stall_fraction"] == pytest.approx(0.25)
+    assert row["internal_stall_fraction"] == pytest.approx(0.05)
+    assert row["flags"] == Flag.AT_LEAST
+
+
+@pytest.mark.parametrize(
+    ("lanes", "tiles", "least"),
+    [("24", 8, 8), ("23", 8, 8), ("22", 8, 8), ("21", 8, 7), ("9", 8, 3), ("8", 8, 3), ("2", 2, 1),
+     ("1", 1, 1), ("0", 8, 0), ("", 8, 8), ("30", 8, 8)],
+)  # fmt: skip
+def test_a_gemini_link_that_lost_lanes(tmp_path: Path, lanes: str, tiles: int, least: int) -> None:
+    head = "#Time, CompId, Y+_traffic (B), X+_traffic (B), X+_credit_stall (ns), "
+    rows = [f"{60 * n}.5, 7, 0, 0, {n * 6 * 10**9}, {lanes}\n" for n in (1, 2)]
+    text = head + "X+_sendlinkstatus (1)\n" + "".join(rows)
+    found = read_counters(put(tmp_path, "a.csv", text)).all_intervals()
+    row = found.filter(pl.col("direction") == "X+").row(0, named=True)
+    # A tenth of a minute on one tile.
+    assert row["stall_fraction"] == pytest.approx(0.1 / tiles)
+    assert row["flags"] == (Flag.AT_LEAST if least < tiles else 0)
+    gbps = None if lanes == "0" else pytest.approx(75.2 * min(int(lanes or 24), 24) / 24)
+    assert row["capacity_gbps"] == gbps
+
+
+def test_gemini_percentages(tmp_path: Path) -> None:
+    head = (
+        "#Time, X-_SAMPLE_GEMINI_LINK_CREDIT_STALL (% x1e6), "
+        "X-_SAMPLE_GEMINI_LINK_USED_BW (% x1e6), nettopo_mesh_coord_Z, nettopo_mesh_coord_Y, "
+        "nettopo_mesh_coord_X\n"
+    )
+    put(tmp_path, "HEADER", head)
+    found = read_counters(put(tmp_path, "day.csv", "60,25000000,5000000,0,0,4\n"))
+    row = found.all_intervals().row(0, named=True)
+    assert found.readings.height == 0
+    assert (row["stall_fraction"], row["utilization"]) == (0.25, pytest.approx(0.05))
+    assert (row["time_ns"], row["direction"]) == (60 * 10**9, "X-")
+
+
+def test_other_samplers(tmp_path: Path) -> None:
+    aries = "#Time,Time_usec,ProducerName,traffic_007 (B),stalled_007 (ns)\n1.0,0,nid1,5,6\n"
+    row = read_counters(put(tmp_path, "a.csv", aries)).readings.row(0, named=True)
+    assert (row["node_name"], row["port"], row["data_bytes"], row["stall_ns"]) == ("nid1", 7, 5, 6)
+    system = (
+        "#Time,Time_usec,ProducerName,ib.port_xmit_data#mlx4_0.1,ib.port_xmit_data.rate#mlx4_0.1,"
+        "ib.port_xmit_wait#mlx4_0.1\n1.0,0,n1,10,2.5,4294967295\n"
+    )
+    found = read_counters(put(tmp_path, "b.csv", system))
+    row = found.readings.row(0, named=True)
+    assert (row["node_name"], row["data_bytes"]) == ("n1 mlx4_0", 40)
+    assert row["flags"] == Flag.LATCHED | Flag.AT_LEAST
+    assert found.unknown == ["ib.port_xmit_data.rate#mlx4_0.1"]
+    network = (
+        "#Time,Time_usec,ProducerName,component_id,remote,lid,port,port_query_time,PortXmitData,"
+        "PortXmitPkts,PortXmitWait,PortXmitData\n1.0,0,leaf1,1,3.2,3,2,0.5,1,2,3,50\n"
+    )
+    row = read_counters(put(tmp_path, "c.csv", network)).readings.row(0, named=True)
+    assert (row["port"], row["data_bytes"], row["turnaround_ns"]) == (2, 200, 500_000_000)
+
+
+def test_a_counter_of_a_sampler_that_stopped_is_not_a_port_that_never_waits(tmp_path: Path) -> None:
+    """The sampler reads PortCounters, whose 32 bits stop at all ones; no column says so."""
+    text = "#Time,Time_usec,ProducerName,lid,port,PortXmitData,PortXmitPkts,PortXmitWait\n"
+    for second, (data, packets, wait) in enumerate(
+        [(1, 2, 4294967000), (4294967295, 3, 4294967295), (4294967295, 4, 4294967295),
+         (4294967296, 5, 7)]
+    ):  # fmt: skip
+        text += f"{second}.0,0,n1,3,2,{data},{packets},{wait}\n"
+    found = read_counters(put(tmp_path, "c.csv", text))
+    latched, low = int(Flag.LATCHED), int(Flag.AT_LEAST | Flag.DATA_AT_LEAST)
+    assert found.readings["flags"].to_list() == [0, latched | low, latched | low, 0]
+    made = found.all_intervals(tick_ns=1.0)
+    assert made["xmit_wait_ticks"].to_list() == [295, None, 7]
+    assert made["data_bytes"].to_list() == [4 * 4294967294, None, 4]
+    assert [Flag(f) for f in made["flags"]] == [
+        Flag(latched | low), Flag(latched | low), Flag.RESET | Flag.AT_LEAST
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "message"),
+    [
+        (", 9, 120", ", nine, 120", "line 3, column 33", "not a number"),
+        (", 30, 1, 2, 3\n160", ", 30, 1, 2\n160", "line 2, column 43", "11 fields"),
+        ("160.5", "nan", "line 3, column 1", "not a number"),
+        ("1, 2, 3\n160", "1, 2, 3, 4\n160", "line 2, column 49", "13 fields"),
+    ],
+)
+def test_ldms_mistakes(tmp_path: Path, old: str, new: str, place: str, message: str) -> None:
+    assert old in GEMINI
+    with pytest.raises(CounterError, match=message) as error:
+        read_ldms(put(tmp_path, "a.csv", GEMINI.replace(old, new, 1)))
+    assert error.value.place == place
+
+
+def test_engine_rows_are_the_same_rows() -> None:
+    found = from_run(run_tables()).intervals  # type: ignore[arg-type]
+    assert found.schema == pl.Schema(INTERVALS.polars_schema)
+    assert found["link"].to_list() == [0, 0, 1, 1]
+    assert found["time_ns"].to_list() == [1000, 1500, 1000, 1500]
+    assert found["stall_fraction"].to_list() == [0.0, 0.2, 0.0, 0.0]
+    assert found["utilization"].to_list() == [0.0, 0.8, 0.0, 0.0]
+
+
+def test_a_stall_of_the_engine_is_in_the_windows_through_which_it_lasted() -> None:
+    """The engine books it where it ends; a second of stall does not fit into half a window."""
+    run = run_tables()
+    truth = run.tables["truth"].with_columns(stall_ps=pl.lit(700_000, pl.UInt64))
+    run.tables["truth"] = truth
+    found = from_run(run).intervals  # type: ignore[arg-type]
+    assert found["stall_ns"].to_list() == [200.0, 500.0, 0.0, 0.0]
+    assert found["stall_fraction"].to_list() == [0.2, 1.0, 0.0, 0.0]
+
+
+def test_a_collection(tmp_path: Path) -> None:
+    rows = from_run(run_tables()).intervals  # type: ignore[arg-type]
+    put(tmp_path, "c/collection.json", "{}")
+    put(tmp_path, "c/segments/000003.segment", "")
+    (tmp_path / "c" / "intervals").mkdir()
+    for number, part in enumerate((rows.head(2), rows.tail(2))):
+        part.write_parquet(tmp_path / "c" / "intervals" / f"{number:06d}.parquet")
+    found = read_counters(tmp_path / "c")
+    assert found.intervals.equals(rows)
+    assert found.notes == [
+        "1 segment not finished and left out; "
+        "where no collector runs any more: tailback collect --compact",
+        "2 of 2 segments have no SHA-256 (an earlier version wrote them), so damage to them may "
+        "go unnoticed",
+    ]
+    put(tmp_path, "c/intervals/000009.parquet", "PAR1")
+    with pytest.raises(CounterError, match="damaged") as error:
+        read_counters(tmp_path / "c")
+    assert error.value.file is not None
+    assert error.value.file.name == "000009.parquet"
+
+
+def test_the_way_in(tmp_path: Path) -> None:
+    with pytest.raises(CounterError, match="no such file"):
+        read_counters(tmp_path / "none")
+    with pytest.raises(CounterError, match="no reader knows"):
+        read_counters(put(tmp_path, "a.txt", "hello"))
+    with pytest.raises(CounterError, match="the file is empty"):
+        read_counters(put(tmp_path, "a.txt", ""))
+    with pytest.raises(TailbackError, match="unknown counter-source"):
+        read_counters(put(tmp_path, "a.txt", PLAIN), "perfqery")
+    a, b = put(tmp_path, "a.txt", PLAIN), put(tmp_path, "b.txt", PLAIN.replace("100", "1100"))
+    with pytest.raises(CounterError, match="cannot be read"):
+        read_counters(tmp_path, "perfquery")
+    os.utime(a, ns=(0, 0))
+    os.utime(b, ns=(10**9, 10**9))
+    both = read_series([a, b]).all_intervals(tick_ns=1.0)
+    assert both["stall_ns"].to_list() == [1000.0]
+    assert READERS.names() == [
+        "collection",
+        "engine-run",
+        "ethernet-csv",
+        "ibqueryerrors",
+        "ldms-csv",
+        "perfquery",
+        "prometheus",
+        "sysfs",
+    ]
+
+
+@pytest.mark.data
+def test_real_perfquery_outputs() -> None:
+    folder = real("exporter-fixtures/perfquery")
+    switch = read_counters(folder / "0x7cfe9003009ce5b0.out").readings
+    assert switch["port"].to_list() == [1, 2]
+    assert switch["xmit_wait_ticks"].to_list() == [22730501, 36510964]
+    assert set(switch["node_guid"]) == {0x7CFE9003009CE5B0}
+    adapter = read_counters(folder / "0x7cfe9003003b4bde.out").readings.row(0, named=True)
+    assert adapter["data_bytes"] == 4 * 9049592493976
+    assert adapter["xmit_wait_ticks"] is None
+    many = read_counters(real("ibsim-samples/perfquery-l-36ports.txt")).readings
+    assert many["port"].to_list() == list(range(1, 37))
+
+
+@pytest.mark.data
+def test_real_ibqueryerrors_and_sysfs() -> None:
+    fabric = read_counters(real("ibsim-samples/ys135.ibqueryerrors-data.txt"))
+    assert fabric.readings.height == 1763
+    assert fabric.readings.row(0, named=True)["xmit_wait_ticks"] == 1286300
+    tree = read_counters(real("procfs-sysfs/infiniband")).readings
+    assert tree.select("node_name", "port", "xmit_wait_ticks").rows() == [
+        ("hfi1_0", 1, 0), ("mlx4_0", 1, 3599), ("mlx4_0", 2, 3846), ("mlx5_0", 1, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.data
+def test_real_ldms_headers(tmp_path: Path) -> None:
+    head = real("ldms/bluewaters_full.HEADER.20160115").read_text().strip()
+    names = head.split(", ")
+    rows = "".join(
+        ",".join(str(60 * t) if i == 0 else str(i * t) for i in range(len(names))) + "\n"
+        for t in (1, 2)
+    )
+    found = read_counters(put(tmp_path, "a.csv", head + "\n" + rows))
+    assert found.readings["direction"].n_unique() == 6
+    assert len(found.unknown) + 3 + 3 + 6 * 5 + 6 * 3 == len(names)
+    at = names.index("X+_traffic (B)")
+    first = found.readings.filter(pl.col("direction") == "X+")
+    assert first["data_bytes"].to_list() == [at, 2 * at]
+    monet = real("ldms/bluewaters_monet.HEADER").read_text().strip()
+    row = ",".join(["60"] + ["1000000"] * 18 + ["3", "2", "1"])
+    found = read_counters(put(tmp_path, "b.csv", monet + "\n" + row + "\n"))
+    assert found.unknown == []
+    assert found.intervals["stall_fraction"].to_list() == [0.01] * 6
+    assert found.coordinates.row(0) == ("(1,2,3)", 1, 2, 3)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "ports"), [("cray_gemini_r_sampler", 6), ("cray_aries_r_sampler", 48)]
+)
+def test_real_cray_samples(tmp_path: Path, name: str, ports: int) -> None:
+    """Real numbers of ldms_ls, written the way store_csv writes them."""
+    lines = real(f"ldms/{name}.ldms_ls.txt").read_text().split("\n")
+    pairs = [line.split(None, 2) for line in lines if line.strip().startswith("U64")]
+    head = ",".join(["#Time", "Time_usec", "ProducerName", *(p[2].strip() for p in pairs)])
+    row = ",".join(["1421272080.009395", "9395", "nid", *(p[1] for p in pairs)])
+    found = read_counters(put(tmp_path, "a.csv", head + "\n" + row + "\n"))
+    assert found.readings.height == ports
+    assert found.readings["time_ns"].unique().to_list() == [1421272080009395000]
+    wanted = {"cray_gemini_r_sampler": ("Y+", 5443101840963, 1937719501518),
+              "cray_aries_r_sampler": (None, 2808457000, 276319362)}[name]  # fmt: skip
+    rows = found.readings.select("direction", "data_bytes", "stall_ns").rows()
+    assert wanted in rows

@@ -1,0 +1,129 @@
+"""Counters of Ethernet interfaces from CSV: names, times, joins and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tailback.port_counters.analysis.port_inventory import from_discovery
+from tailback.port_counters.analysis.sources import load
+from tailback.port_counters.readers import read_counters, read_series, reader_of
+from tailback.port_counters.schema import CounterError, Flag
+
+HEAD = "time_utc,node,iface,tx_bytes,tx_packets,qdisc_backlog,qdisc_drops,rx_bytes\n"
+ROWS = HEAD + (
+    "2026-11-22T11:06:10Z,l0,swp2,1000,10,0,0,7\n"
+    "2026-11-22T11:06:10Z,l0,swp10,0,0,500,3,7\n"
+    "2026-11-22T11:06:11Z,l0,swp2,126000,110,1500,0,7\n"
+    "2026-11-22T11:06:11Z,l0,swp10,50,1,900,5,7\n"
+)
+LINKS = "src,dst,iface,dst_iface,rate_mbit\nh0,l0,e0,swp10,4\nh1,l0,e0,swp2,2\nl0,h2,swp3,e0,2\n"
+
+
+def put(folder: Path, text: str | bytes, name: str = "c.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_readings_and_intervals(tmp_path: Path) -> None:
+    found = read_counters(put(tmp_path, ROWS))
+    assert found.unknown == ["rx_bytes"]
+    first = found.readings.row(0, named=True)
+    assert first["time_ns"] == 1_795_345_570_000_000_000
+    assert (first["interface"], first["port"], first["flags"]) == ("swp2", 1, 0)
+    rows = {row["interface"]: row for row in found.all_intervals().iter_rows(named=True)}
+    assert (rows["swp2"]["data_bytes"], rows["swp2"]["packets"]) == (125_000, 100)
+    assert (rows["swp2"]["backlog_before_bytes"], rows["swp2"]["backlog_bytes"]) == (0, 1500)
+    assert (rows["swp10"]["drops"], rows["swp10"]["stall_fraction"]) == (2, None)
+    assert rows["swp10"]["port"] == 2
+
+
+def test_compressed_and_in_several_files(tmp_path: Path) -> None:
+    lines = ROWS.splitlines(keepends=True)
+    # The second file knows one interface only: the numbers of ports must not depend on that.
+    a = put(tmp_path, gzip.compress("".join(lines[:3]).encode()), "a.csv.gz")
+    b = put(tmp_path, HEAD + lines[4], "b.csv")
+    both = read_series([a, b]).all_intervals()
+    assert both.select("interface", "port", "drops").rows() == [("swp10", 2, 2)]
+    assert reader_of(a).__name__.endswith("ethernet_csv")
+
+
+def test_ports_are_joined_to_links_by_device_and_interface(tmp_path: Path) -> None:
+    places = from_discovery(put(tmp_path, LINKS, "links.csv"))
+    source = load([put(tmp_path, ROWS + "2026-11-22T11:06:11Z,l0,eth9,1,1,0,0,1\n"
+                                        "2026-11-22T11:06:12Z,l0,eth9,9,1,0,0,1\n")])  # fmt: skip
+    archive, notes = source.intervals(places, None)
+    rows = {row["interface"]: row for row in archive.rows.collect().iter_rows(named=True)}
+    assert places.fabric is not None
+    names = [places.fabric.link_name(i) for i in range(places.fabric.n_links)]
+    assert names[rows["swp2"]["link"]] == "l0[swp2] → h1"
+    assert rows["swp2"]["capacity_gbps"] == pytest.approx(0.002)
+    assert rows["swp2"]["utilization"] == pytest.approx(0.5)
+    assert rows["swp10"]["capacity_gbps"] == pytest.approx(0.004)
+    # What the fabric does not have keeps a number of its own, and is said.
+    assert rows["eth9"]["link"] is None and rows["eth9"]["port"] > 32768
+    assert any("none of the fabric's: 1" in note for note in notes)
+
+
+def test_names_of_other_samplers_and_times_as_numbers(tmp_path: Path) -> None:
+    text = "Timestamp;Device;ifName;ifHCOutOctets;ifOutDiscards;ifHighSpeed\n" + "".join(
+        f"{1_795_345_570 + k}.25;sw 1;Ethernet1/1;{k * 1000};{k};10000\n" for k in range(2)
+    )
+    row = read_counters(put(tmp_path, text)).all_intervals().row(0, named=True)
+    assert (row["time_ns"], row["interval_ns"]) == (1_795_345_571_250_000_000, 10**9)
+    assert (row["data_bytes"], row["drops"], row["capacity_gbps"]) == (1000, 1, 10.0)
+    assert row["backlog_bytes"] is None
+
+
+def test_a_counter_set_back_is_a_lower_bound(tmp_path: Path) -> None:
+    text = HEAD + "".join(
+        f"2026-11-22T11:06:1{k}Z,l0,e0,{sent},{sent},0,{drops},0\n"
+        for k, (sent, drops) in enumerate([(1000, 9), (200, 2)])
+    )
+    row = read_counters(put(tmp_path, text)).all_intervals().row(0, named=True)
+    assert (row["data_bytes"], row["drops"]) == (200, 2)
+    assert row["flags"] & Flag.RESET and row["flags"] & Flag.DATA_AT_LEAST
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (HEAD + "2026-11-22T11:06:10Z,l0,e0,x,1,0,0,0\n", "line 2, column 4 (tx_bytes): 'x' is"),
+        (HEAD + "2026-11-22T11:06:10Z,l0,e0,-5,1,0,0,0\n", "'-5' is no whole number"),
+        (HEAD + "yesterday,l0,e0,1,1,0,0,0\n", "line 2, column 1 (time_utc): 'yesterday' is no"),
+        (HEAD + ",l0,e0,1,1,0,0,0\n", "line 2, column 1 (time_utc): the field is empty"),
+        (HEAD + "2026-11-22T11:06:10Z,,e0,1,1,0,0,0\n", "line 2, column 2 (node): the field is"),
+        (
+            HEAD + "2026-11-22T11:06:10Z,l0,e0,1\n",
+            "line 2, column 5: 4 fields where the header has 8",
+        ),
+        ("time,node,iface,tx_bytes\n2026-11-22T11:06:10,l0,e0,1\n", "says no time zone"),
+        (ROWS.replace("l0,swp10,0", "l0,\x1b[2Jswp,zero", 1), "'zero' is no whole number"),
+    ],
+)
+def test_wrong_files_are_refused_with_their_place(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(CounterError) as caught:
+        read_counters(put(tmp_path, text))
+    message = str(caught.value)
+    assert says in message and "c.csv" in message and "remedy: " in message
+    assert "\x1b" not in message
+
+
+def test_cut_files_never_end_in_a_traceback(tmp_path: Path) -> None:
+    packed = gzip.compress(ROWS.encode())
+    for end in range(0, len(packed), 7):
+        with pytest.raises(CounterError):
+            read_counters(put(tmp_path, packed[:end], "c.csv.gz"))
+    for end in range(len(HEAD), len(ROWS), 3):
+        try:
+            read_counters(put(tmp_path, ROWS[:end])).all_intervals()
+        except CounterError as error:
+            assert error.remedy
+
+
+def test_an_empty_table_has_a_note(tmp_path: Path) -> None:
+    found = read_counters(put(tmp_path, HEAD))
+    assert found.readings.is_empty() and found.notes == ["c.csv: no row under its header"]

@@ -1,0 +1,82 @@
+"""Settings cross to the engine as dataclasses: each field under its name, with its type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tailback.errors import ScenarioError
+from tailback.run import Run
+from tailback.scenario import parse
+from tailback.simulation import prepare, simulate
+from tailback.simulation.execute import execute
+from tailback.simulation.probes import ProbeSettings
+from tailback.simulation.settings import CongestionSettings, EngineSettings, PacingSettings
+from tailback.simulation.threads import THREADS_VARIABLE, thread_count
+
+SCENARIO = {
+    "fabric": {"topology": {"kind": "k-ary-n-tree", "k": 2, "n": 2}},
+    "job": [{"pattern": {"kind": "alltoall", "ranks": 4, "size": "64 KiB", "compute": "0 ns"}}],
+}
+
+
+def run(**changes: Any) -> Run:
+    return execute(prepare(parse(SCENARIO)), threads=1, **changes)
+
+
+def test_every_kind_of_field_reaches_the_engine() -> None:
+    plain = run()
+    assert run(switch_delay_ps=5_000_000).elapsed_ps > plain.elapsed_ps + 5_000_000
+    assert run(contention=False).elapsed_ps < plain.elapsed_ps
+    assert run(measure=False).tables["samples"].is_empty() and plain.tables["samples"].height
+    assert run(probes=ProbeSettings(counters_ps=1_000_000)).tables["counters"].height
+    paced = run(injection="per-destination", pacing=PacingSettings("elastic", percent=25))
+    assert paced.elapsed_ps > 0
+
+
+@dataclass(frozen=True)
+class Misspelt(PacingSettings):
+    percents: int = 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pacing": Misspelt("elastic", percent=25)}, "unknown field `percents`"),
+        ({"pacing": PacingSettings("fast")}, "unknown variant `fast`"),
+        ({"routing": "by-hand"}, "unknown variant `by-hand`"),
+        ({"packet_bytes": "many"}, "invalid type: string"),
+        ({"packet_bytes": None}, "missing field `packet_bytes`"),
+    ],
+)
+def test_what_the_engine_does_not_know_is_refused_by_name(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        run(**changes)
+
+
+def test_a_scheme_has_its_own_parameters_alone() -> None:
+    base = parse(SCENARIO)
+    control = {"scheme": "rgbcc", "threshold": "16 KiB", "green": "4 KiB"}
+    scenario = parse(
+        SCENARIO | {"engine": {"injection": "per-destination", "congestion_control": control}}
+    )
+    settings = EngineSettings.of(scenario)
+    assert isinstance(settings.congestion_control, CongestionSettings)
+    scheme = settings.congestion_control.scheme
+    assert (scheme.kind, scheme.green_bytes, scheme.hold_ps) == ("rgbcc", 4096, None)
+    assert replace(settings, congestion_control=None, injection="fifo") == EngineSettings.of(base)
+    assert simulate(scenario, threads=1).elapsed_ps > 0
+
+
+def test_threads_are_as_asked_for_else_as_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(THREADS_VARIABLE, "3")
+    assert (thread_count(2), thread_count()) == (2, 3)
+    assert simulate(parse(SCENARIO), threads=2).performance["threads"] == 2
+    with pytest.raises(ScenarioError, match="threads = 0 is less than 1"):
+        simulate(parse(SCENARIO), threads=0)
