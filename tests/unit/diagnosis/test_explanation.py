@@ -194,6 +194,38 @@ def test_computation_is_a_cause_like_others(cause: str) -> None:
     assert len(found.explanation.costs) == 1
 
 
+def test_waits_for_slow_ranks_are_imbalance_though_the_model_hides_them() -> None:
+    """Ranks that compute while messages are under way do not progress them, which no model has."""
+    run = measured(100)
+    parts = [part.model_copy(update={"name": "imbalance", "ps": 15 * MS})
+             if part.name == "other_mpi" else part for part in run.parts]  # fmt: skip
+    turns = explained(expected(100), run.model_copy(update={"parts": parts}))
+    slow = explained(
+        expected(100), run.model_copy(update={"parts": parts, "slow_rank_waits_ps": 14 * MS})
+    )
+    assert (turns.cause, slow.cause) == ("late-partner", "imbalance")
+    assert slow.explanation is not None
+    assert {cost.cause: cost.ps for cost in slow.explanation.costs} == {
+        "imbalance": 14 * MS, "late-partner": 1 * MS
+    }  # fmt: skip
+
+
+def test_what_every_pattern_costs_does_not_hide_a_fault() -> None:
+    found = explained(
+        expected(100, share("pattern", 0.27), share("other-traffic", 0.2)), measured(100)
+    )
+    assert found.cause == "other-traffic"
+    crowded = explained(
+        expected(100, share("pattern", 0.5), share("other-traffic", 0.2)), measured(100)
+    )
+    assert crowded.cause == "pattern"
+
+
+def test_a_run_that_takes_a_third_longer_than_expected_is_not_called_healthy() -> None:
+    assert explained(expected(100), measured(118)).cause == "healthy"
+    assert explained(expected(100), measured(145)).cause == "undetermined"
+
+
 def test_uneven_routes_come_on_top_of_what_is_expected() -> None:
     cost = FurtherCosts((0,), (0,), (40 * MS,), uneven=0.9)
     found = explained(expected(100), measured(140), cost=cost)
