@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.measured_verdict import (
     MIN_FAULT_SHARE,
+    MIN_PLACEMENT_SHARE,
     EvidenceSummary,
     FurtherCosts,
     explain,
@@ -118,7 +119,7 @@ def test_a_run_as_expected_is_healthy() -> None:
     assert found.cause == "healthy" and "No fault found" in found.headline
     assert [finding.cause for finding in found.findings if finding.code == "TB000"] == ["healthy"]
     assert found.findings[0].explanation == found.headline
-    # What is nearest to a fault: 20 of 24 %, where placement has 2 of 6 %.
+    # What is nearest to a fault: 20 of 24 %, where placement has 2 of 10 %.
     assert "communication pattern, at 20.0 %" in found.headline and found.confidence >= 0.8
     assert found.explanation is not None
     # What endpoints cost is there, and is no fault below its own threshold.
@@ -138,12 +139,14 @@ def test_a_fault_that_costs_enough_is_the_cause() -> None:
     assert found.explanation.not_explained_ps == 0
 
 
-def test_just_under_the_threshold_is_no_fault_and_just_above_is_one() -> None:
-    for value, cause in (
-        (MIN_FAULT_SHARE - 0.005, "healthy"),
-        (MIN_FAULT_SHARE + 0.005, "placement"),
-    ):
-        assert explained(expected(100, share("placement", value)), measured(100)).cause == cause
+@pytest.mark.parametrize(
+    ("cause", "least"), [("placement", MIN_PLACEMENT_SHARE), ("other-traffic", MIN_FAULT_SHARE)]
+)
+def test_just_under_the_threshold_is_no_fault_and_just_above_is_one(
+    cause: str, least: float
+) -> None:
+    for value, verdict in ((least - 0.005, "healthy"), (least + 0.005, cause)):
+        assert explained(expected(100, share(cause, value)), measured(100)).cause == verdict
 
 
 def test_much_that_nothing_explains_is_undetermined() -> None:
