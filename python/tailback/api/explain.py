@@ -122,6 +122,7 @@ def add_evidence(
         others=others.whose,
         others_shown_by=others.shown,
         others_range=_range(fit),
+        lossy=_is_lossy(evidence, fabric),
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
             "other-traffic": ("counters", "model"),
@@ -282,6 +283,12 @@ def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]
         cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
     slow = tuple((cable, float(np.mean(rates))) for cable, rates in cables.items())
     return slow, "its port sent less than its rate while packets were queued"
+
+
+def _is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
+    """Whether the network drops packets: its counters say so, or its ports are interfaces."""
+    counted = evidence.counters is not None and evidence.counters.lossy
+    return counted or fabric.link_interface is not None
 
 
 def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:

@@ -87,6 +87,27 @@ def test_quiet_takes_noise_and_leaves_imbalance() -> None:
     np.testing.assert_array_equal(quiet, np.repeat(USUAL[:, None], ROUNDS, axis=1))
 
 
+def test_what_takes_longer_on_all_ranks_is_work_and_stays() -> None:
+    amount = np.repeat(USUAL[:, None], ROUNDS, axis=1)
+    amount[:, 4] *= 3
+    amount[2, 6] *= 3
+    quiet = computed(without_noise(program(amount)))
+    assert (quiet[:, 4] == 3 * USUAL).all()
+    assert quiet[2, 6] == USUAL[2]
+
+
+def test_noise_that_nearly_every_repetition_has_is_noise() -> None:
+    """Detours so frequent that the median repetition has some."""
+    draw = np.random.default_rng(5)
+    rounds = 60
+    detours = draw.poisson(1.5, (RANKS, rounds))
+    amount = USUAL[:, None] + 100 * detours
+    quiet = computed(without_noise(program(amount)))
+    taken = (amount - quiet).sum() / (100 * detours.sum())
+    # Ranks 0 to 3 share some of it in nearly every round: that much passes for work.
+    assert 0.6 < taken <= 1.0 and (quiet >= USUAL[:, None]).all()
+
+
 def test_short_repetitions_are_never_made_longer() -> None:
     amount = noisy()
     amount[2, 3] = 100
