@@ -129,6 +129,8 @@ def explain(
     faults = [cost for cost in costs if cost.share >= _fault_share(cost.cause)]
     main = max(faults, key=lambda cost: cost.share - _usual_share(cost.cause), default=None)
     unknown = (inside - scale * expected) / inside
+    # What passes for the model's error may hide a fault all the same.
+    doubt = max(unknown, (inside - expected) / inside / 2) if main is None else unknown
     cause: Cause = "healthy" if main is None else main.cause  # type: ignore[assignment]
     if _is_open(unknown, main):
         cause = "undetermined"
@@ -142,7 +144,7 @@ def explain(
             "cause": cause,
             "headline": headline,
             "findings": ensure_cause_finding(cause, rules, shares, _sentence(shown)),
-            "confidence": confidence(cause, costs, unknown, found),
+            "confidence": confidence(cause, costs, doubt, found),
             "explanation": explanation,
             "not_explained_ps": rest,
             "not_explained_low_ps": measured.low_ps - outside - expected,

@@ -28,7 +28,7 @@ def test_adapters_serve_messages_in_turn_unless_the_scenario_says_how() -> None:
 
 def test_messages_to_a_busy_receiver_do_not_hold_back_the_others() -> None:
     """All begin with the same receiver: in turn, the other messages go on meanwhile."""
-    pattern = {"kind": "alltoall-naive", "size": "64 KiB", "post": "all"}
+    pattern = {"kind": "alltoall-naive", "ranks": 16, "size": "64 KiB", "post": "all"}
     made = prepare(Source.of({**EXCHANGE, "job": [{"pattern": pattern}]}).scenario)
     first_come, in_turn = (
         make_evaluate(scenario)(Change()).elapsed_ps
