@@ -21,7 +21,8 @@ def balanced(program: Program) -> Program:
     """The same program with computation spread evenly over its ranks.
 
     Computations between the same two kinds of call are one part of the program. Of each part every
-    rank computes as long as ranks do on average; what repetitions differ by stays: that is noise.
+    rank computes as long as ranks do on average, or as the median rank where that is less: a few
+    slow ranks would not hand their work on. What repetitions differ by stays: that is noise.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -39,7 +40,9 @@ def balanced(program: Program) -> Program:
     # Ranks that have no such part (a border of a grid) are not asked to have one.
     has = own > 0
     mean = own.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
-    scale = np.divide(mean[None, :], own, out=np.ones_like(own), where=has)
+    middle = np.nan_to_num(np.nanmedian(np.where(has, own, np.nan), axis=0))
+    level = np.minimum(mean, middle)
+    scale = np.divide(level[None, :], own, out=np.ones_like(own), where=has)
     return _with_compute(program, compute, amount * scale[rank, part])
 
 
