@@ -199,7 +199,7 @@ def path_seed(seed: int) -> int:
 
 
 def draw(seed: int, plan: Plan) -> list[str]:
-    """Draw what is wrong: nothing in one case of seven, one cause, or a slow cable and imbalance.
+    """Draw what is wrong: nothing, one cause, or a slow cable and imbalance together.
 
     Args:
         seed: The same seed draws the same.
@@ -239,7 +239,7 @@ def draw(seed: int, plan: Plan) -> list[str]:
         return f"noise:{dice.randint(4, 8)}%,{dice.randint(40, 90)}ms,{dice.randrange(10**6)}"
 
     choices: list[Callable[[], list[str]]] = [
-        list, lambda: [core_cable()], lambda: [host_cable()], lambda: [slow_ranks()],
+        list, list, lambda: [core_cable()], lambda: [host_cable()], lambda: [slow_ranks()],
         lambda: [noise()],
     ]  # fmt: skip
     if pairs:
