@@ -63,6 +63,9 @@ FORMS = {
 }
 """How each cause is written."""
 
+_ONCE = frozenset({"imbalance", "noise", "placement", "one-spine"})
+"""Causes that a run has once; a second one would replace the first."""
+
 
 def apply(text: str, setting: Setting, plan: Plan) -> None:
     """Add a cause, as the user writes it, to a setting.
@@ -74,6 +77,9 @@ def apply(text: str, setting: Setting, plan: Plan) -> None:
     if kind not in FORMS:
         raise LabError(f"there is no cause {kind!r}", place="--cause", remedy=nearest(kind, FORMS))
     before = len(setting.causes)
+    if kind in _ONCE and any(cause["kind"] == kind for cause in setting.causes):
+        raise LabError(f"{text!r}: there is one {kind} already", place="--cause",
+                       remedy=f"write all of it in one: {FORMS[kind]}")  # fmt: skip
     try:
         _APPLY[kind](detail, setting, plan)
     except _WrongError as wrong:
@@ -103,6 +109,8 @@ def _slow_cable(detail: str, setting: Setting, plan: Plan) -> None:
     share = float(found[3]) / 100
     if share < 0.01:
         raise _WrongError("a cable needs at least 1 % of its rate")
+    if links[0].number in setting.rates_bps:
+        raise _WrongError("that cable is slow already")
     for link in links:
         setting.rates_bps[link.number] = round(link.rate_bps * share)
     setting.causes.append(

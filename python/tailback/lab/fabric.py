@@ -88,6 +88,7 @@ def find(name: str | None) -> Plan:
     Raises:
         LabError: There is none, or there are several and no name.
     """
+    system.require(system.FABRIC_TOOLS)
     up = names()
     if not up:
         raise LabError("no lab is up", remedy="bring one up with: tailback lab up SPEC")

@@ -93,6 +93,20 @@ def test_a_cause_that_does_not_fit_is_refused(plan: Plan, written: str, words: s
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    "twice",
+    [
+        ("imbalance:1=2", "imbalance:3=2"),
+        ("one-spine:s0", "one-spine:s1"),
+        ("slow-cable:l2-s1=30%", "slow-cable:s1-l2=60%"),
+    ],
+)
+def test_a_second_cause_does_not_replace_the_first(plan: Plan, twice: tuple[str, str]) -> None:
+    with pytest.raises(LabError, match="already") as caught:
+        _applied(plan, *twice)
+    assert caught.value.remedy
+
+
 def test_draws_repeat_and_cover_every_kind(plan: Plan) -> None:
     drawn = [draw(seed, plan) for seed in range(200)]
     assert drawn == [draw(seed, plan) for seed in range(200)]
