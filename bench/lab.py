@@ -113,7 +113,7 @@ def run(seeds: Iterable[int], folder: Path) -> None:
     fabric.bring_up(wanted)
     try:
         for seed in seeds:
-            iterations, size, compute_ms = random.Random(seed).choice(HALOS)
+            iterations, size, compute_ms = random.Random(f"halo {seed}").choice(HALOS)
             _tailback(
                 "lab", "run", "--quiet", "--force", "--lab", wanted.name, "--secret", seed, "--out",
                 folder / f"case-{seed}", "--", halo, 4, 4, iterations, size, compute_ms,

@@ -92,7 +92,7 @@ def _mpirun(setting: Setting, work: Path, agent: Path, pause: Path) -> list[str]
         "LD_PRELOAD": str(pause), "TAILBACK_LAB_NOTES": str(work / NOTES), **setting.environment
     }  # fmt: skip
     command = [system.mpirun(), "-np", str(len(setting.hosts)), "--hostfile", str(work / "ranks"),
-               "--bind-to", "none"]  # fmt: skip
+               "--bind-to", "none", "--leave-session-attached"]  # fmt: skip
     for key, value in parameters.items():
         command += ["--mca", key, value]
     for key, value in environment.items():
