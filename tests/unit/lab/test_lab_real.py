@@ -245,10 +245,12 @@ def test_a_run_that_is_killed_leaves_nothing_after_down(halo: Path, tmp_path: Pa
         notes = fabric.STATE / spec.name / "run" / "trace"
         while not notes.exists():
             assert running.poll() is None
-        running.kill()
-        running.wait()
         ranks = system.run(system.Command(("ip", "netns", "pids", plan.namespace("h10"))))
         assert ranks.split()
+        # A priority given to a session (autogroup) reaches them only there.
+        assert {os.getsid(int(pid)) for pid in ranks.split()} == {os.getsid(running.pid)}
+        running.kill()
+        running.wait()
         assert fabric.take_down(spec.name)
         assert left_over(plan) == []
         for pid in ranks.split():
