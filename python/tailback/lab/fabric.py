@@ -28,22 +28,25 @@ def bring_up(spec: LabSpec) -> Plan:
     system.require(system.FABRIC_TOOLS)
     plan, folder = Plan(spec), STATE / spec.name
     namespaces = [plan.namespace(node) for node in plan.nodes]
-    if folder.exists() or system.existing(namespaces):
+    if folder.exists():
         raise LabError(
             f"the lab {spec.name!r} is up already",
             remedy=f"take it down with: tailback lab down {spec.name}",
+        )
+    if foreign := system.existing(namespaces):
+        raise LabError(
+            f"there is a namespace {foreign[0]!r} that is not of a lab",
+            remedy="give the specification another name",
         )
     try:
         folder.mkdir(parents=True, mode=0o700)
         # Written first: whatever comes later can be found and taken down.
         state = {"namespaces": namespaces, "spec": spec.model_dump(mode="json")}
         (folder / _FILE).write_text(json.dumps(state))
-        for command in plan.create():
-            if command.arguments[:2] == ("ip", "-batch"):
-                system.run(command)
-                _set_sysctls(plan)
-            else:
-                system.run(command)
+        system.run(plan.create())
+        _set_sysctls(plan)
+        for command in plan.configure():
+            system.run(command)
         settle(plan, {}, plan.spines)
     except OSError as error:
         take_down(spec.name)

@@ -111,15 +111,19 @@ class Plan:
         found = [link for link in self.links if {link.source, link.target} == {one, other}]
         return (found[0], found[1]) if found else None
 
-    def create(self) -> list[Command]:
-        """Commands that make the namespaces, cables, addresses and routes."""
+    def create(self) -> Command:
+        """The command that makes the namespaces and cables."""
         lines = [f"netns add {self.namespace(node)}" for node in self.nodes]
         for there, back in zip(self.links[::2], self.links[1::2], strict=True):
             lines.append(
                 f"link add {there.interface} netns {self.namespace(there.source)} type veth "
                 f"peer name {back.interface} netns {self.namespace(back.source)}"
             )
-        commands = [Command(("ip", "-batch", "-"), "\n".join(lines) + "\n")]
+        return Command(("ip", "-batch", "-"), "\n".join(lines) + "\n")
+
+    def configure(self) -> list[Command]:
+        """Commands that give namespaces their addresses, and the routes that never change."""
+        commands = []
         for node in self.nodes:
             lines = ["link set dev lo up"]
             for link in (link for link in self.links if link.source == node):

@@ -47,7 +47,7 @@ def test_the_largest_lab_has_distinct_addresses_and_interfaces() -> None:
 
 
 def _lines(plan: Plan, node: str, program: str, spines: list[str]) -> list[str]:
-    commands = [*plan.create(), *plan.settle({}, spines)]
+    commands = [plan.create(), *plan.configure(), *plan.settle({}, spines)]
     wanted = (program, "-n", plan.namespace(node))
     return [line for one in commands if one.arguments[:3] == wanted
             for line in one.text.splitlines()]  # fmt: skip
@@ -73,7 +73,7 @@ def test_rates_are_nominal_unless_said_otherwise(plan: Plan) -> None:
 
 def test_commands_touch_only_namespaces_of_the_lab(plan: Plan) -> None:
     mine = {plan.namespace(node) for node in plan.nodes}
-    for command in [*plan.create(), *plan.settle({}, plan.spines)]:
+    for command in [plan.create(), *plan.configure(), *plan.settle({}, plan.spines)]:
         if "-n" in command.arguments:
             assert command.arguments[2] in mine
             continue

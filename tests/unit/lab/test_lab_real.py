@@ -132,6 +132,21 @@ def test_down_ends_what_runs_there_and_can_be_repeated(
 
 
 @fabrics
+def test_a_namespace_of_somebody_else_is_left_alone() -> None:
+    spec = tiny("tbe")
+    plan = Plan(spec)
+    theirs = plan.namespace("h11")
+    system.run(system.Command(("ip", "netns", "add", theirs)))
+    try:
+        with pytest.raises(LabError, match="not of a lab"):
+            fabric.bring_up(spec)
+        assert not fabric.take_down(spec.name)
+        assert left_over(plan) == [theirs]
+    finally:
+        system.delete([theirs])
+
+
+@fabrics
 def test_up_that_is_killed_before_it_made_anything_is_taken_down() -> None:
     plan = Plan(tiny("tbk"))
     (fabric.STATE / plan.spec.name).mkdir(parents=True)
