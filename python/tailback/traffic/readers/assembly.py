@@ -47,10 +47,42 @@ class ImpliedWaits(NamedTuple):
     post: NDArray[np.int64]
 
 
-def wait_at_end(posts: Posts) -> ImpliedWaits:
-    """A wait for all at the end of every rank with a request that nothing waits for."""
-    rank = np.unique(posts.rank[posts.wait_position == UNKNOWN])
+def wait_at_end(posts: Posts, waits: ImpliedWaits, n_ranks: int) -> ImpliedWaits:
+    """A wait for all at the end of every rank with a request that nothing before waits for."""
+    last = np.full(n_ranks, -1)
+    np.maximum.at(last, waits.rank, waits.position)
+    open_ = (posts.wait_position == UNKNOWN) & (posts.position > last[posts.rank])
+    rank = np.unique(posts.rank[open_])
     return ImpliedWaits(rank, np.full(len(rank), END), np.full(len(rank), -1))
+
+
+def compile_posts(
+    name: str, n_ranks: int, posts: Posts, labels: list[Label], waits: ImpliedWaits,
+    computes: Computes, notes: list[str],
+) -> Program:  # fmt: skip
+    """Make a program of what the ranks of a trace post, wait for and compute.
+
+    Args:
+        name: What to call the application.
+        n_ranks: Number of ranks.
+        posts: Sends and receives in any order.
+        labels: Labels by number.
+        waits: Waits for all open requests; what they leave open is waited for at the end.
+        computes: Computations.
+        notes: What is odd so far; gets more.
+
+    Returns:
+        The program, with labels and notes.
+    """
+    posts = drop_unpaired(posts, n_ranks, labels, notes)
+    used, posts.label = np.unique(posts.label, return_inverse=True)
+    last = wait_at_end(posts, waits, n_ranks)
+    every = ImpliedWaits(*(np.concatenate(pair) for pair in zip(waits, last, strict=True)))
+    program = assemble(name, n_ranks, posts, every, computes)
+    program.labels = [labels[number] for number in used] or [Label("all", "none")]
+    program.notes = notes
+    program.check()
+    return program
 
 
 def drop_unpaired(posts: Posts, n_ranks: int, labels: list[Label], notes: list[str]) -> Posts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +55,10 @@ class Calls:
     received: NDArray[np.int64]
     counts: NDArray[np.int64]
 
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Calls:
+        """The given rows."""
+        return Calls(*(getattr(self, column.name)[rows] for column in fields(self)))
+
 
 class _Template(NamedTuple):
     """Posts of one rank in one call: order, direction, local peer, bytes, order of the wait."""
@@ -105,7 +109,7 @@ def collective_posts(
         _require_room(posts, file)
     width = np.array([len(template.order) for template in templates])
     offset = np.cumsum(width) - width
-    flat = _Template(*(np.concatenate([one[column] for one in templates]) for column in range(5)))  # type: ignore[call-arg]
+    flat = _Template(*(np.concatenate([one[column] for one in templates]) for column in range(5)))
     index = index.reshape(-1)
     of = np.repeat(np.arange(len(index)), width[index])
     first = np.cumsum(width[index]) - width[index]

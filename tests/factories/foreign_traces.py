@@ -1,0 +1,72 @@
+"""Small traces of every format, written by hand, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.factories.otf2_traces import call, writing
+
+SIMGRID_TI = """\
+0 init
+1 init
+0 isend 1 5 100 6
+1 Irecv 0 5 100 6
+0 compute 2e3
+1 wait 0 1 5
+0 waitall 1
+0 Bcast 25 0 1
+1 Bcast 25 0 1
+0 finalize
+1 finalize
+"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A trace as a writer of it makes it.
+
+    Attributes:
+        write: Writes it into an empty folder; returns what to read.
+        messages: Messages of all ranks.
+        bytes: Bytes of all messages.
+        compute_ps: Computation of all ranks.
+        cut: The file that is cut short in tests; None where the format's own tests do that.
+    """
+
+    write: Callable[[Path], Path]
+    messages: int
+    bytes: int
+    compute_ps: int
+    cut: str | None = None
+
+
+def _text(name: str, text: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / name).write_text(text)
+        return folder / name
+
+    return write
+
+
+def _otf2(folder: Path) -> Path:
+    send = call("MPI_Send", 10, ("mpi_send", 1, "MPI_COMM_WORLD", 3, 64))
+    receive = call("MPI_Recv", 10, ("mpi_recv", 0, "MPI_COMM_WORLD", 3, 64))
+    return writing(folder)([send, receive])
+
+
+def _profiles(folder: Path) -> Path:
+    for rank in range(2):
+        line = f"E\t{rank}\t{1 - rank}\t{40 + rank} bytes\t2 msgs sent\t0,1\n"
+        members = "D\tMPI_COMM_WORLD\tprocs: 0,1\n"
+        (folder / f"prof.{rank}.prof").write_text("# POINT TO POINT\n" + line + members)
+    return folder
+
+
+SAMPLES = {
+    "otf2": Sample(_otf2, 1, 64, 0),
+    "pml-monitoring": Sample(_profiles, 4, 81, 0, "prof.1.prof"),
+    # One message of 100 B, a broadcast of 25 integers of 4 B to one rank; 2000 flops at 1 Gflop/s.
+    "simgrid-ti": Sample(_text("ti.txt", SIMGRID_TI), 2, 200, 2_000_000, "ti.txt"),
+}
