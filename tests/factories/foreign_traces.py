@@ -8,6 +8,25 @@ from pathlib import Path
 
 from tests.factories.otf2_traces import call, writing
 
+GOAL = """\
+num_ranks 2
+
+rank 0 {
+l1: calc 50
+l2: send 100b to 1 tag 5 // a comment
+l2 requires l1
+l3: recv 7b from 1 tag 6 cpu 0 nic 0
+}
+
+rank 1 {
+a: recv 100b from 0 tag 5
+b: calc 20 cpu 0
+b requires a
+c: send 7b to 0 tag 6
+c irequires b
+}
+"""
+
 SIMGRID_TI = """\
 0 init
 1 init
@@ -65,6 +84,8 @@ def _profiles(folder: Path) -> Path:
 
 
 SAMPLES = {
+    # 100 B one way and 7 B the other; 50 ns and 20 ns.
+    "goal": Sample(_text("two.goal", GOAL), 2, 107, 70_000, "two.goal"),
     "otf2": Sample(_otf2, 1, 64, 0),
     "pml-monitoring": Sample(_profiles, 4, 81, 0, "prof.1.prof"),
     # One message of 100 B, a broadcast of 25 integers of 4 B to one rank; 2000 flops at 1 Gflop/s.

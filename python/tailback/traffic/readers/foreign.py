@@ -21,6 +21,10 @@ _RECORD: Final = (
 _PATTERN: Final = (
     "state its traffic as a pattern in a scenario (tailback list pattern), or " + _RECORD
 )
+_GOAL_TEXT: Final = (
+    "give the text that it was made of: what Schedgen writes and txt2bin is given (num_ranks, "
+    "rank 0 { … })"
+)
 _ONE_NODE: Final = "it holds no messages between ranks with their sizes: " + _RECORD
 
 
@@ -57,16 +61,7 @@ _FORMATS: Final = (
     _Format("a log of NCCL", rb"(?m)^[^\n]*NCCL INFO ", (), _PATTERN),
     _Format("a Paraver trace", rb"\A#Paraver"),
     _Format("an OTF trace of version 1", None, (".otf",)),
-    _Format("a GOAL schedule (LogGOPSim)", rb"\A\s*(?://[^\n]*\n\s*)*num_ranks\s+\d+", (".goal",),
-            _PATTERN),
-    _Format(
-        "a SimGrid time-independent trace",
-        rb"\A(?:#[^\n]*\n|\s)*(?:p?\d+ (?:init|finalize|compute|comm_size|i?send|i?recv|test|wait|"
-        rb"waitall|barrier|i?bcast|i?reduce|i?allreduce|alltoallv?|allgatherv?|gatherv?|scatterv?|"
-        rb"reducescatter|scan|sleep)\b"
-        rb"|[^\n]*_rank-\d+\.txt\n|[^\n]*/?actions\d+\.txt\n)",
-        (), _PATTERN,
-    ),
+    _Format("a binary GOAL schedule (LogGOPSim)", rb"\A\x7f\x10\0\0\0\0\0\0", (), _GOAL_TEXT),
     _Format("a Chakra execution trace", rb"\A[^\n]{0,400}chakra", (".et",), _PATTERN),
     _Format("JSON", rb"\A\s*[{\[]"),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +45,14 @@ class Lines:
         return shown(self.text[row] or "")
 
 
-def read_lines(files: Iterable[Path]) -> Lines:
+def read_lines(
+    files: Iterable[Path], change: Callable[[bytes], bytes] = lambda data: data
+) -> Lines:
     """Read text files, plain or gzip.
+
+    Args:
+        files: The files.
+        change: What to make of the bytes of each; must keep the ends of lines.
 
     Raises:
         TraceError: A file cannot be read, is not text, or is a damaged gzip file.
@@ -55,7 +61,7 @@ def read_lines(files: Iterable[Path]) -> Lines:
     paths, first = [], []
     rows = 0
     for path in files:
-        column = _column(path)
+        column = _column(path, change)
         columns.append(column)
         paths.append(path)
         first.append(rows)
@@ -65,8 +71,8 @@ def read_lines(files: Iterable[Path]) -> Lines:
     return Lines(text.set(text == "", None), paths, first)
 
 
-def _column(path: Path) -> pl.Series:
-    data = content(path, TraceError)
+def _column(path: Path, change: Callable[[bytes], bytes]) -> pl.Series:
+    data = change(content(path, TraceError))
     if not data:
         return pl.Series("line", [], dtype=pl.String)
     try:
