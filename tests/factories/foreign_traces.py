@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.factories.dumpi_traces import INT, WORLD
+from tests.factories.dumpi_traces import write as write_dumpi
 from tests.factories.otf2_traces import call, writing
 
 GOAL = """\
@@ -75,6 +77,16 @@ def _otf2(folder: Path) -> Path:
     return writing(folder)([send, receive])
 
 
+def _dumpi(folder: Path) -> Path:
+    message = {"count": 3, "datatype": INT, "dest": 1, "source": 0, "tag": 4, "comm": WORLD}
+    bcast = {"count": 1, "datatype": INT, "root": 1, "comm": WORLD}
+    return write_dumpi(
+        folder,
+        [(30, 40, "MPI_Send", message), (40, 50, "MPI_Bcast", bcast)],
+        [(10, 40, "MPI_Recv", message), (45, 50, "MPI_Bcast", bcast)],
+    )
+
+
 def _profiles(folder: Path) -> Path:
     for rank in range(2):
         line = f"E\t{rank}\t{1 - rank}\t{40 + rank} bytes\t2 msgs sent\t0,1\n"
@@ -84,6 +96,8 @@ def _profiles(folder: Path) -> Path:
 
 
 SAMPLES = {
+    # Three and one integer of 4 B; 20 ns before the send, 5 ns after the receive.
+    "dumpi": Sample(_dumpi, 2, 16, 25_000, "run-0001.bin"),
     # 100 B one way and 7 B the other; 50 ns and 20 ns.
     "goal": Sample(_text("two.goal", GOAL), 2, 107, 70_000, "two.goal"),
     "otf2": Sample(_otf2, 1, 64, 0),

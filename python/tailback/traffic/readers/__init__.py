@@ -12,7 +12,7 @@ from typing import Protocol
 from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Program
-from tailback.traffic.readers import foreign, goal, otf2, pml_monitoring, simgrid_ti
+from tailback.traffic.readers import dumpi, foreign, goal, otf2, pml_monitoring, simgrid_ti
 from tailback.traffic.readers.tells import Tells
 
 
@@ -30,6 +30,7 @@ class Reader(Protocol):
 
 READERS: Registry[Reader] = Registry("reader", "trace formats")
 
+READERS.register("dumpi")(dumpi)
 READERS.register("goal")(goal)
 READERS.register("otf2")(otf2)
 READERS.register("pml-monitoring")(pml_monitoring)
