@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.factories.chakra_traces import compute, receive, send
+from tests.factories.chakra_traces import write as write_chakra
 from tests.factories.dumpi_traces import INT, WORLD
 from tests.factories.dumpi_traces import write as write_dumpi
 from tests.factories.otf2_traces import call, writing
@@ -77,6 +79,14 @@ def _otf2(folder: Path) -> Path:
     return writing(folder)([send, receive])
 
 
+def _chakra(folder: Path) -> Path:
+    return write_chakra(
+        folder,
+        [compute(0, 3), send(1, 1, 50, 2, after=[0])],
+        [receive(0, 0, 50, 2), compute(1, 4, after=[0])],
+    )
+
+
 def _dumpi(folder: Path) -> Path:
     message = {"count": 3, "datatype": INT, "dest": 1, "source": 0, "tag": 4, "comm": WORLD}
     bcast = {"count": 1, "datatype": INT, "root": 1, "comm": WORLD}
@@ -96,6 +106,8 @@ def _profiles(folder: Path) -> Path:
 
 
 SAMPLES = {
+    # 50 B; 3 and 4 us. A trace cut between two nodes is whole: its own tests cut it.
+    "chakra": Sample(_chakra, 1, 50, 7_000_000),
     # Three and one integer of 4 B; 20 ns before the send, 5 ns after the receive.
     "dumpi": Sample(_dumpi, 2, 16, 25_000, "run-0001.bin"),
     # 100 B one way and 7 B the other; 50 ns and 20 ns.

@@ -12,7 +12,7 @@ from typing import Protocol
 from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Program
-from tailback.traffic.readers import dumpi, foreign, goal, otf2, pml_monitoring, simgrid_ti
+from tailback.traffic.readers import chakra, dumpi, foreign, goal, otf2, pml_monitoring, simgrid_ti
 from tailback.traffic.readers.tells import Tells
 
 
@@ -30,6 +30,7 @@ class Reader(Protocol):
 
 READERS: Registry[Reader] = Registry("reader", "trace formats")
 
+READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)
 READERS.register("goal")(goal)
 READERS.register("otf2")(otf2)
@@ -74,8 +75,8 @@ def read_trace(path: Path, format: str | None = None) -> Program:
 
 
 _KNOWN = (
-    "give an OTF2 anchor file (.otf2) or the folder that holds it, or the folder of Open MPI's "
-    "prof.<rank>.prof files"
+    "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid or Chakra trace, or the "
+    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "Reader", "read_trace"]

@@ -78,14 +78,18 @@ def compile_graph(name: str, graph: Graph, labels: list[Label], notes: list[str]
     graph.kind = np.where((graph.kind == Op.COMPUTE) & (graph.amount == 0), NOTHING, graph.kind)
     _inherit(graph)
     pair = _match(graph, notes)
-    place = _sequence(graph, pair)
+    place, buffered = _sequence(graph, pair)
+    if buffered:
+        notes.append(
+            "operations wait for sends that are received later only: sends are taken to be buffered"
+        )
     # Where a message is waited for: right before the first operation that requires it.
     needed = np.full(n, np.iinfo(np.int64).max)
     ends = ~graph.begun
     np.minimum.at(needed, graph.before[ends], place[graph.after[ends]])
     at = np.flatnonzero(pair >= 0)
     is_send = graph.kind[at] == Op.ISEND
-    required = needed[at] < np.iinfo(np.int64).max
+    required = (needed[at] < np.iinfo(np.int64).max) & ~(is_send & buffered)
     zeros = np.zeros(len(at), np.int64)
     posts = Posts(
         rank=graph.rank[at], thread=zeros, position=2 * place[at], step=zeros, is_send=is_send,
@@ -140,10 +144,11 @@ def _match(graph: Graph, notes: list[str]) -> NDArray[np.int64]:
     return pair
 
 
-def _sequence(graph: Graph, pair: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sequence(graph: Graph, pair: NDArray[np.int64]) -> tuple[NDArray[np.int64], bool]:
     """Place of each operation in the sequence of all: rank after rank, as they can begin.
 
-    Two events stand for a receive: it is posted, and its message is there.
+    Two events stand for a receive: it is posted, and its message is there. Says too whether the
+    operations can only run if sends complete before they are received.
     """
     n = len(graph.rank)
     receive = np.flatnonzero((graph.kind == Op.IRECV) & (pair >= 0))
@@ -160,9 +165,11 @@ def _sequence(graph: Graph, pair: NDArray[np.int64]) -> NDArray[np.int64]:
     # A large message is through for its sender only once it is received, if that can be.
     sent = (graph.kind[source] == Op.ISEND) & (pair[source] >= 0) & ~begun
     strict = (pair[source[sent]], target[sent], np.zeros(int(sent.sum()), np.int64))
+    buffered = False
     try:
         run = _run(n + len(receive), *_joined([*edges, strict]))
     except DependencyCycle:
+        buffered = True
         try:
             run = _run(n + len(receive), *_joined(edges))
         except DependencyCycle as cycle:
@@ -172,7 +179,7 @@ def _sequence(graph: Graph, pair: NDArray[np.int64]) -> NDArray[np.int64]:
     order = np.lexsort((np.arange(n), run.level[:n], busy, run.time[:n], graph.rank))
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
-    return place
+    return place, buffered
 
 
 def _inherit(graph: Graph) -> None:
