@@ -1,7 +1,7 @@
 """Readers of what real applications sent: one format a file, compiled to a rank program.
 
-A reader is a module with ``sniff(path)`` (is this mine?) and ``read(path)``. To add one, write one
-file and add one line below.
+A reader is a module with ``sniff(path)`` (is this mine?), ``read(path)`` and ``TELLS`` (what the
+format can say and what it cannot). To add one, write one file and add one line below.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import Protocol
 from tailback.errors import TraceError
 from tailback.registry import Registry
 from tailback.traffic.program import Program
-from tailback.traffic.readers import foreign, otf2, pml_monitoring
+from tailback.traffic.readers import chakra, dumpi, foreign, goal, otf2, pml_monitoring, simgrid_ti
+from tailback.traffic.readers.tells import Tells
 
 
 class Reader(Protocol):
     """What a module of this package has to offer."""
+
+    TELLS: Tells
 
     def sniff(self, path: Path) -> bool:
         """Say whether ``path`` (a file or a folder that exists) looks like this format."""
@@ -27,8 +30,12 @@ class Reader(Protocol):
 
 READERS: Registry[Reader] = Registry("reader", "trace formats")
 
+READERS.register("chakra")(chakra)
+READERS.register("dumpi")(dumpi)
+READERS.register("goal")(goal)
 READERS.register("otf2")(otf2)
 READERS.register("pml-monitoring")(pml_monitoring)
+READERS.register("simgrid-ti")(simgrid_ti)
 
 
 def read_trace(path: Path, format: str | None = None) -> Program:
@@ -68,8 +75,8 @@ def read_trace(path: Path, format: str | None = None) -> Program:
 
 
 _KNOWN = (
-    "give an OTF2 anchor file (.otf2) or the folder that holds it, or the folder of Open MPI's "
-    "prof.<rank>.prof files"
+    "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid or Chakra trace, or the "
+    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "Reader", "read_trace"]
