@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from tailback.errors import FabricError, PlacementError
 from tailback.fabric.model import Fabric
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import Program
 
 Weight = Literal["messages", "bytes", "packets"]
 
@@ -88,7 +88,7 @@ def _messages(
     program: Program, weight: Weight, packet_bytes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Source rank, destination rank and weight of every message that is sent."""
-    sends = program.kind == Op.ISEND
+    sends = program.sends
     size = program.amount[sends].astype(np.float64)
     value = {
         "messages": lambda: np.ones_like(size),

@@ -58,6 +58,13 @@ impl Partition {
         Self::number(fabric, shards, of_switch, of_node, lookahead_ps)
     }
 
+    /// All of `fabric` in one shard and one group, whose events are processed in order of time:
+    /// for programs in which a node can affect any other at once.
+    pub fn in_one_group(fabric: &Fabric) -> Self {
+        let (switches, nodes) = (fabric.n_switches as usize, fabric.n_nodes as usize);
+        Self::number(fabric, 1, vec![0; switches], vec![0; nodes], 0)
+    }
+
     fn number(
         fabric: &Fabric,
         shards: usize,

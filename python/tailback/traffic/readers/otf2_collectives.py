@@ -256,6 +256,7 @@ def _stamp(
         wait_step=np.tile(wait, n) + 1,
         collective=np.ones(len(of), np.bool_),
         told=np.ones(len(of), np.bool_),
+        synchronous=np.zeros(len(of), np.bool_),
     )
 
 
@@ -263,4 +264,4 @@ def _empty() -> Posts:
     none = np.zeros(0, np.int64)
     no = np.zeros(0, np.bool_)
     size = np.zeros(0, np.uint64)
-    return Posts(none, none, none, none, no, none, none, size, none, none, none, no, no)
+    return Posts(none, none, none, none, no, none, none, size, none, none, none, no, no, no)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from tailback.traffic.readers.otf2_links import (
 from tailback.traffic.readers.otf2_names import (
     Labels,
     is_single_wait,
+    is_synchronous,
     is_waitall,
     joins_groups,
     moves_data,
@@ -184,8 +186,19 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
         wait_step=np.full(n, _LATE, np.int64),
         collective=np.zeros(n, np.bool_),
         told=known,
+        synchronous=_in_calls(trace, m.call[rows], is_synchronous),
     )
     return posts, rows
+
+
+def _in_calls(
+    trace: Trace, call: NDArray[np.int64], chosen: Callable[[str], bool]
+) -> NDArray[np.bool_]:
+    """Whether each row of calls, -1 for none, is one whose region is chosen by name."""
+    regions = [region for region, name in trace.regions.items() if chosen(name)]
+    out = call >= 0
+    out[out] = np.isin(trace.calls.region[call[out]], regions)
+    return out
 
 
 def fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -435,7 +448,7 @@ def _assemble(trace: Trace, posts: Posts, name: str) -> Program:
     )
     post = np.concatenate([np.arange(n), told, i_post, np.full(len(c_rank), -1)])
     kind = np.concatenate([
-        np.where(posts.is_send, Op.ISEND, Op.IRECV),
+        np.where(posts.is_send, np.where(posts.synchronous, Op.ISSEND, Op.ISEND), Op.IRECV),
         np.full(len(told), Op.WAIT),
         np.where(i_post < 0, Op.WAITALL, Op.WAIT),
         np.full(len(c_rank), Op.COMPUTE),
