@@ -338,7 +338,7 @@ fn partition_for(
     shards: u32,
 ) -> Partition {
     let mut partition = if program.synchronous {
-        Partition::in_one_group(fabric)
+        Partition::in_one_group(fabric, settings.switch_delay_ps)
     } else {
         Partition::new(fabric, plan, settings.switch_delay_ps, shards)
     };

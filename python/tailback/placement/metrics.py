@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -90,7 +91,7 @@ def _messages(
     """Source rank, destination rank and weight of every message that is sent."""
     sends = program.sends
     size = program.amount[sends].astype(np.float64)
-    value = {
+    value: dict[str, Callable[[], NDArray[np.float64]]] = {
         "messages": lambda: np.ones_like(size),
         "bytes": lambda: size,
         "packets": lambda: np.maximum(np.ceil(size / packet_bytes), 1.0),
