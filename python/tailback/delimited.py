@@ -76,16 +76,21 @@ def unzipped(data: bytes, path: Path, fault: Fault = TailbackError) -> bytes:
     return out
 
 
-def head(path: Path, size: int = 1 << 16) -> str:
-    """The first characters of a file, decompressed; empty where it cannot be read."""
+def head_bytes(path: Path, size: int = 1 << 16) -> bytes:
+    """The first bytes of a file, decompressed; empty where it cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(size)
         if data.startswith(_GZIP):
-            data = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, size)
+            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, size)
     except (OSError, ValueError, zlib.error):
-        return ""
-    return data.decode("utf-8-sig", errors="replace")
+        return b""
+    return data
+
+
+def head(path: Path, size: int = 1 << 16) -> str:
+    """The first characters of a file, decompressed; empty where it cannot be read."""
+    return head_bytes(path, size).decode("utf-8-sig", errors="replace")
 
 
 @dataclass

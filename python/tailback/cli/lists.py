@@ -62,12 +62,30 @@ def list_parts(kind: str | None, form: str) -> None:
         if kind is not None:
             raise TailbackError(f"unknown kind {kind!r}", remedy=nearest(kind, summaries))
         entries = sorted(summaries.items())
+    tells = {
+        entry.name: entry.part.TELLS._asdict()
+        for entry in kinds().get(kind or "", ())
+        if hasattr(entry.part, "TELLS")
+    }
     if form == "json":
-        click.echo(json.dumps(dict(entries), indent=2))
+        told = {name: {"summary": summary, **tells[name]} if name in tells else summary
+                for name, summary in entries}  # fmt: skip
+        click.echo(json.dumps(told, indent=2))
         return
     width = max((len(name) for name, _ in entries), default=4)
     lines = [f"  {kind or 'kind'}"]
     for name, summary in entries:
         first = f"  {name:<{width}}  "
         lines += wrap(summary, " " * len(first), first) or [first.rstrip()]
+        lines += _told(tells.get(name, {}), " " * len(first))
     click.echo("\n".join(lines))
+
+
+def _told(tells: dict[str, str], indent: str) -> list[str]:
+    """What a format can say and what it cannot, a line for each."""
+    width = max((len(what) for what in tells), default=0)
+    lines = []
+    for what, text in tells.items():
+        first = f"{indent}{what.replace('_', ' '):<{width}}  "
+        lines += wrap(text, " " * len(first), first)
+    return lines

@@ -18,7 +18,7 @@ from tailback.traffic.readers.otf2_collectives import agreement, locate
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import fates, implied_waits, point_to_point
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, normalised_call
-from tailback.traffic.readers.otf2_posts import Posts, guess_sources, match_posts
+from tailback.traffic.readers.posts import Posts, guess_sources, match_posts
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -160,4 +160,4 @@ def test_an_unknown_format_names_the_valid_ones(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello")
     with pytest.raises(TailbackError, match="otf2"):
         read_trace(tmp_path, format="otf")
-    assert READERS.names() == ["otf2", "pml-monitoring"]
+    assert {"otf2", "pml-monitoring"} <= set(READERS.names())

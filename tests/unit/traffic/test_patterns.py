@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,8 @@ import pytest
 
 from tailback.errors import ScenarioError
 from tailback.traffic.patterns import PATTERNS, build
-from tailback.traffic.program import POSTS, SENDS, Op, Program
+from tailback.traffic.program import Op, Program
+from tests.factories.blocking import run_blocking
 from tests.factories.repository import ROOT
 
 LISTED = str(ROOT / "tests" / "unit" / "traffic" / "listed.csv")
@@ -94,37 +95,6 @@ def messages(program: Program, *, sent: bool) -> dict[tuple[int, int, int], list
         pair = (here, there) if sent else (there, here)
         out[(*pair, int(program.tag[i]))].append((int(program.amount[i]), int(program.label[i])))
     return out
-
-
-def run_blocking(program: Program) -> bool:
-    """Run with synchronous sends; True when every rank comes to its end with nothing open."""
-    start = program.rank_start.astype(int)
-    at = list(start[:-1])
-    open_requests: list[set[int]] = [set() for _ in at]
-    waiting: dict[tuple[bool, int, int, int], deque[int]] = defaultdict(deque)
-    moved = True
-    while moved:
-        moved = False
-        for rank, end in enumerate(start[1:]):
-            while at[rank] < end:
-                i = at[rank]
-                op, request = Op(program.kind[i]), int(program.request[i])
-                if op == Op.WAIT and request in open_requests[rank]:
-                    break
-                if op == Op.WAITALL and open_requests[rank]:
-                    break
-                if op in POSTS:
-                    peer, tag, sends = int(program.peer[i]), int(program.tag[i]), op in SENDS
-                    pair = (rank, peer) if sends else (peer, rank)
-                    if waiting[not sends, *pair, tag]:
-                        open_requests[peer].discard(waiting[not sends, *pair, tag].popleft())
-                    else:
-                        assert request not in open_requests[rank]
-                        waiting[sends, *pair, tag].append(request)
-                        open_requests[rank].add(request)
-                at[rank] += 1
-                moved = True
-    return at == list(start[1:]) and not any(open_requests) and not any(waiting.values())
 
 
 @pytest.mark.parametrize("options", ALL)

@@ -1,7 +1,7 @@
 """Readers of what real applications sent: one format a file, compiled to a rank program.
 
-A reader is a module with ``sniff(path)`` (is this mine?) and ``read(path)``. To add one, write one
-file and add one line below.
+A reader is a module with ``sniff(path)`` (is this mine?), ``read(path)`` and ``TELLS`` (what the
+format can say and what it cannot). To add one, write one file and add one line below.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from tailback.errors import TraceError
 from tailback.registry import Registry
-from tailback.traffic.program import Program
-from tailback.traffic.readers import foreign, otf2, pml_monitoring
+from tailback.traffic.program import Op, Program
+from tailback.traffic.readers import chakra, dumpi, foreign, goal, otf2, pml_monitoring, simgrid_ti
+from tailback.traffic.readers.tells import Tells
 
 
 class Reader(Protocol):
     """What a module of this package has to offer."""
+
+    TELLS: Tells
 
     def sniff(self, path: Path) -> bool:
         """Say whether ``path`` (a file or a folder that exists) looks like this format."""
@@ -27,8 +32,12 @@ class Reader(Protocol):
 
 READERS: Registry[Reader] = Registry("reader", "trace formats")
 
+READERS.register("chakra")(chakra)
+READERS.register("dumpi")(dumpi)
+READERS.register("goal")(goal)
 READERS.register("otf2")(otf2)
 READERS.register("pml-monitoring")(pml_monitoring)
+READERS.register("simgrid-ti")(simgrid_ti)
 
 
 def read_trace(path: Path, format: str | None = None) -> Program:
@@ -56,10 +65,10 @@ def read_trace(path: Path, format: str | None = None) -> Program:
     if empty:
         raise TraceError("the folder is empty", file=path, remedy=_KNOWN)
     if format is not None:
-        return READERS[format].read(path)
+        return _with_synchronous_sends(READERS[format].read(path))
     for entry in READERS:
         if entry.part.sniff(path):
-            return entry.part.read(path)
+            return _with_synchronous_sends(entry.part.read(path))
     other = foreign.recognise(path)
     if other is not None:
         file, name, remedy = other
@@ -67,9 +76,22 @@ def read_trace(path: Path, format: str | None = None) -> Program:
     raise TraceError("no reader knows this format", file=path, remedy=_KNOWN)
 
 
+def _with_synchronous_sends(program: Program) -> Program:
+    """The program with the sends of MPI_Ssend and MPI_Issend complete only on delivery.
+
+    Readers name the call of every send in its label, so this holds for every format.
+    """
+    calls = [label.call.lower().rstrip("_") for label in program.labels]
+    chosen = [i for i, call in enumerate(calls) if call in ("mpi_ssend", "mpi_issend")]
+    if chosen:
+        synchronous = (program.kind == Op.ISEND) & np.isin(program.label, chosen)
+        program.kind = np.where(synchronous, np.uint8(Op.ISSEND), program.kind)
+    return program
+
+
 _KNOWN = (
-    "give an OTF2 anchor file (.otf2) or the folder that holds it, or the folder of Open MPI's "
-    "prof.<rank>.prof files"
+    "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid or Chakra trace, or the "
+    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "Reader", "read_trace"]

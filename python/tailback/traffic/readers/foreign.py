@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import zlib
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
+
+from tailback.delimited import head_bytes
 
 _HEAD_BYTES: Final = 1 << 16
 _MOST_FILES: Final = 200
@@ -20,6 +21,22 @@ _RECORD: Final = (
 )
 _PATTERN: Final = (
     "state its traffic as a pattern in a scenario (tailback list pattern), or " + _RECORD
+)
+_CHAKRA: Final = "name the traces of all ranks NAME.0.et, NAME.1.et …, in one folder"
+_CONVERT: Final = (
+    "convert it to a Chakra trace (NAME.RANK.et), with the execution trace that PyTorch's observer "
+    "writes beside it: chakra_trace_link, then chakra_converter (mlcommons/chakra); or " + _PATTERN
+)
+_NCCL: Final = (
+    "it names collectives and their sizes, and no dependencies: record an execution trace with "
+    "PyTorch and convert it to Chakra (NAME.RANK.et); or " + _PATTERN
+)
+_MPI_BELOW: Final = (
+    "if Charm++ was built on MPI, the messages of MPI below it can be recorded: " + _RECORD
+)
+_GOAL_TEXT: Final = (
+    "give the text that it was made of: what Schedgen writes and txt2bin is given (num_ranks, "
+    "rank 0 { … })"
 )
 _ONE_NODE: Final = "it holds no messages between ranks with their sizes: " + _RECORD
 
@@ -42,32 +59,29 @@ class _Format:
 
 
 _FORMATS: Final = (
+    _Format("an HPCToolkit database", rb"\AHPCTOOLKIT", (), "it samples where a program spends its "
+            "time and " + _ONE_NODE),
     _Format(
-        "a DUMPI trace (SST/macro)",
-        rb"\A\xff\xaa\xddDUMPI|\AMPI_Init(?:_thread)? entering at walltime|"
-        rb"\Aversion=[^\n]*\nstarttime=|\Ahostname=[^\n]*\nnumprocs=",
+        "an Nsight Systems report (SQLite)",
+        rb"\ASQLite format 3\0.*(?:TARGET_INFO_|CUPTI_|NVTX_|nsys)", (), _ONE_NODE,
     ),
-    _Format("an HPCToolkit database", rb"\AHPCTOOLKIT"),
-    _Format("an Nsight Systems report", rb"\ASQLite format 3\0.*(?:TARGET_INFO_|CUPTI_|NVTX_|nsys)",
-            (".nsys-rep", ".qdrep"), _ONE_NODE),
+    _Format(
+        "an Nsight Systems report", None, (".nsys-rep", ".qdrep"),
+        "nsys export --type=sqlite REPORT shows what is in it; " + _ONE_NODE,
+    ),
     _Format("an SQLite database", rb"\ASQLite format 3\0"),
-    _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]"),
+    _Format("a Charm++ Projections log", rb"\APROJECTIONS[_-]", (".sts", ".projrc"), _MPI_BELOW),
     _Format("a PyTorch Kineto trace (JSON)", rb"\A\s*\{.*\"(?:traceEvents|schemaVersion)\"", (),
-            _PATTERN),
-    _Format("a log of NCCL", rb"(?m)^[^\n]*NCCL INFO ", (), _PATTERN),
+            _CONVERT),
+    _Format("a log of NCCL", rb"(?m)^[^\n]*NCCL INFO ", (), _NCCL),
+    _Format("an mpiP profile", rb"\A@ mpiP\b", (".mpiP",), _RECORD),
+    _Format("an IPM profile", rb"\A(?:<\?xml[^>]*>\s*)?<ipm|\A#+IPM", (".ipm.xml",), _RECORD),
+    _Format("a Caliper profile", rb"\A__rec=(?:node|ctx|globals)", (".cali",), _RECORD),
     _Format("a Paraver trace", rb"\A#Paraver"),
     _Format("an OTF trace of version 1", None, (".otf",)),
-    _Format("a GOAL schedule (LogGOPSim)", rb"\A\s*(?://[^\n]*\n\s*)*num_ranks\s+\d+", (".goal",),
-            _PATTERN),
-    _Format(
-        "a SimGrid time-independent trace",
-        rb"\A(?:#[^\n]*\n|\s)*(?:p?\d+ (?:init|finalize|compute|comm_size|i?send|i?recv|test|wait|"
-        rb"waitall|barrier|i?bcast|i?reduce|i?allreduce|alltoallv?|allgatherv?|gatherv?|scatterv?|"
-        rb"reducescatter|scan|sleep)\b"
-        rb"|[^\n]*_rank-\d+\.txt\n|[^\n]*/?actions\d+\.txt\n)",
-        (), _PATTERN,
-    ),
-    _Format("a Chakra execution trace", rb"\A[^\n]{0,400}chakra", (".et",), _PATTERN),
+    _Format("a binary GOAL schedule (LogGOPSim)", rb"\A\x7f\x10\0\0\0\0\0\0", (), _GOAL_TEXT),
+    _Format("a Chakra execution trace that is not named NAME.RANK.et",
+            rb"\A[^\n]{0,400}chakra", (".et",), _CHAKRA),
     _Format("JSON", rb"\A\s*[{\[]"),
 )  # fmt: skip
 
@@ -85,7 +99,7 @@ def recognise(path: Path) -> tuple[Path, str, str] | None:
         files = sorted(islice((entry for entry in path.iterdir() if entry.is_file()), _MOST_FILES))
     else:
         files = [path]
-    heads = [(file, _head(file)) for file in files]
+    heads = [(file, head_bytes(file, _HEAD_BYTES)) for file in files]
     for form in _FORMATS:
         for file, head in heads:
             name = file.name.removesuffix(".gz")
@@ -104,15 +118,3 @@ def _is_table(head: bytes) -> bool:
     lines = head[: head.rfind(b"\n") + 1].splitlines()[:20]
     counts = {tuple(line.count(mark) for mark in (b",", b";", b"\t")) for line in lines}
     return b"\0" not in head and len(lines) > 1 and len(counts) == 1 and max(counts.pop()) > 1
-
-
-def _head(file: Path) -> bytes:
-    """The first bytes of a file, of a compressed one what it holds; nothing if unreadable."""
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(_HEAD_BYTES)
-        if data[:2] == b"\x1f\x8b":
-            return zlib.decompressobj(wbits=31).decompress(data, _HEAD_BYTES)
-    except (OSError, zlib.error):
-        return b""
-    return data

@@ -17,6 +17,15 @@ from tailback.errors import TraceError
 from tailback.traffic.program import Program
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_compile import compile_trace
+from tailback.traffic.readers.tells import Tells
+
+TELLS = Tells(
+    times="yes, with clock offsets where the tracer measured them",
+    sources="Score-P yes; EZTrace not of non-blocking receives",
+    completion="Score-P yes; EZTrace no",
+    call_site="Score-P yes; EZTrace no",
+    compute="time between calls",
+)
 
 _MAGIC = b"OTF2"
 _LIBRARY = Path(tailback.__file__).parent / "_otf2" / "libotf2.so"

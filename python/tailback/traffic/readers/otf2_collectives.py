@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TraceError
-from tailback.traffic.collectives import call_bytes, schedule
+from tailback.traffic.collectives import call_bytes
+from tailback.traffic.readers.collective_posts import Calls, collective_posts
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_links import (
     COLLECTIVE,
@@ -17,7 +18,7 @@ from tailback.traffic.readers.otf2_links import (
     ICOLLECTIVE_REQUEST,
 )
 from tailback.traffic.readers.otf2_names import OPERATIONS, ROOTED, Labels
-from tailback.traffic.readers.otf2_posts import Posts, index_within_group
+from tailback.traffic.readers.posts import Posts, index_within_group
 
 
 @dataclass
@@ -75,28 +76,48 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
             "members of their communicator are left out"
         )
         records, operation, root = records.take(agree), operation[agree], root[agree]
-    sent = m.bytes[records.row].astype(np.int64)
-    received = m.received[records.row].astype(np.int64)
-    shape, index = np.unique(
-        np.stack([operation, records.size, records.me, root, sent, received], axis=1),
-        axis=0,
-        return_inverse=True,
-    )
-    index = index.reshape(-1)
-    order = np.argsort(index, kind="stable")
-    bounds = np.searchsorted(index[order], np.arange(len(shape) + 1))
+    sent, received = _bytes_of_calls(trace, records, operation)
     names = [f"MPI_I{name.removeprefix('MPI_').lower()}" for name in OPERATIONS]
     calls = dict(enumerate([*OPERATIONS, *names]))
     at, none = records.start, np.full(len(operation), -1)
     call = operation + len(OPERATIONS) * (m.kind[records.row] == ICOLLECTIVE_COMPLETE)
     label = labels.number(m.phase[at], m.path[at], call, none, records.comm, calls)
-    tables = [_empty()]
-    for number, values in enumerate(shape.tolist()):
-        template = _template(values, trace.creator, file)
-        if len(template[0]):
-            chosen = order[bounds[number] : bounds[number + 1]]
-            tables.append(_stamp(trace, records, chosen, template, label, first_channel))
-    return Posts.join(tables)
+    calls_made = Calls(
+        rank=m.rank[records.row],
+        thread=m.thread[records.row],
+        position=records.position,
+        wait_position=m.position[records.row],
+        comm=records.comm,
+        instance=records.instance,
+        label=label,
+        operation=operation,
+        size=records.size,
+        me=records.me,
+        root=root,
+        sent=sent,
+        received=received,
+        counts=none,
+    )
+    members = {number: one.members for number, one in trace.communicators.items()}
+    return collective_posts(calls_made, OPERATIONS, members, first_channel, file)
+
+
+def _bytes_of_calls(
+    trace: Trace, records: Records, operation: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Bytes that each call is given, from those that its record tells."""
+    m = trace.messages
+    sent = m.bytes[records.row].astype(np.int64)
+    received = m.received[records.row].astype(np.int64)
+    # EZTrace, which does not say who it is, writes the arguments of the call; others sums.
+    if not trace.creator:
+        return sent, received
+    shape, index = np.unique(
+        np.stack([operation, records.size, sent, received], axis=1), axis=0, return_inverse=True
+    )
+    args = [call_bytes(OPERATIONS[op], size, out, in_) for op, size, out, in_ in shape.tolist()]
+    pairs = np.array(args, np.int64).reshape(-1, 2)[index.reshape(-1)]
+    return pairs[:, 0], pairs[:, 1]
 
 
 def locate(trace: Trace, notes: list[str], file: Path) -> Records:
@@ -176,92 +197,3 @@ def agreement(trace: Trace, records: Records) -> tuple[NDArray[np.int64], NDArra
     one_root = (low == high)[records.instance] | ~rooted
     root = np.where(rooted, np.maximum(high[records.instance], 0), 0)
     return root, present & same & one_root
-
-
-_Template = tuple[
-    NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]
-]
-
-
-def _template(values: list[int], creator: str, file: Path) -> _Template:
-    """Order, direction, local peer, bytes and order of the wait of one rank's posts."""
-    operation, size, me, root, sent, received = values
-    call = OPERATIONS[operation]
-    # EZTrace, which does not say who it is, writes the arguments of the call; others sums.
-    if creator:
-        sent, received = call_bytes(call, size, sent, received)
-    try:
-        steps = schedule(call, size, me, root, sent, received)
-    except TraceError as error:
-        raise error.located(file) from None
-    order: list[int] = []
-    is_send: list[bool] = []
-    peer: list[int] = []
-    amount: list[int] = []
-    wait: list[int] = []
-    clock = 0
-    for step in steps:
-        first = len(order)
-        for direction, messages in ((False, step.receives), (True, step.sends)):
-            for other, size_bytes in messages:
-                order.append(clock)
-                is_send.append(direction)
-                peer.append(other)
-                amount.append(size_bytes)
-                clock += 1
-        for _ in range(first, len(order)):
-            wait.append(clock)
-            clock += 1
-    return (
-        np.array(order, np.int64),
-        np.array(is_send, np.bool_),
-        np.array(peer, np.int64),
-        np.array(amount, np.uint64),
-        np.array(wait, np.int64),
-    )
-
-
-def _stamp(
-    trace: Trace,
-    records: Records,
-    chosen: NDArray[np.int64],
-    template: _Template,
-    label: NDArray[np.int64],
-    first_channel: int,
-) -> Posts:
-    """The posts of a template for each of the chosen records."""
-    order, is_send, peer, amount, wait = template
-    m = trace.messages
-    n, width = len(chosen), len(order)
-    of = np.repeat(chosen, width)
-    row = records.row[of]
-    local = np.tile(peer, n)
-    world = np.empty(len(of), np.int64)
-    comm = records.comm[of]
-    for number in np.unique(records.comm[chosen]).tolist():
-        mine = comm == number
-        world[mine] = trace.communicators[number].members[local[mine]]
-    return Posts(
-        rank=m.rank[row],
-        thread=m.thread[row],
-        position=records.position[of],
-        # What happens when a call is entered comes after the computation before it.
-        step=np.tile(order, n) + 1,
-        is_send=np.tile(is_send, n),
-        peer=world,
-        channel=first_channel + records.instance[of],
-        size=np.tile(amount, n),
-        label=label[of],
-        wait_position=m.position[row],
-        wait_step=np.tile(wait, n) + 1,
-        collective=np.ones(len(of), np.bool_),
-        told=np.ones(len(of), np.bool_),
-        synchronous=np.zeros(len(of), np.bool_),
-    )
-
-
-def _empty() -> Posts:
-    none = np.zeros(0, np.int64)
-    no = np.zeros(0, np.bool_)
-    size = np.zeros(0, np.uint64)
-    return Posts(none, none, none, none, no, none, none, size, none, none, none, no, no, no)

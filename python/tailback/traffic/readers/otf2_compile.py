@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +11,14 @@ from numpy.typing import NDArray
 
 from tailback.errors import TraceError
 from tailback.traffic.program import Op, Program
+from tailback.traffic.readers.assembly import (
+    END,
+    LATE,
+    Computes,
+    ImpliedWaits,
+    assemble,
+    drop_unpaired,
+)
 from tailback.traffic.readers.otf2_collectives import expand
 from tailback.traffic.readers.otf2_columns import Trace
 from tailback.traffic.readers.otf2_links import (
@@ -28,31 +35,21 @@ from tailback.traffic.readers.otf2_links import (
 from tailback.traffic.readers.otf2_names import (
     Labels,
     is_single_wait,
-    is_synchronous,
     is_waitall,
     joins_groups,
     moves_data,
     world_ranks,
 )
-from tailback.traffic.readers.otf2_posts import (
+from tailback.traffic.readers.otf2_recording import recording
+from tailback.traffic.readers.posts import (
     UNKNOWN,
     Posts,
     guess_sources,
     index_within_group,
-    match_posts,
 )
-from tailback.traffic.readers.otf2_recording import recording
-
-_LATE = 2**40
-"""A step later than any other at its position."""
-_END = 2**62
-"""A position later than any event's."""
 
 _NOBODY = (-1, 2**32 - 2)
 """MPI_PROC_NULL of MPICH and of Open MPI, as a column of ranks holds them."""
-
-_SCATTERS = ("MPI_Scatterv", "MPI_Iscatterv")
-"""Collectives of which each rank records the block it receives, and the root only their total."""
 
 _KIND_NAMES = {SEND: "MPI_Send", ISEND: "MPI_Isend", RECV: "MPI_Recv", IRECV: "MPI_Irecv",
                IRECV_REQUEST: "MPI_Irecv"}  # fmt: skip
@@ -84,7 +81,7 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
     notes: list[str] = []
     labels = Labels(trace)
     posts = Posts.join(_all_posts(trace, labels, notes, file))
-    posts = _drop_unpaired(posts, trace.n_ranks, labels, notes)
+    posts = drop_unpaired(posts, trace.n_ranks, labels.all(), notes)
     used, posts.label = np.unique(posts.label, return_inverse=True)
     _note_silent_calls(trace, notes)
     _note_inter_communicators(trace, notes)
@@ -94,7 +91,7 @@ def compile_trace(trace: Trace, name: str, file: Path) -> Program:
             "message; what its tracer does not intercept, such as neighbourhood collectives with "
             "EZTrace, can be recorded with Open MPI's monitoring (pml-monitoring)"
         )
-    program = _assemble(trace, posts, name)
+    program = assemble(name, trace.n_ranks, posts, _waits_to_add(trace, posts), _compute(trace))
     program.labels = [labels.all()[number] for number in used] or labels.none()
     program.grid = _grid(trace)
     program.notes = notes
@@ -183,22 +180,11 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
         size=m.bytes[detail],
         label=np.zeros(n, np.int64),
         wait_position=wait,
-        wait_step=np.full(n, _LATE, np.int64),
+        wait_step=np.full(n, LATE, np.int64),
         collective=np.zeros(n, np.bool_),
         told=known,
-        synchronous=_in_calls(trace, m.call[rows], is_synchronous),
     )
     return posts, rows
-
-
-def _in_calls(
-    trace: Trace, call: NDArray[np.int64], chosen: Callable[[str], bool]
-) -> NDArray[np.bool_]:
-    """Whether each row of calls, -1 for none, is one whose region is chosen by name."""
-    regions = [region for region, name in trace.regions.items() if chosen(name)]
-    out = call >= 0
-    out[out] = np.isin(trace.calls.region[call[out]], regions)
-    return out
 
 
 def fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -213,48 +199,6 @@ def fates(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     rows = np.flatnonzero((m.kind == CANCELLED) & (m.posted >= 0))
     cancelled[m.posted[rows]] = True
     return completion, cancelled
-
-
-def _drop_unpaired(posts: Posts, n_ranks: int, labels: Labels, notes: list[str]) -> Posts:
-    """Posts that have a partner, sorted; half-recorded ones would block their rank for ever."""
-    posts = posts.take(np.lexsort((posts.step, posts.position, posts.rank)))
-    partner = match_posts(posts, n_ranks)
-    lost = partner < 0
-    for is_send, one, other in ((True, "sends", "receive"), (False, "receives", "send")):
-        number = int((lost & (posts.is_send == is_send) & ~posts.collective).sum())
-        if number:
-            notes.append(f"{number} {one} without a matching {other} are left out")
-    if (lost & posts.collective).any():
-        number = int((lost & posts.collective).sum())
-        notes.append(f"{number} messages of collectives do not fit together and are left out")
-    _settle_sizes(posts, partner, labels, notes)
-    return posts.take(~lost)
-
-
-def _settle_sizes(
-    posts: Posts, partner: NDArray[np.int64], labels: Labels, notes: list[str]
-) -> None:
-    """Give both ends of each message one size, and count those the trace tells two of.
-
-    MPI delivers what is sent: another size means that records are lost or out of order. Only of
-    MPI_Scatterv it is the receivers who know: the root has the total of all.
-    """
-    receive = np.flatnonzero(~posts.is_send & (partner >= 0))
-    scattered = [number for number, label in enumerate(labels.all()) if label.call in _SCATTERS]
-    known = receive[posts.collective[receive] & np.isin(posts.label[receive], scattered)]
-    posts.size[partner[known]] = posts.size[known]
-    sent = posts.size[partner[receive]]
-    wrong = posts.told[receive] & ~posts.collective[receive] & (posts.size[receive] != sent)
-    if wrong.any():
-        row, size = receive[wrong][0], int(sent[wrong][0])
-        tag = labels.all()[int(posts.label[row])].tag
-        notes.append(
-            f"{int(wrong.sum())} messages have another size where they are received than where "
-            f"they are sent (the first: {size} B from rank {posts.peer[row]} with tag {tag}, "
-            f"received by rank {posts.rank[row]} as {posts.size[row]} B): the sender's counts, "
-            "and their order may not be that of the run"
-        )
-    posts.size[receive] = sent
 
 
 def _note_silent_calls(trace: Trace, notes: list[str]) -> None:
@@ -295,8 +239,8 @@ def _note_inter_communicators(trace: Trace, notes: list[str]) -> None:
         )
 
 
-def _compute(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-    """Rank, position and picoseconds of the time between calls."""
+def _compute(trace: Trace) -> Computes:
+    """The time between calls."""
     calls = trace.calls
     order = np.lexsort((calls.enter_position, calls.rank))
     rank, enter, leave = calls.rank[order], calls.enter[order], calls.leave[order]
@@ -311,13 +255,11 @@ def _compute(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArra
     at = np.flatnonzero(gap > 0)
     ps = np.rint(gap[at] * (1e12 / trace.ticks_per_second)).astype(np.uint64)
     some = ps > 0
-    return rank[at][some], calls.enter_position[order][at][some], ps[some]
+    return Computes(rank[at][some], calls.enter_position[order][at][some], ps[some])
 
 
-def _waits_to_add(
-    trace: Trace, posts: Posts
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rank, position and post (-1: all open ones) of waits the trace does not spell out.
+def _waits_to_add(trace: Trace, posts: Posts) -> ImpliedWaits:
+    """Waits the trace does not spell out.
 
     Of the requests without a record of their completion, a rank's next MPI_Waitall waits for all
     that are open. MPI_Wait, MPI_Waitany and MPI_Waitsome wait for one: the oldest send, else the
@@ -331,7 +273,7 @@ def _waits_to_add(
     rank = np.concatenate([once[:, 0], owner[~together]])
     where = np.concatenate([once[:, 1], position[~together]])
     post = np.concatenate([np.full(len(once), -1), open_[~together]])
-    return rank, where, post
+    return ImpliedWaits(rank, where, post)
 
 
 def implied_waits(
@@ -369,7 +311,7 @@ def implied_waits(
         left = np.ones(len(singles), np.bool_)
         left[taken[found]] = False
         singles, singles_turn = singles[left], singles_turn[left]
-    position = np.where(end == _END, _END, end % span)
+    position = np.where(end == END, END, end % span)
     spelt = (posts.wait_position != posts.position) & (posts.wait_position != UNKNOWN)
     blocking_leave = np.isin(posts.wait_position, leave)
     mixed = trace.threaded.copy()
@@ -430,57 +372,9 @@ def _end_of_turn(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number of the stretch between two waits for all that a place is in, and where it ends."""
     at = np.searchsorted(every[1], place)
-    ends, end_thread = np.append(every[1], _END), np.append(every[0], -1)
+    ends, end_thread = np.append(every[1], END), np.append(every[0], -1)
     # Both grow along the places, so each pair has a number of its own.
-    return at + thread, np.where(end_thread[at] == thread, ends[at], _END)
-
-
-def _assemble(trace: Trace, posts: Posts, name: str) -> Program:
-    """Put posts, waits and compute of each rank in order."""
-    n = len(posts)
-    c_rank, c_position, c_ps = _compute(trace)
-    i_rank, i_position, i_post = _waits_to_add(trace, posts)
-    told = np.flatnonzero(posts.wait_position != UNKNOWN)
-    rank = np.concatenate([posts.rank, posts.rank[told], i_rank, c_rank])
-    position = np.concatenate([posts.position, posts.wait_position[told], i_position, c_position])
-    step = np.concatenate(
-        [posts.step, posts.wait_step[told], np.full(len(i_rank), _LATE), np.zeros(len(c_rank), int)]
-    )
-    post = np.concatenate([np.arange(n), told, i_post, np.full(len(c_rank), -1)])
-    kind = np.concatenate([
-        np.where(posts.is_send, np.where(posts.synchronous, Op.ISSEND, Op.ISEND), Op.IRECV),
-        np.full(len(told), Op.WAIT),
-        np.where(i_post < 0, Op.WAITALL, Op.WAIT),
-        np.full(len(c_rank), Op.COMPUTE),
-    ])  # fmt: skip
-    # Ties are kept in the order of the posts: lexsort is stable.
-    order = np.lexsort((step, position, rank))
-    is_post = np.zeros(len(order), np.bool_)
-    is_post[:n] = True
-    # Requests are numbered in the order a rank posts them; posts are sorted already.
-    first_post = np.searchsorted(posts.rank, np.arange(trace.n_ranks))
-    request_of = np.append(np.arange(n) - first_post[posts.rank], -1)
-    padded = {
-        "peer": np.concatenate([posts.peer, np.full(len(order) - n, -1)]),
-        "tag": np.concatenate([posts.channel, np.zeros(len(order) - n, np.int64)]),
-        "label": np.concatenate([posts.label, np.zeros(len(order) - n, np.int64)]),
-    }
-    amount = np.zeros(len(order), np.uint64)
-    amount[:n] = posts.size
-    amount[len(order) - len(c_rank) :] = c_ps
-    start = np.zeros(trace.n_ranks + 1, np.uint64)
-    start[1:] = np.cumsum(np.bincount(rank, minlength=trace.n_ranks))
-    return Program(
-        name=name,
-        rank_start=start,
-        kind=kind[order].astype(np.uint8),
-        peer=padded["peer"][order].astype(np.int32),
-        amount=amount[order],
-        tag=padded["tag"][order],
-        request=request_of[post][order].astype(np.int32),
-        label=padded["label"][order].astype(np.uint32),
-        labels=[],
-    )
+    return at + thread, np.where(end_thread[at] == thread, ends[at], END)
 
 
 def _grid(trace: Trace) -> tuple[int, ...]:

@@ -72,11 +72,6 @@ def is_single_wait(region: str) -> bool:
     return normalised_call(region) in _SINGLE_WAITS
 
 
-def is_synchronous(region: str) -> bool:
-    """Whether a send by this call is complete only when its receive is."""
-    return normalised_call(region) in ("mpi_ssend", "mpi_issend")
-
-
 def is_waitall(region: str) -> bool:
     """Whether the call waits for all the requests it is given."""
     return normalised_call(region) == "mpi_waitall"

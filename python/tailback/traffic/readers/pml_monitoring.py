@@ -26,6 +26,15 @@ from numpy.typing import NDArray
 from tailback.available import memory_for_input
 from tailback.errors import TraceError
 from tailback.traffic.program import Label, Op, Program, require_room
+from tailback.traffic.readers.tells import Tells
+
+TELLS = Tells(
+    times="no",
+    sources="totals of every pair of ranks",
+    completion="no",
+    call_site="no",
+    compute="no",
+)
 
 _FILE = re.compile(r"^(?P<stem>.+)\.(?P<rank>[0-9]{1,9})\.prof$")
 _TRAFFIC = re.compile(

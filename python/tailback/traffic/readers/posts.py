@@ -29,7 +29,6 @@ class Posts:
         wait_step: Order among those of that position, shape (P,).
         collective: Whether a collective posts it, shape (P,).
         told: Whether the trace says whom it meets and how large it is, shape (P,).
-        synchronous: Whether it is a send that is complete when its receive is, shape (P,).
     """
 
     rank: NDArray[np.int64]
@@ -45,7 +44,6 @@ class Posts:
     wait_step: NDArray[np.int64]
     collective: NDArray[np.bool_]
     told: NDArray[np.bool_]
-    synchronous: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.rank)

@@ -1,0 +1,120 @@
+"""Traces of SST DUMPI: binary, or the text that dumpi2ascii makes of them, one file a rank.
+
+The calls of MPI with their arguments and times; communicators are followed over all ranks. A folder
+holds ``NAME.meta`` and ``NAME-0000.bin`` (or ``.txt``) for every rank.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tailback.delimited import head
+from tailback.errors import TraceError
+from tailback.traffic.program import Program
+from tailback.traffic.readers.dumpi_compile import check_world, compile_ranks
+from tailback.traffic.readers.dumpi_files import MAGIC, read_file
+from tailback.traffic.readers.tells import Tells
+
+TELLS = Tells(
+    times="yes, of each rank's own clock",
+    sources="yes, of MPI_ANY_SOURCE where statuses were recorded",
+    completion="yes",
+    call_site="no",
+    compute="time between calls",
+)
+
+_FILE = re.compile(r"^(?P<stem>.+)-(?P<rank>\d{1,9})\.(?P<kind>bin|txt|ascii)(?:\.gz)?$")
+_TEXT = re.compile(
+    r"\A(?:version=\d+\.\d+\.\d+\nstarttime=|MPI_Init(?:_thread)? entering at walltime)"
+)
+_META = re.compile(r"\Ahostname=[^\n]*\nnumprocs=(\d{1,9})\n")
+_PREFIX = re.compile(r"^fileprefix=(.+)$", re.MULTILINE)
+
+
+def sniff(path: Path) -> bool:
+    """A file of a rank, the ``.meta`` file beside them, or the folder of these."""
+    if path.is_dir():
+        return bool(_files(path))
+    return _is_rank(path) or _META.match(head(path)) is not None
+
+
+def read(path: Path) -> Program:
+    """Compile the files of all ranks to a rank program.
+
+    Args:
+        path: The folder, the ``.meta`` file, or the file of one rank, for all of its kind.
+
+    Returns:
+        The program, with the time that the calls took.
+
+    Raises:
+        TraceError: The file of a rank is missing, damaged or cut short.
+    """
+    if path.is_dir():
+        sets = _files(path)
+        folder = path
+    else:
+        folder = path.parent
+        sets = _files(folder, *_wanted(path))
+    if len(sets) != 1:
+        names = ", ".join(sorted(f"{stem!r} (.{kind})" for stem, kind in sets))
+        raise TraceError(
+            f"holds the files of {len(sets)} runs: {names}" if sets else "holds no DUMPI files",
+            file=path, remedy="name a file of the run you mean",
+        )  # fmt: skip
+    ((stem, _), files), = sets.items()  # fmt: skip
+    for expected, rank in enumerate(sorted(files)):
+        if rank != expected:
+            raise TraceError(f"the file of rank {expected} is missing", file=folder,
+                             remedy="copy the files of all ranks into one folder")  # fmt: skip
+    _check_number(folder / f"{stem}.meta", len(files))
+    ranks = [read_file(files[rank]) for rank in sorted(files)]
+    check_world(ranks)
+    return compile_ranks(stem, ranks, path)
+
+
+def _wanted(path: Path) -> tuple[str | None, str | None]:
+    """Stem and kind of the files that a file stands for."""
+    if found := _FILE.match(path.name):
+        return found["stem"], found["kind"]
+    prefix = _PREFIX.search(head(path))
+    return (prefix[1].strip() if prefix else path.stem), None
+
+
+def _files(
+    folder: Path, stem: str | None = None, kind: str | None = None
+) -> dict[tuple[str, str], dict[int, Path]]:
+    """Files of ranks by stem and kind, then by rank; of a stem with binary files these alone."""
+    sets: dict[tuple[str, str], dict[int, Path]] = {}
+    for entry in sorted(folder.iterdir()):
+        found = _FILE.match(entry.name)
+        if found and stem in (None, found["stem"]) and kind in (None, found["kind"]):
+            sets.setdefault((found["stem"], found["kind"]), {})[int(found["rank"])] = entry
+    # A file that is damaged belongs to those of its name; other tools number their files too.
+    sets = {key: files for key, files in sets.items() if any(map(_is_rank, files.values()))}
+    return {
+        key: files for key, files in sets.items()
+        if key[1] == "bin" or kind is not None or (key[0], "bin") not in sets
+    }  # fmt: skip
+
+
+def _is_rank(path: Path) -> bool:
+    beginning = head(path)
+    if _TEXT.match(beginning):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def _check_number(meta: Path, files: int) -> None:
+    """Compare the number of files with what the file beside them says."""
+    found = _META.match(head(meta)) if meta.is_file() else None
+    if found and int(found[1]) != files:
+        raise TraceError(
+            f"says numprocs={found[1]}, and there are files of {files} ranks", file=meta,
+            place="line 2", remedy="copy the files of all ranks into one folder",
+        )  # fmt: skip

@@ -1,0 +1,119 @@
+"""Small traces of every format, written by hand, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.factories.chakra_traces import compute, receive, send
+from tests.factories.chakra_traces import write as write_chakra
+from tests.factories.dumpi_traces import INT, WORLD
+from tests.factories.dumpi_traces import write as write_dumpi
+from tests.factories.otf2_traces import call, writing
+
+GOAL = """\
+num_ranks 2
+
+rank 0 {
+l1: calc 50
+l2: send 100b to 1 tag 5 // a comment
+l2 requires l1
+l3: recv 7b from 1 tag 6 cpu 0 nic 0
+}
+
+rank 1 {
+a: recv 100b from 0 tag 5
+b: calc 20 cpu 0
+b requires a
+c: send 7b to 0 tag 6
+c irequires b
+}
+"""
+
+SIMGRID_TI = """\
+0 init
+1 init
+0 isend 1 5 100 6
+1 Irecv 0 5 100 6
+0 compute 2e3
+1 wait 0 1 5
+0 waitall 1
+0 Bcast 25 0 1
+1 Bcast 25 0 1
+0 finalize
+1 finalize
+"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A trace as a writer of it makes it.
+
+    Attributes:
+        write: Writes it into an empty folder; returns what to read.
+        messages: Messages of all ranks.
+        bytes: Bytes of all messages.
+        compute_ps: Computation of all ranks.
+        cut: The file that is cut short in tests; None where the format's own tests do that.
+    """
+
+    write: Callable[[Path], Path]
+    messages: int
+    bytes: int
+    compute_ps: int
+    cut: str | None = None
+
+
+def _text(name: str, text: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / name).write_text(text)
+        return folder / name
+
+    return write
+
+
+def _otf2(folder: Path) -> Path:
+    send = call("MPI_Send", 10, ("mpi_send", 1, "MPI_COMM_WORLD", 3, 64))
+    receive = call("MPI_Recv", 10, ("mpi_recv", 0, "MPI_COMM_WORLD", 3, 64))
+    return writing(folder)([send, receive])
+
+
+def _chakra(folder: Path) -> Path:
+    return write_chakra(
+        folder,
+        [compute(0, 3), send(1, 1, 50, 2, after=[0])],
+        [receive(0, 0, 50, 2), compute(1, 4, after=[0])],
+    )
+
+
+def _dumpi(folder: Path) -> Path:
+    message = {"count": 3, "datatype": INT, "dest": 1, "source": 0, "tag": 4, "comm": WORLD}
+    bcast = {"count": 1, "datatype": INT, "root": 1, "comm": WORLD}
+    return write_dumpi(
+        folder,
+        [(30, 40, "MPI_Send", message), (40, 50, "MPI_Bcast", bcast)],
+        [(10, 40, "MPI_Recv", message), (45, 50, "MPI_Bcast", bcast)],
+    )
+
+
+def _profiles(folder: Path) -> Path:
+    for rank in range(2):
+        line = f"E\t{rank}\t{1 - rank}\t{40 + rank} bytes\t2 msgs sent\t0,1\n"
+        members = "D\tMPI_COMM_WORLD\tprocs: 0,1\n"
+        (folder / f"prof.{rank}.prof").write_text("# POINT TO POINT\n" + line + members)
+    return folder
+
+
+SAMPLES = {
+    # 50 B; 3 and 4 us. A trace cut between two nodes is whole: its own tests cut it.
+    "chakra": Sample(_chakra, 1, 50, 7_000_000),
+    # Three and one integer of 4 B; 20 ns before the send, 5 ns after the receive.
+    "dumpi": Sample(_dumpi, 2, 16, 25_000, "run-0001.bin"),
+    # 100 B one way and 7 B the other; 50 ns and 20 ns.
+    "goal": Sample(_text("two.goal", GOAL), 2, 107, 70_000, "two.goal"),
+    "otf2": Sample(_otf2, 1, 64, 0),
+    "pml-monitoring": Sample(_profiles, 4, 81, 0, "prof.1.prof"),
+    # One message of 100 B, a broadcast of 25 integers of 4 B to one rank; 2000 flops at 1 Gflop/s.
+    "simgrid-ti": Sample(_text("ti.txt", SIMGRID_TI), 2, 200, 2_000_000, "ti.txt"),
+}

@@ -1,0 +1,216 @@
+"""Traces of SST DUMPI, binary and as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tailback.errors import TraceError
+from tailback.traffic.program import Op, Program
+from tailback.traffic.readers import read_trace
+from tailback.traffic.readers.dumpi_files import read_file
+from tests.factories.blocking import run_blocking
+from tests.factories.dumpi_traces import INT, WORLD, Script, binary, text, write
+from tests.factories.public_data import real
+
+SAMPLE = "dumpi-testtrace/tests/traces"
+
+
+def message(peer: int, count: int, tag: int = 0, comm: int = WORLD, **more: Any) -> dict[str, Any]:
+    return {"count": count, "datatype": INT, "dest": peer, "source": peer, "tag": tag,
+            "comm": comm, **more}  # fmt: skip
+
+
+def operations(program: Program, rank: int) -> list[tuple[str, int, int]]:
+    low, high = (int(program.rank_start[rank + k]) for k in (0, 1))
+    return [
+        (Op(int(program.kind[at])).name, int(program.peer[at]),
+         int(program.amount[at] if program.kind[at] != Op.WAIT else program.request[at]))
+        for at in range(low, high)
+    ]  # fmt: skip
+
+
+@pytest.mark.data
+def test_the_test_trace_of_dumpi_adds_up() -> None:
+    """A barrier (8 messages), a ring of 4 B and a sum of 4 B in two rounds (8 messages)."""
+    program = read_trace(real(SAMPLE))
+    sends = program.kind == Op.ISEND
+    assert (program.n_ranks, int(sends.sum())) == (4, 8 + 4 + 8)
+    assert int(program.amount[sends].sum()) == 4 * 4 + 8 * 4
+    assert {label.phase for label in program.labels} == {
+        "MPI_Barrier", "tag 1337", "MPI_Allreduce",
+    }  # fmt: skip
+    assert run_blocking(program)
+    # Rank 0 computes 24 us after MPI_Init and 6 us before MPI_Comm_size, as the text says.
+    assert operations(program, 0)[:2] == [("COMPUTE", -1, 24_000_000), ("COMPUTE", -1, 6_000_000)]
+    assert program.recording is not None and program.recording.calls_ps > 0
+    for name in ("testtrace.meta", "testtrace-0002.bin"):
+        assert np.array_equal(read_trace(real(f"{SAMPLE}/{name}")).amount, program.amount)
+
+
+@pytest.mark.data
+def test_binary_and_text_of_a_rank_say_the_same() -> None:
+    """dumpi2ascii made the text of the binary file."""
+    one, two = (read_file(real(f"{SAMPLE}/testtrace-0000.{kind}")) for kind in ("bin", "txt"))
+    assert [call[:3] for call in one.calls] == [call[:3] for call in two.calls]
+    for binary_call, text_call in zip(one.calls, two.calls, strict=True):
+        for name in ("count", "dest", "source", "tag", "comm", "datatype", "size"):
+            assert binary_call.arguments.get(name) == text_call.arguments.get(name)
+
+
+@pytest.mark.data
+def test_the_text_of_one_rank_of_four_is_refused() -> None:
+    with pytest.raises(TraceError, match="numprocs=4, and there are files of 1"):
+        read_trace(real(f"{SAMPLE}/testtrace-0000.txt"))
+
+
+def test_the_number_of_ranks_is_compared_with_what_they_recorded(tmp_path: Path) -> None:
+    write(tmp_path, [(20, 21, "MPI_Comm_size", {"comm": WORLD, "size": 4})])
+    (tmp_path / "run.meta").unlink()
+    with pytest.raises(TraceError, match="run of 4 ranks, and there are files of 1") as got:
+        read_trace(tmp_path / "run-0000.bin")
+    assert got.value.file == tmp_path / "run-0000.bin"
+
+
+EXCHANGE: list[Script] = [
+    [
+        (20, 25, "MPI_Isend", message(1, 5, 7, request=4)),
+        (25, 30, "MPI_Irecv", message(-1, 9, -1, request=5)),
+        (90, 95, "MPI_Waitall", {"count": 2, "requests": [4, 5], "statuses": [(0, 0), (1, 3)]}),
+        (95, 99, "MPI_Gather", {"commrank": 0, "sendcount": 2, "sendtype": INT, "root": 0,
+                                "comm": WORLD, "recvcount": 2, "recvtype": INT}),
+    ],
+    [
+        (20, 40, "MPI_Recv", message(0, 5, 7)),
+        (50, 60, "MPI_Send", message(0, 6, 3)),
+        (60, 99, "MPI_Gather", {"commrank": 1, "sendcount": 2, "sendtype": INT, "root": 0,
+                                "comm": WORLD}),
+    ],
+]  # fmt: skip
+
+
+def test_text_and_binary_compile_to_the_same_program(tmp_path: Path) -> None:
+    for kind in ("binary", "words"):
+        (tmp_path / kind).mkdir()
+    one = read_trace(write(tmp_path / "binary", *EXCHANGE))
+    for rank, script in enumerate(EXCHANGE):
+        lines = text(script).replace(
+            "int requests=[4, 5]", "MPI_Request requests[2]=[4, 5]"
+        ).replace(
+            "int statuses=[(0, 0), (1, 3)]",
+            "MPI_Status statuses[2]=[{bytes=0, cancelled=0, source=0, tag=0, error=0}, "
+            "{bytes=24, cancelled=0, source=1, tag=3, error=0}]",
+        )  # fmt: skip
+        (tmp_path / "words" / f"run-{rank:04d}.txt").write_text(lines)
+    two = read_trace(tmp_path / "words")
+    assert operations(one, 0) == [
+        ("COMPUTE", -1, 10_000), ("ISEND", 1, 20), ("IRECV", 1, 24), ("COMPUTE", -1, 60_000),
+        ("WAIT", -1, 0), ("WAIT", -1, 1), ("IRECV", 1, 8), ("WAIT", -1, 2),
+    ]  # fmt: skip
+    for rank in (0, 1):
+        assert operations(one, rank) == operations(two, rank)
+    assert [label.call for label in one.labels] == [label.call for label in two.labels]
+
+
+def test_ranks_of_a_split_communicator_are_translated(tmp_path: Path) -> None:
+    """Even ranks in reverse, odd ranks as they are: local rank 0 is 2 and 1."""
+
+    def script(rank: int) -> Script:
+        split = {"oldcomm": WORLD, "color": rank % 2, "key": -rank if rank % 2 == 0 else rank,
+                 "newcomm": 4}  # fmt: skip
+        local = {0: 1, 2: 0, 1: 0, 3: 1}[rank]
+        call = "MPI_Send" if local == 0 else "MPI_Recv"
+        return [(20, 21, "MPI_Comm_split", split),
+                (30, 31, call, message(1 - local, rank + 1, comm=4)),
+                (40, 41, "MPI_Barrier", {"comm": 4})]  # fmt: skip
+
+    program = read_trace(write(tmp_path, *(script(rank) for rank in range(4))))
+    sends = (program.kind == Op.ISEND) & (program.amount > 0)
+    pairs = zip(program.op_rank[sends].tolist(), program.peer[sends].tolist(), strict=True)
+    assert sorted(pairs) == [(1, 3), (2, 0)]
+    assert len({label.communicator for label in program.labels}) == 2
+    assert not any("left out" in note for note in program.notes)
+    assert run_blocking(program)
+
+
+def test_persistent_requests_send_at_every_start(tmp_path: Path) -> None:
+    def script(call: str) -> Script:
+        first = (20, 21, call, message(1 if call == "MPI_Send_init" else 0, 3, request=8))
+        steps = ((30, "MPI_Start"), (31, "MPI_Wait"), (40, "MPI_Start"), (41, "MPI_Wait"))
+        return [first, *((now, now + 1, name, {"request": 8}) for now, name in steps)]
+
+    program = read_trace(write(tmp_path, script("MPI_Send_init"), script("MPI_Recv_init")))
+    assert [one[0] for one in operations(program, 0) if one[0] != "COMPUTE"] == [
+        "ISEND", "WAIT", "ISEND", "WAIT",
+    ]  # fmt: skip
+
+
+def test_counts_of_alltoallv_are_those_of_each_pair(tmp_path: Path) -> None:
+    def script(rank: int) -> Script:
+        given = {"commsize": 2, "sendcounts": [1, 2 + rank], "senddispls": [0, 0],
+                 "sendtype": INT, "recvcounts": [1 + rank, 3] if rank else [1, 1],
+                 "recvdispls": [0, 0], "recvtype": INT, "comm": WORLD}  # fmt: skip
+        return [(20, 30, "MPI_Alltoallv", given)]
+
+    program = read_trace(write(tmp_path, script(0), script(1)))
+    sends = program.kind == Op.ISEND
+    assert program.amount[sends].tolist() == [2 * 4, 1 * 4]
+
+
+def test_a_message_on_an_unknown_communicator_is_refused_by_name(tmp_path: Path) -> None:
+    path = write(tmp_path, [(20, 21, "MPI_Send", message(1, 1, comm=77))], [])
+    with pytest.raises(TraceError, match="communicator 77 was not made before") as got:
+        read_trace(path)
+    assert got.value.file == path / "run-0000.bin"
+    assert (got.value.place or "").startswith("byte ")
+
+
+def test_missing_ranks_and_old_versions_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, [], [], [])
+    (path / "run-0002.bin").write_bytes(binary([], (0, 6, 1)))
+    with pytest.raises(TraceError, match=r"version 0\.6\.1, older than") as got:
+        read_trace(path)
+    assert "dumpi2ascii" in (got.value.remedy or "")
+    (path / "run-0002.bin").unlink()
+    with pytest.raises(TraceError, match="numprocs=3, and there are files of 2"):
+        read_trace(path)
+    (path / "run-0000.bin").unlink()
+    with pytest.raises(TraceError, match="file of rank 0 is missing"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message_"),
+    [
+        ("MPI_Send returning", "MPI_Recv returning", "MPI_Recv returns and has not begun"),
+        ("int count=6\n", "", "lacks an argument"),
+        ("int count=6", "int count=-6", "-6 elements"),
+        ("int count=6", "int count=999999999999999999", "elements of 4 B"),
+        ("MPI_Finalize", "MPI_Wtime", "does not end with MPI_Finalize"),
+        ("walltime 1000.000000050", "walltime 10.0", "begins or ends before"),
+        ("walltime 1000.000000060, ", "walltime 999999999999.0, ", "begins or ends before|later"),
+    ],
+)
+def test_text_that_does_not_fit_is_refused(
+    tmp_path: Path, before: str, after: str, message_: str
+) -> None:
+    for rank, script in enumerate(([], EXCHANGE[1][1:2])):
+        lines = text(script)
+        (tmp_path / f"run-{rank}.txt").write_text(lines.replace(before, after))
+    with pytest.raises(TraceError, match=message_) as got:
+        read_trace(tmp_path)
+    assert got.value.file in (tmp_path / "run-1.txt", tmp_path / "run-0.txt")
+    assert got.value.remedy
+
+
+def test_text_cut_within_the_calls_is_refused(tmp_path: Path) -> None:
+    whole = text([(20, 30, "MPI_Barrier", {"comm": WORLD})])
+    file = tmp_path / "run-0.txt"
+    for length in range(whole.index("Total keyvals"), 0, -1):
+        file.write_text(whole[: length - 1])
+        with pytest.raises(TraceError) as got:
+            read_trace(file, format="dumpi")
+        assert got.value.remedy

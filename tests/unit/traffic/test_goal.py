@@ -1,0 +1,186 @@
+"""GOAL schedules, and the order that operations with dependencies get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tailback.errors import TraceError
+from tailback.traffic.program import Op, Program
+from tailback.traffic.readers import read_trace
+from tests.factories.blocking import run_blocking
+from tests.factories.public_data import real
+
+
+def schedule(folder: Path, *ranks: str) -> Path:
+    """A schedule with these operations of each rank, separated by semicolons."""
+    blocks = [f"rank {rank} {{\n" + ops.replace("; ", "\n") + "\n}\n" for rank, ops in
+              enumerate(ranks)]  # fmt: skip
+    path = folder / "test.goal"
+    path.write_text(f"num_ranks {len(ranks)}\n\n" + "\n".join(blocks))
+    return path
+
+
+def operations(program: Program, rank: int) -> list[str]:
+    low, high = (int(program.rank_start[rank + k]) for k in (0, 1))
+    out = []
+    for at in range(low, high):
+        op, request = Op(int(program.kind[at])), int(program.request[at])
+        message = f"{int(program.amount[at])}>{int(program.peer[at])}"
+        detail = {Op.WAIT: str(request), Op.COMPUTE: str(program.amount[at] // 1000)}
+        out.append(f"{op.name} {detail.get(op, message if request >= 0 else 'all')}")
+    return out
+
+
+@pytest.mark.data
+def test_the_binary_tree_of_loggopsim_sends_one_byte_to_every_rank_but_the_root() -> None:
+    program = read_trace(real("loggopsim-goal/src/LogGOPSim/binary_tree_32.goal"))
+    sends = program.kind == Op.ISEND
+    assert program.n_ranks == 32
+    assert sorted(program.peer[sends].tolist()) == list(range(1, 32))
+    assert int(program.amount[sends].sum()) == 31
+    # Rank 2 receives before it sends to 6, 10 and 18.
+    assert operations(program, 2) == [
+        "IRECV 1>0", "WAIT 0", "ISEND 1>6", "ISEND 1>10", "ISEND 1>18", "WAITALL all",
+    ]  # fmt: skip
+    assert run_blocking(program)
+
+
+def test_what_is_required_is_waited_for_right_before(tmp_path: Path) -> None:
+    program = read_trace(schedule(
+        tmp_path,
+        "a: recv 8b from 1 tag 1; b: recv 9b from 1 tag 2; c: calc 5; c requires b; d: calc 6; "
+        "d requires a; d requires c",
+        "x: send 8b to 0 tag 1; y: send 9b to 0 tag 2",
+    ))  # fmt: skip
+    assert operations(program, 0) == [
+        "IRECV 8>1", "IRECV 9>1", "WAIT 1", "COMPUTE 5", "WAIT 0", "COMPUTE 6",
+    ]  # fmt: skip
+
+
+def test_the_order_is_that_of_dependencies_and_not_that_of_the_file(tmp_path: Path) -> None:
+    """In the order of the file each rank would wait for a message the other sends later."""
+    one = "w: calc 1; w requires r; r: recv 4b from {0} tag 0; s: send 4b to {0} tag 0"
+    program = read_trace(schedule(tmp_path, one.format(1), one.format(0)))
+    assert operations(program, 0) == [
+        "IRECV 4>1",
+        "ISEND 4>1",
+        "WAIT 0",
+        "COMPUTE 1",
+        "WAITALL all",
+    ]
+    assert run_blocking(program)
+
+
+def test_messages_of_one_tag_meet_in_the_order_they_can_be_sent(tmp_path: Path) -> None:
+    program = read_trace(schedule(
+        tmp_path,
+        "late: send 20b to 1 tag 0; late requires c; c: calc 9; first: send 10b to 1 tag 0",
+        "r: recv 10b from 0 tag 0; s: recv 20b from 0 tag 0; s requires r",
+    ))  # fmt: skip
+    assert operations(program, 1) == ["IRECV 10>0", "WAIT 0", "IRECV 20>0", "WAITALL all"]
+    assert not program.notes
+    assert run_blocking(program)
+
+
+def test_what_begins_with_a_computation_is_posted_before_it(tmp_path: Path) -> None:
+    program = read_trace(schedule(
+        tmp_path,
+        "r: recv 1b from 1 tag 0; c: calc 9; c requires r; s: send 2b to 1 tag 0; s irequires c",
+        "x: send 1b to 0 tag 0; y: recv 2b from 0 tag 0",
+    ))  # fmt: skip
+    assert operations(program, 0) == [
+        "IRECV 1>1", "WAIT 0", "ISEND 2>1", "COMPUTE 9", "WAITALL all",
+    ]  # fmt: skip
+
+
+def test_a_chain_across_ranks_does_not_block(tmp_path: Path) -> None:
+    """Rank 0 can only receive from 2 what follows from its own, later written, send to 1."""
+    program = read_trace(schedule(
+        tmp_path,
+        "a: recv 1b from 2 tag 0; b: calc 1; b requires a; c: calc 3; d: send 1b to 1 tag 0; "
+        "d requires c",
+        "a: recv 1b from 0 tag 0; b: send 1b to 2 tag 0; b requires a",
+        "a: recv 1b from 1 tag 0; b: send 1b to 0 tag 0; b requires a",
+    ))  # fmt: skip
+    assert run_blocking(program)
+
+
+def test_several_cores_and_lonely_messages_are_noted(tmp_path: Path) -> None:
+    path = schedule(tmp_path, "calc 5 cpu 0; calc 5 cpu 1; send 4b to 1 tag 3", "calc 1")
+    program = read_trace(path)
+    assert operations(program, 0) == ["COMPUTE 5", "COMPUTE 5"]
+    assert any("up to 2 cores" in note for note in program.notes)
+    assert "1 sends without a matching receive are left out" in program.notes
+
+
+@pytest.mark.parametrize(
+    ("ops", "message"),
+    [
+        ("a: send 4b from 1 tag 0", "a size or a time that cannot be"),
+        ("a: send 4b tag 0", "a size or a time that cannot be"),
+        ("a: send 4b to 7 tag 0", "a rank of 2"),
+        ("a: send 99999999999999999999b to 1", "a size or a time that cannot be"),
+        ("a: calc 99999999999999999", "a size or a time that cannot be"),
+        ("a: calc -5", "cannot parse"),
+        ("a: shout 5", "cannot parse"),
+        ("a: calc 5; b requires a", "the label 'b' is not defined"),
+        ("a: calc 5; a: calc 6", "the label 'a' again"),
+        ("num_ranks 2", "cannot parse"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named(tmp_path: Path, ops: str, message: str) -> None:
+    path = schedule(tmp_path, ops, "calc 1")
+    with pytest.raises(TraceError, match=message) as got:
+        read_trace(path)
+    assert got.value.file == path
+    assert got.value.place == f"line {4 + ops.count('; ')}"
+    assert got.value.remedy
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        ("a: calc 1; b: calc 2; a requires b; b requires a", "calc 1"),
+        (
+            "a: recv 1b from 1 tag 0; b: send 1b to 1 tag 0; b requires a",
+            "a: recv 1b from 0 tag 0; b: send 1b to 0 tag 0; b requires a",
+        ),
+    ],
+)
+def test_operations_that_wait_for_each_other_are_refused(
+    tmp_path: Path, ranks: tuple[str, str]
+) -> None:
+    path = schedule(tmp_path, *ranks)
+    with pytest.raises(TraceError, match="waits for itself") as got:
+        read_trace(path)
+    assert got.value.file == path
+    assert got.value.place
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("num_ranks 2\nrank 0 {\ncalc 1\n}\nrank 0 {\n}\n", "rank 0 again"),
+        ("num_ranks 1\nrank 0 {\n}\nrank 5 {\n}\n", "rank 5 of 1 ranks"),
+        ("num_ranks 999999999999\nrank 0 {\n}\n", "no block of rank 1 of"),
+        ("num_ranks 1\nrank 0 {\nrank 0 {\n}\n}\n", "not expected here"),
+        ("num_ranks 1\ncalc 5\nrank 0 {\n}\n", "not expected here"),
+        ("num_ranks 1\n}\n", "not expected here"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "test.goal"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=message) as got:
+        read_trace(path)
+    assert got.value.file == path
+
+
+def test_a_binary_schedule_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.bin"
+    path.write_bytes((4223).to_bytes(8, "little") + bytes(64))
+    with pytest.raises(TraceError, match="binary GOAL schedule") as got:
+        read_trace(path)
+    assert "txt2bin" in (got.value.remedy or "")
