@@ -6,7 +6,7 @@
 //! so all end by W, and no assignment ends before W because the heaviest link is busy until then.
 
 use crate::FluidError;
-use crate::links::Links;
+use crate::links::{Links, User};
 use crate::paths::Paths;
 
 /// Link weights and the flows' maxima, kept as flows come and go.
@@ -21,42 +21,36 @@ pub(crate) struct Assigned {
 }
 
 impl Assigned {
-    /// Sets the rates after flows have entered and left; reports the flows that were looked at.
-    pub fn settle(&mut self, links: &mut Links, touched: &[u32], changed: &mut Vec<u32>) {
+    /// Sets the rates after flows have entered and left; reports the flows that were looked at, with
+    /// their rates.
+    pub fn settle(&mut self, links: &Links, touched: &[u32], changed: &mut Vec<(u32, f64)>) {
         self.heaviness.resize(links.capacity.len(), 0.0);
         self.seen_link.resize(links.capacity.len(), 0);
         self.seen_flow.resize(links.weight.len(), 0);
         self.round += 1;
         self.links.clear();
         for &flow in touched {
-            for used in links.path(flow) {
-                if std::mem::replace(&mut self.seen_link[used.link as usize], self.round)
-                    != self.round
-                {
-                    self.links.push(used.link);
+            for (link, _) in links.path(flow) {
+                if std::mem::replace(&mut self.seen_link[link as usize], self.round) != self.round {
+                    self.links.push(link);
                 }
             }
         }
         for &link in &self.links {
             let weight: f64 = links.users[link as usize]
                 .iter()
-                .map(|user| links.weight[user.flow as usize] * user.share)
+                .map(|user| links.weight[user.flow as usize] * links.share(user.entry))
                 .sum();
             self.heaviness[link as usize] = weight / links.capacity[link as usize];
         }
         for &link in &self.links {
-            for at in 0..links.users[link as usize].len() {
-                let flow = links.users[link as usize][at].flow;
+            for &User { flow, .. } in &links.users[link as usize] {
                 if std::mem::replace(&mut self.seen_flow[flow as usize], self.round) == self.round {
                     continue;
                 }
-                let heaviest = links
-                    .path(flow)
-                    .iter()
-                    .map(|used| self.heaviness[used.link as usize])
-                    .fold(0.0, f64::max);
-                links.rate[flow as usize] = links.weight[flow as usize] / heaviest;
-                changed.push(flow);
+                let heaviness = links.path(flow).map(|(link, _)| self.heaviness[link as usize]);
+                let rate = links.weight[flow as usize] / heaviness.fold(0.0, f64::max);
+                changed.push((flow, rate));
             }
         }
     }
@@ -72,12 +66,14 @@ pub fn assignment(
     paths: &Paths,
     weight: &[f64],
 ) -> Result<(Vec<f64>, Vec<f64>), FluidError> {
-    let mut links = Links::of_active(capacity, paths, weight)?;
+    let links = Links::of_active(capacity, paths, weight)?;
     let mut state = Assigned::default();
     let all: Vec<u32> = (0..weight.len() as u32).collect();
-    state.settle(&mut links, &all, &mut Vec::new());
+    let mut rates = Vec::new();
+    state.settle(&links, &all, &mut rates);
+    rates.sort_unstable_by_key(|&(flow, _)| flow);
     state.heaviness.resize(capacity.len(), 0.0);
-    Ok((links.rate, state.heaviness))
+    Ok((rates.into_iter().map(|(_, rate)| rate).collect(), state.heaviness))
 }
 
 #[cfg(test)]

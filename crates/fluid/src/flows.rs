@@ -66,13 +66,16 @@ pub fn simulate_flows(
     order.sort_by_key(|&flow| flows.start_ps[flow as usize]);
     let mut out = FlowTimes { end_ps: vec![0; n], work: Work::default() };
     let (mut next, mut last) = (0, 0);
+    // Of each number that the pool uses, the flow that has it now.
+    let mut flow_of: Vec<u32> = Vec::new();
+    let mut path = Vec::new();
     loop {
         let start = order.get(next).map(|&flow| flows.start_ps[flow as usize]);
         let Some(now) = [start, pool.next_event()].into_iter().flatten().min() else { break };
         in_time(last, now)?;
         last = now;
         while let Some(number) = pool.pop_end(now) {
-            out.end_ps[order[number as usize] as usize] = now;
+            out.end_ps[flow_of[number as usize] as usize] = now;
         }
         while let Some(&flow) = order.get(next) {
             let f = flow as usize;
@@ -80,7 +83,11 @@ pub fn simulate_flows(
                 break;
             }
             let weight = flows.weight.get(f).copied().unwrap_or(1.0);
-            pool.start(now, flows.paths.of(f), flows.bytes[f] as f64, weight);
+            path.clear();
+            path.extend(flows.paths.of(f));
+            let number = pool.start(now, &path, flows.bytes[f] as f64, weight) as usize;
+            flow_of.resize(flow_of.len().max(number + 1), flow);
+            flow_of[number] = flow;
             next += 1;
         }
         pool.settle(now);

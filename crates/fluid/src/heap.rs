@@ -1,58 +1,60 @@
-//! When flows end: a binary heap whose entries can be moved.
+//! What happens next: a binary heap whose entries can be moved.
 //!
-//! One entry a flow, so that the heap is never larger than the flows under way, however often their
-//! rates change. Ties go to the lower flow, so that the order of events is fixed.
+//! One entry an item, so that the heap is never larger than the items there are, however often their
+//! times change. Ties are broken by a number given with the time, so that the order is fixed.
 
 const OUT: u32 = u32::MAX;
 
-/// Flows by the time they end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    time: u64,
+    tie: u32,
+    item: u32,
+}
+
+/// Items by the time they are due.
 #[derive(Debug, Default)]
-pub(crate) struct EndTimes {
-    heap: Vec<(u64, u32)>,
+pub(crate) struct Queue {
+    heap: Vec<Entry>,
     place: Vec<u32>,
 }
 
-impl EndTimes {
-    /// The earliest end.
+impl Queue {
+    /// The earliest time, and what is due then.
+    #[inline]
     pub fn first(&self) -> Option<(u64, u32)> {
-        self.heap.first().copied()
+        self.heap.first().map(|entry| (entry.time, entry.item))
     }
 
-    /// Sets when `flow` ends, whether it is here already or not.
-    pub fn set(&mut self, flow: u32, time: u64) {
-        if self.place.len() <= flow as usize {
-            self.place.resize(flow as usize + 1, OUT);
+    /// Sets when `item` is due, whether it is here already or not.
+    pub fn set(&mut self, item: u32, time: u64, tie: u32) {
+        if self.place.len() <= item as usize {
+            self.place.resize(item as usize + 1, OUT);
         }
-        let at = self.place[flow as usize];
-        if at == OUT {
-            self.heap.push((time, flow));
-            self.rise(self.heap.len() - 1);
-        } else {
-            self.heap[at as usize].0 = time;
-            let at = self.rise(at as usize);
-            self.sink(at);
+        let mut at = self.place[item as usize] as usize;
+        let entry = Entry { time, tie, item };
+        if at == OUT as usize {
+            at = self.heap.len();
+            self.heap.push(entry);
         }
+        self.sift(at, entry);
     }
 
-    /// Takes `flow` out, if it is here.
-    pub fn remove(&mut self, flow: u32) {
-        let Some(&at) = self.place.get(flow as usize) else { return };
+    /// Takes `item` out, if it is here.
+    pub fn remove(&mut self, item: u32) {
+        let Some(place) = self.place.get_mut(item as usize) else { return };
+        let at = std::mem::replace(place, OUT);
         if at == OUT {
             return;
         }
-        self.place[flow as usize] = OUT;
-        let last = self.heap.pop().expect("the heap holds the flow");
-        if at as usize == self.heap.len() {
-            return;
+        let last = self.heap.pop().expect("the heap holds the item");
+        if (at as usize) < self.heap.len() {
+            self.sift(at as usize, last);
         }
-        self.heap[at as usize] = last;
-        self.place[last.1 as usize] = at;
-        let at = self.rise(at as usize);
-        self.sink(at);
     }
 
-    fn rise(&mut self, mut at: usize) -> usize {
-        let entry = self.heap[at];
+    /// Puts `entry` at `at`, or where it belongs above or below.
+    fn sift(&mut self, mut at: usize, entry: Entry) {
         while at > 0 {
             let above = (at - 1) / 2;
             if self.heap[above] <= entry {
@@ -61,12 +63,6 @@ impl EndTimes {
             self.put(at, self.heap[above]);
             at = above;
         }
-        self.put(at, entry);
-        at
-    }
-
-    fn sink(&mut self, mut at: usize) {
-        let entry = self.heap[at];
         loop {
             let mut below = 2 * at + 1;
             if below >= self.heap.len() {
@@ -84,9 +80,9 @@ impl EndTimes {
         self.put(at, entry);
     }
 
-    fn put(&mut self, at: usize, entry: (u64, u32)) {
+    fn put(&mut self, at: usize, entry: Entry) {
         self.heap[at] = entry;
-        self.place[entry.1 as usize] = at as u32;
+        self.place[entry.item as usize] = at as u32;
     }
 }
 
@@ -97,7 +93,7 @@ mod tests {
 
     #[test]
     fn it_gives_what_a_sorted_set_gives() {
-        let mut heap = EndTimes::default();
+        let mut heap = Queue::default();
         let mut set = std::collections::BTreeSet::new();
         let mut time_of = [None; 50];
         for step in 0..5000u64 {
@@ -111,7 +107,7 @@ mod tests {
                 let time = random(1, 2, step) % 100;
                 time_of[flow as usize] = Some(time);
                 set.insert((time, flow));
-                heap.set(flow, time);
+                heap.set(flow, time, flow);
             }
             assert_eq!(heap.first(), set.first().copied());
         }

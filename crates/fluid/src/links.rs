@@ -1,41 +1,38 @@
 //! Which active flow uses which link, and with what share of its rate.
 
+use std::ops::Range;
+
 use crate::error::positive;
 use crate::{FluidError, Paths};
 
-/// One flow's use of one link.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Use {
-    pub link: u32,
-    /// Place among the link's users, while the flow is active.
-    pub place: u32,
-    /// Fraction of the flow's rate that crosses the link: 1 on a single path.
-    pub share: f64,
-}
-
-/// A flow on a link: the flow, where in `uses` it says so, and its share.
+/// A flow on a link: the flow, and where its path says so.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct User {
     pub flow: u32,
     pub entry: u32,
-    pub share: f64,
 }
 
-/// Links with their capacities, flows with their weights, paths and rates.
+/// Links with their capacities, flows with their weights and paths.
+///
+/// The numbers of flows that have ended are used again, by flows with as many links, so that what is
+/// kept of the flows under way stays close together however many there have been.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     /// Capacity of each link in Gb/s.
     pub capacity: Vec<f64>,
     /// Active flows of each link.
     pub users: Vec<Vec<User>>,
-    /// Uses of flow `f`: `uses[first[f]..first[f + 1]]`.
-    pub first: Vec<u32>,
-    pub uses: Vec<Use>,
+    /// Path of flow `f`: entries `first[f]..first[f + 1]` of the columns below.
+    first: Vec<u32>,
+    /// The links of all paths.
+    pub link: Vec<u32>,
+    /// Place among the link's users, while the flow is active.
+    place: Vec<u32>,
+    /// Fraction of the flow's rate that crosses the link; empty while every path is single.
+    share: Vec<f64>,
     pub weight: Vec<f64>,
-    /// Rate by which the bits left were last counted, Gb/s.
-    pub held: Vec<f64>,
-    /// Gb/s; 0 before the first settlement.
-    pub rate: Vec<f64>,
+    /// Numbers to use again, by length of path.
+    unused: Vec<Vec<u32>>,
 }
 
 impl Links {
@@ -57,54 +54,102 @@ impl Links {
         paths.check(capacity.len(), weight.len())?;
         for (flow, &w) in weight.iter().enumerate() {
             positive("weight", || format!("flow {flow}"), w)?;
-            let number = links.add(paths.of(flow), w);
+            let path: Vec<_> = paths.of(flow).collect();
+            let number = links.add(&path, w);
             links.enter(number);
         }
         Ok(links)
     }
 
     /// Adds a flow, not yet active, and returns its number.
-    pub fn add(&mut self, path: impl Iterator<Item = (u32, f64)>, weight: f64) -> u32 {
-        self.uses.extend(path.map(|(link, share)| Use { link, place: 0, share }));
-        self.first.push(self.uses.len() as u32);
-        self.weight.push(weight);
-        self.rate.push(0.0);
-        self.held.push(0.0);
-        self.weight.len() as u32 - 1
+    pub fn add(&mut self, path: &[(u32, f64)], weight: f64) -> u32 {
+        if self.share.is_empty() && path.iter().any(|&(_, share)| share != 1.0) {
+            self.share.resize(self.link.len(), 1.0);
+        }
+        let flow = match self.unused.get_mut(path.len()).and_then(Vec::pop) {
+            Some(flow) => flow,
+            None => {
+                let entries = self.link.len() + path.len();
+                self.link.resize(entries, 0);
+                self.place.resize(entries, 0);
+                if !self.share.is_empty() {
+                    self.share.resize(entries, 1.0);
+                }
+                self.first.push(entries as u32);
+                self.weight.push(0.0);
+                self.weight.len() as u32 - 1
+            }
+        };
+        self.weight[flow as usize] = weight;
+        for (entry, &(link, share)) in self.entries(flow).zip(path) {
+            self.link[entry] = link;
+            if let Some(known) = self.share.get_mut(entry) {
+                *known = share;
+            }
+        }
+        flow
     }
 
-    /// The entries of `flow` in `uses`.
+    /// Lets the number of a flow that is not active be used again.
+    pub fn forget(&mut self, flow: u32) {
+        let length = self.entries(flow).len();
+        if self.unused.len() <= length {
+            self.unused.resize(length + 1, Vec::new());
+        }
+        self.unused[length].push(flow);
+    }
+
+    /// The entries of `flow` in the columns of paths.
     #[inline]
-    pub fn entries(&self, flow: u32) -> std::ops::Range<usize> {
+    pub fn entries(&self, flow: u32) -> Range<usize> {
         self.first[flow as usize] as usize..self.first[flow as usize + 1] as usize
     }
 
-    /// What `flow` uses.
+    /// The share of an entry.
     #[inline]
-    pub fn path(&self, flow: u32) -> &[Use] {
-        &self.uses[self.entries(flow)]
+    pub fn share(&self, entry: u32) -> f64 {
+        self.share.get(entry as usize).copied().unwrap_or(1.0)
+    }
+
+    /// The links of `entries`, each with its share.
+    #[inline]
+    pub fn uses(&self, entries: Range<usize>) -> impl ExactSizeIterator<Item = (u32, f64)> + '_ {
+        entries.map(|entry| (self.link[entry], self.share(entry as u32)))
+    }
+
+    /// The links of `flow`, each with its share.
+    #[inline]
+    pub fn path(&self, flow: u32) -> impl ExactSizeIterator<Item = (u32, f64)> + '_ {
+        self.uses(self.entries(flow))
     }
 
     /// Puts `flow` on its links.
     pub fn enter(&mut self, flow: u32) {
         for entry in self.entries(flow) {
-            let Use { link, share, .. } = self.uses[entry];
-            let users = &mut self.users[link as usize];
-            self.uses[entry].place = users.len() as u32;
-            users.push(User { flow, entry: entry as u32, share });
+            let users = &mut self.users[self.link[entry] as usize];
+            self.place[entry] = users.len() as u32;
+            users.push(User { flow, entry: entry as u32 });
         }
+    }
+
+    /// Moves the flow of `entry` to `place` among the users of its link, in exchange.
+    pub fn exchange(&mut self, entry: usize, place: u32) {
+        let from = std::mem::replace(&mut self.place[entry], place);
+        let users = &mut self.users[self.link[entry] as usize];
+        self.place[users[place as usize].entry as usize] = from;
+        self.place[entry] = place;
+        users.swap(from as usize, place as usize);
     }
 
     /// Takes `flow` off its links.
     pub fn leave(&mut self, flow: u32) {
         for entry in self.entries(flow) {
-            let Use { link, place, .. } = self.uses[entry];
-            let users = &mut self.users[link as usize];
+            let place = self.place[entry];
+            let users = &mut self.users[self.link[entry] as usize];
             users.swap_remove(place as usize);
             if let Some(moved) = users.get(place as usize) {
-                self.uses[moved.entry as usize].place = place;
+                self.place[moved.entry as usize] = place;
             }
         }
-        self.rate[flow as usize] = 0.0;
     }
 }

@@ -1,27 +1,29 @@
-//! Max-min fair rates kept as flows come and go, by filling again only what a change reaches.
+//! Max-min fair rates kept as flows come and go, by setting again only the rates that change.
 //!
 //! In progressive filling every link has a *level* (rate by weight) at which it is full and stops
 //! the flows that no earlier link has stopped; a flow's rate depends on the level of its
 //! *bottleneck*, the link that stopped it. So a link's level depends on lower levels alone, and a
 //! change spreads from low levels to higher ones (Ros-Giralt et al., *A Quantitative Theory of
-//! Bottleneck Structures for Data Networks*, 2022). After flows have come or gone, the links they
-//! touch wait in a heap by the level at which something may happen there, and are served in
-//! ascending order:
+//! Bottleneck Structures for Data Networks*, 2022). After flows have come or gone, the links whose
+//! level may change wait in a queue by the lower of their old and their new level, and are served in
+//! ascending order. A link that is served computes its level from all its flows, each no faster than
+//! its other links let it, and stops at that level the flows that
 //!
-//! - A link that would now be full later than before *opens* at its old level: the flows it had
-//!   stopped rise on.
-//! - A link that is full sooner than before, or that a rising flow fills, *closes*: it stops every
-//!   flow that has a higher level.
+//! - it had stopped before: they rise or fall with it;
+//! - have just started and that no other link has stopped;
+//! - another link has stopped at a higher level.
 //!
-//! Whatever changes the level of a flow touches the other links of that flow. Until a flow stops, it
-//! counts with an unlimited level; one that is stopped elsewhere counts with the level it has. So the
-//! level computed for a link is a lower bound that is exact once the links below it have been served,
-//! and every link is served at its final level. The cost is in proportion to the flows whose rate
-//! changes and the links they use, not to the flows there are.
+//! A link above may turn out to be full sooner than it was: then a flow that has risen is stopped
+//! there, and the link it leaves is served again, at its own level. Levels below the one that is
+//! being served are final, whatever happens above, so that the order ensures an end.
+//!
+//! Each change of a flow's level changes the sums of the other links on its path. Most of these are
+//! not full before or after. They carry no level, so the change ends there: one addition and one
+//! comparison, in an array of 16 bytes a link ([`Load`]) that stays in the cache.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::ops::Range;
 
+use crate::heap::Queue;
 use crate::links::{Links, User};
 
 /// Relative difference below which two levels are one.
@@ -31,51 +33,50 @@ const SAME: f64 = 1e-12;
 /// of a large sum has its rounding errors.
 const REMAINDER: f64 = 1.0 / 1024.0;
 
-/// Changes of a link's sums, beyond one for each of its flows, before they are summed up again.
+/// Changes of a link's sums, or one for each of its flows if there are more, before they are summed
+/// up again.
 const CHANGES: u32 = 64;
+
+/// [`Load::changes`] from here on: the link is to be summed up.
+const STALE: u32 = 1 << 30;
+
+/// In [`Load::changes`]: the link is in the list of those to put in the queue.
+const LISTED: u32 = 1 << 31;
 
 const NONE: u32 = u32::MAX;
 
-/// What a link carries.
+/// What a link carries of flows that are stopped elsewhere.
 #[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
-struct Filling {
-    capacity: f64,
-    /// Rate of the flows that are stopped elsewhere.
+#[repr(align(16))]
+struct Load {
+    /// Their rate.
     fixed: f64,
-    /// Weight of the others: those stopped here and those that rise.
-    free: f64,
-    /// The most `free` has been since it was last summed up, roughly.
-    summed: f32,
-    /// How many others there are, and how many of them are stopped here.
-    n_free: u32,
-    n_own: u32,
-    /// Level of the flows stopped here.
-    level: f64,
-    /// Place in the heap; infinite when it is not there.
-    due: f64,
-    /// The level found by looking at every flow, while nothing has changed since; otherwise NaN.
-    exact: f64,
-    /// Changes since the last sum.
+    /// Above this, something may have to happen: just below the capacity where no flow is stopped
+    /// or rises, minus infinity elsewhere.
+    limit: f32,
+    /// Counts up to [`STALE`].
     changes: u32,
 }
 
-impl Filling {
-    fn empty(capacity: f64) -> Self {
-        Self {
-            capacity,
-            fixed: 0.0,
-            free: 0.0,
-            summed: 0.0,
-            n_free: 0,
-            n_own: 0,
-            level: f64::INFINITY,
-            due: f64::INFINITY,
-            exact: f64::NAN,
-            changes: 0,
-        }
-    }
+/// What else is known of a link.
+#[derive(Debug, Clone, Copy)]
+struct Filling {
+    capacity: f64,
+    /// Weight of the flows that are stopped here or that rise.
+    free: f64,
+    /// Level of the flows stopped here.
+    level: f64,
+    /// Where there are such flows: no other flow has a higher level than this.
+    top: f64,
+    /// The most `free` has been since it was last summed up, roughly.
+    summed: f32,
+    /// How many flows `free` has.
+    n_free: u32,
+    /// How many flows are stopped here: the first of the link's users.
+    n_own: u32,
+}
 
+impl Filling {
     /// A flow of `weight` is no longer free.
     fn bind(&mut self, weight: f64) {
         self.n_free -= 1;
@@ -91,78 +92,110 @@ impl Filling {
         self.summed = self.summed.max(self.free as f32);
     }
 
-    /// What is to happen next, and at which level, once levels have been served up to `risen`.
-    fn next(&self, risen: f64) -> Option<(f64, Turn)> {
-        if self.n_free == 0 && self.fixed <= self.capacity * (1.0 + SAME) {
-            return None;
-        }
-        let level = match self.n_free {
-            _ if !self.exact.is_nan() => self.exact,
+    /// The level at which it is full, where `fixed` comes from elsewhere.
+    fn full(&self, fixed: f64, free: f64) -> f64 {
+        if free > 0.0 { ((self.capacity - fixed) / free).max(0.0) } else { 0.0 }
+    }
+
+    /// The level from which on rates depend on this link.
+    fn due(&self, fixed: f64) -> Option<f64> {
+        if self.n_free == 0 {
             // Too much comes from elsewhere: a flow has stopped that was not counted on.
-            0 => 0.0,
-            _ => (self.capacity - self.fixed) / self.free,
-        };
-        if self.n_own > 0 {
-            let rising = self.n_free > self.n_own;
-            if !rising && (level - self.level).abs() <= SAME * self.level {
-                return None;
-            }
-            if level > self.level {
-                return Some((self.level.max(risen), Turn::Opens));
-            }
+            return (fixed - self.capacity > SAME * self.capacity).then_some(0.0);
         }
-        Some((level.max(risen), Turn::Closes))
+        let level = self.full(fixed, self.free);
+        Some(if self.n_own > 0 { level.min(self.level) } else { level })
+    }
+
+    /// [`Load::limit`].
+    fn limit(&self) -> f32 {
+        if self.n_free > 0 {
+            return f32::NEG_INFINITY;
+        }
+        (self.capacity as f32).min(f32::MAX) * (1.0 - 2.0 * f32::EPSILON)
     }
 }
 
 /// What is known of a flow.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
 struct Flow {
-    weight: f64,
-    /// Rate by weight; infinite while it rises.
+    /// Rate by weight; infinite until it is stopped.
     level: f64,
+    weight: f64,
     /// The link that stopped it.
     stopped_at: u32,
     /// The last settlement that changed its rate.
     changed_in: u32,
+    /// Its path.
+    first: u32,
+    end: u32,
 }
 
-/// What is to happen at a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Opens,
-    Closes,
+impl Flow {
+    const UNKNOWN: Self =
+        Self { level: 0.0, weight: 0.0, stopped_at: NONE, changed_in: 0, first: 0, end: 0 };
+
+    fn path(&self) -> Range<usize> {
+        self.first as usize..self.end as usize
+    }
 }
 
 /// A flow that another link stops at `level`.
 #[derive(Debug, Clone, Copy)]
 struct Above {
     level: f64,
-    flow: u32,
     weight: f64,
+    flow: u32,
+    entry: u32,
+}
+
+/// What a link would do now, apart from the flows it has stopped.
+#[derive(Debug, Default)]
+struct Look {
+    /// Flows that rise, each with its entry.
+    rising: Vec<(u32, u32)>,
+    /// Flows that other links stop, but at a higher level than this one would.
+    above: Vec<Above>,
+    /// Rate of the flows stopped elsewhere, those above apart, and weight of the others.
+    fixed: f64,
+    free: f64,
+    /// The highest level of the flows stopped elsewhere, those above apart.
+    top: f64,
+    /// The level at which the link is full.
+    level: f64,
 }
 
 /// The state between settlements.
 #[derive(Debug, Default)]
 pub(crate) struct MaxMin {
+    load: Vec<Load>,
     filling: Vec<Filling>,
     flow: Vec<Flow>,
-    heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Level up to which this settlement has been served.
-    risen: f64,
+    /// Links by the level, as bits, from which on rates may depend on them.
+    queue: Queue,
+    /// Links whose sums have changed.
+    listed: Vec<u32>,
+    /// Level up to which this settlement has been served, as bits.
+    risen: u64,
     round: u32,
-    stopped: Vec<u32>,
-    above: Vec<Above>,
+    look: Look,
+}
+
+/// A level as a number that sorts: it is not negative, and such numbers order as their bits do.
+fn key(level: f64) -> u64 {
+    level.to_bits()
 }
 
 impl MaxMin {
-    /// Sets the rates after `ended` have left and `started` have entered; reports whose rate was set.
+    /// Takes `ended` off their links and sets the rates with `started`, which have entered them;
+    /// reports the flows whose rate was set, with their rates.
     pub fn settle(
         &mut self,
         links: &mut Links,
         started: &[u32],
         ended: &[u32],
-        changed: &mut Vec<u32>,
+        changed: &mut Vec<(u32, f64)>,
     ) {
         self.begin(links);
         let first = changed.len();
@@ -170,92 +203,120 @@ impl MaxMin {
             self.take_off(links, flow);
         }
         for &flow in started {
-            self.put_on(links, flow, changed);
+            self.put_on(links, flow);
         }
-        for flow in ended.iter().chain(started) {
-            for used in links.path(*flow) {
-                self.touch(links, used.link);
-            }
+        self.requeue(links);
+        while let Some((due, link)) = self.queue.first() {
+            self.queue.remove(link);
+            self.serve(links, link, due, changed);
+            self.requeue(links);
         }
-        while let Some(Reverse((bits, link))) = self.heap.pop() {
-            let filling = &mut self.filling[link as usize];
-            if filling.due.to_bits() != bits {
-                continue;
-            }
-            filling.due = f64::INFINITY;
-            match filling.next(self.risen) {
-                Some((due, _)) if due.to_bits() > bits => self.wait(link, due),
-                Some((_, Turn::Opens)) => self.open(links, link, changed),
-                Some((due, Turn::Closes)) => self.close(links, link, due, changed),
-                None => {}
-            }
-        }
-        for &flow in &changed[first..] {
-            let Flow { weight, level, .. } = self.flow[flow as usize];
-            links.rate[flow as usize] = level * weight;
+        for (flow, rate) in &mut changed[first..] {
+            let Flow { weight, level, .. } = self.flow[*flow as usize];
+            *rate = level * weight;
         }
     }
 
     fn begin(&mut self, links: &Links) {
         if self.filling.is_empty() {
-            self.filling = links.capacity.iter().map(|&gbps| Filling::empty(gbps)).collect();
+            self.filling.extend(links.capacity.iter().map(|&capacity| Filling {
+                capacity,
+                free: 0.0,
+                level: f64::INFINITY,
+                top: f64::INFINITY,
+                summed: 0.0,
+                n_free: 0,
+                n_own: 0,
+            }));
+            self.load.extend(self.filling.iter().map(|filling| Load {
+                fixed: 0.0,
+                limit: filling.limit(),
+                changes: STALE - CHANGES,
+            }));
         }
-        let new = links.weight[self.flow.len()..].iter();
-        self.flow.extend(new.map(|&weight| Flow {
-            weight,
-            level: f64::INFINITY,
-            stopped_at: NONE,
-            changed_in: 0,
-        }));
+        self.flow.resize(links.weight.len(), Flow::UNKNOWN);
         self.round += 1;
-        self.risen = 0.0;
+        self.risen = 0;
     }
 
-    fn take_off(&mut self, links: &Links, flow: u32) {
+    fn take_off(&mut self, links: &mut Links, flow: u32) {
         let Flow { weight, level, stopped_at, .. } = self.flow[flow as usize];
-        for used in links.path(flow) {
-            let filling = &mut self.filling[used.link as usize];
-            if stopped_at == used.link {
-                filling.bind(used.share * weight);
-                filling.n_own -= 1;
+        for entry in self.flow[flow as usize].path() {
+            let (link, weight) = (links.link[entry], weight * links.share(entry as u32));
+            if stopped_at == link {
+                self.lose(links, entry, weight);
             } else {
-                filling.fixed -= used.share * weight * level;
+                self.add(link, -weight * level, 0.0);
             }
         }
+        links.leave(flow);
     }
 
-    fn put_on(&mut self, links: &Links, flow: u32, changed: &mut Vec<u32>) {
-        let Flow { weight, ref mut changed_in, .. } = self.flow[flow as usize];
-        *changed_in = self.round;
-        changed.push(flow);
-        for used in links.path(flow) {
-            self.filling[used.link as usize].release(used.share * weight);
+    fn put_on(&mut self, links: &Links, flow: u32) {
+        let (weight, path) = (links.weight[flow as usize], links.entries(flow));
+        let (first, end) = (path.start as u32, path.end as u32);
+        let level = f64::INFINITY;
+        self.flow[flow as usize] =
+            Flow { level, weight, stopped_at: NONE, changed_in: 0, first, end };
+        for (link, share) in links.path(flow) {
+            self.filling[link as usize].release(share * weight);
+            self.freed(link);
         }
     }
 
-    /// The sums of `link` have changed.
-    fn touch(&mut self, links: &Links, link: u32) {
+    /// Adds `rate` to what `link` carries for others, of a flow that now has `level`.
+    #[inline]
+    fn add(&mut self, link: u32, rate: f64, level: f64) {
+        let load = &mut self.load[link as usize];
+        load.fixed += rate;
+        load.changes += 1;
+        if (load.fixed > f64::from(load.limit)) | (load.changes >= STALE) {
+            let filling = &mut self.filling[link as usize];
+            filling.top = filling.top.max(level);
+            self.list(link);
+        }
+    }
+
+    fn list(&mut self, link: u32) {
+        let load = &mut self.load[link as usize];
+        if load.changes < LISTED {
+            load.changes |= LISTED;
+            self.listed.push(link);
+        }
+    }
+
+    /// The flows that are free on `link` have changed.
+    fn freed(&mut self, link: u32) {
+        self.load[link as usize].limit = self.filling[link as usize].limit();
+        self.list(link);
+    }
+
+    /// The link of `entry` no longer stops the flow.
+    fn lose(&mut self, links: &mut Links, entry: usize, weight: f64) {
+        let link = links.link[entry];
         let filling = &mut self.filling[link as usize];
-        filling.exact = f64::NAN;
-        filling.changes += 1;
-        if filling.free < f64::from(filling.summed) * REMAINDER
-            || (filling.changes > CHANGES
-                && filling.changes as usize > links.users[link as usize].len())
-        {
-            self.sum_up(links, link);
-        }
-        let filling = &self.filling[link as usize];
-        if let Some((due, _)) = filling.next(self.risen)
-            && due < filling.due
-        {
-            self.wait(link, due);
-        }
+        filling.bind(weight);
+        filling.n_own -= 1;
+        links.exchange(entry, filling.n_own);
+        self.freed(link);
     }
 
-    fn wait(&mut self, link: u32, due: f64) {
-        self.filling[link as usize].due = due;
-        // Levels are not negative, and such numbers order as their bits do.
-        self.heap.push(Reverse((due.to_bits(), link)));
+    /// Puts the links whose sums have changed where they now belong in the queue.
+    fn requeue(&mut self, links: &Links) {
+        for at in 0..self.listed.len() {
+            let link = self.listed[at];
+            let load = &mut self.load[link as usize];
+            load.changes &= !LISTED;
+            let filling = &self.filling[link as usize];
+            if load.changes >= STALE || filling.free < f64::from(filling.summed) * REMAINDER {
+                self.sum_up(links, link);
+            }
+            match self.filling[link as usize].due(self.load[link as usize].fixed) {
+                Some(due) => self.queue.set(link, key(due).max(self.risen), link),
+                None => self.queue.remove(link),
+            }
+        }
+        self.listed.clear();
     }
 
     /// Sums up what `link` carries, without what additions and subtractions have lost.
@@ -264,123 +325,179 @@ impl MaxMin {
         for user in &links.users[link as usize] {
             let Flow { weight, level, stopped_at, .. } = self.flow[user.flow as usize];
             if stopped_at == link || level == f64::INFINITY {
-                free += weight * user.share;
+                free += weight * links.share(user.entry);
             } else {
-                fixed += weight * user.share * level;
+                fixed += weight * links.share(user.entry) * level;
             }
         }
-        let filling = &mut self.filling[link as usize];
-        (filling.fixed, filling.free, filling.summed, filling.changes) =
-            (fixed, free, free as f32, 0);
+        self.summed(links, link, fixed, free);
     }
 
-    /// The flows that `link` had stopped rise on.
-    fn open(&mut self, links: &Links, link: u32, changed: &mut Vec<u32>) {
+    /// `fixed` and `free` of `link` have been summed up.
+    fn summed(&mut self, links: &Links, link: u32, fixed: f64, free: f64) {
+        let load = &mut self.load[link as usize];
+        load.fixed = fixed;
+        load.changes = STALE - CHANGES.max(links.users[link as usize].len() as u32);
         let filling = &mut self.filling[link as usize];
-        self.risen = self.risen.max(filling.level);
-        (filling.n_own, filling.level) = (0, f64::INFINITY);
-        for user in &links.users[link as usize] {
-            let flow = &mut self.flow[user.flow as usize];
-            if flow.stopped_at != link {
-                continue;
-            }
-            if std::mem::replace(&mut flow.changed_in, self.round) != self.round {
-                changed.push(user.flow);
-            }
-            let Flow { weight, level, .. } = *flow;
-            (flow.level, flow.stopped_at) = (f64::INFINITY, NONE);
-            for used in links.path(user.flow) {
-                if used.link == link {
-                    continue;
-                }
-                let other = &mut self.filling[used.link as usize];
-                other.fixed -= weight * used.share * level;
-                other.release(weight * used.share);
-                self.touch(links, used.link);
-            }
-        }
-        self.touch(links, link);
+        (filling.free, filling.summed) = (free, free as f32);
     }
 
-    /// `link` stops all flows with a higher level, unless it turns out that it has to wait.
-    fn close(&mut self, links: &Links, link: u32, level: f64, changed: &mut Vec<u32>) {
-        self.filling[link as usize].exact = self.look(links, link);
-        match self.filling[link as usize].next(self.risen) {
-            None => return,
-            Some((due, Turn::Closes)) if due <= level => {}
-            Some((later, _)) => return self.wait(link, later),
+    /// Sets the level of `link`, unless it turns out that it has to wait or has not changed.
+    fn serve(&mut self, links: &mut Links, link: u32, now: u64, changed: &mut Vec<(u32, f64)>) {
+        let mut look = std::mem::take(&mut self.look);
+        self.look_at(links, link, &mut look);
+        let Filling { level: before, n_own, n_free, .. } = self.filling[link as usize];
+        let level = look.level;
+        let alone = look.above.is_empty() && n_free == n_own;
+        let same = alone && (n_own == 0 || (level - before).abs() <= SAME * before);
+        let due = if n_own > 0 { level.min(before) } else { level };
+        if !same && key(due) > now {
+            self.queue.set(link, key(due), link);
+        } else if !same {
+            self.risen = now;
+            self.stop(links, link, &look, changed);
         }
-        self.risen = level;
-        let mut stopped = std::mem::take(&mut self.stopped);
-        for &flow in &stopped {
-            self.stop(links, link, level, flow, changed);
-        }
-        stopped.clear();
-        self.stopped = stopped;
-        let filling = &mut self.filling[link as usize];
-        (filling.n_own, filling.level) = (filling.n_free, level);
+        self.look = look;
     }
 
-    /// The level at which `link` is full if nothing else changes, from all its flows; whom it stops
-    /// there goes to `stopped`.
-    fn look(&mut self, links: &Links, link: u32) -> f64 {
-        self.sum_up(links, link);
+    /// Finds the level at which `link` is full if nothing else changes, and the flows it would stop.
+    fn look_at(&mut self, links: &Links, link: u32, look: &mut Look) {
         let filling = &self.filling[link as usize];
-        let (mut left, mut weight) = (filling.capacity - filling.fixed, filling.free);
-        self.stopped.clear();
-        self.above.clear();
-        let full = |left: f64, weight: f64| if weight > 0.0 { left / weight } else { 0.0 };
-        let least = full(left, weight) * (1.0 + SAME);
-        for &User { flow, share, .. } in &links.users[link as usize] {
-            let Flow { weight, level, stopped_at, .. } = self.flow[flow as usize];
-            if stopped_at == link || level == f64::INFINITY {
-                self.stopped.push(flow);
-            } else if level > least {
-                self.above.push(Above { level, flow, weight: weight * share });
-            }
-        }
-        self.above.sort_unstable_by(|a, b| b.level.total_cmp(&a.level).then(a.flow.cmp(&b.flow)));
-        for user in &self.above {
-            if user.level <= full(left, weight) * (1.0 + SAME) {
-                break;
-            }
-            left += user.weight * user.level;
-            weight += user.weight;
-            self.stopped.push(user.flow);
-        }
-        full(left, weight)
-    }
-
-    /// `link` stops `flow` at `level`.
-    fn stop(&mut self, links: &Links, link: u32, level: f64, flow: u32, changed: &mut Vec<u32>) {
-        let state = &mut self.flow[flow as usize];
-        let Flow { weight, level: before, stopped_at: from, .. } = *state;
-        if from == link && before == level {
+        let fixed = self.load[link as usize].fixed;
+        look.rising.clear();
+        look.above.clear();
+        (look.fixed, look.free, look.top) = (fixed, filling.free, filling.top);
+        look.level = filling.full(fixed, filling.free);
+        if filling.n_own == filling.n_free && filling.n_own > 0 && filling.top <= look.level {
             return;
         }
+        let least = look.level * (1.0 - 1e-3);
+        let (mut fixed, mut free) = (0.0, 0.0);
+        let mut top = 0.0;
+        let (own, others) = links.users[link as usize].split_at(filling.n_own as usize);
+        for user in own {
+            free += self.flow[user.flow as usize].weight * links.share(user.entry);
+        }
+        for &User { flow, entry } in others {
+            let Flow { weight, level, .. } = self.flow[flow as usize];
+            let weight = weight * links.share(entry);
+            if level == f64::INFINITY {
+                free += weight;
+                look.rising.push((flow, entry));
+            } else {
+                fixed += weight * level;
+                // Sums that have lost a little are good enough to tell which flows may be above.
+                if level > least {
+                    look.above.push(Above { level, weight, flow, entry });
+                } else {
+                    top = level.max(top);
+                }
+            }
+        }
+        self.summed(links, link, fixed, free);
+        let filling = &mut self.filling[link as usize];
+        look.above.sort_unstable_by(|a, b| b.level.total_cmp(&a.level).then(a.flow.cmp(&b.flow)));
+        let mut n = 0;
+        for user in &look.above {
+            if user.level <= filling.full(fixed, free) * (1.0 + SAME) {
+                break;
+            }
+            fixed -= user.weight * user.level;
+            free += user.weight;
+            n += 1;
+        }
+        look.top = look.above.get(n).map_or(top, |user| user.level);
+        filling.top = look.above.first().map_or(top, |user| user.level);
+        look.above.truncate(n);
+        (look.fixed, look.free) = (fixed, free);
+        look.level = filling.full(fixed, free);
+    }
+
+    /// `link` stops at its level the flows that it was found to stop.
+    fn stop(&mut self, links: &mut Links, link: u32, look: &Look, changed: &mut Vec<(u32, f64)>) {
+        let Filling { n_own, level: before, .. } = self.filling[link as usize];
+        let level = look.level;
+        // What is done to the link itself on the way is set right at the end.
+        self.load[link as usize].changes |= LISTED;
+        for at in 0..n_own as usize {
+            let flow = links.users[link as usize][at].flow;
+            let Flow { weight, level: before, .. } = self.set_level(flow, link, level, changed);
+            let path = self.flow[flow as usize].path();
+            for (used, share) in links.uses(path) {
+                self.add(used, weight * share * (level - before), level);
+            }
+        }
+        let mut n_own = n_own;
+        // Flows that rise go on while those stopped here do: other links come first.
+        let wait = n_own > 0 && level > before;
+        if !wait {
+            for &(flow, entry) in &look.rising {
+                self.set_level(flow, link, level, changed);
+                self.stop_rising(links, link, flow);
+                links.exchange(entry as usize, n_own);
+                n_own += 1;
+            }
+        }
+        for above in &look.above {
+            let before = self.set_level(above.flow, link, level, changed);
+            self.stop_above(links, link, level, before);
+            links.exchange(above.entry as usize, n_own);
+            n_own += 1;
+        }
+        let filling = &mut self.filling[link as usize];
+        filling.n_own = n_own;
+        filling.n_free = n_own + if wait { look.rising.len() as u32 } else { 0 };
+        (filling.level, filling.top) = (level, look.top);
+        filling.free = look.free;
+        filling.summed = filling.summed.max(look.free as f32);
+        let load = &mut self.load[link as usize];
+        (load.fixed, load.limit) = (look.fixed, f32::NEG_INFINITY);
+        load.changes &= !LISTED;
+        if filling.n_free > n_own {
+            self.list(link);
+        }
+    }
+
+    /// Returns what the flow was before.
+    fn set_level(
+        &mut self,
+        flow: u32,
+        link: u32,
+        level: f64,
+        changed: &mut Vec<(u32, f64)>,
+    ) -> Flow {
+        let state = &mut self.flow[flow as usize];
+        let before = *state;
         (state.level, state.stopped_at) = (level, link);
         if std::mem::replace(&mut state.changed_in, self.round) != self.round {
-            changed.push(flow);
+            changed.push((flow, 0.0));
         }
-        let rose = before == f64::INFINITY;
-        for used in links.path(flow) {
-            let filling = &mut self.filling[used.link as usize];
-            let weight = weight * used.share;
-            if used.link == link {
-                if !rose && from != link {
-                    filling.fixed -= weight * before;
-                    filling.release(weight);
-                }
-                continue;
+        before
+    }
+
+    /// A flow that has just started is stopped at `link`.
+    fn stop_rising(&mut self, links: &Links, link: u32, flow: u32) {
+        let Flow { weight, level, .. } = self.flow[flow as usize];
+        let path = self.flow[flow as usize].path();
+        for (used, share) in links.uses(path) {
+            if used != link {
+                self.filling[used as usize].bind(weight * share);
+                self.freed(used);
+                self.add(used, weight * share * level, level);
             }
-            if rose || used.link == from {
-                filling.bind(weight);
-                filling.n_own -= u32::from(!rose);
-                filling.fixed += weight * level;
-            } else {
-                filling.fixed += weight * (level - before);
+        }
+    }
+
+    /// A flow that another link had stopped is stopped at `link`, at a lower `level`.
+    fn stop_above(&mut self, links: &mut Links, link: u32, level: f64, before: Flow) {
+        for entry in before.path() {
+            let (used, weight) = (links.link[entry], before.weight * links.share(entry as u32));
+            if used == before.stopped_at {
+                self.lose(links, entry, weight);
+                self.add(used, weight * level, level);
+            } else if used != link {
+                self.add(used, weight * (level - before.level), level);
             }
-            self.touch(links, used.link);
         }
     }
 }
@@ -398,13 +515,13 @@ mod tests {
         let mut links = Links::new(capacity).unwrap();
         let mut kept = MaxMin::default();
         let mut active: Vec<u32> = Vec::new();
+        let mut rate: Vec<f64> = Vec::new();
         for step in 0..steps {
             let draw = |stream, n| below(random(seed, stream, step), n);
             let (mut started, mut ended) = (Vec::new(), Vec::new());
             if active.len() > 3 && draw(1, 5) < 2 {
                 for _ in 0..=draw(2, 2) {
                     let flow = active.swap_remove(draw(3, active.len() as u32) as usize);
-                    links.leave(flow);
                     ended.push(flow);
                 }
             } else {
@@ -416,24 +533,23 @@ mod tests {
                 if path.is_empty() {
                     continue;
                 }
-                let flow = links.add(path.into_iter(), 1.0 + f64::from(draw(6, 5)));
+                let flow = links.add(&path, 1.0 + f64::from(draw(6, 5)));
                 links.enter(flow);
                 active.push(flow);
                 started.push(flow);
             }
-            kept.settle(&mut links, &started, &ended, &mut Vec::new());
-            let incremental = links.rate.clone();
-            let mut filler = Filler::default();
-            filler.reserve(&links);
-            filler.solve(&mut links, &active);
+            let mut changed = Vec::new();
+            kept.settle(&mut links, &started, &ended, &mut changed);
+            rate.resize(links.weight.len(), 0.0);
+            changed.iter().for_each(|&(flow, gbps)| rate[flow as usize] = gbps);
+            let exact = Filler::solve(&links);
             for &flow in &active {
-                let (a, b) = (incremental[flow as usize], links.rate[flow as usize]);
+                let (a, b) = (rate[flow as usize], exact[flow as usize]);
                 assert!(
                     (a - b).abs() <= 1e-9 * b,
                     "seed {seed}, step {step}, flow {flow}: {a} {b}"
                 );
             }
-            links.rate.clone_from(&incremental);
         }
     }
 
@@ -450,14 +566,14 @@ mod tests {
     #[test]
     fn a_change_far_away_is_not_looked_at() {
         let mut links = Links::new(vec![1.0; 10]).unwrap();
-        let flows: Vec<u32> = (0..10).map(|l| links.add([(l, 1.0)].into_iter(), 1.0)).collect();
+        let flows: Vec<u32> = (0..10).map(|l| links.add(&[(l, 1.0)], 1.0)).collect();
         flows.iter().for_each(|&flow| links.enter(flow));
         let mut kept = MaxMin::default();
         kept.settle(&mut links, &flows, &[], &mut Vec::new());
-        let another = links.add([(4, 1.0)].into_iter(), 1.0);
+        let another = links.add(&[(4, 1.0)], 1.0);
         links.enter(another);
         let mut changed = Vec::new();
         kept.settle(&mut links, &[another], &[], &mut changed);
-        assert_eq!(changed, [another, 4]);
+        assert_eq!(changed.iter().map(|&(flow, _)| flow).collect::<Vec<_>>(), [4, another]);
     }
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::FluidError;
 use crate::assigned::Assigned;
-use crate::heap::EndTimes;
+use crate::heap::Queue;
 use crate::ledger::Ledger;
 use crate::links::Links;
 use crate::maxmin::MaxMin;
@@ -29,6 +29,28 @@ pub struct Work {
     pub rates_set: u64,
 }
 
+/// How far a flow has come.
+#[derive(Debug, Clone, Copy)]
+struct Sending {
+    /// Bits left when its rate was last set.
+    left: f64,
+    /// When that was.
+    since: u64,
+    /// Its rate since then, Gb/s; 0 before the first settlement.
+    rate: f64,
+    /// How many flows started before it, modulo 2^32: of flows that end together the first goes
+    /// first.
+    number: u32,
+}
+
+impl Sending {
+    /// Bits sent from when the rate was last set until `now`.
+    fn sent(&self, now: u64) -> f64 {
+        // 1 Gb/s is 1e-3 bits a picosecond.
+        self.rate * 1e-3 * (now - self.since) as f64
+    }
+}
+
 /// Flows under way.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -39,14 +61,14 @@ pub(crate) struct Pool {
     due: u64,
     max_min: MaxMin,
     assigned: Assigned,
-    ends: EndTimes,
-    /// Bits left when the rate was last set.
-    left: Vec<f64>,
-    since: Vec<u64>,
+    ends: Queue,
+    /// What is known of each flow.
+    sending: Vec<Sending>,
+    starts: u32,
     started: Vec<u32>,
     ended: Vec<u32>,
     touched: Vec<u32>,
-    changed: Vec<u32>,
+    changed: Vec<(u32, f64)>,
     work: Work,
     /// What crossed the links, if anybody wants to know.
     ledger: Option<Ledger>,
@@ -63,9 +85,9 @@ impl Pool {
             due: 0,
             max_min: MaxMin::default(),
             assigned: Assigned::default(),
-            ends: EndTimes::default(),
-            left: Vec::new(),
-            since: Vec::new(),
+            ends: Queue::default(),
+            sending: Vec::new(),
+            starts: 0,
             started: Vec::new(),
             ended: Vec::new(),
             touched: Vec::new(),
@@ -85,28 +107,27 @@ impl Pool {
         self.ledger.as_ref()
     }
 
-    /// Starts a flow of `bytes` at `now`; its rate comes with the next [`Pool::settle`].
-    pub fn start(
-        &mut self,
-        now: u64,
-        path: impl Iterator<Item = (u32, f64)>,
-        bytes: f64,
-        weight: f64,
-    ) -> u32 {
+    /// Starts a flow of `bytes` at `now`; its rate comes with the next [`Pool::settle`]. Returns its
+    /// number, which another flow may have after it has ended.
+    pub fn start(&mut self, now: u64, path: &[(u32, f64)], bytes: f64, weight: f64) -> u32 {
         let weight = if self.policy == Policy::Assignment { bytes } else { weight };
         let flow = self.links.add(path, weight);
         self.links.enter(flow);
-        self.left.push(bytes * 8.0);
-        self.since.push(now);
+        let number = self.starts;
+        self.starts = number.wrapping_add(1);
+        let sending = Sending { left: bytes * 8.0, since: now, rate: 0.0, number };
+        match self.sending.get_mut(flow as usize) {
+            Some(known) => *known = sending,
+            None => self.sending.push(sending),
+        }
         self.started.push(flow);
         flow
     }
 
     /// Bytes that `flow` has left to send at `now`.
     pub fn left_bytes(&self, flow: u32, now: u64) -> f64 {
-        let f = flow as usize;
-        let sent = self.links.held[f] * 1e-3 * (now - self.since[f]) as f64;
-        (self.left[f] - sent).max(0.0) / 8.0
+        let sending = &self.sending[flow as usize];
+        (sending.left - sending.sent(now)).max(0.0) / 8.0
     }
 
     /// Notes `bytes` that cross `link` evenly from `from` to `to` without being part of a flow.
@@ -123,16 +144,15 @@ impl Pool {
         [end, pending.then_some(self.due)].into_iter().flatten().min()
     }
 
-    /// Takes a flow that ends at `now` off its links, if there is one.
+    /// A flow that ends at `now`, if there is one. Its links are free with the next [`Pool::settle`].
     pub fn pop_end(&mut self, now: u64) -> Option<u32> {
         let (time, flow) = self.ends.first()?;
         if time > now {
             return None;
         }
         self.ends.remove(flow);
-        let left = std::mem::take(&mut self.left[flow as usize]);
+        let left = std::mem::take(&mut self.sending[flow as usize].left);
         self.carried(flow, now, left.max(0.0));
-        self.links.leave(flow);
         self.ended.push(flow);
         Some(flow)
     }
@@ -146,46 +166,48 @@ impl Pool {
         self.due = now + self.quantum_ps;
         self.changed.clear();
         self.touched.clear();
-        // A flow's old rate is needed up to now; solving overwrites it.
         match self.policy {
             Policy::MaxMin => {
                 self.max_min.settle(&mut self.links, &self.started, &self.ended, &mut self.changed);
             }
             Policy::Assignment => {
+                self.ended.iter().for_each(|&flow| self.links.leave(flow));
                 self.touched.extend(self.started.iter().chain(&self.ended));
-                self.assigned.settle(&mut self.links, &self.touched, &mut self.changed);
+                self.assigned.settle(&self.links, &self.touched, &mut self.changed);
             }
         }
         self.work.settlements += 1;
         self.work.rates_set += self.changed.len() as u64;
         for at in 0..self.changed.len() {
-            let flow = self.changed[at];
-            let f = flow as usize;
-            let rate = self.links.rate[f];
-            let old = self.links.held[f];
-            if old > 0.0 && (rate - old).abs() <= 1e-12 * old {
+            let (flow, rate) = self.changed[at];
+            let sending = &mut self.sending[flow as usize];
+            if sending.rate > 0.0 && (rate - sending.rate).abs() <= 1e-12 * sending.rate {
                 continue;
             }
-            // 1 Gb/s is 1e-3 bits a picosecond.
-            let bits = old * 1e-3 * (now - self.since[f]) as f64;
-            self.left[f] -= bits;
-            self.carried(flow, now, bits);
-            self.since[f] = now;
-            self.links.held[f] = rate;
-            let wait = (self.left[f].max(0.0) / (rate * 1e-3)).ceil();
-            self.ends.set(flow, now.saturating_add(wait as u64));
+            let bits = sending.sent(now);
+            let left = sending.left - bits;
+            if self.ledger.is_some() {
+                self.carried(flow, now, bits);
+            }
+            let sending = &mut self.sending[flow as usize];
+            *sending = Sending { left, since: now, rate, ..*sending };
+            let wait = left.max(0.0) / (rate * 1e-3);
+            // Rounded up; what is too long for a number stays so.
+            let whole = wait as u64;
+            let wait = whole.saturating_add(u64::from(wait > whole as f64));
+            self.ends.set(flow, now.saturating_add(wait), sending.number);
         }
         self.started.clear();
-        self.ended.clear();
+        self.ended.drain(..).for_each(|flow| self.links.forget(flow));
     }
 
     /// Notes that `flow` has sent `bits` since its rate was last set.
     fn carried(&mut self, flow: u32, now: u64, bits: f64) {
         let Some(ledger) = &mut self.ledger else { return };
-        let since = self.since[flow as usize];
+        let since = self.sending[flow as usize].since;
         if bits > 0.0 {
-            for used in self.links.path(flow) {
-                ledger.add(used.link, since, now, bits * used.share);
+            for (link, share) in self.links.path(flow) {
+                ledger.add(link, since, now, bits * share);
             }
         }
     }

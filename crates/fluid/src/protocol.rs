@@ -71,6 +71,7 @@ struct Sim<'a> {
     now: u64,
     heaviness: Vec<f64>,
     links: Links,
+    rate: Vec<f64>,
     load: Vec<f64>,
     seen: Vec<f64>,
     probing_since: Vec<u64>,
@@ -105,7 +106,7 @@ pub fn run_protocol(
     let (wanted, _) = assignment(capacity, &flows.paths, &weight)?;
     let mut links = Links::new(capacity.to_vec())?;
     for (flow, &w) in weight.iter().enumerate() {
-        links.add(flows.paths.of(flow), w);
+        links.add(&flows.paths.of(flow).collect::<Vec<_>>(), w);
     }
     let mut sim = Sim {
         flows,
@@ -114,6 +115,7 @@ pub fn run_protocol(
         events: BinaryHeap::new(),
         now: 0,
         heaviness: vec![0.0; capacity.len()],
+        rate: vec![0.0; n],
         load: vec![0.0; capacity.len()],
         seen: vec![0.0; n],
         probing_since: vec![0; n],
@@ -162,14 +164,14 @@ impl Sim<'_> {
     }
 
     fn hops(&self, flow: u32) -> u32 {
-        self.links.path(flow).len() as u32
+        self.links.entries(flow).len() as u32
     }
 
     /// Adds `sign * w_f` to the weight of the link at `hop` and returns what it is now.
     fn weigh(&mut self, flow: u32, hop: u32, sign: f64) -> f64 {
-        let used = self.links.path(flow)[hop as usize];
-        let part = self.links.weight[flow as usize] * used.share;
-        let link = used.link as usize;
+        let entry = self.links.entries(flow).start + hop as usize;
+        let part = self.links.weight[flow as usize] * self.links.share(entry as u32);
+        let link = self.links.link[entry] as usize;
         self.heaviness[link] += sign * part / self.capacity[link];
         self.heaviness[link]
     }
@@ -231,7 +233,7 @@ impl Sim<'_> {
         if self.announcing == 0 && self.out.final_ps[f] == u64::MAX {
             let begun_after = !first && self.probing_since[f] >= self.out.announced_ps;
             self.out.probes[f] += u32::from(begun_after);
-            if (self.links.rate[f] - self.wanted[f]).abs() <= 1e-9 * self.wanted[f] {
+            if (self.rate[f] - self.wanted[f]).abs() <= 1e-9 * self.wanted[f] {
                 self.out.final_ps[f] = self.now;
                 self.unsettled -= 1;
             }
@@ -241,14 +243,14 @@ impl Sim<'_> {
 
     fn set_rate(&mut self, flow: u32, rate: f64) {
         let f = flow as usize;
-        let old = self.links.rate[f];
+        let old = self.rate[f];
         self.left[f] -= old * 1e-3 * (self.now - self.since[f]) as f64;
         self.since[f] = self.now;
-        self.links.rate[f] = rate;
+        self.rate[f] = rate;
         let settled = usize::from(self.unsettled == 0);
-        for used in self.links.path(flow) {
-            let link = used.link as usize;
-            self.load[link] += (rate - old) * used.share;
+        for (link, share) in self.links.path(flow) {
+            let link = link as usize;
+            self.load[link] += (rate - old) * share;
             let ratio = self.load[link] / self.capacity[link];
             self.out.overload[settled] = self.out.overload[settled].max(ratio);
         }

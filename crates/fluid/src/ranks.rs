@@ -340,33 +340,38 @@ impl Sim<'_> {
         let free = (self.settings.buffer_bytes as f64 - held).max(0.0);
         self.messages[m].rest = free.min(wire as f64);
         if wire as f64 > free {
-            let path = self.messages[m].path.clone();
-            self.start(message, path, wire as f64 - free, free == 0.0);
+            let path = std::mem::take(&mut self.messages[m].path);
+            self.start(message, &path, wire as f64 - free, free == 0.0);
+            self.messages[m].path = path;
         } else {
             self.start_rest(message);
             self.at(self.messages[m].line_ps, Event::Sent(message));
         }
     }
 
-    fn start(&mut self, message: u32, path: Vec<(u32, f64)>, bytes: f64, last: bool) -> u32 {
-        self.message_of_flow.push((message, last));
-        self.pool.start(self.now, path.into_iter(), bytes, 1.0)
+    fn start(&mut self, message: u32, path: &[(u32, f64)], bytes: f64, last: bool) -> u32 {
+        let flow = self.pool.start(self.now, path, bytes, 1.0);
+        let known = self.message_of_flow.len().max(flow as usize + 1);
+        self.message_of_flow.resize(known, (message, last));
+        self.message_of_flow[flow as usize] = (message, last);
+        flow
     }
 
     /// What the first buffer has taken goes on without the adapter.
     fn start_rest(&mut self, message: u32) {
-        let state = &self.messages[message as usize];
-        let (rest, path) = (state.rest, state.path.clone());
+        let state = &mut self.messages[message as usize];
+        let (rest, path) = (state.rest, std::mem::take(&mut state.path));
         let (first, last) = (path[0].0, path[path.len() - 1].0);
         // A slow adapter still is what the rest cannot outrun.
         let slow = self.router.gbps(first) < self.router.gbps(last);
-        let onwards = if slow { path } else { path[1..].to_vec() };
+        let onwards = if slow { &path[..] } else { &path[1..] };
         if !slow {
             let wire = rest * 8000.0 / self.router.gbps(first);
             let end = self.now.saturating_add(wire.ceil() as u64);
             self.pool.note(first, self.now, end, rest);
         }
         let flow = self.start(message, onwards, rest, true);
+        self.messages[message as usize].path = path;
         let node = self.placement.node[self.envelope(message).src as usize] as usize;
         self.held[node].push(flow);
     }

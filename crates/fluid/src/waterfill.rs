@@ -12,8 +12,6 @@ use crate::FluidError;
 use crate::links::Links;
 use crate::paths::Paths;
 
-const NONE: u32 = u32::MAX;
-
 /// A weight that has fallen below this part of its sum is summed up again: what is left of a large
 /// sum has its rounding errors, and where heavy flows stop before a light one they would be its rate.
 const REMAINDER: f64 = 1.0 / 1024.0;
@@ -26,7 +24,6 @@ fn key(level: f64) -> u64 {
 /// What one link has left for the flows that are being filled.
 #[derive(Debug, Clone, Copy, Default)]
 struct Filling {
-    link: u32,
     /// Capacity the stopped flows leave.
     left: f64,
     /// Weight times share of the flows that still rise.
@@ -37,99 +34,77 @@ struct Filling {
     rising: u32,
 }
 
-/// Working memory of a solve, kept between solves.
-#[derive(Debug, Default)]
-pub(crate) struct Filler {
+/// A solve of all rates from nothing.
+#[derive(Debug)]
+pub(crate) struct Filler<'a> {
+    links: &'a Links,
     filling: Vec<Filling>,
-    /// Place of each link in `filling`.
-    slot: Vec<u32>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     rising: Vec<bool>,
+    rate: Vec<f64>,
 }
 
-impl Filler {
-    /// Makes room for all links and flows.
-    pub fn reserve(&mut self, links: &Links) {
-        self.slot.resize(links.capacity.len(), NONE);
-        self.rising.resize(links.weight.len(), false);
-    }
-
-    /// Fills the rates of `chosen`, all other active flows as they are.
-    pub fn solve(&mut self, links: &mut Links, chosen: &[u32]) {
-        self.prepare(links, chosen);
-        while let Some(Reverse((bits, slot))) = self.heap.pop() {
-            let Filling { link, left, mut weight, summed, rising } = self.filling[slot as usize];
+impl<'a> Filler<'a> {
+    /// The rates of all active flows, Gb/s; 0 of a flow that is not active.
+    pub fn solve(links: &'a Links) -> Vec<f64> {
+        let flows = links.weight.len();
+        let (filling, heap) = (Vec::new(), BinaryHeap::new());
+        let (rising, rate) = (vec![true; flows], vec![0.0; flows]);
+        let mut filler = Self { links, filling, heap, rising, rate };
+        filler.prepare();
+        while let Some(Reverse((bits, link))) = filler.heap.pop() {
+            let Filling { left, mut weight, summed, rising } = filler.filling[link as usize];
             if rising == 0 {
                 continue;
             }
             if weight < summed * REMAINDER {
-                weight = self.sum_up(links, slot);
+                weight = filler.sum_up(link);
             }
             let level = (left / weight).max(0.0);
             if key(level) > bits {
-                self.heap.push(Reverse((key(level), slot)));
+                filler.heap.push(Reverse((key(level), link)));
                 continue;
             }
-            for at in 0..links.users[link as usize].len() {
-                let flow = links.users[link as usize][at].flow;
-                if std::mem::take(&mut self.rising[flow as usize]) {
-                    self.stop(links, flow, level);
+            for user in &links.users[link as usize] {
+                if std::mem::take(&mut filler.rising[user.flow as usize]) {
+                    filler.stop(user.flow, level);
                 }
             }
         }
-        for filling in self.filling.drain(..) {
-            self.slot[filling.link as usize] = NONE;
-        }
+        filler.rate
     }
 
-    fn prepare(&mut self, links: &Links, chosen: &[u32]) {
-        for &flow in chosen {
-            self.rising[flow as usize] = true;
-        }
-        for &flow in chosen {
-            for used in links.path(flow) {
-                let slot = &mut self.slot[used.link as usize];
-                if *slot == NONE {
-                    *slot = self.filling.len() as u32;
-                    let left = links.capacity[used.link as usize];
-                    self.filling.push(Filling { link: used.link, left, ..Filling::default() });
-                }
+    fn prepare(&mut self) {
+        for (link, users) in self.links.users.iter().enumerate() {
+            let left = self.links.capacity[link];
+            self.filling.push(Filling { left, rising: users.len() as u32, ..Filling::default() });
+            if !users.is_empty() {
+                let level = left / self.sum_up(link as u32);
+                self.heap.push(Reverse((key(level), link as u32)));
             }
-        }
-        self.heap.clear();
-        for (slot, filling) in self.filling.iter_mut().enumerate() {
-            for user in &links.users[filling.link as usize] {
-                if self.rising[user.flow as usize] {
-                    filling.weight += links.weight[user.flow as usize] * user.share;
-                    filling.rising += 1;
-                } else {
-                    filling.left -= links.rate[user.flow as usize] * user.share;
-                }
-            }
-            filling.summed = filling.weight;
-            let level = (filling.left / filling.weight).max(0.0);
-            self.heap.push(Reverse((key(level), slot as u32)));
         }
     }
 
     /// Sums up the weight that still rises on a link, without what its subtractions have lost.
-    fn sum_up(&mut self, links: &Links, slot: u32) -> f64 {
-        let filling = &mut self.filling[slot as usize];
-        let users = links.users[filling.link as usize].iter();
+    fn sum_up(&mut self, link: u32) -> f64 {
+        let users = self.links.users[link as usize].iter();
         let rising = users.filter(|user| self.rising[user.flow as usize]);
-        let weights = rising.map(|user| links.weight[user.flow as usize] * user.share);
+        let weights =
+            rising.map(|user| self.links.weight[user.flow as usize] * self.links.share(user.entry));
+        let filling = &mut self.filling[link as usize];
         filling.weight = weights.sum();
         filling.summed = filling.weight;
         filling.weight
     }
 
-    fn stop(&mut self, links: &mut Links, flow: u32, level: f64) {
-        let f = flow as usize;
-        links.rate[f] = level * links.weight[f];
-        for used in links.path(flow) {
-            let filling = &mut self.filling[self.slot[used.link as usize] as usize];
-            filling.left -= links.rate[f] * used.share;
-            filling.weight -= links.weight[f] * used.share;
+    fn stop(&mut self, flow: u32, level: f64) {
+        let weight = self.links.weight[flow as usize];
+        let rate = level * weight;
+        self.rate[flow as usize] = rate;
+        for (link, share) in self.links.path(flow) {
+            let filling = &mut self.filling[link as usize];
+            filling.left -= rate * share;
+            filling.weight -= weight * share;
             filling.rising -= 1;
         }
     }
@@ -141,12 +116,7 @@ impl Filler {
 /// A capacity or weight that is not positive, or a path that names no link or one that does not
 /// exist.
 pub fn max_min(capacity: &[f64], paths: &Paths, weight: &[f64]) -> Result<Vec<f64>, FluidError> {
-    let mut links = Links::of_active(capacity, paths, weight)?;
-    let mut filler = Filler::default();
-    filler.reserve(&links);
-    let all: Vec<u32> = (0..weight.len() as u32).collect();
-    filler.solve(&mut links, &all);
-    Ok(links.rate)
+    Ok(Filler::solve(&Links::of_active(capacity, paths, weight)?))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ from tailback import run as base
 from tailback.api.candidates import DEFAULT_METHODS, check_names, make_candidates
 from tailback.api.evidence import NetworkEvidence, read_network_evidence, with_samples
 from tailback.api.explain import add_evidence, further_costs
-from tailback.api.measured_run import another_run, measured_run
+from tailback.api.measured_run import another_run, measured_run, with_real_adapters
 from tailback.api.rankfiles import rank_files
 from tailback.api.result_folder import FolderResult
 from tailback.api.run import Run, table_html
@@ -175,6 +175,8 @@ def diagnose(
         prepared = prepare(found.scenario, allow_hosts)
         step("reading the times of the trace", 0.0)
         measured = measured_run(prepared)
+        if measured is not None:
+            prepared = with_real_adapters(prepared)
         step("simulating as it is", 0.0)
         run = run_scenario(prepared, watch, threads=threads)
         world, evidence = None, NetworkEvidence()

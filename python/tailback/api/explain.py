@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,7 @@ from tailback.diagnosis.hidden_cables import CableSearch, Comparison, search_cab
 from tailback.diagnosis.measured_suspects import cable_suspects
 from tailback.diagnosis.measured_verdict import PARTS_OUTSIDE_MODEL, EvidenceSummary, FurtherCosts
 from tailback.diagnosis.topology import LinkTopology
+from tailback.diagnosis.traffic_bursts import BurstFit, fit_bursts
 from tailback.diagnosis.waterfall import Progress
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
@@ -39,6 +41,10 @@ FEWEST_TRIALS, MOST_TRIALS = 12, 160
 MIN_STRETCHES = 50
 """Stretches in MPI calls, of all ranks, from which their times alone can speak for a slow cable:
 with fewer some cable nearly always fits."""
+
+MAX_MISFIT_OF_OTHERS = 0.6
+"""Misfit to calls and stalls, over that without other traffic, from which a slow cable is looked
+for although traffic of others explains the time."""
 
 MIN_OTHER_SHARE = 0.02
 """Bytes of others over our own from which they are put into the expected run."""
@@ -90,19 +96,20 @@ def add_evidence(
     """
     words = _Statements()
     _name_sources(words, measured, evidence)
-    whose, shown = "", ""
-    if evidence.others is not None and _matters(evidence.others, run):
-        rows = evidence.others.messages.rows()
-        name = _job_names(evidence.others)
-        prepared = prepared.with_other_traffic(f"other traffic ({name})", rows)
-        whose, shown = _others_said(evidence.others, evidence)
+    others = _Others.of(prepared, evidence, run)
+    comparisons = _comparisons(prepared, measured, evidence, run)
+    fit = _fit(prepared, others, comparisons, measured, threads, ())
     slow, slow_shown = _counted_slow(evidence, prepared.fabric)
     search = CableSearch()
     # Counters of queues on every link would have shown a slow one.
-    if not slow and not _all_queues_counted(evidence, prepared.fabric):
-        search = _search(prepared, measured, evidence, progress, threads)
+    if not slow and not _all_queues_counted(evidence, prepared.fabric) and not _fits(fit, measured):
+        beside = others.beside(prepared, None)
+        search = _search(beside, measured, evidence, comparisons, progress, threads)
         if search.found is not None:
             slow, slow_shown = search.found.cables, _search_said(search, evidence)
+    if slow:
+        fit = _fit(prepared, others, comparisons, measured, threads, slow)
+    prepared = others.beside(prepared, fit.bursts if fit is not None else None)
     fabric = prepared.fabric
     candidates = tuple(
         f"{fabric.link_name(link)} ({rate_of_rate(rate, float(fabric.link_gbps[link]))})"
@@ -112,8 +119,10 @@ def add_evidence(
     found = EvidenceSummary(
         slow=tuple(_slow_said(link, rate, fabric) for link, rate in slow),
         slow_shown_by=slow_shown,
-        others=whose,
-        others_shown_by=shown,
+        others=others.whose,
+        others_shown_by=others.shown,
+        others_range=_range(fit),
+        lossy=_is_lossy(evidence, fabric),
         rests_on={
             "slow-link": ("counters", "model") if evidence.counters else ("trace", "model"),
             "other-traffic": ("counters", "model"),
@@ -123,6 +132,74 @@ def add_evidence(
         missing=tuple(words.missing),
     )
     return ScenarioWithEvidence(prepared.with_slow_cables(slow), found, slow)
+
+
+@dataclass(frozen=True)
+class _Others:
+    """Traffic of others, where there is enough of it.
+
+    Attributes:
+        traffic: What was counted, None for none that matters.
+        whose: Whose it was.
+        shown: What shows it.
+    """
+
+    traffic: OtherTraffic | None = None
+    whose: str = ""
+    shown: str = ""
+
+    @classmethod
+    def of(cls, prepared: PreparedScenario, evidence: NetworkEvidence, run: Run) -> _Others:
+        """What counters say of it."""
+        traffic = evidence.others
+        if traffic is None or not _matters(traffic, run):
+            return cls()
+        return cls(traffic, *_others_said(traffic, evidence))
+
+    def beside(self, prepared: PreparedScenario, bursts: int | None) -> PreparedScenario:
+        """The scenario beside it, in so many bursts a window of the counters."""
+        if self.traffic is None:
+            return prepared
+        name = f"other traffic ({_job_names(self.traffic)})"
+        return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
+
+
+def _fit(
+    prepared: PreparedScenario,
+    others: _Others,
+    comparisons: Sequence[Comparison],
+    measured: MeasuredRun,
+    threads: int | None,
+    slow: Slow,
+) -> BurstFit | None:
+    """How traffic of others came; None where there is none."""
+    if others.traffic is None:
+        return None
+
+    def simulated(scenario: PreparedScenario) -> Run:
+        evaluate = make_evaluate(scenario, threads=threads)
+        return evaluate(Change(slow=slow, computations=True, measure=True))
+
+    return fit_bursts(
+        simulated(prepared),
+        lambda bursts: simulated(others.beside(prepared, bursts)),
+        comparisons,
+        modelled_part_ps(measured),
+    )
+
+
+def _fits(fit: BurstFit | None, measured: MeasuredRun) -> bool:
+    """Whether traffic of others explains the time, and what ports and calls show."""
+    if fit is None:
+        return False
+    inside = modelled_part_ps(measured)
+    missing = inside - fit.elapsed_ps
+    return missing < MIN_MISSING_SHARE * inside and fit.misfit < MAX_MISFIT_OF_OTHERS
+
+
+def _range(fit: BurstFit | None) -> tuple[int, int]:
+    """How much less and more time the run may take by how traffic of others came."""
+    return (0, 0) if fit is None else (fit.low_ps - fit.elapsed_ps, fit.high_ps - fit.elapsed_ps)
 
 
 def further_costs(
@@ -165,7 +242,7 @@ def _candidates(search: CableSearch) -> list[Slow]:
 
 
 def _matters(others: OtherTraffic, run: Run) -> bool:
-    if not others.messages.height:
+    if not others.flows.height:
         return False
     own = float(run.tables["messages"]["size_bytes"].sum() or 0.0)
     return others.sent_bytes >= MIN_OTHER_SHARE * max(own, 1.0)
@@ -208,6 +285,12 @@ def _counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> tuple[Slow, str]
     return slow, "its port sent less than its rate while packets were queued"
 
 
+def _is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
+    """Whether the network drops packets: its counters say so, or its ports are interfaces."""
+    counted = evidence.counters is not None and evidence.counters.lossy
+    return counted or fabric.link_interface is not None
+
+
 def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
     """Whether every link between switches has counters of bytes and queue."""
     counters = evidence.counters
@@ -217,10 +300,27 @@ def _all_queues_counted(evidence: NetworkEvidence, fabric: Fabric) -> bool:
     return not bool(np.isnan(counters.sent_bytes[inner]).any())
 
 
+def _comparisons(
+    prepared: PreparedScenario, measured: MeasuredRun, evidence: NetworkEvidence, run: Run
+) -> list[Comparison]:
+    """Kinds of evidence that a simulation can be compared with."""
+    program = prepared.observed.program
+    topology = LinkTopology.of(run.tables)
+    out: list[Comparison] = [CallTimes(call_profile(measured.tables, program), program)]
+    counters = evidence.counters
+    if counters is not None and not counters.lossy:
+        elapsed = modelled_part_ps(measured)
+        out.append(PortStalls(counters.stall_ps, counters.latched, topology.from_node, elapsed))
+    if evidence.congested is not None and evidence.sampled is not None:
+        out.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
+    return out
+
+
 def _search(
     prepared: PreparedScenario,
     measured: MeasuredRun,
     evidence: NetworkEvidence,
+    comparisons: Sequence[Comparison],
     progress: Progress,
     threads: int | None,
 ) -> CableSearch:
@@ -230,22 +330,12 @@ def _search(
     inside = modelled_part_ps(measured)
     if inside - run.elapsed_ps < MIN_MISSING_SHARE * inside:
         return CableSearch()
-    program = prepared.observed.program
-    profile = call_profile(measured.tables, program)
-    if evidence.counters is None and profile.count.sum() < MIN_STRETCHES:
+    calls = next(one for one in comparisons if isinstance(one, CallTimes))
+    if evidence.counters is None and calls.profile.count.sum() < MIN_STRETCHES:
         return CableSearch()
-    topology = LinkTopology.of(run.tables)
-    comparisons: list[Comparison] = [CallTimes(profile, program)]
-    counters = evidence.counters
-    if counters is not None and not counters.lossy:
-        comparisons.append(
-            PortStalls(counters.stall_ps, counters.latched, topology.from_node, inside)
-        )
-    if evidence.congested is not None and evidence.sampled is not None:
-        comparisons.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
     each = max(int(run.summary["events"]), 1)
     budget = min(max(SEARCH_EVENTS // each, FEWEST_TRIALS), MOST_TRIALS)
-    suspects = cable_suspects(measured, run, counters, prepared.fabric, budget)
+    suspects = cable_suspects(measured, run, evidence.counters, prepared.fabric, budget)
     fabric = prepared.fabric
     return search_cables(
         evaluate, comparisons, suspects, np.asarray(fabric.link_gbps, np.float64),

@@ -270,7 +270,7 @@ def _changed(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Scenario
         else:
             job.placement = str(placement)
     # What was given as an option keeps to the same limits.
-    changed = parse(scenario.model_dump(mode="json"))
+    changed = parse(scenario.model_dump(mode="json", exclude_unset=True))
     if (calibration := options.get("calibration")) is not None:
         changed = load_calibration(calibration).apply(changed)
     return changed

@@ -31,6 +31,7 @@ COMMANDS = {
     "diagnose": "Find out where traffic backs up, why, and what to do.",
     "evolution": "Draw how congestion evolves, as a page.",
     "export": "Export a run for other tools.",
+    "lab": "Run an MPI program across a real network with a known fault.",
     "list": "List patterns, placements, readers, rules and so on.",
     "place": "Place the ranks of a job and judge the result.",
     "report": "Write the report of a run or a diagnosis.",

@@ -48,6 +48,9 @@ def markdown() -> str:
             raise LookupError(name)
         inner = click.Context(command, top, info_name=name, terminal_width=WIDTH)
         sections += [f"## tailback {name}", _fenced(command.get_help(inner))]
+        for part, one in command.commands.items() if isinstance(command, click.Group) else ():
+            below = click.Context(one, inner, info_name=part, terminal_width=WIDTH)
+            sections += [f"### tailback {name} {part}", _fenced(one.get_help(below))]
     return "\n\n".join(sections) + "\n"
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tailback.errors import TailbackError
 from tailback.evidence.port_findings import port_findings
 from tailback.fabric.model import Fabric
+from tailback.units import format_time
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,6 +33,9 @@ _AGREEMENT = 0.9
 CLOCK_ERROR_NS = 10_000_000
 """How far the clocks of hosts and of the collector usually are apart where both tell UTC: NTP in
 one machine room keeps 1 to 10 ms."""
+
+MAX_CLOCK_SHIFT_NS = 4 * CLOCK_ERROR_NS
+"""Shift of the trace against the counters that bytes are asked for at most."""
 
 
 class JoinError(TailbackError):
@@ -227,14 +231,21 @@ def _align(
     first, last = int(rows["start_ns"].min()), int(rows["end_ns"].max())  # type: ignore[arg-type]
     length = float((rows["end_ns"] - rows["start_ns"]).median() or 1.0)  # type: ignore[arg-type]
     if origin_ns is not None:
-        if not first <= origin_ns + elapsed_ps // 1000 or not origin_ns <= last:
-            # Bytes would agree somewhere at any time: what both clocks tell is not overruled.
+        length_ns = elapsed_ps // 1000
+        found = None
+        # A short job and its counters may miss each other by what their clocks are apart. Beyond
+        # that bytes would agree somewhere at any time: what both clocks tell is not overruled.
+        if first - MAX_CLOCK_SHIFT_NS <= origin_ns + length_ns and (
+            origin_ns <= last + MAX_CLOCK_SHIFT_NS
+        ):
+            found = _near(rows, fabric, sent, origin_ns, length)
+        if found is None or not (first < found.zero_ns + length_ns and found.zero_ns < last):
             raise JoinError(
-                f"the job began at {_utc(origin_ns)}, but the counters are from {_utc(first)} to "
-                f"{_utc(last)}",
+                f"the job began at {_utc(origin_ns)} and took {format_time(elapsed_ps)}, but the "
+                f"counters are from {_utc(first)} to {_utc(last)}",
                 remedy="give counters of the time of the job",
             )
-        return _near(rows, fabric, sent, origin_ns, length)
+        return found
     step = max((last - first) / _GRID, length / 8, 1.0)
     zeros, score = _agreement(rows, fabric, sent, elapsed_ps, (first, last, step))
     if not score.any():
@@ -255,10 +266,10 @@ def _align(
 
 def _utc(time_ns: int) -> str:
     try:
-        when = datetime.fromtimestamp(time_ns // 10**9, UTC)
+        when = datetime.fromtimestamp(time_ns / 10**9, UTC)
     except (OverflowError, OSError, ValueError):
         return f"{time_ns} ns since 1970"
-    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return when.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
 def _near(
@@ -271,7 +282,7 @@ def _near(
     """
     ports = _by_port(rows, fabric, sent)
     step = max(min(length / 16, CLOCK_ERROR_NS / 4), 1.0)
-    reach = int(np.ceil(4 * CLOCK_ERROR_NS / step))
+    reach = int(np.ceil(MAX_CLOCK_SHIFT_NS / step))
     shifts = np.arange(-reach, reach + 1) * step
     seen = [part["data_bytes"].fill_null(0.0).to_numpy() for part, _ in ports]
     edges = [

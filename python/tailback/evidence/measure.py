@@ -32,6 +32,9 @@ from tailback.traffic.readers import otf2
 _PHASES = 20
 _LATECOMERS = 5
 
+SLOW_RANK_RATIO = 1.2
+"""Computation of a rank over that of the median rank from which it computes far longer."""
+
 
 @dataclass(frozen=True)
 class MeasuredRun:
@@ -111,6 +114,7 @@ def measure(
         phases=_phases(parts, recorded.n_ranks),
         wait_states=_wait_states(tables["waits"], recorded.n_ranks),
         latecomers=_latecomers(tables["waits"]),
+        slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
         efficiency=_efficiency(parts, whole, recorded.n_ranks, ideal_ps),
         clocks=_clock_report(recorded, clocks, repair),
         hosts=_host_report(where),
@@ -174,6 +178,17 @@ def _latecomers(waits: pl.DataFrame) -> list[Latecomer]:
         .sort("waited", "computing_rank", descending=[True, False])
     )
     return [Latecomer(rank=rank, waited_ps=ps) for rank, ps in late.head(_LATECOMERS).iter_rows()]
+
+
+def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> int:
+    computed = np.zeros(n_ranks)
+    rows = (
+        split.filter(pl.col("part") == "computation").group_by("rank").agg(pl.col("value_ps").sum())
+    )
+    computed[rows["rank"].to_numpy()] = rows["value_ps"].to_numpy()
+    slow = np.flatnonzero(computed > SLOW_RANK_RATIO * np.median(computed))
+    late = waits.filter(pl.col("computing_rank").is_in(slow))
+    return int((late["imbalance_ps"] + late["noise_ps"]).sum()) // n_ranks
 
 
 def _efficiency(

@@ -134,6 +134,8 @@ class Measured(Model):
         wait_states: Severity of each wait state as Scalasca names it, as a mean over the ranks,
             whatever was waited for.
         latecomers: Ranks whose computation was waited for most.
+        slow_rank_waits_ps: Waits for the computation of ranks that compute far longer than the
+            median rank, as a mean over the ranks.
         efficiency: Efficiencies.
         clocks: What was found about the clocks.
         hosts: Where ranks ran, None where unknown.
@@ -148,6 +150,7 @@ class Measured(Model):
     phases: list[PhaseTime]
     wait_states: dict[str, int]
     latecomers: list[Latecomer]
+    slow_rank_waits_ps: int = 0
     efficiency: Efficiency
     clocks: ClockReport
     hosts: HostReport | None

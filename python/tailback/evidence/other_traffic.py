@@ -68,7 +68,9 @@ class OtherTraffic:
         own_overhead: Bytes on the wire over bytes of our messages.
         error: Standard error of that, relative: what differs less is no traffic of others.
         jobs: Who sent it, most first.
-        messages: ``time_ps, src_node, dst_node, size_bytes``: messages that stand for it.
+        flows: ``start_ps, length_ps, src_node, dst_node, size_bytes``: what each node sent to each
+            in a window of the time.
+        packet_bytes: Size that messages of others are multiples of.
     """
 
     egress: Floats
@@ -76,12 +78,38 @@ class OtherTraffic:
     own_overhead: float
     error: float
     jobs: tuple[JobTraffic, ...]
-    messages: pl.DataFrame
+    flows: pl.DataFrame
+    packet_bytes: int
 
     @property
     def sent_bytes(self) -> float:
         """Bytes that others sent, as far as counted."""
         return float(max(self.egress.sum(), self.ingress.sum()))
+
+    def messages(self, bursts: int | None = None) -> pl.DataFrame:
+        """Messages that stand for it: ``time_ps, src_node, dst_node, size_bytes``, by time.
+
+        Args:
+            bursts: Bursts a window, in which all nodes send at once, None for evenly over it. What
+                counters say of a window's bytes says nothing of that.
+        """
+        whole = float(self.flows["size_bytes"].sum() or 0.0)
+        largest = max(whole / MAX_MESSAGES, 16.0 * self.packet_bytes)
+        out = []
+        for start, length, src, dst, size in self.flows.rows():
+            count = max(round(size / largest), 1)
+            # Evenly over the window, other flows in between.
+            phase = (src * 0.618 + dst * 0.382) % 1.0
+            at = (np.arange(count) + phase) / count
+            if bursts is not None:
+                at = (np.floor(at * bursts) + 0.5) / bursts
+            each = max(int(size / count), 1)
+            out += [(int(start + length * x), src, dst, each) for x in at.tolist()]
+        return pl.DataFrame(
+            out, orient="row",
+            schema={"time_ps": pl.Int64, "src_node": pl.Int64, "dst_node": pl.Int64,
+                    "size_bytes": pl.Int64},
+        ).sort("time_ps", "src_node", "dst_node")  # fmt: skip
 
 
 def find_other_traffic(
@@ -112,11 +140,10 @@ def find_other_traffic(
     extra = [port.beyond(*each, edges, fabric) for port, each in zip(ends, own, strict=True)]
     overhead, error = max(own)
     group = _groups(fabric, jobs or {})
-    messages = _messages(extra, group, edges, counters.start_ns, packet_bytes)
+    flows = _flows(extra, group, edges, counters.start_ns)
     totals = [each.sum(axis=1) for each in extra]
-    return OtherTraffic(
-        totals[0], totals[1], overhead, error, _by_job(totals, group, fabric), messages
-    )
+    jobs_found = _by_job(totals, group, fabric)
+    return OtherTraffic(totals[0], totals[1], overhead, error, jobs_found, flows, packet_bytes)
 
 
 def _windows(counters: LinkCounters) -> int:
@@ -215,33 +242,22 @@ def _groups(fabric: Fabric, jobs: Mapping[str, str]) -> list[str]:
     return [jobs.get(fabric.host_name[host], UNKNOWN) for host in fabric.node_host.tolist()]
 
 
-def _messages(
-    extra: list[Floats], group: list[str], edges: Floats, zero: int, packet: int
-) -> pl.DataFrame:
-    """Messages that carry the traffic of others, job by job and window by window."""
+def _flows(extra: list[Floats], group: list[str], edges: Floats, zero: int) -> pl.DataFrame:
+    """What each node sent to each, job by job and window by window."""
     names = np.array(group)
-    rows: list[tuple[int, int, int, float]] = []
+    rows: list[tuple[int, int, int, int, float]] = []
     for window in range(len(edges) - 1):
+        begin, end = (int(max(edges[window + k] - zero, 0.0) * 1000) for k in (0, 1))
         for name in sorted(set(group)):
             mine = names == name
             egress, ingress = (np.where(mine, each[:, window], 0.0) for each in extra)
             for src, dst, size in _gravity(egress, ingress, mine):
-                rows.append((window, src, dst, size))
-    whole = sum(row[3] for row in rows)
-    largest = max(whole / MAX_MESSAGES, 16.0 * packet)
-    out = []
-    for window, src, dst, size in rows:
-        count = max(round(size / largest), 1)
-        begin, length = edges[window] - zero, edges[window + 1] - edges[window]
-        for k in range(count):
-            # Evenly over the window, other flows in between.
-            at = begin + length * (k + ((src * 0.618 + dst * 0.382) % 1.0)) / count
-            out.append((int(max(at, 0.0) * 1000), src, dst, max(int(size / count), 1)))
+                rows.append((begin, end - begin, src, dst, size))
     return pl.DataFrame(
-        out, orient="row",
-        schema={"time_ps": pl.Int64, "src_node": pl.Int64, "dst_node": pl.Int64,
-                "size_bytes": pl.Int64},
-    ).sort("time_ps", "src_node", "dst_node")  # fmt: skip
+        rows, orient="row",
+        schema={"start_ps": pl.Int64, "length_ps": pl.Int64, "src_node": pl.Int64,
+                "dst_node": pl.Int64, "size_bytes": pl.Float64},
+    )  # fmt: skip
 
 
 def _gravity(

@@ -350,13 +350,17 @@ def _sampled(port: _Port, chance: float) -> _Shown | None:
         return None
     both = active & port.queued
     span = float(port.length[both].sum())
-    served = float(port.sent[both].sum()) * 8.0 / span if span else 0.0
-    share, error, _ = _mean(waiting[active])
-    share -= _student_quantile(0.95, batches - 1) * error
+    mean, error, _ = _mean(waiting[active])
+    share = mean - _student_quantile(0.95, batches - 1) * error
     total = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum())
     # Of the bytes sent, those sent with a queue are no more than all.
     high = min(total / share, port.nominal) if share > 0 else port.nominal
-    least = max(served - 2 * port.packet * 8.0 / span, 0.0) if span else 0.0
+    if not span:
+        # No interval has a queue at both ends: what was sent was sent while one was seen.
+        chosen = active & ((port.before > 0) | (port.after > 0))
+        return _Shown("degraded", "sampled", chosen, min(total / mean, high), 0.0, high)
+    served = float(port.sent[both].sum()) * 8.0 / span
+    least = max(served - 2 * port.packet * 8.0 / span, 0.0)
     return _Shown("degraded", "sampled", both, served, least, max(high, served))
 
 

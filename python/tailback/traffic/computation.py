@@ -21,7 +21,8 @@ def balanced(program: Program) -> Program:
     """The same program with computation spread evenly over its ranks.
 
     Computations between the same two kinds of call are one part of the program. Of each part every
-    rank computes as long as ranks do on average; what repetitions differ by stays: that is noise.
+    rank computes as long as ranks do on average, or as the median rank where that is less: a few
+    slow ranks would not hand their work on. What repetitions differ by stays: that is noise.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -39,28 +40,37 @@ def balanced(program: Program) -> Program:
     # Ranks that have no such part (a border of a grid) are not asked to have one.
     has = own > 0
     mean = own.sum(axis=0) / np.maximum(has.sum(axis=0), 1)
-    scale = np.divide(mean[None, :], own, out=np.ones_like(own), where=has)
+    middle = np.nan_to_num(np.nanmedian(np.where(has, own, np.nan), axis=0))
+    level = np.minimum(mean, middle)
+    scale = np.divide(level[None, :], own, out=np.ones_like(own), where=has)
     return _with_compute(program, compute, amount * scale[rank, part])
 
 
 def without_noise(program: Program) -> Program:
-    """The same program with no computation longer than it usually takes.
+    """The same program with no computation longer than it takes undisturbed.
 
-    Computations of one rank between the same two operations are repetitions of each other; those
-    longer than their median are cut to it.
+    Computations of one rank between the same two operations are repetitions of each other; the
+    fastest tenth of them tells what they take undisturbed, because noise only adds. What a
+    repetition takes longer on nearly all ranks is work of the program, and stays.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
         return program
     where = np.flatnonzero(compute)
     amount = program.amount[where].astype(np.float64)
-    key = np.stack([program.op_rank[where], *_neighbour(program, where, -1),
-                    *_neighbour(program, where, 1)])  # fmt: skip
+    sides = [*_neighbour(program, where, -1), *_neighbour(program, where, 1)]
+    key = np.stack([program.op_rank[where], *sides])
     _, group, count = np.unique(key, axis=1, return_inverse=True, return_counts=True)
     group = group.ravel()
-    usual = _medians(amount, group, len(count))
+    quiet = _low(amount, group, len(count))[group]
+    ratio = np.divide(amount, quiet, out=np.ones_like(amount), where=quiet > 0)
+    kinds = np.stack([*(side for i, side in enumerate(sides) if i % 3 != 2), _turn(group)])
+    _, turn = np.unique(kinds, axis=1, return_inverse=True)
+    turn = turn.ravel()
+    alike = np.bincount(turn)[turn] >= LEAST_REPETITIONS
+    work = np.where(alike, np.maximum(_low(ratio, turn, int(turn.max()) + 1)[turn], 1.0), 1.0)
     known = count[group] >= LEAST_REPETITIONS
-    cut = np.where(known, np.minimum(amount, usual[group]), amount)
+    cut = np.where(known, np.minimum(amount, quiet * work), amount)
     return _with_compute(program, compute, cut)
 
 
@@ -75,16 +85,22 @@ def _neighbour(
     return kind, label, peer
 
 
-def _medians(
-    values: NDArray[np.float64], group: NDArray[np.int64], groups: int
-) -> NDArray[np.float64]:
-    """Median of each group."""
+def _low(values: NDArray[np.float64], group: NDArray[np.int64], groups: int) -> NDArray[np.float64]:
+    """Lowest tenth of each group."""
     order = np.lexsort((values, group))
     count = np.bincount(group, minlength=groups)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    low, high = first + (count - 1) // 2, first + count // 2
-    ordered = values[order]
-    return np.asarray((ordered[low] + ordered[high]) / 2.0, np.float64)
+    return np.asarray(values[order][first + (count - 1) // 10], np.float64)
+
+
+def _turn(group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of each repetition within its group."""
+    order = np.argsort(group, kind="stable")
+    count = np.bincount(group)
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    out = np.empty(len(group), np.int64)
+    out[order] = np.arange(len(group)) - np.repeat(first, count)
+    return out
 
 
 def _with_compute(

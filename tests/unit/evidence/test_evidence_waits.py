@@ -133,10 +133,15 @@ def test_imbalance_comes_again_and_noise_does_not(write: Build) -> None:
     assert uneven.measured.part("noise") == 0
     assert [late.rank for late in uneven.measured.latecomers] == [2]
     assert uneven.measured.latecomers[0].waited_ps == 60 * MS
+    # It computes three times as long as the median rank.
+    assert uneven.measured.slow_rank_waits_ps == 10 * 3 * 2 * MS // 4
     jitter = run(write(iterations(lambda r, turn: 6_000 if (r, turn) == (1, 4) else 1_000)))
     # Once three ranks wait 5 ms.
     assert jitter.measured.part("noise") == 3 * 5 * MS // 4
     assert jitter.measured.part("imbalance") == 0
+    turns = run(write(iterations(lambda r, turn: 3_000 if r == turn % 4 else 1_000, 8)))
+    assert turns.measured.part("imbalance") + turns.measured.part("noise") > 0
+    assert turns.measured.slow_rank_waits_ps == 0
     # What takes longer on all ranks at once is neither.
     together = run(write(iterations(lambda r, turn: 6_000 if turn == 4 else 1_000)))
     assert together.measured.part("noise") == together.measured.part("imbalance") == 0

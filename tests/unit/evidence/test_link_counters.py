@@ -8,7 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.evidence.link_counters import CLOCK_ERROR_NS, JoinError, sent_bytes
+from tailback.evidence.link_counters import (
+    CLOCK_ERROR_NS,
+    JoinError,
+    join_counters,
+    sent_bytes,
+)
 from tests.factories.counted_links import UTC, bursts, counted, egress, joined, small_tree
 
 FABRIC = small_tree()
@@ -82,10 +87,30 @@ def test_clocks_that_are_a_little_off_are_put_right_by_the_bytes(shift_ms: int) 
     assert ("by the bytes sent" in found.alignment.source) == (found.alignment.zero_ns != UTC)
 
 
+def test_a_short_job_and_its_counters_may_miss_each_other_by_their_clocks() -> None:
+    """Nine milliseconds, by a clock that is twelve behind the collector's."""
+    length = 9 * 10**9
+    begins = np.linspace(0.0, 0.8 * length, 40)
+    job = type(OWN)(
+        np.zeros(40, np.int64), np.full(40, 5), np.geomspace(1e5, 1e6, 40), begins, begins + 1e9
+    )
+    rows = counted(
+        FABRIC, job, zero_ns=UTC + 12 * 10**6, start_s=0.0, end_s=0.02, every_s=0.001, error=0.0
+    )
+    begin = (rows["time_ns"] - rows["interval_ns"]).min()
+    assert begin > UTC + length // 1000  # type: ignore[operator]
+    found = join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
+    assert abs(found.alignment.zero_ns - UTC - 12 * 10**6) <= found.alignment.error_ns
+    with pytest.raises(JoinError, match="but the counters are from"):
+        join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC - 10**9, lossy=False)
+
+
 def test_counters_of_another_day_and_of_another_fabric_are_refused() -> None:
     day = 86_400 * 10**9
     # The same bytes at the same times, a day later: both tell UTC, so these are not of the job.
-    with pytest.raises(JoinError, match="began at 2023-11-14 22:13:20 UTC, but the") as error:
+    with pytest.raises(
+        JoinError, match=r"began at 2023-11-14 22:13:20\.000 UTC and took 10 s, but"
+    ) as error:
         joined(FABRIC, counted(FABRIC, OWN, zero_ns=UTC + day), OWN)
     assert "2023-11-15" in str(error.value) and error.value.remedy
     quiet = OWN.of(OWN.src_node == 99)

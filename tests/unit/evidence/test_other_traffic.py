@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tailback.evidence.link_counters import Sent
@@ -29,7 +30,7 @@ def found(everything: Sent, jobs: dict[str, str] | None = None, **options: float
 @pytest.mark.parametrize("overhead", [1.0, 1.03, 1.2])
 def test_our_own_bytes_are_nobody_elses(overhead: float) -> None:
     others = found(OWN, overhead=overhead, error=0.02)
-    assert others.sent_bytes == 0 and others.jobs == () and others.messages.is_empty()
+    assert others.sent_bytes == 0 and others.jobs == () and others.messages().is_empty()
     # What headers add to the bytes of the trace is learnt from the ports themselves.
     assert others.own_overhead == pytest.approx(overhead, rel=0.01)
 
@@ -55,7 +56,7 @@ def test_gravity_stays_inside_of_jobs_and_nobody_sends_to_itself() -> None:
     jobs = {FABRIC.host_name[n]: "a" if n in (2, 8) else "b" for n in (2, 3, 6, 8, 9, 10)}
     first = bursts([(2, 8, 5e8), (8, 2, 5e8)], 10.0, seed=3)
     second = bursts([(3, 9, 5e8), (9, 6, 5e8)], 10.0, seed=4)
-    messages = found(both(OWN, both(first, second)), jobs).messages
+    messages = found(both(OWN, both(first, second)), jobs).messages()
     pairs = set(messages.select("src_node", "dst_node").iter_rows())
     group = {node: "a" if node in (2, 8) else "b" for node in range(12)}
     assert pairs and all(group[src] == group[dst] and src != dst for src, dst in pairs)
@@ -71,12 +72,24 @@ def test_traffic_comes_when_it_was_counted() -> None:
     burst = bursts([(2, 8, 4e9)], 2.0, seed=3)
     late = Sent(burst.src_node, burst.dst_node, burst.size_bytes, burst.start_ps + 6e12,
                 burst.end_ps + 6e12)  # fmt: skip
-    times = found(both(OWN, late)).messages["time_ps"].to_numpy() / 1e12
+    times = found(both(OWN, late)).messages()["time_ps"].to_numpy() / 1e12
     assert times.min() >= 5.7 and times.max() <= 8.3
 
 
+def test_bursts_carry_the_same_bytes_at_fewer_instants() -> None:
+    burst = bursts([(2, 8, 4e9), (3, 9, 4e9)], 10.0, seed=3)
+    others = found(both(OWN, burst))
+    even, four = others.messages(), others.messages(4)
+    assert four["size_bytes"].sum() == even["size_bytes"].sum()
+    windows = others.flows["start_ps"].n_unique()
+    assert four["time_ps"].n_unique() <= 4 * windows < even["time_ps"].n_unique()
+    # In a burst everybody sends.
+    senders = four.group_by("time_ps").agg(pl.col("src_node").n_unique())["src_node"]
+    assert senders.median() == 2
+
+
 def test_a_trickle_of_management_is_not_made_into_traffic() -> None:
-    assert found(both(OWN, bursts([(2, 8, 1e6)], 10.0))).messages.is_empty()
+    assert found(both(OWN, bursts([(2, 8, 1e6)], 10.0))).messages().is_empty()
 
 
 def test_without_counted_ports_of_hosts_nothing_is_said() -> None:

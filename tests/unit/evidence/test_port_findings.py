@@ -113,6 +113,23 @@ def test_slow_links_are_found_where_readings_are_far_apart(share: float) -> None
     assert found >= 18
 
 
+def test_a_slow_link_whose_queue_is_seen_at_one_end_of_an_interval_at_most() -> None:
+    """Readings catch a queue every other time: no interval begins and ends with one."""
+    arrivals = np.zeros(20_000)
+    # At a quarter of the rate, 60,000 bytes take 48 of 200 steps: from 80 to 128.
+    arrivals[80::200] = 60_000
+    frame = queue(1250, 5000, arrivals, 100)
+    seen = np.stack([frame["backlog_before_bytes"], frame["backlog_bytes"]]) > 0
+    assert seen.any(axis=0).all() and not seen.all(axis=0).any()
+    row = port_findings(frame).row(0, named=True)
+    assert (row["finding"], row["evidence"], row["intervals"]) == (
+        "degraded",
+        "sampled",
+        len(frame),
+    )
+    assert row["served_low_gbps"] <= row["served_gbps"] <= row["served_high_gbps"] < 0.02
+
+
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
 def test_healthy_links_are_not_called_slow(load: float) -> None:
     """300 healthy ports at three loads: the chance of an alarm is 1 % of all ports together."""

@@ -1,0 +1,191 @@
+r"""How often a diagnosis of real packets is right: ``python bench/lab.py [--json]``, as root.
+
+    python bench/lab.py --runs 40 --keep cases --json
+
+Brings up the fabric of ``examples/lab``, runs its halo exchange once for every seed with what
+``tailback lab run --secret`` draws, diagnoses trace and counters, and holds the verdict against the
+truth that the lab wrote down.
+
+runs           cases
+right          verdicts that name what was wrong: of a cable also which one, of a healthy run that
+               nothing was; where two things were wrong, either of them
+false_alarms   healthy runs that are said to suffer from something
+
+A run takes half a minute on two cores, half of it the diagnosis. Cases that ``--keep`` finds in its
+folder are not run again, and need neither root nor MPI: what a change of the diagnosis does can be
+seen on the same packets. Other work on the machine disturbs the runs as it would
+disturb any network whose switches share a processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from _machine import machine
+
+from tailback.errors import TailbackError
+from tailback.lab import fabric, spec, system
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE = ROOT / "examples" / "lab"
+TIMEOUT_S = 600
+
+HALOS = ((60, 40_000, 15), (60, 40_000, 30), (80, 25_000, 15), (40, 80_000, 30))
+"""Iterations, bytes a message and milliseconds of computation; drawn with the seed. Messages take
+most of the time in all of them, so no fault of the network is without effect."""
+
+VERDICTS = {
+    "slow-cable": "slow-link", "imbalance": "imbalance", "noise": "noise",
+    "placement": "placement", "one-spine": "routing", "cross-traffic": "other-traffic",
+}  # fmt: skip
+"""The verdict that names each kind of cause."""
+
+NO_ALARM = frozenset({"healthy", "undetermined"})
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case: what was wrong, what the diagnosis said, and whether that is right."""
+
+    seed: int
+    truth: list[str]
+    iteration_ms: float
+    verdict: str
+    headline: str
+    confidence: float | None
+    right: bool
+    false_alarm: bool
+
+
+def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
+    """Whether a diagnosis names what was wrong.
+
+    Args:
+        causes: ``causes`` of ``truth.json``.
+        found: ``diagnosis.json``.
+    """
+    verdict = found["cause"]
+    if not causes:
+        return bool(verdict == "healthy")
+    for cause in causes:
+        if VERDICTS[cause["kind"]] != verdict:
+            continue
+        if cause["kind"] != "slow-cable":
+            return True
+        # "l2[s1] → s1 serves 12.6 of 40 Mb/s" is of the cable l2-s1.
+        ends = set(cause["cable"].split("-"))
+        for cost in found["explanation"]["costs"]:
+            named = {end.split("[")[0] for end in cost["subject"].replace(":", " ").split()}
+            if cost["cause"] == "slow-link" and ends <= named:
+                return True
+    return False
+
+
+def _tailback(*arguments: object) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tailback", *map(str, arguments)],
+        capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    # Too few samples for a verdict is an answer, too.
+    if done.returncode not in (0, 3):
+        raise SystemExit(f"tailback {arguments[0]} failed:\n{done.stderr}")
+
+
+def run(seeds: Iterable[int], folder: Path) -> None:
+    """Run the cases of some seeds; the lab is gone at the end."""
+    needed = system.FABRIC_TOOLS | system.JOB_TOOLS | {"mpicc": "libopenmpi-dev"}
+    system.require(needed)
+    halo = folder / "halo"
+    subprocess.run(["mpicc", "-O2", "-o", halo, EXAMPLE / "halo.c"], check=True)
+    wanted = spec.load(EXAMPLE / "leaf-spine.toml").model_copy(
+        update={"name": f"bench{os.getpid()}"}
+    )
+    fabric.bring_up(wanted)
+    try:
+        for seed in seeds:
+            iterations, size, compute_ms = random.Random(f"halo {seed}").choice(HALOS)
+            _tailback(
+                "lab", "run", "--quiet", "--force", "--lab", wanted.name, "--secret", seed, "--out",
+                folder / f"case-{seed}", "--", halo, 4, 4, iterations, size, compute_ms,
+            )  # fmt: skip
+    finally:
+        fabric.take_down(wanted.name)
+
+
+def diagnose(seed: int, folder: Path) -> Judged:
+    """Diagnose one case and judge it."""
+    case, found = folder / f"case-{seed}", folder / f"diagnosis-{seed}"
+    _tailback(
+        "diagnose", case / "trace", "--quiet", "--force", "--fabric", case / "links.csv",
+        "--rankfile", case / "rank_host.csv", "--counters", case / "counters.csv.gz",
+        "--out", found,
+    )  # fmt: skip
+    truth = json.loads((case / "truth" / "truth.json").read_text())
+    said = json.loads((found / "diagnosis.json").read_text())
+    return Judged(
+        seed, [cause["written"] for cause in truth["causes"]],
+        round(1000 * truth["loop_s"] / int(truth["program"][3]), 1), said["cause"],
+        said["headline"], said["confidence"], judge(truth["causes"], said),
+        not truth["causes"] and said["cause"] not in NO_ALARM,
+    )  # fmt: skip
+
+
+def bench(seeds: range, folder: Path) -> list[Judged]:
+    """Judge the cases of some seeds, and run those that are not in the folder."""
+    missing = [seed for seed in seeds if not (folder / f"case-{seed}" / "truth").is_dir()]
+    if missing:
+        run(missing, folder)
+    judged = []
+    for seed in seeds:
+        one = diagnose(seed, folder)
+        judged.append(one)
+        mark = "right" if one.right else "WRONG"
+        print(f"{seed}: {mark}: {', '.join(one.truth) or 'healthy'}: {one.headline}",
+              file=sys.stderr, flush=True)  # fmt: skip
+    return judged
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="How often a diagnosis of real packets is right.")
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--first", type=int, default=1, help="first seed")
+    parser.add_argument("--keep", type=Path, help="folder of the cases and their diagnoses")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    seeds = range(args.first, args.first + args.runs)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tailback-bench-") as name:
+            folder = args.keep or Path(name)
+            folder.mkdir(parents=True, exist_ok=True)
+            judged = bench(seeds, folder)
+    except TailbackError as error:
+        print(error, file=sys.stderr)
+        return 2
+    result = {
+        "runs": len(judged),
+        "right": sum(one.right for one in judged),
+        "healthy": sum(not one.truth for one in judged),
+        "false_alarms": sum(one.false_alarm for one in judged),
+        "machine": machine(),
+        "cases": [asdict(one) for one in judged],
+    }
+    if args.json:
+        print(json.dumps(result, indent=2))
+    else:
+        print("{right} of {runs} right; {false_alarms} false alarms in {healthy} healthy runs; "
+              "{machine}".format(**result))  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""``tailback lab``: a real network on this machine, with a known fault."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from tailback.cli.progress import meter
+from tailback.cli.text import printable
+from tailback.errors import TailbackError
+from tailback.folders import check_writable
+from tailback.lab import causes, fabric, spec
+from tailback.lab.record import record
+from tailback.units import counted
+
+
+@click.group()
+def lab() -> None:
+    """Run an MPI program across a real network on this machine, with a known fault.
+
+    Hosts and switches are network namespaces, cables are veth pairs with a rate. A run
+    writes what a diagnosis may see (trace, links, ranks, counters), and beside it the truth.
+    Needs Linux and root.
+
+    \b
+    tailback lab up examples/lab/leaf-spine.toml
+    tailback lab run --out case --secret 7 -- ./halo 4 4 60 40000 15
+    tailback lab down
+    """
+
+
+@lab.command()
+@click.argument("source", metavar="SPEC", type=click.Path(path_type=Path))
+def up(source: Path) -> None:
+    """Bring up the fabric of SPEC, a TOML file."""
+    plan = fabric.bring_up(spec.load(source))
+    click.echo(
+        f"lab {plan.spec.name} is up: {counted(len(plan.hosts), 'host')}, "
+        f"{'1 leaf' if len(plan.leaves) == 1 else f'{len(plan.leaves)} leaves'}, "
+        f"{counted(len(plan.spines), 'spine')}"
+    )
+
+
+@lab.command(epilog="docs/how-to/lab.md says what each cause is.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the case.")
+@click.option("--cause", "written", multiple=True, metavar="CAUSE",
+              help="A fault, like slow-cable:l2-s1=60%; may be repeated.")  # fmt: skip
+@click.option("--secret", type=click.IntRange(0), metavar="SEED",
+              help="Draw what is wrong, and tell only truth/.")  # fmt: skip
+@click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
+@click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+def run(
+    program: tuple[str, ...], out: Path, written: tuple[str, ...], secret: int | None,
+    name: str | None, force: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Run PROGRAM, an MPI program with its arguments, and write a case.
+
+    \b
+    Causes are written like this:
+      slow-cable:l2-s1=60%
+      imbalance:9=3,12=1.5
+      noise:5%,60ms
+      placement
+      one-spine:s0
+      cross-traffic:h02-h22*3,h32-h12*3
+      bursts:h02-h22*3,0.4s/0.6s
+    """
+    if written and secret is not None:
+        raise TailbackError("--cause and --secret exclude each other", remedy="give one of them")
+    check_writable(out, force=force)
+    plan = fabric.find(name)
+    chosen, paths = written, None
+    if secret is not None:
+        chosen, paths = tuple(causes.draw(secret, plan)), causes.path_seed(secret)
+    with meter(quiet) as progress:
+        record(plan, chosen, program, out, force=force, path_seed=paths,
+               step=lambda what: progress.step(what, 0.0))  # fmt: skip
+    folder = shlex.quote(str(out))
+    click.echo(printable(
+        f"tailback diagnose {folder}/trace --fabric {folder}/links.csv "
+        f"--rankfile {folder}/rank_host.csv --counters {folder}/counters.csv.gz"
+    ))  # fmt: skip
+
+
+@lab.command()
+@click.argument("name", required=False)
+def down(name: str | None) -> None:
+    """Take a lab down: its processes, namespaces and files; without NAME, every lab."""
+    gone = [one for one in ([name] if name else fabric.names()) if fabric.take_down(one)]
+    click.echo(printable(f"taken down: {', '.join(gone)}") if gone else "no lab is up")

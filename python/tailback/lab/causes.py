@@ -1,0 +1,259 @@
+"""What can be wrong in a lab: given by the user, or drawn in secret."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from tailback.errors import nearest
+from tailback.lab.plan import Plan
+from tailback.lab.spec import LabError
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Traffic that is not of the job: as much as TCP carries, without pause or in bursts."""
+
+    source: str
+    target: str
+    on_s: float = 0.0
+    off_s: float = 0.0
+
+
+@dataclass
+class Setting:
+    """What a run differs in from the nominal one; causes are applied to it one by one.
+
+    Attributes:
+        hosts: Host of each rank.
+        spines: Spines that leaves send to.
+        rates_bps: Rates that are not nominal, by number of the link.
+        environment: Variables for the program.
+        flows: Other traffic.
+        causes: What was applied, as it stands in ``truth.json``.
+    """
+
+    hosts: list[str]
+    spines: list[str]
+    rates_bps: dict[int, int] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    flows: list[Flow] = field(default_factory=list)
+    causes: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def nominal(cls, plan: Plan) -> Setting:
+        """Nothing is wrong."""
+        job = plan.spec.job
+        hosts = [host for host in job.hosts for _ in range(job.ranks_per_host)]
+        return cls(hosts, list(plan.spines))
+
+
+FORMS = {
+    "slow-cable": "slow-cable:l2-s1=60%",
+    "imbalance": "imbalance:9=3,12=1.5",
+    "noise": "noise:5%,60ms",
+    "placement": "placement",
+    "one-spine": "one-spine:s0",
+    "cross-traffic": "cross-traffic:h02-h22*3,h32-h12*3",
+    "bursts": "bursts:h02-h22*3,0.4s/0.6s",
+}
+"""How each cause is written."""
+
+_ONCE = frozenset({"imbalance", "noise", "placement", "one-spine"})
+"""Causes that a run has once; a second one would replace the first."""
+
+
+def apply(text: str, setting: Setting, plan: Plan) -> None:
+    """Add a cause, as the user writes it, to a setting.
+
+    Raises:
+        LabError: It cannot be understood, or names what the lab does not have.
+    """
+    kind, _, detail = text.partition(":")
+    if kind not in FORMS:
+        raise LabError(f"there is no cause {kind!r}", place="--cause", remedy=nearest(kind, FORMS))
+    before = len(setting.causes)
+    if kind in _ONCE and any(cause["kind"] == kind for cause in setting.causes):
+        raise LabError(f"{text!r}: there is one {kind} already", place="--cause",
+                       remedy=f"write all of it in one: {FORMS[kind]}")  # fmt: skip
+    try:
+        _APPLY[kind](detail, setting, plan)
+    except _WrongError as wrong:
+        reason = str(wrong) or f"{detail!r} is not what {kind} needs"
+        raise LabError(f"{text!r}: {reason}", place="--cause",
+                       remedy=f"write it like {FORMS[kind]}") from None  # fmt: skip
+    for cause in setting.causes[before:]:
+        cause["written"] = text
+
+
+class _WrongError(Exception):
+    """A detail of a cause that does not fit."""
+
+
+def _match(pattern: str, text: str) -> re.Match[str]:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise _WrongError
+    return found
+
+
+def _slow_cable(detail: str, setting: Setting, plan: Plan) -> None:
+    found = _match(r"(\w+)-(\w+)=(\d{1,2}(?:\.\d+)?)%", detail)
+    links = plan.cable(found[1], found[2])
+    if links is None:
+        raise _WrongError(f"there is no cable between {found[1]} and {found[2]}")
+    share = float(found[3]) / 100
+    if share < 0.01:
+        raise _WrongError("a cable needs at least 1 % of its rate")
+    if links[0].number in setting.rates_bps:
+        raise _WrongError("that cable is slow already")
+    for link in links:
+        setting.rates_bps[link.number] = round(link.rate_bps * share)
+    setting.causes.append(
+        {
+            "kind": "slow-cable", "cable": f"{links[0].source}-{links[0].target}",
+            "rate_mbit": links[0].mbit * share, "nominal_mbit": links[0].mbit,
+            "both_directions": True,
+        }
+    )  # fmt: skip
+
+
+def _imbalance(detail: str, setting: Setting, plan: Plan) -> None:
+    ranks: dict[int, float] = {}
+    for part in detail.split(","):
+        found = _match(r"(\d{1,4})=(\d{1,3}(?:\.\d+)?)", part)
+        if int(found[1]) >= len(setting.hosts):
+            raise _WrongError(f"there is no rank {found[1]}; the last is {len(setting.hosts) - 1}")
+        ranks[int(found[1])] = float(found[2])
+    setting.environment["TAILBACK_LAB_SLOW"] = " ".join(f"{r}:{f}" for r, f in ranks.items())
+    setting.causes.append({"kind": "imbalance", "compute_factor": ranks})
+
+
+def _noise(detail: str, setting: Setting, plan: Plan) -> None:
+    found = _match(r"(\d{1,2}(?:\.\d+)?)%,(\d{1,4})ms(?:,(\d{1,9}))?", detail)
+    share, length_ms, seed = float(found[1]) / 100, int(found[2]), int(found[3] or 1)
+    setting.environment["TAILBACK_LAB_NOISE"] = f"{share} {length_ms} {seed}"
+    setting.causes.append(
+        {"kind": "noise", "share_of_iterations": share, "length_ms": length_ms, "seed": seed}
+    )
+
+
+def _placement(detail: str, setting: Setting, plan: Plan) -> None:
+    if detail:
+        raise _WrongError
+    hosts = plan.spec.job.hosts
+    # Hosts in turn from every leaf, ranks in turn on every host: neighbours share nothing.
+    by_leaf = [[host for host in hosts if host[1] == leaf[1]] for leaf in plan.leaves]
+    turns = [host for row in zip_longest(*by_leaf) for host in row if host is not None]
+    better = setting.hosts
+    setting.hosts = [turns[rank % len(turns)] for rank in range(len(better))]
+    if setting.hosts == better:
+        raise _WrongError("the ranks are spread over the leaves already")
+    setting.causes.append({"kind": "placement", "better": better})
+
+
+def _one_spine(detail: str, setting: Setting, plan: Plan) -> None:
+    if detail not in plan.spines or len(plan.spines) < 2:
+        raise _WrongError(f"choose one of several spines: {', '.join(plan.spines)}")
+    setting.spines = [detail]
+    setting.causes.append({"kind": "one-spine", "spine": detail})
+
+
+def _flows(text: str, on_s: float, off_s: float, setting: Setting, plan: Plan) -> list[Flow]:
+    flows = []
+    for part in text.split(","):
+        found = _match(r"(\w+)-(\w+)(?:\*(\d{1,2}))?", part)
+        for host in (found[1], found[2]):
+            if host not in plan.hosts:
+                raise _WrongError(f"there is no host {host}; {nearest(host, plan.hosts)}")
+            if host in setting.hosts:
+                raise _WrongError(f"{host} runs ranks of the job; choose other hosts")
+        if found[1] == found[2]:
+            raise _WrongError(f"{found[1]} cannot send to itself")
+        flows += [Flow(found[1], found[2], on_s, off_s)] * int(found[3] or 1)
+    return flows
+
+
+def _record_flows(flows: list[Flow], setting: Setting) -> None:
+    setting.flows += flows
+    setting.causes.append({"kind": "cross-traffic", "flows": [vars(flow) for flow in flows]})
+
+
+def _cross_traffic(detail: str, setting: Setting, plan: Plan) -> None:
+    _record_flows(_flows(detail, 0.0, 0.0, setting, plan), setting)
+
+
+def _bursts(detail: str, setting: Setting, plan: Plan) -> None:
+    found = _match(r"(.*),(\d{1,3}(?:\.\d+)?)s/(\d{1,3}(?:\.\d+)?)s", detail)
+    on_s, off_s = float(found[2]), float(found[3])
+    if on_s <= 0 or off_s <= 0:
+        raise _WrongError("bursts and pauses need a length above 0")
+    _record_flows(_flows(found[1], on_s, off_s, setting, plan), setting)
+
+
+_APPLY = {
+    "slow-cable": _slow_cable, "imbalance": _imbalance, "noise": _noise, "placement": _placement,
+    "one-spine": _one_spine, "cross-traffic": _cross_traffic, "bursts": _bursts,
+}  # fmt: skip
+
+
+def path_seed(seed: int) -> int:
+    """Seed of ECMP that goes with a drawn case: cases differ in the paths of their flows too."""
+    return seed % (2**31 - 1) + 1
+
+
+def draw(seed: int, plan: Plan) -> list[str]:
+    """Draw what is wrong: nothing, one cause, or a slow cable and imbalance together.
+
+    Args:
+        seed: The same seed draws the same.
+        plan: The lab; only causes that it can have are drawn.
+
+    Returns:
+        Causes as :func:`apply` takes them.
+    """
+    dice = random.Random(seed)
+    setting = Setting.nominal(plan)
+    ranks = len(setting.hosts)
+    spare = [host for host in plan.hosts if host not in setting.hosts]
+    used = sorted(set(setting.hosts))
+    pairs = [(a, b) for a in spare for b in spare if a[1] != b[1]]
+
+    def core_cable() -> str:
+        leaves = sorted({f"l{host[1]}" for host in used})
+        return (f"slow-cable:{dice.choice(leaves)}-{dice.choice(plan.spines)}"
+                f"={dice.randint(20, 45)}%")  # fmt: skip
+
+    def host_cable() -> str:
+        host = dice.choice(used)
+        return f"slow-cable:{host}-l{host[1]}={dice.randint(20, 45)}%"
+
+    def slow_ranks() -> str:
+        chosen = dice.sample(range(ranks), min(dice.choice([1, 1, 2]), ranks))
+        return "imbalance:" + ",".join(f"{r}={dice.randint(30, 60) / 10}" for r in sorted(chosen))
+
+    def others() -> str:
+        chosen = dice.sample(pairs, min(2, len(pairs)))
+        flows = ",".join(f"{a}-{b}*{dice.randint(2, 4)}" for a, b in chosen)
+        if dice.random() < 0.5:
+            return f"cross-traffic:{flows}"
+        return f"bursts:{flows},{dice.choice(['0.3s/0.3s', '0.4s/0.6s'])}"
+
+    def noise() -> str:
+        return f"noise:{dice.randint(4, 8)}%,{dice.randint(40, 90)}ms,{dice.randrange(10**6)}"
+
+    choices: list[Callable[[], list[str]]] = [
+        list, list, lambda: [core_cable()], lambda: [host_cable()], lambda: [slow_ranks()],
+        lambda: [noise()],
+    ]  # fmt: skip
+    if pairs:
+        choices.append(lambda: [others()])
+    if len(plan.spines) > 1 and len({host[1] for host in used}) > 1:
+        choices.append(lambda: [f"one-spine:{dice.choice(plan.spines)}"])
+        choices.append(lambda: ["placement"])
+        choices.append(lambda: [core_cable(), slow_ranks()])
+    return dice.choice(choices)()

@@ -1,0 +1,63 @@
+"""Traffic from one host of a lab to another; runs in the hosts' namespaces as a program.
+
+::
+
+    python flows.py receive PORT
+    python flows.py send ADDRESS PORT ON_S OFF_S
+
+Sends as fast as TCP can: without pause if ON_S is 0, otherwise for ON_S seconds, then not for
+OFF_S.
+Imports the standard library only, so it starts at once.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+
+_CHUNK = bytes(16384)
+_TRIES = 200
+_BETWEEN_TRIES_S = 0.05
+
+
+def receive(port: int) -> None:
+    """Accept connections and discard what arrives."""
+    server = socket.create_server(("0.0.0.0", port))
+    while True:
+        connection, _ = server.accept()
+        threading.Thread(target=_discard, args=(connection,), daemon=True).start()
+
+
+def _discard(connection: socket.socket) -> None:
+    while connection.recv(1 << 16):
+        pass
+
+
+def send(address: str, port: int, on_s: float, off_s: float) -> None:
+    """Send until the other side closes."""
+    connection = _connected(address, port)
+    start = time.monotonic()
+    while True:
+        into = (time.monotonic() - start) % (on_s + off_s) if on_s else 0.0
+        if into > on_s:
+            time.sleep(on_s + off_s - into)
+        connection.sendall(_CHUNK)
+
+
+def _connected(address: str, port: int) -> socket.socket:
+    """The receiver may have started later."""
+    for _ in range(_TRIES):
+        try:
+            return socket.create_connection((address, port))
+        except ConnectionRefusedError:
+            time.sleep(_BETWEEN_TRIES_S)
+    raise SystemExit(f"nobody receives at {address}:{port}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "receive":
+        receive(int(sys.argv[2]))
+    else:
+        send(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))

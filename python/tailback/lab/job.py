@@ -1,0 +1,134 @@
+"""A real MPI program across a lab: Open MPI over TCP, traced by EZTrace."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from tailback.lab import flows, system
+from tailback.lab.causes import Setting
+from tailback.lab.plan import Command, Plan
+from tailback.lab.spec import LabError
+
+NOTES = "notes"
+"""Folder of the work folder where ranks may write what they measured themselves."""
+
+_FIRST_PORT = 20_000
+_SHOWN_LINES = 30
+
+_AGENT = """#!/bin/bash
+# Open MPI starts its daemons with this: HOST COMMAND…
+host=$1
+shift
+exec nsenter --net=/run/netns/{lab}-"$host" unshare --uts --mount bash -c \\
+  'hostname "$0" && mount --bind {hosts} /etc/hosts && exec bash -c "$1"' "$host" "$*"
+"""
+
+
+def run(plan: Plan, setting: Setting, program: Sequence[str], work: Path) -> Path:
+    """Run a program to its end.
+
+    Args:
+        plan: A lab that is up.
+        setting: Where the ranks run, and what the program finds in its environment.
+        program: The program and its arguments.
+        work: An empty folder of the lab.
+
+    Returns:
+        The folder of the trace.
+
+    Raises:
+        LabError: The program failed, or left no trace.
+    """
+    hosts = work / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n" + "".join(
+        f"{plan.address(host)} {host}\n" for host in plan.hosts))  # fmt: skip
+    agent = work / "agent"
+    agent.write_text(_AGENT.format(lab=plan.spec.name, hosts=hosts))
+    agent.chmod(0o700)
+    (work / "ranks").write_text("".join(f"{host}\n" for host in setting.hosts))
+    for folder in ("tmp", NOTES):
+        (work / folder).mkdir()
+    command = _mpirun(setting, work, agent, _pause(work))
+    command += ["eztrace", "-t", "openmpi", "-o", str(work / "trace"), *program]
+    # Open MPI's own start runs on the first host: its daemons connect to it across the fabric.
+    done = subprocess.run(
+        [agent, setting.hosts[0], shlex.join(command)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", env={
+            **os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "TMPDIR": str(work / "tmp"),
+        },
+    )  # fmt: skip
+    if done.returncode != 0:
+        told = "\n".join(done.stdout.strip().splitlines()[-_SHOWN_LINES:])
+        raise LabError(f"{program[0]!r} failed with exit code {done.returncode}:\n{told}",
+                       remedy="make it run outside the lab first, with: mpirun -np "
+                       f"{len(setting.hosts)} {shlex.join(program)}")  # fmt: skip
+    anchors = sorted((work / "trace").glob("*/*.otf2"))
+    if len(anchors) != 1:
+        raise LabError(
+            f"{program[0]!r} left no trace", remedy="give a program that calls MPI, as: "
+            "tailback lab run --out CASE -- PROGRAM ARGUMENTS",
+        )  # fmt: skip
+    return anchors[0].parent
+
+
+def _mpirun(setting: Setting, work: Path, agent: Path, pause: Path) -> list[str]:
+    network = "10.0.0.0/8"
+    parameters = {
+        "rmaps": "seq", "plm_rsh_agent": str(agent), "plm_rsh_no_tree_spawn": "1",
+        "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": network,
+        "oob_tcp_if_include": network, "mpi_yield_when_idle": "1",
+        "orte_tmpdir_base": str(work / "tmp"),
+    }  # fmt: skip
+    environment = {
+        "LD_PRELOAD": str(pause), "TAILBACK_LAB_NOTES": str(work / NOTES), **setting.environment
+    }  # fmt: skip
+    command = [system.mpirun(), "-np", str(len(setting.hosts)), "--hostfile", str(work / "ranks"),
+               "--bind-to", "none", "--leave-session-attached"]  # fmt: skip
+    for key, value in parameters.items():
+        command += ["--mca", key, value]
+    for key, value in environment.items():
+        command += ["-x", f"{key}={value}"]
+    return command
+
+
+def _pause(work: Path) -> Path:
+    """The library that makes waiting ranks sleep, compiled."""
+    library = work / "pause.so"
+    with as_file(files("tailback.lab") / "pause.c") as source:
+        system.run(Command(("cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source))))
+    return library
+
+
+@contextmanager
+def other_traffic(plan: Plan, setting: Setting) -> Iterator[None]:
+    """The flows of a setting run meanwhile."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(host: str, *arguments: object) -> None:
+        namespace = f"--net=/run/netns/{plan.namespace(host)}"
+        words = ["nsenter", namespace, sys.executable, "-S", flows.__file__, *map(str, arguments)]
+        started.append(
+            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+        )  # fmt: skip
+
+    try:
+        for number, flow in enumerate(setting.flows):
+            port = _FIRST_PORT + number
+            start(flow.target, "receive", port)
+            start(flow.source, "send", plan.address(flow.target), port, flow.on_s, flow.off_s)
+        yield
+    finally:
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()

@@ -1,0 +1,170 @@
+"""What a lab consists of: nodes, addresses, links, and the commands that make them.
+
+Nothing here touches the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tailback.lab.spec import LabSpec
+
+SYSCTLS = (
+    ("net/ipv6/conf/all/disable_ipv6", "1"),
+    ("net/ipv6/conf/default/disable_ipv6", "1"),
+    ("net/ipv4/ip_forward", "1"),
+    ("net/ipv4/conf/all/rp_filter", "0"),
+    ("net/ipv4/conf/default/rp_filter", "0"),
+    # Paths are chosen by addresses and ports, as switches do.
+    ("net/ipv4/fib_multipath_hash_policy", "1"),
+    ("net/ipv4/tcp_no_metrics_save", "1"),
+)
+"""Settings of every namespace: file below ``/proc/sys`` and value."""
+
+HASH_SEED = "net/ipv4/fib_multipath_hash_seed"
+"""Seed of the choice of paths; Linux 6.11 and later have it."""
+
+_TRANSPORT = "congctl cubic rto_min 5ms"
+"""Given by route: to set them in a namespace, the machine's own settings would have to change."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction of a cable.
+
+    Attributes:
+        number: From 1, in the order of ``links.csv``; the two directions of a cable follow each
+            other.
+        source: Node that sends.
+        target: Node that receives.
+        interface: Interface of ``source`` that it leaves by.
+        address: Address of that interface, in a network of 24 bits.
+        rate_bps: Nominal rate, bits per second.
+    """
+
+    number: int
+    source: str
+    target: str
+    interface: str
+    address: str
+    rate_bps: int
+
+    @property
+    def mbit(self) -> float:
+        """Nominal rate in Mb/s."""
+        return self.rate_bps / 1e6
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program to run: its arguments, and what it reads from standard input."""
+
+    arguments: tuple[str, ...]
+    text: str = ""
+
+
+class Plan:
+    """Nodes, links and commands of a specification."""
+
+    def __init__(self, spec: LabSpec) -> None:
+        self.spec = spec
+        shape = spec.fabric
+        self.hosts = spec.host_names()
+        self.leaves = [f"l{leaf}" for leaf in range(shape.leaves)]
+        self.spines = [f"s{spine}" for spine in range(shape.spines)]
+        self.nodes = [*self.spines, *self.leaves, *self.hosts]
+
+    @cached_property
+    def links(self) -> list[Link]:
+        """All links: those of hosts first, then those between leaves and spines."""
+        shape, links = self.spec.fabric, list[Link]()
+
+        def cable(low: str, high: str, interfaces: tuple[str, str], network: str, gbps: float,
+                  last: tuple[int, int]) -> None:  # fmt: skip
+            ends = ((low, high, interfaces[0], last[0]), (high, low, interfaces[1], last[1]))
+            for source, target, interface, end in ends:
+                links.append(
+                    Link(len(links) + 1, source, target, interface, f"{network}.{end}",
+                         round(gbps * 1e9))
+                )  # fmt: skip
+
+        for host in self.hosts:
+            cable(host, f"l{host[1]}", ("e0", host), f"10.{host[1]}.{host[2]}", shape.host_rate,
+                  (2, 1))  # fmt: skip
+        for leaf in self.leaves:
+            for spine in self.spines:
+                cable(leaf, spine, (spine, leaf), f"10.{100 + int(leaf[1])}.{spine[1]}",
+                      shape.spine_rate, (2, 1))  # fmt: skip
+        return links
+
+    def namespace(self, node: str) -> str:
+        """Name of a node's network namespace."""
+        return f"{self.spec.name}-{node}"
+
+    def address(self, host: str) -> str:
+        """IPv4 address of a host."""
+        return f"10.{host[1]}.{host[2]}.2"
+
+    def cable(self, one: str, other: str) -> tuple[Link, Link] | None:
+        """Both directions of the cable between two nodes; None if there is none."""
+        found = [link for link in self.links if {link.source, link.target} == {one, other}]
+        return (found[0], found[1]) if found else None
+
+    def create(self) -> Command:
+        """The command that makes the namespaces and cables."""
+        lines = [f"netns add {self.namespace(node)}" for node in self.nodes]
+        for there, back in zip(self.links[::2], self.links[1::2], strict=True):
+            lines.append(
+                f"link add {there.interface} netns {self.namespace(there.source)} type veth "
+                f"peer name {back.interface} netns {self.namespace(back.source)}"
+            )
+        return Command(("ip", "-batch", "-"), "\n".join(lines) + "\n")
+
+    def configure(self) -> list[Command]:
+        """Commands that give namespaces their addresses, and the routes that never change."""
+        commands = []
+        for node in self.nodes:
+            lines = ["link set dev lo up"]
+            for link in (link for link in self.links if link.source == node):
+                lines += [
+                    # One segment a packet: queues and counters see what a real wire carries.
+                    f"link set dev {link.interface} gso_max_segs 1",
+                    f"addr add {link.address}/24 dev {link.interface}",
+                    f"link set dev {link.interface} up",
+                ]
+            if node in self.hosts:
+                lines.append(f"route add default via 10.{node[1]}.{node[2]}.1 {_TRANSPORT}")
+            elif node in self.spines:
+                lines += [f"route add 10.{leaf[1]}.0.0/16 via 10.{100 + int(leaf[1])}.{node[1]}.2"
+                          for leaf in self.leaves]  # fmt: skip
+            commands.append(self._batch("ip", node, lines))
+        return commands
+
+    def settle(self, rates_bps: dict[int, int], spines: list[str]) -> list[Command]:
+        """Commands that set rates and the spines in use; they can be repeated.
+
+        Args:
+            rates_bps: Rates of links that differ from the nominal one, by number of the link.
+            spines: Spines that leaves send to.
+        """
+        shape, commands = self.spec.fabric, []
+        for node in self.nodes:
+            own = [link for link in self.links if link.source == node]
+            commands.append(self._batch("tc", node, [
+                f"qdisc replace dev {link.interface} root tbf "
+                f"rate {rates_bps.get(link.number, link.rate_bps)}bit "
+                f"burst {shape.burst} limit {shape.queue}"
+                for link in own
+            ]))  # fmt: skip
+        for leaf in self.leaves:
+            hops = " ".join(f"nexthop via 10.{100 + int(leaf[1])}.{spine[1]}.1" for spine in spines)
+            others = [f"route replace 10.{other[1]}.0.0/16 {hops}"
+                      for other in self.leaves if other != leaf]  # fmt: skip
+            if others:
+                commands.append(self._batch("ip", leaf, others))
+        return commands
+
+    def _batch(self, program: str, node: str, lines: list[str]) -> Command:
+        arguments = (program, "-n", self.namespace(node), "-batch", "-")
+        return Command(arguments, "\n".join(lines) + "\n")

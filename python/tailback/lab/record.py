@@ -1,0 +1,159 @@
+"""A case: what a diagnosis may see of one run in a lab, and beside it the truth."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailback.folders import AtomicDirectory
+from tailback.lab import causes, fabric, job, system
+from tailback.lab.causes import Setting
+from tailback.lab.counters import Recorder
+from tailback.lab.plan import Plan
+from tailback.lab.spec import LabError
+from tailback.traffic.readers.otf2 import load
+
+QUIET_S = 1.5
+"""Counters are read so long before the program starts: other traffic has got going by then."""
+
+_AFTERWARDS_S = 0.5
+
+
+@dataclass(frozen=True)
+class RankNotes:
+    """What one rank of a program measured itself, in seconds.
+
+    Attributes:
+        rank: The rank.
+        first_barrier: UTC time just before its first MPI_Barrier.
+        start: UTC time when its loop began.
+        end: UTC time when it ended.
+        computed: Time spent computing.
+        waited: Time spent in the exchange.
+        agreed: Time spent in the collective.
+    """
+
+    rank: int
+    first_barrier: float
+    start: float
+    end: float
+    computed: float
+    waited: float
+    agreed: float
+
+
+def record(
+    plan: Plan, written: Sequence[str], program: Sequence[str], out: Path, *, force: bool = False,
+    path_seed: int | None = None, step: Callable[[str], None] = lambda _: None,
+) -> None:  # fmt: skip
+    """Run a program in a lab and write the case.
+
+    Args:
+        plan: A lab that is up.
+        written: Causes, as :func:`tailback.lab.causes.apply` takes them; none: nothing is wrong.
+        program: The MPI program and its arguments.
+        out: Folder to write.
+        force: Replace the folder if Tailback wrote it.
+        path_seed: Seed of ECMP; None: that of the specification.
+        step: Told what is being done.
+
+    Raises:
+        LabError: A cause, the machine or the program is wrong.
+        RunError: The folder cannot be written.
+    """
+    setting = Setting.nominal(plan)
+    for text in written:
+        causes.apply(text, setting, plan)
+    system.require(system.FABRIC_TOOLS | system.JOB_TOOLS)
+    found = shutil.which(program[0])
+    if found is None:
+        raise LabError(f"{program[0]!r} is not a program",
+                       remedy="give its path, like ./halo, after --")  # fmt: skip
+    command = [str(Path(found).resolve()), *program[1:]]
+    with AtomicDirectory(out, force=force) as folder, fabric.in_use(plan) as work:
+        if path_seed is not None:
+            fabric.seed_paths(plan, path_seed)
+        fabric.settle(plan, setting.rates_bps, setting.spines)
+        step("running the program")
+        counters = folder / "counters.csv.gz"
+        with Recorder(plan, counters), job.other_traffic(plan, setting):
+            time.sleep(QUIET_S)
+            trace = job.run(plan, setting, command, work)
+            time.sleep(_AFTERWARDS_S)
+        step("writing the case")
+        shutil.copytree(trace, folder / "trace")
+        _write_fabric(plan, setting, folder)
+        notes = _notes(work / job.NOTES)
+        if notes:
+            _write_clock(notes, folder)
+        _write_truth(plan, setting, notes, [Path(command[0]).name, *program[1:]], folder)
+
+
+def _write_csv(file: Path, header: str, rows: Iterable[Sequence[object]]) -> None:
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(header.split(","))
+        writer.writerows(rows)
+
+
+def _write_fabric(plan: Plan, setting: Setting, folder: Path) -> None:
+    shape = plan.spec.fabric
+    _write_csv(
+        folder / "links.csv", "link,src,dst,iface,rate_mbit,burst_bytes,queue_limit_bytes",
+        [(link.number, link.source, link.target, link.interface, link.mbit, shape.burst,
+          shape.queue) for link in plan.links],
+    )  # fmt: skip
+    ranks = [(rank, host, plan.address(host)) for rank, host in enumerate(setting.hosts)]
+    _write_csv(folder / "rank_host.csv", "rank,host,ip", ranks)
+
+
+def _notes(folder: Path) -> list[RankNotes]:
+    """What the ranks wrote; nothing if the program does not do that."""
+    notes = []
+    for file in folder.iterdir():
+        try:
+            rank, *times = file.read_text().split()
+            notes.append(RankNotes(int(rank), *map(float, times)))
+        except (ValueError, TypeError) as error:
+            raise LabError(f"not what a rank notes: {error}", file=file.name,
+                           remedy="write it as examples/lab/halo.c does") from None  # fmt: skip
+    return sorted(notes, key=lambda one: one.rank)
+
+
+def _write_clock(notes: list[RankNotes], folder: Path) -> None:
+    """UTC time of each rank's trace zero: its first MPI_Barrier, told by the program and traced."""
+    trace = load(folder / "trace")
+    barrier = [number for number, name in trace.regions.items() if name == "MPI_Barrier"]
+    rows = []
+    for one in notes:
+        mine = (trace.calls.rank == one.rank) & np.isin(trace.calls.region, barrier)
+        if mine.any():
+            traced = int(trace.calls.enter[mine].min()) / trace.ticks_per_second
+            rows.append((one.rank, f"{one.first_barrier - traced:.6f}"))
+    _write_csv(folder / "clock.csv", "rank,trace_zero_unix_s", rows)
+
+
+def _write_truth(
+    plan: Plan, setting: Setting, notes: list[RankNotes], program: Sequence[str], folder: Path
+) -> None:
+    truth: dict[str, Any] = {
+        "causes": setting.causes, "program": list(program), "ranks": len(setting.hosts)
+    }  # fmt: skip
+    if notes:
+        start, end = min(one.start for one in notes), max(one.end for one in notes)
+        truth |= {
+            "loop_start_unix": start, "loop_end_unix": end, "loop_s": end - start,
+            "computed_s": [one.computed for one in notes],
+            "waited_s": [one.waited for one in notes],
+            "agreed_s": [one.agreed for one in notes],
+        }  # fmt: skip
+    (folder / "truth").mkdir()
+    (folder / "truth" / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")

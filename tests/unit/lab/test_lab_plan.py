@@ -1,0 +1,85 @@
+"""What a lab will consist of: all without touching the machine."""
+
+import ipaddress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tailback.lab.plan import Plan
+from tailback.lab.spec import load, parse
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "lab" / "leaf-spine.toml"
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return Plan(load(EXAMPLE))
+
+
+def test_every_host_and_every_leaf_and_spine_have_a_cable(plan: Plan) -> None:
+    assert len(plan.links) == 2 * (12 + 4 * 2)
+    assert [link.number for link in plan.links] == list(range(1, 41))
+    pairs = {(link.source, link.target) for link in plan.links}
+    assert len(pairs) == 40
+    assert {("l2", "s1"), ("s1", "l2"), ("h31", "l3")} <= pairs
+    assert ("h31", "l2") not in pairs
+    assert {link.mbit for link in plan.links if "s" in link.source + link.target} == {40.0}
+    assert {link.mbit for link in plan.links if "h" in link.source + link.target} == {50.0}
+
+
+def test_no_address_is_given_twice_and_cables_share_a_network(plan: Plan) -> None:
+    assert len({link.address for link in plan.links}) == len(plan.links)
+    for there, back in zip(plan.links[::2], plan.links[1::2], strict=True):
+        network = ipaddress.ip_network(f"{there.address}/24", strict=False)
+        assert ipaddress.ip_address(back.address) in network
+        assert (there.source, there.target) == (back.target, back.source)
+    for host in plan.hosts:
+        assert plan.address(host) in {link.address for link in plan.links if link.source == host}
+
+
+def test_the_largest_lab_has_distinct_addresses_and_interfaces() -> None:
+    data = {"fabric": {"leaves": 10, "spines": 10, "hosts_per_leaf": 10}, "job": {"hosts": ["h99"]}}
+    plan = Plan(parse(data))
+    assert len({link.address for link in plan.links}) == len(plan.links) == 400
+    assert len({(link.source, link.interface) for link in plan.links}) == len(plan.links)
+    assert all(ipaddress.ip_address(link.address) for link in plan.links)
+
+
+def _lines(plan: Plan, node: str, program: str, spines: list[str]) -> list[str]:
+    commands = [plan.create(), *plan.configure(), *plan.settle({}, spines)]
+    wanted = (program, "-n", plan.namespace(node))
+    return [line for one in commands if one.arguments[:3] == wanted
+            for line in one.text.splitlines()]  # fmt: skip
+
+
+def test_a_leaf_reaches_every_other_leaf_by_all_spines_in_use(plan: Plan) -> None:
+    both = [line for line in _lines(plan, "l1", "ip", ["s0", "s1"]) if "route" in line]
+    assert both == [
+        f"route replace 10.{leaf}.0.0/16 nexthop via 10.101.0.1 nexthop via 10.101.1.1"
+        for leaf in (0, 2, 3)
+    ]
+    one = [line for line in _lines(plan, "l1", "ip", ["s1"]) if "route" in line]
+    assert one == [f"route replace 10.{leaf}.0.0/16 nexthop via 10.101.1.1" for leaf in (0, 2, 3)]
+
+
+def test_rates_are_nominal_unless_said_otherwise(plan: Plan) -> None:
+    slow = next(link for link in plan.links if (link.source, link.target) == ("l2", "s1"))
+    text = "\n".join(one.text for one in plan.settle({slow.number: 7_000_000}, plan.spines))
+    assert text.count("rate 7000000bit burst 6000 limit 400000") == 1
+    assert text.count("rate 40000000bit") == 15
+    assert text.count("rate 50000000bit") == 24
+
+
+def test_commands_touch_only_namespaces_of_the_lab(plan: Plan) -> None:
+    mine = {plan.namespace(node) for node in plan.nodes}
+    for command in [plan.create(), *plan.configure(), *plan.settle({}, plan.spines)]:
+        if "-n" in command.arguments:
+            assert command.arguments[2] in mine
+            continue
+        for line in command.text.splitlines():
+            words = line.split()
+            named = {after for word, after in pairwise(words)
+                     if word in ("netns", "add") and after.startswith("tblab")}  # fmt: skip
+            assert named
+            assert named <= mine
