@@ -30,6 +30,8 @@ pub(crate) struct Links {
     place: Vec<u32>,
     /// Fraction of the flow's rate that crosses the link; empty while every path is single.
     share: Vec<f64>,
+    /// Whether some path is not single.
+    split: bool,
     pub weight: Vec<f64>,
     /// Numbers to use again, by length of path.
     unused: Vec<Vec<u32>>,
@@ -63,7 +65,8 @@ impl Links {
 
     /// Adds a flow, not yet active, and returns its number.
     pub fn add(&mut self, path: &[(u32, f64)], weight: f64) -> u32 {
-        if self.share.is_empty() && path.iter().any(|&(_, share)| share != 1.0) {
+        if !self.split && path.iter().any(|&(_, share)| share != 1.0) {
+            self.split = true;
             self.share.resize(self.link.len(), 1.0);
         }
         let flow = match self.unused.get_mut(path.len()).and_then(Vec::pop) {
@@ -72,7 +75,7 @@ impl Links {
                 let entries = self.link.len() + path.len();
                 self.link.resize(entries, 0);
                 self.place.resize(entries, 0);
-                if !self.share.is_empty() {
+                if self.split {
                     self.share.resize(entries, 1.0);
                 }
                 self.first.push(entries as u32);

@@ -144,6 +144,14 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_split_over_two_links_is_held_by_the_fuller() {
+        // The split flow is the first there is: half of it and the other flow fill link 1.
+        let paths = Paths { start: vec![0, 2, 3], link: vec![0, 1, 1], share: vec![0.5, 0.5, 1.0] };
+        let rate = max_min(&[4.0, 4.0], &paths, &[1.0, 1.0]).unwrap();
+        assert!(rate.iter().all(|gbps| (gbps - 8.0 / 3.0).abs() < 1e-12), "{rate:?}");
+    }
+
+    #[test]
     fn a_light_flow_gets_what_many_heavy_ones_leave() {
         // The heavy ones stop at links of their own; the light one fills the link they share.
         let n = 20_000u32;
